@@ -106,11 +106,17 @@ def keep(folder: Path, state: str, value: object) -> None:
     path = folder / f"{state}.pickle"
 
     def write() -> None:
-        write_sealed(path, pickle.dumps(value, protocol=5))
+        write_whole(path, sealed(pickle.dumps(value, protocol=5)))
         forget(folder)
 
+    def write_or_tell() -> None:
+        try:
+            write()
+        except OSError as error:
+            cannot_keep(error)
+
     settle(path)
-    writing = copied(write)
+    writing = copied(write, write_or_tell)
     if writing is None:
         write_beside(path, pickle.dumps(value, protocol=5), partial(forget, folder))
     else:

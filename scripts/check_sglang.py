@@ -18,7 +18,9 @@ from typing import Any
 
 from kvreport.accounting.engines.sglang import plan, settings
 from kvreport.accounting.engines.sglang.compressed import WINDOW_SHARE, is_compressed
-from kvreport.accounting.engines.sglang.pools import PoolFlags, Pools, size_pools
+from kvreport.accounting.engines.sglang.pools import PoolFlags, Pools, pools_of, size_pools
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.stages import stages
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import load_catalog
@@ -104,9 +106,13 @@ def _found(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) 
 
 
 def _pools(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) -> Pools:
+    """The pools of the stage with the fewest tokens, which all stages hold."""
     flags = row["flags"]
+    number = flags.get("pp_size", 1)
+    layout = Layout(tensor=flags.get("tp_size", 1), pipeline=number)
     ranks, data = flags.get("tp_size", 1), flags.get("dp_size", 1)
-    cached, overlap = not flags.get("disable_radix_cache"), not flags.get("disable_overlap_schedule")
+    cached = not flags.get("disable_radix_cache")
+    overlap = not flags.get("disable_overlap_schedule")
     resolved = settings.settings(
         model,
         engine,
@@ -115,6 +121,7 @@ def _pools(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) 
         data_attention=data,
         chunk_tokens=flags.get("chunked_prefill_size"),
         max_requests=flags.get("max_running_requests"),
+        pipeline_parallel=number,
         share=flags.get("mem_fraction_static"),
         page_tokens=flags.get("page_size"),
         graphs=not flags.get("disable_cuda_graph"),
@@ -124,31 +131,31 @@ def _pools(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) 
     )
     states, requests = flags.get("max_mamba_cache_size"), resolved.max_requests
     usual = WINDOW_SHARE if is_compressed(model) else plan.WINDOW_SHARE
-    return size_pools(
-        model,
-        engine,
-        BUDGET_BYTES,
-        PoolFlags(
-            element_bytes=BYTES[row["kv_dtype"]],
-            attention_ranks=ranks // data,
-            context_ranks=flags.get("dcp_size", 1),
-            page_tokens=resolved.page_tokens,
-            context_tokens=row["context_tokens"],
-            window_share=flags.get("swa_full_tokens_ratio", usual),
-            state_share=flags.get("mamba_full_memory_ratio", plan.STATE_SHARE),
-            states_per_request=resolved.states_per_request,
-            state_dtype=flags.get("mamba_ssm_dtype"),
-            max_requests=None if requests is None else max(1, requests // data),
-            max_tokens=flags.get("max_total_tokens"),
-            max_states=None if states is None else states // data,
-            prefix_cache=cached,
-            chunk_tokens=resolved.chunk_tokens,
-            overlap=overlap,
-            scaled_latents=plan.scaled_latents(model, engine, gpu, flags.get("dcp_size", 1)),
-            narrow_index=row["kv_dtype"] == "float8_e4m3fn"
-            and settings.capability(gpu) in settings.NARROW_INDEX,
-        ),
+    flags_of_pools = PoolFlags(
+        element_bytes=BYTES[row["kv_dtype"]],
+        attention_ranks=ranks // data,
+        context_ranks=flags.get("dcp_size", 1),
+        page_tokens=resolved.page_tokens,
+        context_tokens=row["context_tokens"],
+        window_share=flags.get("swa_full_tokens_ratio", usual),
+        state_share=flags.get("mamba_full_memory_ratio", plan.STATE_SHARE),
+        states_per_request=resolved.states_per_request,
+        state_dtype=flags.get("mamba_ssm_dtype"),
+        max_requests=None if requests is None else max(1, requests // data),
+        max_tokens=flags.get("max_total_tokens"),
+        max_states=None if states is None else states // data,
+        prefix_cache=cached,
+        chunk_tokens=resolved.chunk_tokens,
+        overlap=overlap and number == 1,
+        scaled_latents=plan.scaled_latents(model, engine, gpu, flags.get("dcp_size", 1)),
+        narrow_index=row["kv_dtype"] == "float8_e4m3fn" and settings.capability(gpu) in settings.NARROW_INDEX,
     )
+    if number == 1:
+        return size_pools(model, engine, BUDGET_BYTES, flags_of_pools)
+    parts = stages(model, number, plan.stage_sizes(model.layer_count, number))
+    rules = [plan.stage_rule(model, engine, flags_of_pools, layout, part.model) for part in parts]
+    caching = [rule for rule in rules if rule.cell_bytes] or rules  # a stage without caches limits no tokens
+    return min((pools_of(rule, BUDGET_BYTES) for rule in caching), key=lambda one: one.tokens)
 
 
 if __name__ == "__main__":

@@ -210,6 +210,7 @@ def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
     """Resolve the flags for one model and size its pools."""
     from sglang.srt import runtime_context as context
     from sglang.srt.arg_groups.overrides import model_config_of
+    from sglang.srt.distributed.utils import get_pp_indices
     from sglang.srt.mem_cache.kv_cache_configurator import KVCacheConfigurator
     from sglang.srt.mem_cache.kv_cache_dtype import configure_kv_cache_dtype
     from sglang.srt.model_executor.model_runner_components.layer_setup import resolve_layer_indices
@@ -240,39 +241,60 @@ def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
     window = getattr(config, "sliding_window_size", None)
     if config.is_hybrid_swa and window is None:
         window = getattr(config.hf_text_config, "attention_chunk_size", None)
-    pools = KVCacheConfigurator(
-        device="cuda",
-        gpu_id=0,
-        attn_dp_size=parallel.attn_dp_size,
-        pp_size=parallel.pp_size,
-        pp_group=types.SimpleNamespace(rank_in_group=0),
-        model=None,
-        model_config=config,
-        server_args=given,
-        kv_cache_dtype=dtype,
-        model_dtype=config.dtype,
-        page_size=schedule.page_size,
-        sliding_window_size=window,
-        spec_algorithm=SpeculativeAlgorithm.from_string(context.get_spec().speculative_algorithm),
-        is_draft_worker=False,
-        post_capture_kv_active=False,
-        spec_aux_config=SpecAuxHiddenStateConfig(),
-        is_hybrid_swa=config.is_hybrid_swa,
-        is_hybrid_swa_compress=config.is_hybrid_swa_compress,
-        use_mla_backend=context.uses_mla_backend(),
-        layer_info=resolve_layer_indices(
-            model=types.SimpleNamespace(), model_config=config, is_draft_worker=False
-        ),
-        forward_stream=None,
-        req_to_token_pool=None,
-        token_to_kv_pool_allocator=None,
-        memory_pool_config=None,
-        kv_cache_dtype_str=named or context.get_model().kv_cache_dtype,
+    stages = int(flags.get("pp_size", 1))
+    layers = max(config.num_hidden_layers, config.num_attention_layers)
+
+    def configurator(stage: int) -> Any:
+        """The pools of one pipeline stage."""
+        start, end = get_pp_indices(layers, stage, stages)
+        return KVCacheConfigurator(
+            device="cuda",
+            gpu_id=0,
+            attn_dp_size=parallel.attn_dp_size,
+            pp_size=parallel.pp_size,
+            pp_group=types.SimpleNamespace(rank_in_group=stage, world_size=stages),
+            model=None,
+            model_config=config,
+            server_args=given,
+            kv_cache_dtype=dtype,
+            model_dtype=config.dtype,
+            page_size=schedule.page_size,
+            sliding_window_size=window,
+            spec_algorithm=SpeculativeAlgorithm.from_string(context.get_spec().speculative_algorithm),
+            is_draft_worker=False,
+            post_capture_kv_active=False,
+            spec_aux_config=SpecAuxHiddenStateConfig(),
+            is_hybrid_swa=config.is_hybrid_swa,
+            is_hybrid_swa_compress=config.is_hybrid_swa_compress,
+            use_mla_backend=context.uses_mla_backend(),
+            layer_info=resolve_layer_indices(
+                model=types.SimpleNamespace(start_layer=start, end_layer=end),
+                model_config=config,
+                is_draft_worker=False,
+            ),
+            forward_stream=None,
+            req_to_token_pool=None,
+            token_to_kv_pool_allocator=None,
+            memory_pool_config=None,
+            kv_cache_dtype_str=named or context.get_model().kv_cache_dtype,
+        )
+
+    # Stages agree on the fewest tokens: each is sized alone first, then all again with the least of them.
+    most = [count for count in (schedule.max_total_tokens,) if count is not None]
+
+    def sized_by(stage: int) -> tuple[Any, Any]:
+        pools, budget = configurator(stage), BUDGET_GIB
+        if pools.mambaish_config is not None:
+            budget = pools._handle_max_mamba_cache(budget)
+        if stages > 1:
+            KVCacheConfigurator._apply_token_constraints = lambda _, tokens: min(tokens, *most, tokens)
+        return pools, pools.config_from_budget(int(budget * GIB))
+
+    if stages > 1:
+        most.append(min(sized_by(stage)[1].max_total_num_tokens for stage in range(stages)))
+    pools, sized = min(
+        (sized_by(stage) for stage in range(stages)), key=lambda one: one[1].max_total_num_tokens
     )
-    budget = BUDGET_GIB
-    if pools.mambaish_config is not None:
-        budget = pools._handle_max_mamba_cache(budget)
-    sized = pools.config_from_budget(int(budget * GIB))
     # Context ranks hold a token's cache in turns: requests see as many tokens more.
     held = pools.logical_token_capacity(max_total_num_tokens=sized.max_total_num_tokens)
     return {

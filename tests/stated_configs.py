@@ -49,7 +49,19 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
         }
     },
     "DiaForConditionalGeneration": {"decoder_config": {"architectures": None}},
+    "DFlashDraftModel": {**_PLAIN, "intermediate_size": 512},
     "Dots1ForCausalLM": {"n_routed_experts": 8, "n_shared_experts": 1},
+    "Eagle3DeepseekV2ForCausalLM": {
+        **_PLAIN,
+        "num_hidden_layers": 1,
+        "intermediate_size": 512,
+        "kv_lora_rank": 64,
+        "q_lora_rank": 64,
+        "qk_rope_head_dim": 16,
+        "qk_nope_head_dim": 64,
+        "v_head_dim": 64,
+    },
+    "Eagle3Qwen3ForCausalLM": {**_PLAIN, "num_hidden_layers": 1, "intermediate_size": 512},
     "EagleLlamaForCausalLM": {**_PLAIN, "intermediate_size": 512},
     "FastVlmForConditionalGeneration": {
         "vision_config": {"model_args": {"inference_mode": True}},
@@ -117,6 +129,7 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
     "PaliGemmaForConditionalGeneration": {"text_config": {"hidden_size": 2048}},
     "Phi3SmallForCausalLM": {**_PLAIN, "ff_intermediate_size": 512},
     "Phi3VForCausalLM": {"img_processor": {"model_name": "openai/clip-vit-large-patch14-336"}},
+    "Qwen3DSparkModel": {**_PLAIN, "intermediate_size": 512, "markov_rank": 32},
     "RWKV7ForCausalLM": {"hidden_size": 256, "vocab_size": 1024, "num_hidden_layers": 4},
     "T5Gemma2ForConditionalGeneration": {
         "decoder": {"num_hidden_layers": 4, "layer_types": _MIXED},

@@ -37,9 +37,10 @@
     const layout = model.held[kvFormat]?.[size] || NOT_READ;
     const [heldConstant, heldTerms, state] = layout.kinds ? layout.kinds[gpu.laid ?? gpu.kind] : layout;
     const memory = options.share === undefined ? gpu.memory : kernel.engineMemory(gpu.usable, options.share);
+    const most = options.most ?? Infinity;
     const left = kernel.poolLeft(memory, resident, reserve);
-    const pool = Math.max(left, 0);
-    const room = kernel.roomLeft(gpu.usable, memory, resident, reserve, constant, terms);
+    const pool = Math.max(Math.min(left, most), 0);
+    const room = Math.min(kernel.roomLeft(gpu.usable, memory, resident, reserve, constant, terms), most);
     // A plan without caches may have blocks of no bytes: nothing is divided then.
     const free = block > 0 ? Math.min(room, kernel.freeBytes(room, block, kept)) : room;
     return {
@@ -253,7 +254,11 @@
         configure(site, model, device, place, weightFormat, kvFormat, options)
       );
     });
-    return ranks.includes(null) ? null : ranks;
+    if (ranks.includes(null)) return null;
+    // SGLang's ranks all take the pool of the one that has the least memory left.
+    if (site.engine.family !== "sglang" || !ranks[1] || "most" in given) return ranks;
+    const most = least(ranks, "left");
+    return ranksOf(site, model, gpu, layout, weightFormat, kvFormat, { ...given, most });
   }
 
   /* One configuration for each rank of a layout that differs; null where it cannot be configured.

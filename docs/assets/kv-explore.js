@@ -46,6 +46,8 @@
       site = null,
       state = {},
       ignored = [],
+      /** @type {any} */
+      machine = null, /* unequal accelerators that the address names */
       found = null,
       shown = PAGE,
       turn = 0,
@@ -259,6 +261,7 @@
       });
       view.said = make("p", { class: "kv-said kv-big", "aria-live": "polite" }, "Reading the catalog …");
       view.why = make("p", { class: "kv-why" });
+      view.unequal = make("p", { class: "kv-note", "data-kv-unequal": "", hidden: "" });
       const button = (title, act) =>
         make("button", { type: "button", class: "kv-button", onclick: act, hidden: "" }, title);
       view.clear = button("Clear filters", clear);
@@ -321,6 +324,7 @@
         filters(),
         view.said,
         view.why,
+        view.unequal,
         view.actions,
         view.scroll,
         view.after,
@@ -642,7 +646,23 @@
       view.take.hidden = !found.rows.length;
       view.link.hidden = !copy;
       view.ignored.replaceChildren(ignoredNote(ignored) || "");
+      const told = machine?.devices.every((gpu) => state.gpu?.includes(gpu.id));
+      view.unequal.hidden = !told;
+      view.unequal.replaceChildren(...(told ? unequal() : []));
       if (!view.query.hidden) view.asked();
+    }
+
+    /* What the rows cannot say of unequal accelerators, and the pages that do. */
+    function unequal() {
+      const each = [machine, ...new Set(machine.devices)].map((gpu) => `gpus=${gpu.id}`);
+      const link = (page, title) => make("a", { href: new URL(`../../${page}`, base).href }, title);
+      return [
+        `No row is of ${machine.short} together: each is of accelerators of one kind. `,
+        link(`sizer/?gpu=${machine.id}`, "The sizer"),
+        " and ",
+        link(`compare/?${each.join("&")}`, "the comparison"),
+        " answer for unequal ones. The rows below are those of each kind alone.",
+      ];
     }
 
     const filled = (name, values) =>
@@ -674,6 +694,7 @@
     function clear() {
       state = structuredClone(START);
       ignored = [];
+      machine = null;
       view.name.value = "";
       view.requests.value = "";
       apply();
@@ -966,9 +987,16 @@
         show: ["all"],
         sort: COLUMNS.flatMap(([id]) => [id, `-${id}`]),
       };
+      const named = new URLSearchParams(location.search).getAll("gpu").filter((text) => /[+\s]/.test(text));
+      machine = named.map((text) => kvCapacity.gpuOf(site, text)).find((one) => one?.devices) || null;
       known.engine = site.engines.map((one) => one.name).filter((name) => name !== site.engine.default);
       for (const facet of facets) known[facet.key] = facet.values.map(([value]) => value);
       ({ state, ignored } = readState(known));
+      if (machine) {
+        ignored = ignored.filter((text) => !named.some((name) => text === `gpu=${name}`));
+        const alone = new Set([...(state.gpu || []), ...machine.devices.map((gpu) => gpu.id)]);
+        state.gpu = [...alone];
+      }
       state.requests ||= state.users; /* the key's name until 2026 */
       delete state.users;
       if (!state.requests) delete state.requests;

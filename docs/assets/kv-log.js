@@ -2,7 +2,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, gib, load, debounce, grid } = kvreport;
+  const { $, $$, make, count, gib, load, debounce, grid, picker, ignoredNote } = kvreport;
   const MOST_UNKNOWN = 40;
 
   function log(form) {
@@ -15,13 +15,33 @@
     const slugs = new Map(
       Array.from(fields.model.options).map((option) => [option.value.toLowerCase(), option.value]),
     );
-    let turn = 0;
+    const place = $("[data-kv-picker]", form), unstated = place.textContent;
+    const device = picker(place, base, choose);
+    let turn = 0, unread = [];
+
+    /* What the reader chose stands in the address; the log does not. */
+    function choose() {
+      const state = { model: fields.model.value, gpu: device.value() };
+      unread = [];
+      history.replaceState(history.state, "", location.pathname + kvState.search(state) + location.hash);
+      show();
+    }
+
+    async function restore() {
+      const site = location.search ? await load(new URL("site.json", base)).catch(() => null) : null;
+      const read = site && kvState.read(site, ["model", "gpu"], [], location.search, true);
+      const gpu = read && kvCapacity.gpuOf(site, read.state.gpu);
+      unread = read?.ignored || [];
+      fields.model.value = read?.state.model || "";
+      device.set(gpu ? gpu.id : "", gpu ? gpu.name : unstated);
+      show();
+    }
 
     async function show() {
       const mine = ++turn;
       const text = fields.log.value;
       if (!text) {
-        box.replaceChildren();
+        box.replaceChildren(ignoredNote(unread) || "");
         return;
       }
       if (kvLogLocal.looksLike(local, text)) {
@@ -37,7 +57,7 @@
       const slug = fields.model.value ||
         (stated ? slugs.get(stated.replace("/", "--").toLowerCase()) || "" : "");
       let site = null, model = null;
-      if (slug || fields.gpu.value) {
+      if (slug || device.value()) {
         try {
           [site, model] = await Promise.all([
             load(new URL("site.json", base)),
@@ -46,7 +66,7 @@
         } catch { /* the log's own numbers remain */ }
         if (mine !== turn) return;
       }
-      const gpu = site && fields.gpu.value ? site.gpus.find((one) => one.id === fields.gpu.value) : null;
+      const gpu = site && device.value() ? kvCapacity.gpuOf(site, device.value()) : null;
       const rules = kvLogLines.layout(reading, site, model, gpu);
       const found = kvLogLines.diagnose(reading, rules, gpu && gpu.usable);
       lay(
@@ -89,10 +109,6 @@
     function ignored(facts) {
       const names = [];
       if (facts.block_tokens !== undefined) names.push(`--block-size ${facts.block_tokens}`);
-      if (facts.context_parallel > 1) names.push(`--decode-context-parallel-size ${facts.context_parallel}`);
-      if (facts.pipeline_parallel > 1) names.push(`--pipeline-parallel-size ${facts.pipeline_parallel}`);
-      if (facts.data_parallel > 1) names.push(`--data-parallel-size ${facts.data_parallel}`);
-      if (facts.redundant_experts > 0) names.push(`${facts.redundant_experts} redundant experts`);
       if (facts.quantization !== undefined && facts.quantization !== "None") {
         names.push(`--quantization ${facts.quantization}`);
       }
@@ -107,15 +123,13 @@
       if (facts.weights && rules.weights) add("weights", rules.weights);
       if (rules.current && found.pool > 0 && found.longest) {
         const request = rules.own(found.longest);
-        if (facts.concurrency) add("concurrency", kvKernel.concurrency(found.pool, rules.block, request));
-        if (facts.kv_tokens) {
-          add("kv_tokens", kvKernel.printedTokens(found.pool, rules.block, request, found.longest));
-        }
+        if (facts.concurrency) add("concurrency", rules.concurrency(found.pool, found.longest));
+        if (facts.kv_tokens) add("kv_tokens", rules.tokensOf(found.pool, found.longest));
         if (facts.needed) add("needed", request);
       }
       const other = facts.weights && Math.abs(rules.weights / facts.weights - 1) > kvKernel.OTHER_WEIGHTS;
-      if (rules.poolOf && rules.current && facts.kv_pool > 0 && rules.weights && !other) {
-        add("kv_pool", Math.max(rules.poolOf(rules.size, rules.rows), 0));
+      if (rules.poolWith && rules.current && facts.kv_pool > 0 && rules.weights && !other) {
+        add("kv_pool", Math.max(rules.poolWith(rules.rows), 0));
       }
       return rows;
     }
@@ -133,12 +147,13 @@
       if (model && !["vllm", null].includes(reading.engine)) {
         said.push("This page checks block plans of vLLM; kvreport log checks those of other engines, too.");
       }
-      const spread = kvLogLines.spread(reading.facts);
-      if (model && spread) {
+      const spread = kvLogLines.spread(reading.facts), other = kvLogLines.otherRanks(reading.facts, gpu);
+      if (model && other) said.push(`No block plan: gpu: ${other}.`);
+      else if (model && !rules && spread.length && ["vllm", null].includes(reading.engine)) {
         said.push(
-          `This page checks tensor parallelism only, and the log has ${
-            ignored(reading.facts).join(", ")
-          }. kvreport log checks all of it.`,
+          `This page has no numbers of the log’s layout (${
+            spread.join(", ")
+          }). kvreport log checks all of it.`,
         );
       }
       if (rules && !rules.current) {
@@ -148,7 +163,7 @@
       } else if (rules) {
         const missed = ignored(reading.facts);
         said.push(
-          `Computed with the rules of ${site.engine.label} and the log’s own context, cache type, tensor-parallel size, memory share, batched tokens and graphs. What the log does not state is the engine’s default.`,
+          `Computed with the rules of ${site.engine.label} and the log’s own context, cache type, layout, memory share, batched tokens and graphs. What the log does not state is the engine’s default.`,
         );
         if (missed.length) {
           said.push(
@@ -252,6 +267,8 @@
           ),
         );
       }
+      const missed = ignoredNote(unread);
+      if (missed) children.push(make("p", { class: "kv-note" }, missed));
       box.replaceChildren(...children);
       box.kvFound = found;
       box.kvCompared = compared;
@@ -304,8 +321,11 @@
 
     const typed = debounce(show, 120);
     fields.log.addEventListener("input", typed);
-    fields.model.addEventListener("input", show);
-    fields.gpu.addEventListener("input", show);
+    fields.model.addEventListener("input", choose);
+    $("[data-kv-any]", form).addEventListener("click", () => {
+      device.set("", unstated);
+      choose();
+    });
     form.addEventListener("submit", (event) => event.preventDefault());
     fields.log.addEventListener("dragover", (event) => event.preventDefault());
     fields.log.addEventListener("drop", async (event) => {
@@ -319,8 +339,8 @@
       fields.log.value = example;
       show();
     });
-    show();
-    return { restore: show };
+    restore();
+    return { restore };
   }
 
   kvreport.log = log;

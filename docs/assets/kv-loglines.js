@@ -152,74 +152,144 @@
     return how === "least" ? Math.min(known, stated) : Math.max(known, stated);
   }
 
-  /* Whether more than tensors are divided, which the published data has no plan for: no plan is better than a wrong one. */
-  const spread = (facts) =>
-    facts.pipeline_parallel > 1 || facts.context_parallel > 1 || facts.data_parallel > 1 ||
-    facts.redundant_experts > 0;
+  /* Flags of a log that spread a model over devices, as vLLM spells them. */
+  const spread = (facts) => {
+    const flags = kernel.words.serve.vllm, names = [];
+    for (
+      const [fact, flag] of [
+        ["tensor_parallel", flags.tensor_parallel],
+        ["pipeline_parallel", flags.pipeline_parallel],
+        ["data_parallel", flags.data_parallel],
+        ["context_parallel", flags.decode_context_parallel],
+        ["nodes", "--nnodes"],
+      ]
+    ) if (facts[fact] > 1) names.push(`${flag} ${facts[fact]}`);
+    if (facts.expert_parallel) names.push(...flags.expert_parallel);
+    if (facts.redundant_experts > 0) names.push(`${facts.redundant_experts} redundant experts`);
+    if (facts.all_to_all !== undefined) names.push(facts.all_to_all);
+    if (partitioned(facts)) names.push(`VLLM_PP_LAYER_PARTITION=${facts.pipeline_partition}`);
+    return names;
+  };
+
+  const partitioned = (facts) => facts.pipeline_partition !== undefined && facts.pipeline_parallel > 1;
+
+  /* The published layout with these fields; undefined where there is none. */
+  function published(site, { tp, pp, dp, ep, dcp, nodes }) {
+    return [...site.layouts, ...(site.sizing_layouts || [])].find((one) =>
+      one.tp === tp && one.pp === pp && one.dp === dp && one.ep === ep && one.dcp === dcp &&
+      one.nodes === nodes
+    );
+  }
+
+  /* A log's layout. What the published data has no plan for has none: no plan is better than a wrong one. */
+  function layoutOf(site, facts) {
+    if (partitioned(facts) || facts.redundant_experts > 0 || facts.all_to_all !== undefined) return undefined;
+    return published(site, {
+      tp: facts.tensor_parallel || 1,
+      pp: facts.pipeline_parallel || 1,
+      dp: facts.data_parallel || 1,
+      ep: Boolean(facts.expert_parallel),
+      dcp: facts.context_parallel || 1,
+      nodes: facts.nodes || 1,
+    });
+  }
+
+  /* Why a machine of unequal accelerators is not the log's: it has another number of ranks. */
+  function otherRanks(facts, gpu) {
+    const ranks = (facts.tensor_parallel || 1) * (facts.pipeline_parallel || 1);
+    const found = gpu?.devices?.length;
+    if (!found || found === ranks || found === ranks * (facts.data_parallel || 1)) return "";
+    return `found ${found} devices for a log of ${ranks} ranks; allowed: one accelerator, or one for each rank`;
+  }
 
   /* The model's block plan under a log's flags and the current release's rules; null where the log is another
-     engine's. `own` and `fp8` are bytes of a request at a length, `poolOf` the pool at a size and a number of
-     requests at once; it is null where the accelerator is not known. */
+     engine's, or spreads the model as no published numbers do. A rank has the part of a pipeline stage on one of
+     unequal accelerators; the fullest is the one that the log's advice is of. `own` and `fp8` are bytes of a request
+     at a length, `poolWith` the pool with a number of requests at once; it is null where the accelerator is not known. */
   function layout(reading, site, model, gpu) {
     if (!site || !model || !["vllm", null].includes(reading.engine)) return null;
-    const facts = reading.facts;
-    if (spread(facts)) return null;
-    const size = site.sizes.indexOf(facts.tensor_parallel || 1);
-    const kind = gpu ? gpu.kind : 0;
-    const dtype = facts.kv_dtype;
+    const facts = reading.facts, found = layoutOf(site, facts);
+    if (!found || otherRanks(facts, gpu)) return null;
+    return laidOut(reading, site, model, gpu, found);
+  }
+
+  function laidOut(reading, site, model, gpu, spans) {
+    const facts = reading.facts, dtype = facts.kv_dtype;
+    const first = gpu?.devices ? gpu.devices[0] : gpu;
+    const own = (first && model.kvs?.[first.kind]) || model.kv;
     const kv = dtype === undefined || dtype === "auto"
-      ? model.kv
+      ? own
       : kernel.words.two_byte_kv.includes(dtype)
       ? "bf16"
       : dtype;
-    const planOf = (name, place) => {
-      const index = place < 0 || !(name in model.plan) ? -1 : model.plan[name][place][kind];
-      return index < 0 ? null : model.plans[index];
-    };
-    const own = planOf(kv, size);
-    if (!own) return null;
-    const other = kv === "bf16" ? planOf("fp8", size) : null;
-    const supposed = (gpu || site.gpus.find((one) => one.kind === kind)).step;
-    const tokens = facts.max_batched_tokens || supposed[0];
-    const rows = kernel.maxNumSeqsOf(facts.max_seqs || supposed[1], tokens);
-    const terms = (made) => kernel.tokensInFlight(made[3], site.engine.in_flight, tokens, supposed[0]);
-    const bytes = (made) => (length) => kernel.requestBytes(made[2], terms(made), length);
-    const [block, kept, constant] = own;
-    const weightsAt = (place) => {
-      const added = model.loaded.released[place];
-      return model.weights.released[place] + (Array.isArray(added) ? added[kind] : added);
-    };
-    const longest = facts.max_model_len || facts.concurrency_len || model.limit;
-    const poolOf = (place, seqs) => {
-      const rates = ((gpu.runner && model.other_rates) || model.rates)?.[place];
-      const [multicast, shared] = gpu.outside;
-      const eager = Boolean(facts.eager);
-      const reserve = rates
-        ? kernel.reserveBytes(rates, tokens, seqs, eager, gpu.own, multicast, shared, longest)
-        : model.reserve[gpu.reserve][place][0];
-      const memory = facts.utilization === undefined
-        ? gpu.memory
-        : kernel.engineMemory(gpu.usable, facts.utilization);
-      return kernel.poolLeft(memory, weightsAt(place), reserve);
-    };
+    const usual = (first || site.gpus.find((one) => one.kind === 0)).step;
+    const tokens = facts.max_batched_tokens || usual[0];
+    const rows = kernel.maxNumSeqsOf(facts.max_seqs || usual[1], tokens);
+    const ranks = spans.places.flatMap((place, stage) =>
+      [...new Set(gpu?.devices ? gpu.devices.slice(stage * spans.tp, (stage + 1) * spans.tp) : [gpu])].map(
+        (device) => rankOf(facts, site, model, place, device, kv, tokens),
+      )
+    );
+    if (ranks.includes(null)) return null;
+    const pools = ranks.map((one) => (gpu ? one.poolOf(rows) : 0));
+    const fullest = ranks[pools.indexOf(Math.min(...pools))];
+    const least = (of) => Math.min(...ranks.map(of));
     return {
-      size,
-      sizes: site.sizes,
       rows,
-      own: bytes(own),
-      fp8: other && bytes(other),
-      at: (place) => {
-        const made = planOf(kv, place);
-        return made && bytes(made);
-      },
-      weights: weightsAt(size),
-      poolOf: gpu ? poolOf : null,
-      block,
-      longest: (pool, limit) =>
-        kernel.longestContext(kernel.freeBytes(pool, block, kept), constant, terms(own), limit),
-      requests: (pool, length) => kernel.numRequests(pool, block, kept, bytes(own)(length)),
-      concurrency: (pool, length) => kernel.concurrency(pool, block, bytes(own)(length)),
+      own: fullest.own,
+      fp8: fullest.fp8,
+      weights: Math.max(...ranks.map((one) => one.weights)),
+      poolWith: gpu && fullest.poolOf,
+      tokensOf: (pool, length) =>
+        ranks.map((one) => kernel.printedTokens(pool, one.block, one.own(length), length))
+          .reduce((fewest, one) => (one < 0 ? fewest : fewest < 0 ? one : Math.min(fewest, one))),
+      longest: (pool, limit) => least((one) => one.longest(pool, limit)),
+      requests: (pool, length) =>
+        least((one) => kernel.numRequests(pool, one.block, one.kept, one.own(length))),
+      concurrency: (pool, length) => least((one) => kernel.concurrency(pool, one.block, one.own(length))),
       current: currentRelease(reading, site),
+      /* The same over more devices; undefined where nothing is published, or which they are is not known. */
+      times: (factor) => {
+        const wider = gpu && !gpu.devices && published(site, { ...spans, tp: spans.tp * factor });
+        return wider && { tp: wider.tp, rules: laidOut(reading, site, model, gpu, wider) };
+      },
+    };
+  }
+
+  /* A place's part of the model on a device; null where it cannot be laid out. */
+  function rankOf(facts, site, model, place, device, kv, tokens) {
+    const kind = device ? device.kind : 0;
+    const planOf = (name) => model.plans[model.plan[name]?.[place]?.[kind] ?? -1];
+    const made = planOf(kv), other = kv === "bf16" ? planOf("fp8") : undefined;
+    const released = model.weights.released[place];
+    if (!made || released === null || released === undefined) return null;
+    const usual = (device || site.gpus.find((one) => one.kind === kind)).step[0];
+    const terms = (plan) => kernel.tokensInFlight(plan[3], site.engine.in_flight, tokens, usual);
+    const bytes = (plan) => (length) => kernel.requestBytes(plan[2], terms(plan), length);
+    const [block, kept, constant] = made;
+    const added = model.loaded.released[place];
+    const weights = released + (Array.isArray(added) ? added[kind] : added);
+    const longest = facts.max_model_len || facts.concurrency_len || model.limit;
+    return {
+      block,
+      kept,
+      weights,
+      own: bytes(made),
+      fp8: other && bytes(other),
+      longest: (pool, limit) =>
+        kernel.longestContext(kernel.freeBytes(pool, block, kept), constant, terms(made), limit),
+      poolOf: (seqs) => {
+        const rates = ((device.runner && model.other_rates) || model.rates)?.[place];
+        const [multicast, shared] = device.outside;
+        const eager = Boolean(facts.eager);
+        const reserve = rates
+          ? kernel.reserveBytes(rates, tokens, seqs, eager, device.own, multicast, shared, longest)
+          : model.reserve[device.reserve][place][0];
+        const memory = facts.utilization === undefined
+          ? device.memory
+          : kernel.engineMemory(device.usable, facts.utilization);
+        return kernel.poolLeft(memory, weights, reserve);
+      },
     };
   }
 
@@ -238,10 +308,10 @@
     if (share !== undefined && share < RAISED && device && kernel.raisedPool(pool, share, device) >= needed) {
       found.push({ change: "utilization", value: RAISED, concurrency: null });
     }
-    if (rules?.poolOf) {
-      const now = rules.poolOf(rules.size, rules.rows);
+    if (rules?.poolWith) {
+      const now = rules.poolWith(rules.rows);
       const enough = kernel.words.fewer_requests.find((seqs) =>
-        seqs < rules.rows && pool + rules.poolOf(rules.size, seqs) - now >= needed
+        seqs < rules.rows && pool + rules.poolWith(seqs) - now >= needed
       );
       if (enough) found.push({ change: "fewer_requests", value: enough, concurrency: null });
     }
@@ -250,15 +320,14 @@
 
   /* Twice, four or eight times the devices, the first that suffices for one longest request. */
   function moreDevices(rules, pool, longest) {
-    if (!rules?.poolOf || pool === null) return [];
-    const now = rules.poolOf(rules.size, rules.rows);
+    if (!rules?.poolWith || pool === null) return [];
+    const now = rules.poolWith(rules.rows);
     for (const factor of [2, 4, 8]) {
-      const place = rules.sizes.indexOf(rules.sizes[rules.size] * factor);
-      const own = place < 0 ? null : rules.at(place);
-      if (!own) continue;
-      const freed = rules.poolOf(place, rules.rows) - now;
-      if (pool + freed >= (longest ? own(longest) : 1)) {
-        return [{ change: "tensor_parallel", value: rules.sizes[place], concurrency: null }];
+      const wider = rules.times(factor);
+      if (!wider?.rules) continue;
+      const freed = wider.rules.poolWith(rules.rows) - now;
+      if (pool + freed >= (longest ? wider.rules.own(longest) : 1)) {
+        return [{ change: "tensor_parallel", value: wider.tp, concurrency: null }];
       }
     }
     return [];
@@ -339,6 +408,6 @@
     return longest && rules && pool !== null ? rules.concurrency(pool, longest) : null;
   }
 
-  const api = { readLog, spread, layout, diagnose, show, explain };
+  const api = { readLog, spread, otherRanks, layout, diagnose, show, explain };
   root.kvLogLines = api;
 })(typeof globalThis === "object" ? globalThis : this);

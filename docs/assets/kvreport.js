@@ -238,9 +238,7 @@
     if (!ignored.length) return null;
     const [, machine] = /^gpus?=([\w.-]+(?:[ +][\w.*-]+)+)$/m.exec(ignored.join("\n")) || [];
     const unequal = machine
-      ? ` For unequal GPUs of one machine, run: kvreport size MODEL --gpu ${
-        machine.replace(/ /g, "+")
-      } --concurrent 8 --context 8K`
+      ? ` For unequal GPUs: kvreport size MODEL --gpu ${machine.replace(/ /g, "+")}`
       : "";
     return make(
       "span",
@@ -596,8 +594,7 @@
     ]],
     ["[data-kv-traffic]", "traffic", ["kv-kernel.js", "kv-capacity.js", "kv-traffic.js", "kv-replay.js"]],
     ["[data-kv-log]", "log", [
-      "kv-kernel.js",
-      "kv-capacity.js",
+      ...scriptsOf("kernel capacity state picker"),
       "kv-loglines.js",
       "kv-log-local.js",
       "kv-log.js",

@@ -249,11 +249,12 @@ def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -
         known: What other cases of the same model have worked out.
     """
     engine, step = case.rules, case.step_of(serving)
+    model = _planned(case) if engine.stages_reserve_as_whole else case.model
     kept = known.get(
         ("reserve", case.engine.name, engine.reserve_class(device), step),
-        lambda: engine.reserve(case.model, device, step),
+        lambda: engine.reserve(model, device, step),
     )
-    return engine.given_share_reserve(kept, engine.share(case.utilization), case.model, device, step)
+    return engine.given_share_reserve(kept, engine.share(case.utilization), model, device, step)
 
 
 def plan_depends(case: Case, known: Memo) -> bool:
@@ -289,9 +290,9 @@ def stored_key(form: KvFormat | None) -> Hashable:
 def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> ComponentBytes:
     """Weight bytes on one rank by component, worked out once for each format and layout."""
     without = None if case.images else TOWERS | frozenset(case.model.not_loaded)
-    ranks = case.rules.component_ranks(case.model, case.layout)
+    ranks, on_host = case.rules.component_ranks(case.model, case.layout), case.rules.on_host(case.model)
     return known.get(
-        ("weights", format_name(form), case.layout, case.images, tuple(ranks.items())),
+        ("weights", format_name(form), case.layout, case.images, tuple(ranks.items()), on_host),
         lambda: weights_by_component(
             case.model,
             form,
@@ -302,6 +303,7 @@ def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> Compon
             whole_experts=case.layout.expert,
             redundant_experts=case.layout.redundant_experts,
             component_ranks=ranks,
+            on_host=on_host,
         ),
     )
 

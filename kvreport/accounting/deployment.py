@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TypeVar
 
 from kvreport.accounting import capacity
@@ -49,6 +50,7 @@ __all__ = [
     "Case",
     "Deployment",
     "Memo",
+    "agreed",
     "allocate",
     "bound_of",
     "bound_under",
@@ -235,10 +237,24 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
             where = tuple(place + first for place in places)
             ranks.append(_rank(at_stage, memo_of_stage, stage.layers, where))
     ranks.sort(key=lambda one: int(xp.least(one.pool_bytes)))
+    ranks = agreed(case, ranks)
     asked = None
     if layout.pipeline > 1 and case.rules.stages_checked_as_whole:
         asked = shared_plan(replace(case, layout=replace(layout, pipeline=1, partition=())), known)
     return replace(ranks[0], others=tuple(ranks[1:]), start_plan=asked)
+
+
+def agreed(case: Case, ranks: list[Deployment]) -> list[Deployment]:
+    """The ranks with the pools that they end up with: each its own, or all that of the one with least.
+
+    Args:
+        case: What is laid out.
+        ranks: The ranks, each by itself.
+    """
+    if not case.rules.ranks_agree_on_pool:
+        return ranks
+    least = reduce(xp.minimum, (one.pool_bytes for one in ranks))
+    return [replace(one, pool_bytes=least) for one in ranks]
 
 
 def _stage_of(case: Case, layers: range) -> tuple[Model, range] | None:

@@ -23,7 +23,7 @@ from kvreport.accounting.allocation import (
     stored_key,
 )
 from kvreport.accounting.case import Case, Memo
-from kvreport.accounting.deployment import Deployment, refused
+from kvreport.accounting.deployment import Deployment, agreed, refused
 from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, Serving
@@ -167,10 +167,11 @@ def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[
         # Which stage is the fullest may differ between devices; it must not depend on which are laid out together.
         least = xp.numpy().min([rank.pool_bytes for rank in ranks], axis=2)
         orders: dict[tuple[int, ...], list[int]] = {}
+        kept = agreed(case, ranks)
         for place, order in enumerate(xp.numpy().argsort(least, axis=0, kind="stable").T.tolist()):
             orders.setdefault(tuple(order), []).append(place)
         for order, places in orders.items():
-            chosen = [ranks[n] if len(places) == len(members) else _only(ranks[n], places) for n in order]
+            chosen = [kept[n] if len(places) == len(members) else _only(kept[n], places) for n in order]
             yield [members[place] for place in places], replace(chosen[0], others=tuple(chosen[1:]))
 
 

@@ -48,7 +48,21 @@ _NOT_READ: Final = {
 """What to give in place of classes that people ask for and whose bytes their configs do not tell."""
 
 _ALIASES: Final = {
-    "Eagle3LlamaForCausalLM": "LlamaForCausalLMEagle3",
+    # vLLM 0.33.0, model_executor/models/registry.py: drafts that one class draws.
+    **dict.fromkeys(
+        (
+            "Eagle3LlamaForCausalLM",
+            "Eagle3MiniMaxM2ForCausalLM",
+            "Eagle3Qwen2_5vlForCausalLM",
+            "Eagle3Qwen3vlForCausalLM",
+            "PEagleDraftModel",
+            "PeagleLlamaForCausalLM",
+        ),
+        "LlamaForCausalLMEagle3",
+    ),
+    "Eagle3DeepseekV3ForCausalLM": "Eagle3DeepseekV2ForCausalLM",
+    "PeagleQwen3ForCausalLM": "Eagle3Qwen3ForCausalLM",
+    "Qwen3OmniDSparkModel": "Qwen3DSparkModel",
     "LlamaForCausalLMEagle": "EagleLlamaForCausalLM",
     "T5WithLMHeadModel": "T5ForConditionalGeneration",
 }

@@ -40,6 +40,10 @@ RELEASED = "released"
 
 _SLICE: Final = re.compile(r"(?P<device>.+?)[-:/ ](?:mig[-_ ])?(?P<slice>[1-7]g\.[0-9]+gb)", re.IGNORECASE)
 """A slice of a device: ``h100-1g.10gb``, ``H100:2g.20gb``, ``H200 MIG 1g.18gb``."""
+_RELEASE: Final = re.compile(
+    r"(?P<family>[A-Za-z][\w.-]*?)(?:==|[- ])v?(?P<version>[0-9]+(?:\.[0-9]+)+)", re.ASCII
+)
+"""An engine with its release: ``vllm 0.15.1``, ``sglang==0.5.9``, ``vLLM v0.11``."""
 
 
 class Catalog:
@@ -176,7 +180,7 @@ class Catalog:
         return home_accelerators(self.folder)
 
     def engine(self, name: str) -> Engine:
-        """Find an engine by name or alias, in any case, or by version (``vllm@0.11.0``).
+        """Find an engine by name or alias, in any case, or by version (``vllm@0.11.0``, ``vllm 0.11``, ``vllm==0.11.0``).
 
         Raises:
             InputError: If there is none, or more than one.
@@ -206,6 +210,9 @@ class Catalog:
             for engine in self._engines.mentioning(name)
             if heard in _names(engine.name, *engine.aliases)
         }
+        release = _RELEASE.fullmatch(name.strip())
+        if not matches and release is not None:
+            return self.engine(f"{release['family']}@{release['version']}")
         return _only(matches, "engine", name, list(self._engines.files))
 
     def weight_format(self, name: str) -> WeightFormat:

@@ -14,6 +14,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
+from kvreport.cli.speculation import speculation_in_our_spelling
 from kvreport.errors import InputError, shorten
 
 SERVERS_FLAGS: Final[dict[str, dict[str, str]]] = {
@@ -109,6 +110,8 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
     """
     flags = frozenset(known)
     server = _server(words)
+    if "--draft" in flags:
+        words = speculation_in_our_spelling(words, server)
     made: list[str] = []
     before = ""
     for word in words:
@@ -142,7 +145,8 @@ def _server(words: Sequence[str]) -> str:
     for word, after in pairwise([*words, ""]):
         name, sign, value = word.partition("=")
         if name == "--engine":
-            return (value if sign else after).partition("@")[0]
+            named = value if sign else after
+            return next((server for server in SERVERS_FLAGS if named.lower().startswith(server)), named)
     return "vllm"
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kvreport.estimation.request import Request
 
 OWN_DRAFT: Final = "mtp"
+_METHODS: Final = {"EAGLE": "eagle", "EAGLE-3": "eagle3", "DFlash": "dflash", "DSpark": "dspark"}
+"""How draft heads draft, by their family (``vllm/config/speculative.py``, vLLM 0.33)."""
 """Names a checkpoint's own prediction layer as its draft."""
 
 Server = Literal["vllm", "sglang", "tensorrt_llm"]
@@ -102,6 +104,7 @@ def served_by(estimate: Estimate) -> Served:
         draft=None
         if request.draft is None or query is None or query.draft == OWN_DRAFT
         else str(query.draft),
+        draft_method=None if request.draft is None else _METHODS.get(request.draft.model.family),
     )
 
 

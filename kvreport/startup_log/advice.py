@@ -88,10 +88,13 @@ def _room(reading: Reading, laid: LaidOut | None, pool: int, total: int | None) 
 
 
 def _more_devices(reading: Reading, laid: LaidOut | None, pool: int | None) -> list[Change]:
-    """Twice, four or eight times the devices, the first that suffices for one longest request."""
-    if laid is None or pool is None or not laid.deployment.case.accelerators:
+    """Twice, four or eight times the devices, the first that suffices for one longest request.
+
+    Nothing is said of unequal devices: which others there would be is not known.
+    """
+    if laid is None or pool is None or not laid.deployment.case.accelerators or laid.deployment.case.replica:
         return []
-    case, longest = laid.deployment.case, longest_of(reading)
+    case, longest = laid.whole, longest_of(reading)
     for factor in (2, 4, 8):
         try:
             layout = replace(case.layout, tensor=case.layout.tensor * factor)
@@ -119,7 +122,8 @@ def _fitting_length(reading: Reading, laid: LaidOut | None, pool: int | None, lo
     if stated is not None:
         return stated
     if laid is not None and pool is not None and pool > 0 and plan_agrees(reading, laid, pool):
-        return int(longest_context(pool, laid.plan, longest)) or None
+        plans = (rank.plan for rank in laid.deployment.ranks)
+        return min(int(longest_context(pool, plan, longest)) for plan in plans) or None
     needed = reading.whole("needed")
     if needed and pool is not None and pool > 0:
         return kernel.proportional_length(longest, pool, needed) or None
@@ -144,7 +148,8 @@ def shorter(reading: Reading, laid: LaidOut | None, pool: int | None) -> list[tu
         return []
     lengths = [length for length in (longest, longest // 2, longest // 4, longest // 8) if length >= 1]
     if laid is not None and pool is not None and pool > 0 and plan_agrees(reading, laid, pool):
-        return [(length, int(users(pool, laid.plan, length))) for length in lengths]
+        plans = [rank.plan for rank in laid.deployment.ranks]
+        return [(length, min(int(users(pool, plan, length)) for plan in plans)) for length in lengths]
     stated = reading.number("concurrency")
     if stated is not None:
         return [(length, int(stated * longest / length)) for length in lengths]

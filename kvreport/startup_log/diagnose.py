@@ -103,7 +103,8 @@ def diagnose(
     if record is not None:
         start = pasted_start(reading, record, known, devices, tensor_parallel, weights, kv)
         if tensor_parallel is None and reading.whole("tensor_parallel") is None:
-            notes.append("The log does not state a tensor-parallel size; one GPU is taken.")
+            each = " for each stage" if start.flags.layout.pipeline > 1 else ""
+            notes.append(f"The log does not state a tensor-parallel size; one GPU{each} is taken.")
     judgment = Judgment() if start is None else diagnose_start(start)
     if judgment.error is not None:
         notes.append(f"No block plan: {judgment.error}.")

@@ -52,6 +52,12 @@ class LaidOut:
         """The rules of the release that wrote the log."""
         return self.deployment.case.engine
 
+    @property
+    def whole(self) -> Case:
+        """What was laid out: the whole model, where the deployment is one of its stages."""
+        case = self.deployment.case
+        return case if case.stage_of is None else replace(case, model=case.stage_of[0], stage_of=None)
+
     def of_pool(self, pool_bytes: int) -> Deployment:
         """The same with the pool that the log states."""
         return with_pool(self.deployment, pool_bytes)
@@ -82,7 +88,11 @@ def pasted_start(
     """
     layout = layout_of(reading, tensor_parallel)
     total, wsl = reading.whole("total_memory"), bool(reading.facts.get("wsl"))
-    devices = [as_found(one, total, wsl=wsl) for one in devices]
+    least = min((one.usable_bytes for one in devices), default=0)  # of several totals the least is read
+    devices = [
+        as_found(one, total, wsl=wsl) if total is None or one.usable_bytes == least else one
+        for one in devices
+    ]
     stated = kv or reading.text("kv_dtype")
     return Start(
         known=known,

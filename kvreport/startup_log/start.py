@@ -265,10 +265,14 @@ class Start:
         return None if named is None else self.known.kv_format(named)
 
     def weights(self) -> int:
-        """Bytes of one rank's weights as loaded."""
+        """Bytes of one rank's weights as loaded.
+
+        Of the fullest rank; for a pasted log, of whose lines the most is read, of the rank with most.
+        """
         case = self.case()
         if case.layout.pipeline > 1 or case.replica:
-            return _loaded(lay_out(case))
+            laid = lay_out(case)
+            return _loaded(laid) if self.published else max(map(_loaded, laid.ranks))
         if self.accelerator is None and self.kernels_of is not None:
             case = replace(case, accelerators=(self.kernels_of,))
         return _loaded(allocate(case))

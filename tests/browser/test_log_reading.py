@@ -18,6 +18,7 @@ from kvreport.publish import profiles
 from kvreport.publish.browser import script as browser_script
 from kvreport.publish.page_data import gather
 from kvreport.startup_log import diagnose, read_log, table
+from kvreport.startup_log.laid_out import layout_of
 
 pytestmark = [pytest.mark.browser]
 
@@ -38,7 +39,8 @@ def page(chromium_path: str, chromium_flags: list[str], repository: Path) -> Ite
         browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
         opened = browser.new_page()
         opened.add_script_tag(content=browser_script())
-        opened.add_script_tag(path=repository / "docs" / "assets" / "kv-loglines.js")
+        for name in ("kv-capacity.js", "kv-loglines.js"):
+            opened.add_script_tag(path=repository / "docs" / "assets" / name)
         yield opened
         browser.close()
 
@@ -102,7 +104,7 @@ def test_the_browser_reads_what_nobody_wrote_as_python_does(page: Any, text: str
 
 ADVISED = """([table, text, site, model, gpu]) => {
   const reading = kvLogLines.readLog(table, text);
-  const device = site.gpus.find((one) => one.id === gpu);
+  const device = kvCapacity.gpuOf(site, gpu);
   const rules = kvLogLines.layout(reading, site, model, device);
   const found = kvLogLines.diagnose(reading, rules, device.usable);
   return { changes: found.changes, shorter: found.shorter, concurrency: found.concurrency };
@@ -144,6 +146,106 @@ def test_the_browser_advises_on_a_known_model_as_python_does(
     ]
     assert theirs["shorter"] == [list(pair) for pair in ours.shorter]
     assert theirs["concurrency"] == pytest.approx(ours.concurrency)
+
+
+LAID_OUT = """([table, text, site, model, gpu]) => {
+  const reading = kvLogLines.readLog(table, text), facts = reading.facts;
+  const device = kvCapacity.gpuOf(site, gpu);
+  const rules = kvLogLines.layout(reading, site, model, device);
+  if (!rules) return { other: kvLogLines.otherRanks(facts, device), spread: kvLogLines.spread(facts) };
+  const found = kvLogLines.diagnose(reading, rules, device.usable);
+  return {
+    changes: found.changes.map((one) => [one.change, one.value]),
+    shorter: found.shorter,
+    weights: rules.weights,
+    kv_pool: Math.max(rules.poolWith(rules.rows), 0),
+    ...(found.pool > 0
+      ? {
+          concurrency: rules.concurrency(found.pool, found.longest),
+          kv_tokens: rules.tokensOf(found.pool, found.longest),
+          needed: rules.own(found.longest),
+        }
+      : {}),
+  };
+}"""
+
+SPREAD = """\
+INFO Initializing a V1 LLM engine (v0.33.0) with config: model='{model}', tensor_parallel_size={tensor}
+vllm serve {model} --max-model-len 32768 --gpu-memory-utilization 0.9 {flags}
+Model loading took 10.03 GiB
+Available KV cache memory: {pool} GiB
+GPU KV cache size: 100,000 tokens
+"""
+
+
+@pytest.fixture(scope="module")
+def published() -> dict[str, tuple[object, object]]:
+    """Two models as a site publishes them, with its own facts."""
+    found = {}
+    for model in ("Qwen/Qwen3-32B", "deepseek-ai/DeepSeek-V2-Lite"):
+        site = gather(CATALOG, models=model, version="test")
+        ((content, _),) = profiles.every_model(site)
+        facts = json.loads(profiles.encode(profiles.site_facts(site)))
+        found[model] = facts, json.loads(content)
+    return found
+
+
+@pytest.mark.parametrize("pool", ["8.50", "0.30", "-1.25"])
+@pytest.mark.parametrize(
+    ("model", "tensor", "flags", "gpu"),
+    [
+        ("Qwen/Qwen3-32B", 2, "", "rtx-5090+rtx-3090"),
+        ("Qwen/Qwen3-32B", 4, "", "rtx-5090*2+rtx-3090*2"),
+        ("Qwen/Qwen3-32B", 1, "-pp 2", "h100-sxm-80gb+a100-sxm4-40gb"),
+        ("Qwen/Qwen3-32B", 1, "-pp 2", "a100-sxm4-40gb+h100-sxm-80gb"),
+        ("Qwen/Qwen3-32B", 1, "-pp 3", "rtx-5090*2+rtx-3090"),
+        ("Qwen/Qwen3-32B", 2, "-pp 2", "rtx-5090+rtx-3090*3"),
+        ("Qwen/Qwen3-32B", 1, "-pp 2", "a100-sxm4-80gb"),
+        ("Qwen/Qwen3-32B", 2, "-pp 2 --max-num-seqs 64", "rtx-5090"),
+        ("deepseek-ai/DeepSeek-V2-Lite", 1, "-dp 8 --enable-expert-parallel", "h100-sxm-80gb"),
+        ("deepseek-ai/DeepSeek-V2-Lite", 8, "-dcp 8", "h100-sxm-80gb"),
+    ],
+)
+def test_the_browser_judges_spread_models_as_python_does(
+    page: Any, published: Any, model: str, tensor: int, flags: str, gpu: str, pool: str
+) -> None:
+    facts, content = published[model]
+    text = SPREAD.format(model=model, tensor=tensor, flags=flags, pool=pool)
+    theirs = page.evaluate(LAID_OUT, [table(), text, facts, content, gpu])
+    ours = diagnose(text, gpu=gpu, catalog=CATALOG)
+    assert theirs["shorter"] == [list(pair) for pair in ours.shorter]
+    advised = [[one.name, one.value] for one in ours.changes]
+    wider = {
+        (one["tp"], one["pp"], one["dp"], one["dcp"])
+        for one in (*facts["layouts"], *facts["sizing_layouts"])
+        if one["nodes"] == 1
+    }
+    spans = layout_of(ours.reading)
+    rest = spans.pipeline, spans.data, spans.decode_context
+    unpublished = [one for one in advised if one[0] == "tensor_parallel" and (one[1], *rest) not in wider]
+    assert theirs["changes"] == [one for one in advised if one not in unpublished]
+    compared = {one.fact: one.predicted for one in ours.comparisons}
+    assert {"weights", "kv_pool"} & set(compared)
+    for fact, predicted in compared.items():
+        assert theirs[fact] == pytest.approx(predicted, rel=1e-9), fact
+
+
+@pytest.mark.parametrize(
+    ("flags", "gpu", "said"),
+    [
+        ("-pp 2", "rtx-5090*2+rtx-3090", "found 3 devices for a log of 2 ranks"),
+        ("-pp 5", "rtx-5090", "--pipeline-parallel-size 5"),
+        ("-dp 8", "rtx-5090", "--data-parallel-size 8"),
+    ],
+)
+def test_a_layout_without_numbers_is_named(
+    page: Any, published: Any, flags: str, gpu: str, said: str
+) -> None:
+    model = "Qwen/Qwen3-32B"
+    text = SPREAD.format(model=model, tensor=1, flags=flags, pool="8.50")
+    theirs = page.evaluate(LAID_OUT, [table(), text, *published[model], gpu])
+    assert said in theirs["other"] or said in " ".join(theirs["spread"])
+    assert set(theirs) == {"other", "spread"}
 
 
 def test_without_the_model_a_length_is_found_in_proportion(page: Any) -> None:

@@ -34,7 +34,7 @@ def page(chromium_path, chromium_flags, address) -> Iterator[Any]:
         opened = context.new_page()
         opened.faults = []
         opened.asked = []
-        opened.on("pageerror", lambda error: opened.faults.append(str(error)))
+        opened.on("pageerror", lambda error: opened.faults.append(str(error.stack)))
         opened.on("console", lambda said: opened.faults.append(said.text) if said.type == "error" else None)
         opened.on("request", lambda request: opened.asked.append(request.url))
         yield opened
@@ -377,9 +377,8 @@ def test_a_logs_own_flags_are_followed_as_the_command_does(
     text = FLAGGED.format(further=further)
     gpu = "h100-sxm-80gb"
     ours = diagnose(text, gpu=gpu, catalog=open_catalog(tiny_site.catalog))
-    page.goto(f"{address}log/")
-    until(page, "Boolean(window.kvreport && kvreport.log)")
-    page.select_option("select[name=gpu]", gpu)
+    page.goto(f"{address}log/?gpu={gpu}")
+    until(page, "document.querySelector('.kv-log [name=gpu]')?.value.startsWith('H100')")
     page.fill("textarea[name=log]", text)
     page.wait_for_selector("text=Compared with the formula")
     until(page, "document.querySelector('[data-kv-logged]').innerText.includes('cache pool on a device')")
@@ -427,6 +426,53 @@ def test_unequal_gpus_in_an_address_are_told_which_command_answers(page: Any, ad
     page.goto(f"{address}sizer/?gpu=nonsense")
     answer(page)
     assert "kvreport size" not in page.inner_text("[data-kv-sized] .kv-ignored")
+
+
+MACHINE = "h100-sxm-80gb+b200-sxm-180gb"
+
+
+def test_a_log_of_unequal_gpus_is_judged_by_them(page: Any, address: str, tiny_site) -> None:
+    text = FLAGGED.format(further="")
+    ours = diagnose(text, gpu=MACHINE, catalog=open_catalog(tiny_site.catalog))
+    page.goto(f"{address}log/?gpu={MACHINE}&model=openai--gpt-oss-20b&moon=1")
+    until(page, "document.querySelector('.kv-log [name=gpu]')?.value.includes(' + ')")
+    page.locator(".kv-logged .kv-ignored", has_text="moon=1").wait_for()
+    page.fill("textarea[name=log]", text)
+    until(page, "document.querySelector('[data-kv-logged]').innerText.includes('cache pool on a device')")
+    theirs = {
+        name: found for name, _, found in page.eval_on_selector("[data-kv-logged]", "box => box.kvCompared")
+    }
+    for one in ours.comparisons:
+        assert theirs[one.fact] == pytest.approx(one.predicted, rel=1e-6), one.fact
+    page.fill("textarea[name=log]", text.replace("tensor_parallel_size=2", "tensor_parallel_size=4"))
+    page.locator("[data-kv-logged]", has_text="found 2 devices for a log of 4 ranks").wait_for()
+    # Chosen in the list, they stand in the address, and nothing of the log does.
+    page.click(".kv-log [data-kv-any]")
+    until(page, "!location.search.includes('gpu=')")
+    page.fill(".kv-log [name=gpu]", "h100 + b200")
+    page.click(".kv-log [role=option] >> nth=0")
+    until(page, f"location.search.includes('gpu={MACHINE}')")
+    assert "gpt-oss" in page.url
+    assert "65536" not in page.url
+
+
+def test_the_explorer_says_who_answers_for_unequal_gpus(page: Any, address: str) -> None:
+    page.goto(f"{address}explore/?gpu={MACHINE}&context=8192")
+    said = page.locator("[data-kv-unequal]:visible")
+    said.wait_for()
+    assert "No row is of H100 + B200 together" in said.inner_text()
+    links = said.locator("a").evaluate_all("links => links.map((one) => one.href)")
+    assert links[0] == f"{address}sizer/?gpu={MACHINE}"
+    assert links[1].startswith(f"{address}compare/?gpus={MACHINE}&gpus=")
+    # The address stays as it came, and the rows are those of both kinds.
+    assert page.url == f"{address}explore/?gpu={MACHINE}&context=8192"
+    pressed = page.locator(".kv-explore [aria-pressed=true]").all_inner_texts()
+    assert {"H100", "B200"} <= {one.split("\n")[0] for one in pressed}
+    page.goto(links[1])
+    page.locator(".kv-compare", has_text=" + ").wait_for()
+    page.goto(f"{address}explore/?context=8192")
+    page.wait_for_selector("#explore-table tbody tr")
+    assert not page.locator("[data-kv-unequal]").is_visible()
 
 
 def test_under_another_release_the_page_says_what_it_tries(page: Any, address: str) -> None:

@@ -101,6 +101,50 @@ EAGLE_3_LLAMA_3_1_8B: dict[str, Any] = {
     "num_key_value_heads": 8,
     "vocab_size": 128256,
 }
+NEMOTRON_DSPARK: dict[str, Any] = {
+    "architectures": ["Qwen3DSparkModel"],
+    "attention_bias": False,
+    "dflash_config": {"attention_sink_bias": True, "swa_window_size": 1024, "use_swa": True},
+    "draft_vocab_size": None,
+    "eagle_aux_hidden_state_layer_ids": [2, 6, 20, 30, 42, 52],
+    "has_embed_tokens": True,
+    "has_lm_head": False,
+    "head_dim": 128,
+    "hidden_size": 2688,
+    "intermediate_size": 6144,
+    "layer_types": ["sliding_attention"] * 6,
+    "markov_rank": 512,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 6,
+    "num_key_value_heads": 2,
+    "vocab_size": 131072,
+}
+"""The sizes that the config of NVIDIA's DSpark draft for Nemotron states."""
+QWEN3_8B_DFLASH: dict[str, Any] = {
+    "architectures": ["DFlashDraftModel"],
+    "dflash_config": {"target_layer_ids": [1, 9, 17, 25, 33]},
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "intermediate_size": 12288,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 5,
+    "num_key_value_heads": 8,
+    "vocab_size": 151936,
+}
+EAGLE_3_LATENT: dict[str, Any] = {
+    "architectures": ["Eagle3DeepseekV3ForCausalLM"],
+    "eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 30, 58]},
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "kv_lora_rank": 512,
+    "num_attention_heads": 64,
+    "num_hidden_layers": 1,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "vocab_size": 163840,
+}
 
 
 def total(model: Model) -> int:
@@ -132,6 +176,14 @@ def test_every_listing_can_be_read(name: str) -> None:
         (RWKV_7_191M, 191_034_624),
         # By hand: 4096 x 12288 + 32000 x 4096 + 14336 x 4096 x 3 + 4096 x 8192 + 2 x 1024 x 8192 + 4096^2 + 4 x 4096.
         (EAGLE_3_LLAMA_3_1_8B, 424_689_664),
+        # By hand: 6 x (2 x 4096 x 2688 + 2 x 256 x 2688 + 3 x 6144 x 2688 + 2 x 2688 + 2 x 128 + 32)
+        # + 2688 x 6 x 2688 + 2 x 2688 + 2 x 131072 x 512 + 131072 x 2688.
+        (NEMOTRON_DSPARK, 967_580_096),
+        # By hand: 5 x (2 x 4096^2 + 2 x 1024 x 4096 + 3 x 12288 x 4096 + 2 x 4096 + 2 x 128) + 4096 x 5 x 4096 + 2 x 4096.
+        (QWEN3_8B_DFLASH, 1_048_626_432),
+        # By hand: 7168 x 3 x 7168 + 1536 x 14336 + 1536 + 64 x 192 x 1536 + 576 x 14336 + 512 + 64 x 256 x 512
+        # + 7168 x 8192 + 3 x 18432 x 7168 + 4 x 7168 + 163840 x 7168.
+        (EAGLE_3_LATENT, 1_841_199_104),
     ],
     ids=lambda value: value["architectures"][0] if isinstance(value, dict) else "",
 )
@@ -277,3 +329,32 @@ def test_the_table_of_classes_is_published_as_it_was_written() -> None:
     unexplained = [entry.name for entry in table.classes if entry.status == "differs" and not entry.note]
     assert unexplained == []
     assert all(entry.nearest for entry in table.classes if entry.status == "refused")
+
+
+def test_windows_and_the_number_of_layers_read_are_the_drafts_own() -> None:
+    kinds = [cache.kind for group in read_config(NEMOTRON_DSPARK).layers for cache in group.caches]
+    assert kinds == ["sliding"]
+    assert [cache.kind for group in read_config(QWEN3_8B_DFLASH).layers for cache in group.caches] == ["full"]
+    forced = QWEN3_8B_DFLASH | {
+        "dflash_config": {"target_layer_ids": [1, 9], "use_swa": True, "swa_window_size": 512}
+    }
+    assert [cache.kind for group in read_config(forced).layers for cache in group.caches] == ["sliding"]
+    assert total(read_config(QWEN3_8B_DFLASH)) - total(read_config(forced)) == 3 * 4096 * 4096
+    mixed = QWEN3_8B_DFLASH | {
+        "layer_types": ["sliding_attention"] * 4 + ["full_attention"],
+        "sliding_window": 2048,
+    }
+    assert [cache.kind for group in read_config(mixed).layers for cache in group.caches] == [
+        "sliding",
+        "full",
+    ]
+
+
+def test_a_smaller_vocabulary_of_a_draft_needs_its_own_head() -> None:
+    small = QWEN3_8B_DFLASH | {"draft_vocab_size": 32_000}
+    assert total(read_config(small)) - total(read_config(QWEN3_8B_DFLASH)) == 32_000 * 4096
+
+
+def test_only_the_first_layer_of_a_draft_head_reads_two_vectors() -> None:
+    one, two = (total(read_config(EAGLE_3_LLAMA_3_1_8B | {"num_hidden_layers": n})) for n in (1, 2))
+    assert two - one == 3 * 4096 * 14336 + 2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 4096

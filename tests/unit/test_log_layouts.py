@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kvreport.accounting.parallel import Layout
+from kvreport.catalog.load import load_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -174,3 +175,45 @@ def test_unequal_gpus_of_another_number_than_the_ranks_are_refused(
     log.write_text(UNEQUAL)
     assert main(["log", str(log), "--gpu", "rtx-5070ti", "--gpu", "rtx-5090"]) == 0
     assert "cache pool on a device: log 3.18 GiB" in capsys.readouterr().out
+
+
+NO_ROOM = (
+    "INFO vLLM API server version 0.33.0\n"
+    f"vllm serve {CODER} --max-model-len 32768 --gpu-memory-utilization 0.9 {{flags}}\n"
+    "Available KV cache memory: -1.00 GiB\n"
+)
+
+
+@pytest.mark.parametrize("flags", ["-pp 2", "-tp 2"])
+def test_no_other_machine_is_advised_for_unequal_gpus(flags: str) -> None:
+    found = diagnose(NO_ROOM.format(flags=flags), gpu="rtx-5090+rtx-3090")
+    assert not any(one.name == "tensor_parallel" for one in found.changes)
+
+
+def test_advice_for_stages_is_of_the_whole_model() -> None:
+    # Twice the GPUs free half of a stage's 15 GiB, four times three quarters.
+    text = NO_ROOM.format(flags="-pp 2").replace("-1.00", "-9.00")
+    found = diagnose(text, gpu="rtx-5090")
+    assert [one.value for one in found.changes if one.name == "tensor_parallel"] == [4]
+
+
+def test_memory_that_one_rank_prints_is_not_that_of_a_larger_one() -> None:
+    total = load_catalog().accelerator("rtx-3090").usable_bytes / GIB
+    flags = "-pp 2 # VLLM_PP_LAYER_PARTITION=18,30"
+    text = NO_ROOM.format(flags=flags).replace("-1.00", "1.00")
+    line = f"Free memory on device (20.0/{total:.2f} GiB) on startup.\n"
+    plain, stated = (
+        next(one.predicted for one in found.comparisons if one.fact == "kv_pool")
+        for found in (diagnose(log, gpu="rtx-3090+rtx-5090") for log in (text, text + line))
+    )
+    assert plain == stated
+
+
+def test_the_most_that_a_rank_loads_is_that_of_the_rank_with_most() -> None:
+    text = UNEQUAL + "Model loading took 19.50 GiB\n"
+    loaded = {
+        gpu: next(one.predicted for one in diagnose(text, gpu=gpu).comparisons if one.fact == "weights")
+        for gpu in ("rtx-5070ti+rtx-5090", "rtx-5090")
+    }
+    assert loaded["rtx-5070ti+rtx-5090"] == pytest.approx(loaded["rtx-5090"], rel=0.01)
+    assert loaded["rtx-5090"] > 15 * GIB

@@ -159,7 +159,11 @@ def test_a_first_start_measures_a_kernel_on_a_copy_of_the_embedding_table(catalo
     later = reserve(model, release("0.27.1"), compiled=True, **arguments)
     assert later.activations / GIB == pytest.approx(0.19, abs=0.07)
     assert reserve(model, release("0.27.1"), eager=True, **arguments).activations == later.activations
-    # Nothing tells which start it is: the band spans both.
+    # Nothing tells which start it is: the band spans both, beside the usual error.
+    usual = catalog.engine("vllm@0.27.1")
+    wide, narrow = reserve(model, usual, **arguments), reserve(model, usual, compiled=True, **arguments)
+    assert narrow.uncertainty > 0
+    assert wide.uncertainty > narrow.uncertainty + (wide.activations - narrow.activations)
     assert first.uncertainty == first.activations - later.activations
     assert later.uncertainty == 0
 
@@ -282,6 +286,13 @@ def test_versions_find_the_rules_of_their_time(catalog: Catalog) -> None:
     )
     assert version_number("image (0.10.1 dev)") == (0, 10, 1)
     assert catalog.engine("vllm@0.11.0").name == "vllm-0.11"
+    for said in ("vllm 0.15.1", "vllm-0.15", "vLLM v0.15.1", "vllm==0.15.1"):
+        assert catalog.engine(said).name == "vllm-0.11"
+    assert catalog.engine("vllm-0.10").name == "vllm-0.10"
+    assert catalog.engine("sglang 0.5.8").name == "sglang-0.5.9"
+    for unknown in ("vllm 0.1", "nothing-1.2", "vllm-0.15-rc"):
+        with pytest.raises(InputError, match="engine: found"):
+            catalog.engine(unknown)
     with pytest.raises(InputError, match=r"allowed: a version of .*vllm-0.11"):
         catalog.engine("vllm@latest")
 

@@ -56,6 +56,12 @@ class EngineRules:
         """True if the concurrency that is printed is the line of tokens over the longest request."""
         return False
 
+    ranks_agree_on_pool: ClassVar[bool] = False
+    """True if every rank takes the pool of the rank that has the least memory left."""
+
+    stages_reserve_as_whole: ClassVar[bool] = False
+    """True if what is kept free is worked out from the whole model, the same for every pipeline stage."""
+
     serves_only: ClassVar[bool] = False
     """True for a server that has no loader for formats of local engines."""
 
@@ -142,6 +148,11 @@ class EngineRules:
         """Ranks that a component is divided over where that is not the tensor-parallel group; experts are not asked."""
         del model, layout
         return {}
+
+    def on_host(self, model: Model) -> frozenset[str]:
+        """Names of weight rows that lie in host memory by default."""
+        del model
+        return frozenset()
 
     def plan_stage(
         self,

@@ -47,6 +47,7 @@ class Served:
         lora: Adapters held at once and their largest rank; zeros without them.
         draft_tokens: Tokens drafted per step; 0 without speculative decoding.
         draft: Id of a draft model; None for the checkpoint's own prediction layers.
+        draft_method: How it drafts where it is no language model of its own: ``eagle``, ``eagle3``, ``dflash`` or ``dspark``.
         partition: Layers of each pipeline stage, or empty for the engine's own division.
         redundant_experts: Further copies of experts.
         all_to_all: Kernels that exchange tokens between expert ranks, or empty for the engine's default.
@@ -76,6 +77,7 @@ class Served:
     lora: tuple[int, int] = (0, 0)
     draft_tokens: int = 0
     draft: str | None = None
+    draft_method: str | None = None
     partition: tuple[int, ...] = ()
     redundant_experts: int = 0
     all_to_all: str = ""

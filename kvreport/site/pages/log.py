@@ -50,7 +50,6 @@ class LogContext:
     Attributes:
         folder: Address of the machine-readable files.
         models: (slug, name) of every model.
-        gpus: (slug, name) of every accelerator.
         patterns: Everything that recognises lines, as JSON.
         local: What recognizes lines of llama.cpp and Ollama, as JSON.
         example: A log to try it with.
@@ -59,7 +58,6 @@ class LogContext:
 
     folder: str
     models: tuple[tuple[str, str], ...]
-    gpus: tuple[tuple[str, str], ...]
     patterns: str
     local: str
     example: str
@@ -85,7 +83,6 @@ def context(site: SiteData) -> LogContext:
     return LogContext(
         folder=f"{FOLDER}/",
         models=tuple((m.slug, m.name) for m in site.models),
-        gpus=tuple((g.id, g.name) for g in site.gpus),
         patterns=json.dumps(table(), separators=(",", ":")),
         local=json.dumps(browser_table(), separators=(",", ":")),
         example=EXAMPLE,

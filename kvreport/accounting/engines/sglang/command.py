@@ -57,7 +57,9 @@ def _further(served: Served) -> list[Word]:
         words += ["--enable-lora", "--max-loras-per-batch", str(served.lora[0])]
         words += ["--max-lora-rank", str(served.lora[1])]
     if served.draft_tokens:
-        words += ["--speculative-algorithm", "EAGLE"]
+        # The algorithms of ``srt/speculative/spec_info.py``, SGLang 0.5.23; a language model beside another is STANDALONE.
+        method = served.draft_method or ("standalone" if served.draft else "eagle")
+        words += ["--speculative-algorithm", method.upper()]
         words += named(("--speculative-draft-model-path", served.draft))
         # SGLang counts the token that is verified beside those that are drafted.
         steps, tokens = str(served.draft_tokens), str(served.draft_tokens + 1)

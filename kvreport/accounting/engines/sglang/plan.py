@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import Final
 
 from kvreport.accounting.engines.sglang import compressed, settings, shapes
 from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS, PoolFlags, PoolRule, pool_rule
 from kvreport.accounting.kv_cache import SERVED_BYTES, require_storable
+from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.catalog.accelerator import Accelerator
@@ -29,14 +31,21 @@ def plan(
     model: Model,
     engine: Engine,
     setup: CacheSetup,
+    stage: Model | None = None,
 ) -> BlockPlan:
-    """How requests are laid into the pools of one rank; arguments as for the engine protocol's ``plan``.
+    """How requests are laid into the pools of one rank.
+
+    Args:
+        model: The model, whole.
+        engine: The engine's record, of one release.
+        setup: Flags, format, layout and device.
+        stage: The layers of a pipeline stage as a model; None for all.
 
     Raises:
         InputError: If the format cannot store one of the model's caches.
     """
     flags = pool_flags(model, engine, setup)
-    rule = pool_rule(model, engine, flags)
+    rule = stage_rule(model, engine, flags, setup.layout, stage) if stage else pool_rule(model, engine, flags)
     if not rule.cell_bytes:
         return _states_only(rule)
     page = flags.page_tokens
@@ -48,6 +57,46 @@ def plan(
         notes=tuple(_notes(rule)),
         pool=rule,
     )
+
+
+def stage_sizes(layers: int, stages: int) -> tuple[int, ...]:
+    """Layers that are left over go one each to the last stages (0.5.23, ``distributed/utils.py``).
+
+    Args:
+        layers: Layers of the model.
+        stages: Stages to deal them to.
+    """
+    each, left = divmod(layers, stages)
+    return tuple(each + (place >= stages - left) for place in range(stages)) if left else ()
+
+
+def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, stage: Model) -> PoolRule:
+    """Which pools a pipeline stage has.
+
+    Every stage sets as much aside for states as the stage with most of them needs
+    (0.5.23, ``kv_cache_configurator.py::_handle_max_mamba_cache``).
+
+    Args:
+        model: The model, whole.
+        engine: The engine's record, of one release.
+        flags: The resolved flags.
+        layout: How the model is spread.
+        stage: The stage's layers as a model.
+    """
+    rule = pool_rule(stage, engine, flags)
+    one = pool_rule(model, engine, flags).state_bytes
+    if not one:
+        return rule
+    keeping = {
+        index
+        for group in model.layers
+        if any(cache.kind == "state" for cache in group.caches)
+        for index in group.indices
+    }
+    sizes = layout.partition or stage_sizes(model.layer_count, layout.pipeline)
+    dealt = stage_layers(model.layer_count, layout.pipeline, sizes)
+    most = max(len(keeping & set(layers)) for layers in dealt)
+    return replace(rule, state_bytes=int(one * (most / len(keeping))))
 
 
 def pool_flags(
@@ -85,10 +134,11 @@ def pool_flags(
         window_share=serving.window_share or _default_window_share(model),
         state_share=STATE_SHARE,
         states_per_request=settings.states_per_request(
-            model, engine, prefix_cache=prefix_cache, overlap=True
+            model, engine, prefix_cache=prefix_cache, overlap=True, staged=layout.pipeline > 1
         ),
         max_requests=None if requests is None else max(1, requests // layout.data),
         prefix_cache=prefix_cache,
+        overlap=layout.pipeline == 1,
         chunk_tokens=settings.chunk_of(model, engine, serving.max_batched_tokens, layout.data),
         draft_tokens=serving.draft_tokens,
         scaled_latents=scaled_latents(model, engine, accelerator, layout.decode_context),

@@ -265,7 +265,20 @@ def size_pools(model: Model, engine: Engine, budget_bytes: int, flags: PoolFlags
     Raises:
         InputError: If the budget holds no token, no state, or no window of one request.
     """
-    rule = pool_rule(model, engine, flags)
+    return pools_of(pool_rule(model, engine, flags), budget_bytes)
+
+
+def pools_of(rule: PoolRule, budget_bytes: int) -> Pools:
+    """Divide a budget over the pools of a rule.
+
+    Args:
+        rule: Which pools there are, and what a token takes of them.
+        budget_bytes: What weights and the reserve leave on the rank.
+
+    Raises:
+        InputError: If the budget holds no token, no state, or no window of one request.
+    """
+    flags = rule.flags
     slots = rule.state_slots(budget_bytes)
     if slots is not None and int(slots) <= 0:
         raise InputError(

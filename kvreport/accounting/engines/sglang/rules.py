@@ -18,7 +18,7 @@ from kvreport.accounting.engines.sglang.overhead import (
     repacks_block_floats,
     widened_projection,
 )
-from kvreport.accounting.engines.sglang.plan import default_kv_format, plan
+from kvreport.accounting.engines.sglang.plan import default_kv_format, plan, stage_sizes
 from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS
 from kvreport.accounting.engines.sglang.refusals import refusal
 from kvreport.accounting.engines.step import Reserve, Step, constant
@@ -42,6 +42,13 @@ class Sglang(EngineRules):
     serves_only: ClassVar[bool] = True
 
     tokens_are_cells: ClassVar[bool] = True
+
+    ranks_agree_on_pool: ClassVar[bool] = True
+    """What is free is the least of all ranks, pipeline stages included
+    (0.5.23 ``kv_cache_configurator.py::_profile_available_bytes``)."""
+
+    stages_reserve_as_whole: ClassVar[bool] = True
+    """Arguments are resolved once, from the config of the whole model."""
 
     exchange: ClassVar[Exchange] = Exchange(most_tokens=128)
     """``SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK`` (0.5.23)."""
@@ -84,10 +91,27 @@ class Sglang(EngineRules):
             raise InputError(reason)
         return plan(model, self.engine, setup)
 
+    def plan_stage(
+        self,
+        whole: Model,
+        layers: range,
+        stage: Model,
+        setup: CacheSetup,
+    ) -> BlockPlan:
+        """The stage's layers in pools of the kinds that the whole model has.
+
+        Raises:
+            InputError: If the release refuses the combination.
+        """
+        del layers
+        reason = self.supports(whole, setup.kv_format, setup.accelerator, setup.layout)
+        if reason is not None:
+            raise InputError(reason)
+        return plan(whole, self.engine, setup, stage)
+
     def stage_sizes(self, layers: int, stages: int) -> tuple[int, ...]:
         """Layers that are left over go one each to the last stages (0.5.23, ``distributed/utils.py``)."""
-        each, left = divmod(layers, stages)
-        return tuple(each + (place >= stages - left) for place in range(stages)) if left else ()
+        return stage_sizes(layers, stages)
 
     def at_release(self, version: str) -> Engine:
         """The record as of exactly this release of its range."""

@@ -161,7 +161,9 @@ def settings(
         captured_requests=captured,
         page_tokens=page_size(model, engine, backend, page_tokens),
         attention=backend,
-        states_per_request=states_per_request(model, engine, prefix_cache=prefix_cache, overlap=overlap),
+        states_per_request=states_per_request(
+            model, engine, prefix_cache=prefix_cache, overlap=overlap, staged=pipeline_parallel > 1
+        ),
         max_requests=COMPRESSED_REQUESTS if max_requests is None and is_compressed(model) else max_requests,
         graphs_mib=captures,
     )
@@ -362,19 +364,25 @@ def page_size(model: Model, engine: Engine, backend: str, given: int | None = No
     return given or 1
 
 
-def states_per_request(model: Model, engine: Engine, *, prefix_cache: bool, overlap: bool) -> int:
+def states_per_request(
+    model: Model, engine: Engine, *, prefix_cache: bool, overlap: bool, staged: bool = False
+) -> int:
     """State slots that one running request may hold (``_calculate_mamba_ratio``).
+
+    Pipeline stages prepare no step ahead. That is decided after the slots for tracking are, so that one of the two
+    stays (``_pipeline_parallel_overlap_disable``).
 
     Args:
         model: The model.
         engine: The engine's record, of one release.
         prefix_cache: True if prefixes are cached.
         overlap: True if the scheduler prepares a step while the one before runs.
+        staged: True with pipeline stages.
     """
     if not prefix_cache:
         return 1
     tracked = engine.lists("state_tracking", model.architecture) and overlap
-    return STATES_HELD + (2 if tracked else 0)
+    return STATES_HELD + (2 - staged if tracked else 0)
 
 
 def capability(accelerator: Accelerator | None) -> int:
