@@ -230,7 +230,9 @@ def test_files_that_stay_as_they_are_become_links_unless_somebody_wrote_to_them(
     assert (again / "models" / edited.name).read_bytes() == right
     assert "models/" + stays.name in before.written
     listed = dict(reversed(line.split("  ", 1)) for line in (again / "SHA256SUMS").read_text().splitlines())
-    assert all(hashlib.sha256((again / name).read_bytes()).hexdigest() == sum for name, sum in listed.items())
+    assert all(
+        hashlib.sha256((again / name).read_bytes()).hexdigest() == digest for name, digest in listed.items()
+    )
 
 
 def test_a_large_csv_is_published_in_parts(catalog, chosen, folder, tmp_path, monkeypatch):
