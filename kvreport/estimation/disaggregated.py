@@ -206,7 +206,7 @@ def disaggregate(decode: Deployment, work: Workload, choices: Choices) -> Disagg
         least = min(one.layout.devices for one in holding)
         if taken + least > available:
             raise InputError(
-                f"disaggregated: found {available} GPUs, of which decode takes {taken} and prefill at least {least}; "
+                f"disaggregated: found {available} GPUs; decode takes {taken} and prefill at least {least}; "
                 f"allowed: {taken + least} or more, or one pool for both"
             )
         holding = [one for one in holding if taken + one.layout.devices <= available]

@@ -36,8 +36,7 @@ def unequal_refusal(devices: Sequence[Accelerator], engine: Engine, layout: Layo
         return None
     return (
         f"tensor parallel: found GPUs of {gib(min(sizes))} and {gib(max(sizes))} GiB, which {engine.label} refuses as "
-        f"unbalanced; allowed: --pipeline-parallel {len(devices)} without tensor parallelism, or "
-        "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=0 and the estimate of as many GPUs of the smaller kind"
+        f"unbalanced; allowed: --pipeline-parallel {len(devices)} alone, or equal GPUs"
     )
 
 
@@ -80,8 +79,8 @@ def refusal(
         if (model.experts.routed + layout.redundant_experts) % ranks:
             more = -model.experts.routed % ranks
             return (
-                f"expert parallel: found {model.experts.routed + layout.redundant_experts} experts on {ranks} ranks, of "
-                f"which {engine.label} gives each equally many; allowed: a number of ranks that divides {model.experts.routed}, or "
+                f"expert parallel: found {model.experts.routed + layout.redundant_experts} experts on {ranks} ranks, "
+                f"and {engine.label} gives each equally many; allowed: a number of ranks that divides {model.experts.routed}, or "
                 f"--num-redundant-experts {more}"
             )
     return None
