@@ -66,8 +66,8 @@
       compute: placed ? 0 : full - weights - cache,
     };
     [devices, host].forEach((kinds, at) => {
-      const known = Object.entries(kinds).map(([kind, bytes]) => [kind, Math.trunc(bytes)])
-        .filter(([, bytes]) => bytes > 0);
+      const known = Object.entries(kinds).filter(([, bytes]) => bytes >= 1)
+        .map(([kind, bytes]) => [kind, Math.trunc(bytes)]);
       if (known.length) start.buffers[table.expected[at]] = Object.fromEntries(known);
     });
     start.cache = cache;
