@@ -245,7 +245,9 @@
   function ranksOf(site, model, gpu, layout, weightFormat, kvFormat, asked) {
     const first = gpu.devices && gpu.devices[0], agree = site.engine.family === "sglang";
     // SGLang refuses tensor ranks of unequal memory.
-    if (agree && first && layout.tp > 1 && gpu.usable < 0.9 * Math.max(...gpu.devices.map((one) => one.usable))) return null;
+    if (
+      agree && first && layout.tp > 1 && gpu.usable < 0.9 * Math.max(...gpu.devices.map((one) => one.usable))
+    ) return null;
     const given = asked === true ? { later: true } : asked || NOTHING;
     const options = first
       ? { ...given, batched: given.batched || first.step[0], seqs: given.seqs || first.step[1] }
