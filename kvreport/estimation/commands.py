@@ -99,6 +99,7 @@ def served_by(estimate: Estimate) -> Served:
         partition=layout.partition,
         redundant_experts=layout.redundant_experts,
         all_to_all=layout.all_to_all,
+        whole_encoders=layout.whole_encoders,
         inputs=tuple(sorted(request.inputs.items())) if request.images else (),
         draft_tokens=request.serving.draft_tokens,
         draft=None

@@ -32,7 +32,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     states_encoded_bytes,
     stream_bytes_per_token,
 )
-from kvreport.accounting.engines.vllm.towers import clip_tokens, encoding, listening
+from kvreport.accounting.engines.vllm.towers import clip_tokens, encoding, listening, whole_encoding
 from kvreport.accounting.extras import drafts
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.remembered import remembered
@@ -113,6 +113,7 @@ class ReserveRates:
         sorts: bool = False,
         nvidia: bool = True,
         receives: bool = False,
+        whole_encoders: bool = False,
     ) -> Self:
         """Read the rates off a model and an engine's release; arguments as for :func:`reserve`.
 
@@ -135,7 +136,8 @@ class ReserveRates:
         alone = engine.lists("passed_alone", model.architecture)
         received = received_bytes_per_token(sizes, alone=alone) if receives else 0
         tower = sizes.tower if images and releases.encoder_profiled(release, second=second) else None
-        passed = encoding(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
+        encode = whole_encoding if whole_encoders else encoding
+        passed = encode(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
         if images and not sizes.encoder_tokens and releases.encoder_profiled(release, second=second):
             heard = listening(model, clip_tokens(model, engine), release)
             passed = heard if heard.kept else passed
@@ -184,6 +186,7 @@ def reserve(
     max_seqs: int,
     tensor_parallel: int = 1,
     expert_parallel: bool = False,
+    whole_encoders: bool = False,
     eager: bool = False,
     images: bool = True,
     videos: bool = True,
@@ -206,6 +209,7 @@ def reserve(
         max_seqs: Requests that run at once.
         tensor_parallel: Ranks that the model is split over.
         expert_parallel: True if each rank has whole experts.
+        whole_encoders: True if each rank has encoders whole, and encodes some of the inputs.
         eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
         videos: False if it was told to take no videos, so that it measures itself with an image.
@@ -234,6 +238,7 @@ def reserve(
         sorts,
         nvidia,
         receives,
+        whole_encoders,
     )
     flat = rates.flat
     asked = context_tokens or model.context_tokens
@@ -270,6 +275,7 @@ def _rates(
         "sorts",
         "nvidia",
         "receives",
+        "whole_encoders",
     )
     return ReserveRates.of(
         model, engine, tensor_parallel=tensor_parallel, **dict(zip(names, told, strict=True))
