@@ -289,9 +289,9 @@ def stored_key(form: KvFormat | None) -> Hashable:
 def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> ComponentBytes:
     """Weight bytes on one rank by component, worked out once for each format and layout."""
     without = None if case.images else TOWERS | frozenset(case.model.not_loaded)
-    ranks = case.rules.component_ranks(case.model, case.layout)
+    ranks, on_host = case.rules.component_ranks(case.model, case.layout), case.rules.on_host(case.model)
     return known.get(
-        ("weights", format_name(form), case.layout, case.images, tuple(ranks.items())),
+        ("weights", format_name(form), case.layout, case.images, tuple(ranks.items()), on_host),
         lambda: weights_by_component(
             case.model,
             form,
@@ -302,6 +302,7 @@ def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> Compon
             whole_experts=case.layout.expert,
             redundant_experts=case.layout.redundant_experts,
             component_ranks=ranks,
+            on_host=on_host,
         ),
     )
 

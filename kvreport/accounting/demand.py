@@ -21,7 +21,7 @@ makes the demand smaller, so times derived from it stay lower bounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -244,6 +244,7 @@ def demand(
     *,
     tensor_parallel: int = 1,
     loaded: ComponentBytes | None = None,
+    on_host: Collection[str] = (),
 ) -> Demand:
     """Work out what one step asks of one device.
 
@@ -254,6 +255,7 @@ def demand(
         kv_format: How the cache is stored; None means the served 16-bit type.
         tensor_parallel: Devices that the model is split over.
         loaded: Weight bytes of one device by component, where they are known; None to work them out.
+        on_host: Names of rows that are in host memory, and not in ``loaded``.
 
     Raises:
         InputError: If the format cannot store one of the model's caches, or is not known.
@@ -262,11 +264,13 @@ def demand(
     tied = all(row.component != "output_head" for row in model.weights)
     head: Component = "embedding" if tied else "output_head"
     if loaded is None:
-        loaded = weights_by_component(model, weight_format, formats, tensor_parallel, without=idle)
+        loaded = weights_by_component(
+            model, weight_format, formats, tensor_parallel, without=idle, on_host=on_host
+        )
     tables = sum(
         row_bytes(model, row, weight_format, formats, tensor_parallel)
         for row in model.weights
-        if row.looked_up and row.component not in idle and row.component != "embedding"
+        if row.looked_up and row.component not in {*idle, "embedding"} and row.name not in on_host
     )
     body: dict[Multiplies, float] = {}
     last: dict[Multiplies, float] = {}

@@ -60,6 +60,7 @@ def weights_by_component(
     whole_experts: bool = False,
     redundant_experts: int = 0,
     component_ranks: Mapping[Component, int] | None = None,
+    on_host: Collection[str] = (),
 ) -> ComponentBytes:
     """Bytes that one rank holds, by component; components without weights are left out.
 
@@ -76,6 +77,7 @@ def weights_by_component(
             the fullest rank counts (vLLM 0.33, ``fused_moe/layer.py::determine_expert_map``).
         redundant_experts: Further copies of experts that are divided over the ranks with the rest.
         component_ranks: Ranks that other components are divided over, where an engine divides them otherwise.
+        on_host: Names of rows that an engine keeps in host memory.
 
     Returns:
         Bytes per rank. Unquantised tensors count 2 bytes per element, as engines serve float32
@@ -91,7 +93,7 @@ def weights_by_component(
     if expert_ranks:
         ranks_of["routed_experts"] = expert_ranks
     for row in model.weights:
-        if row.component not in skipped:
+        if row.component not in skipped and row.name not in on_host:
             ranks = ranks_of.get(row.component, tensor_parallel)
             share = _whole_experts(model, row, ranks, redundant_experts) if whole_experts else None
             total[row.component] += _row_bytes(
@@ -229,15 +231,19 @@ def active_parameters(model: Model) -> int:
     embeddings); tables of hashed n-grams, which have many times as many rows, do not count.
     """
     total = 0
-    most_rows = max(model.vocabulary, model.context_tokens)
     for row in model.weights:
-        if row.component in _INACTIVE or (row.looked_up and row.shape[0] > most_rows):
+        if row.component in _INACTIVE or is_hashed(model, row):
             continue
         if row.component == "routed_experts" and model.experts is not None:
             total += row.parameters * model.experts.per_token // model.experts.routed
         else:
             total += row.parameters
     return total
+
+
+def is_hashed(model: Model, row: WeightGroup) -> bool:
+    """True for a table of hashed n-grams: it has more rows than there are tokens or positions to look up."""
+    return row.looked_up and row.shape[0] > max(model.vocabulary, model.context_tokens)
 
 
 def rank_elements(row: WeightGroup, tensor_parallel: int = 1) -> int:

@@ -198,6 +198,7 @@ def _demands(case: Case, memo: Memo) -> list[Demand]:
                 case.formats,
                 tensor_parallel=layout.tensor,
                 loaded=shared_weights(plain, form, memo),
+                on_host=case.rules.on_host(case.model),
             ),
         ).shared_by(layout.data)
         for form in case.weight_formats

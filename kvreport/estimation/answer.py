@@ -10,12 +10,14 @@ from typing import Any, Final
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.capacity import Verdict, blocks, start_verdict
 from kvreport.accounting.deployment import Deployment
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.vllm.towers import DYNAMIC_IMAGE_TOKENS, Tower, clip_tokens
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
+from kvreport.accounting.weights import row_bytes
 from kvreport.estimation.commands import estimate_command
 from kvreport.estimation.request import Request
 
@@ -252,7 +254,14 @@ class Estimate:
         return int(blocks(self.budget.kv_pool_bytes, self.plan)) * self.plan.block_bytes
 
     def _host_bytes(self) -> dict[str, int]:
-        return {"weights": 0, "cache": self.request.kv_offload_bytes, "compute": 0}
+        asked = self.request
+        names, ranks = rules(asked.engine).on_host(asked.model), asked.layout.tensor
+        tables = sum(
+            row_bytes(asked.model, row, asked.weight_format, asked.weight_formats, ranks) * ranks
+            for row in asked.model.weights
+            if row.name in names
+        )
+        return {"weights": tables, "cache": asked.kv_offload_bytes, "compute": 0}
 
     def _encoder(self) -> dict[str, Any]:
         """Inputs per prompt, and what the largest image is for the language model and for the encoder's cache."""

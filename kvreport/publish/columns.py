@@ -23,6 +23,7 @@ from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import stages
 from kvreport.accounting.support import Asked, alone_codes, judge, spread_codes
+from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
@@ -80,9 +81,10 @@ class Columns:
 
     @property
     def divides_otherwise(self) -> bool:
-        """Whether engines may divide layers among stages, or components among data ranks, each in its own way."""
+        """Whether engines may divide layers, or components among data ranks, or keep tables on the host, in their own ways."""
         layouts = {place.layout for place, part in zip(self.columns, self.parts, strict=True) if part}
-        return any(one.data > 1 or _sizes(self.site, self.model, one.pipeline) for one in layouts)
+        hashed = any(is_hashed(self.model, row) for row in self.model.weights)
+        return hashed or any(one.data > 1 or _sizes(self.site, self.model, one.pipeline) for one in layouts)
 
     def taken(self, gpu: Accelerator, number: int) -> Allocation | None:
         """What is taken of one device in a column."""

@@ -159,7 +159,11 @@ def test_a_first_start_measures_a_kernel_on_a_copy_of_the_embedding_table(catalo
     later = reserve(model, release("0.27.1"), compiled=True, **arguments)
     assert later.activations / GIB == pytest.approx(0.19, abs=0.07)
     assert reserve(model, release("0.27.1"), eager=True, **arguments).activations == later.activations
-    # Nothing tells which start it is: the band spans both.
+    # Nothing tells which start it is: the band spans both, beside the usual error.
+    usual = catalog.engine("vllm@0.27.1")
+    wide, narrow = reserve(model, usual, **arguments), reserve(model, usual, compiled=True, **arguments)
+    assert narrow.uncertainty > 0
+    assert wide.uncertainty > narrow.uncertainty + (wide.activations - narrow.activations)
     assert first.uncertainty == first.activations - later.activations
     assert later.uncertainty == 0
 

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+import kvreport
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.vllm import releases, scheduler
 from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel
@@ -313,3 +314,27 @@ def test_devices_for_which_loading_adds_different_bytes_are_not_taken_for_alike(
         added = engine.load_overhead(model, None, catalog.weight_formats, device, Layout(tensor=8))
         alike.setdefault(engine.kernel_class(device), set()).add(sum(added.values()))
     assert all(len(sizes) == 1 for sizes in alike.values()), alike
+
+
+def test_tables_of_hashed_n_grams_lie_in_host_memory_since_0_30(catalog: Catalog) -> None:
+    # Qwen3.8-Flash-Next on eight H100 under a build after 0.31.0: "weight_device=cpu, pinned=True" and 31.42 GiB (nov-006).
+    model = catalog.model("Qwen/Qwen3.8-Flash-Next")
+    table = next(row for row in model.weights if "ngram_embedding" in row.name)
+    share, asked = (
+        table.parameters * 2 // 8,
+        {"gpu": "h100-sxm-80gb", "tensor_parallel": 8, "context_tokens": 262_144},
+    )
+    answers = {
+        release: kvreport.estimate(model.id, engine=f"vllm@{release}", **asked).to_dict()
+        for release in ("0.29.0", "0.30.0", "0.33.0")
+    }
+    kept, spared, newest = answers.values()
+    assert kept["weight_bytes_per_gpu"] - spared["weight_bytes_per_gpu"] == share
+    assert newest["weight_bytes_per_gpu"] == spared["weight_bytes_per_gpu"]
+    assert spared["weight_bytes_per_gpu"] / GIB == pytest.approx(31.42, rel=0.03)
+    assert kept["host_bytes"]["weights"] == 0
+    assert newest["host_bytes"]["weights"] == share * 8
+    plain = catalog.model(
+        "google/gemma-4-E4B-it"
+    )  # its tables have a row for each token, and stay on the device
+    assert rules(at(catalog, (0, 33))).on_host(plain) == frozenset()

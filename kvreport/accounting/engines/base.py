@@ -217,6 +217,11 @@ class EngineRules:
         del model, layout
         return {}
 
+    def on_host(self, model: Model) -> frozenset[str]:
+        """Names of weight rows that lie in host memory by default."""
+        del model
+        return frozenset()
+
     def plan_stage(
         self,
         whole: Model,

@@ -15,6 +15,7 @@ from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, 
 from kvreport.accounting.engines.vllm.profiling import LOGIT_BYTES
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
+from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine, version_number
@@ -309,6 +310,17 @@ class Vllm(EngineRules):
         if layout.pipeline == 1 and lists(DENSE_WHOLE, model.architecture):
             whole["dense_mlp"] = 1
         return whole
+
+    def on_host(self, model: Model) -> frozenset[str]:
+        """Tables of hashed n-grams lie in pinned memory of the host, for the classes that the release lists.
+
+        That is the default since 0.30 (``config/engram.py::EngramConfig.cpu_offload``; 0.29.0 keeps them on the device;
+        ``models/qwen4_exp/nvidia/ngram_embedding.py`` of 0.30.0, 0.31.0 and 0.33.0).
+        """
+        release = releases.release_of(self.engine)
+        if not self.engine.lists("tables_on_host", model.architecture, release):
+            return frozenset()
+        return frozenset(row.name for row in model.weights if is_hashed(model, row))
 
     @staticmethod
     def command(served: Served) -> Command:
