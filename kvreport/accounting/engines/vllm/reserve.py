@@ -9,7 +9,7 @@ tensor-parallel group adds to it, and what a captured graph takes per layer.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache, partial
+from functools import cache
 from operator import attrgetter
 from typing import Any, Final, Self
 
@@ -242,15 +242,15 @@ def reserve(
     )
     flat = rates.flat
     asked = context_tokens or model.context_tokens
-    passes = partial(kernel.activation_bytes, flat, max_batched_tokens, max_seqs, asked, own_expert_kernels)
-    activations = passes(compiled=eager or compiled)
+    step = (flat, max_batched_tokens, max_seqs, asked, own_expert_kernels, eager or compiled)
+    activations = kernel.activation_bytes(*step)
     shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
     outside = kernel.outside_bytes(flat, multicast, shared)
     graphs = 0 if eager else kernel.graph_bytes(rates.per_graph, max_seqs, max_batched_tokens)
     total = activations + outside + graphs
     # A later start has what compiling took, and up to 0.30 a first one may keep as much once more, where a small
     # allocation pins the freed copy (0.31.0, gpu_worker.py::_scoped_allocator_max_split). No flag tells: the band spans all.
-    spared = activations - passes(compiled=True) if rates.compiling else 0
+    spared = kernel.spared_bytes(*step)
     return Reserve(
         activations=activations,
         non_framework=outside,
