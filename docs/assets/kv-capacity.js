@@ -107,7 +107,8 @@
     const { tokens, seqs, eager } = step;
     const reserve = kernel.reserveBytes(rates, tokens, seqs, eager, gpu.own, multicast, shared, model.limit);
     const [share, least] = gpu.band.slice(isStage(site, size) ? 2 : 0);
-    return [reserve, kernel.errorBytes(share, least, reserve)];
+    const spared = kernel.sparedBytes(rates, tokens, seqs, model.limit, gpu.own, eager);
+    return [reserve, kernel.errorBytes(share, least, reserve) + spared];
   }
 
   /* Whether a model's file has an engine's numbers for an accelerator. Some engines' files have what they keep on the

@@ -149,6 +149,8 @@ class Layout:
         redundant_experts: Further copies of experts (``--eplb-config.num_redundant_experts``), which are divided over
             the ranks with the rest.
         all_to_all: Kernels that exchange tokens between expert ranks; empty for the engine's default.
+        whole_encoders: True if each tensor-parallel rank has encoders of images and sound whole, and encodes some of
+            the inputs (``--mm-encoder-tp-mode data``).
     """
 
     tensor: int = 1
@@ -160,6 +162,7 @@ class Layout:
     partition: tuple[int, ...] = ()
     redundant_experts: int = 0
     all_to_all: str = ""
+    whole_encoders: bool = False
 
     @property
     def devices(self) -> int:

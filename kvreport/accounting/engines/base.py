@@ -154,6 +154,11 @@ class EngineRules:
         del devices, layout
         return None
 
+    def encoder_refusal(self, model: Model) -> str | None:
+        """Why encoders cannot be whole on each tensor-parallel rank, with what works instead; None if they can."""
+        del model
+        return f"mm encoder tp mode: found data, which {self.engine.label} has no rules for; allowed: weights"
+
     def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
         """Ranks that a component is divided over where that is not the tensor-parallel group; experts are not asked."""
         del model, layout
