@@ -32,6 +32,8 @@ _PATIENCE_SECONDS: Final = 5.0
 _LAST_PATIENCE_SECONDS: Final = 12.0
 _PIPE_BYTES: Final = 16 << 10
 """A quarter of what a pipe holds on Linux: ``pipe(7)``; the rest is for what Python adds."""
+_COPY_PATIENCE_SECONDS: Final = 120.0
+_LOOK_SECONDS: Final = 0.002
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """``M_TRIM_THRESHOLD`` and ``M_MMAP_THRESHOLD`` of glibc's malloc.h."""
@@ -326,10 +328,18 @@ class _Copy:
         self._drop = weakref.finalize(self, _dropped, os.getpid(), self._number, self._answer)
 
     def content(self) -> bytes | None:
-        """Return what the copy answered; None if it failed."""
+        """Return what the copy answered; None if it failed, or has said nothing for as long as nobody waits."""
+        import select  # noqa: PLC0415 - one estimate needs none
+
         answer = bytearray()
-        while piece := os.read(self._answer, 1 << 20):
+        while select.select([self._answer], [], [], _COPY_PATIENCE_SECONDS)[0]:
+            if not (piece := os.read(self._answer, 1 << 20)):
+                break
             answer += piece
+        else:
+            # A lock that a library's own thread held when the process was copied is never released in the copy.
+            os.kill(self._number, signal.SIGKILL)
+            answer.clear()
         self._drop.detach()
         os.close(self._answer)
         _leaving.append(self)
@@ -361,10 +371,15 @@ def _be_a_copy(work: Callable[[], object], told: int, watched: int, signals: set
 
 
 def _gone(parent: int, number: int, held: int) -> None:
-    if os.getpid() == parent:  # and not another copy, which has this one's number too
-        with suppress(ChildProcessError):
-            os.waitpid(number, 0)
-        os.close(held)
+    if os.getpid() != parent:  # but another copy, which has this one's number too
+        return
+    end = time.monotonic() + _COPY_PATIENCE_SECONDS
+    with suppress(ChildProcessError):
+        while os.waitpid(number, os.WNOHANG)[0] == 0:
+            if time.monotonic() > end:
+                os.kill(number, signal.SIGKILL)
+            time.sleep(_LOOK_SECONDS)
+    os.close(held)
 
 
 def _dropped(parent: int, number: int, answer: int) -> None:

@@ -333,3 +333,34 @@ def test_copies_end_with_the_process(name: str) -> None:
     while any(map(lives, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(lives, children))
+
+
+SILENT = """
+import os, time
+from kvreport import processes
+from kvreport.processes import copied, settle_copies
+
+processes._COPY_PATIENCE_SECONDS = 0.5
+
+def hang():
+    time.sleep(60)
+
+assert copied(hang, lambda: "here")() == "here"
+
+class Slow:  # answers, and then does not end
+    def __reduce__(self):
+        import threading
+        threading.Thread(target=time.sleep, args=(60,)).start()
+        return str, ("answered",)
+
+assert copied(Slow)() == "answered"
+settle_copies()
+print("done", flush=True)
+"""
+
+
+@copies
+def test_a_copy_that_says_nothing_or_does_not_end_is_not_waited_for(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(SILENT, encoding="utf-8")
+    assert subprocess.check_output([sys.executable, str(script)], timeout=30, text=True) == "done\n"
