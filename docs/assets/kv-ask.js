@@ -55,7 +55,8 @@
   /* {state, understood: [words], missed: [words], home: [words of programs at home]} of a line of text. */
   function understand(text, site, names) {
     const words = text.toLowerCase().replace(/[?!;]/g, " ").replace(/,(?!\d{3})/g, " ")
-      .replace(/(\d)\s*[x×*]\s*(?=[a-z0-9])/g, "$1x ").split(/\s+/).filter(Boolean);
+      .replace(/(^|\s)(\d{1,3})\s*[x×*]\s*(?=[a-z0-9])/g, "$1$2x ")
+      .replace(/\s[x×*]\s*(?=\d{1,2}(?:\s|$))/g, " ").split(/\s+/).filter(Boolean);
     const state = {}, understood = [], missed = [], left = [];
     let devices = null;
     for (let n = 0; n < words.length; n += 1) {
@@ -118,7 +119,9 @@
         if (!found) continue;
         state.gpu = found.id;
         const before = words.slice(0, n), after = words.slice(n + size);
-        if (!devices && /^[1-9]\d?$/.test(before.at(-1) || "")) state.tp ??= devices = Number(before.pop());
+        const number = (word) => /^[1-9]\d?$/.test(word || "");
+        if (!devices && number(before.at(-1))) state.tp ??= devices = Number(before.pop());
+        if (!devices && number(after[0])) state.tp ??= devices = Number(after.shift());
         const memory = /\d+gb/.exec(plainName(found.name))?.[0];
         if (/^\d+gb$/.test(after[0] || "") && (!memory || memory === after[0])) after.shift();
         understood.push(devices ? `${devices} × ${found.name}` : found.name);
