@@ -245,6 +245,14 @@ class Query:
         high=1 << 16,
         help="further copies of experts, divided over the expert ranks (0)",
     )
+    mm_encoder_tp_mode: str = _option(
+        "--mm-encoder-tp-mode",
+        kind="choice",
+        group="layout",
+        default="weights",
+        choices=("weights", "data"),
+        help="what tensor ranks divide of an encoder: its weights, or the images, with the encoder whole on each (weights)",
+    )
     all2all_backend: str | None = _option(
         "--all2all-backend",
         kind="choice",

@@ -124,8 +124,8 @@ def main() -> None:
         print(f"not compared ({count} rows): {reason}")
     print(f"{repeated} rows repeat the flags of an earlier one: planned with --block-size {GIVEN_BLOCK}")
     print(f"equal without that flag {without} ({without / points:.2%})")
+    known = load_planner_check(data_dir())
     if given.write and any(row.get("pp", 1) > 1 for row in rows):
-        known = load_planner_check(data_dir())
         assert known is not None
         layouts = {
             "layout_models": len(names),
@@ -135,6 +135,7 @@ def main() -> None:
         }
         _write(known.model_copy(update=layouts))
     elif given.write:
+        kept = {} if known is None else known.model_dump()
         found = PlannerCheck(
             engine=f"vLLM {rows[0]['vllm']}",
             models=len(names),
@@ -146,6 +147,7 @@ def main() -> None:
             inferred_rows=repeated,
             inferred_flag=f"--block-size {GIVEN_BLOCK}",
             left_out_rows=sum(unread.values()),
+            **{name: value for name, value in kept.items() if name.startswith("layout_")},
         )
         _write(found)
     print(f"points {points}  equal {equal} ({equal / points:.2%})  within 1% {near} ({near / points:.2%})")

@@ -107,7 +107,8 @@
     const { tokens, seqs, eager } = step;
     const reserve = kernel.reserveBytes(rates, tokens, seqs, eager, gpu.own, multicast, shared, model.limit);
     const [share, least] = gpu.band.slice(isStage(site, size) ? 2 : 0);
-    return [reserve, kernel.errorBytes(share, least, reserve)];
+    const spared = kernel.sparedBytes(rates, tokens, seqs, model.limit, gpu.own, eager);
+    return [reserve, kernel.errorBytes(share, least, reserve) + spared];
   }
 
   /* Whether a model's file has an engine's numbers for an accelerator. Some engines' files have what they keep on the
@@ -243,7 +244,11 @@
   /* The configurations of a layout's ranks that differ, in their order; null where one cannot be configured. The
      sizes of the scheduler are those of the first device of a machine. */
   function ranksOf(site, model, gpu, layout, weightFormat, kvFormat, asked) {
-    const first = gpu.devices && gpu.devices[0];
+    const first = gpu.devices && gpu.devices[0], agree = site.engine.family === "sglang";
+    // SGLang refuses tensor ranks of unequal memory.
+    if (
+      agree && first && layout.tp > 1 && gpu.usable < 0.9 * Math.max(...gpu.devices.map((one) => one.usable))
+    ) return null;
     const given = asked === true ? { later: true } : asked || NOTHING;
     const options = first
       ? { ...given, batched: given.batched || first.step[0], seqs: given.seqs || first.step[1] }
@@ -256,9 +261,9 @@
     });
     if (ranks.includes(null)) return null;
     // SGLang's ranks all take the pool of the one that has the least memory left.
-    if (site.engine.family !== "sglang" || !ranks[1] || "most" in given) return ranks;
-    const most = least(ranks, "left");
-    return ranksOf(site, model, gpu, layout, weightFormat, kvFormat, { ...given, most });
+    if (!agree || !ranks[1] || "most" in given) return ranks;
+    const asks = { ...given, most: least(ranks, "left") };
+    return ranksOf(site, model, gpu, layout, weightFormat, kvFormat, asks);
   }
 
   /* One configuration for each rank of a layout that differs; null where it cannot be configured.

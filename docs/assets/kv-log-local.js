@@ -18,7 +18,7 @@
   function expressions(table) {
     const made = {};
     for (const [name, text] of Object.entries({ ...table.patterns, ...table.numbers })) {
-      made[name] = new RegExp(text, ["out", "hosts"].includes(name) ? "si" : "s");
+      made[name] = new RegExp(text, ["out", "hosts"].includes(name) ? "si" : name === "ollama" ? "sg" : "s");
     }
     return made;
   }
@@ -38,10 +38,40 @@
       free: {},
       ranOut: false,
     };
+    const estimated = {};
     for (const line of text.split(/\r\n|\n|\r/)) {
       readLine(start, line, find, mib, table);
+      for (const one of line.matchAll(find.ollama)) {
+        estimated[one.groups.part] = Math.trunc(Number(one.groups.size) * table.units[one.groups.unit]);
+      }
     }
+    if (!Object.keys(start.buffers).length && "full" in estimated) expect(table, start, estimated);
     return start;
+  }
+
+  /* Where an older Ollama expected its bytes, of a log that has no buffer of llama.cpp's. */
+  function expect(table, start, part) {
+    const full = part.full, cache = part.kv || 0;
+    const weights = (part["weights.total"] || 0) + (part["projector.weights"] || 0);
+    const [placed, layers] = start.offloaded || [1, 1];
+    const share = layers ? placed / layers : 0;
+    const devices = {
+      model: weights * share,
+      KV: cache * share,
+      compute: placed ? full - weights - cache : 0,
+    };
+    const host = {
+      model: weights - devices.model,
+      KV: cache - devices.KV,
+      compute: placed ? 0 : full - weights - cache,
+    };
+    [devices, host].forEach((kinds, at) => {
+      const known = Object.entries(kinds).filter(([, bytes]) => bytes >= 1)
+        .map(([kind, bytes]) => [kind, Math.trunc(bytes)]);
+      if (known.length) start.buffers[table.expected[at]] = Object.fromEntries(known);
+    });
+    start.cache = cache;
+    if (part.available) start.free[table.expected[0]] = part.available;
   }
 
   function readLine(start, line, find, mib, table) {
@@ -57,6 +87,8 @@
       start.states += mib(found.groups.mib);
     } else if ((found = find.offloaded.exec(line))) {
       start.offloaded = [Number(found[1]), Number(found[2])];
+    } else if ((found = find.layers.exec(line))) {
+      start.offloaded = [Number(found.groups.placed), Number(found.groups.all)];
     } else if ((found = find.free.exec(line))) {
       start.free[found[1]] = Number(found[2]) * table.mib;
     }

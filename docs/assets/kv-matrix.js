@@ -83,8 +83,9 @@
         const { band } = site.gpus.find((gpu) => gpu.reserve === number);
         models.forEach((model, n) => {
           const bytes = packed.reserve[n];
+          const more = packed.spared[n] || 0;
           at(model.reserve, number, size)(
-            bytes === null ? null : [bytes, kernel.errorBytes(band[0], band[1], bytes)],
+            bytes === null ? null : [bytes, kernel.errorBytes(band[0], band[1], bytes) + more],
           );
         });
       },

@@ -41,6 +41,7 @@ from kvreport.accounting.support import codes as refusals
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
+from kvreport.errors import InputError
 from kvreport.units import MAX_BYTES
 
 __all__ = [
@@ -217,6 +218,10 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
     known = Memo() if memo is None else memo
     layout = case.layout
     known.get(("checked", layout), lambda: layout.check(case.model))
+    if case.replica and (reason := case.rules.unequal_refusal(case.replica, layout)):
+        raise InputError(reason)
+    if layout.whole_encoders and (reason := case.rules.encoder_refusal(case.model)):
+        raise InputError(reason)
     groups = _replica(case)
     if layout.pipeline == 1 and len(groups[0]) == 1:
         return _rank(case, known, range(case.model.layer_count), next(iter(groups[0].values())))

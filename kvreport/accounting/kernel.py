@@ -492,6 +492,19 @@ def activation_bytes(
     return round(passes if compiled else max(passes, rates[19]))
 
 
+def spared_bytes(
+    rates: Rates,
+    tokens: int,
+    max_num_seqs: int,
+    context: int,
+    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
+    compiled: bool,  # noqa: FBT001
+) -> int:
+    """Return what a later start of vLLM has of the activation peak, because it compiles nothing; arguments as there."""
+    first = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, compiled)
+    return first - activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, True)  # noqa: FBT003
+
+
 def graph_bytes(per_graph: float, max_num_seqs: int, tokens: int) -> int:
     """Return the bytes of all captured graphs from those of one."""
     return round(per_graph * captured_graphs(max_num_seqs, tokens))

@@ -92,11 +92,17 @@ def check_context_parallel(model: Model, tensor_parallel: int, context_parallel:
         if isinstance(cache, FullAttention):
             copies = tensor_parallel // cache.kv_heads
             per_head = model.attention_heads // cache.kv_heads
-            if copies <= 1 or context_parallel > copies or per_head % context_parallel:
+            if copies <= 1:
                 raise InputError(
-                    f"{model.id}: decode context parallel: found {context_parallel}; allowed: at most "
-                    f"the {max(1, copies)} copies that {tensor_parallel} ranks hold of {cache.kv_heads} "
-                    f"KV heads, and a divisor of {per_head} query heads per KV head"
+                    f"{model.id}: decode context parallel: found {context_parallel}; allowed: 1, because "
+                    f"{tensor_parallel} ranks hold {cache.kv_heads} KV heads once, or more tensor ranks than KV heads, "
+                    "which make copies that it divides"
+                )
+            if context_parallel > copies or per_head % context_parallel:
+                raise InputError(
+                    f"{model.id}: decode context parallel: found {context_parallel}; allowed: at most the {copies} "
+                    f"copies that {tensor_parallel} ranks hold of {cache.kv_heads} KV heads, and a divisor of "
+                    f"{per_head} query heads per KV head"
                 )
 
 
@@ -143,6 +149,8 @@ class Layout:
         redundant_experts: Further copies of experts (``--eplb-config.num_redundant_experts``), which are divided over
             the ranks with the rest.
         all_to_all: Kernels that exchange tokens between expert ranks; empty for the engine's default.
+        whole_encoders: True if each tensor-parallel rank has encoders of images and sound whole, and encodes some of
+            the inputs (``--mm-encoder-tp-mode data``).
     """
 
     tensor: int = 1
@@ -154,6 +162,7 @@ class Layout:
     partition: tuple[int, ...] = ()
     redundant_experts: int = 0
     all_to_all: str = ""
+    whole_encoders: bool = False
 
     @property
     def devices(self) -> int:

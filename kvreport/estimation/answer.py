@@ -336,5 +336,6 @@ def layout_to_dict(layout: Layout) -> dict[str, Any]:
         "pipeline_partition": list(layout.partition) or None,
         "num_redundant_experts": layout.redundant_experts,
         "all2all_backend": layout.all_to_all or None,
+        "mm_encoder_tp_mode": "data" if layout.whole_encoders else "weights",
         "gpus": layout.devices,
     }

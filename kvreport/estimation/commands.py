@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from kvreport.estimation.request import Request
 
 OWN_DRAFT: Final = "mtp"
+"""Names a checkpoint's own prediction layer as its draft."""
 _METHODS: Final = {"EAGLE": "eagle", "EAGLE-3": "eagle3", "DFlash": "dflash", "DSpark": "dspark"}
 """How draft heads draft, by their family (``vllm/config/speculative.py``, vLLM 0.33)."""
-"""Names a checkpoint's own prediction layer as its draft."""
 
 Server = Literal["vllm", "sglang", "tensorrt_llm"]
 
@@ -99,6 +99,7 @@ def served_by(estimate: Estimate) -> Served:
         partition=layout.partition,
         redundant_experts=layout.redundant_experts,
         all_to_all=layout.all_to_all,
+        whole_encoders=layout.whole_encoders,
         inputs=tuple(sorted(request.inputs.items())) if request.images else (),
         draft_tokens=request.serving.draft_tokens,
         draft=None

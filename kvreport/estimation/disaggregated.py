@@ -142,6 +142,9 @@ class Disaggregated:
         if bounds is None or arrivals is None:
             lines.append("  ratio of GPUs: not known, because a peak rate of this GPU is not published")
             return lines
+        decoding = decode.replicas[1] * decode.layout.devices
+        missing = (self.prefill_replicas or 0) * prefill.layout.devices + decoding
+        missing -= missing if decode.offer.available is None else decode.offer.available
         lines += [
             (
                 f"  at most {arrivals:,.2f} requests per second, which pass {human_bytes(round(arrivals * self.transfer_bytes))} "
@@ -154,7 +157,7 @@ class Disaggregated:
             ),
             (
                 f"  so {self.prefill_replicas} x {prefill.layout.devices} prefill GPUs and "
-                f"{decode.replicas[1] * decode.layout.devices} decode GPUs"
+                f"{decoding} decode GPUs" + (f", {missing} more than are available" if missing > 0 else "")
             ),
         ]
         return lines
@@ -198,6 +201,15 @@ def disaggregate(decode: Deployment, work: Workload, choices: Choices) -> Disagg
             f"disaggregated: found no layout of {offer.accelerator.id} that holds {PROMPTS_HELD} prompts of "
             f"{work.prompt_tokens:,} tokens in time; allowed: shorter prompts, a later first token or larger GPUs"
         )
+    available, taken = decode.offer.available, decode.replicas[1] * decode.layout.devices
+    if available is not None:
+        least = min(one.layout.devices for one in holding)
+        if taken + least > available:
+            raise InputError(
+                f"disaggregated: found {available} GPUs; decode takes {taken} and prefill at least {least}; "
+                f"allowed: {taken + least} or more, or one pool for both"
+            )
+        holding = [one for one in holding if taken + one.layout.devices <= available]
     prefill = min(holding, key=_prefill_cost)
     stored = held(decode.model, kv)
     per_rank = ceil(ceil(work.peak / decode.replicas[1]) / decode.layout.data)

@@ -124,7 +124,12 @@ def layout_of(query: Query, devices: int, assumed: list[str]) -> Layout:
         partition=_partition(query.pipeline_partition),
         redundant_experts=query.num_redundant_experts,
         all_to_all=query.all2all_backend or "",
+        whole_encoders=query.mm_encoder_tp_mode == "data",
     )
+    if layout.whole_encoders:
+        assumed.append(
+            "encoders whole on each rank: by the engine's code, and no log of a start confirms their pass"
+        )
     if layout.all_to_all.startswith("mori") and layout.data > 1:
         heap = MORI_HEAP_BYTES // GIB
         assumed.append(f"MoRI's heap {heap} GiB: its default, which MORI_SHMEM_HEAP_SIZE changes")

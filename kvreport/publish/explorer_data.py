@@ -10,7 +10,8 @@ fetches what a question needs and the rest when a reader begins to choose:
 - ``<size>/weights-<format>.json``: weights at a tensor-parallel size, and what loading adds.
 - ``<size>/cache-<format>.json``: block plans; ``cache-own.json`` has each model's default KV format.
 - ``<size>/held-<format>.json``: what the architecture itself needs, for the upper bound.
-- ``<size>/reserve-<class>.json``: the reserve's bytes on accelerators of one class; their error is a formula.
+- ``<size>/reserve-<class>.json``: the reserve's bytes on accelerators of one class; their error is a formula, and for some
+  models what a later start spares beside it, by the model's position.
 - ``<size>/speed.json``: what a decode step demands, as in ``times/<slug>.json``.
 
 ``docs/assets/kv-matrix.js`` puts them together again; a test holds the result equal to the models' own files.
@@ -22,6 +23,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from kvreport.accounting.kernel import error_bytes
 from kvreport.publish.columns import NONE
 from kvreport.publish.profiles import FOLDER, encode, site_facts
 from kvreport.publish.site_data import SiteData
@@ -77,7 +79,9 @@ def files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> It
 
 
 def _files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> Iterator[tuple[str, Facts]]:
-    yield "site", _site(site)
+    whole = site_facts(site)
+    bands = {gpu["reserve"]: gpu["band"][:2] for gpu in whole["gpus"]} if models else {}
+    yield "site", _site(whole)
     yield "models", _common(site, models)
     yield "aliases", {name: [facts[name] for facts in models] for name in ("family", "aliases")}
     for place, size in enumerate(site.axes.tensor_parallel):
@@ -86,17 +90,16 @@ def _files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> I
         for cache in (OWN, *site.kv_names):
             yield f"{size}/cache-{cache}", _caches(models, cache, place)
             yield f"{size}/held-{cache}", {"held": [_held(facts, cache, place) for facts in models]}
-        for number in range(max((len(facts["reserve"]) for facts in models), default=0)):
+        for number, band in bands.items():
             yield (
                 f"{size}/reserve-{number}",
-                {"reserve": [_first(facts["reserve"][number][place]) for facts in models]},
+                _reserves([facts["reserve"][number][place] for facts in models], band),
             )
         yield f"{size}/speed", _speed(site, times, place)
 
 
-def _site(site: SiteData) -> Facts:
+def _site(whole: Facts) -> Facts:
     """The shared facts; a model is its slug alone where its name is what the slug says."""
-    whole = site_facts(site)
     plain = [
         slug if slug.partition("--")[2].replace("-", " ") == name else [slug, name]
         for slug, name in whole["models"]
@@ -146,8 +149,14 @@ def _held(facts: Facts, cache: str, place: int) -> Any:  # noqa: ANN401 - a list
     return facts["held"][name][place] if name in facts["held"] else None
 
 
-def _first(reserve: list[int] | None) -> int | None:
-    return None if reserve is None else reserve[0]
+def _reserves(kept: Sequence[list[int] | None], band: tuple[float, float]) -> Facts:
+    """Every model's reserve on accelerators of one class, and what of its error is no formula of it."""
+    spared = {
+        str(place): more
+        for place, one in enumerate(kept)
+        if one is not None and (more := one[1] - error_bytes(*band, one[0]))
+    }
+    return {"reserve": [None if one is None else one[0] for one in kept], "spared": spared}
 
 
 def _speed(site: SiteData, times: Sequence[Facts], place: int) -> Facts:

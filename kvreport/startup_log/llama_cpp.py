@@ -29,8 +29,8 @@ _STATES: Final = re.compile(
 )
 _COMPRESSORS: Final = re.compile(r"llama_dsv4_comp_state: .*layers = \d+, size =\s*(?P<mib>[\d.]+) MiB$")
 _NUMBER: Final = {
-    "context": re.compile(r"llama_context: n_ctx\s*=\s*(\d+)"),
-    "slots": re.compile(r"llama_context: n_seq_max\s*=\s*(\d+)"),
+    "context": re.compile(r"(?:llama_context: n_ctx\s*=\s*|--ctx-size )([1-9]\d*)"),
+    "slots": re.compile(r"(?:llama_context: n_seq_max\s*=\s*|--parallel )([1-9]\d*)"),
     "ubatch": re.compile(r"llama_context: n_ubatch\s*=\s*(\d+)"),
     "batch": re.compile(r"llama_context: n_batch\s*=\s*(\d+)"),
 }
@@ -42,9 +42,14 @@ _OUT: Final = re.compile(
     re.IGNORECASE,
 )
 _OLLAMA: Final = re.compile(
-    r'memory\.required\.(?P<part>full|partial|kv|allocations)="?\[?(?P<size>[\d.]+) (?P<unit>[KMGT]iB)'
+    r"(?:memory\.(?:required\.|(?=weights\.total|graph\.full|available))|(?=projector\.))"
+    r"(?P<part>full|partial|kv|allocations|weights\.total|graph\.full|available|projector\.\w+)"
+    r'="?\[?(?P<size>[\d.]+) (?P<unit>[KMGT]?i?B)'
 )
-_UNITS: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_OLLAMA_LAYERS: Final = re.compile(r"layers\.model=(?P<all>\d+) layers\.offload=(?P<placed>\d+)")
+_EXPECTED: Final = ("expected on devices", "CPU (expected)")
+_EXPECTED_NAMES: Final = frozenset(_EXPECTED)
+_UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _HOSTS: Final = re.compile(r"^(CPU|.*_Host|.*_host)", re.IGNORECASE)
 
 
@@ -105,6 +110,11 @@ class LlamaStart:
         return sum(sum(kinds.values()) for name, kinds in self.buffers.items() if on_host(name) == host)
 
     @property
+    def is_expected(self) -> bool:
+        """True if the buffers are what an older Ollama expected, and not what was allocated."""
+        return not _EXPECTED_NAMES.isdisjoint(self.buffers)
+
+    @property
     def is_empty(self) -> bool:
         """True if no line was llama.cpp's."""
         return not (self.buffers or self.cells or self.estimated)
@@ -115,21 +125,29 @@ def on_host(name: str) -> bool:
     return bool(_HOSTS.match(name))
 
 
-MARKS: Final = ("llama_kv_cache:", "load_tensors:", "sched_reserve:", "llama_context:")
-"""Words of lines that only llama.cpp prints."""
+MARKS: Final = (
+    "llama_kv_cache:",
+    "load_tensors:",
+    "sched_reserve:",
+    "llama_context:",
+    "memory.required.full=",
+)
+"""Words of lines that only llama.cpp and Ollama print."""
 
 
 def browser_table() -> dict[str, Any]:
     """The patterns of this module as plain data, for the reader in the browser."""
     named = {
         "buffer": _BUFFER, "cells": _CELLS, "states": _STATES, "offloaded": _OFFLOADED, "free": _FREE, "out": _OUT,
-        "hosts": _HOSTS,
+        "hosts": _HOSTS, "ollama": _OLLAMA, "layers": _OLLAMA_LAYERS,
     }  # fmt: skip
     return {
         "marks": list(MARKS),
         "patterns": {name: browser_expression(found.pattern) for name, found in named.items()},
         "numbers": {name: browser_expression(found.pattern) for name, found in _NUMBER.items()},
         "mib": MIB,
+        "units": _UNITS,
+        "expected": list(_EXPECTED),
     }
 
 
@@ -147,7 +165,33 @@ def read_start(lines: Iterable[str]) -> LlamaStart:
     start = LlamaStart()
     for line in lines:
         _read_line(start, line)
+    if not start.buffers and "full" in start.estimated:
+        _expect(start)
     return start
+
+
+def _expect(start: LlamaStart) -> None:
+    """Where an older Ollama expected its bytes, of a log that has no buffer of llama.cpp's."""
+    part = start.estimated
+    full, cache = part["full"], part.get("kv", 0)
+    weights = part.get("weights.total", 0) + part.get("projector.weights", 0)
+    placed, layers = start.offloaded or (1, 1)
+    share = placed / layers if layers else 0.0
+    devices = {
+        "model": weights * share,
+        "KV": cache * share,
+        "compute": (full - weights - cache) * bool(placed),
+    }
+    host = {"model": weights - devices["model"], "KV": cache - devices["KV"]}
+    if not placed:
+        host["compute"] = full - weights - cache
+    for name, kinds in zip(_EXPECTED, (devices, host), strict=True):
+        known = {kind: int(size) for kind, size in kinds.items() if int(size) > 0}
+        if known:
+            start.buffers[name] = known
+    start.kv_bytes = cache
+    if part.get("available"):
+        start.free[_EXPECTED[0]] = part["available"]
 
 
 def _read_line(start: LlamaStart, line: str) -> None:
@@ -165,6 +209,8 @@ def _read_line(start: LlamaStart, line: str) -> None:
         start.state_bytes += _mib(found["mib"])
     elif found := _OFFLOADED.search(line):
         start.offloaded = (int(found[1]), int(found[2]))
+    elif found := _OLLAMA_LAYERS.search(line):
+        start.offloaded = (int(found["placed"]), int(found["all"]))
     elif found := _ARCHITECTURE.search(line):
         start.architecture = found[1] or found[2]
     elif found := _FREE.search(line):

@@ -74,8 +74,9 @@ class LocalDiagnosis:
             yield f"  {device}: {parts}" + (f"; {free / GIB:.2f} GiB were free" if free else "")
         if self.start.offloaded:
             yield "  {} of {} layers are on devices".format(*self.start.offloaded)
-        for part, size in self.start.estimated.items():
-            yield f"  Ollama expected {size / GIB:.2f} GiB ({part})"
+        if not self.start.is_expected:
+            for part, size in self.start.estimated.items():
+                yield f"  Ollama expected {size / GIB:.2f} GiB ({part})"
         if self.computed is not None:
             yield ""
             yield "Compared with our numbers:"

@@ -44,6 +44,18 @@ TENSORRT_LLM: Final[tuple[Pattern, ...]] = (
         "The device has {total_memory}.",
     ),
     Pattern(
+        "trtllm_free",
+        "tensorrt_llm",
+        rf"Memory usage when calculating max tokens in paged kv cache: total: (?P<total_memory__gib>{NUMBER}) GiB, available: (?P<after_load__gib>{NUMBER}) GiB",
+        "{after_load} of the device's {total_memory} are free after the engine was loaded. The cache takes a share of that.",
+    ),
+    Pattern(
+        "trtllm_blocks",
+        "tensorrt_llm",
+        rf"Number of blocks in KV cache primary pool: (?P<gpu_blocks>{WHOLE})",
+        "The cache has {gpu_blocks} blocks.",
+    ),
+    Pattern(
         "trtllm_pool",
         "tensorrt_llm",
         rf"\[MemUsageChange\] Allocated (?P<kv_pool__gib>{NUMBER}) GiB for max tokens(?: in paged KV cache)? \((?P<kv_tokens>{WHOLE})\)",

@@ -29,6 +29,13 @@ sched_reserve: Vulkan_Host compute buffer size =    64.05 MiB
 RUNS_OUT = FITS + "ggml_backend_cuda_buffer_type_alloc_buffer: cudaMalloc failed: Out of memory\n"
 QUANTIZED = RUNS_OUT.replace("f16", "q8_0").replace("load_tensors: offloaded 40/49 layers to GPU\n", "")
 
+OLLAMA = """\
+msg=offload library=rocm layers.requested=-1 layers.model=63 layers.offload=40 memory.available="[33.6 GiB]" \
+memory.gpu_overhead="0 B" memory.required.full="20.1 GiB" memory.required.kv="1.6 GiB" memory.weights.total="15.4 GiB" \
+projector.weights="795.9 MiB" projector.graph="1.0 GiB"
+cmd="ollama runner --ollama-engine --ctx-size 8192 --parallel 2"
+"""
+
 READ = """([table, text]) => {
   const start = kvLogLocal.read(table, text);
   return {
@@ -57,7 +64,9 @@ def page(chromium_path: str, chromium_flags: list[str], repository: Path) -> Ite
 
 
 @pytest.mark.parametrize(
-    "text", [FITS, RUNS_OUT, QUANTIZED, "nothing\n"], ids=["fits", "out", "quantized", "none"]
+    "text",
+    [FITS, RUNS_OUT, QUANTIZED, OLLAMA, "nothing\n"],
+    ids=["fits", "out", "quantized", "ollama", "none"],
 )
 def test_the_browser_reads_local_starts_as_python_does(page: Any, text: str) -> None:
     theirs = page.evaluate(READ, [browser_table(), text])

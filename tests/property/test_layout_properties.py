@@ -29,6 +29,7 @@ TOKENS = 8192
 
 models = st.sampled_from(MODELS)
 powers = st.sampled_from((1, 2, 4, 8))
+engines = st.sampled_from(("vllm", "sglang", "tensorrt-llm"))
 
 
 @cache
@@ -87,12 +88,13 @@ def test_experts_of_all_ranks_are_the_whole_and_everything_else_is_copied(
         assert abs(spread["routed_experts"] * layout.expert_ranks - whole) <= whole // 10_000
 
 
-@given(models, powers)
-@settings(deadline=None, max_examples=20)
-def test_one_of_everything_is_the_plain_answer(name: str, tensor: int) -> None:
-    plain = served(name, tensor_parallel=tensor)
+@given(models, powers, engines)
+@settings(deadline=None, max_examples=30)
+def test_one_of_everything_is_the_plain_answer(name: str, tensor: int, engine: str) -> None:
+    plain = served(name, tensor_parallel=tensor, engine=engine)
     one = served(
         name,
+        engine=engine,
         tensor_parallel=tensor,
         data_parallel=1,
         pipeline_parallel=1,
@@ -105,21 +107,27 @@ def test_one_of_everything_is_the_plain_answer(name: str, tensor: int) -> None:
         assert one.to_dict() == plain.to_dict()
 
 
-@given(models, powers, powers)
-@settings(deadline=None, max_examples=30)
-def test_more_data_ranks_serve_as_many_times_more_at_least(name: str, tensor: int, data: int) -> None:
-    few = served(name, tensor_parallel=tensor, data_parallel=data, expert_parallel=True)
-    many = served(name, tensor_parallel=tensor, data_parallel=2 * data, expert_parallel=True)
+@given(models, powers, powers, st.sampled_from(("vllm", "tensorrt-llm")))
+@settings(deadline=None, max_examples=40)
+def test_more_data_ranks_serve_as_many_times_more_at_least(
+    name: str, tensor: int, data: int, engine: str
+) -> None:
+    # SGLang keeps memory free for each rank of data-parallel attention, so that more of them may hold less each.
+    asked = {"tensor_parallel": tensor, "expert_parallel": True, "engine": engine}
+    few = served(name, data_parallel=data, **asked)
+    many = served(name, data_parallel=2 * data, **asked)
     if few is None or many is None:
         return
     assert many.max_concurrent_requests_by_memory >= 2 * few.max_concurrent_requests_by_memory
     assert many.max_concurrent_requests_by_memory % (2 * data) == 0
 
 
-@given(models, st.sampled_from((1, 2, 4, 8)), st.sampled_from((0.7, 0.8, 0.9, 0.95)))
-@settings(deadline=None, max_examples=30)
-def test_a_larger_share_of_memory_never_serves_fewer(name: str, stages_of: int, share: float) -> None:
-    asked = {"tensor_parallel": 8, "pipeline_parallel": stages_of}
+@given(models, st.sampled_from((1, 2, 4, 8)), st.sampled_from((0.7, 0.8, 0.9, 0.95)), engines)
+@settings(deadline=None, max_examples=40)
+def test_a_larger_share_of_memory_never_serves_fewer(
+    name: str, stages_of: int, share: float, engine: str
+) -> None:
+    asked = {"tensor_parallel": 8, "pipeline_parallel": stages_of, "engine": engine}
     less = served(name, utilization=share - 0.05, **asked)
     more = served(name, utilization=share, **asked)
     if less is None or more is None:
@@ -127,11 +135,11 @@ def test_a_larger_share_of_memory_never_serves_fewer(name: str, stages_of: int, 
     assert more.max_concurrent_requests_by_memory >= less.max_concurrent_requests_by_memory
 
 
-@given(models, powers)
-@settings(deadline=None, max_examples=20)
-def test_context_ranks_divide_a_request_up_to_whole_blocks(name: str, ranks: int) -> None:
-    whole = served(name, tensor_parallel=8)
-    divided = served(name, tensor_parallel=8, decode_context_parallel=ranks)
+@given(models, powers, engines)
+@settings(deadline=None, max_examples=30)
+def test_context_ranks_divide_a_request_up_to_whole_blocks(name: str, ranks: int, engine: str) -> None:
+    whole = served(name, tensor_parallel=8, engine=engine)
+    divided = served(name, tensor_parallel=8, decode_context_parallel=ranks, engine=engine)
     if whole is None or divided is None:
         return
     here, there = whole.kv_bytes_per_request_per_gpu, divided.kv_bytes_per_request_per_gpu
@@ -176,12 +184,20 @@ CARDS = ("rtx-5080", "rtx-5090", "rtx-pro-5000-48gb", "rtx-pro-5000-72gb", "rtx-
 """Of one compute capability, by memory."""
 
 
-@given(models, st.lists(st.integers(0, len(CARDS) - 2), min_size=2, max_size=4), st.integers(0, 3))
-@settings(deadline=None, max_examples=25)
-def test_a_larger_card_in_a_machine_never_holds_fewer(name: str, cards: list[int], place: int) -> None:
+@given(
+    models,
+    st.lists(st.integers(0, len(CARDS) - 2), min_size=2, max_size=4),
+    st.integers(0, 3),
+    st.sampled_from(("vllm", "sglang")),
+)
+@settings(deadline=None, max_examples=30)
+def test_a_larger_card_in_a_machine_never_holds_fewer(
+    name: str, cards: list[int], place: int, engine: str
+) -> None:
     def held_by(chosen: list[int]) -> int:
         found = served(
             name,
+            engine=engine,
             gpu=[CARDS[one] for one in chosen],
             tensor_parallel=1,
             pipeline_parallel=len(chosen),
@@ -196,11 +212,27 @@ def test_a_larger_card_in_a_machine_never_holds_fewer(name: str, cards: list[int
     assert held_by(larger) >= held_by(cards)
 
 
-@given(models, st.lists(st.integers(0, len(CARDS) - 1), min_size=2, max_size=4))
+@given(models, powers, st.integers(1, 4), engines)
+@settings(deadline=None, max_examples=30)
+def test_a_draft_never_adds_requests(name: str, tensor: int, tokens: int, engine: str) -> None:
+    alone = served(name, tensor_parallel=tensor, engine=engine)
+    drafting = served(name, tensor_parallel=tensor, engine=engine, draft="mtp", num_speculative_tokens=tokens)
+    if alone is None or drafting is None:
+        return
+    assert drafting.budget.weights >= alone.budget.weights
+    assert drafting.max_concurrent_requests_by_memory <= alone.max_concurrent_requests_by_memory
+
+
+@given(
+    models,
+    st.lists(st.integers(0, len(CARDS) - 1), min_size=2, max_size=4),
+    st.sampled_from(("vllm", "sglang")),
+)
 @settings(deadline=None, max_examples=20)
-def test_layers_of_unequal_cards_are_those_of_the_model(name: str, cards: list[int]) -> None:
+def test_layers_of_unequal_cards_are_those_of_the_model(name: str, cards: list[int], engine: str) -> None:
     found = served(
         name,
+        engine=engine,
         gpu=[CARDS[one] for one in cards],
         tensor_parallel=1,
         pipeline_parallel=len(cards),

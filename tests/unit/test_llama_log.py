@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from startup_logs import LLAMA_CPP as QWEN
 
 from kvreport.startup_log.llama_cpp import looks_like_llama_cpp, read_start
@@ -57,3 +58,29 @@ def test_estimates_of_an_older_ollama() -> None:
 def test_foreign_text_is_empty() -> None:
     """Nothing is made of lines of something else."""
     assert read_start(["INFO 10-01 vllm engine started", ""]).is_empty
+
+
+OLLAMA = """\
+msg=offload library=rocm layers.requested=-1 layers.model=63 layers.offload=63 layers.split="" \
+memory.available="[33.6 GiB]" memory.gpu_overhead="0 B" memory.required.full="20.1 GiB" memory.required.partial="20.1 GiB" \
+memory.required.kv="1.6 GiB" memory.required.allocations="[20.1 GiB]" memory.weights.total="15.4 GiB" \
+memory.weights.repeating="14.3 GiB" memory.graph.full="565.0 MiB" projector.weights="795.9 MiB" projector.graph="1.0 GiB"
+msg="starting llama server" cmd="ollama runner --ollama-engine --ctx-size 8192 --batch-size 512 --parallel 2"
+"""
+
+
+def test_an_older_ollama_alone_tells_where_it_expects_its_bytes() -> None:
+    """A log without llama.cpp's own lines (July 2025, a Gemma 3 of 27B): all on the device, and then 40 of 63 layers."""
+    assert looks_like_llama_cpp(OLLAMA)
+    start = read_start(OLLAMA.splitlines())
+    gib = 1 << 30
+    assert start.device_bytes == pytest.approx(20.1 * gib, abs=3)
+    assert start.host_bytes == 0
+    assert start.buffers["expected on devices"]["model"] == int(15.4 * gib) + int(795.9 * MIB)
+    assert (start.offloaded, start.context, start.slots) == ((63, 63), 8192, 2)
+    assert start.free == {"expected on devices": int(33.6 * gib)}
+    cut = read_start(OLLAMA.replace("layers.offload=63", "layers.offload=40").splitlines())
+    assert cut.device_bytes + cut.host_bytes == pytest.approx(20.1 * gib, abs=6)
+    assert cut.host_bytes == pytest.approx(23 / 63 * (15.4 * gib + 795.9 * MIB + 1.6 * gib), rel=1e-6)
+    none = read_start(OLLAMA.replace("layers.offload=63", "layers.offload=0").splitlines())
+    assert (none.device_bytes, list(none.buffers)) == (0, ["CPU (expected)"])

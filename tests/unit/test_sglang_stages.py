@@ -9,6 +9,7 @@ from kvreport.accounting.engines.sglang.pools import PoolFlags, pools_of
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.stages import stages
 from kvreport.catalog.load import open_catalog
+from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.units import GIB
 
@@ -110,3 +111,36 @@ def test_a_partition_that_is_given_is_taken() -> None:
         context_tokens=8192,
     )
     assert [len(one.layers) for one in usual.deployment.ranks] == [26, 27, 27]
+
+
+def test_experts_that_ranks_do_not_share_equally_are_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"found 256 experts on 7 ranks.*divides 256, or --num-redundant-experts 3"
+    ):
+        estimate(
+            "deepseek-ai/DeepSeek-V3",
+            gpu="h200-sxm-141gb",
+            data_parallel=7,
+            expert_parallel=True,
+            engine="sglang",
+            context_tokens=8192,
+        )
+
+
+@pytest.mark.parametrize(
+    ("layout", "refused"), [({"tensor_parallel": 2}, True), ({"pipeline_parallel": 2}, False)]
+)
+def test_unequal_memory_is_refused_where_ranks_divide_layers(
+    layout: dict[str, int], *, refused: bool
+) -> None:
+    def asked() -> int:
+        answer = estimate(
+            "Qwen/Qwen3-8B", gpu=["rtx-5090", "rtx-3090"], engine="sglang", context_tokens=8192, **layout
+        )
+        return answer.deployment.requests(8192)
+
+    if refused:
+        with pytest.raises(InputError, match="refuses as unbalanced; allowed: --pipeline-parallel 2"):
+            asked()
+    else:
+        assert asked() > 0

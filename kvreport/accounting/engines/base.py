@@ -8,7 +8,7 @@ constants. Its *rules* are code: one class per family, bound to a record. The tr
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -211,6 +211,21 @@ class EngineRules:
     def stages_checked_as_whole(self) -> bool:
         """True if a start wants room on the fullest stage for one request of all layers."""
         return False
+
+    def unequal_refusal(self, devices: Sequence[Accelerator], layout: Layout) -> str | None:
+        """Why devices that differ are refused, with what works instead; None if they are not.
+
+        Args:
+            devices: The devices, rank by rank.
+            layout: How the model is spread.
+        """
+        del devices, layout
+        return None
+
+    def encoder_refusal(self, model: Model) -> str | None:
+        """Why encoders cannot be whole on each tensor-parallel rank, with what works instead; None if they can."""
+        del model
+        return f"mm encoder tp mode: found data, which {self.engine.label} has no rules for; allowed: weights"
 
     def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
         """Ranks that a component is divided over where that is not the tensor-parallel group; experts are not asked."""

@@ -51,6 +51,7 @@ class Served:
         partition: Layers of each pipeline stage, or empty for the engine's own division.
         redundant_experts: Further copies of experts.
         all_to_all: Kernels that exchange tokens between expert ranks, or empty for the engine's default.
+        whole_encoders: True if each tensor-parallel rank has encoders whole.
         inputs: Inputs of a kind per prompt, where they are limited and not text alone is served.
     """
 
@@ -81,6 +82,7 @@ class Served:
     partition: tuple[int, ...] = ()
     redundant_experts: int = 0
     all_to_all: str = ""
+    whole_encoders: bool = False
     inputs: tuple[tuple[str, int], ...] = ()
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kvreport.accounting.engines.sglang import compressed, settings, shapes
@@ -10,9 +11,33 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
+from kvreport.units import gib
 
 SPARSE_BITS: Final = (8, 16)
 """Widths that a sparse latent or a compressed cache may be stored in."""
+
+
+LEAST_OF_LARGEST: Final = 0.9
+"""Share of a rank's free memory that the rank with least must have where ranks divide layers."""
+
+
+def unequal_refusal(devices: Sequence[Accelerator], engine: Engine, layout: Layout) -> str | None:
+    """Why unequal devices are refused; None if they are not.
+
+    Pipeline stages alone are not compared (0.5.23 ``distributed/bootstrap.py::_check_tp_memory_balance``).
+
+    Args:
+        devices: The devices, rank by rank.
+        engine: The release.
+        layout: How the model is spread.
+    """
+    sizes = [one.usable_bytes for one in devices]
+    if layout.tensor * layout.data == 1 or min(sizes) >= LEAST_OF_LARGEST * max(sizes):
+        return None
+    return (
+        f"tensor parallel: found GPUs of {gib(min(sizes))} and {gib(max(sizes))} GiB, which {engine.label} refuses as "
+        f"unbalanced; allowed: --pipeline-parallel {len(devices)} alone, or equal GPUs"
+    )
 
 
 def refusal(
@@ -48,4 +73,14 @@ def refusal(
             f"decode context parallel: found {layout.decode_context} with {layout.tensor} tensor ranks; "
             "allowed: a size that divides them"
         )
+    if layout.expert and model.experts is not None:
+        # eplb/expert_location.py::_init_common
+        ranks = layout.tensor * layout.data
+        if (model.experts.routed + layout.redundant_experts) % ranks:
+            more = -model.experts.routed % ranks
+            return (
+                f"expert parallel: found {model.experts.routed + layout.redundant_experts} experts on {ranks} ranks, "
+                f"and {engine.label} gives each equally many; allowed: a number of ranks that divides {model.experts.routed}, or "
+                f"--num-redundant-experts {more}"
+            )
     return None

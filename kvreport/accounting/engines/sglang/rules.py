@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -20,7 +20,7 @@ from kvreport.accounting.engines.sglang.overhead import (
 )
 from kvreport.accounting.engines.sglang.plan import default_kv_format, plan, stage_sizes
 from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS
-from kvreport.accounting.engines.sglang.refusals import refusal
+from kvreport.accounting.engines.sglang.refusals import refusal, unequal_refusal
 from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.extras import borrowed_copies
@@ -116,6 +116,10 @@ class Sglang(EngineRules):
         """The record as of exactly this release of its range."""
         number = ".".join(map(str, version_number(version)))
         return self.engine.model_copy(update={"version": number}) if number else self.engine
+
+    def unequal_refusal(self, devices: Sequence[Accelerator], layout: Layout) -> str | None:
+        """Ranks that divide layers must have about equal memory."""
+        return unequal_refusal(devices, self.engine, layout)
 
     def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
         """Data-parallel attention divides the rest over all ranks, not over those of one data rank.

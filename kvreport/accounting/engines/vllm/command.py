@@ -37,6 +37,8 @@ def _layout(served: Served) -> list[Word]:
         words += ["--enable-eplb", "--eplb-config.num_redundant_experts", str(served.redundant_experts)]
     if served.all_to_all:
         words += ["--all2all-backend", served.all_to_all]
+    if served.whole_encoders:
+        words += ["--mm-encoder-tp-mode", "data"]
     if served.nodes > 1:
         local = served.data_parallel // served.nodes
         by_data = local > 0 and served.data_parallel > 1

@@ -9,7 +9,7 @@ tensor-parallel group adds to it, and what a captured graph takes per layer.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache, partial
+from functools import cache
 from operator import attrgetter
 from typing import Any, Final, Self
 
@@ -32,7 +32,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     states_encoded_bytes,
     stream_bytes_per_token,
 )
-from kvreport.accounting.engines.vllm.towers import clip_tokens, encoding, listening
+from kvreport.accounting.engines.vllm.towers import clip_tokens, encoding, listening, whole_encoding
 from kvreport.accounting.extras import drafts
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.remembered import remembered
@@ -113,6 +113,7 @@ class ReserveRates:
         sorts: bool = False,
         nvidia: bool = True,
         receives: bool = False,
+        whole_encoders: bool = False,
     ) -> Self:
         """Read the rates off a model and an engine's release; arguments as for :func:`reserve`.
 
@@ -135,7 +136,8 @@ class ReserveRates:
         alone = engine.lists("passed_alone", model.architecture)
         received = received_bytes_per_token(sizes, alone=alone) if receives else 0
         tower = sizes.tower if images and releases.encoder_profiled(release, second=second) else None
-        passed = encoding(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
+        encode = whole_encoding if whole_encoders else encoding
+        passed = encode(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
         if images and not sizes.encoder_tokens and releases.encoder_profiled(release, second=second):
             heard = listening(model, clip_tokens(model, engine), release)
             passed = heard if heard.kept else passed
@@ -184,6 +186,7 @@ def reserve(
     max_seqs: int,
     tensor_parallel: int = 1,
     expert_parallel: bool = False,
+    whole_encoders: bool = False,
     eager: bool = False,
     images: bool = True,
     videos: bool = True,
@@ -206,6 +209,7 @@ def reserve(
         max_seqs: Requests that run at once.
         tensor_parallel: Ranks that the model is split over.
         expert_parallel: True if each rank has whole experts.
+        whole_encoders: True if each rank has encoders whole, and encodes some of the inputs.
         eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
         videos: False if it was told to take no videos, so that it measures itself with an image.
@@ -234,18 +238,19 @@ def reserve(
         sorts,
         nvidia,
         receives,
+        whole_encoders,
     )
     flat = rates.flat
     asked = context_tokens or model.context_tokens
-    passes = partial(kernel.activation_bytes, flat, max_batched_tokens, max_seqs, asked, own_expert_kernels)
-    activations = passes(compiled=eager or compiled)
+    step = (flat, max_batched_tokens, max_seqs, asked, own_expert_kernels, eager or compiled)
+    activations = kernel.activation_bytes(*step)
     shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
     outside = kernel.outside_bytes(flat, multicast, shared)
     graphs = 0 if eager else kernel.graph_bytes(rates.per_graph, max_seqs, max_batched_tokens)
     total = activations + outside + graphs
     # A later start has what compiling took, and up to 0.30 a first one may keep as much once more, where a small
     # allocation pins the freed copy (0.31.0, gpu_worker.py::_scoped_allocator_max_split). No flag tells: the band spans all.
-    spared = activations - passes(compiled=True) if rates.compiling else 0
+    spared = kernel.spared_bytes(*step)
     return Reserve(
         activations=activations,
         non_framework=outside,
@@ -270,6 +275,7 @@ def _rates(
         "sorts",
         "nvidia",
         "receives",
+        "whole_encoders",
     )
     return ReserveRates.of(
         model, engine, tensor_parallel=tensor_parallel, **dict(zip(names, told, strict=True))

@@ -127,6 +127,7 @@ class Vllm(EngineRules):
             max_seqs=step.max_seqs,
             tensor_parallel=step.layout.tensor,
             expert_parallel=step.layout.expert,
+            whole_encoders=step.layout.whole_encoders,
             eager=step.eager,
             images=step.images,
             videos=step.videos,
@@ -287,6 +288,15 @@ class Vllm(EngineRules):
         tokens = max_batched_tokens or tokens
         return tokens, min(max_seqs or rows, tokens)
 
+    def encoder_refusal(self, model: Model) -> str | None:
+        """Only some classes have it; the others divide weights whatever is asked (0.33 ``supports_encoder_tp_data``)."""
+        if self.engine.lists("whole_encoders", model.architecture):
+            return None
+        return (
+            f"mm encoder tp mode: found data for {model.architecture}, whose weights {self.engine.label} divides whatever "
+            "is asked; allowed: weights"
+        )
+
     def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
         """Shared experts, and dense MLPs of some classes, are whole where tokens are shards of a sequence.
 
@@ -294,15 +304,16 @@ class Vllm(EngineRules):
         take whole sequences (0.27.1 and 0.33.0, ``config/parallel.py::use_sequence_parallel_moe``); which classes
         pass it on to these layers is read in their modules.
         """
+        encoders: dict[Component, int] = {"vision": 1, "audio": 1} if layout.whole_encoders else {}
         if (
             layout.tensor == 1
             or layout.data == 1
             or not layout.expert
             or layout.all_to_all not in SHARDS_SEQUENCES
         ):
-            return {}
+            return encoders
         lists = self.engine.lists
-        whole: dict[Component, int] = {}
+        whole = dict(encoders)
         if lists(SHARED_WHOLE, model.architecture) or (
             layout.pipeline == 1 and lists(SHARED_WHOLE_IN_ONE_STAGE, model.architecture)
         ):

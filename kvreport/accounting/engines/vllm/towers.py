@@ -10,7 +10,7 @@ width 1024 and 1152 print 2 to 3% more than that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
@@ -168,6 +168,24 @@ def encoding(tower: Tower | None, hidden: int, release: Release, ranks: int = 1)
         kept=DYNAMIC_IMAGE_TOKENS * kept,
         kept_per_token=kept,
     )
+
+
+def whole_encoding(tower: Tower | None, hidden: int, release: Release, ranks: int = 1) -> Encoding:
+    """The same where each of several ranks has the tower whole, and encodes some of the images.
+
+    One image is encoded by one rank. Outputs are gathered from as many parts as there are ranks, each as long as the
+    longest, and what is kept are views of all that (0.33 ``models/vision.py::run_dp_sharded_mrope_vision_model``).
+    No log of a start confirms it.
+
+    Args:
+        tower: The tower; None without one, or where images are not encoded.
+        hidden: Width of the language model's residual stream.
+        release: The release.
+        ranks: Ranks that share the images.
+    """
+    alone = encoding(tower, hidden, release)
+    kept = alone.kept * ranks
+    return replace(alone, image=max(alone.image, kept), per_token=alone.per_token / ranks, kept=kept)
 
 
 def listening(model: Model, tokens: int | None, release: Release) -> Encoding:

@@ -1,0 +1,57 @@
+"""Encoders that are whole on each tensor-parallel rank (``--mm-encoder-tp-mode data``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvreport.accounting.engines.vllm.towers import Tower, encoding, whole_encoding
+from kvreport.catalog.load import open_catalog
+from kvreport.errors import InputError
+from kvreport.estimation import estimate
+
+QWEN = "Qwen/Qwen2.5-VL-72B-Instruct"
+
+
+def test_each_rank_has_the_encoder_whole_and_encodes_an_image_alone() -> None:
+    asked = {"gpu": "h100-sxm-80gb", "tensor_parallel": 4, "context_tokens": 8192}
+    divided, whole = (estimate(QWEN, mm_encoder_tp_mode=mode, **asked) for mode in ("weights", "data"))
+    rows = [row for row in open_catalog().model(QWEN).weights if row.component == "vision"]
+    vision = sum(2 * row.parameters for row in rows)
+    assert whole.weights_by_component["vision"] == vision
+    part = divided.weights_by_component["vision"]
+    assert whole.budget.weights - divided.budget.weights == vision - part > 0
+    # What a rank keeps of the text is the same, and the pass over one image is not divided any more.
+    assert whole.budget.activations > divided.budget.activations
+    assert whole.max_concurrent_requests_by_memory < divided.max_concurrent_requests_by_memory
+    assert "--mm-encoder-tp-mode data" in whole.to_dict()["command"]
+    assert any("no log of a start confirms" in line for line in whole.to_dict()["assumptions"])
+
+
+def test_on_one_rank_nothing_changes() -> None:
+    asked = {"gpu": "h200-sxm-141gb", "context_tokens": 8192}
+    divided, whole = (
+        estimate("Qwen/Qwen2.5-VL-7B-Instruct", mm_encoder_tp_mode=mode, **asked)
+        for mode in ("weights", "data")
+    )
+    assert divided.budget == whole.budget
+
+
+def test_outputs_are_gathered_from_as_many_parts_as_ranks() -> None:
+    tower = Tower.of(open_catalog().model(QWEN))
+    alone, shared = encoding(tower, 8192, (0, 33)), whole_encoding(tower, 8192, (0, 33), 8)
+    assert shared.kept == 8 * alone.kept
+    assert shared.per_token == alone.per_token / 8
+    assert shared.image >= max(alone.image, shared.kept)
+
+
+@pytest.mark.parametrize(("model", "engine"), [("google/gemma-3-27b-it", "vllm"), (QWEN, "sglang")])
+def test_what_does_not_have_it_is_refused(model: str, engine: str) -> None:
+    with pytest.raises(InputError, match=r"mm encoder tp mode: found data.*allowed: weights"):
+        estimate(
+            model,
+            gpu="h100-sxm-80gb",
+            tensor_parallel=2,
+            mm_encoder_tp_mode="data",
+            engine=engine,
+            context_tokens=8192,
+        )
