@@ -51,7 +51,9 @@ def test_a_length_after_a_name_is_no_number_of_devices() -> None:
     assert "tp" not in answer["state"] and answer["state"]["context"] == 32_768
 
 
-@pytest.mark.parametrize("text", ["llama 70b h100 kv fp8", "llama 70b h100 fp8 kv", "llama 70b h100 cache=fp8"])
+@pytest.mark.parametrize(
+    "text", ["llama 70b h100 kv fp8", "llama 70b h100 fp8 kv", "llama 70b h100 cache=fp8"]
+)
 def test_the_cache_format_stands_before_or_after_its_name(text: str) -> None:
     site, _, _ = published()
     own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
