@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import pickle
 import shutil
 from collections.abc import Callable, Iterable
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kvreport.atomic.files import sweep_unfinished, write_whole
+from kvreport.processes import copied, settle_copies
 from kvreport.resources import package_dir
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor
 
 log = logging.getLogger("kvreport.cache")
 K = TypeVar("K")
@@ -101,10 +103,28 @@ def read_kept(path: Path) -> Any:  # noqa: ANN401 (whatever was kept)
 
 def keep(folder: Path, state: str, value: object) -> None:
     """Keep a value under a state, and forget all but the latest others; it is written beside what follows."""
-    write_beside(folder / f"{state}.pickle", pickle.dumps(value, protocol=5), partial(forget, folder))
+    path = folder / f"{state}.pickle"
+
+    def write() -> None:
+        write_whole(path, sealed(pickle.dumps(value, protocol=5)))
+        forget(folder)
+
+    def write_or_tell() -> None:
+        try:
+            write()
+        except OSError as error:
+            cannot_keep(error)
+
+    settle(path)
+    writing = copied(write, write_or_tell)
+    if writing is None:
+        write_beside(path, pickle.dumps(value, protocol=5), partial(forget, folder))
+    else:
+        _WRITING[path] = writing
 
 
-_WRITING: Final[dict[Path, Future[None]]] = {}
+_WRITING: Final[dict[Path, Callable[[], object]]] = {}
+"""What waits for each file that is written beside."""
 
 
 @cache
@@ -130,7 +150,17 @@ def write_beside(path: Path, content: bytes, after: Callable[[], object] = bool)
         after()
 
     settle(path)
-    _WRITING[path] = _writer().submit(write)
+    _WRITING[path] = _writer().submit(write).result
+
+
+def _begin_as_copy() -> None:
+    # A copy of this process has none of its threads, and waits for none of its files.
+    _WRITING.clear()
+    _writer.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_as_copy)
 
 
 def settle(path: Path | None = None) -> None:
@@ -138,7 +168,9 @@ def settle(path: Path | None = None) -> None:
     for one in [path] if path is not None else [*_WRITING]:
         writing = _WRITING.pop(one, None)
         if writing is not None:
-            writing.result()
+            writing()
+    if path is None:
+        settle_copies()
 
 
 def write_sealed(path: Path, content: bytes) -> bool:

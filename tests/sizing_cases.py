@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from kvreport.accounting.offers import Choices, Offer
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.ranking import Choices, Offer, Ranking, rank
+from kvreport.accounting.ranking import Ranking, rank
 from kvreport.accounting.sizing import Workload
 from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.load import open_catalog

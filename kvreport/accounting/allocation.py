@@ -10,8 +10,9 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import buffer_bytes
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.case import TOWERS, Case, Memo
-from kvreport.accounting.engines.base import NOTHING, EngineRules, Reserve
+from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.step import NOTHING, Reserve
 from kvreport.accounting.extras import lora_bytes
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving

@@ -6,8 +6,9 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from kvreport.accounting.engines.base import EngineRules, Step
+from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.step import Step
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.accelerator import Accelerator

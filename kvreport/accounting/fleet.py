@@ -24,7 +24,7 @@ from kvreport.accounting.allocation import (
 )
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.deployment import Deployment, agreed, refused
-from kvreport.accounting.engines.base import Reserve
+from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.stages import stages

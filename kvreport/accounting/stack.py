@@ -16,7 +16,7 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import Allocation
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.deployment import Bound, Deployment, bound_of, bound_under, ceiling_plan, refused
-from kvreport.accounting.engines.base import Reserve
+from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.fleet import Groups, Shared, allocation_on, lacking_on, lay_out_fleet, shared_plans
 from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import BlockPlan

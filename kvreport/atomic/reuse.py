@@ -39,12 +39,16 @@ class Reuse:
         self.written: dict[str, Entry] = {}
         self.linked = 0
 
-    def write(self, path: Path | str, content: bytes) -> None:
+    def write(self, path: Path | str, content: bytes, name: str = "") -> bytes:
         """Write a file of the new folder, or link it.
 
         Args:
             path: The file, below the new folder.
             content: What it shall hold.
+            name: Its name in the folder that stands and in the next one, if it is another one meanwhile.
+
+        Returns:
+            The SHA-256 of the content.
 
         Raises:
             OSError: If the system refuses.
@@ -53,7 +57,7 @@ class Reuse:
         place = os.path.abspath(path)
         if not place.startswith(self._new):
             raise ValueError(f"{place} is not below {self._new}")
-        name = place[len(self._new) :]
+        name = name or place[len(self._new) :]
         folder = os.path.dirname(place)
         if folder not in self._folders:
             os.makedirs(folder, exist_ok=True)
@@ -63,6 +67,7 @@ class Reuse:
         if entry is None or entry[0] != digest or not self._link(name, place, entry):
             entry = (digest, *_written(place, content))
         self.written[name] = entry
+        return digest
 
     def _link(self, name: str, place: str, entry: Entry) -> bool:
         standing = f"{self._standing}{name}"

@@ -14,9 +14,9 @@ from kvreport.errors import InputError, shorten
 from kvreport.units import count, gib, human_tokens, parse_tokens
 
 if TYPE_CHECKING:
+    from kvreport.accounting.offers import Deployment
     from kvreport.accounting.paging import Lengths
     from kvreport.accounting.parallel import Layout
-    from kvreport.accounting.ranking import Deployment
     from kvreport.accounting.sizing import Workload
     from kvreport.catalog.load import Catalog
     from kvreport.estimation.commands import Server

@@ -8,7 +8,8 @@ from typing import Final
 
 from kvreport import words
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.ranking import Choices, Deployment, Ranking, rank
+from kvreport.accounting.offers import Choices, Deployment
+from kvreport.accounting.ranking import Ranking, rank
 from kvreport.accounting.sizing import Workload
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.units import count

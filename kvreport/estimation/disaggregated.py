@@ -13,7 +13,8 @@ from math import ceil, isnan
 from typing import Any, Final
 
 from kvreport.accounting.kv_cache import held
-from kvreport.accounting.ranking import Choices, Deployment, Offer, rank
+from kvreport.accounting.offers import Choices, Deployment, Offer
+from kvreport.accounting.ranking import rank
 from kvreport.accounting.sizing import Workload, pool_for, shared_bytes
 from kvreport.errors import InputError
 from kvreport.estimation.answer import layout_to_dict

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import Case
-from kvreport.accounting.engines.base import Step
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.step import Step
 from kvreport.accounting.extras import Draft, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving

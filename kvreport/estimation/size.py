@@ -9,8 +9,9 @@ from statistics import fmean
 from typing import Any, Final
 
 from kvreport.accounting import kernel
+from kvreport.accounting.offers import Choices, Offer
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.ranking import Choices, Offer, rank
+from kvreport.accounting.ranking import rank
 from kvreport.accounting.sizing import (
     DEFAULT_EFFICIENCY,
     Workload,

@@ -11,8 +11,9 @@ from kvreport.accounting.capacity import boundary
 from kvreport.accounting.deployment import Case, plan_blocks
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.offers import Deployment
 from kvreport.accounting.plan import Serving
-from kvreport.accounting.ranking import Deployment, Ranking
+from kvreport.accounting.ranking import Ranking
 from kvreport.accounting.sizing import (
     Workload,
     fraction_interval,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +19,7 @@ from kvreport.catalog.load import Catalog, checked, open_catalog
 from kvreport.catalog.record_cache import keep_models, recall_models
 from kvreport.catalog.records import Records
 from kvreport.dataset.release import data_version
+from kvreport.processes import copied
 from kvreport.publish import (
     archive,
     browser,
@@ -73,6 +73,9 @@ _PACKAGES: Final = ("altair", "jinja2", "numpy", "pyarrow", "vl-convert-python")
 """Distributions whose versions decide what is written."""
 
 VEGA: Final = "assets/vega.js"
+_WORTH_A_COPY: Final = 16
+"""Twins to make from which on a copy of this process makes half of them."""
+
 PAGE_TYPES: Final = (
     index.TYPE,
     model.TYPE,
@@ -131,7 +134,7 @@ class Report:
     def _releases(self) -> tuple[archive.Release, ...]:
         return archive.joined(self.before, archive.present(self.downloads, self.version))
 
-    def write_files(self, target: Path, write: Callable[[Path, bytes], None] = write_whole) -> None:
+    def write_files(self, target: Path, write: Callable[[Path, bytes], object] = write_whole) -> None:
         """Write the files beside the pages.
 
         Args:
@@ -229,27 +232,34 @@ def _build(
     catalog = _catalog(data, cache / "records")
     progress(f"catalog: {len(catalog.models)} models, {len(catalog.accelerators)} accelerators")
     version = data_version(catalog.folder)
-    published = (
-        prepare(
+    # A first build has a process for each processor already.
+    warm = (cache / "report").is_dir()
+
+    def dataset_files() -> Downloads:
+        return prepare(
             catalog, cache, models=models, gpus=gpus, version=version, site_url=site_url, progress=progress
         )
-        if dataset
-        else NOTHING
-    )
+
+    def kept_files() -> Downloads:
+        made = dataset_files()
+        if not made.folder.is_relative_to(cache):
+            raise OSError(f"{made.folder} ends with this process")
+        return made
+
+    downloads = (copied(kept_files, dataset_files) if warm and dataset else None) or dataset_files
     site = gather(
-        catalog,
-        models=models,
-        gpus=gpus,
-        version=version,
-        downloads=published,
-        site_url=site_url,
-        progress=progress,
-        parts=parts,
+        catalog, models=models, gpus=gpus, version=version, site_url=site_url, progress=progress, parts=parts
     )
-    site = replace(site, releases=archive.joined(before, archive.present(published, version)))
+
+    def by_model() -> tuple[tuple[str, bytes], ...]:
+        return tuple(files_by_model(site))
+
+    of_models = (copied(by_model) if warm else None) or by_model
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
     drawings = drawing.begin(requests, cache, site.progress)
     python, sql = tuple(python_runtime.files(cache)), tuple(sql_runtime.files(cache))
+    published = downloads() if dataset else NOTHING
+    site = site.publishing(published, archive.joined(before, archive.present(published, version)))
     beside = tuple(files(site))
     inputs = Inputs(
         site,
@@ -258,6 +268,7 @@ def _build(
         sql_bytes=sum(len(content) for _, content in sql),
     )
     finished = pages(inputs, written)
+    twins = _twins(finished, site_url, parts)
     return Report(
         pages=finished,
         assets=(
@@ -267,8 +278,9 @@ def _build(
             *(file for kind in PAGE_TYPES for file in kind.assets(inputs)),
         ),
         files=(
+            *of_models(),
             *beside,
-            *_twins(finished, site_url, parts),
+            *twins,
             *headers.files(p.uri for p in finished),
             *interface_words.files(cache),
         ),
@@ -311,17 +323,24 @@ def _twins(finished: Sequence[Page], site_url: str, parts: Parts) -> list[tuple[
     """Return every page's Markdown twin, kept between builds."""
     of_code = code()
     with parts.group("twins") as kept:
+        keys = {page.uri: parts.key(of_code, *markdown.content(page)) for page in finished}
+        missing = [page for page in finished if page.moved_to is None and kept.find(keys[page.uri]) is None]
+        # A changed row changes every accelerator's page: a copy of this process makes every other twin.
+        others = missing[1::2]
 
-        def make(page: Page, address: str) -> str:
-            return kept.get(
-                parts.key(of_code, *markdown.content(page)), partial(markdown.twin, page, address)
-            )
+        def theirs() -> list[str]:
+            return [markdown.twin(page, site_url) for page in others]
 
-        return list(markdown.files(finished, site_url, make))
+        made_beside = copied(theirs) if len(missing) >= _WORTH_A_COPY else None
+        for page in missing[::2] if made_beside else missing:
+            kept.put(keys[page.uri], markdown.twin(page, site_url))
+        for page, text in zip(others, made_beside() if made_beside else (), strict=False):
+            kept.put(keys[page.uri], text)
+        return list(markdown.files(finished, site_url, lambda page, _: str(kept.find(keys[page.uri]))))
 
 
-def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, content) of every small file beside the pages."""
+def files_by_model(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every file with a part for each model, which take longest."""
     everything, times = profiles.every_model(site), sizer_data.every_model(site)
     yield from profiles.files(site, everything)
     yield from explorer_data.files(site, [facts for _, facts in everything], times)
@@ -329,6 +348,10 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield from engine_profiles.files(site)
     yield from sizer_data.files(site, times)
     yield from question_data.files(site)
+
+
+def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every other small file beside the pages."""
     for kind in PAGE_TYPES:
         yield from kind.files(site)
     yield from feeds.files(site)

@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
+from kvreport.accounting.offers import Deployment
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.ranking import Deployment
 from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.estimation.answer import layout_to_dict

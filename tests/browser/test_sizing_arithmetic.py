@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sizing_cases import CATALOG, IN_BROWSER, compare, data, in_python, in_words, workloads
 
-from kvreport.accounting.ranking import Choices
+from kvreport.accounting.offers import Choices
 from kvreport.errors import InputError
 from kvreport.estimation.alternatives import what_to_relax
 from kvreport.estimation.size import size

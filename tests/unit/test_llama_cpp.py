@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from kvreport.accounting.engines.base import Step
 from kvreport.accounting.engines.llama_cpp import layout as layout_module
 from kvreport.accounting.engines.llama_cpp.builds import for_build
 from kvreport.accounting.engines.llama_cpp.fit import fit
@@ -23,6 +22,7 @@ from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, longest_context, most_slots
 from kvreport.accounting.engines.ollama import automatic_batch
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.step import Step
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.llama_cpp import load_ollama_names
 from kvreport.catalog.load import Catalog, load_catalog

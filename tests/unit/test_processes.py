@@ -250,3 +250,86 @@ def test_a_system_without_glibc_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("ctypes.CDLL", none)
     assert not keep_freed_memory()
+
+
+COPIES = """
+import os, sys, threading, time
+from kvreport.processes import copied, settle_copies
+
+def refuse():
+    raise OSError("not here")
+
+def die():
+    os._exit(0)  # without an answer
+
+def keep():
+    threading.Thread(target=lambda: (time.sleep(0.3), open(sys.argv[1], "w").write("kept"))).start()
+    return os.getpid()
+
+large = copied(lambda: (os.getpid(), "x" * 3_000_000))
+pid, text = large()
+assert pid != os.getpid() and len(text) == 3_000_000
+assert copied(refuse, lambda: "here")() == "here"
+assert copied(die, lambda: "here")() == "here"
+assert copied(keep)() != os.getpid()
+settle_copies()
+assert open(sys.argv[1]).read() == "kept"
+try:
+    copied(refuse)()
+except OSError as error:
+    assert str(error) == "not here"
+else:
+    raise AssertionError
+other = threading.Thread(target=time.sleep, args=(0.2,))
+other.start()
+assert copied(os.getpid) is None  # nobody would release what that thread holds
+"""
+
+ENDLESS = """
+import os, sys, time
+from kvreport.processes import copied, exit_on_signals
+
+def sleep():
+    os.write(1, f"{os.getpid()}\\n".encode())
+    time.sleep(60)
+
+exit_on_signals()
+waiting = [copied(sleep), copied(sleep)]
+waiting[0]()
+"""
+copies = pytest.mark.skipif(
+    sys.platform != "linux" or os.cpu_count() == 1, reason="copies need fork and a second processor"
+)
+
+
+@copies
+def test_a_copy_answers_or_its_work_is_done_here(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COPIES, str(tmp_path / "kept")], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+@copies
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGKILL"])
+def test_copies_end_with_the_process(name: str) -> None:
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + ENDLESS,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert parent.stdout is not None
+    with parent.stdout as said:
+        children = [int(said.readline()) for _ in range(2)]
+        parent.send_signal(getattr(signal, name))
+        parent.wait(30)
+    deadline = time.monotonic() + 10
+    while any(map(lives, children)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(lives, children))

@@ -7,8 +7,9 @@ import pytest
 
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.sglang.rules import Sglang
+from kvreport.accounting.offers import Choices, Deployment, Offer
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.ranking import Choices, Deployment, Offer, rank
+from kvreport.accounting.ranking import rank
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.server_flags import load_server_flags
 from kvreport.cli import main

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import Exchange
 from kvreport.accounting.engines.command import Command, LocalServed, Served
+from kvreport.accounting.engines.step import NOTHING, Reserve, Step, check_utilization
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
@@ -25,79 +26,10 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
 from kvreport.errors import InputError
 
-
-@dataclass(frozen=True, slots=True)
-class Reserve:
-    """What an engine keeps per device, in bytes; arrays for several devices.
-
-    Attributes:
-        activations: Peak of a forward pass, of sampling or of image encoding: the largest.
-        non_framework: Driver context, communication buffers and workspaces.
-        graphs: Captured graphs, where the engine takes them off the pool.
-        uncertainty: Half width of the sum's error band, from the fit's residuals.
-    """
-
-    activations: Any
-    non_framework: Any
-    graphs: Any
-    uncertainty: Any
-
-    @property
-    def total(self) -> Any:  # noqa: ANN401 - a number, or an array of them
-        """Everything but the uncertainty."""
-        return self.activations + self.non_framework + self.graphs
-
-
-NOTHING: Final = Reserve(activations=0, non_framework=0, graphs=0, uncertainty=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What decides an engine's reserve beside model and device.
-
-    Attributes:
-        max_batched_tokens: Tokens of one scheduler step.
-        max_seqs: Requests that run at once.
-        layout: How the model is spread over devices.
-        eager: True if no graphs are captured.
-        images: False if no image is encoded while memory is measured.
-        videos: False if it was told to take no videos.
-        sorts: True if sampling sorts all logits (vLLM without FlashInfer's sampler).
-        compiled: True if compiled graphs are in the cache, as at a later start (vLLM).
-        context_tokens: The longest request that the engine was told to take; None for the model's longest.
-        receives: True for a pipeline stage after the first, which keeps a buffer for what it receives.
-    """
-
-    max_batched_tokens: int
-    max_seqs: int
-    layout: Layout
-    eager: bool = False
-    images: bool = True
-    videos: bool = True
-    sorts: bool = False
-    compiled: bool = False
-    context_tokens: int | None = None
-    receives: bool = False
-
-
 _OF_LOCAL_ENGINES: Final = ("mlx", "gguf", "exl2", "exl3")
 """Beginnings of the names of formats that servers have no loader for (vLLM 0.33,
 ``model_executor/layers/quantization/__init__.py``; SGLang 0.5.23, ``srt/layers/quantization``; GGUF is read by
 plug-ins only)."""
-
-
-def check_utilization(utilization: float) -> float:
-    """Return ``utilization`` if it is a share above 0 and at most 1.
-
-    Raises:
-        InputError: If it is not.
-    """
-    if not 0 < utilization <= 1:
-        raise InputError(
-            f"utilization: found {utilization:g}; allowed: a share of memory above 0 and at most 1, "
-            "such as 0.9"
-        )
-    return utilization
 
 
 @dataclass(frozen=True, slots=True)
@@ -533,14 +465,3 @@ def _floor(number: float | xp.Numbers) -> int | Integers:
     if isinstance(number, int | float):
         return math.floor(number)
     return xp.integers(xp.floor(number))
-
-
-def constant(engine: Engine, name: str) -> float:
-    """One fitted constant.
-
-    Raises:
-        InputError: If the engine's data lacks it.
-    """
-    if name not in engine.coefficients:
-        raise InputError(f"engine {engine.name!r}: coefficients: {name} is missing")
-    return engine.coefficients[name]

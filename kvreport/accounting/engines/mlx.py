@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kvreport.accounting.engines.base import EngineRules, Reserve, Step
+from kvreport.accounting.engines.base import EngineRules
+from kvreport.accounting.engines.step import Reserve, Step
 from kvreport.accounting.kv_cache import cache_terms
 from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term

@@ -21,8 +21,9 @@ from math import ceil
 from typing import ClassVar
 
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
+from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served, Word, named
+from kvreport.accounting.engines.step import Reserve, Step, constant
 from kvreport.accounting.engines.vllm.profiling import Shape
 from kvreport.accounting.kv_cache import cache_terms, state_bytes
 from kvreport.accounting.numeric import Integers

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from markupsafe import Markup, escape
 
 import kvreport
+from kvreport.build_cache import code
 from kvreport.resources import data_dir
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
@@ -73,7 +74,8 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the page, on the site of the public catalog."""
     if inputs.site.catalog.folder.resolve() != data_dir().resolve():
         return
-    entries = tuple(entry(name) for name in kvreport.__all__ if not name.startswith("__"))
+    parts = inputs.site.parts
+    entries = parts.value("api", parts.key(code()), every_entry)
     yield Page(
         uri=URI,
         kind="tool",
@@ -88,6 +90,11 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         names=("API", "Python", "reference", *(one.name for one in entries)),
         boost=0.5,
     )
+
+
+def every_entry() -> tuple[Entry, ...]:
+    """Return what the reference says of every public name."""
+    return tuple(entry(name) for name in kvreport.__all__ if not name.startswith("__"))
 
 
 def entry(name: str) -> Entry:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from kvreport.accounting.engines.base import EngineRules, Reserve, Step
+from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, LocalServed
 from kvreport.accounting.engines.llama_cpp.builds import OLDEST, build_number, for_build
 from kvreport.accounting.engines.llama_cpp.caches import count_cells
@@ -17,6 +17,7 @@ from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place
 from kvreport.accounting.engines.llama_cpp.reading import read_local
+from kvreport.accounting.engines.step import Reserve, Step
 from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine

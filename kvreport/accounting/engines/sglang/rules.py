@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from kvreport.accounting.all_to_all import Exchange
-from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
+from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.sglang import command as serve
 from kvreport.accounting.engines.sglang import settings, shapes
@@ -21,6 +21,7 @@ from kvreport.accounting.engines.sglang.overhead import (
 from kvreport.accounting.engines.sglang.plan import default_kv_format, plan, stage_sizes
 from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS
 from kvreport.accounting.engines.sglang.refusals import refusal, unequal_refusal
+from kvreport.accounting.engines.step import Reserve, Step, constant
 from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.extras import borrowed_copies

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, Final, Self
 
 from kvreport.accounting import kernel
-from kvreport.accounting.engines.base import Reserve, constant
+from kvreport.accounting.engines.step import Reserve, constant
 from kvreport.accounting.engines.vllm import releases
 from kvreport.accounting.engines.vllm.profiling import (
     INDEX_LOGITS_BYTES,

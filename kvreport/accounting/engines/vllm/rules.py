@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from kvreport.accounting.all_to_all import NVLINK_BYTES, Exchange
-from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
+from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
+from kvreport.accounting.engines.step import Reserve, Step, constant
 from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
 from kvreport.accounting.engines.vllm.profiling import LOGIT_BYTES

@@ -1,0 +1,163 @@
+"""What a search for deployments may choose from, and what it finds: offers, choices, one deployment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kvreport.accounting import kernel
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import BlockPlan
+from kvreport.accounting.sizing import (
+    Binds,
+)
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.model import Model
+from kvreport.catalog.support import Support
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An accelerator that may be used, or a machine of unequal ones.
+
+    Attributes:
+        accelerator: The device; of unequal ones the smallest, by the name of all of them.
+        available: How many there are, or None for as many as it takes.
+        price_per_hour: Price of one device, in any currency, or None; of unequal ones the mean.
+        machine: The devices of one machine, place by place, where they differ; else empty.
+    """
+
+    accelerator: Accelerator
+    available: int | None = None
+    price_per_hour: float | None = None
+    machine: tuple[Accelerator, ...] = ()
+
+    @classmethod
+    def unequal(cls, machine: tuple[Accelerator, ...], available: int | None, price: float | None) -> Offer:
+        """A machine of unequal devices, each copy of a model spread over all of them."""
+        least = min(machine, key=lambda one: one.usable_bytes)
+        names = Counter(one.id for one in machine)
+        joined = "+".join(name if number == 1 else f"{name}*{number}" for name, number in names.items())
+        shown = " + ".join(
+            one.name if names[one.id] == 1 else f"{names[one.id]} x {one.name}"
+            for one in {device.id: device for device in machine}.values()
+        )
+        return cls(
+            least.model_copy(update={"id": joined, "name": shown}),
+            None if available is None else available * len(machine),
+            price,
+            machine,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What may be combined beside the offers.
+
+    Attributes:
+        engine: The engine whose rules apply.
+        formats: Weight formats by name, for what released tensors carry.
+        weight_formats: Formats to try by name; None is "as released".
+        kv_formats: KV formats to try by name; None is what the engine takes by itself.
+        all_kv_formats: KV formats by name, for what checkpoints declare.
+        tensor_parallel: Sizes to try.
+        layouts: Further layouts, tried for the models that they suit.
+        suiting: False to try them for every model whose shapes allow them, as they were asked for by name.
+        utilization: Share of memory, or None for the engine's default.
+        max_seqs: Requests at once per data rank, or None for the engine's default.
+        max_batched_tokens: Tokens of one step, or None for the engine's default.
+        current_since: Commonly rented accelerators come first, those that came out since this month before
+            older ones, then few devices; None to rank all alike by the memory that they take.
+        support: What engines' releases run on; None not to judge it.
+    """
+
+    engine: Engine
+    formats: Mapping[str, WeightFormat]
+    weight_formats: Mapping[str, WeightFormat | None]
+    kv_formats: Mapping[str, KvFormat | None]
+    all_kv_formats: Mapping[str, KvFormat]
+    tensor_parallel: tuple[int, ...] = (1, 2, 4, 8)
+    layouts: tuple[Layout, ...] = ()
+    suiting: bool = True
+    utilization: float | None = None
+    max_seqs: int | None = None
+    max_batched_tokens: int | None = None
+    current_since: str | None = None
+    support: Support | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One way to serve the workload. Sizes are bytes per device, of the pipeline stage that holds least.
+
+    Attributes:
+        model: The model.
+        offer: The device and its price.
+        layout: How one replica is spread over devices.
+        weight_format: Name of the weight format.
+        kv_format: Name of the KV format.
+        plan: The engine's block plan.
+        total_bytes: Memory that a process can use.
+        weight_bytes: Weights as loaded.
+        reserve_bytes: Activations, non-framework memory and graphs.
+        pool_bytes: Left for the cache.
+        request_bytes: What an average request holds.
+        shared_bytes: What the shared prefix holds, once for all.
+        users_held: Average requests that one replica's memory holds, on all its data ranks.
+        users_each: Requests that one replica serves: held, fast enough, and allowed at once.
+        sure: True if the requests still fit when the pool is smaller by its own uncertainty.
+        replicas: Replicas for the average, the peak, and the peak with spares.
+        binds: What keeps one more request from a replica.
+        tpot_bound_s: Lower bound of a decode step with a replica's share of the peak; NaN if unknown.
+        ttft_bound_s: Lower bound of a prefill; NaN if unknown.
+    """
+
+    model: Model
+    offer: Offer
+    layout: Layout
+    weight_format: str
+    kv_format: str
+    plan: BlockPlan
+    total_bytes: int
+    weight_bytes: int
+    reserve_bytes: int
+    pool_bytes: int
+    request_bytes: int
+    shared_bytes: int
+    users_held: int
+    users_each: int
+    sure: bool
+    replicas: tuple[int, int, int]
+    binds: Binds
+    tpot_bound_s: float
+    ttft_bound_s: float
+
+    @property
+    def tensor_parallel(self) -> int:
+        """Ranks that share each layer."""
+        return self.layout.tensor
+
+    @property
+    def devices(self) -> int:
+        """Devices in all, spares included."""
+        return self.layout.devices * self.replicas[-1]
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of all devices."""
+        if self.offer.machine:
+            return self.replicas[-1] * sum(one.usable_bytes for one in self.offer.machine)
+        return self.devices * self.total_bytes
+
+    @property
+    def price_per_hour(self) -> float | None:
+        """Price of all devices, or None."""
+        each = self.offer.price_per_hour
+        return None if each is None else each * self.devices
+
+    def headroom(self, peak: int) -> float:
+        """Requests that could come on top of the peak, spares not counted, as a share of the peak."""
+        return kernel.headroom(self.replicas[1], self.users_each, peak)
