@@ -48,7 +48,8 @@ def test_a_length_after_a_name_is_no_number_of_devices() -> None:
     site, _, _ = published()
     own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
     answer = run(PAGE + own + ASK, {"site": site, "text": "llama 70b h100 32k"})
-    assert "tp" not in answer["state"] and answer["state"]["context"] == 32_768
+    assert "tp" not in answer["state"]
+    assert answer["state"]["context"] == 32_768
 
 
 @pytest.mark.parametrize(
@@ -58,4 +59,5 @@ def test_the_cache_format_stands_before_or_after_its_name(text: str) -> None:
     site, _, _ = published()
     own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
     answer = run(PAGE + own + ASK, {"site": site, "text": text})
-    assert answer["state"]["kv"] == "fp8" and answer["missed"] == []
+    assert answer["state"]["kv"] == "fp8"
+    assert answer["missed"] == []
