@@ -55,7 +55,8 @@
   /* {state, understood: [words], missed: [words], home: [words of programs at home]} of a line of text. */
   function understand(text, site, names) {
     const words = text.toLowerCase().replace(/[?!;]/g, " ").replace(/,(?!\d{3})/g, " ")
-      .replace(/(\d)\s*[x×*]\s*(?=[a-z0-9])/g, "$1x ").split(/\s+/).filter(Boolean);
+      .replace(/\s[x×*]\s*(?=\d\d?(\s|$))/g, " ").replace(/(\d)\s*[x×*]\s*(?=[a-z0-9])/g, "$1x ")
+      .split(/\s+/).filter(Boolean);
     const state = {}, understood = [], missed = [], left = [];
     let devices = null;
     for (let n = 0; n < words.length; n += 1) {
@@ -118,9 +119,11 @@
         if (!found) continue;
         state.gpu = found.id;
         const before = words.slice(0, n), after = words.slice(n + size);
-        if (!devices && /^[1-9]\d?$/.test(before.at(-1) || "")) state.tp ??= devices = Number(before.pop());
+        const number = /^[1-9]\d?$/;
+        if (!devices && number.test(before.at(-1))) state.tp ??= devices = Number(before.pop());
+        if (!devices && number.test(after[0])) state.tp ??= devices = Number(after.shift());
         const memory = /\d+gb/.exec(plainName(found.name))?.[0];
-        if (/^\d+gb$/.test(after[0] || "") && (!memory || memory === after[0])) after.shift();
+        if (/^\d+gb$/.test(after[0]) && (!memory || memory === after[0])) after.shift();
         understood.push(devices ? `${devices} × ${found.name}` : found.name);
         return [...before, ...after];
       }
@@ -174,8 +177,8 @@
       (word.length > 3 && model.plain.includes(word)));
 
   const above = (a, b) => {
-    for (let n = 0; n < a.length; n += 1) if (a[n] !== b[n]) return a[n] > b[n];
-    return false;
+    const n = a.findIndex((each, place) => each !== b[place]);
+    return a[n] > b[n];
   };
 
   /* Names as the search wants them: every alias on its own, and the words of a model's name. */
@@ -188,19 +191,17 @@
       common: Boolean(common),
       names: [id, name, ...aliases].map(plainName),
       words: [name, id, ...aliases].flatMap((text) => text.toLowerCase().split(/[\s/_-]+/)).map(plainName),
-      plain: plainName([name, id].join(" ")),
+      plain: plainName(name + id),
     });
     return { models: file.models.map(alone), gpus: file.gpus.map(alone) };
   }
 
   /* The sentence that says what a text was taken for. */
   function said({ understood, missed }) {
-    const parts = [];
-    parts.push(understood.length ? `Understood: ${understood.join(" · ")}.` : "Nothing was understood.");
-    if (missed.length) {
-      parts.push(`Not understood (${count(missed.length)}): ${missed.join(", ")}.`);
-    }
-    return parts.join(" ");
+    return [
+      understood.length ? `Understood: ${understood.join(" · ")}.` : "Nothing was understood.",
+      missed.length && `Not understood (${count(missed.length)}): ${missed.join(", ")}.`,
+    ].filter(Boolean).join(" ");
   }
 
   kvreport.asked = { understand, prepared, said };

@@ -108,6 +108,19 @@ def judge(
     return on_device if spread.verdict is None else spread
 
 
+def on_accelerator(support: Support | None, engine: Engine, accelerator: Accelerator) -> Judgement:
+    """Say whether an engine's release runs on an accelerator at all, whatever the model.
+
+    Args:
+        support: The rules; None for a catalog without any, where nothing is refused.
+        engine: The engine's record; its family and release decide.
+        accelerator: The device.
+    """
+    if support is None:
+        return RUNS
+    return _device(support.ruling(engine.family, engine.version).devices, engine, accelerator)
+
+
 def _on_device(
     ruling: Ruling,
     engine: Engine,

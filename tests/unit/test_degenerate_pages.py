@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kvreport.site.kit.groups import Group, Member
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
+from kvreport.words import SENTENCES
 
 URI = "models/a--b/"
 
@@ -17,3 +19,20 @@ def test_a_table_of_weights_without_a_column_is_a_sentence() -> None:
         "Weights", Column("Weight format"), (Column("1 GPU", "GiB"),), (Row(Cell("FP8"), (Cell("1.00"),)),)
     )
     assert "<table" in render("model/weights.html", URI, {"weights": full})
+
+
+def test_long_lists_of_names_are_folded_and_short_ones_are_not() -> None:
+    def shown(number: int) -> str:
+        members = tuple(Member(f"on-{n}", f"GPU {n}", f"gpus/{n}/") for n in range(number))
+        return render("_groups.html", URI, {"groups": (Group("No class for it", members),)})
+
+    assert "<details" not in shown(12)
+    folded = shown(97)
+    assert "Show the 97 names" in folded
+    assert folded.count('<span id="on-') == 97
+
+
+def test_a_refusal_names_the_engine_once() -> None:
+    reason = "vLLM 0.33 does not list RwkvForCausalLM among the classes it runs"
+    told = SENTENCES["refused"].format(engine="vLLM 0.33", model="RWKV-5 World 3B", reason=reason)
+    assert told.count("vLLM 0.33") == 1

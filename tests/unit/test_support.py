@@ -9,7 +9,7 @@ import yaml
 import kvreport
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.support import Asked, judge
+from kvreport.accounting.support import Asked, judge, on_accelerator
 from kvreport.catalog.load import load_catalog
 from kvreport.catalog.shelf import validate
 from kvreport.catalog.support import Support
@@ -417,3 +417,14 @@ def test_contexts_are_divided_only_where_kernels_join_their_parts(
     else:
         assert found.verdict == NO_DEVICE
         assert expected in found.reason
+
+
+def test_an_accelerator_that_no_model_runs_on_has_one_reason(catalog) -> None:
+    refused = on_accelerator(catalog.support, catalog.engine("vllm"), catalog.accelerator("tpu-v6e"))
+    assert refused.verdict == NO_DEVICE
+    assert "tpu-inference" in refused.reason
+    assert (
+        on_accelerator(catalog.support, catalog.engine("vllm"), catalog.accelerator("h100-sxm-80gb")).verdict
+        is RUNS
+    )
+    assert on_accelerator(None, catalog.engine("vllm"), catalog.accelerator("tpu-v6e")).verdict is RUNS

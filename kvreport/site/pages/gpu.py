@@ -8,6 +8,7 @@ from typing import Final
 
 from kvreport import units
 from kvreport.accounting import kernel
+from kvreport.accounting.support import on_accelerator
 from kvreport.catalog.accelerator import Accelerator, Figure
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
@@ -191,6 +192,12 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
             (f" usable. {site.engine.label} does not run on it: ", False),
             ("llama.cpp, Ollama and MLX", True),
             (" do.", False),
+        )
+    refused = on_accelerator(site.catalog.support, site.engine, gpu)
+    if not alone and refused.verdict is not None:
+        return (
+            (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
+            (f" usable. {refused.reason}.", False),
         )
     pieces: list[tuple[str, bool]] = [
         (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),

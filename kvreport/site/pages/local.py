@@ -36,6 +36,8 @@ TEMPLATES: Final = ("local",)
 """Folder of the templates that these pages use, beside the shared ones."""
 
 USUAL_MIX: Final = "q4_k_m"
+USUAL_FIRST: Final = (USUAL_MIX, *(mix for mix in MIXES if mix != USUAL_MIX))
+"""Columns of a machine's page: a phone shows two of them without scrolling."""
 CONTEXT: Final = 32768
 """The context of the conclusions: what a coding assistant or a long chat takes."""
 
@@ -260,13 +262,13 @@ def _table(uri: str, table: Table) -> str:
 def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) -> Table:
     rows = []
     for one in found:
-        cells = tuple(_cell(one.at_home, mix, machine.usable_bytes, backend) for mix in MIXES)
+        cells = tuple(_cell(one.at_home, mix, machine.usable_bytes, backend) for mix in USUAL_FIRST)
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/", hint=one.ollama), cells))
     return Table(
         f"Longest context (tokens) of one slot on a {machine.name} with every layer on the GPU, 16-bit cache",
         Column("Model", numeric=False),
-        tuple(Column(mix.upper()) for mix in MIXES),
+        tuple(Column(mix.upper()) for mix in USUAL_FIRST),
         tuple(rows),
         sortable=True,
     )

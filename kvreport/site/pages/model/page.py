@@ -66,7 +66,6 @@ class ModelContext:
         weights: Weights by format.
         controls: The form that changes the case, or None where nothing serves the model.
         case: What the arithmetic is about.
-        headline_text: The conclusion as plain text.
         command: Command that serves it, to copy; "" where the engine does not run it.
         estimate: Command that computes the headline again.
         notes: Remarks of the catalog on this model.
@@ -90,7 +89,6 @@ class ModelContext:
     weights: Table
     controls: Controls | None
     case: str
-    headline_text: str
     command: str
     estimate: str
     notes: tuple[str, ...]
@@ -246,7 +244,6 @@ def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
         weights=weights_table(site, model),
         controls=_controls(site, model, best),
         case=_case(site, best, shown),
-        headline_text=plain(headline(site, model, best, answer)),
         command=_command(site, model, best),
         estimate=_estimate_command(model, best),
         notes=model.notes,

@@ -1,0 +1,63 @@
+"""The question of the front page: the number of devices is read wherever people write it."""
+
+from __future__ import annotations
+
+import pytest
+from page_states import published, run
+
+from kvreport import resources
+
+PAGE = """
+globalThis.kvreport = {
+  plainName: (text) => text.toLowerCase().replace(/[^a-z0-9]/g, ""), count: String, tokens: String,
+};
+"""
+
+ASK = """
+const { site, text } = JSON.parse(await new Response(Deno.stdin.readable).text());
+const names = kvreport.asked.prepared({
+  models: [["llama", "Llama 3.1 70B", "Meta", "2024", 1, []]],
+  gpus: [["mi355x", "Instinct MI355X", "AMD", "2025", 1, ["mi355x"]], ["h100", "H100", "NVIDIA", "2022", 1, []]],
+});
+console.log(JSON.stringify(kvreport.asked.understand(text, site, names)));
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "llama 70b 8 mi355x",
+        "llama 70b 8x mi355x",
+        "llama 70b 8xmi355x",
+        "llama 70b mi355x 8",
+        "llama 70b mi355x x8",
+        "llama 70b mi355x x 8",
+        "llama 70b mi355x 8 32k",
+    ],
+)
+def test_the_number_of_devices_stands_before_or_after_the_name(text: str) -> None:
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    answer = run(PAGE + own + ASK, {"site": site, "text": text})
+    assert answer["missed"] == [], answer
+    assert (answer["state"]["gpu"], answer["state"]["tp"]) == ("mi355x", 8)
+    assert answer["state"]["model"] == "llama"
+
+
+def test_a_length_after_a_name_is_no_number_of_devices() -> None:
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    answer = run(PAGE + own + ASK, {"site": site, "text": "llama 70b h100 32k"})
+    assert "tp" not in answer["state"]
+    assert answer["state"]["context"] == 32_768
+
+
+@pytest.mark.parametrize(
+    "text", ["llama 70b h100 kv fp8", "llama 70b h100 fp8 kv", "llama 70b h100 cache=fp8"]
+)
+def test_the_cache_format_stands_before_or_after_its_name(text: str) -> None:
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    answer = run(PAGE + own + ASK, {"site": site, "text": text})
+    assert answer["state"]["kv"] == "fp8"
+    assert answer["missed"] == []
