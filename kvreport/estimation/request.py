@@ -306,6 +306,11 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         _check_storable(cache, next(one for one in devices if one.id == device))
     layout.check(record)
     draft = _draft(query, record, catalog)
+    if layout.nodes > 1 and query.network_bandwidth is None:
+        assumed.append(
+            f"a network between {layout.nodes} nodes: its rate is not stated, so bounds of time leave it out "
+            "(--network-bandwidth SIZE)"
+        )
     tokens, rows = engine.scheduler(
         accelerator, max_batched_tokens=query.max_batched_tokens, max_seqs=query.max_seqs
     )

@@ -1,7 +1,7 @@
-"""Leaving out of a script or a style sheet what only its readers need: comments and indentation.
+"""Leaving out of a script or a style sheet what only its readers need: comments, indentation, spaces at signs.
 
-Line ends stay, so a fault that a browser reports still has its line's text, and no statement depends on
-where another ends. Names and spaces inside lines stay too; compression on the way does the rest.
+Line ends stay, so a fault that a browser reports still has its line, and no statement depends on where another
+ends. Names stay too; compression on the way does the rest.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from kvreport.translation.tokens import tokens
 
 _BLANKS: Final = re.compile(r"[ \t]*\n[ \t\n]*")
 _COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
+_AT_SIGNS: Final = re.compile(r" *([{}(),;:=<>?&|*]) *")
+"""Signs that need no space beside them. Of ``+``, ``-``, ``/`` and ``!`` two can be another sign."""
 
 
 def compact_style(text: str) -> str:
@@ -21,14 +23,18 @@ def compact_style(text: str) -> str:
 
 
 def compact_script(text: str) -> str:
-    """Return a script without comments and indentation; strings, templates and patterns stay as they are."""
+    """Return a script without comments and needless blanks; strings, templates and patterns stay as they are."""
     parts: list[str] = []
     code: list[str] = []
     for token in tokens(text):
         if token.kind == "code":
             code.append(token.text)
         elif token.kind != "comment":
-            parts += [_BLANKS.sub("\n", "".join(code)), token.text]
+            parts += [_without_blanks("".join(code)), token.text]
             code.clear()
-    parts.append(_BLANKS.sub("\n", "".join(code)))
+    parts.append(_without_blanks("".join(code)))
     return "".join(parts).strip() + "\n"
+
+
+def _without_blanks(code: str) -> str:
+    return _AT_SIGNS.sub(r"\1", _BLANKS.sub("\n", code))
