@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import pickle
 import shutil
 from collections.abc import Callable, Iterable
@@ -17,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kvreport.atomic.files import sweep_unfinished, write_whole
-from kvreport.processes import copied, settle_copies
 from kvreport.resources import package_dir
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 log = logging.getLogger("kvreport.cache")
 K = TypeVar("K")
@@ -103,28 +101,10 @@ def read_kept(path: Path) -> Any:  # noqa: ANN401 (whatever was kept)
 
 def keep(folder: Path, state: str, value: object) -> None:
     """Keep a value under a state, and forget all but the latest others; it is written beside what follows."""
-    path = folder / f"{state}.pickle"
-
-    def write() -> None:
-        write_whole(path, sealed(pickle.dumps(value, protocol=5)))
-        forget(folder)
-
-    def write_or_tell() -> None:
-        try:
-            write()
-        except OSError as error:
-            cannot_keep(error)
-
-    settle(path)
-    writing = copied(write, write_or_tell)
-    if writing is None:
-        write_beside(path, pickle.dumps(value, protocol=5), partial(forget, folder))
-    else:
-        _WRITING[path] = writing
+    write_beside(folder / f"{state}.pickle", pickle.dumps(value, protocol=5), partial(forget, folder))
 
 
-_WRITING: Final[dict[Path, Callable[[], object]]] = {}
-"""What waits for each file that is written beside."""
+_WRITING: Final[dict[Path, Future[None]]] = {}
 
 
 @cache
@@ -150,17 +130,7 @@ def write_beside(path: Path, content: bytes, after: Callable[[], object] = bool)
         after()
 
     settle(path)
-    _WRITING[path] = _writer().submit(write).result
-
-
-def _begin_as_copy() -> None:
-    # A copy of this process has none of its threads, and waits for none of its files.
-    _WRITING.clear()
-    _writer.cache_clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_as_copy)
+    _WRITING[path] = _writer().submit(write)
 
 
 def settle(path: Path | None = None) -> None:
@@ -168,9 +138,7 @@ def settle(path: Path | None = None) -> None:
     for one in [path] if path is not None else [*_WRITING]:
         writing = _WRITING.pop(one, None)
         if writing is not None:
-            writing()
-    if path is None:
-        settle_copies()
+            writing.result()
 
 
 def write_sealed(path: Path, content: bytes) -> bool:

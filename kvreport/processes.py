@@ -15,31 +15,25 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from kvreport.errors import InputError
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
-T = TypeVar("T")
-
 _ENDED_BY_SIGNAL: Final = 128
 _PATIENCE_SECONDS: Final = 5.0
 _LAST_PATIENCE_SECONDS: Final = 12.0
 _PIPE_BYTES: Final = 16 << 10
 """A quarter of what a pipe holds on Linux: ``pipe(7)``; the rest is for what Python adds."""
-_COPY_PATIENCE_SECONDS: Final = 120.0
-_LOOK_SECONDS: Final = 0.002
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """``M_TRIM_THRESHOLD`` and ``M_MMAP_THRESHOLD`` of glibc's malloc.h."""
 _GIVEN: Final = "kvreport-workers-"
-_OURS: Final = "kvreport-"
-"""How the names of our own threads begin: a copy of this process takes no lock that one of them may hold."""
 _signalled: list[float] = []
 _interrupted: list[bool] = []
 _FOLLOW: Final = "from kvreport.processes import follow_standard_input as f; f(); import runpy, sys; sys.argv = sys.argv[1:]; "
@@ -252,139 +246,3 @@ def run_beside(module: str, arguments: Sequence[str], cwd: str | os.PathLike[str
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-
-
-def copied(work: Callable[[], T], here: Callable[[], T] | None = None) -> Callable[[], T] | None:
-    """Let a copy of this process begin some work, beside what this one does.
-
-    A copy has at once what this process has read; a fresh worker would have to read it again. What it writes to
-    caches is written when :func:`settle_copies` returns. It ends with this process, and leaves Ctrl-C to it.
-
-    Args:
-        work: What to do. What it returns is pickled; what else it changes in memory is lost.
-        here: What does it in this process if the copy failed; None for the same.
-
-    Returns:
-        What waits for the result. Where the copy failed, it does the work here, so that an error is told as always.
-        None where there can be no copy (a system without a safe ``fork``, one processor, threads of others, whose
-        locks nobody would release): then do the work where its result is needed.
-    """
-    threads = [one for one in threading.enumerate() if one is not threading.main_thread()]
-    if (
-        sys.platform != "linux"
-        or (os.cpu_count() or 1) == 1
-        or threading.current_thread() is not threading.main_thread()
-        or not all(one.name.startswith(_OURS) for one in threads)
-    ):
-        return None
-    copy = _Copy(work)
-
-    def result() -> T:
-        import pickle  # noqa: PLC0415 - one estimate needs none
-
-        content = copy.content()
-        return (here or work)() if content is None else pickle.loads(content)  # noqa: S301 - written by the copy
-
-    return result
-
-
-_leaving: Final[list[_Copy]] = []
-
-
-def settle_copies() -> None:
-    """Wait until every copy whose result was taken has written what it keeps."""
-    while _leaving:
-        _leaving.pop().leave()
-
-
-class _Copy:
-    """A copy of this process, with a pipe for its answer and one that ends with this process."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        import warnings  # noqa: PLC0415 - one estimate needs none
-        import weakref  # noqa: PLC0415
-
-        self._answer, told = os.pipe()
-        watched, held = os.pipe()
-        # A signal must not find a copy that still takes itself for its parent.
-        signals = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", DeprecationWarning
-                )  # of threads: ours are known to do no harm
-                self._number = os.fork()
-            if self._number == 0:
-                os.close(self._answer)
-                os.close(held)
-                _be_a_copy(work, told, watched, before)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.close(told)
-        os.close(watched)
-        # At the exit of this process, or where nobody has the result's function any more, the last one comes first.
-        self.leave = weakref.finalize(self, _gone, os.getpid(), self._number, held)
-        self._drop = weakref.finalize(self, _dropped, os.getpid(), self._number, self._answer)
-
-    def content(self) -> bytes | None:
-        """Return what the copy answered; None if it failed, or has said nothing for as long as nobody waits."""
-        import select  # noqa: PLC0415 - one estimate needs none
-
-        answer = bytearray()
-        while select.select([self._answer], [], [], _COPY_PATIENCE_SECONDS)[0]:
-            if not (piece := os.read(self._answer, 1 << 20)):
-                break
-            answer += piece
-        else:
-            # A lock that a library's own thread held when the process was copied is never released in the copy.
-            os.kill(self._number, signal.SIGKILL)
-            answer.clear()
-        self._drop.detach()
-        os.close(self._answer)
-        _leaving.append(self)
-        length = int.from_bytes(answer[:8], "big")
-        return bytes(memoryview(answer)[8:]) if answer and len(answer) == 8 + length else None
-
-
-def _be_a_copy(work: Callable[[], object], told: int, watched: int, signals: set[int]) -> NoReturn:
-    """Do the work, answer, write what waits to be written, and end without what this process did at its exit."""
-    import pickle  # noqa: PLC0415
-
-    try:
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_SETMASK, signals)
-        _end_after(lambda: os.read(watched, 1))
-        content = pickle.dumps(work(), protocol=5)
-        with open(told, "wb", buffering=0) as answer:
-            for piece in (len(content).to_bytes(8, "big"), content):
-                left = memoryview(piece)
-                while left:
-                    left = left[answer.write(left) :]
-        # Waits for threads and executors, as an interpreter does at its end; CPython has no public name for it.
-        threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001
-    except BaseException:  # noqa: BLE001 - nothing of it may go on as its parent
-        os._exit(1)
-    os._exit(0)
-
-
-def _gone(parent: int, number: int, held: int) -> None:
-    if os.getpid() != parent:  # but another copy, which has this one's number too
-        return
-    end = time.monotonic() + _COPY_PATIENCE_SECONDS
-    with suppress(ChildProcessError):
-        while os.waitpid(number, os.WNOHANG)[0] == 0:
-            if time.monotonic() > end:
-                os.kill(number, signal.SIGKILL)
-            time.sleep(_LOOK_SECONDS)
-    os.close(held)
-
-
-def _dropped(parent: int, number: int, answer: int) -> None:
-    """End a copy whose answer nobody wants any more."""
-    if os.getpid() == parent:
-        with suppress(ProcessLookupError):
-            os.kill(number, signal.SIGKILL)
-        os.close(answer)

@@ -19,7 +19,6 @@ from kvreport.catalog.load import Catalog, checked, open_catalog
 from kvreport.catalog.record_cache import keep_models, recall_models
 from kvreport.catalog.records import Records
 from kvreport.dataset.release import data_version
-from kvreport.processes import copied
 from kvreport.publish import (
     archive,
     browser,
@@ -73,9 +72,6 @@ _PACKAGES: Final = ("altair", "jinja2", "numpy", "pyarrow", "vl-convert-python")
 """Distributions whose versions decide what is written."""
 
 VEGA: Final = "assets/vega.js"
-_WORTH_A_COPY: Final = 16
-"""Twins to make from which on a copy of this process makes half of them."""
-
 PAGE_TYPES: Final = (
     index.TYPE,
     model.TYPE,
@@ -232,33 +228,20 @@ def _build(
     catalog = _catalog(data, cache / "records")
     progress(f"catalog: {len(catalog.models)} models, {len(catalog.accelerators)} accelerators")
     version = data_version(catalog.folder)
-    # A first build has a process for each processor already.
-    warm = (cache / "report").is_dir()
-
-    def dataset_files() -> Downloads:
-        return prepare(
-            catalog, cache, models=models, gpus=gpus, version=version, site_url=site_url, progress=progress
-        )
-
-    def kept_files() -> Downloads:
-        made = dataset_files()
-        if not made.folder.is_relative_to(cache):
-            raise OSError(f"{made.folder} ends with this process")
-        return made
-
-    downloads = (copied(kept_files, dataset_files) if warm and dataset else None) or dataset_files
     site = gather(
         catalog, models=models, gpus=gpus, version=version, site_url=site_url, progress=progress, parts=parts
     )
 
-    def by_model() -> tuple[tuple[str, bytes], ...]:
-        return tuple(files_by_model(site))
-
-    of_models = (copied(by_model) if warm else None) or by_model
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
     drawings = drawing.begin(requests, cache, site.progress)
     python, sql = tuple(python_runtime.files(cache)), tuple(sql_runtime.files(cache))
-    published = downloads() if dataset else NOTHING
+    published = (
+        prepare(
+            catalog, cache, models=models, gpus=gpus, version=version, site_url=site_url, progress=progress
+        )
+        if dataset
+        else NOTHING
+    )
     site = site.publishing(published, archive.joined(before, archive.present(published, version)))
     beside = tuple(files(site))
     inputs = Inputs(
@@ -268,7 +251,6 @@ def _build(
         sql_bytes=sum(len(content) for _, content in sql),
     )
     finished = pages(inputs, written)
-    twins = _twins(finished, site_url, parts)
     return Report(
         pages=finished,
         assets=(
@@ -278,9 +260,9 @@ def _build(
             *(file for kind in PAGE_TYPES for file in kind.assets(inputs)),
         ),
         files=(
-            *of_models(),
+            *files_by_model(site),
             *beside,
-            *twins,
+            *_twins(finished, site_url, parts),
             *headers.files(p.uri for p in finished),
             *interface_words.files(cache),
         ),
@@ -324,18 +306,9 @@ def _twins(finished: Sequence[Page], site_url: str, parts: Parts) -> list[tuple[
     of_code = code()
     with parts.group("twins") as kept:
         keys = {page.uri: parts.key(of_code, *markdown.content(page)) for page in finished}
-        missing = [page for page in finished if page.moved_to is None and kept.find(keys[page.uri]) is None]
-        # A changed row changes every accelerator's page: a copy of this process makes every other twin.
-        others = missing[1::2]
-
-        def theirs() -> list[str]:
-            return [markdown.twin(page, site_url) for page in others]
-
-        made_beside = copied(theirs) if len(missing) >= _WORTH_A_COPY else None
-        for page in missing[::2] if made_beside else missing:
-            kept.put(keys[page.uri], markdown.twin(page, site_url))
-        for page, text in zip(others, made_beside() if made_beside else (), strict=False):
-            kept.put(keys[page.uri], text)
+        for page in finished:
+            if page.moved_to is None and kept.find(keys[page.uri]) is None:
+                kept.put(keys[page.uri], markdown.twin(page, site_url))
         return list(markdown.files(finished, site_url, lambda page, _: str(kept.find(keys[page.uri]))))
 
 
