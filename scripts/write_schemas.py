@@ -19,6 +19,7 @@ from kvreport.catalog.load import load_catalog
 from kvreport.cli import main as run
 from kvreport.dataset.release import data_version
 from kvreport.publish import embeds, engine_changes, profiles, schemas
+from kvreport.publish.downloads import NOTHING
 from kvreport.publish.page_data import gather
 
 MODELS = (
@@ -100,6 +101,7 @@ def published() -> Iterator[tuple[str, Any]]:
         models=",".join(MODELS),
         gpus=",".join(GPUS),
         version=data_version(catalog.folder),
+        downloads=NOTHING,
         site_url="https://example.org/",
     )
     for address, content in (
@@ -113,7 +115,7 @@ def published() -> Iterator[tuple[str, Any]]:
         )
         if kind is not None:
             yield kind, json.loads(content)
-    mac = gather(catalog, models=MODELS[0], gpus=MAC, version=data_version(catalog.folder))
+    mac = gather(catalog, models=MODELS[0], gpus=MAC, version=data_version(catalog.folder), downloads=NOTHING)
     yield "site", json.loads(profiles.encode(profiles.site_facts(mac)))
 
 

@@ -245,10 +245,10 @@
      sizes of the scheduler are those of the first device of a machine. */
   function ranksOf(site, model, gpu, layout, weightFormat, kvFormat, asked) {
     const first = gpu.devices && gpu.devices[0], agree = site.engine.family === "sglang";
-    // SGLang refuses tensor ranks of unequal memory.
-    if (
-      agree && first && layout.tp > 1 && gpu.usable < 0.9 * Math.max(...gpu.devices.map((one) => one.usable))
-    ) return null;
+    if (agree && first && layout.tp > 1) {
+      const most = Math.max(...gpu.devices.map((one) => one.usable));
+      if (gpu.usable < kernel.LEAST_OF_LARGEST * most) return null; // SGLang refuses such ranks
+    }
     const given = asked === true ? { later: true } : asked || NOTHING;
     const options = first
       ? { ...given, batched: given.batched || first.step[0], seqs: given.seqs || first.step[1] }

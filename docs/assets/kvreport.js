@@ -238,7 +238,9 @@
     if (!ignored.length) return null;
     const [, machine] = /^gpus?=([\w.-]+(?:[ +][\w.*-]+)+)$/m.exec(ignored.join("\n")) || [];
     const unequal = machine
-      ? ` For unequal GPUs: kvreport size MODEL --gpu ${machine.replace(/ /g, "+")}`
+      ? ` For unequal GPUs of one machine, run: kvreport size MODEL --gpu ${
+        machine.replace(/ /g, "+")
+      } --concurrent 8 --context 8K`
       : "";
     return make(
       "span",

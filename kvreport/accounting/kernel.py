@@ -106,6 +106,10 @@ STATE_OPERATIONS: Final = 4
 STATE_ELEMENT_BYTES: Final = 4
 """Bytes of an element of a recurrent state."""
 
+LEAST_OF_LARGEST: Final = 0.9
+"""Share of the largest rank's memory that SGLang wants of the smallest where ranks divide layers
+(0.5.23 ``distributed/bootstrap.py::_check_tp_memory_balance``)."""
+
 FITS: Final = 0
 TIGHT: Final = 1
 MAY_FIT: Final = 2

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from kvreport.accounting import kernel
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
-from kvreport.accounting.sizing import (
-    Binds,
-)
+from kvreport.accounting.sizing import Binds
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat

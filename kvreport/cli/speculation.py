@@ -16,8 +16,10 @@ _TOKENS: Final = "--speculative-num-draft-tokens"
 _BRANCHES: Final = "--speculative-eagle-topk"
 _ALGORITHM: Final = "--speculative-algorithm"
 _SGLANG: Final = (*_MODEL, _STEPS, _TOKENS, _BRANCHES, _ALGORITHM)
-_WITHOUT_A_MODEL: Final = ("ngram", "ngram_gpu", "suffix", "prompt_lookup", "[ngram]")
+_WITHOUT_A_MODEL: Final = ("ngram", "[ngram]", "ngram_gpu", "suffix")
 """Methods that draft from the text itself (``vllm/config/speculative.py`` of vLLM 0.33; SGLang's NGRAM)."""
+_WITH_OWN_LAYERS: Final = ("mtp", "dspark", "nextn", "eagle")
+"""Methods that take a checkpoint's own prediction layers where no model is named (the same; SGLang's NEXTN, EAGLE)."""
 
 
 def speculation_in_our_spelling(words: Sequence[str], server: str) -> list[str]:
@@ -28,7 +30,8 @@ def speculation_in_our_spelling(words: Sequence[str], server: str) -> list[str]:
         server: ``vllm`` or ``sglang``, whose flags they may be.
 
     Raises:
-        InputError: If vLLM's JSON is none, or SGLang drafts a tree, whose tokens are not counted here.
+        InputError: If vLLM's JSON is none, SGLang drafts a tree, whose tokens are not counted here, or nothing says
+            what drafts.
 
     Source: ``vllm/config/speculative.py`` of vLLM 0.33, ``sglang/srt/server_args.py`` of SGLang 0.5.23.
 
@@ -77,7 +80,7 @@ def _of_vllm(given: Mapping[str, str]) -> Iterator[str]:
         raise InputError(
             f"{flag}: found {shorten(text)}; allowed: a name and a whole number, as in {example}"
         )
-    yield from _ours(model, method, None if tokens is None else str(tokens))
+    yield from _ours(flag, model, method, None if tokens is None else str(tokens))
 
 
 def _of_sglang(given: Mapping[str, str]) -> Iterator[str]:
@@ -89,12 +92,17 @@ def _of_sglang(given: Mapping[str, str]) -> Iterator[str]:
     if steps is None and tokens is not None and tokens.isdecimal():
         steps = str(max(int(tokens) - 1, 1))  # a chain's first token is the target's own
     model = next((given[flag] for flag in _MODEL if flag in given), None)
-    yield from _ours(model, given.get(_ALGORITHM, "").lower(), steps)
+    yield from _ours(_ALGORITHM, model, given.get(_ALGORITHM, "").lower(), steps)
 
 
-def _ours(model: str | None, method: str, tokens: str | None) -> Iterator[str]:
+def _ours(flag: str, model: str | None, method: str, tokens: str | None) -> Iterator[str]:
     """Say a draft in this program's flags; a method that needs no model has no draft."""
     if model is None and method not in _WITHOUT_A_MODEL:
+        if not method.endswith(_WITH_OWN_LAYERS):  # "deepseek_mtp" and others are older names of "mtp"
+            raise InputError(
+                f"{flag}: found {f'{shorten(method)} without a draft model' if method else 'no method and no draft model'}; "
+                "allowed: a draft model, mtp for prediction layers of the checkpoint's own, or ngram"
+            )
         model = _OWN
     if model is not None and model.lower() not in _WITHOUT_A_MODEL:
         yield from ("--draft", model)

@@ -142,7 +142,7 @@ def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Ch
 def on_layout(request: Request, layout: Layout, flags: str) -> tuple[str, Request]:
     """Return the flags of a layout of other devices of the same kind, and the question with it.
 
-    Devices that were named one by one, or with their number, are named anew with the number that it takes.
+    Where the devices were listed, or counted, the flags state the number that the layout takes.
     """
     if len(request.accelerators) == 1:
         return flags, replace(request, layout=layout)

@@ -14,6 +14,7 @@ from kvreport.dataset.matrix import Cube, matrix
 from kvreport.estimation.request import AUTO
 from kvreport.publish import traffic_data
 from kvreport.publish.capacities import Released
+from kvreport.publish.downloads import NOTHING, Downloads
 from kvreport.publish.parts import Parts
 from kvreport.publish.series import USEFUL_TOKENS, Config, Series, series
 from kvreport.publish.site_data import KNOWN_GPUS, SiteData, page_format
@@ -30,6 +31,7 @@ def gather(
     models: str = "*",
     gpus: str = "*",
     version: str,
+    downloads: Downloads = NOTHING,
     site_url: str = "",
     progress: Callable[[str], None] = lambda _: None,
     parts: Parts | None = None,
@@ -41,6 +43,7 @@ def gather(
         models: Pattern over model ids.
         gpus: Pattern over accelerator ids.
         version: The data release.
+        downloads: The dataset's files.
         site_url: Where the site will stand, or "".
         progress: Told how many models are done.
         parts: Values of single models, kept between builds; None keeps none.
@@ -74,6 +77,7 @@ def gather(
         on_headline_gpu=_each(every_format, kept, "headline-gpu", _all_series),
         on_one=_by_device(alone, _each(alone, kept, "on-one", _served)),
         version=version,
+        downloads=downloads,
         site_url=site_url,
         progress=progress,
         parts=kept,

@@ -20,7 +20,7 @@ from kvreport.dataset.grid import Axes, Fleet, axes
 from kvreport.estimation.request import AUTO, storable_on
 from kvreport.publish.archive import Release
 from kvreport.publish.capacities import Capacity, Outcome, capacity_of
-from kvreport.publish.downloads import NOTHING, Downloads
+from kvreport.publish.downloads import Downloads
 from kvreport.publish.parts import Parts
 from kvreport.publish.series import Config, Series
 
@@ -71,17 +71,11 @@ class SiteData:
     on_headline_gpu: dict[str, dict[Config, Series]]
     on_one: dict[tuple[str, str], tuple[tuple[str, int], ...]]
     version: str
-    downloads: Downloads = NOTHING
+    downloads: Downloads
     site_url: str = ""
     releases: tuple[Release, ...] = ()
     progress: Callable[[str], None] = field(default=lambda _: None)
     parts: Parts = field(default_factory=lambda: Parts(None))
-
-    def publishing(self, downloads: Downloads, releases: tuple[Release, ...]) -> SiteData:
-        """Return the same with the dataset's files, which are written meanwhile; what is computed stays so."""
-        made = replace(self, downloads=downloads, releases=releases)
-        vars(made).update((name, value) for name, value in vars(self).items() if name not in vars(made))
-        return made
 
     @cached_property
     def gpus(self) -> tuple[Accelerator, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -228,13 +229,6 @@ def _build(
     catalog = _catalog(data, cache / "records")
     progress(f"catalog: {len(catalog.models)} models, {len(catalog.accelerators)} accelerators")
     version = data_version(catalog.folder)
-    site = gather(
-        catalog, models=models, gpus=gpus, version=version, site_url=site_url, progress=progress, parts=parts
-    )
-
-    requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
-    drawings = drawing.begin(requests, cache, site.progress)
-    python, sql = tuple(python_runtime.files(cache)), tuple(sql_runtime.files(cache))
     published = (
         prepare(
             catalog, cache, models=models, gpus=gpus, version=version, site_url=site_url, progress=progress
@@ -242,7 +236,20 @@ def _build(
         if dataset
         else NOTHING
     )
-    site = site.publishing(published, archive.joined(before, archive.present(published, version)))
+    site = gather(
+        catalog,
+        models=models,
+        gpus=gpus,
+        version=version,
+        downloads=published,
+        site_url=site_url,
+        progress=progress,
+        parts=parts,
+    )
+    site = replace(site, releases=archive.joined(before, archive.present(published, version)))
+    requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
+    drawings = drawing.begin(requests, cache, site.progress)
+    python, sql = tuple(python_runtime.files(cache)), tuple(sql_runtime.files(cache))
     beside = tuple(files(site))
     inputs = Inputs(
         site,
@@ -260,7 +267,6 @@ def _build(
             *(file for kind in PAGE_TYPES for file in kind.assets(inputs)),
         ),
         files=(
-            *files_by_model(site),
             *beside,
             *_twins(finished, site_url, parts),
             *headers.files(p.uri for p in finished),
@@ -305,15 +311,17 @@ def _twins(finished: Sequence[Page], site_url: str, parts: Parts) -> list[tuple[
     """Return every page's Markdown twin, kept between builds."""
     of_code = code()
     with parts.group("twins") as kept:
-        keys = {page.uri: parts.key(of_code, *markdown.content(page)) for page in finished}
-        for page in finished:
-            if page.moved_to is None and kept.find(keys[page.uri]) is None:
-                kept.put(keys[page.uri], markdown.twin(page, site_url))
-        return list(markdown.files(finished, site_url, lambda page, _: str(kept.find(keys[page.uri]))))
+
+        def make(page: Page, address: str) -> str:
+            return kept.get(
+                parts.key(of_code, *markdown.content(page)), partial(markdown.twin, page, address)
+            )
+
+        return list(markdown.files(finished, site_url, make))
 
 
-def files_by_model(site: SiteData) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, content) of every file with a part for each model, which take longest."""
+def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every small file beside the pages."""
     everything, times = profiles.every_model(site), sizer_data.every_model(site)
     yield from profiles.files(site, everything)
     yield from explorer_data.files(site, [facts for _, facts in everything], times)
@@ -321,10 +329,6 @@ def files_by_model(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield from engine_profiles.files(site)
     yield from sizer_data.files(site, times)
     yield from question_data.files(site)
-
-
-def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, content) of every other small file beside the pages."""
     for kind in PAGE_TYPES:
         yield from kind.files(site)
     yield from feeds.files(site)

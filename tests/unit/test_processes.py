@@ -97,24 +97,31 @@ time.sleep(60)
 """
 
 
-def test_a_signal_whose_exception_is_lost_ends_the_process_all_the_same(tmp_path: Path) -> None:
-    script = tmp_path / "program.py"
-    script.write_text(DEAF, encoding="utf-8")
+def said_until_ended_by(number: int, program: str, folder: Path) -> str:
+    """What a program says after "ready", which a signal then ends; it leaves no temporary folder."""
+    script = folder / "program.py"
+    script.write_text(program, encoding="utf-8")
     with subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path)],
+        [sys.executable, str(script), str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     ) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "ready\n"
-        assert list(tmp_path.glob("work-*"))
-        parent.send_signal(signal.SIGHUP)
+        assert list(folder.glob("work-*"))
+        parent.send_signal(number)
         try:
-            assert parent.wait(20) == 128 + signal.SIGHUP
+            assert parent.wait(20) == 128 + number
         finally:
             parent.kill()
-    assert not list(tmp_path.glob("work-*"))
+        said = parent.stdout.read()
+    assert not list(folder.glob("work-*"))
+    return said
+
+
+def test_a_signal_whose_exception_is_lost_ends_the_process_all_the_same(tmp_path: Path) -> None:
+    assert said_until_ended_by(signal.SIGHUP, DEAF, tmp_path) == ""
 
 
 STUCK = """
@@ -139,23 +146,7 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_that_ends_a_process_ends_it_though_a_thread_does_not(tmp_path: Path) -> None:
-    script = tmp_path / "program.py"
-    script.write_text(STUCK, encoding="utf-8")
-    with subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as parent:
-        assert parent.stdout is not None
-        assert parent.stdout.readline() == "ready\n"
-        parent.send_signal(signal.SIGINT)
-        try:
-            assert parent.wait(20) == 128 + signal.SIGINT
-            assert parent.stdout.read() == "told\nwent on\n"
-        finally:
-            parent.kill()
-    assert not list(tmp_path.glob("work-*"))
+    assert said_until_ended_by(signal.SIGINT, STUCK, tmp_path) == "told\nwent on\n"
 
 
 ENDED_BEFORE = """

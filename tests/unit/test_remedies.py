@@ -93,7 +93,7 @@ def test_unequal_devices_are_those_and_no_others(capsys):
     assert "--tensor-parallel" not in said
 
 
-def test_devices_named_with_their_number_are_named_anew():
+def test_counted_devices_are_counted_again_for_more():
     """Of 2 named devices none is the third: ``--tensor-parallel 8`` alone would be refused."""
     result = kvreport.estimate("deepseek-ai/DeepSeek-V3.2", gpu="2xh100-sxm-80gb", catalog=CATALOG)
     tried = why_not(result, CATALOG).to_dict()["levers"]

@@ -96,7 +96,11 @@ def test_a_server_s_flags_of_speculation_are_read(server: str, words: list[str],
         ("vllm", ["--speculative-config", '{"method":"mtp","num_speculative_tokens":true}']),
         ("vllm", ["--speculative-config", '{"model":3}']),
         ("vllm", ["--speculative-config"]),
+        ("vllm", ["--speculative-config", '{"num_speculative_tokens":2}']),
+        ("vllm", ["--speculative-config", '{"method":"eagle3","num_speculative_tokens":2}']),
+        ("vllm", ["--speculative-config", '{"method":"extract_hidden_states","num_speculative_tokens":1}']),
         ("sglang", ["--speculative-eagle-topk", "8"]),
+        ("sglang", ["--speculative-num-steps", "3"]),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(server: str, words: list[str]) -> None:

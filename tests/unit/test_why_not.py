@@ -12,6 +12,7 @@ from kvreport.cli import main
 from kvreport.estimation.remedies import remedies
 from kvreport.estimation.why_not import why_not
 from kvreport.publish import known_logs
+from kvreport.publish.downloads import NOTHING
 from kvreport.publish.page_data import gather
 
 CATALOG = open_catalog()
@@ -90,6 +91,7 @@ def test_the_logs_of_a_site_are_published_by_model_and_gpu():
         models="openai/gpt-oss-120b,Qwen/Qwen3-8B",
         gpus="h100-sxm-80gb,l4",
         version="1",
+        downloads=NOTHING,
         site_url="https://example.org/",
     )
     ((address, content),) = known_logs.files(site)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kvreport.accounting import kernel
 from kvreport.accounting.engines.sglang import compressed, settings, shapes
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
@@ -15,10 +16,6 @@ from kvreport.units import gib
 
 SPARSE_BITS: Final = (8, 16)
 """Widths that a sparse latent or a compressed cache may be stored in."""
-
-
-LEAST_OF_LARGEST: Final = 0.9
-"""Share of a rank's free memory that the rank with least must have where ranks divide layers."""
 
 
 def unequal_refusal(devices: Sequence[Accelerator], engine: Engine, layout: Layout) -> str | None:
@@ -32,7 +29,7 @@ def unequal_refusal(devices: Sequence[Accelerator], engine: Engine, layout: Layo
         layout: How the model is spread.
     """
     sizes = [one.usable_bytes for one in devices]
-    if layout.tensor * layout.data == 1 or min(sizes) >= LEAST_OF_LARGEST * max(sizes):
+    if layout.tensor * layout.data == 1 or min(sizes) >= kernel.LEAST_OF_LARGEST * max(sizes):
         return None
     return (
         f"tensor parallel: found GPUs of {gib(min(sizes))} and {gib(max(sizes))} GiB, which {engine.label} refuses as "
