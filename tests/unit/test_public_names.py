@@ -9,6 +9,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 import kvreport
+from kvreport.publish.parts import Parts
 from kvreport.resources import data_dir
 from kvreport.site.page_type import Inputs
 from kvreport.site.pages import api
@@ -38,7 +39,7 @@ def test_the_arguments_of(name):
 
 
 def page(folder):
-    site = SimpleNamespace(catalog=SimpleNamespace(folder=folder))
+    site = SimpleNamespace(catalog=SimpleNamespace(folder=folder), parts=Parts(None))
     return list(api.pages(Inputs(site, {})))
 
 
