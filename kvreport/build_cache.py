@@ -150,7 +150,7 @@ def write_sealed(path: Path, content: bytes) -> bool:
         Whether the content is kept.
     """
     try:
-        write_whole(path, sealed(content))
+        write_whole(path, content, before=_seal(content))
     except OSError as error:
         cannot_keep(error)
         return False
@@ -159,7 +159,11 @@ def write_sealed(path: Path, content: bytes) -> bool:
 
 def sealed(content: bytes) -> bytes:
     """Return content with its digest in front."""
-    return sha256(content).digest() + content
+    return _seal(content) + content
+
+
+def _seal(content: bytes) -> bytes:
+    return sha256(content).digest()
 
 
 @cache
@@ -176,11 +180,11 @@ def read_sealed(path: Path) -> bytes | None:
     """Return what :func:`write_sealed` kept; None if there is nothing, or not all of it."""
     settle(path)
     try:
-        found = path.read_bytes()
+        with path.open("rb") as file:  # read in two: cut out of one, the content would be copied
+            digest, content = file.read(_SEAL_BYTES), file.read()
     except OSError:
         return None
-    digest, content = found[:_SEAL_BYTES], found[_SEAL_BYTES:]
-    return content if digest == sha256(content).digest() else None
+    return content if digest == _seal(content) else None
 
 
 def kept_by_fields(kind: type[K]) -> type[K]:

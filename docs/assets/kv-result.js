@@ -4,7 +4,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, gib, plural, tokens, roughTokens, usersCell, memoryBar } = kvreport;
+  const { $, $$, make, count, gib, plural, tokens, roughTokens, usersCell, memoryBar, unbroken } = kvreport;
   const words = kvKernel.words;
   const WELL_KNOWN = 6;
 
@@ -346,7 +346,12 @@
       navigator.clipboard.writeText(text).then(() => {
         copy.textContent = "Copied";
       }, () => {}));
-    return make("div", { class: "highlight kv-command" }, make("pre", {}, make("code", {}, text)), copy);
+    return make(
+      "div",
+      { class: "highlight kv-command" },
+      make("pre", {}, make("code", {}, ...unbroken(text))),
+      copy,
+    );
   }
 
   /* Commands of a case: the one that computes it again, and the one that serves it, where it runs. */

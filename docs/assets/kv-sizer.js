@@ -18,6 +18,7 @@
     plural,
     picker,
     units,
+    unbroken,
   } = kvreport;
   const LENGTHS = ["context", "prompt", "output", "average", "prefix"];
   const NUMBERS = [
@@ -705,7 +706,7 @@
       return make(
         "div",
         { class: "highlight kv-command" },
-        make("pre", {}, make("code", { tabindex: "0" }, text)),
+        make("pre", {}, make("code", { tabindex: "0" }, ...unbroken(text))),
         button,
       );
     }

@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, gib, tokens, memoryBar, plural, debounce } = kvreport;
+  const { $, $$, make, count, gib, tokens, memoryBar, plural, debounce, unbroken } = kvreport;
   const HEADER_BYTES = 64 * 2 ** 20; /* of a file of tensors only the header is read */
   const TEXT_BYTES = 8 * 2 ** 20; /* of a config or an index, as the library takes */
   const CONTEXTS = [2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 1048576];
@@ -371,7 +371,7 @@
           make(
             "pre",
             {},
-            make("code", {}, ["kvreport estimate", source, ...flags].filter(Boolean).join(" ")),
+            make("code", {}, ...unbroken(["kvreport estimate", source, ...flags].filter(Boolean).join(" "))),
           ),
         ),
         byContext(answer, where),

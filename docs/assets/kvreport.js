@@ -25,6 +25,10 @@
     return node;
   }
 
+  /* A command whose lines break at spaces alone: what has a hyphen is kept together. */
+  const unbroken = (text) =>
+    text.split(/(\S*-\S*)/).map((one, place) => place % 2 ? make("span", { class: "kv-word" }, one) : one);
+
   /* A number as people read it. The browser's own formatter takes longer to load than a whole table to write. A half
      goes to the even digit, as where the build prints the same number. */
   function fixed(value, digits) {
@@ -576,7 +580,7 @@
   const ANSWER = scriptsOf("kernel capacity state chart picker result");
   const STATE = [...ANSWER, ...scriptsOf("ask answers pages")];
   /* Pages that are whole as printed: their scripts come when the reader begins to do something. */
-  const LATE = ["stateful", "askBox", "gpuPage", "reader"];
+  const LATE = ["stateful", "askBox", "gpuPage", "plots", "reader"];
 
   /** @type {[string, string, string[]][]} */
   const PARTS = [
@@ -585,6 +589,7 @@
     ["[data-kv-state]", "stateful", STATE],
     ["[data-kv-ask]", "askBox", STATE],
     ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-matrix.js", "kv-gpu.js"]],
+    ["[data-kv-plots]", "plots", scriptsOf("kernel chart")],
     ["[data-kv-reader]", "reader", scriptsOf("kernel lessons capacity state picker question")],
     ["[data-kv-explore]", "explore", ["kv-core.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"]],
     ["[data-kv-sizer]", "sizer", [
@@ -708,6 +713,7 @@
     script,
     usersCell,
     memoryBar,
+    unbroken,
     grid,
     readState,
     writeState,

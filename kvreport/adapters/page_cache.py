@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kvreport.build_cache import code
+from kvreport.build_cache import code, kept_by_fields
 from kvreport.publish.parts import Group, Parts
 from kvreport.publish.pruned_style import Named
 
@@ -41,6 +41,7 @@ _OF_THIS_BUILD: Final = frozenset(
 )
 
 
+@kept_by_fields
 @dataclass(frozen=True, slots=True)
 class Finished:
     """A page as it is written, but for its policy.

@@ -15,7 +15,7 @@ UNFINISHED: Final = ".part"
 _ABANDONED_SECONDS: Final = 24 * 3600
 
 
-def write_whole(path: Path, content: bytes, *, durable: bool = False) -> None:
+def write_whole(path: Path, content: bytes, *, before: bytes = b"", durable: bool = False) -> None:
     """Write a file in one step; a reader sees the old one or the new one, never a part.
 
     A file that already has this content is left alone.
@@ -23,20 +23,26 @@ def write_whole(path: Path, content: bytes, *, durable: bool = False) -> None:
     Args:
         path: The file; its folder is made if missing.
         content: What it shall hold.
+        before: What stands before that: joined with it, a large content would be copied.
         durable: Whether it shall be on the disk before it takes its place, so that not even a power cut
             leaves an empty file under its name.
 
     Raises:
         OSError: If the system refuses; the old file is then as it was.
     """
-    if path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content:
+    if (
+        path.is_file()
+        and path.stat().st_size == len(before) + len(content)
+        and path.read_bytes() == before + content
+    ):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not the process id alone: builds in two containers that share a volume may have the same one.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{UNFINISHED}")
     try:
         with temporary.open("wb") as file:
-            file.write(content)
+            for part in filter(None, (before, content)):
+                file.write(part)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -39,6 +40,8 @@ R = TypeVar("R", bound=Record)
 _MAYBE_ANCHOR: Final = re.compile(r"(?m)(?:^|[\s\[{,:-])[&*][^\s,\[\]{}]")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ ./@+-]{0,59}")
 _DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_NAMES_HEARD: Final = 65_536
+"""Names remembered as they are heard: a build asks for the same few thousand again and again."""
 _SEPARATORS: Final = re.compile(r"[\s_/-]+")
 # Signs that change how the text around them is read: controls, and overrides of the writing direction.
 # Letters of scripts that run from right to left are welcome; the signs that turn a whole line are not.
@@ -332,6 +335,7 @@ def _allowed(fault: ErrorDetails) -> str:
     return text if len(text) <= _MAX_SENTENCE else text[: _MAX_SENTENCE - 1] + "…"
 
 
+@lru_cache(_NAMES_HEARD)
 def spoken(name: str) -> str:
     """Return a name as it is heard: without case, and with one hyphen for any run of separators.
 

@@ -63,7 +63,8 @@ _MANY_VALUED: Final = frozenset(
 _AHEAD: Final = 2
 """Groups that each other process is given at a time, so that it never waits for the next one."""
 
-_FEW_ROWS: Final = 300_000
+_FEW_ROWS: Final = 4_000_000
+"""Combinations, fitting or not, that one process computes in the two seconds which a further one costs."""
 _FORMULA_SIGNS: Final = ("=", "+", "-", "@")
 
 

@@ -12,8 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-_CLASSES: Final = re.compile(r"""\bclass=(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
-_SCHEME: Final = re.compile(r"""\b(data-md-color-\w+)=["']?([\w-]+)""")
+from kvreport.build_cache import kept_by_fields
+
+# The word boundary is checked after the literal; a pattern that begins with a literal is five times as fast.
+_CLASSES: Final = re.compile(r"""class=(?<=\bclass=)(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
+_SCHEME: Final = re.compile(r"""(data-md-color-(?<=\bdata-md-color-)\w+)=["']?([\w-]+)""")
 _NAME: Final = re.compile(r"[A-Za-z][\w-]*")
 _PLAIN: Final = re.compile(r"""(?:["'`]|["'`\s,>+~]\.)([A-Za-z]+)(?=["'`\s.:>+~\[])""")
 _NEEDED_CLASS: Final = re.compile(r"\.(-?[A-Za-z_](?:[\w-]|\\.)*)")
@@ -38,6 +41,7 @@ _FEATURES: Final = (
 """Beginnings of the classes that the theme's script makes for features which a page must have asked for."""
 
 
+@kept_by_fields
 @dataclass(frozen=True, slots=True)
 class Named:
     """What a page names that style sheets may style or read.

@@ -176,3 +176,87 @@ def test_on_a_phone_the_letters_of_charts_can_be_read(browser, address):
         )
     made.context.close()
     assert not made.faults
+
+
+def test_high_figures_go_on_over_the_foot_of_a_sheet_and_low_ones_stay_whole(visit):
+    """A figure with its table is higher than a third of a sheet: kept whole it left sheets half empty."""
+    page = paper(visit, "models/meta-llama--Llama-3.1-70B-Instruct/")
+    page.wait_for_selector("#boundary ~ div figure tr", state="attached")
+    inside = (
+        "(selector) => [...new Set([...document.querySelectorAll(selector)].map((node) =>"
+        " getComputedStyle(node).breakInside))]"
+    )
+    for high in ("main .kv-figure:has(tr)", "main .kv-steps", "main details.kv-data"):
+        assert page.evaluate(inside, high) == ["auto"], high
+    for whole in ("main .kv-plot", "main .kv-steps li", "main .kv-table tr"):
+        assert page.evaluate(inside, whole) == ["avoid"], whole
+    assert page.locator("main details.kv-data > summary, main a.kv-button").evaluate_all(SHOWN) == []
+    lasts = page.locator("main .kv-table tbody:last-of-type > tr:last-child").evaluate_all(
+        "(rows) => [...new Set(rows.map((row) => getComputedStyle(row).breakBefore))]"
+    )
+    assert lasts == ["avoid"]
+
+
+BROKEN = """(codes) => codes.flatMap((code) => {
+  const walk = document.createTreeWalker(code, NodeFilter.SHOW_TEXT), range = document.createRange(), bad = [];
+  const room = code.clientWidth - parseFloat(getComputedStyle(code).paddingLeft) * 2;
+  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+    for (const word of node.data.matchAll(/\\S+/g)) {
+      range.setStart(node, word.index); range.setEnd(node, word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+      if (lines.size > 1 && word[0].length * parseFloat(getComputedStyle(code).fontSize) * 0.6 < room * 0.8) bad.push(word[0]);
+    }
+  }
+  return bad;
+})"""
+
+
+@pytest.mark.parametrize("uri", ["", "sizer/", "models/meta-llama--Llama-3.1-70B-Instruct/"])
+def test_commands_break_at_spaces_alone_and_are_copied_as_they_are(browser, address, uri):
+    made = Visit(browser, address, viewport={"width": 390, "height": 844})
+    page = made.go(uri)
+    codes = page.locator(".kv-command code")
+    codes.first.wait_for()
+    assert codes.evaluate_all(BROKEN) == []
+    copied = codes.first.evaluate(
+        "(code) => { const chosen = getSelection(); chosen.selectAllChildren(code);"
+        " return [chosen.toString(), code.textContent]; }"
+    )
+    assert "--" in copied[1] or "-" in copied[1]
+    assert copied[0].strip() == copied[1].strip()
+    made.context.close()
+
+
+def test_on_a_phone_names_in_tables_stay_whole_and_an_empty_head_is_not_shown(browser, address):
+    made = Visit(browser, address, viewport={"width": 390, "height": 844})
+    page = made.go("gpus/")
+    page.locator("table.kv-table td a, table.kv-table th a").first.wait_for()
+    breaks = page.evaluate(
+        "() => { const table = document.createElement('table');"
+        " table.innerHTML = '<thead><tr><th></th></tr></thead><tbody><tr><td><code>cache_exceeds_pool</code></td></tr></tbody>';"
+        " document.querySelector('main article').append(table);"
+        " return [getComputedStyle(document.querySelector('main table a')).wordBreak,"
+        " getComputedStyle(table.querySelector('code')).wordBreak, getComputedStyle(table.tHead).display,"
+        " getComputedStyle(document.querySelector('main table.kv-table thead')).display]; }"
+    )
+    assert breaks[:3] == ["normal", "normal", "none"]
+    assert breaks[3] != "none"
+    made.context.close()
+
+
+def test_on_a_tablet_five_facts_are_one_row_and_empty_cells_have_no_frame(browser, address):
+    made = Visit(browser, address, viewport={"width": 820, "height": 1180})
+    page = made.go("models/meta-llama--Llama-3.1-70B-Instruct/")
+    page.locator("dl.kv-facts > div").first.wait_for()
+    tops = page.locator("dl.kv-facts > div").evaluate_all(
+        "(facts) => facts.map((fact) => Math.round(fact.getBoundingClientRect().top))"
+    )
+    assert len(tops) == 5
+    assert len(set(tops)) == 1
+    page = made.go("data/")
+    page.locator("table.kv-dictionary td.kv-blank").first.wait_for()
+    frames = page.locator("table.kv-dictionary td.kv-blank").evaluate_all(
+        "(cells) => [...new Set(cells.map((cell) => getComputedStyle(cell).borderLeftWidth))]"
+    )
+    assert frames == ["0px"]
+    made.context.close()

@@ -19,6 +19,7 @@ from kvreport import units
 Place = Callable[[float], float]
 """Where a value stands on an axis, in the drawing's units."""
 
+MOST_TICKS: Final = 8
 WIDTH: Final = 700
 HEIGHT: Final = 300
 LEFT: Final = 64
@@ -131,7 +132,7 @@ def curves(data: Curves) -> str:
             for x, v in zip(data.x, marks, strict=True)
             if v is not None and (v > 0 or not data.y_log)
         )
-    svg = _svg("".join(parts), HEIGHT, data.title)
+    svg = _svg("".join(parts), HEIGHT, data.title, "kv-drawn kv-drawn--curves")
     keys = (
         "" if len(data.lines) == 1 else _legend([(LINES[n], name) for n, (name, _) in enumerate(data.lines)])
     )
@@ -204,7 +205,7 @@ def _scale(low: float, high: float, first: float, last: float, *, log: bool) -> 
 
 
 def _axis_y(low: float, high: float, up: Place, title: str, *, log: bool) -> str:
-    ticks = _powers(low, high) if log else _steps(high)
+    ticks = _thinned(_powers(low, high)) if log else _steps(high)
     drawn = "".join(
         f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up(t)}" y2="{up(t)}" stroke="var(--kv-grid)"/>'
         f'<text x="{LEFT - 8}" y="{up(t) + 4:.1f}" text-anchor="end">{_plain(t)}</text>'
@@ -221,13 +222,17 @@ def _plain(value: float) -> str:
 
 def _x_ticks(data: Curves) -> Sequence[float]:
     if data.x_log:
-        ticks = _powers(data.x[0], data.x[-1])
-        return ticks[:: math.ceil(len(ticks) / 11)]
+        return _thinned(_powers(data.x[0], data.x[-1]))
     return [t for t in _steps(data.x[-1]) if t >= data.x[0]]
 
 
 def _powers(low: float, high: float) -> list[float]:
     return [2.0**n for n in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
+
+
+def _thinned(ticks: list[float]) -> list[float]:
+    """At most :data:`MOST_TICKS`: their letters are half as wide again on a phone."""
+    return ticks[:: math.ceil(len(ticks) / MOST_TICKS)]
 
 
 def _steps(high: float) -> list[float]:
@@ -237,10 +242,10 @@ def _steps(high: float) -> list[float]:
     return [round(step * n, 10) for n in range(int(high / step) + 1)]
 
 
-def _svg(inner: str, height: float, title: str) -> str:
+def _svg(inner: str, height: float, title: str, css: str = "kv-drawn") -> str:
     return (
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title, quote=True)}"'
-        f' class="kv-drawn">{inner}</svg>'
+        f' class="{css}">{inner}</svg>'
     )
 
 

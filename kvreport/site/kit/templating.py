@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import BaseLoader, ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from kvreport import resources, units
 from kvreport.site.kit.page import link
 from kvreport.site.kit.table_rows import rows
 
+_HYPHENED: Final = re.compile(r"\S*-\S*")
 _overrides: list[Path] = []
 
 
@@ -78,6 +80,7 @@ def environment() -> Environment:
     made.filters["gib"] = units.gib
     made.filters["as_text"] = as_text
     made.filters["rows"] = rows
+    made.filters["unbroken"] = unbroken
     return made
 
 
@@ -104,6 +107,14 @@ def _loaders() -> Iterator[BaseLoader]:
 def as_text(text: str) -> Markup:
     """Escape what ends text between tags, and nothing else: quotes may stand there as they are."""
     return Markup(text.replace("&", "&amp;").replace("<", "&lt;"))  # noqa: S704 (escaped on this line)
+
+
+def unbroken(text: str) -> Markup:
+    """Escape a command and keep what has a hyphen together, so that its lines break at spaces alone.
+
+    The text that a reader selects and copies is unchanged. ``unbroken`` of kvreport.js does the same.
+    """
+    return Markup(_HYPHENED.sub(r'<span class="kv-word">\g<0></span>', str(escape(text))))  # noqa: S704 (escaped on this line)
 
 
 def render(template: str, uri: str, context: object) -> Markup:
