@@ -99,8 +99,14 @@ def _insist(number: int) -> None:
     """
     time.sleep(_LAST_PATIENCE_SECONDS)
     try:
+        # Loaded if there are workers, for whom exit functions wait without end.
+        multiprocessing = sys.modules.get("multiprocessing")
+        for worker in multiprocessing.active_children() if multiprocessing else ():
+            worker.terminate()
         # Sweeps the temporary folders; CPython has no public name for it.
-        atexit._run_exitfuncs()  # noqa: SLF001
+        sweeping = threading.Thread(target=atexit._run_exitfuncs, name="sweep", daemon=True)  # noqa: SLF001
+        sweeping.start()
+        sweeping.join(_PATIENCE_SECONDS)
     finally:
         os._exit(_ENDED_BY_SIGNAL + number)
 
@@ -194,9 +200,10 @@ def _handed_over(arguments: Sequence[object]) -> Iterator[bytes | Path]:
 def _end(pool: ProcessPoolExecutor) -> None:
     """End every worker now; what they computed is of no use any more."""
     processes = list((getattr(pool, "_processes", None) or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
         process.terminate()
+    # Last, because it takes a lock that the exception may have left taken.
+    pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
         process.join(5)
         if process.is_alive():

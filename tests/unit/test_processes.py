@@ -149,6 +149,57 @@ def test_ctrl_c_that_ends_a_process_ends_it_though_a_thread_does_not(tmp_path: P
     assert said_until_ended_by(signal.SIGINT, STUCK, tmp_path) == "told\nwent on\n"
 
 
+LOCKED = """
+import sys, time
+from pathlib import Path
+from kvreport import processes
+from kvreport.atomic.workspace import claim
+
+processes._LAST_PATIENCE_SECONDS = 0.2
+
+if __name__ == "__main__":
+    processes.exit_on_signals()
+    work = claim(Path(sys.argv[1]), "work-")
+    with processes.workers(1) as pool:
+        assert pool.submit(abs, -1).result() == 1
+        pool.submit(time.sleep, 60)
+        pool._shutdown_lock.acquire()  # as a signal leaves it that comes right after it is taken
+        print("ready", flush=True)
+        time.sleep(60)
+"""
+
+
+def test_a_signal_that_leaves_the_lock_of_the_workers_taken_ends_the_process_all_the_same(tmp_path: Path) -> None:
+    assert said_until_ended_by(signal.SIGTERM, LOCKED, tmp_path) == ""
+
+
+WORKER_LEFT = """
+import sys, time
+from pathlib import Path
+from kvreport import processes
+from kvreport.atomic.workspace import claim
+
+processes._LAST_PATIENCE_SECONDS = 0.2
+
+if __name__ == "__main__":
+    processes.exit_on_signals()
+    work = claim(Path(sys.argv[1]), "work-")
+    with processes.workers(1) as pool:
+        assert pool.submit(abs, -1).result() == 1
+        pool.submit(time.sleep, 60)
+        print("ready", flush=True)
+        try:
+            time.sleep(60)
+        except SystemExit:
+            pass  # as in a finalizer
+        time.sleep(60)
+"""
+
+
+def test_a_signal_that_is_lost_while_a_worker_is_busy_ends_the_process_all_the_same(tmp_path: Path) -> None:
+    assert said_until_ended_by(signal.SIGTERM, WORKER_LEFT, tmp_path) == ""
+
+
 ENDED_BEFORE = """
 import os, signal, sys, time
 from kvreport.errors import InputError
