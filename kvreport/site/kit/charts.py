@@ -106,7 +106,26 @@ def _plain(value: object) -> dict[str, object]:
     return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]
 
 
-def boundary(data: Boundary) -> alt.LayerChart:
+class Shown(dict[str, list[dict[str, Any]]]):
+    """The rows that a chart shows, by a name that stands for them while it is made.
+
+    Altair checks and copies everything that a chart has, at every step: rows would be most of it.
+    """
+
+    def called(self, rows: list[dict[str, Any]]) -> alt.NamedData:
+        """Return what stands for some rows."""
+        import altair as alt
+
+        name = f"rows-{len(self)}"
+        self[name] = rows
+        return alt.NamedData(name=name)
+
+    def put_in(self, layer: dict[str, Any]) -> None:
+        """Put the rows of a finished layer into it."""
+        layer["data"] = {"values": self[layer["data"]["name"]]}
+
+
+def boundary(data: Boundary, shown: Shown) -> alt.LayerChart:
     """Draw users against context, both on log2 axes; below a line it fits.
 
     The first line is the headline's: its area is tinted, its ceiling dotted above it, its
@@ -114,7 +133,6 @@ def boundary(data: Boundary) -> alt.LayerChart:
     """
     import altair as alt
 
-    alt.data_transformers.disable_max_rows()
     most = max(users for line in data.lines for _, users in line.points)
     most = max([most, *(users for _, users in data.ceiling)], default=most)
     last = data.limit_tokens or max(context for line in data.lines for context, _ in line.points)
@@ -143,12 +161,12 @@ def boundary(data: Boundary) -> alt.LayerChart:
         name="hover", fields=["line"], on="pointerover", nearest=True, clear="pointerout"
     )
     strength = alt.condition(hover, alt.value(1), alt.value(0.22))
-    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
+    base = alt.Chart(shown.called(rows)).encode(x=x, y=y)
     layers: list[alt.Chart] = []
     if data.lines:
         tinted = [{"context": c, "users": u, "floor": 1} for c, u in data.lines[0].points]
         layers.append(
-            alt.Chart(alt.Data(values=tinted))
+            alt.Chart(shown.called(tinted))
             .mark_area(color=LINE_COLOURS[0], opacity=0.09, clip=True)
             .encode(x=x, y=y, y2="floor:Q")
         )
@@ -156,14 +174,14 @@ def boundary(data: Boundary) -> alt.LayerChart:
         lower = dict(data.low)
         band = [{"context": c, "users": lower.get(c, 1), "upper": u} for c, u in data.high]
         layers.append(
-            alt.Chart(alt.Data(values=band))
+            alt.Chart(shown.called(band))
             .mark_area(color=LINE_COLOURS[0], opacity=0.2, clip=True)
             .encode(x=x, y=y, y2="upper:Q")
         )
     if data.ceiling:
         roof = [{"context": c, "users": u} for c, u in data.ceiling]
         layers.append(
-            alt.Chart(alt.Data(values=roof))
+            alt.Chart(shown.called(roof))
             .mark_line(color=LINE_COLOURS[0], strokeDash=[1, 4], strokeCap="round", strokeWidth=2, clip=True)
             .encode(x=x, y=y)
         )
@@ -184,12 +202,12 @@ def boundary(data: Boundary) -> alt.LayerChart:
         .add_params(hover)
     )
     if data.limit_tokens:
-        edge = alt.Chart(alt.Data(values=[{"context": data.limit_tokens}])).encode(x=x)
+        edge = alt.Chart(shown.called([{"context": data.limit_tokens}])).encode(x=x)
         layers.append(edge.mark_rule(color="var(--kv-soft)", strokeWidth=1.5))
-    return _finish(alt.layer(*layers))
+    return alt.layer(*layers, width=WIDTH, height=HEIGHT, config=_config())
 
 
-def landscape(data: Landscape) -> alt.LayerChart:
+def landscape(data: Landscape, shown: Shown) -> alt.LayerChart:
     """Draw every model: released weights across, cache per token up, both logarithmic, the extremes named."""
     import altair as alt
 
@@ -209,7 +227,7 @@ def landscape(data: Landscape) -> alt.LayerChart:
         legend=None,
     )
     chart = (
-        alt.Chart(alt.Data(values=rows))
+        alt.Chart(shown.called(rows))
         .mark_point(filled=True, size=46, opacity=0.78)
         .encode(
             x=alt.X(
@@ -236,11 +254,11 @@ def landscape(data: Landscape) -> alt.LayerChart:
     )
     named = [asdict(mark) for mark in extremes(data)]
     names = (
-        alt.Chart(alt.Data(values=named))
+        alt.Chart(shown.called(named))
         .mark_text(align="right", dx=-6, dy=-8, fontSize=11)
         .encode(x="weights_gib:Q", y="token_kib:Q", text="name:N", color=colour)
     )
-    return _finish(alt.layer(chart, names))
+    return alt.layer(chart, names, width=WIDTH, height=HEIGHT, config=_config())
 
 
 def extremes(data: Landscape) -> tuple[Mark, ...]:
@@ -253,28 +271,25 @@ def extremes(data: Landscape) -> tuple[Mark, ...]:
     return tuple(found.values())
 
 
-def _finish(chart: alt.LayerChart | alt.FacetChart) -> alt.LayerChart:
-    axis = {
-        "labelColor": "var(--kv-soft)",
-        "titleColor": "var(--kv-soft)",
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "gridColor": "var(--kv-grid)",
-        "domainColor": "var(--kv-line)",
-        "tickColor": "var(--kv-line)",
-        "labelFont": "Source Sans Pro",
-        "titleFont": "Source Sans Pro",
-        "titlePadding": 8,
-        "labelOverlap": "greedy",
-    }
-    made: alt.LayerChart = (
-        chart.properties(width=WIDTH, height=HEIGHT)
-        .configure(background="transparent", font="Source Sans Pro", aria=False)
-        .configure_view(stroke=None)
-        .configure_axis(**axis)
+def _config() -> alt.Config:
+    import altair as alt
+
+    axis = alt.AxisConfig(
+        labelColor="var(--kv-soft)",
+        titleColor="var(--kv-soft)",
+        labelFontSize=12,
+        titleFontSize=12,
+        titleFontWeight="normal",
+        gridColor="var(--kv-grid)",
+        domainColor="var(--kv-line)",
+        tickColor="var(--kv-line)",
+        labelFont="Source Sans Pro",
+        titleFont="Source Sans Pro",
+        titlePadding=8,
+        labelOverlap="greedy",
     )
-    return made
+    view = alt.ViewConfig(stroke=None)
+    return alt.Config(background="transparent", font="Source Sans Pro", aria=False, view=view, axis=axis)
 
 
 def _powers(first: int, last: int) -> list[int]:
@@ -289,13 +304,16 @@ def _ticks(most: float) -> list[int]:
 
 _MANY: Final = 2
 
-CHARTS: Final[dict[str, Callable[[Any], alt.LayerChart]]] = {"boundary": boundary, "landscape": landscape}
+CHARTS: Final[dict[str, Callable[[Any, Shown], alt.LayerChart]]] = {"boundary": boundary, "landscape": landscape}
 """Every chart that a page can ask for, by name."""
 
 
 def specification(request: Request) -> dict[str, Any]:
     """Return the Vega-Lite specification of a request, its data inside."""
-    spec: dict[str, Any] = CHARTS[request.name](request.data).to_dict()
+    shown = Shown()
+    spec: dict[str, Any] = CHARTS[request.name](request.data, shown).to_dict()
+    for layer in spec["layer"]:
+        shown.put_in(layer)
     return _hoisted(spec)
 
 
