@@ -267,10 +267,21 @@ def _planned(case: Case) -> Model:
     return case.model if case.stage_of is None else case.stage_of[0]
 
 
-def _plan_key(case: Case, device: Accelerator | None, serving: Serving, known: Memo) -> Hashable:
-    """What decides a block plan; where nothing of a device or of the scheduler does, they are left out."""
+def plan_class(case: Case) -> Hashable:
+    """What of its device and of its scheduler decides a case's block plan: equal ones have the same, laid out alike."""
+    return _plan_class(case, case.accelerator, case.serving, Memo())
+
+
+def _plan_class(
+    case: Case, device: Accelerator | None, serving: Serving, known: Memo
+) -> tuple[Hashable, ...]:
     kind = case.rules.plan_class(_planned(case), case.kv_format, device)
     step = (serving.max_batched_tokens, serving.max_seqs) if plan_depends(case, known) else None
+    return stored_key(case.kv_format), kind, step
+
+
+def _plan_key(case: Case, device: Accelerator | None, serving: Serving, known: Memo) -> Hashable:
+    """What decides a block plan; where nothing of a device or of the scheduler does, they are left out."""
     rest = (
         serving.block_tokens,
         serving.prefix_caching,
@@ -279,7 +290,7 @@ def _plan_key(case: Case, device: Accelerator | None, serving: Serving, known: M
         serving.hybrid_manager,
         serving.sequences,
     )
-    return "plan", case.engine.name, stored_key(case.kv_format), kind, step, rest, case.layout
+    return "plan", case.engine.name, *_plan_class(case, device, serving, known), rest, case.layout
 
 
 def stored_key(form: KvFormat | None) -> Hashable:
@@ -314,6 +325,13 @@ def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[
         return {}
     kernels = case.rules.overhead_class(case.model, case.accelerator)
     return overhead_on(case, form, case.accelerator, kernels, case.serving, known)
+
+
+def overhead_class(case: Case) -> Hashable:
+    """What of its device and of its scheduler decides what loading adds: equal ones have the same, laid out alike."""
+    device = case.accelerator
+    kernels = None if device is None else case.rules.overhead_class(case.model, device)
+    return kernels, case.serving.max_batched_tokens if case.layout.all_to_all else None
 
 
 def overhead_on(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -14,7 +14,9 @@ from kvreport.accounting.deployment import (
     Memo,
     allocate,
     load_overheads,
+    overhead_class,
     plan_blocks,
+    plan_class,
     upper_bound,
 )
 from kvreport.accounting.engines.registry import rules
@@ -78,6 +80,9 @@ class Columns:
         self.caches = site.axes.caches(model)
         self.examples = {number: gpu for gpu, number in by_number(site, site.device_kinds)}
         self.has_own_pools = False
+        self.plan_classes: dict[str, dict[int, Hashable]] = {}
+        self.alone_in: dict[Layout, set[int]] = {}
+        self.cut_in: dict[Layout, list[bool]] = {}
 
     @property
     def divides_otherwise(self) -> bool:
@@ -149,29 +154,50 @@ class Columns:
         """The same without laying anything out: a plan for each kind of device."""
         made: dict[str, int] = {}
         refused = self.refused()
+        served = [kind for kind in self.examples if not all(many[kind] for many in refused.values())]
         placed = {}
         for cache in self.caches:
             rows = placed[cache.name] = [[NONE] * len(self.examples) for _ in self.columns]
+            able = [kind for kind in served if storable_on(cache, self.examples[kind])]
             for number, (row, place, part) in enumerate(zip(rows, self.columns, self.parts, strict=True)):
                 if part is None or self.site.refusal(self.model) or all(self.cut(place.layout)):
                     continue
                 alone = self.alone(place.layout)
-                for kind, gpu in self.examples.items():
-                    out = kind in alone or all(many[kind] for many in refused.values())
-                    if out or not storable_on(cache, gpu):
-                        continue
+                for kinds in self.planned_alike(cache, [kind for kind in able if kind not in alone]):
                     try:
-                        plan = plan_blocks(self.case(number, gpu, cache), self.memos[number])
+                        plan = plan_blocks(
+                            self.case(number, self.examples[kinds[0]], cache), self.memos[number]
+                        )
                     except InputError:
                         continue
                     if plan.pool is None or plan.pool.is_division:
-                        row[kind] = made.setdefault(json.dumps(_plan(plan)), len(made))
+                        index = made.setdefault(json.dumps(_plan(plan)), len(made))
+                        for kind in kinds:
+                            row[kind] = index
                     elif place.layout.is_tensor_only:  # pools of their own are no division of one pool
                         self.has_own_pools = True
         return [json.loads(text) for text in made], placed
 
+    def planned_alike(self, cache: KvFormat, kinds: Sequence[int]) -> list[list[int]]:
+        """Kinds of devices in groups: those of a group have the same plan in every column."""
+        known = self.plan_classes.get(cache.name)
+        if known is None:
+            known = self.plan_classes[cache.name] = {
+                kind: plan_class(_case(self.site, self.model, gpu, Layout(), cache))
+                for kind, gpu in self.examples.items()
+            }
+        groups: dict[Hashable, list[int]] = {}
+        for kind in kinds:
+            groups.setdefault(known[kind], []).append(kind)
+        return list(groups.values())
+
     def alone(self, layout: Layout) -> set[int]:
         """Kinds of devices on which the release refuses a layout, whatever the weight format."""
+        if layout not in self.alone_in:
+            self.alone_in[layout] = self._alone(layout)
+        return self.alone_in[layout]
+
+    def _alone(self, layout: Layout) -> set[int]:
         site, kinds = self.site, sorted(self.examples)
         if site.catalog.support is None:
             return set()
@@ -196,12 +222,18 @@ class Columns:
         refused = self.refused()
         found = []
         for place, part, memo in zip(self.columns, self.parts, self.memos, strict=True):
-            kinds = [gpu for _, gpu in sorted(self.examples.items())]
-            found.append(
-                None
-                if part is None
-                else [load_overheads(_case(self.site, part, gpu, place.layout, None), memo) for gpu in kinds]
-            )
+            if part is None:
+                found.append(None)
+                continue
+            each: list[tuple[int, ...]] = []
+            known: dict[Hashable, tuple[int, ...]] = {}
+            for _, gpu in sorted(self.examples.items()):
+                case = _case(self.site, part, gpu, place.layout, None)
+                alike = overhead_class(case)
+                if alike not in known:
+                    known[alike] = load_overheads(case, memo)
+                each.append(known[alike])
+            found.append(each)
         cut = [self.cut(place.layout) for place in self.columns]
         return {
             name: [
@@ -213,6 +245,11 @@ class Columns:
 
     def cut(self, layout: Layout) -> list[bool]:
         """For each weight format, whether the release refuses a layout, because it cuts blocks or lacks stages."""
+        if layout not in self.cut_in:
+            self.cut_in[layout] = self._cut(layout)
+        return self.cut_in[layout]
+
+    def _cut(self, layout: Layout) -> list[bool]:
         site = self.site
         forms = [form for _, form in site.axes.weight_formats]
         if site.catalog.support is None:
@@ -249,16 +286,33 @@ class Columns:
 
     def held(self) -> dict[str, list[Any]]:
         """What the architecture itself needs, by KV format and column."""
-        kinds = [gpu for _, gpu in sorted(self.examples.items())]
-        return {
-            cache.name: [
-                None
-                if part is None
-                else _held([self.case(number, gpu, cache) for gpu in kinds], self.site, known)
-                for number, (part, known) in enumerate(zip(self.parts, self.memos, strict=True))
+        found = {}
+        for cache in self.caches:
+            alike: dict[Hashable, list[int]] = {}
+            for kind, gpu in sorted(self.examples.items()):
+                case = upper_bound(_case(self.site, self.model, gpu, Layout(), cache), self.site.axes.ceiling)
+                alike.setdefault(plan_class(case), []).append(kind)
+            found[cache.name] = [
+                None if part is None else self._held(number, cache, list(alike.values()))
+                for number, part in enumerate(self.parts)
             ]
-            for cache in self.caches
-        }
+        return found
+
+    def _held(
+        self, number: int, cache: KvFormat, alike: Sequence[Sequence[int]]
+    ) -> list[Any] | dict[str, list[Any]]:
+        """What a request holds: a profile and which of its bytes are state, or one for each kind of device."""
+        each: dict[int, list[Any]] = {}
+        for kinds in alike:
+            case = upper_bound(self.case(number, self.examples[kinds[0]], cache), self.site.axes.ceiling)
+            profile = plan_blocks(case, self.memos[number]).profile
+            each |= dict.fromkeys(kinds, [*_profile(profile), profile.state_bytes])
+        first = next(iter(each.values()))
+        return (
+            first
+            if all(one == first for one in each.values())
+            else {"kinds": [each[kind] for kind in sorted(each)]}
+        )
 
 
 def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict[str, Any]:
@@ -311,15 +365,6 @@ def _case(site: SiteData, model: Model, gpu: Accelerator, layout: Layout, cache:
         serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
         many=True,
     )
-
-
-def _held(cases: list[Case], site: SiteData, memo: Memo) -> list[Any] | dict[str, list[Any]]:
-    """What a request holds: a profile and which of its bytes are state, or one for each kind of device."""
-    each = []
-    for case in cases:
-        profile = plan_blocks(upper_bound(case, site.axes.ceiling), memo).profile
-        each.append([*_profile(profile), profile.state_bytes])
-    return each[0] if all(one == each[0] for one in each) else {"kinds": each}
 
 
 def by_number(site: SiteData, numbers: dict[str, int]) -> Iterator[tuple[Accelerator, int]]:

@@ -169,7 +169,9 @@ if __name__ == "__main__":
 """
 
 
-def test_a_signal_that_leaves_the_lock_of_the_workers_taken_ends_the_process_all_the_same(tmp_path: Path) -> None:
+def test_a_signal_that_leaves_the_lock_of_the_workers_taken_ends_the_process_all_the_same(
+    tmp_path: Path,
+) -> None:
     assert said_until_ended_by(signal.SIGTERM, LOCKED, tmp_path) == ""
 
 

@@ -304,7 +304,10 @@ def _ticks(most: float) -> list[int]:
 
 _MANY: Final = 2
 
-CHARTS: Final[dict[str, Callable[[Any, Shown], alt.LayerChart]]] = {"boundary": boundary, "landscape": landscape}
+CHARTS: Final[dict[str, Callable[[Any, Shown], alt.LayerChart]]] = {
+    "boundary": boundary,
+    "landscape": landscape,
+}
 """Every chart that a page can ask for, by name."""
 
 

@@ -135,6 +135,18 @@ class Sglang(EngineRules):
         shared = 1 if layout.all_to_all else ranks
         return {"output_head": ranks, "dense_mlp": ranks, "shared_experts": shared}
 
+    def plan_class(
+        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
+    ) -> Hashable:
+        """AMD's kernels, or the major number of the compute capability, by which backends are chosen."""
+        del model, kv_format
+        return None if accelerator is None else kernels_of(accelerator)
+
+    def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
+        """The same: what widens, keeps or repacks tensors goes by it."""
+        del model
+        return kernels_of(accelerator)
+
     def load_overhead(
         self,
         model: Model,
@@ -285,6 +297,12 @@ class Sglang(EngineRules):
     def _images_kept(self, model: Model, step: Step) -> int:
         takes = self.engine.image_cache_reserved and step.images and shapes.takes_images(model, self.engine)
         return settings.EMBEDDING_CACHE_MIB * MIB if takes else 0
+
+
+def kernels_of(accelerator: Accelerator) -> tuple[bool, str | int]:
+    """What SGLang asks of a device: AMD's target by name, of others the major number of the compute capability."""
+    amd = accelerator.vendor == "AMD"
+    return amd, (accelerator.compute_capability or "") if amd else settings.capability(accelerator)
 
 
 def band_class(accelerator: Accelerator, layout: Layout) -> str:
