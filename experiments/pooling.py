@@ -14,7 +14,6 @@ from kvreport.architectures.registry import is_read
 KNOWN: Final = {
     "LongcatFlashModel": ON_PURPOSE["LongcatFlashForCausalLM"],
     "Qwen3ASRForTokenClassification": "its head has no bias, unlike every other classifier of tokens: 2 parameters",
-    "UdopModel": "one norm of 1,024 parameters is not in the class that generates",
 }
 """Where the counts differ, and why."""
 
