@@ -1,4 +1,4 @@
-"""Quantizers with layouts of their own: EXL2, EXL3, AQLM, BitNet, EETQ, FP-Quant, Ascend."""
+"""Quantizers with layouts of their own: EXL2, EXL3, AQLM, VPTQ, SpQR, SINQ, BitNet, EETQ, FP-Quant, Ascend."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.rules import (
+    Matcher,
     Quantization,
     narrowest,
     skip,
@@ -14,7 +15,13 @@ from kvreport.architectures.rules import (
     take_layers,
     under,
 )
-from kvreport.catalog.layouts import integers
+from kvreport.catalog.layouts import SINQ_STORED, integers
+
+_FILES: Final = "; or give the folder with its safetensors files, whose headers say every byte"
+_SPQR_BYTES: Final = {"dense_weights": 8, "row_offsets": 4, "col_vals": 4, "in_perm": 4}
+"""Bytes of one number of each of SpQR's tensors (spqr_quant 0.2.0, ``inference.py``)."""
+_SPQR_WEIGHTS: Final = 16
+"""Weights in one 64-bit number of ``dense_weights``."""
 
 _ASCEND: Final = {"W8": "ascend-w8a8", "W4": "ascend-w4a8"}
 
@@ -58,6 +65,102 @@ def aqlm(found: Quantization, own: Keys) -> None:
     if names:
         found.leave(under(names))
     take_layers(found, f"aqlm-{books}x{bits}-g{across}{f'o{down}' if down > 1 else ''}")
+
+
+def vptq(found: Quantization, own: Keys) -> None:
+    """VPTQ: codes of vectors, tables for each matrix, stated by module or by the last part of its name."""
+    skip(found, own, "modules_to_not_convert")
+    by_form: dict[str, set[str]] = {}
+    tails: dict[str, str] = {}
+    stated = own.section("config_for_layers")
+    for name in stated.data if stated is not None else ():
+        entry = stated.section(name) if stated is not None else None
+        if entry is not None:
+            by_form.setdefault(_vectors(entry), set()).add(name)
+    shared = own.section("shared_layer_config")
+    for name in shared.data if shared is not None else ():
+        entry = shared.section(name) if shared is not None else None
+        if entry is not None:
+            tails[name] = _vectors(entry)
+    forms = {*by_form, *tails.values()}
+    if not forms:
+        raise own.fault("config_for_layers", None, f"an object of modules and their vectors{_FILES}")
+    for form in sorted(by_form):
+        found.take(under(frozenset(by_form[form])), form)
+    for name in sorted(tails):
+        found.take(_ends(name), tails[name])
+    found.weight_format = narrowest(forms)
+
+
+def _ends(tail: str) -> Matcher:
+    return lambda module: module.rpartition(".")[2] == tail
+
+
+def _vectors(entry: Keys) -> str:
+    """Name the layout of one module (vptq 0.0.5, ``layers/vqlinear.py``: packed codes, no outliers)."""
+    lengths, codes, further = (
+        entry.wholes(name, length=2, low=-1, high=1 << 16) or [-1, -1]
+        for name in ("vector_lens", "num_centroids", "num_res_centroids")
+    )
+    for name, value in (("num_centroids", codes[1]), ("num_res_centroids", max(further[1], 1))):
+        if value < 1 or value & (value - 1):
+            raise entry.fault(name, value, f"a power of two{_FILES}")
+    if not 1 <= lengths[1] <= 64 or codes[1] == 1:
+        raise entry.fault("vector_lens", lengths, f"vectors of 1 to 64 weights{_FILES}")
+    if lengths[0] > 1 and codes[0] > 0:
+        raise entry.fault("outlier_size", entry.raw("outlier_size"), f"no codes for outliers{_FILES}")
+    if not entry.flag("is_indice_packed", default=True):
+        raise entry.fault(
+            "is_indice_packed", entry.raw("is_indice_packed"), f"true, as transformers loads them{_FILES}"
+        )
+    groups = entry.whole("group_num", default=1, high=16)
+    norm, order = entry.flag("enable_norm", default=True), entry.flag("enable_perm", default=True)
+    residual = f"-r{further[1]}" if further[1] > 1 else ""
+    return f"vptq-v{lengths[1]}-k{codes[1]}{residual}-n{groups}-c{4 * norm + 2 * order}"
+
+
+def spqr(found: Quantization, own: Keys) -> None:
+    """SpQR: 3-bit tiles and single outliers, whose number the config states matrix by matrix.
+
+    A matrix counts with the average of all, as with EXL2: the sum is that of the file.
+    """
+    skip(found, own, "modules_to_not_convert", "linear_weights_not_to_quantize")
+    shapes = own.section("shapes")
+    size, weights, names = 0, 0, set()
+    for key in shapes.data if shapes is not None else ():
+        module, _, part = key.removesuffix(".shape").rpartition(".")
+        if shapes is None or part not in _SPQR_BYTES:
+            raise own.fault(f"shapes.{key}", None, f"one of {', '.join(_SPQR_BYTES)}")
+        count = shapes.whole(key, low=0, high=1 << 40)
+        size += count * _SPQR_BYTES[part]
+        if part == "dense_weights":
+            weights += count * _SPQR_WEIGHTS
+            names.add(module)
+    if not weights or not size * 8 < weights * 16:
+        raise own.fault("shapes", None, f"the length of every tensor{_FILES}")
+    form = f"spqr-{size * 8 / weights:.6f}bpw"
+    found.take(under(frozenset(names)), form)
+    found.weight_format = form
+
+
+def sinq(found: Quantization, own: Keys) -> None:
+    """SINQ: every linear layer that is not listed, the output head too (transformers 5.23, ``quantizer_sinq.py``)."""
+    bits = own.whole("nbits", default=4, low=2, high=8)
+    group = own.whole("group_size", default=64, low=16, high=1 << 12)
+    tiling = (own.text("tiling_mode", default="1D") or "1D").lower()
+    if bits not in SINQ_STORED or tiling not in ("1d", "2d"):
+        raise own.fault("nbits", f"{bits} bits, {tiling}", "2, 3, 4, 5, 6 or 8 bits, tiled 1D or 2D")
+    skip(found, own, "modules_to_not_convert")
+    form = f"sinq{bits}-g{group}{'-2d' if tiling == '2d' else ''}"
+
+    def linear(module: str) -> bool:
+        if ".experts." in module:
+            # Stacked experts are no linear layers to transformers 5; other files have them quantized one by one.
+            raise own.fault("quant_method", "sinq", f"a model without routed experts{_FILES}")
+        return True
+
+    found.take(linear, form)
+    found.weight_format = form
 
 
 def bitnet(found: Quantization, own: Keys) -> None:

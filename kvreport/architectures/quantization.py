@@ -12,7 +12,17 @@ from difflib import get_close_matches
 from typing import Final
 
 from kvreport.architectures.blueprint import Tensor
-from kvreport.architectures.codebooks import aqlm, ascend, bitnet, eetq, exllama, fp_quant
+from kvreport.architectures.codebooks import (
+    aqlm,
+    ascend,
+    bitnet,
+    eetq,
+    exllama,
+    fp_quant,
+    sinq,
+    spqr,
+    vptq,
+)
 from kvreport.architectures.compressed_tensors import block_form, compressed_tensors
 from kvreport.architectures.integers import bitsandbytes, grouped_integers, hqq, torchao
 from kvreport.architectures.keys import Keys
@@ -395,14 +405,12 @@ _METHODS: Final[dict[str, Callable[[Quantization, Keys], None]]] = {
     "metal": _metal,
     "nvfp4": lambda found, own: _everywhere(found, own, "nvfp4"),
     "quanto": _quanto,
+    "sinq": sinq,
+    "spqr": spqr,
+    "vptq": vptq,
 }
 _HEADERS: Final = "; or give the folder with its safetensors files, whose headers say every byte"
-_NEAREST: Final = {
-    "quip": "exl3",
-    "sinq": "hqq",
-    "spqr": "gptq",
-    "vptq": "aqlm",
-}
+_NEAREST: Final = {"quip": "exl3"}
 """The method that is read whose layout is nearest to that of one that is not."""
 
 

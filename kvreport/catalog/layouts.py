@@ -18,6 +18,9 @@ or block size has an exact format without anybody listing it first:
 ``exl2-4.25bpw``           ExLlamaV2, by its average
 ``exl3-4bpw``              ExLlamaV3: the trellis, and a 16-bit scale per input and output
 ``aqlm-1x16-g8``           AQLM: codebooks x bits each, per group of inputs
+``vptq-v8-k65536-n1-c6``   VPTQ: vectors of 8, a table of 65,536 (``-r256``: a second), bytes per input
+``spqr-4.25bpw``           SpQR, by its average
+``sinq4-g64``              SINQ: an 8-bit scale and zero point per group, a 16-bit scale per input
 ``higgs4-g256``            HIGGS: a 16-bit scale per group, and two tables of 16-bit values per tensor
 ``srq4``                   Gemma's own: a 32-bit scale per row and two of the activations (``-table``: without)
 ``fp8-channel-s16``        FP8 with a 16-bit scale per output channel (quanto)
@@ -26,7 +29,8 @@ or block size has an exact format without anybody listing it first:
 
 Sources, by the shapes of the tensors that each one writes: AutoAWQ 0.2.9 ``awq/modules/linear/gemm.py``,
 GPTQModel 7.7.0 ``nn_modules/qlinear``, compressed-tensors 0.20.0 ``compressors``, mlx-lm 0.32.2
-``utils.py``, ExLlamaV3 1.6.5 ``modules/quant/exl3.py``, AQLM 1.1.7 ``inference.py``, transformers
+``utils.py``, ExLlamaV3 1.6.5 ``modules/quant/exl3.py``, AQLM 1.1.7 ``inference.py``, vptq 0.0.5 ``layers/vqlinear.py``,
+spqr_quant 0.2.0 ``inference.py``, SINQ 0.2.0 ``quantizer.py``, transformers
 5.23.0 ``integrations/bitnet.py``, ``higgs.py`` and ``gemma_quant.py``, optimum-quanto 0.2.7 ``nn/qmodule.py``.
 """
 
@@ -262,6 +266,52 @@ def _aqlm(name: str, books: str, bits: str, inputs: str, outputs: str | None) ->
     )
 
 
+def _vptq(
+    name: str, length: str, codes: str, further: str | None, groups: str, inputs: str
+) -> WeightFormat | None:
+    vector, tables, count = int(length), (int(codes), int(further or 1)), int(groups)
+    if not (vector and count and all(1 <= size <= 1 << 16 for size in tables)) or vector * count > 1 << 10:
+        return None
+    return WeightFormat(
+        name=name,
+        label=f"VPTQ, {sum(size.bit_length() - 1 for size in tables)} bits per {vector} weights",
+        bits=sum(size.bit_length() - 1 for size in tables) / vector,
+        tensor_bytes=2 * count * vector * (tables[0] + (tables[1] if further else 0)),
+        column_bytes=int(inputs),
+        quantises=QUANTISED,
+    )
+
+
+def _spqr(name: str, bits: str) -> WeightFormat | None:
+    if not 1 <= float(bits) <= 16:
+        return None
+    return WeightFormat(
+        name=name, label=f"SpQR, {float(bits):.2f} bits", bits=float(bits), quantises=QUANTISED
+    )
+
+
+SINQ_STORED: Final = {2: 2, 3: 3.2, 4: 4, 5: 32 / 6, 6: 6.4, 8: 8}
+"""Bits that a weight takes by its width: ten, six and five to a 32-bit word (SINQ 0.2.0, ``bitpack.py``)."""
+
+
+def _sinq(name: str, bits: str, group: str, square: str | None) -> WeightFormat | None:
+    if int(bits) not in SINQ_STORED or not int(group):
+        return None
+    # Scales as bytes with two 16-bit numbers per 32 of them, zero points as bytes with two per tensor.
+    scale = 2 + 4 / 32
+    return WeightFormat(
+        name=name,
+        label=f"SINQ, {bits} bits in {'squares' if square else 'groups'} of {group}",
+        bits=SINQ_STORED[int(bits)],
+        block=(1, int(group)),
+        scale_bytes=scale + (_SCALE_BYTES if square else 0),
+        column_bytes=0 if square else _SCALE_BYTES,
+        tensor_bytes=2 * _SCALE_BYTES,
+        quantises=QUANTISED,
+        note="As in the file. GemLite's kernels widen scales and zero points to 16 bits while loading.",
+    )
+
+
 def _bitnet(name: str) -> WeightFormat:
     return WeightFormat(
         name=name,
@@ -337,6 +387,9 @@ _GRAMMAR: Final[tuple[tuple[re.Pattern[str], _Build], ...]] = (
     (re.compile(r"mxfp6"), _mxfp6),
     (re.compile(r"exl([23])-(\d{1,2}(?:\.\d{1,2})?)bpw"), _exl),
     (re.compile(r"aqlm-(\d)x(\d{1,2})-g(\d{1,3})(?:o(\d{1,3}))?"), _aqlm),
+    (re.compile(rf"vptq-v(\d{{1,2}})-k{_N}(?:-r{_N})?-n(\d{{1,2}})-c([0246])"), _vptq),
+    (re.compile(r"spqr-(\d{1,2}(?:\.\d{1,6})?)bpw"), _spqr),
+    (re.compile(rf"sinq([2-6]|8)-g{_N}(-2d)?"), _sinq),
     (re.compile(r"bitnet"), _bitnet),
     (re.compile(r"higgs([234])-g(64|128|256)"), _higgs),
     (re.compile(r"srq([248])(-table)?"), _srq),

@@ -244,17 +244,148 @@ def test_ascend_describes_every_tensor(tmp_path: Path) -> None:
 
 
 def test_a_quantizer_without_a_layout_here_sends_the_reader_to_the_headers() -> None:
-    with pytest.raises(InputError, match=r"vptq.*safetensors files, whose headers say every byte"):
-        read(LLAMA_3_1_8B, {"quant_method": "vptq"})
+    with pytest.raises(InputError, match=r"quip.*safetensors files, whose headers say every byte"):
+        read(LLAMA_3_1_8B, {"quant_method": "quip"})
+
+
+def test_a_method_that_is_not_read_names_the_nearest_one() -> None:
+    with pytest.raises(InputError, match=r"quip.*exl3 is the nearest"):
+        read(LLAMA_3_1_8B, {"quant_method": "quip"})
+
+
+_VECTORS: Final = {
+    "enable_norm": True,
+    "enable_perm": True,
+    "group_num": 1,
+    "group_size": 4096,
+    "in_features": 4096,
+    "indices_as_float": False,
+    "is_indice_packed": True,
+    "num_centroids": [-1, 65536],
+    "num_res_centroids": [-1, 256],
+    "outlier_size": 0,
+    "vector_lens": [-1, 8],
+}
+
+
+def vptq(**changed: object) -> dict[str, Any]:
+    return {"quant_method": "vptq", "shared_layer_config": {"up_proj": {**_VECTORS, **changed}}}
 
 
 @pytest.mark.parametrize(
-    ("method", "nearest"),
-    [("vptq", "aqlm"), ("spqr", "gptq"), ("sinq", "hqq")],
+    ("changed", "form", "expected"),
+    [
+        # vptq 0.0.5, VQuantLinear(4096, 1024, dtype=bfloat16) on the meta device: its parameters added up.
+        ({}, "vptq-v8-k65536-r256-n1-c6", 2_650_112),
+        (
+            {"num_centroids": [-1, 16384], "num_res_centroids": [-1, -1], "enable_norm": False},
+            "vptq-v8-k16384-n1-c2",
+            1_187_840,
+        ),
+        (
+            {"vector_lens": [-1, 16], "num_res_centroids": [-1, 65536]},
+            "vptq-v16-k65536-r65536-n1-c6",
+            5_267_456,
+        ),
+        ({"group_num": 4, "group_size": 1024}, "vptq-v8-k65536-r256-n4-c6", 5_808_128),
+    ],
 )
-def test_a_method_that_is_not_read_names_the_nearest_one(method: str, nearest: str) -> None:
-    with pytest.raises(InputError, match=rf"{method}.*{nearest} is the nearest"):
-        read(LLAMA_3_1_8B, {"quant_method": method})
+def test_vptq_by_the_last_part_of_a_name(changed: dict[str, Any], form: str, expected: int) -> None:
+    assert one(vptq(**changed)) == form
+    assert tensor_bytes((1024, 4096), FORMATS[form]) == expected
+
+
+def test_vptq_by_module() -> None:
+    layers = {"model.layers.0.mlp.up_proj": _VECTORS, "model.layers.1.mlp.up_proj": _VECTORS}
+    model = read(LLAMA_3_1_8B, {"quant_method": "vptq", "config_for_layers": layers})
+    up = {row.released: row.count for row in model.weights if row.name.endswith("up_proj.weight")}
+    assert up == {"vptq-v8-k65536-r256-n1-c6": 2, None: 30}
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"vector_lens": [4, 8], "num_centroids": [4096, 65536], "outlier_size": 64}, "outlier_size"),
+        ({"num_centroids": [-1, 60000]}, "num_centroids"),
+        ({"vector_lens": [-1, -1]}, "vector_lens"),
+        ({"is_indice_packed": False}, "is_indice_packed"),
+    ],
+)
+def test_vectors_that_are_stored_otherwise_are_refused(changed: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=rf"{named}.*safetensors files"):
+        read(LLAMA_3_1_8B, vptq(**changed))
+
+
+def test_vptq_that_states_no_vectors_is_refused() -> None:
+    with pytest.raises(InputError, match=r"config_for_layers.*safetensors files"):
+        read(LLAMA_3_1_8B, {"quant_method": "vptq"})
+
+
+def test_spqr_takes_what_the_file_takes() -> None:
+    """Four tensors a matrix: tiles of 16 x 16 in 64-bit numbers, row offsets, outliers, the order of inputs."""
+    sides = {"gate_proj": (OUT, IN), "up_proj": (OUT, IN), "down_proj": (IN, OUT)}
+    shapes, size = {}, 0
+    for layer in range(32):
+        for name, (rows, columns) in sides.items():
+            lengths = (rows * columns // 16, rows + 1, 500_000 + 1_009 * layer, columns // 2)
+            for part, length in zip(
+                ("dense_weights", "row_offsets", "col_vals", "in_perm"), lengths, strict=True
+            ):
+                shapes[f"model.layers.{layer}.mlp.{name}.{part}.shape"] = length
+            size += 8 * lengths[0] + 4 * sum(lengths[1:])
+    section = {"quant_method": "spqr", "bits": 3, "beta1": 16, "beta2": 16, "shapes": shapes}
+    plain_bytes = released_bytes(read_config(LLAMA_3_1_8B, id="a/b"), FORMATS)
+    expected = plain_bytes - 32 * 3 * ELEMENTS * 2 + size
+    assert released_bytes(read(LLAMA_3_1_8B, section), FORMATS) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        {},
+        {"model.layers.0.mlp.up_proj.row_offsets.shape": 14337},
+        {"model.layers.0.mlp.up_proj.weight.shape": 5},
+    ],
+)
+def test_spqr_that_does_not_state_its_tensors_is_refused(shapes: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="shapes"):
+        read(LLAMA_3_1_8B, {"quant_method": "spqr", "shapes": shapes})
+
+
+@pytest.mark.parametrize(
+    ("section", "form", "expected"),
+    [
+        # SINQ 0.2.0 on the processor, SINQLinear(512, 1024): the tensors of its state_dict added up.
+        ({}, "sinq4-g64", 280_580),
+        ({"tiling_mode": "2D"}, "sinq4-g64-2d", 295_940),
+        ({"group_size": 128}, "sinq4-g128", 271_876),
+        ({"nbits": 8}, "sinq8-g64", 542_724),
+        ({"nbits": 2}, "sinq2-g64", 149_508),
+    ],
+)
+def test_sinq(section: dict[str, Any], form: str, expected: int) -> None:
+    assert one({"quant_method": "sinq", **section}) == form
+    assert tensor_bytes((1024, 512), FORMATS[form]) == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"), [("sinq3-g64", 228_356), ("sinq5-g64", 368_132), ("sinq6-g64", 438_020)]
+)
+def test_sinq_fills_its_last_words(form: str, expected: int) -> None:
+    """The rows of a matrix are padded to whole words."""
+    assert 0 <= expected - tensor_bytes((1024, 512), FORMATS[form]) <= 256
+
+
+def test_sinq_converts_the_head_unless_it_is_listed() -> None:
+    for listed, form in (([], "sinq4-g64"), (["lm_head"], None)):
+        model = read(LLAMA_3_1_8B, {"quant_method": "sinq", "modules_to_not_convert": listed})
+        assert {row.released for row in model.weights if row.component == "output_head"} == {form}
+
+
+def test_sinq_of_routed_experts_is_refused() -> None:
+    config = {name: value for name, value in DEEPSEEK_V3.items() if name != "quantization_config"}
+    with pytest.raises(InputError, match=r"routed experts.*safetensors files"):
+        read(config, {"quant_method": "sinq"})
 
 
 @pytest.mark.parametrize(
