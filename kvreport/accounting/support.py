@@ -140,7 +140,9 @@ def _on_device(
             f"{engine.label} does not have the class {model.architecture}: releases "
             f"{ruling.missing[model.architecture]} do",
         )
-    if ruling.only is not None and model.architecture not in ruling.only:
+    if model.architecture in ruling.never or (
+        ruling.only is not None and model.architecture not in ruling.only
+    ):
         return Judgement(
             "engine_does_not_run", f"{engine.label} does not have the class {model.architecture}"
         )

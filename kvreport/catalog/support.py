@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
@@ -171,6 +171,8 @@ class UnstableRule(Rule):
 class ClassRule(Rule):
     """Model classes that a family runs in the releases of the range, and in no others.
 
+    With ``runs: false`` they are classes that these releases do not run; other releases are not judged.
+
     Attributes:
         architectures: Classes as ``config.json`` names them.
         only: True if the releases of the range run these classes and no others.
@@ -246,6 +248,7 @@ class Ruling(NamedTuple):
     lora_ranks: tuple[RankRule, ...]
     unstable: frozenset[str]
     ran: frozenset[str]
+    never: frozenset[str]
     only: frozenset[str] | None
     missing: dict[str, str]
 
@@ -289,7 +292,8 @@ class Support(Record):
                 alignment=_holding(self.alignment, key),
                 lora_ranks=_holding(self.lora_ranks, key),
                 unstable=_names(_holding(self.unstable, key)),
-                ran=_names(_holding(self.classes, key)),
+                ran=_names(one for one in _holding(self.classes, key) if one.runs),
+                never=_names(one for one in _holding(self.classes, key) if not one.runs),
                 only=_names(found)
                 if (found := [one for one in _holding(self.classes, key) if one.only])
                 else None,
@@ -301,7 +305,7 @@ class Support(Record):
         """Classes that the family runs in other releases than this one, with the releases that do."""
         found: dict[str, str] = {}
         for rule in self.classes:
-            if rule.family == family and not rule.holds(family, version):
+            if rule.runs and rule.family == family and not rule.holds(family, version):
                 first, end = rule.releases
                 span = f"from {first} on" if end is None else f"from {first} to before {end}"
                 found |= dict.fromkeys(rule.architectures, span)
@@ -329,7 +333,7 @@ class Support(Record):
         return self
 
 
-def _names(rules: Sequence[ClassRule | UnstableRule]) -> frozenset[str]:
+def _names(rules: Iterable[ClassRule | UnstableRule]) -> frozenset[str]:
     return frozenset(name for rule in rules for name in rule.architectures)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import yaml
@@ -132,6 +134,32 @@ def test_an_estimate_of_what_a_release_refuses_says_so_and_why() -> None:
     assert "platform for Apple" in printed["verdict_reason"]
     assert printed["max_concurrent_requests"] == 0 < printed["max_concurrent_requests_by_memory"]
     assert printed["explanation"][-1].startswith("engine_does_not_run: ")
+
+
+def test_a_config_of_a_class_that_a_release_does_not_have_is_refused_as_the_record_is(tmp_path) -> None:
+    """A recurrent config, of the class of a record that says the same of vLLM."""
+    config = {
+        "architectures": ["RwkvForCausalLM"],
+        "attention_hidden_size": 5120,
+        "context_length": 1024,
+        "hidden_size": 5120,
+        "intermediate_size": 20480,
+        "model_type": "rwkv",
+        "num_hidden_layers": 40,
+        "tie_word_embeddings": False,
+        "vocab_size": 50277,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    told = kvreport.estimate(str(tmp_path), gpu="h100")
+    assert told.verdict == "engine_does_not_run"
+    assert told.verdict_reason == "vLLM 0.33 does not have the class RwkvForCausalLM"
+
+
+def test_a_class_that_a_release_does_not_have_is_not_judged_for_others(catalog) -> None:
+    names = {version: catalog.support.ruling("vllm", version).never for version in ("0.32", "0.33.0", None)}
+    assert not names["0.32"]
+    assert "RwkvForCausalLM" in names["0.33.0"]
+    assert names["0.33.0"] == names[None]
 
 
 def test_an_estimate_of_weights_that_are_widened_runs_and_says_so() -> None:
