@@ -185,6 +185,7 @@ class Query:
     )
     data_parallel: int = _option(
         "--data-parallel",
+        "--dp",
         kind="whole",
         group="layout",
         default=1,
@@ -202,6 +203,7 @@ class Query:
     )
     pipeline_parallel: int = _option(
         "--pipeline-parallel",
+        "--pp",
         kind="whole",
         group="layout",
         default=1,

@@ -79,6 +79,9 @@ _ELSEWHERE: Final[dict[str, str]] = {
     "--batch": "kvreport size MODEL --concurrent N --context TOKENS, or --require N here",
     "--enable-dp-attention": "--data-parallel N --expert-parallel, without --tensor-parallel",
     "--dp-size": "--data-parallel N with --expert-parallel, and no --tensor-parallel",
+    # SGLang's takes a number, vLLM's none: a spelling for both would read one of them wrong.
+    "--ep": "--expert-parallel, without a number: routed experts are divided over all tensor x data ranks",
+    "--ep-size": "--expert-parallel, without a number: routed experts are divided over all tensor x data ranks",
     "--ctx-size": "--context TOKENS for each request; llama-server divides its own over the slots of --parallel",
     "-c": "--context TOKENS for each request; llama-server divides its own over the slots of --parallel",
     "--model": "the model as the first argument, without a flag",

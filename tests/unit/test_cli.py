@@ -98,6 +98,11 @@ def test_tp_is_short_for_tensor_parallel(run, capsys, tmp_path) -> None:
         assert "--tp" in shown
 
 
+@pytest.mark.parametrize(("short", "long"), [("--dp", "--data-parallel"), ("--pp", "--pipeline-parallel")])
+def test_dp_and_pp_are_short_as_tp_is(run, short, long) -> None:
+    assert run(*ASK, short, "2") == run(*ASK, long, "2") != run(*ASK)
+
+
 def test_json_has_every_key_of_the_contract(run):
     status, out, err = run(*ASK, "--context", "8K", "--format", "json")
     answer = json.loads(out)

@@ -101,6 +101,7 @@ def test_every_spelling_is_a_flag_that_the_server_has():
         (("--contxt", "8K"), ("'--contxt'", "did you mean --context?")),
         (("--gpus", "2"), ("'--gpus'", "--gpu")),
         (("--concurrent", "4"), ("'--concurrent'", "kvreport size MODEL --concurrent")),
+        (("--ep", "8"), ("'--ep'", "instead: --expert-parallel, without a number")),
         (("--ctx-size", "4096"), ("--context TOKENS for each request",)),
         (("--trust-remote-code",), ("vllm serve", "leave it out")),
         (("--qzx",), ("'--qzx'", "see kvreport estimate --help")),
