@@ -1,6 +1,6 @@
 """What people give instead of a ``config.json``: adapters, GGUF files, Mistral's ``params.json``.
 
-An adapter or a GGUF file is answered with what to give in its place. ``params.json``, the format of
+An adapter, a GGUF file or a config of the mamba_ssm package is answered with what to give in its place. ``params.json``, the format of
 Mistral's own releases, states the same dimensions under other names and is translated.
 """
 
@@ -69,7 +69,7 @@ def as_config(data: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     """Return what the reader can read: the object itself, or ``params.json`` in its terms.
 
     Raises:
-        InputError: If it is an adapter's config, or states more than the translation knows.
+        InputError: If it is an adapter's config or mamba_ssm's, or states more than the translation knows.
     """
     if "peft_type" in data:
         base = data.get("base_model_name_or_path")
@@ -77,6 +77,9 @@ def as_config(data: Mapping[str, Any], where: str) -> Mapping[str, Any]:
         _refuse(
             where, f"an adapter ({shorten(data['peft_type'])})", f"the config.json of its base model{named}"
         )
+    if "ssm_cfg" in data and "hidden_size" not in data:
+        found = "a config in the words of the mamba_ssm package"
+        _refuse(where, found, "the config.json of the same release converted for transformers", "ssm_cfg")
     if all(key in data for key in _PARAMS) and "architectures" not in data and "model_type" not in data:
         return _translated(data, where)
     return data
