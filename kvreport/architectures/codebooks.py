@@ -88,7 +88,8 @@ def vptq(found: Quantization, own: Keys) -> None:
     for form in sorted(by_form):
         found.take(under(frozenset(by_form[form])), form)
     for name in sorted(tails):
-        found.take(_ends(name), tails[name])
+        # A name without a path is of the layers: the stated groups are as long as their inputs.
+        found.take(_ends(name), tails[name], towers=False)
     found.weight_format = narrowest(forms)
 
 

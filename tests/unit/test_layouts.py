@@ -295,6 +295,13 @@ def test_vptq_by_the_last_part_of_a_name(changed: dict[str, Any], form: str, exp
     assert tensor_bytes((1024, 4096), FORMATS[form]) == expected
 
 
+def test_vectors_stated_by_the_last_part_of_a_name_leave_towers_alone() -> None:
+    config = {name: value for name, value in GEMMA_3_27B.items() if name != "quantization_config"}
+    rows = read(config, {"quant_method": "vptq", "shared_layer_config": {"q_proj": _VECTORS}}).weights
+    formats = {row.component: row.released for row in rows if row.name.endswith("q_proj.weight")}
+    assert formats == {"attention": "vptq-v8-k65536-r256-n1-c6", "vision": None}
+
+
 def test_vptq_by_module() -> None:
     layers = {"model.layers.0.mlp.up_proj": _VECTORS, "model.layers.1.mlp.up_proj": _VECTORS}
     model = read(LLAMA_3_1_8B, {"quant_method": "vptq", "config_for_layers": layers})
