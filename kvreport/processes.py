@@ -14,17 +14,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kvreport.errors import InputError
 
 if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import Executor, ProcessPoolExecutor
 
+A = TypeVar("A")
+B = TypeVar("B")
+
+_AHEAD: Final = 2
+"""Items that each other process is given at a time, so that it never waits for the next one."""
 _ENDED_BY_SIGNAL: Final = 128
 _PATIENCE_SECONDS: Final = 5.0
 _LAST_PATIENCE_SECONDS: Final = 12.0
@@ -169,6 +176,40 @@ def workers(
         except BaseException:
             _end(pool)
             raise
+
+
+def shared_out(
+    items: Iterable[A], pool: Executor, others: int, there: Callable[[A], B], here: Callable[[A], B]
+) -> Iterator[B]:
+    """Yield what is computed of each item in order, by other processes and, while they are busy, by this one.
+
+    Args:
+        items: What to compute something of.
+        pool: The other processes.
+        others: How many they are.
+        there: Computes it in another process.
+        here: The same in this one.
+    """
+    from concurrent.futures import Future  # noqa: PLC0415 - as above
+
+    coming = iter(items)
+    waiting: deque[Future[B]] = deque()
+
+    def given() -> None:
+        busy = sum(not one.done() for one in waiting)
+        for item in islice(coming, max(_AHEAD * others - busy, 0)):
+            waiting.append(pool.submit(there, item))
+
+    given()
+    while waiting:
+        own = [] if waiting[0].done() else list(islice(coming, 1))
+        if own:
+            waiting.append(Future())
+            waiting[-1].set_result(here(own[0]))
+            given()
+            continue
+        yield waiting.popleft().result()
+        given()
 
 
 @contextmanager

@@ -162,7 +162,7 @@ IN_BROWSER = """([data, works, options]) => works.map((work) => {
 
 def under(given: dict[str, Any], model: str, engine: str) -> dict[str, Any]:
     """What the page would have after its engine switch, in the words of its scripts."""
-    other = engine_profiles.under(site(model), engine)
+    other = site(model).under(engine)
     usual = {gpu.id for gpu in other.gpus if gpu.is_commonly_rented}
     facts = json.loads(profiles.encode(profiles.site_facts(other)))
     decided = json.loads(profiles.encode(engine_profiles.facts_of(other, other.models[0], usual)))

@@ -10,11 +10,8 @@ from __future__ import annotations
 import csv
 import gc
 import io
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,9 +56,6 @@ _MANY_VALUED: Final = frozenset(
     }
 )
 """Columns that a Parquet dictionary makes larger and slower."""
-
-_AHEAD: Final = 2
-"""Groups that each other process is given at a time, so that it never waits for the next one."""
 
 _FEW_ROWS: Final = 4_000_000
 """Combinations, fitting or not, that one process computes in the two seconds which a further one costs."""
@@ -317,33 +311,12 @@ def _computed(axes: Axes, workers: int | None, positions: Sequence[int]) -> Iter
         yield from _in_order(groups, (model_files(_some(axes, group)) for group in groups))
         return
     # This process is one of the workers, which another one would take a second to become.
-    with processes.workers(workers - 1, _remember, (axes,)) as pool:
-        yield from _in_order(groups, _shared_out(axes, groups, pool, workers - 1))
-
-
-def _shared_out(
-    axes: Axes, groups: Sequence[tuple[int, ...]], pool: Executor, others: int
-) -> Iterator[list[ModelFiles]]:
-    """Yield the files of each group in order, computed by other processes and, while they are busy, by this one."""
-    coming = iter(groups)
-    waiting: deque[Future[list[ModelFiles]]] = deque()
-
-    def given() -> None:
-        busy = sum(not one.done() for one in waiting)
-        for group in islice(coming, max(_AHEAD * others - busy, 0)):
-            waiting.append(pool.submit(_in_worker, group))
-
-    given()
-    while waiting:
-        if not waiting[0].done():
-            group = next(coming, None)
-            if group is not None:
-                waiting.append(Future())
-                waiting[-1].set_result(model_files(_some(axes, group)))
-                given()
-                continue
-        yield waiting.popleft().result()
-        given()
+    others = workers - 1
+    with processes.workers(others, _remember, (axes,)) as pool:
+        computed = processes.shared_out(
+            groups, pool, others, _in_worker, lambda group: model_files(_some(axes, group))
+        )
+        yield from _in_order(groups, computed)
 
 
 def _in_order(

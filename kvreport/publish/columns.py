@@ -220,7 +220,7 @@ class Columns:
     def loaded(self) -> dict[str, list[Any]]:
         """What loading adds, by weight format and column: one number, or one per kind where they differ."""
         refused = self.refused()
-        found = []
+        found: list[list[tuple[int, ...]] | None] = []
         for place, part, memo in zip(self.columns, self.parts, self.memos, strict=True):
             if part is None:
                 found.append(None)
@@ -306,7 +306,7 @@ class Columns:
         for kinds in alike:
             case = upper_bound(self.case(number, self.examples[kinds[0]], cache), self.site.axes.ceiling)
             profile = plan_blocks(case, self.memos[number]).profile
-            each |= dict.fromkeys(kinds, [*_profile(profile), profile.state_bytes])
+            each |= {kind: [*_profile(profile), profile.state_bytes] for kind in kinds}
         first = next(iter(each.values()))
         return (
             first

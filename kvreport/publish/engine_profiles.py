@@ -10,8 +10,7 @@ engine has only the rates that other scheduler sizes need (:func:`columns.reserv
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,31 +24,50 @@ from kvreport.publish.site_data import SiteData
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every file."""
     for name in published(site):
-        other = under(site, name)
+        other = site.under(name)
         facts = profiles.site_facts(other)
-        models = [model for model in other.models if runs(other, model)]
+        found = list(of_models(site, name, site.models))
         yield (
             f"{profiles.FOLDER}/engines/{name}.json",
             profiles.encode(
                 {key: facts[key] for key in ("schema", "release", "engine", "gpus")}
-                | {"models": [model.slug for model in models]}
+                | {"models": [model.slug for model, _, _ in found]}
             ),
         )
-        shape = json.dumps([other.device_kinds, other.reserve_classes], sort_keys=True)
-        usual = {gpu.id for gpu in other.gpus if gpu.is_commonly_rented or gpu.id in other.known_gpus}
-        with site.parts.group(f"engine-{name}") as kept:
-            few = {}
-            for model in models:
-                key = site.parts.key(site.parts.of_model(model), shape)
-                content, few[model.slug] = kept.get(key, partial(_contents, other, model, usual))
-                yield f"{profiles.FOLDER}/engines/{name}/{model.slug}.json", content
+        few = {}
+        for model, content, few[model.slug] in found:
+            yield f"{profiles.FOLDER}/engines/{name}/{model.slug}.json", content
         yield f"{profiles.FOLDER}/engines/{name}/models.json", _together(few)
+    yield f"{profiles.FOLDER}/engines/{site.engine.name}/models.json", _together(rates(site, site.models))
+
+
+def of_models(site: SiteData, name: str, models: Sequence[Model]) -> Iterator[tuple[Model, bytes, bytes]]:
+    """Yield each model that another engine runs, its file, and its part of the file with all models.
+
+    Args:
+        site: What every page may ask.
+        name: The other engine.
+        models: Some models of the site.
+    """
+    other = site.under(name)
+    shape = other.once(
+        "kinds", lambda: json.dumps([other.device_kinds, other.reserve_classes], sort_keys=True)
+    )
+    usual = {gpu.id for gpu in other.gpus if gpu.is_commonly_rented or gpu.id in other.known_gpus}
+    with site.parts.group(f"engine-{name}") as kept:
+        for model in models:
+            if runs(other, model):
+                key = site.parts.key(site.parts.of_model(model), shape)
+                yield model, *kept.get(key, partial(_contents, other, model, usual))
+
+
+def rates(site: SiteData, models: Sequence[Model]) -> dict[str, bytes]:
+    """Return the parts of some models in the file of the site's own engine with all models, by slug."""
     with site.parts.group("rates") as kept:
-        rates = {
+        return {
             model.slug: kept.get(site.parts.key(site.parts.of_model(model)), partial(_rates, site, model))
-            for model in site.models
+            for model in models
         }
-    yield f"{profiles.FOLDER}/engines/{site.engine.name}/models.json", _together(rates)
 
 
 def _contents(site: SiteData, model: Model, usual: set[str]) -> tuple[bytes, bytes]:
@@ -85,11 +103,6 @@ def published(site: SiteData) -> tuple[str, ...]:
     return tuple(
         name for name in profiles.ENGINES if name in site.catalog.engines and name != site.engine.name
     )
-
-
-def under(site: SiteData, name: str) -> SiteData:
-    """Return the same site under another engine."""
-    return replace(site, engine=site.catalog.engine(name))
 
 
 def runs(site: SiteData, model: Model) -> bool:

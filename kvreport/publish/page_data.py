@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -51,52 +51,112 @@ def gather(
     Raises:
         InputError: If nothing matches a pattern.
     """
-    kept = parts or Parts(None)
-    traffic_data.KEPT.set(kept)
+    site = facts_alone(catalog, models=models, gpus=gpus, version=version, parts=parts or Parts(None))
+    traffic_data.KEPT.set(site.parts)
+    rows = Rows.of(site, models, gpus)
+    return replace(
+        site,
+        on_headline_gpu=rows.on_headline_gpu(site.models),
+        on_one=_by_device(rows.alone, rows.on_one(site.models)),
+        downloads=downloads,
+        site_url=site_url,
+        progress=progress,
+    )
+
+
+def facts_alone(catalog: Catalog, *, models: str, gpus: str, version: str, parts: Parts) -> SiteData:
+    """Return the same without any rows and downloads: all that a single model's own values need.
+
+    Args:
+        catalog: The facts.
+        models: Pattern over model ids.
+        gpus: Pattern over accelerator ids.
+        version: The data release.
+        parts: Values of single models.
+
+    Raises:
+        InputError: If nothing matches a pattern.
+    """
     released_axes = axes(catalog, models=models, gpus=gpus, weights=[RELEASED], kv=[AUTO])
     everything = axes(catalog, models=models, gpus=gpus, engine=CEILING)
 
-    def rows_of(model: Model) -> dict[Config, Series]:
+    def released(model: Model) -> dict[Config, Series]:
         form = page_format(model)
         chosen = released_axes
         if form != RELEASED:
             chosen = axes(catalog, models=models, gpus=gpus, weights=[form], kv=[AUTO])
         return _all_series(matrix(replace(chosen, models=(model,))))
 
-    accelerators = tuple(released_axes.accelerators)
-    known = next((gpu for gpu in KNOWN_GPUS if any(a.id == gpu for a in accelerators)), accelerators[0].id)
-    every_format = axes(catalog, models=models, gpus=known)
-    alone = axes(catalog, models=models, gpus=gpus, kv=[AUTO], tensor_parallel=[1], contexts=_short(catalog))
     return SiteData(
         catalog=catalog,
         engine=released_axes.engine,
         contexts=released_axes.contexts,
         models=tuple(sorted(everything.models, key=lambda m: (m.name.lower(), m.id))),
-        accelerators=accelerators,
-        released=Released(released_axes.models, rows_of),
-        on_headline_gpu=_each(every_format, kept, "headline-gpu", _all_series),
-        on_one=_by_device(alone, _each(alone, kept, "on-one", _served)),
+        accelerators=tuple(released_axes.accelerators),
+        released=Released(released_axes.models, released),
+        on_headline_gpu={},
+        on_one={},
         version=version,
-        downloads=downloads,
-        site_url=site_url,
-        progress=progress,
-        parts=kept,
+        downloads=NOTHING,
+        parts=parts,
     )
 
 
-def _short(catalog: Catalog) -> list[int]:
-    """The grid's contexts up to the one that decides whether a configuration serves."""
-    return [n for n in catalog.grid.contexts if n <= USEFUL_TOKENS] or list(catalog.grid.contexts[:1])
+Served = list[tuple[str, str, int]]
+"""(accelerator, weight format, weight bytes) of what one device serves."""
 
 
-def _each(wanted: Axes, parts: Parts, name: str, take: Callable[[Iterable[Cube]], T]) -> dict[str, T]:
-    """Return what ``take`` makes of each model's cubes, by model id; without models that have none."""
+@dataclass(frozen=True)
+class Rows:
+    """The rows of each model that pages about all of them show.
+
+    Attributes:
+        on_known: Axes of every format on the first well-known accelerator.
+        alone: Axes of one device of each kind.
+        parts: Values of single models.
+    """
+
+    on_known: Axes
+    alone: Axes
+    parts: Parts
+
+    @classmethod
+    def of(cls, site: SiteData, models: str, gpus: str) -> Rows:
+        """Return those of a site; patterns as for :func:`gather`."""
+        catalog, here = site.catalog, {one.id for one in site.accelerators}
+        known = next((gpu for gpu in KNOWN_GPUS if gpu in here), site.accelerators[0].id)
+        short = [n for n in catalog.grid.contexts if n <= USEFUL_TOKENS] or list(catalog.grid.contexts[:1])
+        return cls(
+            axes(catalog, models=models, gpus=known),
+            # Contexts up to the one that decides whether a configuration serves.
+            axes(catalog, models=models, gpus=gpus, kv=[AUTO], tensor_parallel=[1], contexts=short),
+            site.parts,
+        )
+
+    def on_headline_gpu(self, models: Sequence[Model]) -> dict[str, dict[Config, Series]]:
+        """Return the series of some models in all formats, by model id; without models that have none."""
+        return _each(self.on_known, models, self.parts, "headline-gpu", _all_series)
+
+    def on_one(self, models: Sequence[Model]) -> dict[str, Served]:
+        """Return what one device of each kind serves of some models, by model id."""
+        return _each(self.alone, models, self.parts, "on-one", _served)
+
+
+def _each(
+    wanted: Axes, models: Sequence[Model], parts: Parts, name: str, take: Callable[[Iterable[Cube]], T]
+) -> dict[str, T]:
+    """Return what ``take`` makes of the cubes of each of some models, by model id; without models that have none."""
+    chosen = {model.id for model in models}
     with parts.group(name) as kept:
 
         def make(model: Model) -> T | None:
             return take(matrix(replace(wanted, models=(model,)))) or None
 
-        found = {model.id: kept.get(parts.of_model(model), partial(make, model)) for model in wanted.models}
+        found = {
+            model.id: kept.get(parts.of_model(model), partial(make, model))
+            for model in wanted.models
+            if model.id in chosen
+        }
     return {name: one for name, one in found.items() if one is not None}
 
 
@@ -105,7 +165,7 @@ def _all_series(cubes: Iterable[Cube]) -> dict[Config, Series]:
     return {config: one for cube in cubes for config, one in series(cube).items()}
 
 
-def _served(cubes: Iterable[Cube]) -> list[tuple[str, str, int]]:
+def _served(cubes: Iterable[Cube]) -> Served:
     """Return (accelerator, weight format, weight bytes) of what one device serves."""
     return [
         (config.gpu, config.weight_format, one.weight_bytes)
@@ -114,9 +174,7 @@ def _served(cubes: Iterable[Cube]) -> list[tuple[str, str, int]]:
     ]
 
 
-def _by_device(
-    alone: Axes, served: dict[str, list[tuple[str, str, int]]]
-) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
+def _by_device(alone: Axes, served: dict[str, Served]) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
     """Return what one device of each kind serves in each weight format: (model id, weight bytes)."""
     found: dict[tuple[str, str], list[tuple[str, int]]] = {
         (gpu.id, form): [] for gpu in alone.accelerators for form, _ in alone.weight_formats

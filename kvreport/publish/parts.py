@@ -8,7 +8,7 @@ the one that its former value stood in.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -47,9 +47,14 @@ class _File:
 class Group:
     """Values of one kind, by key."""
 
-    def __init__(self, path: Path | None) -> None:
-        """Keep values in files that begin with this name; None keeps nothing."""
-        self._path = path
+    def __init__(self, path: Path | None, ahead: Mapping[bytes, object] | None = None) -> None:
+        """Keep values in files that begin with this name; None keeps nothing.
+
+        Args:
+            path: What the files' names begin with.
+            ahead: Values by key that were computed before they are asked for.
+        """
+        self._path, self._ahead = path, ahead or {}
         self._files: dict[int, _File] = {}
 
     def get(self, key: bytes, make: Callable[[], T]) -> T:
@@ -59,7 +64,7 @@ class Group:
             if key in file.kept:
                 file.used[key] = file.kept[key]
             else:
-                self.put(key, make())
+                self.put(key, self._ahead[key] if key in self._ahead else make())
         return file.used[key]  # type: ignore[return-value] # one kind of value in a group
 
     def find(self, key: bytes) -> object | None:
@@ -76,6 +81,14 @@ class Group:
         file = self._file(key)
         file.used[key] = value
         file.made += 1
+
+    def has(self, key: bytes) -> bool:
+        """Return whether a value is kept under a key."""
+        return key in self._file(key).kept
+
+    def values(self) -> dict[bytes, object]:
+        """Return what was asked for."""
+        return {key: value for file in self._files.values() for key, value in file.used.items()}
 
     def finish(self) -> None:
         """Keep what was asked for, and nothing else."""
@@ -108,15 +121,29 @@ class Parts:
             folder: The folder.
             state: Digest of the code, the records and the settings that every value depends on.
         """
-        self._folder, self._state = folder, state.encode()
+        self._folder, self.state = folder, state
         self._records: dict[int, tuple[Model, bytes]] = {}
+        self._ahead: dict[str, dict[bytes, object]] = {}
 
     @contextmanager
     def group(self, name: str) -> Iterator[Group]:
         """Open a group; what was asked for is kept when the block ends without an error."""
-        found = Group(None if self._folder is None else self._folder / name)
+        found = self._open(name)
         yield found
         found.finish()
+
+    def missing(self, name: str, keys: Iterable[bytes]) -> list[int]:
+        """Return the places of the keys under which a group keeps no value; a build without a cache keeps none."""
+        group = self._open(name)
+        return [place for place, key in enumerate(keys) if not group.has(key)]
+
+    def give(self, values: Mapping[str, Mapping[bytes, object]]) -> None:
+        """Take values that were computed before they are asked for, by group and key."""
+        for name, many in values.items():
+            self._ahead.setdefault(name, {}).update(many)
+
+    def _open(self, name: str) -> Group:
+        return Group(None if self._folder is None else self._folder / name, self._ahead.get(name))
 
     def value(self, name: str, key: bytes, make: Callable[[], T]) -> T:
         """Return the one value of a name, computed by ``make`` unless it is kept under this key.
@@ -137,7 +164,7 @@ class Parts:
 
     def key(self, *what: bytes | str) -> bytes:
         """Return the key of a value that depends on the shared state and on these."""
-        digest = sha256(self._state)
+        digest = sha256(self.state.encode())
         for one in what:
             content = one.encode() if isinstance(one, str) else one
             digest.update(len(content).to_bytes(8, "big") + content)
@@ -149,6 +176,27 @@ class Parts:
             # The record is kept with its digest, so that its identity is not given to another.
             self._records[id(model)] = (model, sha256(model.model_dump_json().encode()).digest())
         return self.key(self._records[id(model)][1])
+
+
+class Collected(Parts):
+    """Groups that keep nothing, whose values are taken together."""
+
+    def __init__(self, state: str) -> None:
+        """Take the state of the parts that the values are for."""
+        super().__init__(None, state)
+        self._made: dict[str, dict[bytes, object]] = {}
+
+    @contextmanager
+    def group(self, name: str) -> Iterator[Group]:
+        """Open a group; what was asked for is collected."""
+        found = Group(None)
+        yield found
+        self._made.setdefault(name, {}).update(found.values())
+
+    def taken(self) -> dict[str, dict[bytes, object]]:
+        """Return what was asked for since the last time, by group and key."""
+        made, self._made = self._made, {}
+        return made
 
 
 def _read(path: Path) -> dict[bytes, object]:

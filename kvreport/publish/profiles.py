@@ -30,11 +30,24 @@ ENGINES: Final = ("vllm-0.25", "vllm-0.19", "vllm-0.11", "sglang")
 """Other engines that pages can switch to (:mod:`kvreport.publish.engine_profiles`), where the catalog has them."""
 
 
-def every_model(site: SiteData) -> list[tuple[bytes, dict[str, Any]]]:
-    """Return each model's file, and its facts at the tensor-parallel sizes, which several files are made from."""
+def shape(site: SiteData) -> bytes:
+    """Return what decides the lists of every model's file.
+
+    The other models decide which formats the lists have; their names decide nothing.
+    """
+    facts = site_facts(site)
+    return encode({name: value for name, value in facts.items() if name != "models"})
+
+
+def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[tuple[bytes, dict[str, Any]]]:
+    """Return each model's file, and its facts at the tensor-parallel sizes, which several files are made from.
+
+    Args:
+        site: What every page may ask.
+        models: Some of its models; None for all.
+    """
     sizes = len(site.axes.tensor_parallel)
-    # The other models decide which formats the lists have; their names decide nothing.
-    shape = encode({name: value for name, value in site_facts(site).items() if name != "models"})
+    lists = site.once("shape", lambda: shape(site))
     with site.parts.group("profiles") as kept:
 
         def one(model: Model) -> tuple[bytes, dict[str, Any]]:
@@ -43,10 +56,10 @@ def every_model(site: SiteData) -> list[tuple[bytes, dict[str, Any]]]:
                 own = {"schema": SCHEMA, "release": site.version, **facts, **reserve_rates(site, model)}
                 return encode(own), of_sizes(facts, sizes)
 
-            content, few = kept.get(site.parts.key(site.parts.of_model(model), shape), make)
+            content, few = kept.get(site.parts.key(site.parts.of_model(model), lists), make)
             return content, few
 
-        return [one(model) for model in site.models]
+        return [one(model) for model in (site.models if models is None else models)]
 
 
 def files(site: SiteData, everything: Sequence[tuple[bytes, dict[str, Any]]]) -> Iterator[tuple[str, bytes]]:

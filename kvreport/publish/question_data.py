@@ -7,7 +7,7 @@ llama.cpp takes. ``questions.json`` has what belongs to a machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from kvreport.book.quantities import Quantities
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.at_home import at_home, backend_bytes
-from kvreport.publish.profiles import FOLDER, SCHEMA, encode, format_facts, site_facts
+from kvreport.publish.profiles import FOLDER, SCHEMA, encode, format_facts, shape
 from kvreport.publish.site_data import SiteData
 
 LLAMA_CPP: Final = "llama-cpp"
@@ -28,16 +28,21 @@ MIX: Final = "q4_k_m"
 
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every file, byte-identical for the same catalog."""
-    wide = _every_format(site)
-    shape = encode({name: value for name, value in site_facts(wide).items() if name != "models"})
     yield f"{FOLDER}/questions.json", encode({"schema": SCHEMA, "backends": _backends(site)})
+    yield from of_models(site, site.models)
+
+
+def of_models(site: SiteData, models: Sequence[Model]) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of the files of some models."""
+    wide = site.once("every format", lambda: _every_format(site))
+    lists = wide.once("shape", lambda: shape(wide))
     with site.parts.group("questions") as kept:
-        for model in site.models:
+        for model in models:
 
             def make(model: Model = model) -> bytes:
                 return encode({"schema": SCHEMA, **model_facts(wide, model)})
 
-            key = site.parts.key(site.parts.of_model(model), shape)
+            key = site.parts.key(site.parts.of_model(model), lists)
             yield f"{FOLDER}/questions/{model.slug}.json", kept.get(key, make)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
@@ -38,6 +38,7 @@ KNOWN_GPUS: Final = (
 )
 """Accelerators that most readers know, the headline's first; those in the catalog are used."""
 
+T = TypeVar("T")
 _EVERY: Final = 50
 
 
@@ -103,9 +104,13 @@ class SiteData:
     @cached_property
     def capacities(self) -> dict[str, Capacity]:
         """Each model's outcomes on every accelerator, by model id; kept between builds."""
+        return self.capacities_of(self.models)
+
+    def capacities_of(self, models: Sequence[Model]) -> dict[str, Capacity]:
+        """The same of some models."""
         found = {}
         with self.parts.group("capacities") as kept:
-            for number, model in enumerate(self.models, start=1):
+            for number, model in enumerate(models, start=1):
                 make = partial(self._capacity, model)
                 found[model.id] = kept.get(self.parts.of_model(model), make)
                 if number % _EVERY == 0:
@@ -178,6 +183,25 @@ class SiteData:
     @cached_property
     def users_at_limit(self) -> dict[Config, int]:
         """Users at a model's own limit where it is no context of the grid; filled as charts ask for it."""
+        return {}
+
+    def under(self, name: str) -> SiteData:
+        """Return the same site under another engine."""
+        return self.once(f"under {name}", lambda: replace(self, engine=self.catalog.engine(name)))
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what is made of the whole site, made when it is first asked for.
+
+        Args:
+            name: What it is called; one name has one kind of value.
+            make: Makes it.
+        """
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]  # type: ignore[return-value] # as the name says
+
+    @cached_property
+    def _made(self) -> dict[str, object]:
         return {}
 
     def refusal(self, model: Model) -> str:

@@ -26,7 +26,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.request import refuse_unsupported
 from kvreport.publish.columns import places
-from kvreport.publish.profiles import FOLDER, SCHEMA, encode, site_facts
+from kvreport.publish.profiles import FOLDER, SCHEMA, encode, shape
 from kvreport.publish.site_data import SiteData
 
 NOTHING_SEEN: Final = -1
@@ -34,17 +34,21 @@ UNNAMED_KV: Final = "bf16"
 """The KV format that engines take without being told."""
 
 
-def every_model(site: SiteData) -> list[dict[str, Any]]:
-    """Return :func:`times_facts` of every model, which several files are made from."""
-    # Kinds of devices, formats and layouts decide the lists; the other models decide nothing.
-    shape = encode({name: value for name, value in site_facts(site).items() if name != "models"})
+def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[dict[str, Any]]:
+    """Return :func:`times_facts` of every model, which several files are made from.
+
+    Args:
+        site: What every page may ask.
+        models: Some of its models; None for all.
+    """
+    lists = site.once("shape", lambda: shape(site))
     with site.parts.group("times") as kept:
         return [
             kept.get(
-                site.parts.key(site.parts.of_model(model), shape),
+                site.parts.key(site.parts.of_model(model), lists),
                 lambda model=model: times_facts(site, model),  # type: ignore[misc]
             )
-            for model in site.models
+            for model in (site.models if models is None else models)
         ]
 
 

@@ -21,6 +21,7 @@ from kvreport.catalog.record_cache import keep_models, recall_models
 from kvreport.catalog.records import Records
 from kvreport.dataset.release import data_version
 from kvreport.publish import (
+    ahead,
     archive,
     browser,
     embeds,
@@ -236,6 +237,8 @@ def _build(
         if dataset
         else NOTHING
     )
+    asked = ahead.Asked(catalog.folder, cache / "records", models, gpus, version, parts.state)
+    ahead.compute(catalog, asked, parts)
     site = gather(
         catalog,
         models=models,

@@ -29,7 +29,7 @@ def test_addresses_are_read_as_states_or_ignored():
 @pytest.mark.parametrize("engine", profiles.ENGINES)
 def test_other_engines_answer_as_the_package_does(engine):
     shared, facts, catalog = published()
-    site = engine_profiles.under(gather(catalog, models=MODELS, gpus=GPUS, version="test"), engine)
+    site = gather(catalog, models=MODELS, gpus=GPUS, version="test").under(engine)
     here = json.loads(profiles.encode(profiles.site_facts(site)))
     here["engine"]["default"] = shared["engine"]["name"]
     usual = {gpu.id for gpu in site.gpus}
@@ -145,9 +145,8 @@ def test_an_address_carries_unequal_gpus():
 
 def test_an_engine_s_file_says_for_which_accelerators_it_has_numbers():
     _, facts, catalog = published()
-    site = engine_profiles.under(
-        gather(catalog, models="meta-llama/Llama-3.1-8B-Instruct", gpus=GPUS, version="test"),
-        "sglang",
+    site = gather(catalog, models="meta-llama/Llama-3.1-8B-Instruct", gpus=GPUS, version="test").under(
+        "sglang"
     )
     model = site.models[0]
     few = json.loads(profiles.encode(profiles.engine_facts(site, model, reserves={"h100-sxm-80gb"})))

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 
+from kvreport import processes
 from kvreport.catalog.load import load_catalog
 from kvreport.dataset import write
 from kvreport.dataset.grid import axes, twins
@@ -82,7 +83,7 @@ def test_a_text_never_has_the_sign_that_stands_for_a_comma(chosen):
     assert write.arrow.JOINT not in gzip.decompress(files.csv_body)
 
 
-def test_this_process_computes_while_another_is_busy_and_files_come_in_order(chosen, monkeypatch):
+def test_this_process_computes_while_another_is_busy_and_files_come_in_order(chosen):
     groups = [(position,) for position in range(4)] * 5
     here = threading.current_thread()
     computed, others = [], threading.Event()
@@ -96,9 +97,10 @@ def test_this_process_computes_while_another_is_busy_and_files_come_in_order(cho
             assert others.wait(30)  # the other one is busy until this one has computed something
         return [part.models[0].id]
 
-    monkeypatch.setattr(write, "model_files", counting)
-    monkeypatch.setattr(write, "_axes", [chosen])
+    def compute(group):
+        return counting(write._some(chosen, group))
+
     with ThreadPoolExecutor(1) as pool:
-        found = list(write._shared_out(chosen, groups, pool, 1))
+        found = list(processes.shared_out(groups, pool, 1, compute, compute))
     assert found == [[chosen.models[position].id] for (position,) in groups]
     assert set(computed) == {True, False}

@@ -125,7 +125,7 @@ class Shown(dict[str, list[dict[str, Any]]]):
         layer["data"] = {"values": self[layer["data"]["name"]]}
 
 
-def boundary(data: Boundary, shown: Shown) -> alt.LayerChart:
+def boundary(data: Boundary, shown: Shown) -> alt.LayerChart | alt.FacetChart:
     """Draw users against context, both on log2 axes; below a line it fits.
 
     The first line is the headline's: its area is tinted, its ceiling dotted above it, its
@@ -207,7 +207,7 @@ def boundary(data: Boundary, shown: Shown) -> alt.LayerChart:
     return alt.layer(*layers, width=WIDTH, height=HEIGHT, config=_config())
 
 
-def landscape(data: Landscape, shown: Shown) -> alt.LayerChart:
+def landscape(data: Landscape, shown: Shown) -> alt.LayerChart | alt.FacetChart:
     """Draw every model: released weights across, cache per token up, both logarithmic, the extremes named."""
     import altair as alt
 
@@ -304,7 +304,7 @@ def _ticks(most: float) -> list[int]:
 
 _MANY: Final = 2
 
-CHARTS: Final[dict[str, Callable[[Any, Shown], alt.LayerChart]]] = {
+CHARTS: Final[dict[str, Callable[[Any, Shown], alt.LayerChart | alt.FacetChart]]] = {
     "boundary": boundary,
     "landscape": landscape,
 }

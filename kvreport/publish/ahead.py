@@ -1,0 +1,124 @@
+"""What a build needs of each model, computed by several processes before it is asked for.
+
+Values of single models depend on records and axes alone. A build that keeps few of them computes most of its time;
+another process opens the same catalog and computes its share. What is published does not depend on how many do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kvreport import processes
+from kvreport.build_cache import settle
+from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.model import Model
+from kvreport.catalog.record_cache import recall_models
+from kvreport.dataset.files import available_processors
+from kvreport.publish import engine_profiles, profiles, question_data, sizer_data
+from kvreport.publish.page_data import Rows, facts_alone
+from kvreport.publish.parts import Collected, Parts
+from kvreport.publish.site_data import SiteData
+
+_FEW: Final = 16
+"""Models: a process takes about 2 s to begin, and a model's values a quarter of a second (measured)."""
+_TOGETHER: Final = 4
+"""Models that are computed together: about a second."""
+
+Values = dict[str, dict[bytes, object]]
+"""Values of some models, by group of :class:`kvreport.publish.parts.Parts` and by key."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What decides the values of a build's models.
+
+    Attributes:
+        folder: Folder of the catalog.
+        records: Folder that keeps its records between builds.
+        models: Pattern over model ids.
+        gpus: Pattern over accelerator ids.
+        version: The data release.
+        state: State of the parts that the values are for.
+    """
+
+    folder: Path
+    records: Path
+    models: str
+    gpus: str
+    version: str
+    state: str
+
+
+class Work:
+    """The values of single models, for the groups of one build."""
+
+    def __init__(self, site: SiteData, parts: Collected, asked: Asked) -> None:
+        """Take the facts, without any rows, and what collects the values."""
+        self._site, self._parts = site, parts
+        self._rows = Rows.of(site, asked.models, asked.gpus)
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The models of the site."""
+        return self._site.models
+
+    def values(self, models: Sequence[Model]) -> Values:
+        """Compute everything that a build asks of some models."""
+        self._rows.on_headline_gpu(models)
+        self._rows.on_one(models)
+        self._site.capacities_of(models)
+        profiles.every_model(self._site, models)
+        sizer_data.every_model(self._site, models)
+        for name in engine_profiles.published(self._site):
+            list(engine_profiles.of_models(self._site, name, models))
+        engine_profiles.rates(self._site, models)
+        list(question_data.of_models(self._site, models))
+        return self._parts.taken()
+
+    def at(self, places: Sequence[int]) -> Values:
+        """The same, for models by their place among those of the site."""
+        return self.values([self._site.models[place] for place in places])
+
+
+def compute(catalog: Catalog, asked: Asked, parts: Parts) -> None:
+    """Compute the values that a build does not keep, if they are many, and give them to its parts.
+
+    Args:
+        catalog: The catalog, read.
+        asked: What decides the values.
+        parts: The build's.
+    """
+    here = _work(catalog, asked)
+    missing = parts.missing("rates", map(parts.of_model, here.models))
+    others = min(available_processors() - 1, len(missing) // _FEW)
+    if others < 1:
+        return
+    settle()  # another process reads the records that this one keeps
+    together = [missing[first : first + _TOGETHER] for first in range(0, len(missing), _TOGETHER)]
+    with processes.workers(others, _begin, (asked,)) as pool:
+        for values in processes.shared_out(together, pool, others, _there, here.at):
+            parts.give(values)
+
+
+def _work(catalog: Catalog, asked: Asked) -> Work:
+    parts = Collected(asked.state)
+    site = facts_alone(catalog, models=asked.models, gpus=asked.gpus, version=asked.version, parts=parts)
+    return Work(site, parts, asked)
+
+
+_works: list[Work] = []
+
+
+def _begin(asked: Asked) -> None:
+    """Open the catalog in another process."""
+    processes.keep_freed_memory()
+    catalog = open_catalog(asked.folder)
+    recall_models(catalog, asked.records)
+    _works[:] = [_work(catalog, asked)]
+
+
+def _there(places: Sequence[int]) -> Values:
+    return _works[0].at(places)
