@@ -327,11 +327,16 @@ def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[
     return overhead_on(case, form, case.accelerator, kernels, case.serving, known)
 
 
-def overhead_class(case: Case) -> Hashable:
-    """What of its device and of its scheduler decides what loading adds: equal ones have the same, laid out alike."""
+def overhead_class(case: Case, *, all_to_all: bool) -> Hashable:
+    """What of its device and of its scheduler decides what loading adds: equal ones have the same, laid out alike.
+
+    Args:
+        case: The whole model, or the part of a stage, on the device.
+        all_to_all: Whether ranks exchange tokens, whose buffers go by the scheduler.
+    """
     device = case.accelerator
     kernels = None if device is None else case.rules.overhead_class(case.model, device)
-    return kernels, case.serving.max_batched_tokens if case.layout.all_to_all else None
+    return kernels, case.serving.max_batched_tokens if all_to_all else None
 
 
 def overhead_on(

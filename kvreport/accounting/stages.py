@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport.accounting.parallel import stage_layers
+from kvreport.accounting.remembered import remembered
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup, compress
 
@@ -43,6 +44,20 @@ def stages(model: Model, number: int, partition: tuple[int, ...] = ()) -> tuple[
     Raises:
         InputError: If there are more stages than layers.
     """
+    known = _divided(model)
+    if (number, partition) not in known:
+        known[number, partition] = _stages(model, number, partition)
+    return known[number, partition]
+
+
+@remembered
+def _divided(model: Model) -> dict[tuple[int, tuple[int, ...]], tuple[Stage, ...]]:
+    """What of a model is divided already: engines divide most of them in the same ways."""
+    del model
+    return {}
+
+
+def _stages(model: Model, number: int, partition: tuple[int, ...]) -> tuple[Stage, ...]:
     if number == 1:
         return (Stage(model, range(model.layer_count)),)
     tied = all(row.component != "output_head" for row in model.weights)

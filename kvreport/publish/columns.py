@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kvreport.accounting.allocation import shared_reserve
@@ -75,12 +75,14 @@ class Columns:
         offered = set(site.searched.layouts_of(model))
         self.site, self.model, self.columns = site, model, columns
         self.parts = _parts(site, model, [place if place.layout in offered else None for place in columns])
+        self.stage_of = [_stage_of(site, model, place) for place in columns]
         memo = Memo()
         self.memos = [memo if part is model else Memo() for part in self.parts]
         self.caches = site.axes.caches(model)
         self.examples = {number: gpu for gpu, number in by_number(site, site.device_kinds)}
         self.has_own_pools = False
         self.plan_classes: dict[str, dict[int, Hashable]] = {}
+        self.overhead_classes: dict[bool, list[list[int]]] = {}
         self.alone_in: dict[Layout, set[int]] = {}
         self.cut_in: dict[Layout, list[bool]] = {}
 
@@ -107,14 +109,7 @@ class Columns:
     def case(self, number: int, gpu: Accelerator, cache: KvFormat | None) -> Case:
         """What is laid out on a device in a column that the model has."""
         part, place = self.parts[number], self.columns[number]
-        case = _case(self.site, part or self.model, gpu, place.layout, cache)
-        if place.layout.pipeline == 1:
-            return case
-        stages_of_it = place.layout.pipeline
-        layers = stage_layers(
-            self.model.layer_count, stages_of_it, _sizes(self.site, self.model, stages_of_it)
-        )
-        return replace(case, stage_of=(self.model, layers[place.stage]))
+        return _case(self.site, part or self.model, gpu, place.layout, cache, self.stage_of[number])
 
     def own_kvs(self) -> list[str] | None:
         """The KV format that the engine takes by itself on each kind of device; None where it is the same."""
@@ -225,15 +220,12 @@ class Columns:
             if part is None:
                 found.append(None)
                 continue
-            each: list[tuple[int, ...]] = []
-            known: dict[Hashable, tuple[int, ...]] = {}
-            for _, gpu in sorted(self.examples.items()):
-                case = _case(self.site, part, gpu, place.layout, None)
-                alike = overhead_class(case)
-                if alike not in known:
-                    known[alike] = load_overheads(case, memo)
-                each.append(known[alike])
-            found.append(each)
+            each: dict[int, tuple[int, ...]] = {}
+            for alike in self.loaded_alike(all_to_all=bool(place.layout.all_to_all)):
+                gpu = self.examples[alike[0]]
+                added = load_overheads(_case(self.site, part, gpu, place.layout, None), memo)
+                each |= dict.fromkeys(alike, added)
+            found.append([added for _, added in sorted(each.items())])
         cut = [self.cut(place.layout) for place in self.columns]
         return {
             name: [
@@ -242,6 +234,20 @@ class Columns:
             ]
             for n, (name, _) in enumerate(self.site.axes.weight_formats)
         }
+
+    def loaded_alike(self, *, all_to_all: bool) -> list[list[int]]:
+        """Kinds of devices in groups: loading adds the same on those of a group, in every column.
+
+        Args:
+            all_to_all: Whether ranks exchange tokens in the columns.
+        """
+        if all_to_all not in self.overhead_classes:
+            groups: dict[Hashable, list[int]] = {}
+            for kind, gpu in self.examples.items():
+                case = _case(self.site, self.model, gpu, Layout(), None)
+                groups.setdefault(overhead_class(case, all_to_all=all_to_all), []).append(kind)
+            self.overhead_classes[all_to_all] = list(groups.values())
+        return self.overhead_classes[all_to_all]
 
     def cut(self, layout: Layout) -> list[bool]:
         """For each weight format, whether the release refuses a layout, because it cuts blocks or lacks stages."""
@@ -352,19 +358,46 @@ def _sizes(site: SiteData, model: Model, number: int) -> tuple[int, ...]:
     return rules(site.engine).stage_sizes(model.layer_count, number)
 
 
-def _case(site: SiteData, model: Model, gpu: Accelerator, layout: Layout, cache: KvFormat | None) -> Case:
-    tokens, rows = rules(site.engine).scheduler(gpu)
+def _stage_of(site: SiteData, model: Model, place: Place) -> tuple[Model, range] | None:
+    """The whole model and the layers of a column's pipeline stage; None without stages."""
+    number = place.layout.pipeline
+    if number == 1 or number > model.layer_count:
+        return None
+    return model, stage_layers(model.layer_count, number, _sizes(site, model, number))[place.stage]
+
+
+def _case(
+    site: SiteData,
+    model: Model,
+    gpu: Accelerator,
+    layout: Layout,
+    cache: KvFormat | None,
+    stage_of: tuple[Model, range] | None = None,
+) -> Case:
+    servings = site.once("servings", lambda: _servings(site))
     return Case(
         model=model,
         engine=site.engine,
         accelerators=(gpu,),
-        weight_formats=tuple(form for _, form in site.axes.weight_formats),
+        weight_formats=site.once(
+            "weight formats", lambda: tuple(form for _, form in site.axes.weight_formats)
+        ),
         formats=site.axes.formats,
         kv_format=cache,
         layout=layout,
-        serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
+        serving=servings[gpu.id],
         many=True,
+        stage_of=stage_of,
     )
+
+
+def _servings(site: SiteData) -> dict[str, Serving]:
+    """The scheduler sizes that the engine takes on each accelerator."""
+    found = {}
+    for gpu in site.gpus:
+        tokens, rows = rules(site.engine).scheduler(gpu)
+        found[gpu.id] = Serving(max_batched_tokens=tokens, max_seqs=rows)
+    return found
 
 
 def by_number(site: SiteData, numbers: dict[str, int]) -> Iterator[tuple[Accelerator, int]]:

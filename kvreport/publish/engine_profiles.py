@@ -65,8 +65,7 @@ def rates(site: SiteData, models: Sequence[Model]) -> dict[str, bytes]:
     """Return the parts of some models in the file of the site's own engine with all models, by slug."""
     with site.parts.group("rates") as kept:
         return {
-            model.slug: kept.get(site.parts.key(site.parts.of_model(model)), partial(_rates, site, model))
-            for model in models
+            model.slug: kept.get(site.parts.of_model(model), partial(_rates, site, model)) for model in models
         }
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import pickle
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -61,7 +62,8 @@ def begin(
 ) -> Callable[[], dict[str, Drawing]]:
     """Begin to draw; return what waits for the drawing of each request, by its digest.
 
-    A few drawings are made beside what the caller does meanwhile: the chart compiler needs no Python.
+    Drawings are made beside what the caller does meanwhile: many by other processes, a few by a thread, because the
+    chart compiler needs no Python.
 
     Args:
         requests: What to draw; the same request twice is drawn once.
@@ -117,8 +119,15 @@ def _drawn(requests: list[Request]) -> Iterable[Drawing]:
 
 
 def _drawn_by_workers(requests: list[Request]) -> Iterable[Drawing]:
-    with workers(WORKERS) as pool:
-        yield from pool.map(draw_one, requests, chunksize=4)
+    """Let other processes begin to draw at once; return what waits for their drawings."""
+    pool_open = ExitStack()
+    coming = pool_open.enter_context(workers(WORKERS)).map(draw_one, requests, chunksize=4)
+
+    def drawn() -> Iterator[Drawing]:
+        with pool_open:
+            yield from coming
+
+    return drawn()
 
 
 def _inline(svg: str, digest: str) -> str:

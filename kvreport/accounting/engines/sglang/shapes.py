@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from kvreport.accounting.remembered import remembered
 from kvreport.catalog.caches import (
     Cache,
     ChunkedAttention,
@@ -54,6 +55,7 @@ class Layers:
     indexed: int
 
 
+@remembered
 def layers(model: Model, engine: Engine) -> Layers:
     """Count a model's layers by the pool that SGLang puts them in."""
     apart = engine.lists("window_pools", model.architecture)

@@ -1,0 +1,95 @@
+"""Values of models that other processes compute are those that the build asks for, under the keys it asks by."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from kvreport.build_cache import settle
+from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.record_cache import keep_models
+from kvreport.publish import ahead, engine_profiles, profiles, question_data, sizer_data
+from kvreport.publish.page_data import gather
+from kvreport.publish.parts import Collected, Parts
+
+MODELS = "meta-llama/Llama-3.1-8B-Instruct,openai/gpt-oss-20b,deepseek-ai/DeepSeek-V3,BAAI/bge-m3"
+GPUS = "h100-sxm-80gb,mi300x,rtx-4090"
+
+
+@pytest.fixture(scope="module")
+def read() -> Catalog:
+    return open_catalog()
+
+
+def asked_for(read: Catalog, records: Path) -> ahead.Asked:
+    return ahead.Asked(read.folder, records, MODELS, GPUS, "test", "a state")
+
+
+def built(read: Catalog, parts: Parts) -> None:
+    """Ask for everything that a build asks of its models."""
+    site = gather(read, models=MODELS, gpus=GPUS, version="test", parts=parts)
+    assert site.capacities
+    profiles.every_model(site)
+    sizer_data.every_model(site)
+    list(engine_profiles.files(site))
+    list(question_data.files(site))
+
+
+def written(values: object) -> bytes:
+    return pickle.dumps(values, protocol=5)
+
+
+def test_what_is_computed_ahead_is_what_a_build_asks_for(read: Catalog, tmp_path: Path) -> None:
+    asked = asked_for(read, tmp_path)
+    work = ahead._work(read, asked)
+    early = {name: dict(values) for name, values in work.at(range(len(work.models))).items()}
+    parts = Collected(asked.state)
+    built(read, parts)
+    late = parts.taken()
+    assert {name: set(values) for name, values in early.items()} == {
+        name: set(values) for name, values in late.items()
+    }
+    assert len(early) == 7 + len(profiles.ENGINES)
+    for name, values in early.items():
+        for key, value in values.items():
+            assert written(value) == written(late[name][key]), name
+
+
+def test_another_process_computes_its_share_and_the_build_computes_nothing_again(
+    read: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "_FEW", 1)
+    monkeypatch.setattr(ahead, "_TOGETHER", 1)
+    monkeypatch.setattr(ahead, "available_processors", lambda: 2)
+    asked = asked_for(read, tmp_path / "records")
+    keep_models(read, asked.records)
+    parts = Parts(tmp_path / "parts", asked.state)
+    ahead.compute(read, asked, parts)
+
+    def computed(*_: object, **__: object) -> None:
+        raise AssertionError("computed again")
+
+    for module, name in (
+        (profiles, "model_facts"),
+        (sizer_data, "times_facts"),
+        (engine_profiles, "_contents"),
+        (engine_profiles, "_rates"),
+        (question_data, "model_facts"),
+    ):
+        monkeypatch.setattr(module, name, computed)
+    built(read, parts)
+    settle()
+    # What is kept is not computed in the next build either.
+    monkeypatch.setattr(ahead, "_there", computed)
+    ahead.compute(read, asked, Parts(tmp_path / "parts", asked.state))
+
+
+def test_few_models_are_left_to_the_build(
+    read: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "available_processors", lambda: 2)
+    parts = Parts(None, "a state")
+    ahead.compute(read, asked_for(read, tmp_path), parts)
+    assert not parts._ahead
