@@ -256,6 +256,14 @@ class Accelerator(Record):
         return self.form_factor in _CARD_FORMS
 
     @property
+    def is_confined(self) -> bool:
+        """True for a card or chip that stays in one machine, as far as stated: it has no link of its own.
+
+        A form that nobody stated, a cloud's device and a desktop that is sold with ports for coupling are not.
+        """
+        return self.interconnect_bytes_per_s is None and self.form_factor in _CONFINED
+
+    @property
     def most_per_machine(self) -> int:
         """How many devices one machine can hold: what a board, a tray or a computer has; eight cards or more."""
         usual = self.devices_per_node or _CARDS
@@ -304,6 +312,9 @@ class Accelerator(Record):
 
 _COMPUTERS: Final = frozenset({"SoC", "SoM", "APU", "Desktop"})
 _CARD_FORMS: Final = frozenset({None, "PCIe", "PCIe LP"})
+_CONFINED: Final = (_COMPUTERS | _CARD_FORMS) - {None, "Desktop"}
+"""Forms of devices that leave their machine only by a network that somebody adds. DGX Spark and DGX Station, the
+desktops, have ConnectX ports (NVIDIA's user guides of both)."""
 _CARDS: Final = 8
 """Cards that a server or a self-made rig holds, whatever is usual for them."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -148,6 +148,27 @@ def in_machines(layout: Layout, device: Accelerator, assumed: list[str]) -> Layo
         return layout
     assumed.append(f"nodes {nodes}: a machine holds {device.most_per_machine} of {device.name}")
     return replace(layout, nodes=nodes)
+
+
+def refuse_unlinked(layout: Layout, devices: Sequence[Accelerator], network: int | str | None) -> None:
+    """Refuse several nodes of devices without a link between machines, unless a network is stated.
+
+    Args:
+        layout: The layout, with its nodes.
+        devices: The accelerators it runs on.
+        network: The rate between servers that was asked for, in bytes per second; None if none was.
+
+    Raises:
+        InputError: If nothing is known to connect the nodes.
+    """
+    alone = next((device for device in devices if device.is_confined), None)
+    if layout.nodes == 1 or network is not None or alone is None:
+        return
+    raise InputError(
+        f"nodes: found {layout.nodes}, and {alone.name} has no stated link between machines; "
+        f"allowed: 1 node of at most {alone.most_per_machine}, or "
+        "--network-bandwidth for their network, such as 1.25GB (10 Gb/s)"
+    )
 
 
 def _partition(text: str | None) -> tuple[int, ...]:

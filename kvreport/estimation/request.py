@@ -25,7 +25,7 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.commands import OWN_DRAFT
-from kvreport.estimation.hardware import devices_of, in_machines, layout_of, parsed
+from kvreport.estimation.hardware import devices_of, in_machines, layout_of, parsed, refuse_unlinked
 from kvreport.estimation.opened import Opened, listed
 from kvreport.query import Query, options
 from kvreport.units import parse_bytes, parse_tokens
@@ -280,6 +280,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
     )
     devices = devices_of(query, catalog)
     layout = in_machines(layout_of(query, len(devices), assumed), devices[0], assumed)
+    refuse_unlinked(layout, devices, query.network_bandwidth)
     accelerator = devices[0]
     refuse_unsupported(record, policy, catalog.support)
     _refuse_unused(query, policy)

@@ -237,7 +237,7 @@ def _layouts(request: Request) -> Iterator[Change]:
         flags = f"--data-parallel {node} --expert-parallel"
         yield Change("layout", *on_layout(request, spread, flags))
     widest = max(size for size in allowed_tensor_parallel(model, node) if node % size == 0)
-    if request.layout.pipeline == 1:
+    if request.layout.pipeline == 1 and not device.is_confined:
         stages = Layout(tensor=widest, pipeline=2, nodes=2)
         flags = f"--tensor-parallel {widest} --pipeline-parallel 2 --nodes 2"
         yield Change("layout", *on_layout(request, stages, flags))

@@ -169,6 +169,33 @@ def test_a_network_between_servers_slows_the_bound_of_a_group_that_spans_them(ca
     )
 
 
+@pytest.mark.parametrize(
+    ("gpu", "layout"),
+    [
+        ("m3-ultra-512", {"tensor_parallel": 2, "nodes": 2}),
+        ("m3-ultra-512", {"tensor_parallel": 2}),
+        ("rtx-4090", {"tensor_parallel": 4, "pipeline_parallel": 2, "nodes": 2}),
+    ],
+)
+def test_nodes_without_a_link_are_refused_until_their_network_is_stated(
+    catalog: Catalog, gpu, layout
+) -> None:
+    asked = {"gpu": gpu, "engine": "ceiling", "context_tokens": 8192, "catalog": catalog, **layout}
+    with pytest.raises(InputError, match=r"no stated link .* 1 node of .* --network-bandwidth"):
+        estimate("llama-3.1-70b", **asked)
+    joined = estimate("llama-3.1-70b", network_bandwidth="1.25GB", **asked)
+    assert joined.request.layout.nodes == 2
+    assert not any("its rate is not stated" in line for line in joined.request.assumptions)
+
+
+@pytest.mark.parametrize("gpu", ["h100", "gb10"])
+def test_nodes_that_are_made_to_be_joined_need_no_stated_rate(catalog: Catalog, gpu: str) -> None:
+    found = estimate(
+        "llama-3.1-8b", gpu=gpu, tensor_parallel=2, nodes=2, context_tokens=8192, catalog=catalog
+    )
+    assert any("its rate is not stated" in line for line in found.request.assumptions)
+
+
 def test_inputs_per_prompt_are_told_in_tokens_and_no_videos_measure_less(catalog: Catalog) -> None:
     name = "Qwen/Qwen2.5-VL-7B-Instruct"
     asked = {"gpu": "h100", "context_tokens": 32_768, "max_batched_tokens": 65_536, "catalog": catalog}
