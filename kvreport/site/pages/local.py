@@ -396,6 +396,7 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         tuple(rows),
     )
     best = next((mix for mix in MIXES if laid.longest(mix, 24 << 30, backend)), None)
+    usable, machine = (24 << 30, "rtx-4090") if best else _smallest(inputs.site, laid, backend)
     slug = model.id.rpartition("/")[2]
     names = {
         "table": table,
@@ -403,11 +404,18 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         "local": URI if URI in inputs.addresses or has_pages(inputs) else "",
         "weights": [(mix.upper(), units.gib(laid.weights[mix] + laid.host[mix])) for mix in MIXES],
         "command": f"llama-server -m {slug}-{(best or USUAL_MIX).upper()}.gguf -c "
-        f"{laid.longest(best, 24 << 30, backend) if best else 4096} -np 1",
+        f"{laid.longest(best or USUAL_MIX, usable, backend) or 4096} -np 1",
         "sizer": link(uri, f"sizer/?models={model.slug}"),
-        "estimate": f"kvreport estimate {model.id} --gpu rtx-4090 --engine llama-cpp --weights q4_k_m --context 32K",
+        "estimate": f"kvreport estimate {model.id} --gpu {machine} --engine llama-cpp --weights q4_k_m --context 32K",
     }
     return Section("home", "Run it at home", render("local/at_home.html", uri, names))
+
+
+def _smallest(site: SiteData, laid: AtHome, backend: int) -> tuple[int, str]:
+    """Usable bytes and id of the smallest computer that holds a model at the usual quantization, or of the largest."""
+    computers = sorted((one.usable_bytes, one.id) for one in site.accelerators if one.is_computer)
+    holding = [one for one in computers if laid.longest(USUAL_MIX, one[0], backend)]
+    return (holding or computers[-1:] or [(24 << 30, "rtx-4090")])[0]
 
 
 def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
