@@ -528,7 +528,7 @@ class Query:
         kind="text",
         group="extras",
         metavar="MODEL",
-        help="draft model for speculative decoding: a catalog name or a config.json",
+        help="draft model for speculative decoding: a catalog name, a config.json, or mtp for the prediction layer of the checkpoint",
     )
     num_speculative_tokens: int = _option(
         "--num-speculative-tokens",

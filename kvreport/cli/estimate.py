@@ -20,7 +20,7 @@ from kvreport.cli.output import (
     write_json,
 )
 from kvreport.cli.query_options import add_query_options, query_values
-from kvreport.units import count, gib, human_tokens
+from kvreport.units import count, gib, human_bytes, human_tokens
 
 if TYPE_CHECKING:
     from kvreport.estimation import Estimate
@@ -124,12 +124,12 @@ def text(
         f"{request.model.id}, {formats}, {request.engine.label}",
         "",
     ]
-    rows = [("context", "requests", "GiB per request", "ceiling", "")]
+    rows = [("context", "requests", "KV per request", "ceiling", "")]
     rows += [
         (
             human_tokens(row.context_tokens),
             count(row.max_concurrent_requests),
-            gib(row.kv_bytes_per_request_per_gpu),
+            human_bytes(row.kv_bytes_per_request_per_gpu),
             "no limit"
             if row.max_concurrent_requests_ceiling >= UNLIMITED_REQUESTS
             else count(row.max_concurrent_requests_ceiling),

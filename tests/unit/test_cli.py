@@ -103,6 +103,20 @@ def test_dp_and_pp_are_short_as_tp_is(run, short, long) -> None:
     assert run(*ASK, short, "2") == run(*ASK, long, "2") != run(*ASK)
 
 
+def test_a_small_cache_of_a_request_is_not_printed_as_nothing(run) -> None:
+    _, out, _ = run("estimate", "qwen3-0.6b", "--gpu", "h100-sxm-80gb", "--context", "64")
+    # 28 layers x 8 KV heads x (128 + 128) x 2 B x 64 tokens = 7,340,032 B
+    row = next(line.split() for line in out.splitlines() if line.split()[:1] == ["64"])
+    assert row[2:4] == ["7", "MiB"]
+    assert "0.00" not in " ".join(row)
+
+
+def test_help_on_drafts_names_the_models_own_prediction_layer(capsys) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["estimate", "--help"])
+    assert "or mtp for" in " ".join(capsys.readouterr().out.split())
+
+
 def test_json_has_every_key_of_the_contract(run):
     status, out, err = run(*ASK, "--context", "8K", "--format", "json")
     answer = json.loads(out)
