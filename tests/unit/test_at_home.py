@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
@@ -13,6 +15,7 @@ from kvreport.catalog.local_logs import load_local_logs
 from kvreport.estimation.at_home import MIXES, at_home
 from kvreport.estimation.local_case import open_local
 from kvreport.evidence.local_logs import judge
+from kvreport.site.pages import local
 from kvreport.site.pages.local import Candidate, chip, largest, machines
 
 GIB = 1 << 30
@@ -115,3 +118,17 @@ def test_what_the_real_llama_cpp_planned() -> None:
         assert one.kv == one.state == one.output == one.compared, one.architecture
     compared = sum(one.compared for one in good)
     assert sum(one.within_2_percent for one in good) >= 0.95 * compared
+
+
+def test_a_model_too_large_for_a_card_is_estimated_on_the_smallest_computer_that_holds_it(
+    catalog: Catalog,
+) -> None:
+    laid = at_home(catalog.models["deepseek-ai/DeepSeek-V3"])
+    assert laid is not None
+    every = tuple(catalog.accelerators.values())
+    usable, machine = local._smallest(SimpleNamespace(accelerators=every), laid, 0)
+    assert laid.longest("q4_k_m", usable, 0)
+    assert catalog.accelerators[machine].usable_bytes == usable
+    smaller = [one for one in every if one.is_computer and one.usable_bytes < usable]
+    assert smaller
+    assert not any(laid.longest("q4_k_m", one.usable_bytes, 0) for one in smaller)
