@@ -167,10 +167,12 @@
     if (facts.expert_parallel) names.push(...flags.expert_parallel);
     if (facts.redundant_experts > 0) names.push(`${facts.redundant_experts} redundant experts`);
     if (facts.all_to_all !== undefined) names.push(facts.all_to_all);
+    if (encodesWhole(facts)) names.push("--mm-encoder-tp-mode data");
     if (partitioned(facts)) names.push(`VLLM_PP_LAYER_PARTITION=${facts.pipeline_partition}`);
     return names;
   };
 
+  const encodesWhole = (facts) => facts.whole_encoders && facts.tensor_parallel > 1;
   const partitioned = (facts) => facts.pipeline_partition !== undefined && facts.pipeline_parallel > 1;
 
   /* The published layout with these fields; undefined where there is none. */
@@ -183,7 +185,10 @@
 
   /* A log's layout. What the published data has no plan for has none: no plan is better than a wrong one. */
   function layoutOf(site, facts) {
-    if (partitioned(facts) || facts.redundant_experts > 0 || facts.all_to_all !== undefined) return undefined;
+    if (
+      partitioned(facts) || encodesWhole(facts) || facts.redundant_experts > 0 ||
+      facts.all_to_all !== undefined
+    ) return undefined;
     return published(site, {
       tp: facts.tensor_parallel || 1,
       pp: facts.pipeline_parallel || 1,

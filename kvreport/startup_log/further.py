@@ -322,6 +322,12 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "No image is encoded while memory is measured.",
     ),
     Pattern(
+        "whole_encoders",
+        "vllm",
+        r"(?P<whole_encoders>--mm[-_]encoder[-_]tp[-_]mode(?:=| +)[\"']?data\b|'mm_encoder_tp_mode': 'data')",
+        "Each tensor-parallel rank has the encoders whole.",
+    ),
+    Pattern(
         "state_dtype",
         None,
         r"(?:--mamba[-_]ssm[-_](?:cache[-_])?dtype(?:=| +)|'mamba_ssm_cache_dtype': ?|\bmamba_ssm_dtype=)"

@@ -86,7 +86,12 @@ def pasted_start(
     Raises:
         InputError: If no rules are known for the log's engine, or other ranks than the log's are listed.
     """
+    engine = _engine(reading, known)
     layout = layout_of(reading, tensor_parallel)
+    if layout.whole_encoders and rules(engine).encoder_refusal(model) is not None:
+        layout = replace(
+            layout, whole_encoders=False
+        )  # the engine divides the weights whatever the flag says
     total, wsl = reading.whole("total_memory"), bool(reading.facts.get("wsl"))
     least = min((one.usable_bytes for one in devices), default=0)  # of several totals the least is read
     devices = [
@@ -96,7 +101,7 @@ def pasted_start(
     stated = kv or reading.text("kv_dtype")
     return Start(
         known=known,
-        engine=_engine(reading, known),
+        engine=engine,
         model=with_state_type(model, reading.text("state_dtype")),
         accelerator=devices[0] if devices else None,
         replica=replica_of(devices, layout),
@@ -178,6 +183,7 @@ def layout_of(reading: Reading, tensor_parallel: int | None = None) -> parallel.
         partition=tuple(map(int, partition.split(","))) if partition and stages > 1 else (),
         redundant_experts=(reading.whole("redundant_experts") or 0) if experts else 0,
         all_to_all=exchange_of(reading) or "",
+        whole_encoders=bool(reading.facts.get("whole_encoders")),
     )
 
 

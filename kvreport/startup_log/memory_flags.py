@@ -100,7 +100,7 @@ MEMORY_FLAGS: Final = (
     _vllm("--limit-mm-per-prompt", "the encoder", "--limit-mm-per-prompt", "text_only"),
     _vllm("--language-model-only", "the encoder", "--language-model-only", "text_only"),
     _vllm("--mm-encoder-only", "everything but the encoder"),
-    _vllm("--mm-encoder-tp-mode", "the encoder on each device"),
+    _vllm("--mm-encoder-tp-mode", "the encoder on each device", "--mm-encoder-tp-mode", "whole_encoders"),
     _vllm("--skip-mm-profiling", "working memory of the encoder", None, "no_encoding"),
     _vllm("--mm-ipc-gpu-memory-gb", "memory kept for inputs"),
     _vllm("--speculative-config", "a draft model", None, "speculative"),

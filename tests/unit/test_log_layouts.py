@@ -52,6 +52,12 @@ SGLANG = (
             SGLANG,
             Layout(2, data=8, expert=True, nodes=2, redundant_experts=32, all_to_all="deepep_low_latency"),
         ),
+        ("vllm serve m -tp 4 --mm-encoder-tp-mode data", Layout(4, whole_encoders=True)),
+        (
+            "non-default args: {'tensor_parallel_size': 4, 'mm_encoder_tp_mode': 'data'}",
+            Layout(4, whole_encoders=True),
+        ),
+        ("vllm serve m -tp 4 --mm-encoder-tp-mode weights", Layout(4)),
         # Without data-parallel attention SGLang's data ranks are copies of the whole.
         ("python -m sglang.launch_server --model-path m --tp 4 --dp-size 2", Layout(4)),
         (
@@ -83,6 +89,27 @@ def test_redundant_experts_count_among_the_weights_and_buffers_do_not() -> None:
     )
     weights = next(one for one in found.comparisons if one.fact == "weights")
     assert weights.predicted == pytest.approx(answer.budget.weights, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("model", "followed"), [("Qwen/Qwen2.5-VL-72B-Instruct", True), ("google/gemma-3-27b-it", False)]
+)
+def test_encoders_are_whole_in_a_prediction_where_the_class_has_it(model: str, followed: bool) -> None:
+    # Classes without `supports_encoder_tp_data` divide the weights whatever the flag says (vLLM 0.33).
+    told = estimate(
+        model,
+        gpu="h100-sxm-80gb",
+        tensor_parallel=4,
+        mm_encoder_tp_mode="data" if followed else "weights",
+        context_tokens=8192,
+    )
+    log = (
+        f"vllm serve {model} -tp 4 --mm-encoder-tp-mode data --max-model-len 8192\n"
+        "vLLM API server version 0.33.0\n"
+        f"(Worker_TP0 pid=2) INFO [gpu_model_runner.py:5483] Model loading took {told.budget.weights / GIB:.2f} GiB memory\n"
+    )
+    weights = next(one for one in diagnose(log, gpu="h100-sxm-80gb").comparisons if one.fact == "weights")
+    assert weights.predicted == pytest.approx(told.budget.weights, rel=0.001)
 
 
 def test_kernels_whose_buffers_are_not_known_are_named() -> None:

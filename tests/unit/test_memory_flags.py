@@ -26,6 +26,7 @@ VALUES = {
     "state_dtype": ["bfloat16"],
     "all_to_all": ["deepep"],
     "deepep_mode": ["low_latency"],
+    "whole_encoders": ["data"],
     "text_only": ["", """'{"image": 0, "video": 0}'"""],
     "kv_pool": [],
 }
