@@ -260,3 +260,18 @@ def test_on_a_tablet_five_facts_are_one_row_and_empty_cells_have_no_frame(browse
     )
     assert frames == ["0px"]
     made.context.close()
+
+
+def test_narrow_windows_give_words_the_room_of_empty_columns(browser, address):
+    made = Visit(browser, address, viewport={"width": 820, "height": 1180})
+    page = made.go("evidence/measured/")
+    named = page.locator("table.kv-table tbody th small").first
+    named.wait_for()
+    row = named.locator("xpath=ancestor::tr")
+    assert row.locator("th").evaluate("(cell) => cell.offsetWidth") >= 160
+    page.set_viewport_size({"width": 390, "height": 844})
+    page = made.go("evidence/claims/")
+    heads = page.locator("table.kv-claims thead")
+    heads.first.wait_for()
+    assert heads.evaluate_all("(heads) => Math.max(...heads.map((head) => head.offsetHeight))") <= 90
+    made.context.close()
