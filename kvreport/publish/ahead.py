@@ -19,7 +19,7 @@ from kvreport.catalog.record_cache import recall_models
 from kvreport.dataset.files import available_processors
 from kvreport.publish import engine_profiles, profiles, question_data, sizer_data
 from kvreport.publish.page_data import Rows, facts_alone
-from kvreport.publish.parts import Collected, Parts
+from kvreport.publish.parts import Collected
 from kvreport.publish.site_data import SiteData
 
 _FEW: Final = 16
@@ -60,11 +60,6 @@ class Work:
         self._site, self._parts = site, parts
         self._rows = Rows.of(site, asked.models, asked.gpus)
 
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """The models of the site."""
-        return self._site.models
-
     def values(self, models: Sequence[Model]) -> Values:
         """Compute everything that a build asks of some models."""
         self._rows.on_headline_gpu(models)
@@ -83,20 +78,20 @@ class Work:
         return self.values([self._site.models[place] for place in places])
 
 
-def compute(catalog: Catalog, asked: Asked, parts: Parts) -> None:
+def compute(facts: SiteData, asked: Asked) -> None:
     """Compute the values that a build does not keep, if they are many, and give them to its parts.
 
     Args:
-        catalog: The catalog, read.
+        facts: The facts of the build, without any rows.
         asked: What decides the values.
-        parts: The build's.
     """
-    here = _work(catalog, asked)
-    missing = parts.missing("rates", map(parts.of_model, here.models))
+    parts = facts.parts
+    missing = parts.missing("rates", map(parts.of_model, facts.models))
     others = min(available_processors() - 1, len(missing) // _FEW)
     if others < 1:
         return
     settle()  # another process reads the records that this one keeps
+    here = _work(facts.catalog, asked)
     together = [missing[first : first + _TOGETHER] for first in range(0, len(missing), _TOGETHER)]
     with processes.workers(others, _begin, (asked,)) as pool:
         for values in processes.shared_out(together, pool, others, _there, here.at):

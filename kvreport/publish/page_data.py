@@ -35,6 +35,7 @@ def gather(
     site_url: str = "",
     progress: Callable[[str], None] = lambda _: None,
     parts: Parts | None = None,
+    facts: SiteData | None = None,
 ) -> SiteData:
     """Return what every page may ask.
 
@@ -47,11 +48,14 @@ def gather(
         site_url: Where the site will stand, or "".
         progress: Told how many models are done.
         parts: Values of single models, kept between builds; None keeps none.
+        facts: What :func:`facts_alone` returned for the same; None to ask it.
 
     Raises:
         InputError: If nothing matches a pattern.
     """
-    site = facts_alone(catalog, models=models, gpus=gpus, version=version, parts=parts or Parts(None))
+    site = facts or facts_alone(
+        catalog, models=models, gpus=gpus, version=version, parts=parts or Parts(None)
+    )
     traffic_data.KEPT.set(site.parts)
     rows = Rows.of(site, models, gpus)
     return replace(

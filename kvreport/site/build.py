@@ -43,7 +43,7 @@ from kvreport.publish import (
 from kvreport.publish.compact import compact_script
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
 from kvreport.publish.noted import Noted, keeping
-from kvreport.publish.page_data import gather
+from kvreport.publish.page_data import facts_alone, gather
 from kvreport.publish.parts import Parts
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import drawing, fonts, markdown, templating, vega
@@ -238,7 +238,8 @@ def _build(
         else NOTHING
     )
     asked = ahead.Asked(catalog.folder, cache / "records", models, gpus, version, parts.state)
-    ahead.compute(catalog, asked, parts)
+    facts = facts_alone(catalog, models=models, gpus=gpus, version=version, parts=parts)
+    ahead.compute(facts, asked)
     site = gather(
         catalog,
         models=models,
@@ -248,6 +249,7 @@ def _build(
         site_url=site_url,
         progress=progress,
         parts=parts,
+        facts=facts,
     )
     site = replace(site, releases=archive.joined(before, archive.present(published, version)))
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))

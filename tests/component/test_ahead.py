@@ -11,8 +11,9 @@ from kvreport.build_cache import settle
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.record_cache import keep_models
 from kvreport.publish import ahead, engine_profiles, profiles, question_data, sizer_data
-from kvreport.publish.page_data import gather
+from kvreport.publish.page_data import facts_alone, gather
 from kvreport.publish.parts import Collected, Parts
+from kvreport.publish.site_data import SiteData
 
 MODELS = "meta-llama/Llama-3.1-8B-Instruct,openai/gpt-oss-20b,deepseek-ai/DeepSeek-V3,BAAI/bge-m3"
 GPUS = "h100-sxm-80gb,mi300x,rtx-4090"
@@ -25,6 +26,10 @@ def read() -> Catalog:
 
 def asked_for(read: Catalog, records: Path) -> ahead.Asked:
     return ahead.Asked(read.folder, records, MODELS, GPUS, "test", "a state")
+
+
+def facts(read: Catalog, parts: Parts) -> SiteData:
+    return facts_alone(read, models=MODELS, gpus=GPUS, version="test", parts=parts)
 
 
 def built(read: Catalog, parts: Parts) -> None:
@@ -44,7 +49,9 @@ def written(values: object) -> bytes:
 def test_what_is_computed_ahead_is_what_a_build_asks_for(read: Catalog, tmp_path: Path) -> None:
     asked = asked_for(read, tmp_path)
     work = ahead._work(read, asked)
-    early = {name: dict(values) for name, values in work.at(range(len(work.models))).items()}
+    early = {
+        name: dict(values) for name, values in work.at(range(len(facts(read, Parts(None)).models))).items()
+    }
     parts = Collected(asked.state)
     built(read, parts)
     late = parts.taken()
@@ -66,7 +73,7 @@ def test_another_process_computes_its_share_and_the_build_computes_nothing_again
     asked = asked_for(read, tmp_path / "records")
     keep_models(read, asked.records)
     parts = Parts(tmp_path / "parts", asked.state)
-    ahead.compute(read, asked, parts)
+    ahead.compute(facts(read, parts), asked)
 
     def computed(*_: object, **__: object) -> None:
         raise AssertionError("computed again")
@@ -83,7 +90,7 @@ def test_another_process_computes_its_share_and_the_build_computes_nothing_again
     settle()
     # What is kept is not computed in the next build either.
     monkeypatch.setattr(ahead, "_there", computed)
-    ahead.compute(read, asked, Parts(tmp_path / "parts", asked.state))
+    ahead.compute(facts(read, Parts(tmp_path / "parts", asked.state)), asked)
 
 
 def test_few_models_are_left_to_the_build(
@@ -91,5 +98,5 @@ def test_few_models_are_left_to_the_build(
 ) -> None:
     monkeypatch.setattr(ahead, "available_processors", lambda: 2)
     parts = Parts(None, "a state")
-    ahead.compute(read, asked_for(read, tmp_path), parts)
+    ahead.compute(facts(read, parts), asked_for(read, tmp_path))
     assert not parts._ahead
