@@ -299,6 +299,7 @@ def test_every_piece_of_a_chapter_is_used_with_the_keyboard_only(
         said = page.locator(f"[data-kv-{mark}='{identity}'] .kv-said").first.inner_text()
         used[here["id"]] = said
         if here["kind"] == "choice":
+            assert page.evaluate("document.activeElement.matches('.kv-again')")  # the place is kept
             assert "the answer is" in said or "right" in said.lower(), said
         else:
             assert "exactly right" in said or "within 5" in said or said.startswith("Right"), (here, said)
