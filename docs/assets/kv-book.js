@@ -215,7 +215,8 @@
       }
       remember(name, picked);
       show(picked);
-      $(".kv-again", form).focus(); /* the chosen button is disabled now, which would lose the reader's place */
+      $(".kv-again", form)
+        .focus(); /* the chosen button is disabled now, which would lose the reader's place */
     });
     list.replaceWith(form);
     form.after(said);
