@@ -140,9 +140,7 @@ def _on_device(
             f"{engine.label} does not have the class {model.architecture}: releases "
             f"{ruling.missing[model.architecture]} do",
         )
-    if model.architecture in ruling.never or (
-        ruling.only is not None and model.architecture not in ruling.only
-    ):
+    if _lacks_class(ruling, model):
         return Judgement(
             "engine_does_not_run", f"{engine.label} does not have the class {model.architecture}"
         )
@@ -157,6 +155,13 @@ def _on_device(
     kept = _format(ruling.kv, engine, accelerator, cached, kinds, "a cache in ")
     stored = _format(rules_of(ruling, model), engine, accelerator, form, kinds, model=model)
     return stored if stored.verdict is not None or kept.verdict is None else kept
+
+
+def _lacks_class(ruling: Ruling, model: Model) -> bool:
+    """Whether the release does not have the class of a model."""
+    return model.architecture in ruling.never or (
+        ruling.only is not None and model.architecture not in ruling.only
+    )
 
 
 def _type(
@@ -371,7 +376,7 @@ def codes(
         engine.family,
         engine.version,
         model.architecture in ruling.missing and model.architecture not in ruling.ran,
-        ruling.only is None or model.architecture in ruling.only,
+        _lacks_class(ruling, model),
         model.architecture if model.architecture in listed else None,
         model.architecture in ruling.unstable,
         model.weight_format,

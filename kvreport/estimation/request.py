@@ -279,8 +279,9 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         else at_release(catalog.engine(query.engine), query.engine)
     )
     devices = devices_of(query, catalog)
-    layout = in_machines(layout_of(query, len(devices), assumed), devices[0], assumed)
-    refuse_unlinked(layout, devices, query.network_bandwidth)
+    stated = layout_of(query, len(devices), assumed)
+    refuse_unlinked(stated, devices, query.network_bandwidth)
+    layout = in_machines(stated, devices[0], assumed)
     accelerator = devices[0]
     refuse_unsupported(record, policy, catalog.support)
     _refuse_unused(query, policy)

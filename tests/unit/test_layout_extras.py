@@ -173,7 +173,6 @@ def test_a_network_between_servers_slows_the_bound_of_a_group_that_spans_them(ca
     ("gpu", "layout"),
     [
         ("m3-ultra-512", {"tensor_parallel": 2, "nodes": 2}),
-        ("m3-ultra-512", {"tensor_parallel": 2}),
         ("rtx-4090", {"tensor_parallel": 4, "pipeline_parallel": 2, "nodes": 2}),
     ],
 )
@@ -186,6 +185,13 @@ def test_nodes_without_a_link_are_refused_until_their_network_is_stated(
     joined = estimate("llama-3.1-70b", network_bandwidth="1.25GB", **asked)
     assert joined.request.layout.nodes == 2
     assert not any("its rate is not stated" in line for line in joined.request.assumptions)
+
+
+def test_machines_that_nobody_asked_for_are_assumed_as_the_dataset_does(catalog: Catalog) -> None:
+    asked = {"engine": "ceiling", "context_tokens": 8192, "catalog": catalog}
+    found = estimate("llama-3.1-70b", gpu="m3-ultra-512", tensor_parallel=2, **asked)
+    assert found.request.layout.nodes == 2
+    assert any(line.startswith("nodes 2: a machine holds 1 of") for line in found.request.assumptions)
 
 
 @pytest.mark.parametrize("gpu", ["h100", "gb10"])

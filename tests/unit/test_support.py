@@ -11,7 +11,7 @@ import yaml
 import kvreport
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.support import Asked, judge, on_accelerator
+from kvreport.accounting.support import Asked, codes, judge, on_accelerator
 from kvreport.catalog.load import load_catalog
 from kvreport.catalog.shelf import validate
 from kvreport.catalog.support import Support
@@ -160,6 +160,17 @@ def test_a_class_that_a_release_does_not_have_is_not_judged_for_others(catalog) 
     assert not names["0.32"]
     assert "RwkvForCausalLM" in names["0.33.0"]
     assert names["0.33.0"] == names[None]
+
+
+def test_a_model_that_is_alike_but_for_its_class_decides_nothing_for_it(catalog) -> None:
+    """Codes are kept by what a judgement asks of a model."""
+    vllm, device = catalog.engine("vllm"), catalog.accelerator("h100")
+    other = catalog.models[DENSE]
+    lacking = other.model_copy(update={"architecture": "RwkvForCausalLM"})
+    found = [
+        codes(catalog.support, vllm, [device], one, [None], None)[0][0] for one in (other, lacking, other)
+    ]
+    assert found[0] == found[2] != found[1]
 
 
 def test_an_estimate_of_weights_that_are_widened_runs_and_says_so() -> None:
