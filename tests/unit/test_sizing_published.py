@@ -1,0 +1,68 @@
+"""Deployments that makers and engines publish for models with latent attention, and the first answer of ``size``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.estimation.size import size
+
+_VLLM = "https://docs.vllm.ai/projects/recipes/en/latest/"
+_SGLANG = "https://docs.sglang.io/docs/basic_usage/deepseek_v3.md"
+_KIMI = "https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/deploy_guidance.md"
+_TRT = "https://nvidia.github.io/TensorRT-LLM/deployment-guide/deployment-guide-for-glm-5-on-trtllm.html"
+
+
+@dataclass(frozen=True)
+class Published:
+    """How many GPUs a guide names for a model, and the longest context for which it does."""
+
+    model: str
+    gpu: str
+    devices: int
+    source: str
+    context: str = "32K"
+
+    def __str__(self) -> str:
+        return f"{self.devices} x {self.gpu} for {self.model}"
+
+
+PUBLISHED = (
+    Published("deepseek-ai/DeepSeek-R1", "h200-sxm-141gb", 8, f"{_VLLM}DeepSeek/DeepSeek-V3.html"),
+    Published("nvidia/DeepSeek-V3.1-NVFP4", "b200-sxm-180gb", 4, f"{_VLLM}DeepSeek/DeepSeek-V3.html"),
+    Published("deepseek-ai/DeepSeek-V3", "h200-sxm-141gb", 8, _SGLANG),
+    Published("deepseek-ai/DeepSeek-V3", "b200-sxm-180gb", 8, _SGLANG),
+    Published("deepseek-ai/DeepSeek-V3", "mi300x", 8, _SGLANG),
+    Published("deepseek-ai/DeepSeek-V3", "h100-sxm-80gb", 16, _SGLANG),
+    Published("deepseek-ai/DeepSeek-V3", "h800-sxm-80gb", 16, _SGLANG),
+    Published("deepseek-ai/DeepSeek-V3", "h20-96gb", 16, _SGLANG),
+    Published("moonshotai/Kimi-K2-Instruct", "h200-sxm-141gb", 16, _KIMI, "128K"),
+    Published("zai-org/GLM-5.1-FP8", "h200-sxm-141gb", 8, f"{_VLLM}GLM/GLM5.html"),
+    Published("zai-org/GLM-5.1-FP8", "h20-141gb", 8, f"{_VLLM}GLM/GLM5.html"),
+    Published("zai-org/GLM-5-FP8", "b200-sxm-180gb", 8, _TRT),
+)
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return open_catalog()
+
+
+@pytest.mark.parametrize("one", PUBLISHED, ids=str)
+def test_the_first_answer_takes_as_many_gpus_as_a_published_deployment(
+    catalog: Catalog, one: Published
+) -> None:
+    # The guides state no load: the answer must hold for one request and for sixteen of them.
+    for concurrent in (1, 16):
+        first = size(one.model, context=one.context, concurrent=concurrent, gpus=[one.gpu], catalog=catalog)
+        assert first.ranking.deployments[0].devices == one.devices, concurrent
+
+
+def test_kimi_k2_on_16_h800_holds_what_its_recipe_asks_for_and_no_long_context(catalog: Catalog) -> None:
+    # vLLM's recipe names 16 H800 for 128K, but its command asks for one request of 2,048 tokens (Kimi-K2.html).
+    asked = {"concurrent": 1, "gpus": ["h800-sxm-80gb"], "catalog": catalog}
+    short = size("moonshotai/Kimi-K2-Instruct", context=2048, **asked).ranking.deployments[0]
+    assert short.devices == 16
+    assert size("moonshotai/Kimi-K2-Instruct", context="128K", **asked).ranking.deployments[0].devices > 16
