@@ -204,7 +204,7 @@ def plan_blocks(case: Case, memo: Memo | None = None) -> BlockPlan:
 
 def shared_plan(case: Case, known: Memo) -> BlockPlan:
     """The block plan of a case, worked out once for all that it is the same for."""
-    return known.get(_plan_key(case, case.accelerator, case.serving, known), lambda: new_plan(case))
+    return known.get(_plan_key(case, case.accelerator, case.serving), lambda: new_plan(case))
 
 
 def plan_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> BlockPlan:
@@ -217,7 +217,7 @@ def plan_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> B
         known: What other cases of the same model have worked out.
     """
     return known.get(
-        _plan_key(case, device, serving, known),
+        _plan_key(case, device, serving),
         lambda: _new_plan(case, device, serving),
     )
 
@@ -257,11 +257,6 @@ def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -
     return engine.given_share_reserve(kept, engine.share(case.utilization), model, device, step)
 
 
-def plan_depends(case: Case, known: Memo) -> bool:
-    """Whether scheduler sizes change the plan of a case's model."""
-    return known.get(("decides", case.engine.name), lambda: case.rules.reserves_for_steps(_planned(case)))
-
-
 def _planned(case: Case) -> Model:
     """The model whose plan it is: a pipeline stage's is made of the whole model's."""
     return case.model if case.stage_of is None else case.stage_of[0]
@@ -269,18 +264,16 @@ def _planned(case: Case) -> Model:
 
 def plan_class(case: Case) -> Hashable:
     """What of its device and of its scheduler decides a case's block plan: equal ones have the same, laid out alike."""
-    return _plan_class(case, case.accelerator, case.serving, Memo())
+    return _plan_class(case, case.accelerator, case.serving)
 
 
-def _plan_class(
-    case: Case, device: Accelerator | None, serving: Serving, known: Memo
-) -> tuple[Hashable, ...]:
-    kind = case.rules.plan_class(_planned(case), case.kv_format, device)
-    step = (serving.max_batched_tokens, serving.max_seqs) if plan_depends(case, known) else None
-    return stored_key(case.kv_format), kind, step
+def _plan_class(case: Case, device: Accelerator | None, serving: Serving) -> tuple[Hashable, ...]:
+    engine, model = case.rules, _planned(case)
+    kind = engine.plan_class(model, case.kv_format, device)
+    return stored_key(case.kv_format), kind, engine.step_class(model, serving)
 
 
-def _plan_key(case: Case, device: Accelerator | None, serving: Serving, known: Memo) -> Hashable:
+def _plan_key(case: Case, device: Accelerator | None, serving: Serving) -> Hashable:
     """What decides a block plan; where nothing of a device or of the scheduler does, they are left out."""
     rest = (
         serving.block_tokens,
@@ -289,8 +282,9 @@ def _plan_key(case: Case, device: Accelerator | None, serving: Serving, known: M
         serving.draft_in_model,
         serving.hybrid_manager,
         serving.sequences,
+        serving.window_share,
     )
-    return "plan", case.engine.name, *_plan_class(case, device, serving, known), rest, case.layout
+    return "plan", case.engine.name, *_plan_class(case, device, serving), rest, case.layout
 
 
 def stored_key(form: KvFormat | None) -> Hashable:

@@ -13,7 +13,6 @@ from kvreport.accounting.allocation import (
     asked_memory,
     by_share,
     overhead_on,
-    plan_depends,
     plan_on,
     pools,
     reserve_on,
@@ -27,7 +26,7 @@ from kvreport.accounting.deployment import Deployment, agreed, refused
 from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.stages import stages
+from kvreport.accounting.stages import Stage, stages
 from kvreport.errors import InputError
 
 
@@ -96,7 +95,7 @@ def shared_plans(case: Case, alike: Groups, stages: Sequence[tuple[Case, Memo]],
     """
     engine = case.rules
     form = None if case.kv_format is None else (case.kv_format.native, stored_key(case.kv_format))
-    kinds = memo.get(("kinds", case.engine.name, form, alike), lambda: _kinds(case, alike, memo))
+    kinds = memo.get(("kinds", case.engine.name, form, alike), lambda: _kinds(case, alike))
     found: dict[Hashable, Shared] = {}
     for groups in kinds:
         first = alike[groups[0]]
@@ -114,14 +113,14 @@ def shared_plans(case: Case, alike: Groups, stages: Sequence[tuple[Case, Memo]],
     return list(found.values())
 
 
-def _kinds(case: Case, alike: Groups, memo: Memo) -> list[list[int]]:
+def _kinds(case: Case, alike: Groups) -> list[list[int]]:
     """Groups whose plans are the same in every layout, because nothing that decides them differs."""
-    by_step = plan_depends(case, memo)
+    engine = case.rules
     found: dict[Hashable, list[int]] = {}
     for number, group in enumerate(alike):
-        sizes = (group.serving.max_batched_tokens, group.serving.max_seqs) if by_step else None
-        kind = case.rules.plan_class(case.model, case.kv_format, case.accelerators[group.places[0]])
-        found.setdefault((kind, sizes, case.rules.max_requests(group.serving)), []).append(number)
+        sizes = engine.step_class(case.model, group.serving)
+        kind = engine.plan_class(case.model, case.kv_format, case.accelerators[group.places[0]])
+        found.setdefault((kind, sizes, engine.max_requests(group.serving)), []).append(number)
     return list(found.values())
 
 
@@ -137,21 +136,7 @@ def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[
         Positions with their deployment, whose first axis they are. Accelerators with equal block plans are
         together; those on which the combination is impossible are with none.
     """
-    layout = case.layout
-    partition = layout.partition or case.rules.stage_sizes(case.model.layer_count, layout.pipeline)
-    parts = memo.get(
-        ("stages", layout.pipeline, partition),
-        lambda: stages(case.model, layout.pipeline, partition),
-    )
-    of_parts = [(case, memo)]
-    if len(parts) > 1:
-        of_parts = [
-            (
-                replace(case, model=part.model, stage_of=(case.model, part.layers)),
-                memo.get(("memo", layout.pipeline, part.layers), Memo),
-            )
-            for part in parts
-        ]
+    parts, of_parts = _stages_of(case, memo)
     out = refused(case, memo)
     lacking = lacking_on(case, memo)
     for shared in shared_plans(case, alike, of_parts, memo):
@@ -173,6 +158,46 @@ def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[
         for order, places in orders.items():
             chosen = [kept[n] if len(places) == len(members) else _only(kept[n], places) for n in order]
             yield [members[place] for place in places], replace(chosen[0], others=tuple(chosen[1:]))
+
+
+def plans_on_fleet(
+    case: Case, alike: Groups, memo: Memo
+) -> Iterator[tuple[list[int], tuple[BlockPlan, ...], int | Integers]]:
+    """Plan one model on many accelerators at once, without laying anything out.
+
+    Args:
+        case: What is planned, on all ``accelerators``; its ``serving`` is not asked.
+        alike: Accelerators that the engine treats alike. Positions that no group has are left out.
+        memo: What other cases of the same model have worked out.
+
+    Yields:
+        Positions of accelerators with equal plans, the plan of each stage in the order of layers, and the codes of
+        what the release refuses there, for each position and weight format; 0 without rules.
+    """
+    _, of_parts = _stages_of(case, memo)
+    out = refused(case, memo)
+    for shared in shared_plans(case, alike, of_parts, memo):
+        members = [place for number in shared.groups for place in alike[number].places]
+        yield members, shared.plans, out if isinstance(out, int) else out[places_of(members)]
+
+
+def _stages_of(case: Case, memo: Memo) -> tuple[Sequence[Stage], list[tuple[Case, Memo]]]:
+    """The stages of a case's layout; and what each lays out, with what other cases of it have worked out."""
+    layout = case.layout
+    partition = layout.partition or case.rules.stage_sizes(case.model.layer_count, layout.pipeline)
+    parts = memo.get(
+        ("stages", layout.pipeline, partition),
+        lambda: stages(case.model, layout.pipeline, partition),
+    )
+    if len(parts) == 1:
+        return parts, [(case, memo)]
+    return parts, [
+        (
+            replace(case, model=part.model, stage_of=(case.model, part.layers)),
+            memo.get(("memo", layout.pipeline, part.layers), Memo),
+        )
+        for part in parts
+    ]
 
 
 def allocation_on(case: Case, alike: Groups, known: Memo, memo: Memo) -> Allocation:

@@ -18,11 +18,11 @@ import numpy.typing as npt
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import format_name, shared_weights
 from kvreport.accounting.demand import Demand, demand, reaches_of
-from kvreport.accounting.deployment import Case, Deployment, Memo
-from kvreport.accounting.fleet import Groups, lay_out_fleet
+from kvreport.accounting.deployment import Case, Memo
+from kvreport.accounting.fleet import Groups, plans_on_fleet
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import Serving
+from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.roofline import Peaks, step_bounds_ms
 from kvreport.accounting.stack import MOST_CELLS, Rows, lay_out_rows
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -159,15 +159,15 @@ def _weight_formats(model: Model, axes: Axes) -> tuple[tuple[str, WeightFormat |
     return tuple(item for item, out in zip(axes.weight_formats, gone, strict=True) if not out)
 
 
-def laid_out(
+def planned(
     model: Model, axes: Axes, layout: Layout, cache: KvFormat, memo: Memo
-) -> Iterator[tuple[list[int], Deployment]]:
-    """Yield the deployments of one layout and KV format, with the accelerators, by position, of each.
+) -> Iterator[tuple[list[int], tuple[BlockPlan, ...], int | Integers]]:
+    """Yield accelerators, by position, that plan one layout and KV format alike, as :func:`plans_on_fleet`.
 
     Accelerators on which the combination is impossible are with none.
     """
     case = _case(model, axes, layout, cache)
-    yield from lay_out_fleet(case, _alike(case, axes), memo)
+    yield from plans_on_fleet(case, _alike(case, axes), memo)
 
 
 def _case(model: Model, axes: Axes, layout: Layout, cache: KvFormat) -> Case:

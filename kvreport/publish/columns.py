@@ -29,7 +29,7 @@ from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
-from kvreport.dataset.matrix import laid_out, left_out
+from kvreport.dataset.matrix import left_out, planned
 from kvreport.errors import InputError
 from kvreport.estimation.request import automatic_kv_format, storable_on
 from kvreport.publish.site_data import SiteData
@@ -78,6 +78,7 @@ class Columns:
         self.stage_of = [_stage_of(site, model, place) for place in columns]
         memo = Memo()
         self.memos = [memo if part is model else Memo() for part in self.parts]
+        self.reserves = [memo] * len(columns) if rules(site.engine).stages_reserve_as_whole else self.memos
         self.caches = site.axes.caches(model)
         self.examples = {number: gpu for gpu, number in by_number(site, site.device_kinds)}
         self.has_own_pools = False
@@ -103,7 +104,7 @@ class Columns:
         """The reserve of one device in a column, and its uncertainty."""
         if self.parts[number] is None:
             return None
-        found = shared_reserve(self.case(number, gpu, None), self.memos[number])
+        found = shared_reserve(self.case(number, gpu, None), self.reserves[number])
         return [found.total, found.uncertainty]
 
     def case(self, number: int, gpu: Accelerator, cache: KvFormat | None) -> Case:
@@ -132,17 +133,21 @@ class Columns:
             for first, (place, part) in enumerate(zip(self.columns, self.parts, strict=True)):
                 if part is None or place.stage or site.refusal(model):
                     continue
-                for members, laid in laid_out(model, grid, place.layout, cache, self.memos[0]):
-                    for n, stage in enumerate(
-                        sorted((laid, *laid.others), key=lambda rank: rank.layers.start)
-                    ):
-                        if stage.plan.pool is not None:
+                for members, stages_plans, refused in planned(
+                    model, grid, place.layout, cache, self.memos[0]
+                ):
+                    # What a release refuses in every weight format is left out, like what cannot be stored.
+                    kinds = {
+                        kind_at[position]
+                        for n, position in enumerate(members)
+                        if isinstance(refused, int) or not refused[n].all()
+                    }
+                    for n, plan in enumerate(stages_plans):
+                        if plan.pool is not None:
                             continue  # pools of their own are no division of one pool
-                        index = made.setdefault(json.dumps(_plan(stage.plan)), len(made))
-                        for number, position in enumerate(members):
-                            # What a release refuses in every weight format is left out, like what cannot be stored.
-                            if isinstance(laid.refused, int) or not laid.refused[number].all():
-                                rows[first + n][kind_at[position]] = index
+                        index = made.setdefault(json.dumps(_plan(plan)), len(made))
+                        for kind in kinds:
+                            rows[first + n][kind] = index
         return [json.loads(text) for text in made], placed
 
     def plans_alone(self) -> tuple[list[Any], dict[str, list[list[int]]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
@@ -12,14 +13,13 @@ from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import Serving
+from kvreport.accounting.plan import CacheSetup, Serving
 from kvreport.accounting.support import judge
 from kvreport.catalog.load import load_catalog
 from kvreport.dataset.columns import CAPACITY
 from kvreport.dataset.grid import axes, parse_shard
 from kvreport.dataset.matrix import cube_of, matrix
 from kvreport.errors import InputError
-from tests.trunk import plan
 
 KINDS = "a100-sxm4-80gb,b200-sxm-180gb,gaudi3,h100-sxm-80gb,l4,m4-max-128,mi300x,rtx-5090,tpu-v5e"
 
@@ -202,33 +202,52 @@ def test_any_context_can_be_asked_for(catalog):
     ]
 
 
-def test_devices_of_one_plan_class_have_the_same_plan(catalog):
+@pytest.mark.parametrize("name", ["vllm", "vllm-0.11", "sglang"])
+def test_devices_and_steps_of_one_class_have_the_same_plan(catalog, name):
     """The short cut of large tables: what kernels force on a device decides its plan, nothing else of it does."""
-    engine = catalog.engine("vllm")
+    engine = catalog.engine(name)
     asked = rules(engine)
     devices = {asked.kernel_class(device): device for device in catalog.accelerators.values()}
+    servings = [
+        Serving(max_batched_tokens=tokens, max_seqs=requests, prefix_caching=caching)
+        for tokens in (2048, 8192)
+        for requests in (64, 5000)
+        for caching in (None, False)
+    ]
     shared = several = 0
-    for model in list(catalog.models.values())[::3]:
-        for name in ("bf16", "fp8"):
-            form = catalog.kv_format(name)
+    for model in list(catalog.models.values())[::5]:
+        for form in map(catalog.kv_format, ("bf16", "fp8", "nvfp4")):
             found: dict[object, set[object]] = {}
-            for device in devices.values():
+            for device, serving in itertools.product(devices.values(), servings):
                 try:
-                    made = plan(
-                        model,
-                        engine,
-                        serving=Serving(max_batched_tokens=8192),
-                        kv_format=form,
-                        accelerator=device,
-                    )
-                    laid = (made.block_bytes, made.kept_blocks, made.profile)
+                    made = asked.plan(model, CacheSetup(serving, form, Layout(), device))
+                    laid = (made.block_bytes, made.kept_blocks, made.profile, made.pool)
                 except InputError:
                     laid = None
-                found.setdefault(asked.plan_class(model, form, device), set()).add(laid)
-            assert {len(plans) for plans in found.values()} == {1}, (model.id, name)
+                kind = asked.plan_class(model, form, device), asked.step_class(model, serving)
+                found.setdefault((*kind, serving.prefix_caching), set()).add(laid)
+            assert {len(plans) for plans in found.values()} == {1}, (model.id, form.name)
             shared += len(found) < len(devices)
+            several += len(found) > 2
+    assert shared > 80
+    assert several > 20
+
+
+@pytest.mark.parametrize("name", ["vllm", "vllm-0.11", "sglang"])
+def test_loading_adds_the_same_on_devices_of_one_class(catalog, name):
+    engine = catalog.engine(name)
+    asked = rules(engine)
+    devices = {(device.vendor, device.compute_capability): device for device in catalog.accelerators.values()}
+    several = 0
+    for model in list(catalog.models.values())[::3]:
+        for form in (None, catalog.weight_format("fp8"), catalog.weight_format("mxfp4")):
+            found: dict[object, list[dict[str, int]]] = {}
+            for device in devices.values():
+                added = asked.load_overhead(model, form, catalog.weight_formats, device, Layout(tensor=2))
+                found.setdefault(asked.overhead_class(model, device), []).append(added)
+            for alike in found.values():
+                assert alike == [alike[0]] * len(alike), (model.id, form)
             several += len(found) > 1
-    assert shared > 100
     assert several > 20
 
 

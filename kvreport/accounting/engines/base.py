@@ -187,10 +187,15 @@ class EngineRules:
         del whole, layers
         return self.plan(stage, setup)
 
-    def reserves_for_steps(self, model: Model) -> bool:
-        """True if scheduler sizes change the plan of this model."""
+    def step_class(self, model: Model, serving: Serving) -> Hashable:
+        """What of the scheduler decides the plan of a model; equal classes get the same.
+
+        Args:
+            model: The model, whole.
+            serving: The scheduler sizes, of one data rank.
+        """
         del model
-        return True
+        return serving.max_batched_tokens, serving.max_seqs
 
     def kernel_class(self, accelerator: Accelerator | None) -> Hashable:
         """What of an accelerator decides plans and loaded weights; equal classes get equal ones."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kvreport.accounting.engines.base import EngineRules
+from kvreport.accounting.plan import Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.model import Model
 
@@ -17,10 +18,10 @@ class Ceiling(EngineRules):
 
     reserves: ClassVar[bool] = False
 
-    def reserves_for_steps(self, model: Model) -> bool:
-        """False: there are no steps."""
-        del model
-        return False
+    def step_class(self, model: Model, serving: Serving) -> Hashable:
+        """None: there are no steps."""
+        del model, serving
+        return None
 
     def kernel_class(self, accelerator: Accelerator | None) -> Hashable:
         """None: all accelerators are alike."""

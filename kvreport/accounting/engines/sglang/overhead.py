@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
+from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import format_of, rank_elements, row_bytes
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent
@@ -73,12 +74,7 @@ def widened_projection(
         accelerator: The device.
         tensor_parallel: Ranks that share each layer.
     """
-    own = accelerator.compute_capability or ""
-    if accelerator.vendor == "AMD":
-        kept = own == "gfx950" and version_number(engine.version or "9999") >= _AMD_GROUPED
-    else:
-        kept = own.split(".")[0] == "10"
-    if kept:
+    if not has_groups(model) or multiplies_groups(engine, accelerator):
         return 0
     size = 0
     for row in model.weights:
@@ -88,6 +84,33 @@ def widened_projection(
         size += rank_elements(row, tensor_parallel) * SERVED_BYTES
         size -= row_bytes(model, row, weight_format, formats, tensor_parallel)
     return size
+
+
+@remembered
+def has_groups(model: Model) -> bool:
+    """True for a model with a projection that is multiplied in groups."""
+    return any(row.split == "groups" for row in model.weights)
+
+
+def multiplies_groups(engine: Engine, accelerator: Accelerator) -> bool:
+    """True where a kernel multiplies FP8 in groups: Blackwell data-center GPUs, and gfx950 since 0.5.20."""
+    own = accelerator.compute_capability or ""
+    if accelerator.vendor == "AMD":
+        return own == "gfx950" and version_number(engine.version or "9999") >= _AMD_GROUPED
+    return own.split(".")[0] == "10"
+
+
+def device_traits(model: Model, engine: Engine, accelerator: Accelerator) -> tuple[bool, ...]:
+    """What of a device decides what loading a model adds.
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        accelerator: The device.
+    """
+    repacks = engine.loaded_scales_kept and repacks_block_floats(accelerator)
+    grouped = has_groups(model) and multiplies_groups(engine, accelerator)
+    return accelerator.vendor == "AMD", grouped, repacks
 
 
 def repacks_block_floats(accelerator: Accelerator) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 from math import ceil
 from typing import Final
 
-from kvreport.accounting.engines.sglang import compressed, settings, shapes
+from kvreport.accounting.engines.sglang import compressed, refusals, settings, shapes
 from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS, PoolFlags, PoolRule, pool_rule
 from kvreport.accounting.kv_cache import SERVED_BYTES, require_storable
 from kvreport.accounting.parallel import Layout, stage_layers
-from kvreport.accounting.plan import BlockPlan, CacheSetup
+from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -122,7 +123,7 @@ def pool_flags(
                 require_storable(cache.kind, kv_format)
     prefix_cache = serving.prefix_caching is not False
     backend = settings.attention_backend(model, engine, accelerator, prefix_cache=prefix_cache)
-    requests = serving.max_seqs if serving.max_seqs < MOST_REQUESTS else None
+    requests, chunk_tokens = step_sizes(serving)
     if requests is None and compressed.is_compressed(model):
         requests = settings.COMPRESSED_REQUESTS
     return PoolFlags(
@@ -139,10 +140,36 @@ def pool_flags(
         max_requests=None if requests is None else max(1, requests // layout.data),
         prefix_cache=prefix_cache,
         overlap=layout.pipeline == 1,
-        chunk_tokens=settings.chunk_of(model, engine, serving.max_batched_tokens, layout.data),
+        chunk_tokens=settings.chunk_of(model, engine, chunk_tokens, layout.data),
         draft_tokens=serving.draft_tokens,
         scaled_latents=scaled_latents(model, engine, accelerator, layout.decode_context),
-        narrow_index=kv_format is not None and settings.capability(accelerator) in settings.NARROW_INDEX,
+        narrow_index=kv_format is not None and settings.narrows_index(model, accelerator),
+    )
+
+
+def step_sizes(serving: Serving) -> tuple[int | None, int]:
+    """Requests at once where they are given, and tokens of a chunk where a window pool is sized by both, else 0.
+
+    Without a prefix cache, that is (0.5.23, ``compute_swa_request_cap``).
+    """
+    requests = serving.max_seqs if serving.max_seqs < MOST_REQUESTS else None
+    sized = requests is not None and serving.prefix_caching is False
+    return requests, serving.max_batched_tokens if sized else 0
+
+
+def device_traits(
+    model: Model, engine: Engine, kv_format: KvFormat | None, accelerator: Accelerator | None
+) -> tuple[Hashable, ...]:
+    """What of a device decides the pools of a model, with a prefix cache and without one."""
+    caching, without = (
+        settings.attention_backend(model, engine, accelerator, prefix_cache=one) for one in (True, False)
+    )
+    return (
+        settings.paged_as(model, engine, caching),
+        settings.paged_as(model, engine, without),
+        scaled_latents(model, engine, accelerator),
+        settings.narrows_index(model, accelerator),
+        refusals.stores_narrow(kv_format, accelerator),
     )
 
 
@@ -153,7 +180,7 @@ def _default_window_share(model: Model) -> float:
 def scaled_latents(
     model: Model, engine: Engine, accelerator: Accelerator | None, context_ranks: int = 1
 ) -> bool:
-    """True if FP8 latents keep scales: on Blackwell TensorRT-LLM's kernels, on AMD TileLang's read plain rows.
+    """True if sparse latents in FP8 keep scales: on Blackwell TensorRT-LLM's kernels, on AMD TileLang's read plain rows.
 
     But for a class that FlashInfer serves on SM12x (``_dsa_split_backend_resolution``). Where context ranks divide
     the tokens, TensorRT-LLM's kernels are taken everywhere (``model_overrides/deepseek_v2.py::_dsa_dcp_overrides``).
@@ -165,6 +192,8 @@ def scaled_latents(
         context_ranks: Ranks that divide the tokens of a request (``--dcp-size``).
     """
     if context_ranks > 1 or (accelerator is not None and accelerator.vendor == "AMD"):
+        return False
+    if shapes.indexer_of(model) is None:
         return False
     major = settings.capability(accelerator)
     if major == settings.CONSUMER_BLACKWELL:

@@ -62,7 +62,7 @@ def refusal(
     if sparse and bits not in SPARSE_BITS:
         # overrides.py::_dsa_kv_cache_dtype_default
         return f"{engine.label} stores sparse latents in fp8 or bf16; found {name}"
-    if bits < SPARSE_BITS[0] and settings.capability(accelerator) < settings.BLACKWELL:
+    if not stores_narrow(kv_format, accelerator):
         # kv_cache_dtype.py: 4-bit storage needs the kernels of Blackwell GPUs
         return f"{engine.label} keeps a {name} cache on Blackwell GPUs only; fp8 and bf16 work here"
     if layout.decode_context > 1 and layout.tensor % layout.decode_context:
@@ -81,3 +81,14 @@ def refusal(
                 f"--num-redundant-experts {more}"
             )
     return None
+
+
+def stores_narrow(kv_format: KvFormat | None, accelerator: Accelerator | None) -> bool:
+    """False for fewer than 8 bits on a device before Blackwell, whose kernels do not read them.
+
+    Args:
+        kv_format: How growing caches are to be stored; None for 16 bits.
+        accelerator: The device; None where it is not known.
+    """
+    narrow = kv_format is not None and kv_format.bits < SPARSE_BITS[0]
+    return not narrow or settings.capability(accelerator) >= settings.BLACKWELL

@@ -10,15 +10,14 @@ from kvreport.accounting.all_to_all import Exchange
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.sglang import command as serve
-from kvreport.accounting.engines.sglang import settings, shapes
-from kvreport.accounting.engines.sglang.overhead import (
-    float_position_table,
-    layer_tables,
-    loaded_scales,
-    repacks_block_floats,
-    widened_projection,
+from kvreport.accounting.engines.sglang import overhead, settings, shapes
+from kvreport.accounting.engines.sglang.plan import (
+    default_kv_format,
+    device_traits,
+    plan,
+    stage_sizes,
+    step_sizes,
 )
-from kvreport.accounting.engines.sglang.plan import default_kv_format, plan, stage_sizes
 from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS
 from kvreport.accounting.engines.sglang.refusals import refusal, unequal_refusal
 from kvreport.accounting.engines.step import Reserve, Step, constant
@@ -26,7 +25,7 @@ from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.extras import borrowed_copies
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, CacheSetup
+from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -138,14 +137,17 @@ class Sglang(EngineRules):
     def plan_class(
         self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
     ) -> Hashable:
-        """AMD's kernels, or the major number of the compute capability, by which backends are chosen."""
-        del model, kv_format
-        return None if accelerator is None else kernels_of(accelerator)
+        """What pools ask of the device: pages of its attention backend, scales of latents, narrow formats."""
+        return device_traits(model, self.engine, kv_format, accelerator)
+
+    def step_class(self, model: Model, serving: Serving) -> Hashable:
+        """Requests at once where they are given; tokens of a chunk where they size a pool."""
+        del model
+        return step_sizes(serving)
 
     def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
-        """The same: what widens, keeps or repacks tensors goes by it."""
-        del model
-        return kernels_of(accelerator)
+        """AMD's tables, and kernels for which tensors are widened or repacked."""
+        return overhead.device_traits(model, self.engine, accelerator)
 
     def load_overhead(
         self,
@@ -161,15 +163,15 @@ class Sglang(EngineRules):
         the pools were sized (``speculative/eagle_worker_v2.py::alloc_memory_pool``, 0.5.23).
         """
         parts = {
-            "position_table": float_position_table(model),
-            "layer_tables": layer_tables(model, self.engine, accelerator),
-            "widened_projection": widened_projection(
+            "position_table": overhead.float_position_table(model),
+            "layer_tables": overhead.layer_tables(model, self.engine, accelerator),
+            "widened_projection": overhead.widened_projection(
                 model, self.engine, weight_format, formats, accelerator, layout.tensor
             ),
             "draft_copies": borrowed_copies(model, layout.tensor),
         }
-        if self.engine.loaded_scales_kept and repacks_block_floats(accelerator):
-            parts["loaded_scales"] = loaded_scales(model, weight_format, formats, layout.tensor)
+        if self.engine.loaded_scales_kept and overhead.repacks_block_floats(accelerator):
+            parts["loaded_scales"] = overhead.loaded_scales(model, weight_format, formats, layout.tensor)
         return {name: size for name, size in parts.items() if size}
 
     def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
@@ -297,12 +299,6 @@ class Sglang(EngineRules):
     def _images_kept(self, model: Model, step: Step) -> int:
         takes = self.engine.image_cache_reserved and step.images and shapes.takes_images(model, self.engine)
         return settings.EMBEDDING_CACHE_MIB * MIB if takes else 0
-
-
-def kernels_of(accelerator: Accelerator) -> tuple[bool, str | int]:
-    """What SGLang asks of a device: AMD's target by name, of others the major number of the compute capability."""
-    amd = accelerator.vendor == "AMD"
-    return amd, (accelerator.compute_capability or "") if amd else settings.capability(accelerator)
 
 
 def band_class(accelerator: Accelerator, layout: Layout) -> str:

@@ -60,6 +60,9 @@ NARROW_INDEX: Final = (HOPPER, BLACKWELL)
 WIDE_PAGE_BACKENDS: Final = ("fa3", "trtllm_mha")
 """Backends whose sparse attention wants pages of 128 (``model_overrides/minimax_m3.py``)."""
 
+PAGED_BACKENDS: Final = ("dsa", "fa4", "trtllm_mla", "cutedsl_mla", "flashmla", "trtllm_mha")
+"""Backends that decide the page of every model (:func:`page_size`)."""
+
 STATES_HELD: Final = 3
 """State slots per running request with the prefix cache, before slots for tracking."""
 
@@ -364,6 +367,18 @@ def page_size(model: Model, engine: Engine, backend: str, given: int | None = No
     return given or 1
 
 
+def paged_as(model: Model, engine: Engine, backend: str) -> str:
+    """An attention backend, as far as :func:`page_size` asks for it; "" for those that take any page.
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        backend: The attention backend.
+    """
+    asked = backend in PAGED_BACKENDS or engine.lists("pages_of_128", model.architecture)
+    return backend if asked else ""
+
+
 def states_per_request(
     model: Model, engine: Engine, *, prefix_cache: bool, overlap: bool, staged: bool = False
 ) -> int:
@@ -383,6 +398,12 @@ def states_per_request(
         return 1
     tracked = engine.lists("state_tracking", model.architecture) and overlap
     return STATES_HELD + (2 - staged if tracked else 0)
+
+
+def narrows_index(model: Model, accelerator: Accelerator | None) -> bool:
+    """True if index keys without scales follow an FP8 cache on the device (``get_minimax_sparse_index_dtype``)."""
+    index = shapes.indexer_of(model)
+    return index is not None and not index.scaled and capability(accelerator) in NARROW_INDEX
 
 
 def capability(accelerator: Accelerator | None) -> int:

@@ -185,6 +185,7 @@ def plan_class(
     )
 
 
+@remembered
 def reserves_for_steps(model: Model) -> bool:
     """True if scheduler sizes change the plan: windows and rings hold tokens in flight besides theirs."""
     caches = [cache for group in model.layers for cache in group.caches]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kvreport.accounting.engines.vllm.expert_kernels import TILES, block_float_kernel
+from kvreport.accounting.engines.vllm.expert_kernels import TILES, Kernel, block_float_kernel
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.remembered import remembered
@@ -145,10 +145,9 @@ def _expert_padding(
     MXFP4: the model's width, and on most GPUs each rank's share of the inner side. NVFP4: each
     rank's share of the inner side.
     """
-    capability = accelerator.compute_capability or ""
-    if accelerator.vendor.upper() != "NVIDIA" or not capability:
+    kernel = padding_kernel(model, engine, accelerator)
+    if kernel is None:
         return 0
-    major = int(capability.split(".")[0])
     added = 0.0
     for row, form in stored:
         if row.component != "routed_experts" or form is None or len(row.shape) < 2:
@@ -162,13 +161,26 @@ def _expert_padding(
             routed = model.experts.routed
             count, share = row.count * -(-routed // layout.expert_ranks) // routed, inner
         per_rank = count * share * width
-        kernel = block_float_kernel(engine, model.architecture, major, engine.expert_kernel)
         inner_tile, width_tile = TILES[kernel] if form.name == _BLOCK_FLOAT else _SCALED_TILES
         padded = count * _up(share, inner_tile) * _up(width, width_tile)
         scaled = form.block and (form.name == _SCALED_FLOAT or kernel != "triton")
         scale_bits = 8 * form.scale_bytes / form.block[1] if scaled and form.block else 0.0
         added += (padded - per_rank) * (form.bits + scale_bits) / 8
     return int(added)
+
+
+def padding_kernel(model: Model, engine: Engine, accelerator: Accelerator) -> Kernel | None:
+    """The kernel that reads MXFP4 experts; None without routed experts, and where none of them are padded.
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        accelerator: The device.
+    """
+    capability = accelerator.compute_capability or ""
+    if accelerator.vendor.upper() != "NVIDIA" or not capability or not has_experts(model):
+        return None
+    return block_float_kernel(engine, model.architecture, int(capability.split(".")[0]), engine.expert_kernel)
 
 
 def _row_padding(stored: _Stored, accelerator: Accelerator, layout: Layout) -> int:

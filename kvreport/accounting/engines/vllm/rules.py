@@ -95,18 +95,19 @@ class Vllm(EngineRules):
         """What kernels force on the device; nothing for full attention only, in heads that every kernel takes."""
         return kernels.plan_class(model, self.engine, kv_format, accelerator)
 
-    def reserves_for_steps(self, model: Model) -> bool:
-        """True for windows and rings, which hold tokens in flight beside their own."""
-        return kernels.reserves_for_steps(model)
+    def step_class(self, model: Model, serving: Serving) -> Hashable:
+        """Both sizes for windows and rings, which hold tokens in flight beside their own; nothing for others."""
+        steps = kernels.reserves_for_steps(model)
+        return (serving.max_batched_tokens, serving.max_seqs) if steps else None
 
     def kernel_class(self, accelerator: Accelerator | None) -> Hashable:
         """Vendor and compute capability, as far as kernels ask for them."""
         return kernels.Device.of(accelerator)
 
     def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
-        """AMD's rows are set apart, and NVIDIA's generations pad experts."""
-        device = kernels.Device.of(accelerator)
-        return device.amd, device.major if overhead.has_experts(model) else 0
+        """AMD's rows are set apart, and NVIDIA's kernels for experts pad them."""
+        amd = kernels.Device.of(accelerator).amd
+        return amd, overhead.padding_kernel(model, self.engine, accelerator)
 
     def load_overhead(
         self,
