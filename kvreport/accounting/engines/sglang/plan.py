@@ -160,7 +160,14 @@ def step_sizes(serving: Serving) -> tuple[int | None, int]:
 def device_traits(
     model: Model, engine: Engine, kv_format: KvFormat | None, accelerator: Accelerator | None
 ) -> tuple[Hashable, ...]:
-    """What of a device decides the pools of a model, with a prefix cache and without one."""
+    """What of a device decides the pools of a model, with a prefix cache and without one.
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        kv_format: How growing caches are stored; None for 16 bits.
+        accelerator: The device; None where it is not known.
+    """
     caching, without = (
         settings.attention_backend(model, engine, accelerator, prefix_cache=one) for one in (True, False)
     )
