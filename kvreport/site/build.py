@@ -258,11 +258,12 @@ def _build(
     beside = tuple(files(site))
     inputs = Inputs(
         site,
-        drawings(),
+        drawings,
         runtime_bytes=sum(len(content) for _, content in python),
         sql_bytes=sum(len(content) for _, content in sql),
     )
     finished = pages(inputs, written)
+    drawings.finish()
     return Report(
         pages=finished,
         assets=(

@@ -45,7 +45,7 @@ def test_a_models_page_uses_templates_of_the_folders_that_decide_it_and_no_other
         gpus="h100-sxm-80gb,b200-sxm-180gb,rtx-4090",
         version="2026.11.22",
     )
-    drawings = drawing.begin(model_page.requests(site), tmp_path)()
+    drawings = drawing.begin(model_page.requests(site), tmp_path)
     templating.environment.cache_clear()
     assert len(list(model_page.pages(Inputs(site, drawings)))) >= 2
     used = {str(name) for _, name in templating.environment().cache}

@@ -311,10 +311,19 @@ CHARTS: Final[dict[str, Callable[[Any, Shown], alt.LayerChart | alt.FacetChart]]
 """Every chart that a page can ask for, by name."""
 
 
-def specification(request: Request) -> dict[str, Any]:
-    """Return the Vega-Lite specification of a request, its data inside."""
+def specification(request: Request, *, validate: bool = False) -> dict[str, Any]:
+    """Return the Vega-Lite specification of a request, its data inside.
+
+    Args:
+        request: What to draw.
+        validate: Whether Altair checks every part against its schema, which takes half the time: a chart is of one of
+            two forms, which the tests check.
+    """
+    from altair.utils.schemapi import debug_mode
+
     shown = Shown()
-    spec: dict[str, Any] = CHARTS[request.name](request.data, shown).to_dict()
+    with debug_mode(validate):
+        spec: dict[str, Any] = CHARTS[request.name](request.data, shown).to_dict(validate=validate)
     for layer in spec["layer"]:
         shown.put_in(layer)
     return _hoisted(spec)

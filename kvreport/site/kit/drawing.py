@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -57,10 +57,71 @@ class Drawing:
     card: bytes = b""
 
 
+class Drawings(Mapping[str, Drawing]):
+    """Drawings by the digest of their request, which are made while others are asked for.
+
+    Asking for one waits until it is drawn. They come in the order of the requests, so that pages that are made in the
+    same order wait least.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        requests: Iterable[Request],
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Begin to draw what is not kept in a folder.
+
+        Args:
+            folder: Folder of earlier drawings; made if missing.
+            requests: What to draw; the same request twice is drawn once.
+            progress: Told now and then how far it is.
+        """
+        self._folder, self._progress = folder, progress
+        wanted = {request.digest: request for request in requests}
+        self._wanted = len(wanted)
+        self._done = {digest: made for digest in wanted if (made := _read(folder, digest)) is not None}
+        missing = [request for digest, request in wanted.items() if digest not in self._done]
+        if missing:
+            progress(f"charts: {len(self._done)} kept from earlier builds, {len(missing)} to draw")
+        self._coming = zip(missing, _drawn(missing), strict=True)
+
+    def __getitem__(self, digest: str) -> Drawing:
+        """Return a drawing, once it is drawn."""
+        while digest not in self._done and self._next():
+            pass
+        return self._done[digest]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the digests of all drawings, once all are drawn."""
+        return iter(self.finish())
+
+    def __len__(self) -> int:
+        """How many drawings are wanted."""
+        return self._wanted
+
+    def finish(self) -> dict[str, Drawing]:
+        """Return all drawings, once all are drawn."""
+        while self._next():
+            pass
+        return self._done
+
+    def _next(self) -> bool:
+        """Wait for the next drawing and keep it; False if there is none."""
+        request, made = next(self._coming, (None, None))
+        if request is None or made is None:
+            return False
+        _write(self._folder, request.digest, made)
+        self._done[request.digest] = made
+        if len(self._done) % 50 == 0:
+            self._progress(f"charts: {len(self._done)} of {self._wanted} drawn")
+        return True
+
+
 def begin(
     requests: Iterable[Request], cache_dir: Path, progress: Callable[[str], None] = lambda _: None
-) -> Callable[[], dict[str, Drawing]]:
-    """Begin to draw; return what waits for the drawing of each request, by its digest.
+) -> Drawings:
+    """Begin to draw.
 
     Drawings are made beside what the caller does meanwhile: many by other processes, a few by a thread, because the
     chart compiler needs no Python.
@@ -70,23 +131,7 @@ def begin(
         cache_dir: Folder of earlier drawings; made if missing.
         progress: Told now and then how far it is.
     """
-    folder = cache_dir / "charts"
-    wanted = {request.digest: request for request in requests}
-    done = {digest: made for digest in wanted if (made := _read(folder, digest)) is not None}
-    missing = [request for digest, request in wanted.items() if digest not in done]
-    if missing:
-        progress(f"charts: {len(done)} kept from earlier builds, {len(missing)} to draw")
-    drawn = _drawn(missing)
-
-    def drawings() -> dict[str, Drawing]:
-        for request, made in zip(missing, drawn, strict=True):
-            _write(folder, request.digest, made)
-            done[request.digest] = made
-            if len(done) % 50 == 0:
-                progress(f"charts: {len(done)} of {len(wanted)} drawn")
-        return done
-
-    return drawings
+    return Drawings(cache_dir / "charts", requests, progress)
 
 
 def draw_one(request: Request) -> Drawing:
