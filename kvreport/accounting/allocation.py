@@ -175,15 +175,24 @@ def _shortages(
     return [rules(engine).start_shortage(one, utilization) for one in devices]
 
 
-def load_overheads(case: Case, memo: Memo | None = None) -> tuple[int, ...]:
+def load_overheads(
+    case: Case, forms: Sequence[WeightFormat | None], memo: Memo | None = None
+) -> tuple[int, ...]:
     """Bytes that loading adds on one device, one number per weight format.
 
     Args:
-        case: What is laid out; its KV format and share of memory do not matter here.
+        case: What is laid out; its own formats and its share of memory do not matter here.
+        forms: The weight formats; None is as released.
         memo: What other cases of the same model have worked out; None to work it out here.
     """
     known = Memo() if memo is None else memo
-    return tuple(sum(shared_overhead(case, form, known).values()) for form in case.weight_formats)
+    device = case.accelerator
+    if device is None:
+        return (0,) * len(forms)
+    kernels = case.rules.overhead_class(case.model, device)
+    return tuple(
+        sum(overhead_on(case, form, device, kernels, case.serving, known).values()) for form in forms
+    )
 
 
 def plan_blocks(case: Case, memo: Memo | None = None) -> BlockPlan:

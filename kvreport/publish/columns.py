@@ -7,12 +7,10 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kvreport.accounting.allocation import shared_reserve
+from kvreport.accounting.allocation import shared_reserve, shared_weights
 from kvreport.accounting.deployment import (
-    Allocation,
     Case,
     Memo,
-    allocate,
     load_overheads,
     overhead_class,
     plan_blocks,
@@ -27,7 +25,7 @@ from kvreport.accounting.stages import stages
 from kvreport.accounting.support import Asked, alone_codes, judge, spread_codes
 from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.dataset.matrix import left_out, planned
 from kvreport.errors import InputError
@@ -80,6 +78,10 @@ class Columns:
         self.memos = [memo if part is model else Memo() for part in self.parts]
         self.reserves = [memo] * len(columns) if rules(site.engine).stages_reserve_as_whole else self.memos
         self.caches = site.axes.caches(model)
+        gone = left_out(model, site.axes)
+        self.forms = {
+            name: form for (name, form), out in zip(site.axes.weight_formats, gone, strict=True) if not out
+        }
         self.examples = {number: gpu for gpu, number in by_number(site, site.device_kinds)}
         self.has_own_pools = False
         self.plan_classes: dict[str, dict[int, Hashable]] = {}
@@ -93,12 +95,6 @@ class Columns:
         layouts = {place.layout for place, part in zip(self.columns, self.parts, strict=True) if part}
         hashed = any(is_hashed(self.model, row) for row in self.model.weights)
         return hashed or any(one.data > 1 or _sizes(self.site, self.model, one.pipeline) for one in layouts)
-
-    def taken(self, gpu: Accelerator, number: int) -> Allocation | None:
-        """What is taken of one device in a column."""
-        if self.parts[number] is None:
-            return None
-        return allocate(self.case(number, gpu, None), self.memos[number])
 
     def kept(self, gpu: Accelerator, number: int) -> list[int] | None:
         """The reserve of one device in a column, and its uncertainty."""
@@ -219,7 +215,7 @@ class Columns:
 
     def loaded(self) -> dict[str, list[Any]]:
         """What loading adds, by weight format and column: one number, or one per kind where they differ."""
-        refused = self.refused()
+        refused, forms = self.refused(), self.forms
         found: list[list[tuple[int, ...]] | None] = []
         for place, part, memo in zip(self.columns, self.parts, self.memos, strict=True):
             if part is None:
@@ -228,17 +224,23 @@ class Columns:
             each: dict[int, tuple[int, ...]] = {}
             for alike in self.loaded_alike(all_to_all=bool(place.layout.all_to_all)):
                 gpu = self.examples[alike[0]]
-                added = load_overheads(_case(self.site, part, gpu, place.layout, None), memo)
+                case = _case(self.site, part, gpu, place.layout, None)
+                added = load_overheads(case, list(forms.values()), memo)
                 each |= dict.fromkeys(alike, added)
             found.append([added for _, added in sorted(each.items())])
         cut = [self.cut(place.layout) for place in self.columns]
-        return {
-            name: [
-                each and _alike_added([one[n] for one in each], [out or cut[at][n] for out in refused[name]])
+        shown: dict[str, list[Any]] = {}
+        for n, (name, _) in enumerate(self.site.axes.weight_formats):
+            if name not in forms:
+                shown[name] = [None] * len(found)
+                continue
+            which = list(forms).index(name)
+            shown[name] = [
+                each
+                and _alike_added([one[which] for one in each], [out or cut[at][n] for out in refused[name]])
                 for at, each in enumerate(found)
             ]
-            for n, (name, _) in enumerate(self.site.axes.weight_formats)
-        }
+        return shown
 
     def loaded_alike(self, *, all_to_all: bool) -> list[list[int]]:
         """Kinds of devices in groups: loading adds the same on those of a group, in every column.
@@ -284,15 +286,19 @@ class Columns:
 
     def weights(self) -> dict[str, list[int | None]]:
         """Weights per device by format and column."""
-        gone = left_out(self.model, self.site.axes)
         some = next(iter(self.examples.values()))
-        each = [self.taken(some, number) for number in range(len(self.columns))]
+
+        def size(number: int, form: WeightFormat | None) -> int | None:
+            if self.parts[number] is None:
+                return None
+            return sum(shared_weights(self.case(number, some, None), form, self.memos[number]).values())
+
         return {
             name: [
-                None if one is None or gone[place] else int(one.weight_bytes[place])  # type: ignore[index]
-                for one in each
+                size(number, self.forms[name]) if name in self.forms else None
+                for number in range(len(self.columns))
             ]
-            for place, (name, _) in enumerate(self.site.axes.weight_formats)
+            for name, _ in self.site.axes.weight_formats
         }
 
     def held(self) -> dict[str, list[Any]]:
