@@ -304,18 +304,20 @@ def stored_key(form: KvFormat | None) -> Hashable:
 def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> ComponentBytes:
     """Weight bytes on one rank by component, worked out once for each format and layout."""
     without = None if case.images else TOWERS | frozenset(case.model.not_loaded)
-    ranks, on_host = case.rules.component_ranks(case.model, case.layout), case.rules.on_host(case.model)
+    layout = case.layout
+    ranks, on_host = case.rules.component_ranks(case.model, layout), case.rules.on_host(case.model)
+    spread = (layout.tensor, layout.expert_ranks, layout.expert, layout.redundant_experts)
     return known.get(
-        ("weights", format_name(form), case.layout, case.images, tuple(ranks.items()), on_host),
+        ("weights", format_name(form), spread, case.images, tuple(ranks.items()), on_host),
         lambda: weights_by_component(
             case.model,
             form,
             case.formats,
-            case.layout.tensor,
+            layout.tensor,
             without=without,
-            expert_ranks=case.layout.expert_ranks,
-            whole_experts=case.layout.expert,
-            redundant_experts=case.layout.redundant_experts,
+            expert_ranks=layout.expert_ranks,
+            whole_experts=layout.expert,
+            redundant_experts=layout.redundant_experts,
             component_ranks=ranks,
             on_host=on_host,
         ),

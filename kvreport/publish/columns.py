@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from kvreport.accounting.allocation import shared_reserve, shared_weights
@@ -75,7 +76,8 @@ class Columns:
         self.parts = _parts(site, model, [place if place.layout in offered else None for place in columns])
         self.stage_of = [_stage_of(site, model, place) for place in columns]
         memo = Memo()
-        self.memos = [memo if part is model else Memo() for part in self.parts]
+        by_part = {id(part): memo if part is model else Memo() for part in self.parts}
+        self.memos = [by_part[id(part)] for part in self.parts]
         self.reserves = [memo] * len(columns) if rules(site.engine).stages_reserve_as_whole else self.memos
         self.caches = site.axes.caches(model)
         gone = left_out(model, site.axes)
@@ -149,7 +151,7 @@ class Columns:
     def plans_alone(self) -> tuple[list[Any], dict[str, list[list[int]]]]:
         """The same without laying anything out: a plan for each kind of device."""
         made: dict[str, int] = {}
-        refused = self.refused()
+        refused = self.refused
         served = [kind for kind in self.examples if not all(many[kind] for many in refused.values())]
         placed = {}
         for cache in self.caches:
@@ -201,6 +203,7 @@ class Columns:
         found = alone_codes(site.catalog.support, site.engine, devices, self.model, layout)
         return {kind for kind, code in zip(kinds, found, strict=True) if code}
 
+    @cached_property
     def refused(self) -> dict[str, list[bool]]:
         """For each weight format and kind of device, whether the release refuses the model so."""
         site = self.site
@@ -215,7 +218,7 @@ class Columns:
 
     def loaded(self) -> dict[str, list[Any]]:
         """What loading adds, by weight format and column: one number, or one per kind where they differ."""
-        refused, forms = self.refused(), self.forms
+        refused, forms = self.refused, self.forms
         found: list[list[tuple[int, ...]] | None] = []
         for place, part, memo in zip(self.columns, self.parts, self.memos, strict=True):
             if part is None:

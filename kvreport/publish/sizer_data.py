@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, Final
 
 from kvreport.accounting.demand import Demand, Reach, demand
@@ -96,10 +97,15 @@ def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
     caches = grid.caches(model)
     forms = dict(grid.weight_formats)
     first, plain = caches[0], next(iter(forms))
+    by_name = {one.name: one for one in caches}
 
-    def asked(form: str, cache: KvFormat, layout: Layout) -> Demand:
-        whole = demand(model, forms[form], grid.formats, cache, tensor_parallel=layout.tensor)
-        return whole.shared_by(layout.data).interleaved(layout.decode_context)
+    @cache
+    def whole(form: str, stored: str, ranks: int) -> Demand:
+        return demand(model, forms[form], grid.formats, by_name[stored], tensor_parallel=ranks)
+
+    def asked(form: str, stored: KvFormat, layout: Layout) -> Demand:
+        one = whole(form, stored.name, layout.tensor)
+        return one.shared_by(layout.data).interleaved(layout.decode_context)
 
     any_layout = next(layout for layout in columns if layout is not None)
     return {
@@ -111,13 +117,13 @@ def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
             form: [layout and _weights(asked(form, first, layout)) for layout in columns] for form in forms
         },
         "reach": {
-            cache.name: [
-                layout and [_reach(reach) for reach in asked(plain, cache, layout).reaches]
+            one.name: [
+                layout and [_reach(reach) for reach in asked(plain, one, layout).reaches]
                 for layout in columns
             ]
-            for cache in caches
+            for one in caches
         },
-        "attention": {cache.name: asked(plain, cache, any_layout).attention_multiplies for cache in caches},
+        "attention": {one.name: asked(plain, one, any_layout).attention_multiplies for one in caches},
         "sglang": _runs_on_sglang(site, model, columns, caches),
     }
 
@@ -169,9 +175,9 @@ def _runs_on_sglang(
         return found[0] if len(set(found)) == 1 else found
 
     answer = {}
-    for cache in caches:
-        own = None if cache.name == UNNAMED_KV else cache
-        answer[cache.name] = [each(own, layout) for layout in columns] if planned(own) else [0] * len(columns)
+    for stored in caches:
+        own = None if stored.name == UNNAMED_KV else stored
+        answer[stored.name] = [each(own, layout) for layout in columns] if planned(own) else [0] * len(columns)
     return answer
 
 
