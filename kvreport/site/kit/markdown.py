@@ -19,8 +19,8 @@ _BLOCKS: Final = frozenset({"p", "div", "section", "figure", "figcaption", "ul",
 _HEADINGS: Final = {f"h{level}": "#" * level for level in range(1, 7)}
 _SPACES: Final = re.compile(r"[ \t\r\n]+")
 _LINES: Final = re.compile(r"\n{3,}")
-_ROW: Final = re.compile(r"(<tr\b[^>]*>(?:(?!<table|<tr\b).)*?</tr>)", re.DOTALL)
-_CELL: Final = re.compile(r"\s*<t([dh])\b([^>]*)>((?:(?!</?t[dh]\b).)*)</t\1>\s*", re.DOTALL)
+_ROW: Final = re.compile(r"(<tr\b[^>]*>[^<]*(?:<(?!table|tr\b|/tr>)[^<]*)*</tr>)")
+_CELL: Final = re.compile(r"\s*<t([dh])\b([^>]*)>([^<]*(?:<(?!/?t[dh]\b)[^<]*)*)</t\1>\s*")
 _HIDDEN: Final = re.compile(r"\shidden\b")
 
 
@@ -41,14 +41,17 @@ class _Writer(HTMLParser):
         """Take a page in: its rows, of which an accelerator's page has five hundred, cell by cell."""
         # A text of a template makes a new one of its kind for each of its parts, which takes longer than the rest.
         for place, piece in enumerate(_ROW.split(str(html))):
-            if not (place % 2 and self._takes_row(piece)):
+            if piece.isspace() and not (self.rawdata or self._skipped or self._code):
+                self.parts.append(" ")
+            elif not (place % 2 and self._takes_row(piece)):
                 self.feed(piece)
         self.close()
 
     def _takes_row(self, html: str) -> bool:
         """Take a row in as :meth:`feed` does, if it is as plain as our tables make them."""
         begin, end = html.index(">") + 1, len(html) - len("</tr>")
-        self.close()  # what was fed, to its last sign
+        if self.rawdata:
+            self.close()  # what was fed, to its last sign
         if self._skipped or self._code or _HIDDEN.search(html):
             return False
         cells, header, place = [], False, begin
