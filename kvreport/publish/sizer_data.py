@@ -177,7 +177,9 @@ def _runs_on_sglang(
     answer = {}
     for stored in caches:
         own = None if stored.name == UNNAMED_KV else stored
-        answer[stored.name] = [each(own, layout) for layout in columns] if planned(own) else [0] * len(columns)
+        answer[stored.name] = (
+            [each(own, layout) for layout in columns] if planned(own) else [0] * len(columns)
+        )
     return answer
 
 
