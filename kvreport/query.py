@@ -109,6 +109,8 @@ _METAVARS: Final = {
     "pairs": "NAME=N",
 }
 _MOST_RANKS: Final = 1024
+MOST_ENGINES: Final = 64
+"""Engines that may share a GPU: a context of 0.53 GiB for each of more leaves no card anything to serve with."""
 _MOST_DEVICE_BYTES: Final = 16 << 40
 """Memory of one device, in bytes: 16 TiB, ten times the largest of today."""
 
@@ -302,6 +304,21 @@ class Query:
         high=_MOST_DEVICE_BYTES,
         group="engine",
         help="usable memory per device, where it can be set (unified memory)",
+    )
+    held_by_others: int | str | None = _option(
+        "--held-by-others",
+        kind="bytes",
+        high=_MOST_DEVICE_BYTES,
+        group="engine",
+        help="memory of each GPU that other processes hold when the engine starts, such as 36GiB",
+    )
+    engines_per_gpu: int = _option(
+        "--engines-per-gpu",
+        kind="whole",
+        group="engine",
+        default=1,
+        high=MOST_ENGINES,
+        help="engines of this kind on each GPU, started one after the other (1; vLLM)",
     )
     kv_pool: int | str | None = _option(
         "--kv-pool",

@@ -52,6 +52,7 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
                 ["--context", "1M", "--tp", "8"],
                 ["--engine", "sglang"],
                 ["--eager"],
+                ["--held-by-others", "8GiB"],
             ):
                 yield "estimate", ["estimate", model, "--gpu", gpu, *more]
         yield "size", ["size", model, "--concurrent", "64", "--context", "8K"]

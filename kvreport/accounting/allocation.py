@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kvreport.accounting import numeric as xp
@@ -263,7 +263,10 @@ def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -
         ("reserve", case.engine.name, engine.reserve_class(device), step),
         lambda: engine.reserve(model, device, step),
     )
-    return engine.given_share_reserve(kept, engine.share(case.utilization), model, device, step)
+    kept = engine.given_share_reserve(kept, engine.share(case.utilization), model, device, step)
+    if not case.held_bytes or not engine.held_in_reserve:
+        return kept
+    return replace(kept, non_framework=kept.non_framework + case.held_bytes)
 
 
 def _planned(case: Case) -> Model:

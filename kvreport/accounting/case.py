@@ -53,6 +53,7 @@ class Case:
         replica: The accelerators of one data rank, place by place, where they differ; else empty.
         dtype: The type to compute in; None is the checkpoint's own.
         support: What engines' releases run on; None not to judge it.
+        held_bytes: Memory of each device that other processes hold when the engine starts.
     """
 
     model: Model
@@ -78,6 +79,7 @@ class Case:
     replica: tuple[Accelerator, ...] = ()
     dtype: str | None = None
     support: Support | None = None
+    held_bytes: int = 0
 
     @property
     def accelerator(self) -> Accelerator | None:
@@ -108,6 +110,7 @@ class Case:
             compiled=self.compiled or (self.images and not self.encodes_at_start),
             context_tokens=self.context_tokens,
             receives=self.stage_of is not None and self.stage_of[1].start > 0,
+            held_bytes=self.held_bytes,
         )
 
     @property

@@ -386,7 +386,7 @@ def bound_under(plan: BlockPlan, rank: Deployment, ceiling: Engine, contexts: xp
         ceiling: The policy that reserves nothing.
         contexts: Contexts in tokens.
     """
-    room = rules(ceiling).pool_bytes(column(rank.total_bytes), rank.weight_bytes)
+    room = rules(ceiling).pool_bytes(column(rank.total_bytes) - rank.case.held_bytes, rank.weight_bytes)
     return Bound(plan.profile, capacity.users(_spread(room), plan, contexts))
 
 

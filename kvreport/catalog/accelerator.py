@@ -179,6 +179,29 @@ class Accelerator(Record):
         )
         return self.model_copy(update={"memory": memory})
 
+    def with_held(self, held_bytes: int, band_bytes: int = 0) -> Accelerator:
+        """The same accelerator with less free at start: other processes hold some of its memory.
+
+        Args:
+            held_bytes: What they hold, in bytes.
+            band_bytes: How much more or less that may be.
+
+        Raises:
+            InputError: If they hold all that is free.
+        """
+        free, less, more = self.free_at_start
+        if held_bytes >= free:
+            raise InputError(
+                f"held-by-others: found {held_bytes:,} bytes; allowed: less than the {free:,} that are free on "
+                f"{self.name} when an engine starts"
+            )
+        left = Figure(value=free - held_bytes, evidence="derived", note="less what other processes hold")
+        most = Figure(value=left.value + more + band_bytes, evidence="derived", note="the same at most")
+        memory = self.memory.model_copy(
+            update={"free_at_start": left, "free_band": less + band_bytes, "free_most": most}
+        )
+        return self.model_copy(update={"memory": memory})
+
     def sliced(self, name: str) -> Accelerator:
         """One slice of the device, as a device: its share of memory, bandwidth and rates, and no link to others.
 
@@ -242,7 +265,7 @@ class Accelerator(Record):
         """Memory that is free when an engine starts, how much less it may be, and how much more, in bytes."""
         free, band, most = self.memory.free_at_start, self.memory.free_band or 0, self.memory.free_most
         if free is None:
-            return self.usable_bytes - _CONTEXT_BYTES, _CONTEXT_BAND, _CONTEXT_BAND
+            return self.usable_bytes - CONTEXT_BYTES, CONTEXT_BAND, CONTEXT_BAND
         return free.value, band, band if most is None else most.value - free.value
 
     @property
@@ -318,10 +341,10 @@ desktops, have ConnectX ports (NVIDIA's user guides of both)."""
 _CARDS: Final = 8
 """Cards that a server or a self-made rig holds, whatever is usual for them."""
 
-_CONTEXT_BYTES: Final = 569_083_166
+CONTEXT_BYTES: Final = 569_083_166
 """What a process's context takes before an engine measures what is free: 0.53 GiB of an H100 ("78.66/79.19 GiB")."""
 
-_CONTEXT_BAND: Final = 268_435_456
+CONTEXT_BAND: Final = 268_435_456
 """Half the width of its band: contexts of 0.3 to 0.8 GiB are logged."""
 
 _CURRENT_YEARS: Final = 5

@@ -285,6 +285,9 @@ class Estimate:
             else heard * request.model.hidden_size * SERVED_BYTES,
         }
 
+    def _engines_per_gpu(self) -> int:
+        return 1 if self.request.query is None else self.request.query.engines_per_gpu
+
     def _extras(self) -> dict[str, Any]:
         request = self.request
         slots, rank = request.lora_slots
@@ -301,6 +304,9 @@ class Estimate:
             if slots
             else None,
             "encoder": self._encoder(),
+            "held_by_others": {"bytes": request.held_bytes, "engines_per_gpu": self._engines_per_gpu()}
+            if request.held_bytes
+            else None,
             "offload": {
                 "bytes": request.kv_offload_bytes,
                 "tokens": request.kv_offload_bytes // (each * request.layout.tensor) if each else None,

@@ -116,6 +116,7 @@ def start_sentence(estimate: Estimate) -> str:
         f"at start {request.engine.label} asks for {request.utilization:g} of {gib(device.usable_bytes)} GiB "
         f"({gib(asked)} GiB), and {gib(free)} GiB ({gib(free - less)} to {gib(free + more)}) are free on "
         f"{device.name} then"
+        + (f", where other processes hold {gib(request.held_bytes)} GiB" if request.held_bytes else "")
     )
 
 

@@ -244,7 +244,11 @@ def devices_of(request: Request) -> tuple[LocalDevice, ...]:
     wanted = max(request.layout.devices, len(request.accelerators))
     named = request.accelerators * (wanted if len(request.accelerators) == 1 else 1)
     return tuple(
-        replace(local_device(one, request.engine.coefficients), name=f"{one.id}:{index}")
+        replace(
+            local_device(one, request.engine.coefficients),
+            name=f"{one.id}:{index}",
+            usable=one.usable_bytes - request.held_bytes,
+        )
         for index, one in enumerate(named[:wanted])
     )
 

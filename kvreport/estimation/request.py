@@ -27,6 +27,7 @@ from kvreport.errors import InputError, shorten
 from kvreport.estimation.commands import OWN_DRAFT
 from kvreport.estimation.hardware import devices_of, in_machines, layout_of, parsed, refuse_unlinked
 from kvreport.estimation.opened import Opened, listed
+from kvreport.estimation.sharing import with_others
 from kvreport.query import Query, options
 from kvreport.units import parse_bytes, parse_tokens
 
@@ -61,6 +62,7 @@ class Request:
         query: The question as it was asked; None where a program made the request.
         dtype: The type to compute in; None is the checkpoint's own.
         support: What engines' releases run on; None not to judge it.
+        held_bytes: Memory of each device that other processes hold when the engine starts.
     """
 
     model: Model
@@ -88,6 +90,7 @@ class Request:
     query: Query | None = None
     dtype: str | None = None
     support: Support | None = None
+    held_bytes: int = 0
 
     @property
     def accelerator(self) -> Accelerator:
@@ -162,6 +165,7 @@ class Request:
             lora_slots=self.lora_slots,
             dtype=self.dtype,
             support=self.support,
+            held_bytes=self.held_bytes,
         )
 
 
@@ -278,7 +282,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         if isinstance(query.engine, Engine)
         else at_release(catalog.engine(query.engine), query.engine)
     )
-    devices = devices_of(query, catalog)
+    devices, held = with_others(devices_of(query, catalog), query, policy, assumed)
     stated = layout_of(query, len(devices), assumed)
     refuse_unlinked(stated, devices, query.network_bandwidth)
     layout = in_machines(stated, devices[0], assumed)
@@ -390,6 +394,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         query=query,
         dtype=dtype,
         support=catalog.support,
+        held_bytes=held,
     )
 
 

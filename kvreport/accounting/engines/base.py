@@ -377,6 +377,9 @@ class EngineRules:
         """Bytes of a device that are free right before weights are loaded, if nothing else runs on it."""
         return accelerator.usable_bytes
 
+    held_in_reserve: ClassVar[bool] = True
+    """Whether what other processes hold is memory that the engine goes without, one byte for each of theirs."""
+
     def start_shortage(self, accelerator: Accelerator, utilization: float | None) -> tuple[int, int] | None:
         """What the engine asks for at start beyond what is free, and the error of that; None if it does not ask.
 
@@ -409,7 +412,7 @@ class EngineRules:
         """
         share = self.share(utilization)
         if self.engine.utilization_of == "memory_less_weights":
-            return _floor((total_bytes - weight_bytes) * share)
+            return _floor((total_bytes - weight_bytes - reserve_bytes) * share)
         return _ceil(total_bytes * share) - weight_bytes - reserve_bytes
 
     def state_slots_wanted(self, model: Model, serving: Serving, *, eager: bool) -> int | None:

@@ -50,6 +50,7 @@ class Step:
         compiled: True if compiled graphs are in the cache, as at a later start (vLLM).
         context_tokens: The longest request that the engine was told to take; None for the model's longest.
         receives: True for a pipeline stage after the first, which keeps a buffer for what it receives.
+        held_bytes: Memory of the device that other processes hold when the engine starts.
     """
 
     max_batched_tokens: int
@@ -62,6 +63,7 @@ class Step:
     compiled: bool = False
     context_tokens: int | None = None
     receives: bool = False
+    held_bytes: int = 0
 
 
 def check_utilization(utilization: float) -> float:

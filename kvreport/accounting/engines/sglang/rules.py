@@ -52,6 +52,9 @@ class Sglang(EngineRules):
     exchange: ClassVar[Exchange] = Exchange(most_tokens=128)
     """``SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK`` (0.5.23)."""
 
+    held_in_reserve: ClassVar[bool] = False
+    """The share is of what is free before loading, so that it is lost times that share."""
+
     load_line: ClassVar[str] = "free memory taken by loading"
     """SGLang prints how much less memory is free, which counts the device's context too."""
 
@@ -180,7 +183,7 @@ class Sglang(EngineRules):
         The share is of the memory that was free before loading, so that the rest of it is kept free.
         """
         found = self._settings(model, accelerator, step)
-        taken = self.taken_before_loading(step.layout, accelerator)
+        taken = self.taken_before_loading(step.layout, accelerator) + step.held_bytes
         kept = round(max(accelerator.usable_bytes - taken, 0) * (1 - found.share))
         kept = max(kept + self._images_kept(model, step), 0)
         graphs = min(found.graphs_mib * MIB, kept) if not step.eager else 0
@@ -206,7 +209,7 @@ class Sglang(EngineRules):
             return reserve
         backend = settings.attention_backend(model, self.engine, accelerator)
         used = share * settings.backend_share(backend, model.context_tokens)
-        free = self.free_before_loading(accelerator, step.layout)
+        free = self.free_before_loading(accelerator, step.layout) - step.held_bytes
         kept = accelerator.usable_bytes * share - free * used + self._images_kept(model, step)
         return replace(reserve, activations=0, graphs=0, non_framework=round(kept))
 
