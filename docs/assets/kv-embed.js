@@ -11,11 +11,9 @@
     element.textContent = text;
     return element;
   };
-  if (!/^[\w.-]+$/.test(model) || !/^[\w.-]+$/.test(gpu)) {
-    say(make("p", "kv-embed-note", "No such model or GPU."));
-    return;
-  }
+  if (!location.search) return; /* the page says how a card is asked for */
   try {
+    if (!/^[\w.-]+$/.test(model) || !/^[\w.-]+$/.test(gpu)) throw new Error("missing");
     const base = new URL(document.body.dataset.kvEmbed, location.href);
     const response = await fetch(new URL(`${model}.json`, base));
     if (!response.ok) throw new Error("missing");
@@ -32,6 +30,10 @@
       make("p", "kv-embed-note", `From formulas, data release ${found.release}.`),
     );
   } catch {
-    say(make("p", "kv-embed-note", "No such model or GPU."));
+    const help = make("a", "kv-embed-link", "How to ask for a card");
+    help.href = location.pathname;
+    help.target = "_blank";
+    help.rel = "noopener";
+    say(make("p", "kv-embed-note", "No such model or GPU."), help);
   }
 })();

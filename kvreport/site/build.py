@@ -341,7 +341,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield from engine_changes.files(site)
     yield from embeds.files(site)
     yield from known_logs.files(site)
-    yield from embed.files(embeds.CARD)
+    yield from embed.files(site, embeds.CARD)
     yield from schemas.files(site.site_url)
 
 

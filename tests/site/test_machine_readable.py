@@ -63,6 +63,15 @@ def test_the_card_runs_no_script_but_its_own(tiny_site):
     assert (tiny_site.folder / "assets/kv-embed.css").is_file()
 
 
+def test_the_card_says_how_it_is_asked_for(tiny_site):
+    page = read(tiny_site, "embed/index.html")
+    asked = re.search(r'href="\?model=([\w.-]+)&amp;gpu=([\w.-]+)"', page)
+    badges = json.loads(read(tiny_site, f"badge/{asked[1]}.json"))["gpus"]
+    assert asked[2] in badges
+    assert "&lt;iframe src=" in page
+    assert f"embed/?model={asked[1]}&amp;gpu={asked[2]}" in page
+
+
 def test_no_script_of_ours_writes_html(repository):
     for path in (repository / "docs/assets").glob("*.js"):
         text = path.read_text(encoding="utf-8")

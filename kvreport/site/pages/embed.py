@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from html import escape
 from typing import Final
+from urllib.parse import urlencode
+
+from kvreport.publish.site_data import SiteData
+from kvreport.site.pages import home
 
 _PAGE: Final = """\
 <!doctype html>
@@ -17,11 +22,33 @@ _PAGE: Final = """\
 <link rel="stylesheet" href="../assets/kv-embed.css">
 <script src="../assets/kv-embed.js" defer></script>
 </head>
-<body data-kv-embed="../badge/"><p><a href="../" target="_blank" rel="noopener">Requests that fit</a></p></body>
+<body data-kv-embed="../badge/">{body}</body>
 </html>
+"""
+_HELP: Final = """
+<p class="kv-embed-message">A card for your page</p>
+<p>The card shows how many requests of a model fit on a GPU. Put this into the page:</p>
+<pre>{frame}</pre>
+<p><a class="kv-embed-link" href="?{asked}">See this card</a></p>
+<p>Name the model and the GPU as the last part of the addresses of their pages.</p>
+<p class="kv-embed-note">“Share, cite, print” on the page of a model writes the frame for the choice on that page.
+<a href="../" target="_blank" rel="noopener">All models and GPUs</a></p>
 """
 
 
-def files(folder: str) -> Iterator[tuple[str, bytes]]:
+def files(site: SiteData, folder: str) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of the card's page, which stands in ``folder``; its numbers are the badges'."""
-    yield f"{folder}/index.html", _PAGE.encode()
+    yield f"{folder}/index.html", _PAGE.format(body=_help(site, folder)).encode()
+
+
+def _help(site: SiteData, folder: str) -> str:
+    """How a card is asked for, with an example of this site; what the script replaces where one is asked for."""
+    model = home.example(site)
+    best = site.headline[model.id]
+    if best is None:
+        return '<p><a href="../" target="_blank" rel="noopener">Requests that fit</a></p>'
+    asked = urlencode({"model": model.slug, "gpu": best.config.gpu})
+    frame = (
+        f'<iframe src="{site.site_url}{folder}/?{asked}" title="kvreport" width="360" height="120"></iframe>'
+    )
+    return _HELP.format(frame=escape(frame, quote=False), asked=escape(asked))

@@ -93,7 +93,7 @@ class HomeContext:
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the front page; its doors lead to the pages that the site has."""
     site = inputs.site
-    model = _example(site)
+    model = example(site)
     made = context(site, model, inputs.addresses)
     names = names_of(made)
     yield Page(
@@ -161,7 +161,8 @@ def _doors(known: Collection[str]) -> Iterator[Link]:
             yield Link(door.text, href, door.note)
 
 
-def _example(site: SiteData) -> Model:
+def example(site: SiteData) -> Model:
+    """Return the model of the front page's example."""
     for model_id in EXAMPLES:
         if site.headline.get(model_id) is not None:
             return site.catalog.models[model_id]
