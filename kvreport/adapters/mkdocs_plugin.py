@@ -320,7 +320,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 output = self.mount.closed(output, page.url, self.known)
         elif self.mount.foreign:
             return output
-        output = theme.waiting(output)
+        output = theme.whole_options(theme.waiting(output))
         output = theme.fonts_first(output, page.url, self.known, self.mount)
         if self.report is not None:
             for fault in links.check(address(page), output, self.known):

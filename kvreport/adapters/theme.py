@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 _SCRIPT: Final = re.compile(r"<script src=(?=\"[^\"]*assets/)")
 _THEME_SCRIPT: Final = re.compile(r"<script src=(\"[^\"]*assets/javascripts/bundle\.[^\"]*\")></script>")
 
+# What has no line of text (scripts, data, fields, drawings), tags with their attributes, and options.
+_OPTION: Final = re.compile(
+    r"<(?P<raw>script|style|template|textarea|select|title|svg|noscript)\b.*?</(?P=raw)>|<!--.*?-->|<[^>]*>"
+    r"|(?P<option>(?<![\w-])--?[a-z]\w*(?:-\w+)*)",
+    re.DOTALL,
+)
+
 # The theme's search opens as a dialog without a name, so a screen reader announces nothing.
 _NAMED_DIALOG: Final = (
     'data-md-component="search" role="dialog"',
@@ -52,6 +59,20 @@ def fonts_first(output: str, url: str, known: Collection[str], mount: Mount) -> 
         if face in known
     )
     return output.replace("<title>", f"{ask}<title>", 1)
+
+
+def whole_options(output: str) -> str:
+    """Keep each option of a command whole: browsers end lines after hyphens, ``--max-`` / ``model-len``.
+
+    Text alone is changed, and what a reader copies stays the same.
+    """
+    head, body, page = output.partition("<body")
+    return head + _OPTION.sub(_whole, body + page)
+
+
+def _whole(found: re.Match[str]) -> str:
+    option = found["option"]
+    return f'<span class="kv-option">{option}</span>' if option else found[0]
 
 
 def shortened(sitemap: str) -> str:

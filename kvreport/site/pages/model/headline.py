@@ -37,7 +37,11 @@ def headline(site: SiteData, model: Model, best: Series | None, answer: Estimate
     """
     refusal = site.refusal(model)
     if refusal:
-        return pieces(SENTENCES["refused"].format(engine=site.engine.label, model=model.name, reason=refusal))
+        return pieces(
+            SENTENCES["refused"].format(
+                engine=site.engine.label, model=model.name, reason=refusal.rstrip(".")
+            )
+        )
     if best is None and model.context_tokens < min(site.contexts):
         return pieces(
             SENTENCES["below_grid"].format(

@@ -148,7 +148,10 @@ def page(inputs: Inputs, model: Model) -> Page:
         heading=model.name,
         description=conclusion,
         lead=render(
-            "model/lead.html", uri, names | {"confirmed": left_out.confirmed(site.catalog, site.engine)}
+            "model/lead.html",
+            uri,
+            names
+            | {"confirmed": "" if site.refusal(model) else left_out.confirmed(site.catalog, site.engine)},
         ),
         sections=(
             section("boundary", "Capacity by context length", "model/boundary.html"),
