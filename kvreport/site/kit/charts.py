@@ -11,13 +11,25 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from math import log2
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
     import altair as alt
 
 WIDTH: Final = 700
 HEIGHT: Final = 330
+_LABEL_SIZE: Final = 11
+_LABEL_ASPECT: Final = 0.5
+"""Width of a character by its height: the widest mean of the 24 newest names, measured in the face of the site."""
+Align = Literal["left", "center", "right"]
+Box = tuple[float, float, float, float]
+_LABEL_PLACES: Final[tuple[tuple[Align, int, int], ...]] = (
+    ("right", -6, -8), ("left", 6, -8), ("left", 6, 16), ("right", -6, 16), ("center", 0, -14), ("center", 0, 22),
+    ("left", 10, 4), ("right", -10, 4), ("right", -6, -20), ("left", 6, -20), ("right", -6, 28), ("left", 6, 28),
+    ("right", -24, -32), ("left", 24, -32), ("right", -24, 40), ("left", 24, 40),
+)  # fmt: skip
+"""Where a name may stand from its mark, the nearest first: (alignment, pixels right, pixels down)."""
 LINE_COLOURS: Final = tuple(f"var(--kv-l{n})" for n in range(1, 7))
 LINE_DASHES: Final = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [5, 2], [1, 3])
 _TOKENS_LABEL: Final = (
@@ -252,13 +264,58 @@ def landscape(data: Landscape, shown: Shown) -> alt.LayerChart | alt.FacetChart:
             ],
         )
     )
-    named = [asdict(mark) for mark in extremes(data)]
-    names = (
-        alt.Chart(shown.called(named))
-        .mark_text(align="right", dx=-6, dy=-8, fontSize=11)
-        .encode(x="weights_gib:Q", y="token_kib:Q", text="name:N", color=colour)
-    )
-    return alt.layer(chart, names, width=WIDTH, height=HEIGHT, config=_config())
+    layers = [chart]
+    placed = label_places(data)
+    for place in dict.fromkeys(placed.values()):
+        named = [asdict(mark) for mark in extremes(data) if placed[mark.name] == place]
+        align, dx, dy = place
+        names = alt.Chart(shown.called(named)).encode(x="weights_gib:Q", y="token_kib:Q", text="name:N")
+        text = {"align": align, "dx": dx, "dy": dy, "fontSize": _LABEL_SIZE}
+        layers += [  # the same words below in the color of the page, so that no line or point cuts through them
+            names.mark_text(stroke="var(--kv-paper)", strokeWidth=3, strokeJoin="round", **text),
+            names.mark_text(**text).encode(color=colour),
+        ]
+    return alt.layer(*layers, width=WIDTH, height=HEIGHT, config=_config())
+
+
+def label_places(data: Landscape) -> dict[str, tuple[Align, int, int]]:
+    """Return where each name stands from its mark: (alignment, pixels right, pixels down).
+
+    Of a few places around the mark the first one is taken that covers the fewest marks and no name.
+    """
+    x = _scaled([mark.weights_gib for mark in data.marks], WIDTH)
+    y = _scaled([mark.token_kib for mark in data.marks], HEIGHT)
+    points = [(x(mark.weights_gib), HEIGHT - y(mark.token_kib)) for mark in data.marks]
+    taken: list[tuple[float, float, float, float]] = []
+    found = {}
+    for mark in sorted(extremes(data), key=lambda one: one.weights_gib, reverse=True):
+        at, down = x(mark.weights_gib), HEIGHT - y(mark.token_kib)
+        width = len(mark.name) * _LABEL_SIZE * _LABEL_ASPECT
+
+        def box(
+            place: tuple[Align, int, int], at: float = at, down: float = down, width: float = width
+        ) -> Box:
+            align, dx, dy = place
+            left = at + dx - {"left": 0.0, "center": width / 2, "right": width}[align]
+            return left, down + dy - _LABEL_SIZE, left + width, down + dy + 3
+
+        def cost(place: tuple[Align, int, int], box: Callable[[Any], Box] = box) -> int:
+            one = box(place)
+            outside = one[0] < 0 or one[2] > WIDTH or one[1] < 0 or one[3] > HEIGHT
+            names = sum(a < one[2] and one[0] < c and b < one[3] and one[1] < d for a, b, c, d in taken)
+            marks = sum(one[0] - 4 < a < one[2] + 4 and one[1] - 4 < b < one[3] + 4 for a, b in points)
+            return 100 * (outside + names) + marks
+
+        best = min(_LABEL_PLACES, key=cost)
+        taken.append(box(best))
+        found[mark.name] = best
+    return found
+
+
+def _scaled(values: list[float], length: int) -> Callable[[float], float]:
+    """Return the logarithmic scale of a chart's axis, in pixels from its low end."""
+    low, high = log2(min(values)), log2(max(values))
+    return lambda value: 8 + (length - 16) * (log2(value) - low) / ((high - low) or 1)
 
 
 def extremes(data: Landscape) -> tuple[Mark, ...]:
