@@ -270,7 +270,7 @@ def landscape(data: Landscape, shown: Shown) -> alt.LayerChart | alt.FacetChart:
         named = [asdict(mark) for mark in extremes(data) if placed[mark.name] == place]
         align, dx, dy = place
         names = alt.Chart(shown.called(named)).encode(x="weights_gib:Q", y="token_kib:Q", text="name:N")
-        text = {"align": align, "dx": dx, "dy": dy, "fontSize": _LABEL_SIZE}
+        text: dict[str, Any] = {"align": align, "dx": dx, "dy": dy, "fontSize": _LABEL_SIZE}
         layers += [  # the same words below in the color of the page, so that no line or point cuts through them
             names.mark_text(stroke="var(--kv-paper)", strokeWidth=3, strokeJoin="round", **text),
             names.mark_text(**text).encode(color=colour),
