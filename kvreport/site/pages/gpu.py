@@ -119,7 +119,9 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
             uri,
             names
             | {
-                "confirmed": left_out.confirmed(
+                "confirmed": ""
+                if _refused(inputs.site, gpu)
+                else left_out.confirmed(
                     inputs.site.catalog, inputs.site.local_engine(gpu) or inputs.site.engine
                 )
             },
@@ -147,7 +149,7 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext
     return GpuContext(
         slug=gpu.id,
         headline=headline(site, gpu),
-        conditions=f"{(machine or site.engine).label} with its defaults, weights as released. From formulas, not measured."
+        conditions=_conditions(site, gpu)
         + (f" Rented out as {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
         facts=tuple(_facts(gpu)),
         bar=_bar(gpu),
@@ -183,6 +185,22 @@ def _alone(site: SiteData, gpu: Accelerator) -> list[Model]:
     return [m for m in site.models if site.outcome(m, gpu.id).on_one]
 
 
+def _refused(site: SiteData, gpu: Accelerator) -> bool:
+    """Return whether no engine of the site runs on an accelerator, because the engine refuses it."""
+    if _alone(site, gpu) or site.local_engine(gpu) is not None:
+        return False
+    return on_accelerator(site.catalog.support, site.engine, gpu).verdict is not None
+
+
+def _conditions(site: SiteData, gpu: Accelerator) -> str:
+    """Return under which engine the headline holds; why it is refused, where it is."""
+    if not _refused(site, gpu):
+        label = (site.local_engine(gpu) or site.engine).label
+        return f"{label} with its defaults, weights as released. From formulas, not measured."
+    reason = on_accelerator(site.catalog.support, site.engine, gpu).reason.partition(": ")[2].rstrip(".")
+    return f"{reason[:1].upper()}{reason[1:]}." if reason else ""
+
+
 def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
     """Return the conclusion in one sentence, as (text, emphasised) pieces."""
     alone = _alone(site, gpu)
@@ -194,10 +212,10 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
             (" do.", False),
         )
     refused = on_accelerator(site.catalog.support, site.engine, gpu)
-    if not alone and refused.verdict is not None:
+    if _refused(site, gpu):
         return (
             (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
-            (f" usable. {refused.reason}.", False),
+            (f" usable. {refused.reason.partition(': ')[0]}.", False),
         )
     pieces: list[tuple[str, bool]] = [
         (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),

@@ -1,0 +1,20 @@
+"""Pages of accelerators that the engine does not run on say so in one short sentence, and why in a second one."""
+
+from __future__ import annotations
+
+from kvreport.catalog.load import load_catalog
+from kvreport.publish.page_data import gather
+from kvreport.site.pages import gpu as gpu_page
+from kvreport.site.pages import gpu_rows
+from kvreport.site.pages.model.headline import plain
+
+
+def test_the_headline_is_short_and_the_reason_stands_below():
+    site = gather(load_catalog(), models="Qwen/Qwen3-8B", gpus="tpu-v6e,h100-sxm-80gb", version="test")
+    made = {gpu.id: gpu_page.context(site, gpu, gpu_rows.served(site)) for gpu in site.gpus}
+    said = plain(made["tpu-v6e"].headline)
+    assert said.endswith("does not run on TPU v6e Trillium.")
+    assert len(said) < 90
+    assert made["tpu-v6e"].conditions.startswith("The release leaves TPUs to the plug-in")
+    assert "with its defaults" not in made["tpu-v6e"].conditions
+    assert "with its defaults" in made["h100-sxm-80gb"].conditions
