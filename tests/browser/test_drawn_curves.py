@@ -32,7 +32,7 @@ def test_no_text_of_a_narrow_drawing_covers_another(browser):
     page.set_content(f"<style>{style}</style><main class='md-typeset'>{drawn}</main>")
     boxes = page.evaluate(
         "[...document.querySelectorAll('.kv-drawn text')].map((text) => [text.textContent, text.getBoundingClientRect()])"
-        ".map(([text, box]) => [text, box.left, box.top + 0.2 * box.height, box.right, box.bottom - 0.2 * box.height])"
+        ".map(([text, box]) => [text, box.left, box.top + 0.1 * box.height, box.right, box.bottom - 0.1 * box.height])"
     )
     page.close()
     assert len(boxes) > 5
