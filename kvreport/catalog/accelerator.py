@@ -128,6 +128,7 @@ class Accelerator(Record):
         devices_per_package: Devices that one package shows to software (2 for MI250X).
         devices_per_node: How many devices the usual server holds.
         interconnect_bytes_per_s: Scale-up link of one device, both directions together.
+        network_bytes_per_s: What ports that the device is sold with pass to other machines, in one direction.
         slices: Parts that it can be divided into, each a device of its own to software.
         slice_of: The device that this is a slice of; None for whole devices.
         rented_as: Machine types of large public clouds that have it, one for each provider.
@@ -151,6 +152,7 @@ class Accelerator(Record):
     rates: Rates = Rates()
     native_formats: tuple[Text, ...] = ()
     interconnect_bytes_per_s: Figure | None = None
+    network_bytes_per_s: Figure | None = None
     pcie: Text | None = None
     power_watts: Figure | None = None
     notes: tuple[LongText, ...] = ()
@@ -251,6 +253,7 @@ class Accelerator(Record):
                 "bandwidth_bytes_per_s": share(self.bandwidth_bytes_per_s, found.memory),
                 "rates": self.rates.model_copy(update=rates),
                 "interconnect_bytes_per_s": None,
+                "network_bytes_per_s": None,
                 "rented_as": (),
             }
         )
@@ -280,11 +283,12 @@ class Accelerator(Record):
 
     @property
     def is_confined(self) -> bool:
-        """True for a card or chip that stays in one machine, as far as stated: it has no link of its own.
+        """True for a card or computer that stays in one machine, as far as stated: it has no link and no port.
 
-        A form that nobody stated, a cloud's device and a desktop that is sold with ports for coupling are not.
+        A form that nobody stated, and a cloud's device, are not.
         """
-        return self.interconnect_bytes_per_s is None and self.form_factor in _CONFINED
+        linked = self.interconnect_bytes_per_s is not None or self.network_bytes_per_s is not None
+        return not linked and self.form_factor in _CONFINED
 
     @property
     def most_per_machine(self) -> int:
@@ -335,9 +339,8 @@ class Accelerator(Record):
 
 _COMPUTERS: Final = frozenset({"SoC", "SoM", "APU", "Desktop"})
 _CARD_FORMS: Final = frozenset({None, "PCIe", "PCIe LP"})
-_CONFINED: Final = (_COMPUTERS | _CARD_FORMS) - {None, "Desktop"}
-"""Forms of devices that leave their machine only by a network that somebody adds. DGX Spark and DGX Station, the
-desktops, have ConnectX ports (NVIDIA's user guides of both)."""
+_CONFINED: Final = (_COMPUTERS | _CARD_FORMS) - {None}
+"""Forms of devices that leave their machine only by a network that somebody adds, unless a record states their ports."""
 _CARDS: Final = 8
 """Cards that a server or a self-made rig holds, whatever is usual for them."""
 

@@ -171,6 +171,40 @@ def refuse_unlinked(layout: Layout, devices: Sequence[Accelerator], network: int
     )
 
 
+def network_rate(
+    query: Query, devices: Sequence[Accelerator], layout: Layout, assumed: list[str]
+) -> int | None:
+    """Bytes per second between nodes: as asked, else what the slowest device's own ports pass; None if not known.
+
+    Args:
+        query: The question.
+        devices: The accelerators it runs on.
+        layout: The layout, with its nodes.
+        assumed: What was not stated is added here.
+
+    Raises:
+        InputError: If the rate that was asked for cannot be read.
+    """
+    if query.network_bandwidth is not None:
+        return parsed("network-bandwidth", parse_bytes, query.network_bandwidth)
+    if layout.nodes == 1:
+        return None
+    ports = [(one.network_bytes_per_s, one.name) for one in devices]
+    known = [(port.value, name) for port, name in ports if port is not None]
+    if len(known) < len(ports):
+        assumed.append(
+            f"a network between {layout.nodes} nodes: its rate is not stated, so bounds of time leave it out "
+            "(--network-bandwidth SIZE)"
+        )
+        return None
+    rate, name = min(known)
+    assumed.append(
+        f"a network of {rate / 10**9:g} GB/s between {layout.nodes} nodes: the ports of {name} "
+        "(--network-bandwidth SIZE)"
+    )
+    return rate
+
+
 def _partition(text: str | None) -> tuple[int, ...]:
     """Layers of each stage as given; empty for the engine's own division, and where the best is asked for."""
     if text is None or text == BEST:

@@ -25,7 +25,14 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.commands import OWN_DRAFT
-from kvreport.estimation.hardware import devices_of, in_machines, layout_of, parsed, refuse_unlinked
+from kvreport.estimation.hardware import (
+    devices_of,
+    in_machines,
+    layout_of,
+    network_rate,
+    parsed,
+    refuse_unlinked,
+)
 from kvreport.estimation.opened import Opened, listed
 from kvreport.estimation.sharing import with_others
 from kvreport.query import Query, options
@@ -312,11 +319,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         _check_storable(cache, next(one for one in devices if one.id == device))
     layout.check(record)
     draft = _draft(query, record, catalog)
-    if layout.nodes > 1 and query.network_bandwidth is None:
-        assumed.append(
-            f"a network between {layout.nodes} nodes: its rate is not stated, so bounds of time leave it out "
-            "(--network-bandwidth SIZE)"
-        )
+    network = network_rate(query, devices, layout, assumed)
     tokens, rows = engine.scheduler(
         accelerator, max_batched_tokens=query.max_batched_tokens, max_seqs=query.max_seqs
     )
@@ -384,11 +387,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         kv_offload_bytes=(
             0 if query.kv_offload is None else parsed("kv-offload", parse_bytes, query.kv_offload)
         ),
-        network_bytes_per_s=(
-            None
-            if query.network_bandwidth is None
-            else parsed("network-bandwidth", parse_bytes, query.network_bandwidth)
-        ),
+        network_bytes_per_s=network,
         assumptions=tuple(assumed),
         not_read=opened.not_read,
         query=query,

@@ -194,12 +194,29 @@ def test_machines_that_nobody_asked_for_are_assumed_as_the_dataset_does(catalog:
     assert any(line.startswith("nodes 2: a machine holds 1 of") for line in found.request.assumptions)
 
 
-@pytest.mark.parametrize("gpu", ["h100", "gb10"])
-def test_nodes_that_are_made_to_be_joined_need_no_stated_rate(catalog: Catalog, gpu: str) -> None:
-    found = estimate(
-        "llama-3.1-8b", gpu=gpu, tensor_parallel=2, nodes=2, context_tokens=8192, catalog=catalog
-    )
-    assert any("its rate is not stated" in line for line in found.request.assumptions)
+@pytest.mark.parametrize(
+    ("gpu", "rate", "said"),
+    [
+        ("h100", None, "its rate is not stated"),
+        ("gb10", 25 * 10**9, "a network of 25 GB/s between 2 nodes: the ports of DGX Spark"),
+        ("gb300-dgx-station", 100 * 10**9, "a network of 100 GB/s between 2 nodes"),
+    ],
+)
+def test_nodes_that_are_made_to_be_joined_need_no_stated_rate(
+    catalog: Catalog, gpu: str, rate: int | None, said: str
+) -> None:
+    asked = {"gpu": gpu, "tensor_parallel": 2, "nodes": 2, "context_tokens": 8192, "catalog": catalog}
+    found = estimate("llama-3.1-8b", **asked)
+    assert any(said in line for line in found.request.assumptions)
+    assert found.request.network_bytes_per_s == rate
+    slow = estimate("llama-3.1-8b", network_bandwidth="1.25GB", **asked)
+    assert slow.prefill_ms_lower_bound > found.prefill_ms_lower_bound
+
+
+def test_a_desktop_without_a_stated_port_stays_alone(catalog: Catalog) -> None:
+    spark = catalog.accelerator("gb10")
+    assert not spark.is_confined
+    assert spark.model_copy(update={"network_bytes_per_s": None}).is_confined
 
 
 def test_inputs_per_prompt_are_told_in_tokens_and_no_videos_measure_less(catalog: Catalog) -> None:

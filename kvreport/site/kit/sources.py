@@ -38,6 +38,7 @@ FIELDS: Final = {
     "native_formats": "formats with kernels",
     "pcie": "PCIe",
     "power_watts": worded("power"),
+    "network_bytes_per_s": "network ports",
     "published_total": "published total of the weights",
     "rates.bf16": "16-bit rate",
     "rates.fp4": "FP4 rate",

@@ -429,6 +429,7 @@ def _rates(gpu: Accelerator) -> Table:
         ("INT8, dense", rates.int8, "TOP/s", _TERA),
         ("FP4, dense", rates.fp4, "TFLOP/s", _TERA),
         ("Interconnect, both directions", gpu.interconnect_bytes_per_s, "GB/s", 10**9),
+        ("Network ports, one direction", gpu.network_bytes_per_s, "GB/s", 10**9),
         ("Power", gpu.power_watts, "W", 1),
     )
     rows = []
