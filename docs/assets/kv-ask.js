@@ -49,8 +49,13 @@
     [/^(fp8|bf16) (?:kv|cache)$/, (m) => ({ kv: m[1] }), (m) => `KV cache ${m[1].toUpperCase()}`],
   ];
 
+  /* Formats of the cache without an answer here; weights in them are another question. */
+  const OTHER_CACHE = /^(int[48]|[48]-?bit|nvfp4|turboquant\S*|q\d\S*) (kv|cache|kv-cache)$/;
+
   /* Programs and files of one computer: another page has their numbers. */
   const AT_HOME = /^(ollama|llama\.?cpp|llama-server|lm-?studio|gguf|mlx|q[2-8](_[a-z0-9]+)*)$/;
+
+  const MAC = /^(mac|macs|macbook|imac)$/;
 
   /* {state, understood: [words], missed: [words], home: [words of programs at home]} of a line of text. */
   function understand(text, site, names) {
@@ -61,6 +66,11 @@
     let devices = null;
     for (let n = 0; n < words.length; n += 1) {
       const pair = `${words[n]} ${words[n + 1] || ""}`.trim();
+      if (OTHER_CACHE.test(pair)) {
+        missed.push(pair);
+        n += 1;
+        continue;
+      }
       const taken = [[pair, 2], [words[n], 1]].find(([phrase, size]) => {
         if (size === 2 && words[n + 1] === undefined) return false;
         for (const [pattern, change, say] of PATTERNS) {
@@ -88,7 +98,9 @@
     const rest = engineIn(site, left.filter((word) => !home.includes(word)), state, understood);
     const after = gpuIn(names.gpus, rest, state, understood, devices);
     if (devices && state.tp === undefined) state.tp = devices;
-    const more = sizesIn(after, state, understood);
+    const macs = after.filter((word) => MAC.test(word));
+    home.push(...macs);
+    const more = sizesIn(after.filter((word) => !macs.includes(word)), state, understood);
     modelIn(names.models, more, state, understood, missed);
     return { state, understood, missed, home };
   }

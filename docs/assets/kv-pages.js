@@ -19,6 +19,8 @@
       const found = kvreport.asked.understand(field.value, site, kvreport.asked.prepared(file));
       told.textContent = kvreport.asked.said(found);
       if (found.home.length) told.append(` For ${found.home.join(", ")}: `, atHome(file, found.state), ".");
+      const page = elsewhere(field.value, found.state);
+      if (page) told.append(" See also: ", page, ".");
       if (found.understood.length) {
         kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state });
       }
@@ -34,6 +36,18 @@
       setTimeout(() => kvreport.ready?.then(answer));
     }
     return null;
+  }
+
+  /* The way to the page that answers what one model on one GPU does not: several of them, or which GPU. */
+  function elsewhere(text, state) {
+    if (/\b(compare[ds]?|vs|versus)\b/i.test(text)) {
+      return make("a", { href: new URL("compare/", kvreport.root).href }, "compare models or GPUs");
+    }
+    if (state.gpu || !/\b(what|which) (gpus?|hardware|server)\b/i.test(text)) return null;
+    const address = new URL("sizer/", kvreport.root);
+    if (state.model) address.searchParams.set("model", state.model);
+    if (state.requests) address.searchParams.set("concurrent", state.requests);
+    return make("a", { href: address.href }, "size a deployment");
   }
 
   /* The way to what runs with the programs of one computer. */

@@ -158,6 +158,22 @@ def test_programs_of_one_computer_lead_to_their_page(reader):
     assert target == f"{reader.visit.address}local/?name=GeForce+RTX+4090"
 
 
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("compare h100 and h200 for llama 70b", "compare/"),
+        (
+            "which gpu for 20 users of llama 70b",
+            "sizer/?model=meta-llama--Llama-3.1-70B-Instruct&concurrent=20",
+        ),
+    ],
+)
+def test_a_question_of_another_page_leads_there(reader, text, target):
+    reader.ask(text)
+    found = reader.page.locator("[data-kv-understood] a")
+    assert found.get_attribute("href") == f"{reader.visit.address}{target}"
+
+
 def test_words_that_are_not_understood_are_named(reader, answer):
     reader.ask("gpt-oss 4090 8k flavourful")
     assert "Not understood (1): flavourful" in reader.page.locator("[data-kv-understood]").inner_text()

@@ -61,3 +61,19 @@ def test_the_cache_format_stands_before_or_after_its_name(text: str) -> None:
     answer = run(PAGE + own + ASK, {"site": site, "text": text})
     assert answer["state"]["kv"] == "fp8"
     assert answer["missed"] == []
+
+
+def test_a_format_of_the_cache_without_an_answer_is_named_and_is_not_taken_for_the_weights() -> None:
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    answer = run(PAGE + own + ASK, {"site": site, "text": "llama 70b h100 int4 kv cache"})
+    assert "weights" not in answer["state"]
+    assert "int4 kv" in answer["missed"]
+
+
+def test_a_mac_leads_to_the_page_of_machines() -> None:
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    answer = run(PAGE + own + ASK, {"site": site, "text": "llama on my mac"})
+    assert answer["home"] == ["mac"]
+    assert answer["missed"] == []
