@@ -263,7 +263,7 @@ class Estimate:
         )
         return {"weights": tables, "cache": asked.kv_offload_bytes, "compute": 0}
 
-    def _encoder(self) -> dict[str, Any]:
+    def inputs_per_prompt(self) -> dict[str, Any]:
         """Inputs per prompt, and what the largest image is for the language model and for the encoder's cache."""
         request = self.request
         tower = Tower.of(request.model) if request.images else None
@@ -303,7 +303,7 @@ class Estimate:
             "lora": {"slots": slots, "max_rank": rank, "bytes": self.loading_bytes.get("lora_adapters", 0)}
             if slots
             else None,
-            "encoder": self._encoder(),
+            "encoder": self.inputs_per_prompt(),
             "held_by_others": {"bytes": request.held_bytes, "engines_per_gpu": self._engines_per_gpu()}
             if request.held_bytes
             else None,

@@ -50,6 +50,7 @@ def explain(estimate: Estimate) -> Iterator[str]:
     yield from _weight_lines(estimate)
     yield from _budget_lines(estimate)
     yield from _block_lines(estimate)
+    yield from _input_lines(estimate)
     yield from _time_lines(estimate)
     if estimate.verdict_reason and estimate.verdict in _RUNNING:
         yield estimate.verdict_reason
@@ -335,6 +336,17 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             f"{label}'s scheduler runs at most {count(seqs)} requests at once here, "
             "whatever memory allows (max-seqs)"
         )
+
+
+def _input_lines(estimate: Estimate) -> Iterator[str]:
+    """Tokens of the images and audio clips that a prompt may bring, where their number is stated."""
+    told = estimate.inputs_per_prompt()
+    for kind, noun, size in (("image", "image|images", "largest"), ("audio", "clip|clips", "longest")):
+        number, each = (told["limits"] or {}).get(kind), told[f"tokens_per_{size}_{kind}"]
+        if number and each:
+            yield (
+                f"{kind}: {counted(number, noun)} per prompt: at most {number * each:,} tokens, {each:,} for the {size}"
+            )
 
 
 def _time_lines(estimate: Estimate) -> Iterator[str]:

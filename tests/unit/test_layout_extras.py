@@ -219,6 +219,14 @@ def test_a_desktop_without_a_stated_port_stays_alone(catalog: Catalog) -> None:
     assert spark.model_copy(update={"network_bytes_per_s": None}).is_confined
 
 
+def test_clips_and_images_of_a_prompt_are_told_in_words(catalog: Catalog) -> None:
+    asked = {"gpu": "h100", "context_tokens": 8192, "catalog": catalog}
+    found = estimate("google/gemma-4-E4B-it", limit_mm_per_prompt=["audio=2"], **asked).explanation
+    assert "audio: 2 clips per prompt: at most 1,500 tokens, 750 for the longest" in found
+    plain = estimate("google/gemma-4-E4B-it", **asked).explanation
+    assert not any("per prompt: at most" in line for line in plain)
+
+
 def test_inputs_per_prompt_are_told_in_tokens_and_no_videos_measure_less(catalog: Catalog) -> None:
     name = "Qwen/Qwen2.5-VL-7B-Instruct"
     asked = {"gpu": "h100", "context_tokens": 32_768, "max_batched_tokens": 65_536, "catalog": catalog}
