@@ -192,25 +192,25 @@ LAYOUTS = {
 
 
 def capacity(model: str, layout: str, weights: str | None = None) -> list[object]:
-    """One row: weights and pool on each GPU, one request, and requests of the deployment."""
+    """One row: requests of the deployment, weights and pool on each GPU, and one request."""
     try:
         found = kvreport.estimate(model, gpu="H200", context_tokens="32K", weights=weights, **LAYOUTS[layout])
     except kvreport.InputError:
-        return [layout, "—", "—", "—", "not possible"]
+        return [layout, "not possible", "—", "—", "—"]
     budget = found.budget
     held = found.max_concurrent_requests_by_memory if found.verdict in ("fits", "tight") else 0
     return [
         layout,
+        f"{held:,}" if held else "weights too large",
         f"{budget.weights / GiB:.1f}",
         f"{budget.kv_pool_bytes / GiB:.1f}",
         f"{found.kv_bytes_per_request_per_gpu / GiB:.2f}",
-        f"{held:,}" if held else "weights too large",
     ]
 
 
 mla = {name: capacity("deepseek-v3", name) for name in LAYOUTS}
 gqa = {name: capacity("llama-3.1-70b", name, "fp8") for name in LAYOUTS}
-tp8, dp8 = int(mla["TP8"][4]), int(mla["DP attention 8 + EP"][4])
+tp8, dp8 = int(mla["TP8"][1]), int(mla["DP attention 8 + EP"][1])
 guess(
     f"DeepSeek-V3 holds {tp8} requests of 32K on eight H200s with TP8. How many does it hold with DP attention + EP?",
     dp8,
@@ -223,10 +223,10 @@ guess(
 # %%
 HEAD = [
     "Layout",
+    "Requests of the deployment",
     "Weights per GPU, GiB",
     "Pool per GPU, GiB",
     "One request per GPU, GiB",
-    "Requests of the deployment",
 ]
 table("An MLA model: DeepSeek-V3 as released", HEAD, list(mla.values()))
 
@@ -234,9 +234,9 @@ table("An MLA model: DeepSeek-V3 as released", HEAD, list(mla.values()))
 table("A GQA model: Llama 3.1 70B with 8-bit weights", HEAD, list(gqa.values()))
 
 # %% tags=["hide"]
-assert int(mla["TP8 + DCP8"][4]) > int(mla["PP8"][4]) > dp8 > 3 * tp8
-assert gqa["DP attention 8 + EP"][4] == gqa["TP8 + DCP8"][4] == "not possible"
-assert int(gqa["TP8"][4]) > int(gqa["DP 4 × TP 2"][4])
+assert int(mla["TP8 + DCP8"][1]) > int(mla["PP8"][1]) > dp8 > 3 * tp8
+assert gqa["DP attention 8 + EP"][1] == gqa["TP8 + DCP8"][1] == "not possible"
+assert int(gqa["TP8"][1]) > int(gqa["DP 4 × TP 2"][1])
 
 # %% [markdown]
 # Read the two tables side by side:
