@@ -96,7 +96,7 @@
     }
     const home = left.filter((word) => AT_HOME.test(word));
     const rest = engineIn(site, left.filter((word) => !home.includes(word)), state, understood);
-    const after = gpuIn(names.gpus, rest, state, understood, devices);
+    const after = gpuIn(names.gpus, rest, state, understood, devices, home);
     if (devices && state.tp === undefined) state.tp = devices;
     const macs = after.filter((word) => MAC.test(word));
     home.push(...macs);
@@ -122,19 +122,29 @@
   }
 
   /* The longest run of words that is a name of an accelerator. */
-  function gpuIn(gpus, words, state, understood, devices) {
+  function gpuIn(gpus, words, state, understood, devices, home) {
     for (let size = Math.min(5, words.length); size >= 1; size -= 1) {
       for (let n = 0; n + size <= words.length; n += 1) {
         const phrase = plainName(words.slice(n, n + size).join(" "));
         if (phrase.length < 2 || (/^\d+$/.test(phrase) && phrase.length < 4)) continue;
-        const found = gpus.find((gpu) => gpu.names.includes(phrase));
+        let found = gpus.find((gpu) => gpu.names.includes(phrase));
         if (!found) continue;
-        state.gpu = found.id;
         const before = words.slice(0, n), after = words.slice(n + size);
+        const memory = /\d+gb/.exec(plainName(found.name))?.[0];
+        if (memory && /^\d+gb$/.test(after[0]) && after[0] !== memory) {
+          // The same of another size: among the accelerators, or among the machines people have at home.
+          const other = gpus.find(({ plain }) => plain.includes(phrase) && plain.includes(after[0]));
+          if (other) after.shift();
+          else if (/^m\d/.test(phrase)) {
+            home.push(`${words.slice(n, n + size).join(" ")} ${after.shift()}`);
+            return [...before, ...after];
+          }
+          found = other || found;
+        }
+        state.gpu = found.id;
         const number = /^[1-9]\d?$/;
         if (!devices && number.test(before.at(-1))) state.tp ??= devices = Number(before.pop());
         if (!devices && number.test(after[0])) state.tp ??= devices = Number(after.shift());
-        const memory = /\d+gb/.exec(plainName(found.name))?.[0];
         if (/^\d+gb$/.test(after[0]) && (!memory || memory === after[0])) after.shift();
         understood.push(devices ? `${devices} × ${found.name}` : found.name);
         return [...before, ...after];

@@ -77,3 +77,36 @@ def test_a_mac_leads_to_the_page_of_machines() -> None:
     answer = run(PAGE + own + ASK, {"site": site, "text": "llama on my mac"})
     assert answer["home"] == ["mac"]
     assert answer["missed"] == []
+
+
+SIZES = """
+const { site, text } = JSON.parse(await new Response(Deno.stdin.readable).text());
+const names = kvreport.asked.prepared({
+  models: [["llama", "Llama 3.1 70B", "Meta", "2024", 1, []]],
+  gpus: [
+    ["m4-max-128", "M4 Max 128GB", "Apple", "2024", 1, ["m4 max"]],
+    ["h100-sxm-80gb", "H100 80GB", "NVIDIA", "2022", 1, ["h100"]],
+    ["h100-nvl-94gb", "H100 NVL 94GB", "NVIDIA", "2023", 1, ["h100 nvl"]],
+  ],
+});
+console.log(JSON.stringify(kvreport.asked.understand(text, site, names)));
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "gpu", "home", "missed"),
+    [
+        ("llama 70b m4 max 64gb", None, ["m4 max 64gb"], []),
+        ("llama 70b m4 max 128gb", "m4-max-128", [], []),
+        ("llama 70b h100 94gb", "h100-nvl-94gb", [], []),
+        ("llama 70b h100 48gb", "h100-sxm-80gb", [], ["48gb"]),
+    ],
+)
+def test_a_size_of_memory_is_answered_with_it_or_named(
+    text: str, gpu: str | None, home: list[str], missed: list[str]
+) -> None:
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    answer = run(PAGE + own + SIZES, {"site": site, "text": text})
+    assert (answer["state"].get("gpu"), answer["home"], answer["missed"]) == (gpu, home, missed)
+    assert answer["state"]["model"] == "llama"
