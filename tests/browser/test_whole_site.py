@@ -106,6 +106,9 @@ SEARCHES = {
     "download": "data/",
     "cite": "data/",
     "changelog": "data/",
+    "embed": "about/contract/",
+    "64 gb mac": "questions/macs/",
+    "two engines on one gpu": "questions/two-engines/",
     "glossary": "glossary/",
 }
 """What people type, and the page (or the beginning of its address) that they should be shown first."""
