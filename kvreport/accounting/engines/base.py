@@ -62,6 +62,9 @@ class EngineRules:
     stages_reserve_as_whole: ClassVar[bool] = False
     """True if what is kept free is worked out from the whole model, the same for every pipeline stage."""
 
+    held_in_reserve: ClassVar[bool] = True
+    """True if what other processes hold is memory that the engine goes without, one byte for each of theirs."""
+
     serves_only: ClassVar[bool] = False
     """True for a server that has no loader for formats of local engines."""
 
@@ -376,9 +379,6 @@ class EngineRules:
     def free_before_loading(self, accelerator: Accelerator, layout: Layout) -> int:  # noqa: ARG002 - an engine may
         """Bytes of a device that are free right before weights are loaded, if nothing else runs on it."""
         return accelerator.usable_bytes
-
-    held_in_reserve: ClassVar[bool] = True
-    """Whether what other processes hold is memory that the engine goes without, one byte for each of theirs."""
 
     def start_shortage(self, accelerator: Accelerator, utilization: float | None) -> tuple[int, int] | None:
         """What the engine asks for at start beyond what is free, and the error of that; None if it does not ask.

@@ -187,9 +187,10 @@ def _alone(site: SiteData, gpu: Accelerator) -> list[Model]:
 
 def _refused(site: SiteData, gpu: Accelerator) -> bool:
     """Return whether no engine of the site runs on an accelerator, because the engine refuses it."""
-    if _alone(site, gpu) or site.local_engine(gpu) is not None:
+    if site.local_engine(gpu) is not None:
         return False
-    return on_accelerator(site.catalog.support, site.engine, gpu).verdict is not None
+    refused = on_accelerator(site.catalog.support, site.engine, gpu).verdict is not None
+    return refused and not _alone(site, gpu)
 
 
 def _conditions(site: SiteData, gpu: Accelerator) -> str:

@@ -46,6 +46,9 @@ class Vllm(EngineRules):
 
     serves_only: ClassVar[bool] = True
 
+    held_in_reserve: ClassVar[bool] = False
+    """A share is of all memory, and what others held at start is not charged: it only has to be free."""
+
     exchange: ClassVar[Exchange] = Exchange(low_latency_nvlink_bytes=NVLINK_BYTES, every=True)
 
     @property
@@ -197,9 +200,6 @@ class Vllm(EngineRules):
         free, less, _ = accelerator.free_at_start
         # A device that may have nothing free is judged by the smallest share: it does not start.
         return max((free - less) * 100 // accelerator.usable_bytes, 1) / 100
-
-    held_in_reserve: ClassVar[bool] = False
-    """A share is of all memory, and what others held at start is not charged: it only has to be free."""
 
     def start_shortage(self, accelerator: Accelerator, utilization: float | None) -> tuple[int, int] | None:
         """Since 0.9.1 a start is refused whose share of all memory is more than what is free.
