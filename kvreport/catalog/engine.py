@@ -217,6 +217,24 @@ def engine_for_version(engines: Iterable[Engine], family: str, version: str | No
     return None
 
 
+def at_release(engine: Engine, version: str) -> Engine:
+    """The record of a range of releases, standing for one release of it: rules by release then judge that one.
+
+    Args:
+        engine: The record whose range holds the release.
+        version: As an engine prints it; fewer than three numbers name no single release.
+    """
+    if not re.fullmatch(r"v?\d+(?:\.\d+){2,3}(?:\.post\d+)?", version, re.ASCII):
+        return engine
+    release = version.removeprefix("v")
+    label = f"{engine.label.split()[0]} {release}"
+    return (
+        engine
+        if release == engine.version
+        else engine.model_copy(update={"version": release, "label": label})
+    )
+
+
 def dated_releases(engines: Iterable[Engine], family: str) -> list[Engine]:
     """The entries of one engine that have a range of versions, oldest first."""
     ranges = [(e.versions[0], e) for e in engines if e.family == family and e.versions]

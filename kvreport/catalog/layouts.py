@@ -373,6 +373,9 @@ def _fp8_short(name: str) -> WeightFormat:
     )
 
 
+FAMILIES: Final = ("exl2", "exl3", "aqlm", "vptq", "spqr")
+"""How the names of layouts begin that state no group next; a rule may be about all of one family."""
+
 _Build = Callable[..., WeightFormat | None]
 _N: Final = r"(\d{1,5})"
 _GRAMMAR: Final[tuple[tuple[re.Pattern[str], _Build], ...]] = (

@@ -17,10 +17,10 @@ from typing import Any, Final, TypeVar
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.base import Record
 from kvreport.catalog.dump import dump_model
-from kvreport.catalog.engine import Engine, engine_for_version, version_number
+from kvreport.catalog.engine import Engine, at_release, engine_for_version, version_number
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
 from kvreport.catalog.home import home_accelerators
-from kvreport.catalog.layouts import Layouts, canonical, layout
+from kvreport.catalog.layouts import FAMILIES, Layouts, canonical, layout
 from kvreport.catalog.model import Model
 from kvreport.catalog.reads import EVERYTHING, again, note
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
@@ -200,7 +200,7 @@ class Catalog:
             if dated is None or not version_number(version):
                 known = [f"{e.label} ({e.name})" for e in self.engines.values() if e.versions]
                 raise InputError(f"engine: found {shorten(name)}; allowed: a version of {', '.join(known)}")
-            return dated
+            return at_release(dated, version)
         exact = _stem(self._engines, name)
         if exact is not None:
             return self._engines.read(exact)
@@ -350,7 +350,9 @@ class Catalog:
         known = {"weights": set(self.weight_formats), "kv": set(self.kv_formats)}
         for field, rules in (("weights", support.weights), ("kv", support.kv)):
             for name in sorted({name for rule in rules for name in rule.formats}):
-                stated = field == "weights" and (layout(name) or layout(f"{name}-g128")) is not None
+                stated = field == "weights" and (
+                    name in FAMILIES or (layout(name) or layout(f"{name}-g128")) is not None
+                )
                 if not stated and not any(
                     form == name or form.startswith(f"{name}-") for form in known[field]
                 ):

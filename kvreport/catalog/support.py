@@ -90,6 +90,7 @@ class FormatRule(Rule):
     Attributes:
         formats: Names, each of which stands for every layout that begins with it.
         excluded: Names that begin like one of ``formats`` and that the rule is not about.
+        ending: The last part of the names that the rule is about (``2of4``); None for any.
         native: The least capability that multiplies in the format; devices below widen it first.
         caches: Kinds of caches that a model has one of; empty for any model.
         experts: True if the rule is only about models with routed experts.
@@ -102,6 +103,7 @@ class FormatRule(Rule):
 
     formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
     excluded: tuple[FormatName, ...] = ()
+    ending: FormatName | None = None
     native: CudaCapability | None = None
     caches: tuple[Text, ...] = ()
     experts: bool = False
@@ -113,7 +115,11 @@ class FormatRule(Rule):
 
     def names(self, form: str) -> bool:
         """Whether the rule is about a format."""
-        return form not in self.excluded and f"{form}-".startswith(_beginnings(self.formats))
+        return (
+            form not in self.excluded
+            and f"{form}-".startswith(_beginnings(self.formats))
+            and (self.ending is None or form.endswith(f"-{self.ending}"))
+        )
 
 
 class AttentionRule(Rule):

@@ -95,6 +95,16 @@ DOCUMENTED = [
     ("vllm@0.21.0", "arc-pro-b60", "Qwen/Qwen3.6-27B-FP8", None, None, NO_FORMAT),
     ("vllm", "arc-pro-b60", "Qwen/Qwen3.6-27B-FP8", None, None, RUNS),
     ("vllm@0.20.0", "arc-b580", "Qwen/Qwen3-4B-AWQ", None, None, NO_FORMAT),
+    # Quantizers that vLLM's and SGLang's lists of methods never had, or have no longer.
+    ("vllm", "h100-sxm-80gb", DENSE, "vptq-v8-k65536-r256-n1-c6", None, NO_FORMAT),
+    ("vllm@0.9.2", "h100-sxm-80gb", DENSE, "aqlm-1x16-g8", None, RUNS),
+    ("vllm", "h100-sxm-80gb", DENSE, "aqlm-1x16-g8", None, NO_FORMAT),
+    # One record stands for 0.11 to 0.16, and rules judge the release that is asked for.
+    ("vllm@0.15.1", "h100-sxm-80gb", DENSE, "int4-g128-sym-2of4", None, RUNS),
+    ("vllm@0.16.0", "h100-sxm-80gb", DENSE, "int4-g128-sym-2of4", None, NO_FORMAT),
+    ("vllm@0.11.0", "h100-sxm-80gb", DENSE, "fp8-channel-2of4", None, RUNS),
+    ("vllm@0.11.0", "a100-sxm4-80gb", DENSE, "fp8-channel-2of4", None, NO_FORMAT),
+    ("sglang", "mi300x", DENSE, "exl3-4bpw", None, NO_FORMAT),
     # TensorRT-LLM's table of classes has no Whisper for the PyTorch backend.
     ("tensorrt-llm", "h100-sxm-80gb", "openai/whisper-large-v3", None, None, NO_DEVICE),
     # TensorRT-LLM: Ampere has "FP32, FP16, BF16, INT8, INT4"; Turing and others are not listed.
@@ -280,7 +290,7 @@ def test_experts_that_stay_whole_are_not_cut(catalog):
         ("vllm@0.10.1", Layout(tensor=8, decode_context=2), False),
         ("vllm@0.11.0", Layout(tensor=8, decode_context=2), True),
         ("vllm@0.7.3", Layout(tensor=4, expert=True), False),
-        ("vllm@0.8.0", Layout(tensor=4, expert=True), True),
+        ("vllm@0.8.4", Layout(tensor=4, expert=True), True),
         ("vllm@0.7.3", Layout(tensor=4, data=2), False),
         ("vllm@0.8.5", Layout(tensor=4, data=2), True),
         ("sglang@0.5.13", Layout(tensor=8, decode_context=2), False),
@@ -467,3 +477,48 @@ def test_an_accelerator_that_no_model_runs_on_has_one_reason(catalog) -> None:
         is RUNS
     )
     assert on_accelerator(None, catalog.engine("vllm"), catalog.accelerator("tpu-v6e")).verdict is RUNS
+
+
+NEVER = (
+    "vptq-v8-k65536-r256-n1-c6",
+    "spqr-4.25bpw",
+    "sinq4-g64",
+    "higgs4-g256",
+    "exl2-4.25bpw",
+    "exl3-4bpw",
+    "bitnet",
+)
+
+
+@pytest.mark.parametrize(
+    ("family", "form", "last", "first_without"),
+    [
+        # QuantizationMethods and QUANTIZATION_METHODS of the releases, and their compressed-tensors schemes.
+        ("vllm", "aqlm-1x16-g8", "0.10.0", "0.10.1"),
+        ("vllm", "int4-g128-sym-2of4", "0.15.1", "0.16.0"),
+        ("vllm", "fp8-channel-2of4", "0.18.1", "0.19.0"),
+        ("vllm", "int8-channel-sym-2of4", "0.18.1", "0.19.0"),
+        ("sglang", "aqlm-2x8-g8", "0.5.4.post1", "0.5.4.post2"),
+        ("sglang", "bnb-4bit", "0.5.4.post1", "0.5.4.post2"),
+        ("sglang", "bnb-4bit", "0.5.8", "0.5.7"),
+        ("sglang", "bf16-2of4", "0.5.3", "0.5.4"),
+        *(
+            (family, form, None, release)
+            for family, release in (("vllm", "0.7.3"), ("sglang", "0.5.3"))
+            for form in NEVER
+        ),
+        *((family, form, None, None) for family in ("vllm", "sglang") for form in NEVER),
+        # The same integers without 2:4 are read by every release.
+        ("vllm", "int4-g128-sym", None, ""),
+        ("sglang", "int8-channel-sym", None, ""),
+    ],
+)
+def test_a_release_without_a_loader_of_a_quantizer_is_known(
+    catalog, family, form, last, first_without
+) -> None:
+    def refused(release: str | None) -> bool:
+        rules = catalog.support.ruling(family, release).weights
+        return any(not rule.runs and "NVIDIA" in rule.vendors and rule.names(form) for rule in rules)
+
+    assert refused(first_without or None) == (first_without != "")
+    assert last is None or not refused(last)
