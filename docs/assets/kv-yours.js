@@ -9,10 +9,10 @@
   const CONTEXTS = [2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 1048576];
   const LIMITS = {
     kv_pool: "KV pool",
-    max_num_seqs: "max_num_seqs",
     state_slots: "state slots",
     context: "context limit of the model",
   };
+  const REFUSED = ["engine_does_not_run", "format_not_supported"];
   const REPOSITORY = /^[A-Za-z0-9][\w.-]{0,95}\/[A-Za-z0-9][\w.-]{0,95}$/;
 
   function yours(form) {
@@ -313,9 +313,14 @@
       const { budget } = answer;
       const why = answer.verdict_reason || kvKernel.words.no_request[answer.verdict]?.[1] ||
         answer.verdict.replaceAll("_", " ");
+      const refused = REFUSED.includes(answer.verdict);
       const sentence = requests
         ? [make("strong", {}, plural(requests, "request|requests")), ` of ${length} fit on ${where}.`]
-        : [`No request of ${length} fits on ${where}: `, make("strong", {}, why), "."];
+        : [
+          refused ? `${model.name} does not run on ${where}: ` : `No request of ${length} fits on ${where}: `,
+          make("strong", {}, why),
+          ".",
+        ];
       const missing = answer.shortfall_bytes ? ` Short by ${gib(answer.shortfall_bytes)} GiB per GPU.` : "";
       const left = Math.max(
         0,
@@ -339,9 +344,20 @@
       ];
       const source = REPOSITORY.test(model.id) && !model.id.startsWith("local/")
         ? `${model.id} --fetch`
-        : "config.json";
+        : model.source;
+      const command = make(
+        "div",
+        { class: "highlight kv-command" },
+        make(
+          "pre",
+          {},
+          make("code", {}, ...unbroken(["kvreport estimate", source, ...flags].filter(Boolean).join(" "))),
+        ),
+      );
+      const big = make("p", { class: "kv-big" }, ...sentence, missing);
+      if (refused) return [big, command];
       return [
-        make("p", { class: "kv-big" }, ...sentence, missing),
+        big,
         budget.weights <= budget.total_bytes
           ? memoryBar(
             `Memory of one ${gpu}`,
@@ -362,18 +378,10 @@
             ["KV cache per token (bytes)", count(answer.kv_bytes_per_token_per_gpu)],
             ["KV cache per request (GiB)", gib(answer.kv_bytes_per_request_per_gpu, 3)],
             ["Longest request that fits (tokens)", count(answer.max_context_tokens)],
-            ["Limited by", LIMITS[answer.limited_by] || answer.limited_by],
+            ["Limited by", limit(answer, answer)],
           ].map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", {}, value))),
         ),
-        make(
-          "div",
-          { class: "highlight kv-command" },
-          make(
-            "pre",
-            {},
-            make("code", {}, ...unbroken(["kvreport estimate", source, ...flags].filter(Boolean).join(" "))),
-          ),
-        ),
+        command,
         byContext(answer, where),
       ];
     }
@@ -415,10 +423,15 @@
           tokens(row.context_tokens),
           count(row.max_concurrent_requests),
           gib(row.kv_bytes_per_request_per_gpu, 3),
-          row.max_concurrent_requests ? LIMITS[row.limited_by] || row.limited_by : reason(row),
+          row.max_concurrent_requests ? limit(row, answer) : reason(row),
         ]),
       );
     }
+
+    const limit = (row, answer) =>
+      row.limited_by === "max_num_seqs"
+        ? make("code", {}, answer.most_requests_flag)
+        : LIMITS[row.limited_by] || row.limited_by;
 
     const reason = (row) =>
       row.shortfall_bytes
@@ -430,9 +443,15 @@
         a.gpus - b.gpus || a.usable_bytes - b.usable_bytes
       );
       const others = rows.filter((row) => !row.requests);
+      // What is said of many GPUs alike is said once.
+      const alike = new Map();
+      for (const row of others) {
+        const why = row.reason || reason(row);
+        alike.set(why, [...(alike.get(why) || []), row.name]);
+      }
       return [
         make("h3", {}, "Every GPU"),
-        tableOf(
+        serving.length && tableOf(
           `Fewest GPUs that serve one request of ${tokens(Number(own.context))} tokens, and what they serve`,
           ["GPU", "GPUs", "Requests", "Weights per GPU (GiB)", "Longest request (tokens)"],
           serving.map((
@@ -457,7 +476,7 @@
             make(
               "ul",
               {},
-              ...others.map((row) => make("li", {}, `${row.name}: ${row.reason || reason(row)}`)),
+              ...[...alike].map(([why, names]) => make("li", {}, `${names.join(", ")}: ${why}`)),
             ),
           )
           : null,
@@ -533,6 +552,10 @@
       }
     });
     fields.files.addEventListener("change", () => take(fields.files.files));
+    // A config that is typed after a GGUF file was chosen is about another model.
+    fields.config.addEventListener("input", () => {
+      for (const name of dropped.keys()) if (/\.gguf$/i.test(name)) dropped.delete(name);
+    });
     $("[data-kv-example]", form).addEventListener("click", () => {
       dropped = new Map();
       fields.config.value = $("template.kv-example", form).content.textContent.trim();

@@ -262,14 +262,18 @@ def _assumptions(case: LocalCase, changed: tuple[str, ...]) -> tuple[str, ...]:
         found.append(
             f"the file ends {human_bytes(case.file.missing_bytes)} before its tensors do: read as a header only"
         )
-    if case.file is not None and case.file.architecture not in load_local_architectures().by_name:
-        found.append(
-            f"architecture {case.file.architecture} is unknown to the build that the rules read: "
-            "it refuses the file; computed from the tensors for a newer one"
-        )
+    found += said_of_file(case.file)
     found.append(f"host memory is read at {host_bandwidth(case) / 1e9:g} GB/s")
     found.append("logits of one token per slot, as llama-server reserves")
     return tuple(found)
+
+
+def said_of_file(file: GgufModel | None) -> list[str]:
+    """What has to be said of a GGUF file whatever is asked: that the build known here refuses its architecture."""
+    if file is None or file.architecture in load_local_architectures().by_name:
+        return []
+    unknown = f"architecture {file.architecture} is unknown to the build that the rules read"
+    return [f"{unknown}: it refuses the file; computed from the tensors for a newer one"]
 
 
 def _layers_said(case: LocalCase) -> list[str]:

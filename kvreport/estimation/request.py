@@ -497,10 +497,11 @@ def refuse_unsupported(model: Model, engine: Engine, support: Support | None = N
     for name in () if ran else (engine.name, engine.family):
         if name in model.unsupported_by:
             raise InputError(f"engine: {engine.label} does not run {model.id}: {model.unsupported_by[name]}")
-    if not rules(engine).reads_format(model.weight_format):
+    reader = rules(engine).other_reader(model.weight_format)
+    if reader is not None:
         raise InputError(
             f"engine: {engine.label} does not run {model.id}: its weights are in {model.weight_format}, which "
-            "another engine reads; allowed: that engine, or the model it was made from"
+            f"{reader} reads; allowed: {reader}, or the model it was made from"
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.estimate import estimate
+from kvreport.estimation.local import said_of_file
 from kvreport.estimation.opened import Opened
 from kvreport.estimation.opening import open_folder
 
@@ -53,17 +55,27 @@ class YourModel:
     Attributes:
         opened: The model with what has to be said about how it was read.
         catalog: Accelerators, engines and formats.
+        source: Name of the file that a command is to read.
     """
 
-    def __init__(self, opened: Opened, catalog: Catalog, gguf: GgufModel | None = None) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        catalog: Catalog,
+        gguf: GgufModel | None = None,
+        *,
+        source: str = "config.json",
+    ) -> None:
         """Keep the model and the facts that questions need.
 
         Args:
             opened: The model, read.
             catalog: Accelerators, engines and formats.
             gguf: The GGUF file that it was read from, which llama.cpp's tensors come from.
+            source: Name of the file that a command is to read.
         """
         self.opened = opened
+        self.source = source
         self.catalog = catalog
         self.gguf = gguf
 
@@ -89,7 +101,9 @@ class YourModel:
             home.mkdir()
             for file, content in files.items():
                 (home / _plain(file)).write_bytes(content)
-            return cls(*_opened(home, sorted(files), catalog, name, assume_defaults=assume_defaults))
+            found = _opened(home, sorted(files), catalog, name, assume_defaults=assume_defaults)
+            first = min((file for file in files if file.lower().endswith(".gguf")), default="config.json")
+            return cls(*found, source=first.rpartition("/")[2])
 
     @property
     def model(self) -> Model:
@@ -102,6 +116,7 @@ class YourModel:
         return {
             "id": model.id,
             "name": "Your model" if model.id == UNNAMED else model.name,
+            "source": quote(self.source),
             "architecture": model.architecture,
             "context_tokens": model.context_tokens,
             "weight_format": model.weight_format,
@@ -153,14 +168,15 @@ class YourModel:
         }
 
     def estimate(self, gpu: str, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of Query
-        """One estimate, as ``kvreport estimate --format json`` prints it.
+        """One estimate, as ``kvreport estimate --format json`` prints it, with the flag that bounds requests.
 
         Raises:
             InputError: If the combination is impossible.
         """
         if self.gguf is not None:
             options.pop("tensor_parallel", None)
-        return self._estimate(gpu, **options).to_dict()
+        found = self._estimate(gpu, **options)
+        return {**found.to_dict(), "most_requests_flag": found.most_requests_flag}
 
     def gpus(self, **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - fields of Query
         """For every GPU, the fewest that serve one request of the context, and how many requests those serve.
@@ -215,7 +231,7 @@ def _opened(
         if len(gguf) > 1 and "-of-" not in gguf[0]:
             raise InputError(f"files: found {len(gguf)} GGUF files; allowed: one, or all parts of one model")
         file = read_gguf(home / _plain(gguf[0]))
-        return Opened(file.model), catalog, file
+        return Opened(file.model, tuple(said_of_file(file))), catalog, file
     configs = [file for file in names if file in CONFIG_FILES]
     if not configs:
         jsons = [file for file in names if file.lower().endswith(".json") and file not in FILES]

@@ -109,6 +109,6 @@ def runs(site: SiteData, model: Model) -> bool:
     if site.refusal(model):
         return False
     try:
-        return rules(site.engine).reads_format(model.weight_format)
+        return rules(site.engine).other_reader(model.weight_format) is None
     except InputError:
         return False

@@ -141,6 +141,39 @@ def test_a_gguf_file_is_read_from_its_header(page: Any, tmp_path: Path) -> None:
     assert page.input_value("select[name=engine]") == "llama-cpp"
 
 
+@needs_runtime
+def test_a_gguf_file_is_named_in_the_command_and_its_limit_as_llama_cpp_calls_it(
+    page: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "tiny-Q4_K.gguf"
+    path.write_bytes(gguf_file())
+    page.set_input_files("[name=files]", path)
+    said = text_of(page)
+    assert "kvreport estimate tiny-Q4_K.gguf --gpu" in said
+    assert "--parallel" in said
+    assert "max_num_seqs" not in said
+
+
+@needs_runtime
+def test_a_model_that_the_engine_does_not_run_has_its_reason_once_and_no_memory(page: Any) -> None:
+    rwkv = {
+        "architectures": ["RwkvForCausalLM"],
+        "model_type": "rwkv",
+        "hidden_size": 2560,
+        "num_hidden_layers": 32,
+        "vocab_size": 65536,
+        "context_length": 4096,
+    }
+    page.fill("[name=config]", json.dumps(rwkv))
+    page.click("[name=paste]")
+    page.wait_for_selector(".kv-big:has-text('Your model does not run on one')", timeout=WAIT_MS)
+    said = text_of(page)
+    assert "KV pool" not in said
+    reasons = page.eval_on_selector_all(".kv-yours-part li", "rows => rows.map((row) => row.textContent)")
+    assert len([text for text in reasons if "does not have the class RwkvForCausalLM" in text]) == 1
+    assert not page.query_selector(".kv-yours-part table")
+
+
 def test_a_file_that_is_no_config_by_its_size_is_refused_unread(page: Any, tmp_path: Path) -> None:
     """Whatever was dropped was read whole, a checkpoint of many GB too."""
     path = tmp_path / "config.json"

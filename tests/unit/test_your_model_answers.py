@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 import pytest
-from brought import CONFIG, gguf_file
+from brought import CONFIG, GGUF_KEYS, gguf_file, gguf_header, gguf_tensors
 
 from kvreport import estimate
 from kvreport.architectures import read_config
@@ -63,6 +63,25 @@ def test_a_gguf_file_is_answered_with_its_own_tensors() -> None:
     assert found["engine"] == "llama-cpp"
     assert {row["gpus"] for row in model.gpus(context_tokens=4096, engine="llama-cpp")} <= {1, None}
     assert [name for name, _ in model.describe()["choices"]["engines"]] == ["llama-cpp", "ollama"]
+
+
+def test_a_gguf_file_is_named_in_its_command_with_what_has_to_be_said_of_it() -> None:
+    known = YourModel.read({"tiny Q4.gguf": gguf_file()}, CATALOG)
+    assert known.describe()["source"] == "'tiny Q4.gguf'"
+    assert known.describe()["assumptions"] == []
+    found = known.estimate("h100-sxm-80gb", context_tokens=4096, engine="llama-cpp")
+    assert (found["limited_by"], found["most_requests_flag"]) == ("max_num_seqs", "--parallel")
+    keys = {key.replace("llama.", "wonder."): value for key, value in GGUF_KEYS.items()}
+    header = gguf_header({**keys, "general.architecture": "wonder"}, gguf_tensors())
+    (said,) = YourModel.read({"odd.gguf": header}, CATALOG).describe()["assumptions"]
+    assert said.startswith("architecture wonder is unknown")
+    assert YourModel.read(written(), CATALOG).describe()["source"] == "config.json"
+
+
+def test_a_checkpoint_of_another_engine_is_refused_with_its_name() -> None:
+    exl2 = {**CONFIG, "quantization_config": {"quant_method": "exl2", "bits": 4.25, "head_bits": 6}}
+    with pytest.raises(InputError, match="which ExLlamaV2 reads; allowed: ExLlamaV2, or the model"):
+        YourModel.read(written(exl2), CATALOG).estimate("h100-sxm-80gb", context_tokens=4096)
 
 
 @pytest.mark.parametrize(

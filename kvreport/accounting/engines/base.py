@@ -26,8 +26,8 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
 from kvreport.errors import InputError
 
-_OF_LOCAL_ENGINES: Final = ("mlx", "gguf", "exl2", "exl3")
-"""Beginnings of the names of formats that servers have no loader for (vLLM 0.33,
+_OF_LOCAL_ENGINES: Final = {"mlx": "MLX", "gguf": "llama.cpp", "exl2": "ExLlamaV2", "exl3": "ExLlamaV3"}
+"""Beginnings of the names of formats that servers have no loader for, and what reads them (vLLM 0.33,
 ``model_executor/layers/quantization/__init__.py``; SGLang 0.5.23, ``srt/layers/quantization``; GGUF is read by
 plug-ins only)."""
 
@@ -111,9 +111,13 @@ class EngineRules:
         del model, accelerator
         return kv_format
 
-    def reads_format(self, weight_format: str) -> bool:
-        """False for a checkpoint in a format that only another engine reads."""
-        return not (self.serves_only and weight_format.startswith(_OF_LOCAL_ENGINES))
+    def other_reader(self, weight_format: str) -> str | None:
+        """The engine that alone reads a checkpoint in this format, by its own name; None if this one reads it."""
+        if not self.serves_only:
+            return None
+        return next(
+            (who for start, who in _OF_LOCAL_ENGINES.items() if weight_format.startswith(start)), None
+        )
 
     # --- the block plan -----------------------------------------------------------------------------------
 
