@@ -91,6 +91,10 @@ DOCUMENTED = [
     # SGLang's kernels for sparse latents: 9.x and 10.x until 0.5.19.
     ("sglang@0.5.12", "rtx-pro-6000-server", SPARSE, None, None, NO_DEVICE),
     ("sglang", "rtx-pro-6000-server", SPARSE, None, None, RUNS),
+    # SGLang 0.5.23: classes that it has no implementation of, and that transformers 5.19 cannot stand in for.
+    ("sglang", "h100-sxm-80gb", "RWKV/rwkv-5-world-3b", None, None, NO_DEVICE),
+    ("sglang", "h100-sxm-80gb", "tiiuae/falcon-7b", None, None, NO_DEVICE),
+    ("sglang", "h100-sxm-80gb", "EleutherAI/gpt-neox-20b", None, None, RUNS),
     # vLLM's XPU kernels: FP8 blocks from 0.23, AWQ from 0.24.
     ("vllm@0.21.0", "arc-pro-b60", "Qwen/Qwen3.6-27B-FP8", None, None, NO_FORMAT),
     ("vllm", "arc-pro-b60", "Qwen/Qwen3.6-27B-FP8", None, None, RUNS),
