@@ -56,27 +56,35 @@ def main() -> None:
     result: dict[str, object] = {"machine": machine()}
     if options.more and RESULT.is_file():
         result = json.loads(RESULT.read_text())
-    if "estimate" in chosen:
-        result["estimate"] = {**task("estimate"), **commands()}
-    if "sizer" in chosen:
-        result["sizer"] = sizer.measure()
-    if "matrix" in chosen:
-        result["compute"] = task("compute")
-        result["publish"] = task("publish")
-    if "stream" in chosen:
-        result["stream"] = {rows: task("stream", rows) for rows in ("10000000", "100000000")}
-    if "site" in chosen:
-        result["site"] = site.measure()
-    if "growth" in chosen and not options.quick:
-        result["growth"] = site.growth()
     RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=2) + "\n")
+    for name in PARTS:
+        if name in chosen and not (name == "growth" and options.quick):
+            result.update(measured(name))
+            # What was measured is kept, although a later part may fail.
+            RESULT.write_text(json.dumps(result, indent=2) + "\n")
     for line in table(result):
         print(line)
     print(f"\n{RESULT.relative_to(ROOT)}")
     if options.page:
         PAGE.write_text(page(result), encoding="utf-8")
         print(PAGE.relative_to(ROOT))
+
+
+def measured(part: str) -> dict[str, object]:
+    """Return what one part of the measurements found."""
+    match part:
+        case "estimate":
+            return {"estimate": {**task("estimate"), **commands()}}
+        case "sizer":
+            return {"sizer": sizer.measure()}
+        case "matrix":
+            return {"compute": task("compute"), "publish": task("publish")}
+        case "stream":
+            return {"stream": {rows: task("stream", rows) for rows in ("10000000", "100000000")}}
+        case "site":
+            return {"site": site.measure()}
+        case _:
+            return {"growth": site.growth()}
 
 
 def _options() -> argparse.Namespace:

@@ -53,6 +53,7 @@ def _renamed(copy: int):
 
 def _changed(draw: random.Random):
     def change(match: re.Match[str]) -> str:
-        return f"vocabulary: {int(match[1]) + draw.randrange(1, 64)}"
+        # Fewer, because a vocabulary may not have more tokens than the embedding has rows.
+        return f"vocabulary: {int(match[1]) - draw.randrange(1, 64)}"
 
     return change
