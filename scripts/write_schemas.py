@@ -56,6 +56,8 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
             ):
                 yield "estimate", ["estimate", model, "--gpu", gpu, *more]
         yield "size", ["size", model, "--concurrent", "64", "--context", "8K"]
+        yield "size", ["size", model, "--concurrent", "64", "--context", "8K", "--engine", "sglang"]
+        yield "size", ["size", model, "--concurrent", "4", "--context", "8K", "--engine", "tensorrt-llm"]
         yield (
             "size",
             ["size", model, "--concurrent", "3", "--context", "64K", "--gpu", "rtx-4090", "--available", "1"],

@@ -311,18 +311,18 @@
     function lay(answer, ignored) {
       const { site, peaks, model, times, given, work, assumed, listed } = answer;
       const best = listed[0];
-      const back = kvSizing.inverses(peaks, best, work);
+      const back = kvSizing.inverses(site, peaks, times, best, work);
       const lines = arithmetic(answer, best, back);
       const smaller = best.sure
         ? answer.all.filter((one) => one.gpu === best.gpu && one.devices < best.devices).sort((a, b) =>
           a.devices - b.devices
         )[0]
         : null;
+      // SGLang works its share out by itself; another engine may hold fewer requests.
+      const server = site.engine.family;
       const commands = {
-        vllm: kvSizing.command("vllm", best, work, model.kv, best.gpu.share),
-        sglang: back.fractions && kvSizing.runsOnSglang(times, best)
-          ? kvSizing.command("sglang", best, work, model.kv, back.fractions.highest)
-          : null,
+        vllm: server === "vllm" ? kvSizing.command("vllm", best, work, model.kv, best.gpu.share) : null,
+        sglang: server === "sglang" ? kvSizing.command("sglang", best, work, model.kv, null) : null,
       };
       const headline = make(
         "p",
@@ -612,11 +612,12 @@
             : `, a memory share of ${back.utilization} (--gpu-memory-utilization)`
         }`,
       );
-      lines.push(
-        back.fractions
-          ? `--mem-fraction-static that works (SGLang): ${back.fractions.lowest} to ${back.fractions.highest}`
-          : "no --mem-fraction-static works (SGLang): KV cache and working memory together are too large",
-      );
+      if (back.fractions) {
+        lines.push(
+          `--mem-fraction-static that works: ${back.fractions.lowest} to ${back.fractions.highest}, ` +
+            "which SGLang takes by itself",
+        );
+      }
       lines.push(`longest context that all of them could have at once: ${count(back.longest)} tokens`);
       return lines;
     }

@@ -279,22 +279,31 @@
     return [...seen.values()];
   }
 
+  /* The interval of SGLang's static fraction that holds a pool, up to what it takes by itself; null if it is empty. */
+  function staticFractions(peaks, times, found, pool) {
+    const { free } = peaks.gpus[found.gpu.least || found.gpu.id];
+    const [kept, left] = times.static;
+    const share = Array.isArray(left) ? left[found.gpu.laid ?? found.gpu.kind] : left;
+    const of = free[found.layout.devices === 1 ? 0 : found.layout.dp > 1 ? 2 : 1] * share;
+    const lowest = kernel.lowestStaticFraction(pool, found.weights, kept, of);
+    const highest = kernel.ownStaticFraction(found.total, found.reserve, kept, of);
+    return lowest > highest ? null : { lowest, highest };
+  }
+
   /* The questions backwards, for one deployment; requests are those of one data rank. */
-  function inverses(peaks, found, work) {
+  function inverses(site, peaks, times, found, work) {
     const share = kernel.shareOfPeak(work.peak, found.each);
     const each = kernel.replicasFor(share, found.layout.dp);
     const { block, kept, constant, terms } = found.plan;
     const pool = kernel.poolFor(block, kept, constant, terms, each, work.mean, work.longest, work.prefix);
+    const isStatic = site.engine.family === "sglang";
     const utilization = kernel.utilizationFor(pool, found.weights, found.reserve, found.total);
-    const keeps = peaks.gpus[found.gpu.least || found.gpu.id].kept[found.layout.devices];
-    const lowest = kernel.lowestStaticFraction(pool, found.weights, found.total);
-    const highest = keeps === null ? -1 : kernel.highestStaticFraction(keeps, found.total);
     return {
       share,
       each,
       pool,
-      utilization: utilization <= 1 ? utilization : null,
-      fractions: lowest > highest ? null : { lowest, highest },
+      utilization: isStatic || utilization > 1 ? null : utilization,
+      fractions: isStatic ? staticFractions(peaks, times, found, pool) : null,
       longest: kernel.boundaryContext(found.pool, block, kept, constant, terms, each, found.model.limit),
     };
   }
@@ -325,12 +334,6 @@
   }
 
   /* --- commands -------------------------------------------------------------------------------------------- */
-
-  /* Whether SGLang runs a deployment; Python asks its rules for each layout, KV format and kind of device. */
-  function runsOnSglang(times, found) {
-    const runs = times.sglang?.[found.kv]?.[found.layout.places[0]];
-    return Boolean(Array.isArray(runs) ? runs[found.gpu.kind] : runs);
-  }
 
   const quote = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\"'\"'")}'`);
 
@@ -422,7 +425,6 @@
     bestOfEach,
     inverses,
     whatToRelax,
-    runsOnSglang,
     command,
     layoutsOf,
     whyItWins,

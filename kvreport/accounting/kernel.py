@@ -714,14 +714,28 @@ def utilization_for(pool: int, weights: int, reserve: int, total: int) -> float:
     return math.ceil((pool + weights + reserve) / total * 1000) / 1000
 
 
-def lowest_static_fraction(pool: int, weights: int, total: int) -> float:
-    """Return the smallest ``--mem-fraction-static`` of SGLang 0.5 that holds weights and this pool."""
-    return math.ceil((weights + pool) / total * 1000) / 1000
+def lowest_static_fraction(pool: int, weights: int, kept: int, of: float) -> float:
+    """Return the smallest ``--mem-fraction-static`` of SGLang 0.5, in steps of 0.001, that leaves this pool.
+
+    Args:
+        pool: Bytes of the pool.
+        weights: Bytes of weights, as loaded.
+        kept: Bytes that the engine keeps of its static memory beside them.
+        of: Bytes that the fraction is taken of.
+    """
+    return math.ceil((pool + weights + kept) / of * 1000) / 1000
 
 
-def highest_static_fraction(kept: int, total: int) -> float:
-    """Return the largest ``--mem-fraction-static`` that leaves ``kept`` bytes for activations and graphs."""
-    return math.floor((1 - kept / total) * 1000) / 1000
+def own_static_fraction(total: int, reserve: int, kept: int, of: float) -> float:
+    """Return the ``--mem-fraction-static`` that comes, in steps of 0.001 below it, to what SGLang takes by itself.
+
+    Args:
+        total: Bytes of the device.
+        reserve: Bytes kept beside weights and cache when no fraction is given.
+        kept: Bytes that the engine keeps of its static memory beside them.
+        of: Bytes that the fraction is taken of.
+    """
+    return math.floor((total - reserve + kept) / of * 1000) / 1000
 
 
 def replicas_for(requests: int, each: int) -> int:

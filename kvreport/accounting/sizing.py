@@ -19,11 +19,12 @@ import numpy.typing as npt
 from kvreport.accounting import kernel
 from kvreport.accounting.capacity import Plan, beside, blocks, lacks
 from kvreport.accounting.demand import Demand
+from kvreport.accounting.engines.step import StaticMemory
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.errors import InputError
-from kvreport.units import GIB, MAX_BYTES, MIB
+from kvreport.units import MAX_BYTES
 
 Binds = Literal["weights", "cache", "state", "max_seqs", "time", "context"]
 
@@ -232,26 +233,13 @@ def _holds(plan: Plan, pool_bytes: int, needed: int, requests: int, mean_tokens:
     )
 
 
-def utilization_for(pool_bytes: int, weight_bytes: int, reserve_bytes: int, total_bytes: int) -> float | None:
-    """The smallest utilisation, in steps of 0.001, that leaves this pool; None if even 1 does not.
-
-    Args:
-        pool_bytes: The pool that is wanted.
-        weight_bytes: Weights on one device, as loaded.
-        reserve_bytes: What the engine keeps beside weights and cache.
-        total_bytes: Memory of one device that a process can use.
-    """
-    needed = kernel.utilization_for(pool_bytes, weight_bytes, reserve_bytes, total_bytes)
-    return needed if needed <= 1 else None
-
-
 @dataclass(frozen=True, slots=True)
 class FractionInterval:
     """The values of SGLang's ``--mem-fraction-static`` that work.
 
     Attributes:
         lowest: Below it, weights and the wanted cache do not fit in the static part.
-        highest: Above it, activations and graphs do not fit in the rest.
+        highest: What SGLang takes by itself: above it, less is left for activations and graphs.
     """
 
     lowest: float
@@ -263,41 +251,24 @@ class FractionInterval:
         return self.lowest > self.highest
 
 
-def sglang_reserve(total_bytes: int, chunk_tokens: int, graph_requests: int, tensor_parallel: int) -> int:
-    """Bytes that SGLang 0.5.23 keeps out of its static part by itself.
-
-    ``512 + 1.5 * max(chunk, 2048) + 1024 * ranks / 8 + 2 * requests`` MiB, and at least 10 GiB on
-    devices of more than 60 GiB (``srt/arg_groups/memory_hook.py``); graphs of prefills are left out.
-
-    Args:
-        total_bytes: Memory that a process can use.
-        chunk_tokens: Tokens of one prefill chunk.
-        graph_requests: Largest decode batch that a graph is captured for.
-        tensor_parallel: Devices of one replica.
-    """
-    kept = 512 + 1.5 * max(chunk_tokens, 2048) + 128 * tensor_parallel + 2 * graph_requests
-    least = 10 * GIB if total_bytes > 60 * GIB else 0
-    return max(round(kept * MIB), least)
-
-
 def fraction_interval(
-    free_bytes_before_load: int, weight_bytes: int, pool_bytes: int, reserve_bytes: int
+    static: StaticMemory, pool_bytes: int, weight_bytes: int, reserve_bytes: int, total_bytes: int
 ) -> FractionInterval:
     """Solve SGLang's rule for its fraction, in steps of 0.001.
 
     SGLang 0.5 sizes the pool as ``free after loading - free before * (1 - fraction)``, so the pool
-    is ``free before * fraction - weights``; what is left, ``free before * (1 - fraction)``, must hold
-    activations and graphs.
+    is ``free before * fraction - weights``; the rest is left to activations and graphs.
 
     Args:
-        free_bytes_before_load: Free memory before weights are loaded.
-        weight_bytes: Weights on one device, as loaded.
+        static: What the fraction is taken of.
         pool_bytes: The pool that is wanted.
-        reserve_bytes: What activations and graphs take.
+        weight_bytes: Weights on one device, as loaded.
+        reserve_bytes: What SGLang keeps when no fraction is given.
+        total_bytes: Memory of one device that a process can use.
     """
     return FractionInterval(
-        kernel.lowest_static_fraction(pool_bytes, weight_bytes, free_bytes_before_load),
-        kernel.highest_static_fraction(reserve_bytes, free_bytes_before_load),
+        kernel.lowest_static_fraction(pool_bytes, weight_bytes, static.kept_bytes, static.of_bytes),
+        kernel.own_static_fraction(total_bytes, reserve_bytes, static.kept_bytes, static.of_bytes),
     )
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kvreport.accounting.parallel import Layout
     from kvreport.accounting.sizing import Workload
     from kvreport.catalog.load import Catalog
-    from kvreport.estimation.commands import Server
     from kvreport.estimation.size import Sizing
 
 _EPILOG = """\
@@ -308,7 +307,7 @@ def text(found: Sizing, top: int) -> list[str]:
         f"How it is computed for {best.offer.accelerator.name}",
     ]
     lines += [f"  {line}" for line in found.arithmetic(best)]
-    lines += ["", "Limits", *table(_limits(facts), "<<")]
+    lines += ["", "Limits", *table(_limits(facts, _share_flag(found)), "<<")]
     if found.levers:
         rows = [
             (label, f"{_plural(devices, 'GPU')}, {_each(users)}" if devices else "nothing fits on this GPU")
@@ -319,9 +318,11 @@ def text(found: Sizing, top: int) -> list[str]:
         lines += ["", *found.apart.lines()]
     if found.assumptions:
         lines += ["", "Assumed", *(f"  {one}" for one in found.assumptions)]
-    lines += ["", "Start it with", *(f"  {line}" for line in _commands(found, best, facts["commands"]))]
-    if facts["note"]:
-        lines.append(f"  {facts['note']}")
+    commands = [line for line in facts["commands"].values() if line]
+    if commands:
+        lines += ["", "Start it with", *(f"  {line}" for line in commands)]
+        if facts["note"]:
+            lines.append(f"  {facts['note']}")
     return lines
 
 
@@ -353,22 +354,25 @@ def _ranking(listed: Sequence[Deployment], work: Workload) -> list[str]:
     )
 
 
-def _limits(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the best deployment could do with at least, and at most."""
+def _limits(facts: Mapping[str, Any], flag: str) -> list[tuple[str, str]]:
+    """What the best deployment could do with at least, and at most; ``flag`` states the engine's share of memory."""
     share, fractions = facts["smallest_utilization"], facts["mem_fraction_static"]
     rows = [("smallest KV pool per GPU", f"{gib(facts['smallest_pool_bytes'])} GiB")]
     if share is not None:
-        rows.append(("smallest --gpu-memory-utilization (vLLM)", f"{share:.3f}"))
-    rows.append(
-        (
-            "--mem-fraction-static (SGLang)",
-            "none works" if fractions is None else f"{fractions['lowest']:.3f} to {fractions['highest']:.3f}",
-        )
-    )
+        rows.append((f"smallest {flag}", f"{share:.3f}"))
+    if fractions is not None:
+        lowest, highest = fractions["lowest"], fractions["highest"]
+        rows.append((flag, f"{lowest:.3f} to {highest:.3f}, which it takes by itself"))
     rows.append(
         ("longest context that all requests could have", f"{count(facts['longest_context_tokens'])} tokens")
     )
     return rows
+
+
+def _share_flag(found: Sizing) -> str:
+    """What the engine calls its share of the memory."""
+    server = words.SERVE.get(found.catalog.engine(found.engine).family)
+    return "share of the memory" if server is None else server.share
 
 
 def _machines(found: Deployment) -> str:
@@ -405,12 +409,6 @@ def _of(found: Deployment) -> str:
     """The devices of one replica, with its layout's name where that is more than tensor parallelism."""
     layout = found.layout
     return f"{layout.devices}" if layout.is_tensor_only else f"{layout.devices} ({layout.label})"
-
-
-def _commands(found: Sizing, best: Deployment, commands: dict[str, str | None]) -> list[str]:
-    """One command an engine, or why there is none."""
-    families: tuple[Server, ...] = ("vllm", "sglang")
-    return [commands[family] or f"{family}: none, {found.refusal(family, best)}" for family in families]
 
 
 def _read_lengths(path: str) -> Lengths:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from kvreport.accounting.compute_type import WIDE, computed_in, stored_type
 from kvreport.accounting.engines.command import Command, Served
@@ -27,6 +27,8 @@ _METHODS: Final = {"EAGLE": "eagle", "EAGLE-3": "eagle3", "DFlash": "dflash", "D
 """How draft heads draft, by their family (``vllm/config/speculative.py``, vLLM 0.33)."""
 
 Server = Literal["vllm", "sglang", "tensorrt_llm"]
+SERVERS: Final[tuple[Server, ...]] = get_args(Server)
+"""Engines that a command starts."""
 
 _PLAIN_KV: Final = frozenset({"bf16"})
 

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, isnan
 from typing import Any
 
 from kvreport import words
 from kvreport.accounting.capacity import boundary
-from kvreport.accounting.deployment import Case, plan_blocks
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.offers import Deployment
-from kvreport.accounting.plan import Serving
 from kvreport.accounting.ranking import Ranking
 from kvreport.accounting.sizing import (
     Workload,
     fraction_interval,
     pool_for,
-    sglang_reserve,
-    utilization_for,
 )
-from kvreport.accounting.support import Asked, judge
-from kvreport.catalog.engine import Engine
-from kvreport.catalog.load import RELEASED, Catalog
-from kvreport.errors import InputError
+from kvreport.catalog.load import Catalog
 from kvreport.estimation.answer import layout_to_dict
-from kvreport.estimation.commands import Server, checkpoint_note, nodes_note, serving_command
+from kvreport.estimation.commands import SERVERS, Server, checkpoint_note, nodes_note, serving_command
 from kvreport.estimation.disaggregated import Disaggregated
-from kvreport.estimation.request import refuse_unsupported
 from kvreport.units import count, gib, human_bytes
 from kvreport.words import counted
 
@@ -91,7 +83,8 @@ class Sizing:
         needed = pool_for(
             found.plan, per_rank, work.mean_tokens, work.longest_tokens, work.shared_prefix_tokens
         )
-        share = utilization_for(needed, found.weight_bytes, found.reserve_bytes, found.total_bytes)
+        engine = rules(self.catalog.engine(self.engine))
+        share = engine.share_for(needed, found.weight_bytes, found.reserve_bytes, found.total_bytes)
         longest = int(boundary(found.pool_bytes, found.plan, per_rank, found.model.context_tokens))
         served = self.served(found)
         interval = self.fractions(found, needed)
@@ -124,12 +117,7 @@ class Sizing:
             "smallest_pool_bytes": needed,
             "smallest_utilization": share,
             "mem_fraction_static": interval,
-            "commands": {
-                "vllm": self._command("vllm", found, served),
-                "sglang": self._command(
-                    "sglang", found, replace(served, share=None if interval is None else interval["highest"])
-                ),
-            },
+            "commands": {family: self._command(family, served) for family in SERVERS},
             "note": " ".join(filter(None, (checkpoint_note(served), nodes_note(served)))) or None,
             "tight_devices": None if (smaller := self.tight(found)) is None else smaller.devices,
         }
@@ -153,48 +141,16 @@ class Sizing:
         """Requests of the peak that one data rank of a replica carries."""
         return ceil(self.peak_each(found) / found.layout.data)
 
-    def refusal(self, family: Server, found: Deployment) -> str | None:
-        """Why an engine does not run a deployment's layout and formats, in words; None if it does."""
-        engine, device = self._engine(family), found.offer.accelerator
-        if engine is None:
-            return None
-        own = None if found.kv_format == "bf16" else self.catalog.kv_format(found.kv_format)
-        reason = rules(engine).supports(found.model, own, device, found.layout)
-        if reason is not None:
-            return reason
-        tokens, rows = rules(engine).scheduler(device)
-        case = Case(
-            model=found.model,
-            engine=engine,
-            accelerators=(device,),
-            formats=self.catalog.weight_formats,
-            kv_format=own,
-            layout=found.layout,
-            serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
-        )
-        support = self.catalog.support
-        if support is not None:
-            asked = Asked(layout=found.layout, formats=self.catalog.weight_formats)
-            form = (
-                None if found.weight_format == RELEASED else self.catalog.weight_format(found.weight_format)
-            )
-            judged = judge(support, engine, device, found.model, form, own, asked)
-            if judged.verdict is not None:
-                return judged.reason
-        try:
-            refuse_unsupported(found.model, engine, support)
-            plan_blocks(case)
-        except InputError as error:
-            return str(error)
-        return None
-
-    def _command(self, family: Server, found: Deployment, served: Served) -> str | None:
-        """The command, or None for what the engine refuses."""
-        return None if self.refusal(family, found) is not None else serving_command(family, served)
+    def _command(self, family: Server, served: Served) -> str | None:
+        """The command of the engine whose rules were applied; None for another, which may hold fewer requests."""
+        own = self.catalog.engine(self.engine).family == family
+        return serving_command(family, served) if own else None
 
     def served(self, found: Deployment) -> Served:
         """What the serving command of a deployment must say."""
-        asked = self.catalog.engine(self.engine)
+        device, engine = found.offer.accelerator, rules(self.catalog.engine(self.engine))
+        # A server with a share of what is free before loading works it out by itself.
+        static = engine.static_memory(found.model, device, found.layout)
         return Served(
             model=found.model.id,
             tensor_parallel=found.tensor_parallel,
@@ -202,11 +158,8 @@ class Sizing:
             max_seqs=max(found.users_each // found.layout.data, 1),
             weight_format=found.weight_format,
             kv_format=found.kv_format,
-            kv_is_own=found.kv_format
-            == (rules(asked).default_kv_format(found.model, found.offer.accelerator) or "bf16"),
-            share=None
-            if (engine := self._engine("vllm")) is None
-            else rules(engine).share_on(found.offer.accelerator, None),
+            kv_is_own=found.kv_format == (engine.default_kv_format(found.model, device) or "bf16"),
+            share=None if static is not None else engine.share_on(device, None),
             pipeline_parallel=found.layout.pipeline,
             data_parallel=found.layout.data,
             expert_parallel=found.layout.expert,
@@ -216,21 +169,15 @@ class Sizing:
         )
 
     def fractions(self, found: Deployment, pool_bytes: int) -> dict[str, float] | None:
-        """The interval of SGLang's static memory fraction that holds this pool; None if it is empty."""
-        device, engine = found.offer.accelerator, self._engine("sglang")
-        if engine is None:
+        """The interval of SGLang's static memory fraction that holds this pool; None for others, or if it is empty."""
+        engine = rules(self.catalog.engine(self.engine))
+        static = engine.static_memory(found.model, found.offer.accelerator, found.layout)
+        if static is None:
             return None
-        default = engine.device_class(device.id, found.total_bytes)
-        kept = sglang_reserve(
-            found.total_bytes, default.max_batched_tokens, default.max_seqs, found.layout.devices
+        interval = fraction_interval(
+            static, pool_bytes, found.weight_bytes, found.reserve_bytes, found.total_bytes
         )
-        interval = fraction_interval(found.total_bytes, found.weight_bytes, pool_bytes, kept)
         return None if interval.empty else {"lowest": interval.lowest, "highest": interval.highest}
-
-    def _engine(self, family: str) -> Engine | None:
-        """The engine whose rules were applied if it is of this family, else the family's newest."""
-        asked = self.catalog.engine(self.engine)
-        return {**self.catalog.engines, asked.family: asked}.get(family)
 
     def arithmetic(self, found: Deployment) -> list[str]:
         """The arithmetic of one deployment, line by line, with its numbers put in."""

@@ -13,26 +13,21 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
+from kvreport.accounting.case import SINGLE
 from kvreport.accounting.demand import Demand, Reach, demand
-from kvreport.accounting.deployment import Case, plan_blocks
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout
-from kvreport.accounting.plan import Serving
 from kvreport.accounting.profile import UNBOUNDED
 from kvreport.accounting.roofline import MULTIPLIES, Peaks
-from kvreport.accounting.sizing import MAX_REQUESTS, sglang_reserve
+from kvreport.accounting.sizing import MAX_REQUESTS
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
-from kvreport.errors import InputError
-from kvreport.estimation.request import refuse_unsupported
 from kvreport.publish.columns import places
 from kvreport.publish.profiles import FOLDER, SCHEMA, encode, shape
 from kvreport.publish.site_data import SiteData
 
 NOTHING_SEEN: Final = -1
-UNNAMED_KV: Final = "bf16"
-"""The KV format that engines take without being told."""
 
 
 def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[dict[str, Any]]:
@@ -75,7 +70,8 @@ def peaks_facts(site: SiteData) -> dict[str, Any]:
 
     ``gpus[id]``: ``bytes`` per second of memory, ``rates`` by operand type, ``link`` bytes per second
     in one direction (each null where not known), ``seqs`` (requests that the engine runs at once),
-    ``node`` (devices of a server), ``kept`` (bytes that SGLang keeps by itself, by the devices of a replica).
+    ``node`` (devices of a server), ``free`` (bytes that SGLang finds free before it loads weights: on one device, on
+    several, on data-parallel ones).
     """
     return {
         "schema": SCHEMA,
@@ -90,6 +86,7 @@ def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
     ``weights[format][column]`` is [dense bytes, expert bytes, {type: operations per token}, {type:
     operations of the output head}]; ``reach[kv][column]`` is a list of [bytes per entry, operations,
     operations while prefilling, cap (0: none, -1: nothing is seen), tokens per entry, chunked, constant entries].
+    ``static`` is [bytes that SGLang keeps of its static memory, what is left of a share: a number, or one by kind].
     """
     grid = site.axes
     offered = set(site.searched.layouts_of(model))
@@ -124,83 +121,44 @@ def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
             for one in caches
         },
         "attention": {one.name: asked(plain, one, any_layout).attention_multiplies for one in caches},
-        "sglang": _runs_on_sglang(site, model, columns, caches),
+        "static": _static(site, model),
     }
 
 
-def _runs_on_sglang(
-    site: SiteData, model: Model, columns: Sequence[Layout | None], caches: Sequence[KvFormat]
-) -> dict[str, list[Any]] | None:
-    """Whether SGLang runs a model: by KV format and column 0, 1, or one of them for each kind of device.
+def _static(site: SiteData, model: Model) -> list[Any]:
+    """What SGLang keeps of its static memory for images, and what its attention leaves of a share.
 
-    None where there is no such engine, or it does not run the model at all. The block plan is made for the first
-    layout only: what a release refuses for others, it refuses by its flags.
+    The second is one number, or one for each kind of device.
     """
     engine = site.catalog.engines.get("sglang")
     if engine is None:
-        return None
-    try:
-        refuse_unsupported(model, engine)
-    except InputError:
-        return None
+        return [0, 1]
     kinds = site.device_kinds
     examples = {kinds[gpu.id]: gpu for gpu in reversed(site.gpus)}
-    devices = [examples[kind] for kind in sorted(examples)]
-    first = next(layout for layout in columns if layout is not None)
+    found = [rules(engine).static_memory(model, gpu, SINGLE) for _, gpu in sorted(examples.items())]
+    left = [1 if static is None else static.left for static in found]
+    kept = found[0].kept_bytes if found and found[0] else 0
+    return [kept, left[0] if len(set(left)) == 1 else left]
 
-    def planned(own: KvFormat | None) -> bool:
-        tokens, rows = rules(engine).scheduler(devices[0])
-        serving = Serving(max_batched_tokens=tokens, max_seqs=rows)
-        formats = site.catalog.weight_formats
-        try:
-            plan_blocks(
-                Case(
-                    model=model,
-                    engine=engine,
-                    accelerators=(devices[0],),
-                    formats=formats,
-                    kv_format=own,
-                    layout=first,
-                    serving=serving,
-                )
-            )
-        except InputError:
-            return False
-        return True
 
-    def each(own: KvFormat | None, layout: Layout | None) -> int | list[int] | None:
-        if layout is None:
-            return None
-        found = [int(rules(engine).supports(model, own, device, layout) is None) for device in devices]
-        return found[0] if len(set(found)) == 1 else found
-
-    answer = {}
-    for stored in caches:
-        own = None if stored.name == UNNAMED_KV else stored
-        answer[stored.name] = (
-            [each(own, layout) for layout in columns] if planned(own) else [0] * len(columns)
-        )
-    return answer
+def _free(site: SiteData, gpu: Accelerator) -> list[int] | None:
+    """What SGLang finds free before weights are loaded: on one device, on several, on data-parallel ones."""
+    engine = site.catalog.engines.get("sglang")
+    if engine is None:
+        return None
+    layouts = (SINGLE, Layout(tensor=2), Layout(data=2))
+    return [rules(engine).free_before_loading(gpu, layout) for layout in layouts]
 
 
 def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:
     peaks = Peaks.of(gpu)
-    sglang = site.catalog.engines.get("sglang")
-    default = sglang.device_class(gpu.id, gpu.usable_bytes) if sglang else None
     return {
         "bytes": _known(float(peaks.bytes_per_s)),
         "rates": {name: _known(float(peaks.operations_per_s[name])) for name in MULTIPLIES},
         "link": _known(float(peaks.link_bytes_per_s)),
         "seqs": rules(site.engine).scheduler(gpu)[1] if site.engine.device_classes else MAX_REQUESTS,
         "node": gpu.devices_per_node or SERVER_DEVICES,
-        "kept": {
-            str(devices): sglang_reserve(
-                gpu.usable_bytes, default.max_batched_tokens, default.max_seqs, devices
-            )
-            if default
-            else None
-            for devices in sorted({place.layout.devices for place in places(site, further=True)})
-        },
+        "free": _free(site, gpu),
     }
 
 

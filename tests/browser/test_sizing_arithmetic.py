@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sizing_cases import CATALOG, IN_BROWSER, compare, data, in_python, in_words, workloads
+from sizing_cases import CATALOG, IN_BROWSER, compare, data, in_python, in_words, under, workloads
 
 from kvreport.accounting.offers import Choices
+from kvreport.accounting.parallel import Layout
 from kvreport.errors import InputError
 from kvreport.estimation.alternatives import what_to_relax
 from kvreport.estimation.size import size
@@ -101,18 +102,27 @@ ASK = """([data, asked, options]) => {
   const found = kvSizing.rank(data.site, data.peaks, data.model, data.times, made.work, options);
   if (!found.deployments.length) return { error: kvSizing.whatToRelax(data.site, made.work, options, found) };
   const best = found.deployments[0];
-  const back = kvSizing.inverses(data.peaks, best, made.work);
+  const back = kvSizing.inverses(data.site, data.peaks, data.times, best, made.work);
   return {
     peak: made.work.peak, devices: best.devices, pool: back.pool, utilization: back.utilization,
     fractions: back.fractions, longest: back.longest, mean: made.work.mean,
-    vllm: kvSizing.command("vllm", best, made.work, data.model.kv, data.site.engine.utilization),
+    vllm: data.site.engine.family === "vllm" ? kvSizing.command("vllm", best, made.work, data.model.kv, data.site.engine.utilization) : null,
     layout: best.layout.label,
-    sglang: !kvSizing.runsOnSglang(data.times, best) ? null : kvSizing.command("sglang", best, made.work, data.model.kv, back.fractions && back.fractions.highest),
+    sglang: data.site.engine.family === "sglang" ? kvSizing.command("sglang", best, made.work, data.model.kv, null) : null,
   };
 }"""
 
 
-@pytest.mark.parametrize("model", [MODELS[0], "deepseek-ai/DeepSeek-V3"])
+@pytest.mark.parametrize(
+    ("model", "gpu", "engine", "layouts"),
+    [
+        (MODELS[0], "h200-sxm-141gb", "vllm", None),
+        ("deepseek-ai/DeepSeek-V3", "h200-sxm-141gb", "vllm", None),
+        (MODELS[0], "h200-sxm-141gb", "sglang", None),
+        (MODELS[0], "mi300x", "sglang", None),
+        ("deepseek-ai/DeepSeek-V3", "h200-sxm-141gb", "sglang", ["dp8-ep"]),
+    ],
+)
 @pytest.mark.parametrize(
     "asked",
     [
@@ -130,16 +140,19 @@ ASK = """([data, asked, options]) => {
         },
     ],
 )
-def test_the_inverses_and_commands_are_pythons(page: Any, model: str, asked: dict[str, Any]) -> None:
+def test_the_inverses_and_commands_are_pythons(
+    page: Any, model: str, gpu: str, engine: str, layouts: list[str] | None, asked: dict[str, Any]
+) -> None:
     options = {
-        "gpus": ["h200-sxm-141gb"],
+        "gpus": [gpu],
         "weights": ["released"],
         "kv": ["fp8"],
-        "layouts": None,
+        "layouts": layouts,
         "available": None,
         "prices": None,
     }
-    theirs = page.evaluate(ASK, [data(model), asked, options])
+    given = data(model) if engine == "vllm" else under(data(model), model, engine)
+    theirs = page.evaluate(ASK, [given, asked, options])
     words = {
         "perMinute": "requests_per_minute",
         "latency": "latency_s",
@@ -150,7 +163,9 @@ def test_the_inverses_and_commands_are_pythons(page: Any, model: str, asked: dic
     }
     ours = size(
         model,
-        gpus=["h200-sxm-141gb"],
+        gpus=[gpu],
+        engine=engine,
+        layouts=layouts and [Layout.named(label) for label in layouts],
         weights=["released"],
         kv=["fp8"],
         catalog=CATALOG,

@@ -136,12 +136,14 @@ def test_sizing_is_the_array_codes(pool, block, constant, of, mean, more, prefix
 
 @settings(max_examples=examples(200))
 @given(st.integers(1, DEVICE), st.integers(0, DEVICE), st.integers(0, DEVICE), st.integers(0, DEVICE))
-def test_the_inverses_are_the_array_codes(total, pool, weights, kept):
+def test_the_smallest_shares_leave_the_pool(total, pool, weights, kept):
     needed = kernel.utilization_for(pool, weights, kept, total)
-    assert (needed if needed <= 1 else None) == sizing.utilization_for(pool, weights, kept, total)
-    interval = sizing.fraction_interval(total, weights, pool, kept)
-    assert kernel.lowest_static_fraction(pool, weights, total) == interval.lowest
-    assert kernel.highest_static_fraction(kept, total) == interval.highest
+    assert total * needed >= (pool + weights + kept) * (1 - 1e-12)
+    assert total * (needed - 0.001) <= (pool + weights + kept) * (1 + 1e-12)
+    lowest = kernel.lowest_static_fraction(pool, weights, kept, total)
+    assert lowest == needed
+    own = kernel.own_static_fraction(total, kept, 0, total)
+    assert total * own <= (total - kept) * (1 + 1e-12) or kept > total
 
 
 def test_a_reserve_is_the_package_s_own():

@@ -13,21 +13,18 @@ from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.sizing import (
     Workload,
-    fraction_interval,
     in_flight,
     mean_held,
     pool_for,
     replica_users,
-    sglang_reserve,
     shared_bytes,
-    utilization_for,
     what_binds,
 )
 from kvreport.catalog.accelerator import current_since
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
-from kvreport.estimation import estimate
+from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.commands import checkpoint_note, serving_command
 from kvreport.estimation.size import Sizing, size
 
@@ -146,24 +143,47 @@ def test_the_smallest_pool_holds_the_users_and_a_byte_less_does_not(plan: BlockP
     assert int(users(pool - 1, plan, 700)) < wanted
 
 
-def test_the_smallest_utilisation_leaves_that_pool() -> None:
-    share = utilization_for(10 * GIB, 20 * GIB, 3 * GIB, 80 * GIB)
-    # 33 of 80 GiB are 0.4125.
-    assert share == 0.413
-    assert utilization_for(60 * GIB, 20 * GIB, 3 * GIB, 80 * GIB) is None
+@pytest.mark.parametrize("engine", ["vllm", "vllm@0.11.0", "tensorrt-llm"])
+@pytest.mark.parametrize("gpu", ["h100-sxm-80gb", "mi300x", "rtx-4090"])
+def test_the_smallest_share_holds_the_requests_and_less_does_not(engine: str, gpu: str) -> None:
+    if engine == "tensorrt-llm" and gpu == "mi300x":
+        pytest.skip("it runs on NVIDIA's GPUs")
+    asked = {"gpus": [gpu], "engine": engine, "tensor_parallel": [1], "available": 1, "catalog": CATALOG}
+    found = size("Qwen/Qwen3-8B", context=4096, concurrent=3, **asked)
+    share = found.describe(found.ranking.deployments[0])["smallest_utilization"]
+    assert served(gpu, engine, share) >= 3 > served(gpu, engine, share - 0.002)
 
 
-def test_sglangs_fraction_lies_between_cache_and_working_memory() -> None:
-    # 79 GiB free, 16 GiB weights, 40 GiB cache: at least 56 / 79 = 0.709; 10 GiB kept: at most 0.873.
-    interval = fraction_interval(79 * GIB, 16 * GIB, 40 * GIB, 10 * GIB)
-    assert (interval.lowest, interval.highest, interval.empty) == (0.709, 0.873, False)
-    assert fraction_interval(79 * GIB, 16 * GIB, 55 * GIB, 10 * GIB).empty
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen2.5-7B"])
+@pytest.mark.parametrize("gpu", ["h100-sxm-80gb", "mi300x", "l40s"])
+def test_sglangs_fractions_hold_the_requests_and_come_to_what_it_takes_by_itself(
+    gpu: str, model: str
+) -> None:
+    asked = {"gpus": [gpu], "engine": "sglang", "tensor_parallel": [1], "available": 1, "catalog": CATALOG}
+    found = size(model, context=4096, concurrent=2, **asked)
+    best = found.ranking.deployments[0]
+    told = found.describe(best)
+    assert told["smallest_utilization"] is None
+    share = told["mem_fraction_static"]
+    assert (
+        served(gpu, "sglang", share["lowest"], model)
+        >= 2
+        > served(gpu, "sglang", share["lowest"] - 0.002, model)
+    )
+    own = estimated(gpu, "sglang", None, model).budget.kv_pool_bytes
+    given = estimated(gpu, "sglang", share["highest"], model).budget.kv_pool_bytes
+    assert 0 <= own - given <= 0.001 * best.total_bytes + 1
+    assert told["commands"]["sglang"].startswith("python -m sglang.launch_server")
+    assert "--mem-fraction-static" not in told["commands"]["sglang"]
+    assert told["commands"]["vllm"] is None
 
 
-def test_sglang_keeps_ten_gib_on_large_devices_and_its_formula_on_small_ones() -> None:
-    assert sglang_reserve(80 * GIB, 8192, 256, 1) == 12_288 * (1 << 20) + (512 + 128 + 512) * (1 << 20)
-    # 512 + 1.5 x 2,048 + 128 + 16 = 3,728 MiB.
-    assert sglang_reserve(16 * GIB, 2048, 8, 1) == 3728 * (1 << 20)
+def estimated(gpu: str, engine: str, share: float | None, model: str) -> Estimate:
+    return estimate(model, gpu=gpu, engine=engine, utilization=share, context_tokens=4096, catalog=CATALOG)
+
+
+def served(gpu: str, engine: str, share: float, model: str = "Qwen/Qwen3-8B") -> int:
+    return estimated(gpu, engine, share, model).max_concurrent_requests_by_memory
 
 
 def test_what_binds_is_named() -> None:
@@ -472,15 +492,19 @@ def test_a_price_may_be_given_by_an_alias() -> None:
     assert costs == sorted(costs)
 
 
-def test_no_command_is_given_for_an_engine_that_refuses_the_deployment() -> None:
-    found = size(
-        "Qwen/Qwen3-30B-A3B-FP8", context=8192, concurrent=16, gpus=["a100-sxm4-80gb"], catalog=CATALOG
-    )
-    best = found.ranking.best_of_each()[0]
-    told = found.describe(best)["commands"]
-    assert told["vllm"].startswith("vllm serve")
-    assert told["sglang"] is None
-    assert "fp8" in str(found.refusal("sglang", best))
+def test_the_command_is_that_of_the_engine_whose_answer_it_is() -> None:
+    """SGLang held 22 of the 24 requests that its command allowed, when vLLM's answer printed one for both."""
+    for engine, family in (
+        ("vllm", "vllm"),
+        ("sglang", "sglang"),
+        ("tensorrt-llm", "tensorrt_llm"),
+        ("ceiling", None),
+    ):
+        found = size(
+            "Qwen/Qwen3-8B", context=8192, concurrent=4, gpus=["h100"], engine=engine, catalog=CATALOG
+        )
+        told = found.describe(found.ranking.best_of_each()[0])["commands"]
+        assert [name for name, line in told.items() if line] == [family][: family is not None]
 
 
 def test_of_equal_accelerators_the_one_that_more_clouds_rent_out_is_first() -> None:

@@ -6,7 +6,6 @@ from math import ceil
 import pytest
 
 from kvreport.accounting.engines.command import Served
-from kvreport.accounting.engines.sglang.rules import Sglang
 from kvreport.accounting.offers import Choices, Deployment, Offer
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.ranking import rank
@@ -112,7 +111,6 @@ def test_a_layout_takes_no_more_of_a_node_than_it_has(
 
 
 def test_commands_carry_the_layout_and_only_flags_that_servers_take(deepseek: Sizing) -> None:
-    found = by_layout(deepseek)
     wanted = {
         "dp8-ep": (
             "--data-parallel-size 8 --enable-expert-parallel",
@@ -129,38 +127,28 @@ def test_commands_carry_the_layout_and_only_flags_that_servers_take(deepseek: Si
         ),
     }
     known = load_server_flags(data_dir())
-    for label, (vllm, sglang) in wanted.items():
-        facts = deepseek.describe(found[label])
-        commands = facts["commands"]
-        assert vllm in commands["vllm"]
-        assert sglang in commands["sglang"]
-        for family, command in commands.items():
-            flags = {word for word in command.split() if word.startswith("--")}
-            assert flags <= set(known[family].flags)
-        assert (facts["note"] is not None) == (found[label].layout.nodes > 1)
+    on_sglang = sized(engine="sglang")
+    for label, words in wanted.items():
+        for family, answer, expected in zip(("vllm", "sglang"), (deepseek, on_sglang), words, strict=True):
+            found = by_layout(answer)[label]
+            facts = answer.describe(found)
+            command = facts["commands"][family]
+            assert expected in command
+            assert {word for word in command.split() if word.startswith("--")} <= set(known[family].flags)
+            assert (facts["note"] is not None) == (found.layout.nodes > 1)
 
 
 def test_vllm_counts_requests_per_data_rank_and_sglang_all_of_them(deepseek: Sizing) -> None:
     one = by_layout(deepseek)["dp8-ep"]
-    commands = deepseek.describe(one)["commands"]
-    assert f"--max-num-seqs {one.users_each // 8} " in commands["vllm"]
-    assert f"--max-running-requests {one.users_each} " in commands["sglang"]
+    assert f"--max-num-seqs {one.users_each // 8} " in deepseek.describe(one)["commands"]["vllm"]
+    on_sglang = sized(engine="sglang")
+    one = by_layout(on_sglang)["dp8-ep"]
+    assert on_sglang.describe(one)["commands"]["sglang"].endswith(f"--max-running-requests {one.users_each}")
 
 
 def test_nothing_is_said_of_nodes_where_there_is_one() -> None:
     assert nodes_note(Served("m", 8, 4096)) is None
     assert "--nnodes" not in serving_command("vllm", Served("m", 8, 4096))
-
-
-def test_an_engine_that_refuses_a_combination_gets_a_reason_and_no_command(
-    deepseek: Sizing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Sglang, "supports", lambda *_: "not with this layout")
-    best = deepseek.ranking.deployments[0]
-    commands = deepseek.describe(best)["commands"]
-    assert commands["sglang"] is None
-    assert commands["vllm"] is not None
-    assert deepseek.refusal("sglang", best) == "not with this layout"
 
 
 def test_interleaved_tokens_are_read_once_over_the_ranks() -> None:

@@ -12,10 +12,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import Exchange
 from kvreport.accounting.engines.command import Command, LocalServed, Served
-from kvreport.accounting.engines.step import NOTHING, Reserve, Step, check_utilization
+from kvreport.accounting.engines.step import NOTHING, Reserve, StaticMemory, Step, check_utilization
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
@@ -383,6 +384,38 @@ class EngineRules:
     def free_before_loading(self, accelerator: Accelerator, layout: Layout) -> int:  # noqa: ARG002 - an engine may
         """Bytes of a device that are free right before weights are loaded, if nothing else runs on it."""
         return accelerator.usable_bytes
+
+    def static_memory(
+        self,
+        model: Model,  # noqa: ARG002 - an engine may
+        accelerator: Accelerator,  # noqa: ARG002
+        layout: Layout,  # noqa: ARG002
+        *,
+        images: bool = True,  # noqa: ARG002
+    ) -> StaticMemory | None:
+        """What a share given by hand is taken of, where that is what is free before loading; else None.
+
+        Args:
+            model: The model.
+            accelerator: The device.
+            layout: How the model is spread.
+            images: Whether images are served.
+        """
+        return None
+
+    def share_for(self, pool: int, weights: int, reserve: int, total: int) -> float | None:
+        """The smallest share of a device's memory, in steps of 0.001, that leaves a pool; None if even 1 does not.
+
+        Args:
+            pool: The pool that is wanted, in bytes.
+            weights: Weights as loaded.
+            reserve: What the engine keeps beside them.
+            total: Memory that a process can use.
+        """
+        if self.engine.utilization_of == "memory_less_weights":
+            return None
+        needed = kernel.utilization_for(pool, weights, reserve, total)
+        return needed if needed <= 1 else None
 
     def start_shortage(self, accelerator: Accelerator, utilization: float | None) -> tuple[int, int] | None:
         """What the engine asks for at start beyond what is free, and the error of that; None if it does not ask.

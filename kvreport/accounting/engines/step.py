@@ -36,6 +36,26 @@ NOTHING: Final = Reserve(activations=0, non_framework=0, graphs=0, uncertainty=0
 
 
 @dataclass(frozen=True, slots=True)
+class StaticMemory:
+    """What a share given by hand is taken of, where it is of the memory that is free before weights are loaded.
+
+    Attributes:
+        free_bytes: What is free before weights are loaded.
+        left: What an attention backend leaves of a share.
+        kept_bytes: Bytes of the share that hold neither weights nor pools.
+    """
+
+    free_bytes: int
+    left: float
+    kept_bytes: int
+
+    @property
+    def of_bytes(self) -> float:
+        """Bytes that a share of 1 would be."""
+        return self.free_bytes * self.left
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """What decides an engine's reserve beside model and device.
 

@@ -15,6 +15,7 @@ scheduler admits a request only if all its tokens fit (``GUARANTEED_NO_EVICT``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from math import ceil
@@ -144,6 +145,11 @@ class TensorRtLlm(EngineRules):
         if isinstance(left, float | int):
             return int(left)
         return xp.integers(left)
+
+    def share_for(self, pool: int, weights: int, reserve: int, total: int) -> float | None:
+        """The smallest ``free_gpu_memory_fraction``, in steps of 0.001, that leaves a pool."""
+        free = total - weights - reserve
+        return math.ceil(pool / free * 1000) / 1000 if 0 < pool <= free else None
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """Scheduler defaults alone."""

@@ -20,7 +20,7 @@ from kvreport.accounting.engines.sglang.plan import (
 )
 from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS
 from kvreport.accounting.engines.sglang.refusals import refusal, unequal_refusal
-from kvreport.accounting.engines.step import Reserve, Step, constant
+from kvreport.accounting.engines.step import Reserve, StaticMemory, Step, constant
 from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.extras import borrowed_copies
@@ -185,7 +185,7 @@ class Sglang(EngineRules):
         found = self._settings(model, accelerator, step)
         taken = self.taken_before_loading(step.layout, accelerator) + step.held_bytes
         kept = round(max(accelerator.usable_bytes - taken, 0) * (1 - found.share))
-        kept = max(kept + self._images_kept(model, step), 0)
+        kept = max(kept + self._images_kept(model, images=step.images), 0)
         graphs = min(found.graphs_mib * MIB, kept) if not step.eager else 0
         other = min(
             taken + settings.OTHER_MIB * MIB + settings.ranks_mib(step.layout) * MIB, taken + kept - graphs
@@ -207,11 +207,30 @@ class Sglang(EngineRules):
         """
         if share >= 1:
             return reserve
-        backend = settings.attention_backend(model, self.engine, accelerator)
-        used = share * settings.backend_share(backend, model.context_tokens)
+        used = share * self._share_left(model, accelerator)
         free = self.free_before_loading(accelerator, step.layout) - step.held_bytes
-        kept = accelerator.usable_bytes * share - free * used + self._images_kept(model, step)
+        kept = accelerator.usable_bytes * share - free * used + self._images_kept(model, images=step.images)
         return replace(reserve, activations=0, graphs=0, non_framework=round(kept))
+
+    def static_memory(
+        self, model: Model, accelerator: Accelerator, layout: Layout, *, images: bool = True
+    ) -> StaticMemory:
+        """What is free once the device and the ranks' links are set up, as far as the attention leaves it."""
+        return StaticMemory(
+            free_bytes=self.free_before_loading(accelerator, layout),
+            left=self._share_left(model, accelerator),
+            kept_bytes=self._images_kept(model, images=images),
+        )
+
+    def share_for(self, pool: int, weights: int, reserve: int, total: int) -> float | None:
+        """None: its share is of the memory that is free before loading (:meth:`static_memory`)."""
+        del pool, weights, reserve, total
+        return None
+
+    def _share_left(self, model: Model, accelerator: Accelerator) -> float:
+        """What the attention leaves of a share, given or not."""
+        backend = settings.attention_backend(model, self.engine, accelerator)
+        return settings.backend_share(backend, model.context_tokens)
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """Scheduler defaults, the device's memory, what is taken of it before loading, and its maker and kernels."""
@@ -299,8 +318,8 @@ class Sglang(EngineRules):
             images=step.images,
         )
 
-    def _images_kept(self, model: Model, step: Step) -> int:
-        takes = self.engine.image_cache_reserved and step.images and shapes.takes_images(model, self.engine)
+    def _images_kept(self, model: Model, *, images: bool) -> int:
+        takes = self.engine.image_cache_reserved and images and shapes.takes_images(model, self.engine)
         return settings.EMBEDDING_CACHE_MIB * MIB if takes else 0
 
 
