@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kvreport.architectures.attention import grouped_heads, head_dim, layer_count
+from kvreport.architectures.attention import grouped_heads, head_dim
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_VOCABULARY, Keys
+from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_VOCABULARY, Keys
 from kvreport.architectures.weights import Tensors, embedding, norm, output_head
 
 _CONTEXT_KEYS: Final = (
@@ -36,24 +37,49 @@ class Sizes:
     context: int
 
 
-def sizes(keys: Keys, *, exact: bool = True) -> Sizes:
-    """Read the common dimensions, under the names that most classes use.
+def sizes(
+    keys: Keys,
+    *,
+    hidden: tuple[str, ...] = ("hidden_size",),
+    heads: tuple[str, ...] = ("num_attention_heads",),
+    layers: tuple[str, ...] = ("num_hidden_layers",),
+    kv_heads: Callable[[int], int] | None = None,
+    exact: bool = True,
+    divided: bool = False,
+    longest: int | None = None,
+    scaled: bool = True,
+) -> Sizes:
+    """Read the common dimensions, under the names that most classes use unless others are given.
 
     Args:
         keys: The (text) config.
+        hidden: Names of the width of the residual stream.
+        heads: Names of the number of query heads.
+        layers: Names of the number of layers.
+        kv_heads: KV heads by query heads; None reads the usual key.
         exact: False for classes that round the width of a head down.
+        divided: True for classes whose heads divide the width, whatever ``head_dim`` says.
+        longest: The context, where it is read otherwise.
+        scaled: As for :func:`context`.
     """
-    hidden = keys.whole("hidden_size")
-    heads = keys.whole("num_attention_heads", high=1 << 14)
+    width = keys.whole(*hidden)
+    queries = keys.whole(*heads, high=1 << 14)
     return Sizes(
-        hidden=hidden,
-        layers=layer_count(keys),
-        heads=heads,
-        kv_heads=grouped_heads(keys, heads),
-        head_dim=head_dim(keys, hidden, heads, exact=exact),
+        hidden=width,
+        layers=keys.whole(*layers, high=MAX_LAYERS),
+        heads=queries,
+        kv_heads=grouped_heads(keys, queries) if kv_heads is None else kv_heads(queries),
+        head_dim=keys.divide(hidden[0], width, heads[0], queries)
+        if divided
+        else head_dim(keys, width, queries, exact=exact),
         vocabulary=vocabulary(keys),
-        context=context(keys),
+        context=context(keys, scaled=scaled) if longest is None else longest,
     )
+
+
+def one_each(heads: int) -> int:
+    """One KV head per query head."""
+    return heads
 
 
 def vocabulary(keys: Keys, *aliases: str) -> int:

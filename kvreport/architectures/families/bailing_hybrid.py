@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.attention import attention_cache, grouped_heads, head_dim, latent_cache
+from kvreport.architectures.attention import attention_cache, head_dim, latent_cache
 from kvreport.architectures.blueprint import Blueprint, Layer
-from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
 from kvreport.architectures.families.bailing import UNCOUNTED, grouped_attention, mixture
 from kvreport.architectures.families.deepseek import latent_sizes, latent_tensors
 from kvreport.architectures.families.kimi import kda_state, kda_tensors
@@ -83,17 +83,7 @@ def bailing_v2_5(keys: Keys) -> Blueprint:
 )
 def bailing_linear(keys: Keys) -> Blueprint:
     """Ring-linear 2.0: lightning attention, then Ling 2.0's grouped queries."""
-    hidden = keys.whole("hidden_size")
-    heads = keys.whole("num_attention_heads", high=1 << 14)
-    its = Sizes(
-        hidden=hidden,
-        layers=keys.whole("num_hidden_layers", high=MAX_LAYERS),
-        heads=heads,
-        kv_heads=grouped_heads(keys, heads),
-        head_dim=head_dim(keys, hidden, heads),
-        vocabulary=vocabulary(keys),
-        context=context(keys),
-    )
+    its = sizes(keys)
     softmax = (
         attention_cache("full", its.kv_heads, its.head_dim),
         grouped_attention(keys, its, bias=keys.flag("use_bias")),

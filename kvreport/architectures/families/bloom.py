@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from kvreport.architectures.attention import grouped_heads, layer_count
+from kvreport.architectures.attention import grouped_heads
 from kvreport.architectures.blueprint import Blueprint, Tensor
-from kvreport.architectures.decoder import Sizes, context, decoder, open_context, vocabulary
+from kvreport.architectures.decoder import decoder, one_each, open_context, sizes
 from kvreport.architectures.dense import attention_layers, fused_attention
-from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.keys import Keys
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
+from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import Tensors, linear, norm, norms, plain_mlp, self_attention
 
 _OPT_OFFSET: Final = 2
@@ -20,18 +22,17 @@ _OPT_OFFSET: Final = 2
 @reads("BloomForCausalLM", family="BLOOM", model_types=("bloom",))
 def bloom(keys: Keys) -> Blueprint:
     """Biases everywhere, and a norm behind the embedding."""
-    hidden = keys.whole("hidden_size", "n_embed")
-    heads = keys.whole("n_head", "num_attention_heads", high=1 << 14)
     longest, notes = open_context(keys, 2048)
-    its = Sizes(
-        hidden=hidden,
-        layers=keys.whole("n_layer", "num_hidden_layers", high=MAX_LAYERS),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=keys.divide("hidden_size", hidden, "n_head", heads),
-        vocabulary=vocabulary(keys),
-        context=longest,
+    its = sizes(
+        keys,
+        hidden=("hidden_size", "n_embed"),
+        heads=("n_head", "num_attention_heads"),
+        layers=("n_layer", "num_hidden_layers"),
+        kv_heads=one_each,
+        divided=True,
+        longest=longest,
     )
+    hidden = its.hidden
     tensors = (
         *norms("input_layernorm", "post_attention_layernorm", width=hidden, bias=True),
         *fused_attention(
@@ -61,24 +62,20 @@ def bloom(keys: Keys) -> Blueprint:
 @reads("MptForCausalLM", "MPTForCausalLM", family="MPT", model_types=("mpt",))
 def mpt(keys: Keys) -> Blueprint:
     """No biases at all; the number of KV heads follows from the type of attention."""
-    attention = keys.section("attn_config", defaults=published("mpt_attention")) or Keys(
-        {}, keys.where, keys.field("attn_config"), published("mpt_attention"), keys.trail
-    )
+    attention = section_or_default(keys, "attn_config", published("mpt_attention"))
     if not keys.flag("no_bias"):
         raise keys.fault("no_bias", keys.raw("no_bias"), "true: biases in MPT are not known")
     if not attention.flag("alibi") or attention.flag("qk_ln"):
         raise attention.fault("alibi, qk_ln", "another combination", "alibi true and qk_ln false")
-    hidden = keys.whole("d_model", "hidden_size")
-    heads = keys.whole("n_heads", "num_attention_heads", high=1 << 14)
-    its = Sizes(
-        hidden=hidden,
-        layers=keys.whole("n_layers", "num_hidden_layers", high=MAX_LAYERS),
-        heads=heads,
-        kv_heads=_mpt_kv_heads(attention, heads),
-        head_dim=keys.divide("d_model", hidden, "n_heads", heads),
-        vocabulary=vocabulary(keys),
-        context=context(keys),
+    its = sizes(
+        keys,
+        hidden=("d_model", "hidden_size"),
+        heads=("n_heads", "num_attention_heads"),
+        layers=("n_layers", "num_hidden_layers"),
+        kv_heads=partial(_mpt_kv_heads, attention),
+        divided=True,
     )
+    hidden = its.hidden
     width = hidden * keys.whole("expansion_ratio", high=64)
     tensors = (
         *norms("norm_1", "norm_2", width=hidden),
@@ -112,17 +109,8 @@ def _mpt_kv_heads(attention: Keys, heads: int) -> int:
 @reads("OPTForCausalLM", family="OPT", model_types=("opt",))
 def opt(keys: Keys) -> Blueprint:
     """Learned positions; the smallest but one has an embedding narrower than its layers."""
-    hidden = keys.whole("hidden_size")
-    heads = keys.whole("num_attention_heads", high=1 << 14)
-    its = Sizes(
-        hidden=hidden,
-        layers=layer_count(keys),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=keys.divide("hidden_size", hidden, "num_attention_heads", heads),
-        vocabulary=vocabulary(keys),
-        context=context(keys),
-    )
+    its = sizes(keys, kv_heads=one_each, divided=True)
+    hidden, heads = its.hidden, its.heads
     width = keys.whole("ffn_dim")
     narrow = keys.whole("word_embed_proj_dim", default=hidden)
     bias = keys.flag("enable_bias")

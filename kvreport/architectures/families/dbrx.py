@@ -4,34 +4,29 @@ from __future__ import annotations
 
 from kvreport.architectures.attention import grouped_heads
 from kvreport.architectures.blueprint import Blueprint
-from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, sizes, vocabulary
+from kvreport.architectures.decoder import decoder, expert_counts, sizes
 from kvreport.architectures.dense import attention_layers, block, fused_attention
-from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.keys import Keys
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
+from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import norms, routed_experts, router
 
 
 @reads("DbrxForCausalLM", family="DBRX", model_types=("dbrx",))
 def dbrx(keys: Keys) -> Blueprint:
     """Fine-grained experts; attention and experts are described in sections of their own."""
-    attention = keys.section("attn_config", defaults=published("dbrx_attention")) or Keys(
-        {}, keys.where, keys.field("attn_config"), published("dbrx_attention"), keys.trail
+    attention = section_or_default(keys, "attn_config", published("dbrx_attention"))
+    ffn = section_or_default(keys, "ffn_config", published("dbrx_experts"))
+    its = sizes(
+        keys,
+        hidden=("d_model", "hidden_size"),
+        heads=("n_heads", "num_attention_heads"),
+        layers=("n_layers", "num_hidden_layers"),
+        kv_heads=lambda heads: grouped_heads(attention, heads, "kv_n_heads"),
+        divided=True,
     )
-    ffn = keys.section("ffn_config", defaults=published("dbrx_experts")) or Keys(
-        {}, keys.where, keys.field("ffn_config"), published("dbrx_experts"), keys.trail
-    )
-    hidden = keys.whole("d_model", "hidden_size")
-    heads = keys.whole("n_heads", "num_attention_heads", high=1 << 14)
-    its = Sizes(
-        hidden=hidden,
-        layers=keys.whole("n_layers", "num_hidden_layers", high=MAX_LAYERS),
-        heads=heads,
-        kv_heads=grouped_heads(attention, heads, "kv_n_heads"),
-        head_dim=keys.divide("d_model", hidden, "n_heads", heads),
-        vocabulary=vocabulary(keys),
-        context=context(keys),
-    )
+    hidden = its.hidden
     width = ffn.whole("ffn_hidden_size")
     experts = expert_counts(ffn, "moe_num_experts", per_token=("moe_top_k",))
     tensors = (

@@ -8,13 +8,11 @@ from typing import Final
 from kvreport.architectures.attention import (
     Kind,
     attention_cache,
-    grouped_heads,
-    head_dim,
     layer_kinds,
     window,
 )
 from kvreport.architectures.blueprint import Blueprint, Layer
-from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, sizes, vocabulary
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
 from kvreport.architectures.dense import attention_layers, block
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.published import published
@@ -37,22 +35,13 @@ _BEHIND: Final = ("post_attention_layernorm", "post_feedforward_layernorm")
 @reads("ExaoneForCausalLM", family="EXAONE", model_types=("exaone",))
 def exaone(keys: Keys) -> Blueprint:
     """EXAONE 3 and 3.5: Llama under other names, without any bias."""
-    hidden = keys.whole("hidden_size")
-    heads = keys.whole("num_attention_heads", high=1 << 14)
-    its = Sizes(
-        hidden=hidden,
-        layers=keys.whole("num_layers", "num_hidden_layers", high=MAX_LAYERS),
-        heads=heads,
-        kv_heads=grouped_heads(keys, heads),
-        head_dim=head_dim(keys, hidden, heads),
-        vocabulary=vocabulary(keys),
-        context=context(keys),
-    )
+    its = sizes(keys, layers=("num_layers", "num_hidden_layers"))
+    hidden = its.hidden
     width = keys.whole("intermediate_size", default=4 * hidden)
     tensors = (
         *norms("ln_1", "ln_2", width=hidden),
         *self_attention(
-            hidden, heads, its.kv_heads, its.head_dim, prefix="attn.attention", output="out_proj"
+            hidden, its.heads, its.kv_heads, its.head_dim, prefix="attn.attention", output="out_proj"
         ),
         *gated_mlp(hidden, width, names=("c_fc_0", "c_fc_1", "c_proj")),
     )

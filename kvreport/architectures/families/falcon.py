@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kvreport.architectures.blueprint import Blueprint, Layer
-from kvreport.architectures.decoder import Sizes, context, decoder, sizes, vocabulary
+from kvreport.architectures.decoder import decoder, sizes
 from kvreport.architectures.dense import attention_layers, fused_attention
-from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.keys import Keys
 from kvreport.architectures.mamba import mamba2_mixer
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import gated_mlp, norms, plain_mlp, self_attention
@@ -24,23 +24,25 @@ def falcon(keys: Keys) -> Blueprint:
     The 7B states 71 of them and has one, because of ``multi_query``. Files from before the class
     was renamed (``RefinedWeb``) say the newer decoder by ``n_head_kv``.
     """
-    hidden = keys.whole("hidden_size", "n_embed")
-    heads = keys.whole("num_attention_heads", "n_head", high=1 << 14)
     newer = keys.flag("new_decoder_architecture") or keys.has("n_head_kv")
-    if newer:
-        kv_heads = keys.whole("num_kv_heads", "n_head_kv", default=heads, high=heads)
-    else:
-        kv_heads = 1 if keys.flag("multi_query") else heads
-    keys.divide("num_attention_heads", heads, "num_kv_heads", kv_heads)
-    its = Sizes(
-        hidden=hidden,
-        layers=keys.whole("num_hidden_layers", "n_layer", high=MAX_LAYERS),
-        heads=heads,
+
+    def kv_heads(heads: int) -> int:
+        if newer:
+            found = keys.whole("num_kv_heads", "n_head_kv", default=heads, high=heads)
+        else:
+            found = 1 if keys.flag("multi_query") else heads
+        keys.divide("num_attention_heads", heads, "num_kv_heads", found)
+        return found
+
+    its = sizes(
+        keys,
+        hidden=("hidden_size", "n_embed"),
+        heads=("num_attention_heads", "n_head"),
+        layers=("num_hidden_layers", "n_layer"),
         kv_heads=kv_heads,
-        head_dim=keys.divide("hidden_size", hidden, "num_attention_heads", heads),
-        vocabulary=vocabulary(keys),
-        context=context(keys),
+        divided=True,
     )
+    hidden = its.hidden
     width = keys.whole("ffn_hidden_size", default=4 * hidden)
     bias = keys.flag("bias")
     tensors = (

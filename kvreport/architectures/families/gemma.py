@@ -6,7 +6,7 @@ from typing import Final
 
 from kvreport.architectures.attention import Kind, attention_cache, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, context, decoder, either_tied, sizes
+from kvreport.architectures.decoder import Sizes, decoder, either_tied, sizes
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
@@ -56,16 +56,7 @@ def gemma3(keys: Keys) -> Blueprint:
 
     Variants with bidirectional attention hold half the window, plus one.
     """
-    its = sizes(keys)
-    its = Sizes(
-        its.hidden,
-        its.layers,
-        its.heads,
-        its.kv_heads,
-        its.head_dim,
-        its.vocabulary,
-        context(keys, scaled=False),
-    )
+    its = sizes(keys, scaled=False)
     every = keys.whole("sliding_window_pattern", default=6, high=MAX_LAYERS)
     kinds = layer_kinds(
         keys, its.layers, lambda i: "sliding" if (i + 1) % every else "full", ("full", "sliding")

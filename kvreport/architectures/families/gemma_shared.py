@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kvreport.architectures.attention import Kind, attention_cache, by_layer, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, sizes
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
 from kvreport.architectures.families.gemma import FOUR_NORMS
 from kvreport.architectures.gemma_towers import (
     gemma3n_audio,
@@ -67,7 +67,7 @@ def _base(keys: Keys) -> str:
 )
 def gemma3n(keys: Keys) -> Blueprint:
     """Four windows for one full layer; the last layers have no keys and values of their own."""
-    its = _without_scaling(keys)
+    its = sizes(keys, scaled=False)
     kinds = layer_kinds(keys, its.layers, lambda i: "sliding" if (i + 1) % 5 else "full", ("full", "sliding"))
     shared = shared_layers(keys, kinds)
     widths = _widths(keys, its.layers)
@@ -114,12 +114,6 @@ def gemma3n(keys: Keys) -> Blueprint:
         extra += gemma3n_audio(audio)
         extra += gemma3n_bridge(audio, "model.embed_audio", its.hidden, "audio")
     return decoder(keys, its, layers, base=base, intermediate=max(widths), extra=extra)
-
-
-def _without_scaling(keys: Keys) -> Sizes:
-    its = sizes(keys)
-    stated = context(keys, scaled=False)
-    return Sizes(its.hidden, its.layers, its.heads, its.kv_heads, its.head_dim, its.vocabulary, stated)
 
 
 def _widths(keys: Keys, layers: int) -> list[int]:
@@ -201,7 +195,7 @@ def _gemma4(keys: Keys, towers: Callable[[Keys, int], Tensors]) -> Blueprint:
     Where ``attention_k_eq_v`` is set, the full layers have no value projection: the key is the
     value. Engines cache both all the same.
     """
-    its = _without_scaling(keys)
+    its = sizes(keys, scaled=False)
     kinds = layer_kinds(keys, its.layers, lambda i: "sliding" if (i + 1) % 6 else "full", ("full", "sliding"))
     kinds[-1] = "full"
     shared = shared_layers(keys, kinds)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from kvreport.architectures.blueprint import Blueprint, Tensor
-from kvreport.architectures.decoder import Sizes, context, decoder, vocabulary
+from kvreport.architectures.decoder import Sizes, decoder, one_each, sizes
 from kvreport.architectures.dense import attention_layers, fused_attention
-from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, norms, plain_mlp, self_attention
 
 
 def gpt_sizes(keys: Keys, *, multi_query: bool = False) -> Sizes:
     """Read the dimensions, whose names differ between the first classes and the later ones."""
-    hidden = keys.whole("n_embd", "hidden_size")
-    heads = keys.whole("n_head", "num_attention_heads", high=1 << 14)
-    return Sizes(
-        hidden=hidden,
-        layers=keys.whole("n_layer", "num_hidden_layers", high=MAX_LAYERS),
-        heads=heads,
-        kv_heads=1 if multi_query else heads,
-        head_dim=keys.divide("n_embd", hidden, "n_head", heads),
-        vocabulary=vocabulary(keys),
-        context=context(keys, scaled=False),
+    return sizes(
+        keys,
+        hidden=("n_embd", "hidden_size"),
+        heads=("n_head", "num_attention_heads"),
+        layers=("n_layer", "num_hidden_layers"),
+        kv_heads=(lambda _heads: 1) if multi_query else one_each,
+        divided=True,
+        scaled=False,
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kvreport.architectures.attention import Kind, grouped_heads, head_dim, layer_count, window
+from kvreport.architectures.attention import Kind, grouped_heads, window
 from kvreport.architectures.blueprint import Blueprint
-from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, sizes, vocabulary
+from kvreport.architectures.decoder import decoder, expert_counts, sizes
 from kvreport.architectures.dense import PRE_NORMS, attention_layers, block, fused_attention
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
@@ -24,23 +24,20 @@ def phi(keys: Keys) -> Blueprint:
 
     The first published configs of Phi-2 use GPT-2's names for the dimensions.
     """
-    hidden = keys.whole("hidden_size", "n_embd")
-    heads = keys.whole("num_attention_heads", "n_head", high=1 << 14)
-    width = keys.whole("intermediate_size", "n_inner", default=4 * hidden)
-    its = Sizes(
-        hidden=hidden,
-        layers=layer_count(keys, "n_layer"),
-        heads=heads,
-        kv_heads=grouped_heads(keys, heads, "num_key_value_heads", "n_head_kv"),
-        head_dim=head_dim(keys, hidden, heads),
-        vocabulary=vocabulary(keys),
-        context=context(keys),
+    its = sizes(
+        keys,
+        hidden=("hidden_size", "n_embd"),
+        heads=("num_attention_heads", "n_head"),
+        layers=("num_hidden_layers", "n_layer"),
+        kv_heads=lambda heads: grouped_heads(keys, heads, "num_key_value_heads", "n_head_kv"),
     )
+    hidden = its.hidden
+    width = keys.whole("intermediate_size", "n_inner", default=4 * hidden)
     qk = keys.flag("qk_layernorm")
     tensors = (
         *norms("input_layernorm", width=hidden, bias=True),
         *self_attention(
-            hidden, heads, its.kv_heads, its.head_dim, output="dense", qkv_bias=True, output_bias=True
+            hidden, its.heads, its.kv_heads, its.head_dim, output="dense", qkv_bias=True, output_bias=True
         ),
         *(
             norms("self_attn.q_layernorm", "self_attn.k_layernorm", width=its.head_dim, bias=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.attention import attention_cache, grouped_heads, head_dim, layer_count
+from kvreport.architectures.attention import attention_cache
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, decoder, open_context, vocabulary
+from kvreport.architectures.decoder import Sizes, decoder, open_context, sizes
 from kvreport.architectures.keys import MAX_CONTEXT, Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norms, self_attention
@@ -22,24 +22,15 @@ TRAINED_ON: Final = 8192
 )
 def recurrent_gemma(keys: Keys) -> Blueprint:
     """No layer reads more than the window, so the cache stops growing there."""
-    hidden = keys.whole("hidden_size")
-    heads = keys.whole("num_attention_heads", high=1 << 14)
     longest, notes = open_context(keys, TRAINED_ON)
-    its = Sizes(
-        hidden=hidden,
-        layers=layer_count(keys),
-        heads=heads,
-        kv_heads=grouped_heads(keys, heads),
-        head_dim=head_dim(keys, hidden, heads),
-        vocabulary=vocabulary(keys),
-        context=longest,
-    )
+    its = sizes(keys, longest=longest)
+    hidden = its.hidden
     both = keys.divide("intermediate_size", keys.whole("intermediate_size"), "its two halves", 2)
     around = norms("temporal_pre_norm", "channel_pre_norm", width=hidden)
     mlp = gated_mlp(hidden, both, "mlp_block", bias=True)
     attention = self_attention(
         hidden,
-        heads,
+        its.heads,
         its.kv_heads,
         its.head_dim,
         prefix="temporal_block",
