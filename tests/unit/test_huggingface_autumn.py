@@ -166,6 +166,14 @@ def test_what_transformers_holds_of_lightning_and_delayed_states_equals_its_tens
     assert [int(bytes_at(256)) for bytes_at in held_by] == [139_264, 1_070_080]
 
 
+def test_what_transformers_holds_of_rwkv_and_xlstm_equals_its_tensors() -> None:
+    # The small models of the class table, run on the CPU in bfloat16, whatever the length.
+    rwkv = read("RwkvForCausalLM", hidden_size=256, num_hidden_layers=4, context_length=1024)
+    xlstm = read("xLSTMForCausalLM", hidden_size=256, num_hidden_layers=4, num_blocks=4, num_heads=8)
+    held_by = [tensor_plan(model, None, 1).profile.request_bytes for model in (rwkv, xlstm)]
+    assert [int(bytes_at(128)) for bytes_at in held_by] == [16_384, 33_856]
+
+
 # The sizes of nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B, one layer of each kind.
 NEMOTRON = {
     "head_dim": 128,

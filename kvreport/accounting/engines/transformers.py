@@ -32,9 +32,10 @@ def tensor_plan(model: Model, kv_format: KvFormat | None, tensor_parallel: int) 
 
     A window keeps one token less than it looks back, because the token that asks brings its own;
     index keys stay in the model's type; a convolution's state keeps one column more than the
-    products need, and a recurrent state is float32 whatever the model's type. Two classes differ:
-    MiniMax's lightning state has the model's type (``modeling_minimax.py``), and so have a convolution
-    and the delayed value beside it, which keep no column more (``modeling_zaya.py``). Found equal to
+    products need, and a recurrent state is float32 whatever the model's type. Four classes differ:
+    MiniMax's lightning state and xLSTM's have the model's type (``modeling_minimax.py``,
+    ``modeling_xlstm.py``), and so have a convolution and the delayed value beside it, which keep no column
+    more (``modeling_zaya.py``); RWKV's shifted tokens are no convolution (``modeling_rwkv.py``). Found equal to
     the byte on real tensors (``experiments/check.py``).
     """
     return BlockPlan(block_bytes=1, profile=CacheProfile.of(_tensors(model, kv_format, tensor_parallel)))
@@ -59,8 +60,11 @@ def _tensors(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> 
 
 def _state_tensor(state: RecurrentState, tensor: StateTensor, tensor_parallel: int) -> int:
     delayed = state.mechanism == "short_conv" and any(other.name == "recurrent" for other in state.tensors)
-    if delayed or (state.mechanism == "lightning" and tensor.name == "recurrent"):
+    shifted = state.mechanism == "rwkv" and tensor.name == "conv"
+    if delayed or shifted or (state.mechanism == "lightning" and tensor.name == "recurrent"):
         return state_tensor_bytes(tensor, tensor_parallel)
+    if state.mechanism == "mlstm":
+        return state_tensor_bytes(tensor.model_copy(update={"precision": "model"}), tensor_parallel)
     if tensor.name == "conv":
         return state_tensor_bytes(tensor.model_copy(update={"columns": tensor.columns + 1}), tensor_parallel)
     precision = "float32" if tensor.precision == "model" else tensor.precision
