@@ -19,7 +19,7 @@
   };
   const FILLERS = new Set(
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
-      "the to what will with x fit fits serve does do i my me is users user requests request please using use")
+      "the to what will with x fit fits serve does do i my me is users user requests request please using use single")
       .split(
         " ",
       ),
@@ -56,6 +56,9 @@
   const AT_HOME = /^(ollama|llama\.?cpp|llama-server|lm-?studio|gguf|mlx|q[2-8](_[a-z0-9]+)*)$/;
 
   const MAC = /^(mac|macs|macbook|imac)$/;
+
+  const CARD = /^(rtx|gtx|rx|geforce|radeon|arc|quadro)$/;
+  const ONE = /^(a|an|one|single)$/;
 
   /* {state, understood: [words], missed: [words], home: [words of programs at home]} of a line of text. */
   function understand(text, site, names) {
@@ -96,11 +99,16 @@
     }
     const home = left.filter((word) => AT_HOME.test(word));
     const rest = engineIn(site, left.filter((word) => !home.includes(word)), state, understood);
-    const after = gpuIn(names.gpus, rest, state, understood, devices, home);
+    const after = gpuIn(names, rest, state, understood, devices, home);
     if (devices && state.tp === undefined) state.tp = devices;
     const macs = after.filter((word) => MAC.test(word));
     home.push(...macs);
-    const more = sizesIn(after.filter((word) => !macs.includes(word)), state, understood);
+    const cards = cardsIn(after.filter((word) => !macs.includes(word)), home);
+    const more = sizesIn(
+      state.gpu ? cards : memoryIn(site, cards, state, understood, home),
+      state,
+      understood,
+    );
     modelIn(names.models, more, state, understood, missed);
     return { state, understood, missed, home };
   }
@@ -122,7 +130,7 @@
   }
 
   /* The longest run of words that is a name of an accelerator. */
-  function gpuIn(gpus, words, state, understood, devices, home) {
+  function gpuIn({ gpus, models }, words, state, understood, devices, home) {
     for (let size = Math.min(5, words.length); size >= 1; size -= 1) {
       for (let n = 0; n + size <= words.length; n += 1) {
         const phrase = plainName(words.slice(n, n + size).join(" "));
@@ -143,14 +151,51 @@
         }
         state.gpu = found.id;
         const number = /^[1-9]\d?$/;
-        if (!devices && number.test(before.at(-1))) state.tp ??= devices = Number(before.pop());
+        const counts = number.test(before.at(-1)) && !inAName(models, before.at(-2), before.at(-1));
+        if (!devices && counts) state.tp ??= devices = Number(before.pop());
         if (!devices && number.test(after[0])) state.tp ??= devices = Number(after.shift());
         if (/^\d+gb$/.test(after[0]) && (!memory || memory === after[0])) after.shift();
-        understood.push(devices ? `${devices} × ${found.name}` : found.name);
+        if (!devices && ONE.test(before.at(-1))) state.tp ??= devices = 1;
+        understood.push(
+          devices > 1 ? `${devices} × ${found.name}` : devices ? `one ${found.name}` : found.name,
+        );
         return [...before, ...after];
       }
     }
     return words;
+  }
+
+  /* Whether a number ends a name: the 4 of "mistral small 4" is no number of devices. */
+  const inAName = (models, word, number) =>
+    word !== undefined &&
+    models.some(({ words }) => words.some((one, n) => one === plainName(word) && words[n + 1] === number));
+
+  /* Cards that have no numbers here, such as "rtx 4060 8gb": the page of machines has them. */
+  function cardsIn(words, home) {
+    const first = words.findIndex((word, n) => CARD.test(word) && /^[a-z]?\d{3,4}/.test(words[n + 1] || ""));
+    if (first < 0) return words;
+    let last = first + 2;
+    while (/^(ti|super|xt|xtx|gre|laptop|mobile|\d+gb)$/.test(words[last] || "")) last += 1;
+    home.push(words.slice(first, last).join(" "));
+    return [...words.slice(0, first), ...words.slice(last)];
+  }
+
+  /* A size of memory alone, such as "48gb": the accelerator with it that most people use or rent. */
+  function memoryIn(site, words, state, understood, home) {
+    const place = words.findIndex((word) => /^\d+gb$/.test(word));
+    if (place < 0) return words;
+    const bytes = parseInt(words[place], 10) * 2 ** 30;
+    const rest = words.filter((_, n) => n !== place);
+    // A process can use a tenth less than the label says, at most.
+    const found =
+      site.gpus.filter((gpu) => gpu.usable <= bytes && gpu.usable >= bytes * 0.9 && gpu.rental === 2)
+        .sort((a, b) => b.providers - a.providers)[0];
+    if (found) {
+      state.gpu = found.id;
+      state.tp ??= 1;
+      understood.push(`${words[place].toUpperCase().replace("GB", " GB")}, as ${found.name} has`);
+    } else home.push(words[place]);
+    return rest;
   }
 
   /* Context and formats. */
@@ -174,16 +219,27 @@
     });
   }
 
-  /* The model that has most of the words; among equals the commonly used, then the fewest words, the newest, the
-     shortest name. */
+  /* The model that has most of the words; among equals the one that has them whole ("glm-5" is no GLM-5.2), then the
+     commonly used, the fewest words, the newest, the shortest name. */
   function modelIn(models, words, state, understood, missed) {
     const asked = words.filter((word) => !FILLERS.has(word));
     let best = null;
     for (const model of models) {
-      const hits = asked.filter((word) => hit(model, plainName(word)));
+      const hits = asked.filter((word, n) =>
+        hit(model, plainName(word)) ||
+        (n > 0 && /^\d/.test(word) && model.words.includes(plainName(asked[n - 1] + word)))
+      );
       if (!hits.length || !hits.some((word) => /[a-z]{2}/.test(word))) continue;
       const length = model.name.split(/[\s-]/).length;
-      const rank = [hits.length, model.common ? 1 : 0, -length, model.release || "", -model.name.length];
+      const whole = hits.filter((word) => isWhole(model, plainName(word))).length;
+      const rank = [
+        hits.length,
+        whole,
+        model.common ? 1 : 0,
+        -length,
+        model.release || "",
+        -model.name.length,
+      ];
       if (!best || above(rank, best.rank)) best = { model, hits, rank };
     }
     if (best) {
@@ -197,6 +253,10 @@
     word &&
     (model.words.includes(word) || (word.length > 2 && model.words.some((one) => one.startsWith(word))) ||
       (word.length > 3 && model.plain.includes(word)));
+
+  /* Whether a word is one of a name, or some that follow each other. */
+  const isWhole = ({ words, names }, word) =>
+    names.includes(word) || words.some((one, n) => one === word || one + words[n + 1] === word);
 
   const above = (a, b) => {
     const n = a.findIndex((each, place) => each !== b[place]);

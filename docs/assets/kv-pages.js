@@ -19,6 +19,12 @@
       const found = kvreport.asked.understand(field.value, site, kvreport.asked.prepared(file));
       told.textContent = kvreport.asked.said(found);
       if (found.home.length) told.append(` For ${found.home.join(", ")}: `, atHome(file, found.state), ".");
+      else if (site.gpus.find((gpu) => gpu.id === found.state.gpu)?.most === 1) {
+        told.append(" With llama.cpp or Ollama: ", atHome(file, found.state), ".");
+      }
+      if (!found.state.model && found.missed.length) {
+        told.append(" Is a model not listed? ", yourModel(), ".");
+      }
       const page = elsewhere(field.value, found.state);
       if (page) told.append(" See also: ", page, ".");
       if (found.understood.length) {
@@ -49,6 +55,8 @@
     if (state.requests) address.searchParams.set("concurrent", state.requests);
     return make("a", { href: address.href }, "size a deployment");
   }
+
+  const yourModel = () => make("a", { href: new URL("your-model/", kvreport.root).href }, "Your model reads its config");
 
   /* The way to what runs with the programs of one computer. */
   function atHome(file, state) {

@@ -170,7 +170,12 @@
   /* The layouts that a state allows, fewest devices first: the one that it names, or every tensor-parallel size.
      Empty where it names one that is not published. */
   function layouts(site, state) {
-    if (hasLayout(state)) return site.layouts.filter((layout) => same(state, layout));
+    if (hasLayout(state)) {
+      const named = site.layouts.filter((layout) => same(state, layout));
+      // More GPUs than one copy is split over by tensors alone: the layouts of as many.
+      const alone = !(state.pp > 1 || state.dp > 1 || state.ep || state.dcp > 1);
+      return named.length || !alone ? named : site.layouts.filter((layout) => layout.devices === state.tp);
+    }
     return site.layouts.slice(0, site.sizes.length);
   }
 

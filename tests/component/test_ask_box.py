@@ -110,3 +110,60 @@ def test_a_size_of_memory_is_answered_with_it_or_named(
     answer = run(PAGE + own + SIZES, {"site": site, "text": text})
     assert (answer["state"].get("gpu"), answer["home"], answer["missed"]) == (gpu, home, missed)
     assert answer["state"]["model"] == "llama"
+
+
+NAMES = """
+const { site, text } = JSON.parse(await new Response(Deno.stdin.readable).text());
+const names = kvreport.asked.prepared({
+  models: [
+    ["small-3.2", "Mistral Small 3.2 24B", "Mistral", "2025-06", 1, []],
+    ["small-4", "Mistral Small 4 119B 2603", "Mistral", "2026-03", 0, []],
+    ["glm-5", "GLM-5", "Z.ai", "2026-02", 0, []],
+    ["glm-5.2", "GLM-5.2", "Z.ai", "2026-06", 1, []],
+    ["phi-4", "Phi-4", "Microsoft", "2024-12", 0, []],
+    ["qwen3", "Qwen3 32B", "Qwen", "2025-04", 1, []],
+  ],
+  gpus: [
+    ["rtx-5090", "GeForce RTX 5090", "NVIDIA", "2025", 1, ["rtx 5090", "5090"]],
+    ["rtx-3090", "GeForce RTX 3090", "NVIDIA", "2020", 0, ["rtx 3090", "3090"]],
+  ],
+});
+console.log(JSON.stringify(kvreport.asked.understand(text, site, names)));
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("mistral small 4 rtx 5090 32k", {"model": "small-4", "gpu": "rtx-5090", "context": 32768}),
+        ("mistral small 2 rtx 5090", {"model": "small-3.2", "gpu": "rtx-5090", "tp": 2}),
+        ("glm-5 rtx 5090", {"model": "glm-5", "gpu": "rtx-5090"}),
+        ("glm 5.2 on a 3090", {"model": "glm-5.2", "gpu": "rtx-3090", "tp": 1}),
+        ("does phi-4 fit on one 3090?", {"model": "phi-4", "gpu": "rtx-3090", "tp": 1}),
+        ("phi-4 80gb", {"model": "phi-4", "gpu": "h100-sxm-80gb", "tp": 1}),
+        ("glm 5 rtx 5090", {"model": "glm-5", "gpu": "rtx-5090"}),
+        ("qwen 3 32b rtx 5090", {"model": "qwen3", "gpu": "rtx-5090"}),
+    ],
+)
+def test_names_keep_their_numbers_and_devices_theirs(text: str, state: dict[str, object]) -> None:
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    answer = run(PAGE + own + NAMES, {"site": site, "text": text})
+    assert answer["state"] == state
+    assert answer["missed"] == answer["home"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "home"),
+    [
+        ("phi-4 on rtx 4060 8gb", "rtx 4060 8gb"),
+        ("phi-4 rtx 4070 ti super 16gb", "rtx 4070 ti super 16gb"),
+        ("phi-4 12gb", "12gb"),
+    ],
+)
+def test_a_card_without_numbers_leads_to_the_page_of_machines(text: str, home: str) -> None:
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    answer = run(PAGE + own + NAMES, {"site": site, "text": text})
+    assert answer["state"] == {"model": "phi-4"}, "its number is no context"
+    assert (answer["home"], answer["missed"]) == ([home], [])
