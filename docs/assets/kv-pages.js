@@ -56,7 +56,8 @@
     return make("a", { href: address.href }, "size a deployment");
   }
 
-  const yourModel = () => make("a", { href: new URL("your-model/", kvreport.root).href }, "Your model reads its config");
+  const yourModel = () =>
+    make("a", { href: new URL("your-model/", kvreport.root).href }, "Your model reads its config");
 
   /* The way to what runs with the programs of one computer. */
   function atHome(file, state) {
