@@ -246,7 +246,9 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
             where = tuple(place + first for place in places)
             ranks.append(_rank(at_stage, memo_of_stage, stage.layers, where))
     ranks.sort(key=lambda one: int(xp.least(one.pool_bytes)))
-    ranks = agreed(case, ranks)
+    # What a release refuses of one rank, it refuses of the deployment.
+    out = reduce(xp.maximum, (one.refused for one in ranks))
+    ranks = [replace(one, refused=out) for one in agreed(case, ranks)]
     asked = None
     if layout.pipeline > 1 and case.rules.stages_checked_as_whole:
         asked = shared_plan(replace(case, layout=replace(layout, pipeline=1, partition=())), known)

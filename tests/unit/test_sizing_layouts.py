@@ -400,3 +400,12 @@ def test_a_row_of_stages_holds_what_an_estimate_says() -> None:
         LLAMA, gpu="rtx-3090", weights="int4", pipeline_parallel=3, context_tokens="8K", catalog=CATALOG
     )
     assert row.users_held == answer.max_concurrent_requests_by_memory
+
+
+def test_what_a_release_refuses_of_a_later_stage_is_not_offered() -> None:
+    """The first stage of Nemotron 3 Super has no shared experts that four ranks do not divide; the second has."""
+    asked = {"gpus": ["l4"], "weights": ["int4"], "kv": ["fp8"], "context": 8192, "concurrent": 8}
+    model = "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8"
+    layouts = [Layout(pipeline=2, tensor=4)]
+    with pytest.raises(InputError):
+        size(model, engine="vllm@0.25.0", layouts=layouts, tensor_parallel=[4], catalog=CATALOG, **asked)
