@@ -109,6 +109,9 @@ DOCUMENTED = [
     ("vllm@0.11.0", "h100-sxm-80gb", DENSE, "fp8-channel-2of4", None, RUNS),
     ("vllm@0.11.0", "a100-sxm4-80gb", DENSE, "fp8-channel-2of4", None, NO_FORMAT),
     ("sglang", "mi300x", DENSE, "exl3-4bpw", None, NO_FORMAT),
+    # TensorRT-LLM's page on quantization: FP4, FP8, W4A16 and W4A8 of GPTQ and AWQ.
+    ("tensorrt-llm", "h100-sxm-80gb", DENSE, "vptq-v8-k65536-r256-n1-c6", None, NO_FORMAT),
+    ("tensorrt-llm", "h100-sxm-80gb", DENSE, "int4", None, RUNS),
     # TensorRT-LLM's table of classes has no Whisper for the PyTorch backend.
     ("tensorrt-llm", "h100-sxm-80gb", "openai/whisper-large-v3", None, None, NO_DEVICE),
     # TensorRT-LLM: Ampere has "FP32, FP16, BF16, INT8, INT4"; Turing and others are not listed.
