@@ -43,6 +43,12 @@ WORDS: Final[dict[str, Any]] = json.loads(
     (resources.package_dir() / "search.json").read_text(encoding="utf-8")
 )
 """Groups of synonyms, and names of pages that their text does not have."""
+_LISTED: Final = {
+    name.lower(): tuple(uri for uri, names in WORDS["names"].items() if name.lower() in map(str.lower, names))
+    for listed in WORDS["names"].values()
+    for name in listed
+}
+"""The pages that the list gives a name to."""
 
 _BUNDLE: Final = re.compile(r"assets/javascripts/bundle\.[0-9a-f]+\.min\.js")
 _WORKER: Final = re.compile(r"assets/javascripts/workers/search\.[0-9a-f]+\.min\.js")
@@ -51,6 +57,8 @@ _WHEN_OPENED: Final = "(!1)"
 _SKIPPED: Final = frozenset(
     {"pre", "table", "details", "form", "svg", "script", "style", "template", "nav", "select", "button"}
 )
+_PASSED_OVER: Final = frozenset({"kv-js", "kv-kicker", "kv-take-away"})
+"""Classes that are not indexed: what needs a script, and a chapter's reading time and downloads."""
 _VOID: Final = frozenset({"br", "hr", "img", "input", "link", "meta", "source", "wbr", "col", "path", "rect"})
 _LONGEST_TEXT: Final = 4_000
 """Characters of a section that are indexed: enough for every written section, a bound for a page gone wrong."""
@@ -72,7 +80,11 @@ class _Reader(HTMLParser):
         if tag in _VOID:
             return
         names = dict(attrs)
-        if self._skipped or tag in _SKIPPED or "kv-js" in (names.get("class") or "").split():
+        if (
+            self._skipped
+            or tag in _SKIPPED
+            or not _PASSED_OVER.isdisjoint((names.get("class") or "").split())
+        ):
             self._skipped += 1
         elif tag in ("h2", "h3", "dt") and names.get("id"):
             self.sections.append([names["id"] or "", "", ""])
@@ -121,14 +133,16 @@ def written(
         url: Its address.
         title: Its title.
         description: What its front matter says of it: the teaser; without one its first lines are.
-        names: Other names of it.
+        names: Other names of it. One that the list gives to other pages alone is left to these.
         html: Its content.
         boost: How much it is favored among equals.
     """
     (_, _, first), *sections = read(html)
-    text = first if first.startswith(description.rstrip(".")) else f"{description} {first}".strip()
+    told = f"{description}." if description[-1:].isalnum() else description
+    text = first if first.startswith(description.rstrip(".")) else f"{told} {first}".strip()
+    own = [name for name in names if url in _LISTED.get(name.lower(), (url,))]
     return [
-        _page(url, title, text, names, boost),
+        _page(url, title, text, own, boost),
         *(
             {"location": f"{url}#{anchor}", "title": name, "text": text}
             for anchor, name, text in sections

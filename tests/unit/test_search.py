@@ -33,6 +33,26 @@ def test_code_answers_tables_and_options_are_not_indexed():
     ]
 
 
+def test_a_chapter_is_shown_by_its_first_sentences():
+    html = """<h1>Pages</h1><p class="kv-kicker">7 minutes to read.</p>
+    <p class="kv-take-away"><a href="x" download>Download as a notebook</a>.</p><p>Memory is handed out in blocks.</p>"""
+    (first,) = search.written("learn/pages/", "Pages", "", (), html)
+    assert first["text"] == "Memory is handed out in blocks."
+
+
+def test_a_description_ends_where_the_text_begins():
+    (first,) = search.written("q/", "Q", "What fits", (), "<p>The cache decides.</p>")
+    assert first["text"] == "What fits. The cache decides."
+
+
+def test_a_name_that_the_list_gives_to_another_page_is_left_to_it():
+    names = ("gpu-memory-utilization", "start-up lines")
+    (chapter,) = search.written("learn/what-the-log-says/", "Logs", "", names, "")
+    (question,) = search.written("questions/utilization/", "Share", "", names, "")
+    assert chapter["tags"] == ["start-up lines"]
+    assert "gpu-memory-utilization" in question["tags"]
+
+
 def test_a_model_is_one_entry_with_its_conclusion():
     sections = (Section("users", "Users", "<p>54</p>"),)
     page = Page(

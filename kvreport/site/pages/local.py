@@ -197,7 +197,7 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
             Section("machines", "Machines", render("local/machines.html", URI, {"table": table})),
             Section("data", "Download", render("local/data.html", URI, {"folder": URI})),
         ),
-        names=("local", "home", "ollama", "llama.cpp", "gguf", "lm studio", "mlx", "mac", "vram"),
+        names=("local", "home", "ollama", "llama.cpp", "gguf", "lm studio", "mlx", "mac"),
         boost=1.5,
     )
 
@@ -246,8 +246,8 @@ def _machine(
     return Page(
         uri=uri,
         kind="gpu",
-        title=f"What runs on a {machine.name}",
-        heading=f"What runs on a {machine.name}",
+        title=f"What runs on the {machine.name}",
+        heading=f"What runs on the {machine.name}",
         description=f"{machine.name}: {conclusion}.",
         lead=render("local/lead.html", uri, names),
         sections=tuple(sections),
@@ -266,7 +266,7 @@ def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/", hint=one.ollama), cells))
     return Table(
-        f"Longest context (tokens) of one slot on a {machine.name} with every layer on the GPU, 16-bit cache",
+        f"Longest context (tokens) of one slot on the {machine.name} with every layer on the GPU, 16-bit cache",
         Column("Model", numeric=False),
         tuple(Column(mix.upper()) for mix in USUAL_FIRST),
         tuple(rows),
@@ -301,7 +301,7 @@ def _mixtures(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
             )
         )
     return Table(
-        f"Mixtures of experts on a {machine.name} at 8K tokens, Q4_K_M",
+        f"Mixtures of experts on the {machine.name} at 8K tokens, Q4_K_M",
         Column("Model", numeric=False),
         (Column("Fewest layers with experts in main memory"), Column("Main memory", "GiB")),
         tuple(rows),
@@ -332,7 +332,7 @@ def _mlx(inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...]) -> 
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/"), tuple(cells)))
     return Table(
-        f"Longest context (tokens) of one request on a {machine.name} with mlx-lm, 16-bit cache",
+        f"Longest context (tokens) of one request on the {machine.name} with mlx-lm, 16-bit cache",
         Column("Model", numeric=False),
         tuple(Column(label) for label in MLX_FORMATS.values()),
         tuple(rows),
