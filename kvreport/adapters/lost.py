@@ -9,6 +9,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 _HEADING: Final = re.compile(r"<h1>404 - Not found</h1>")
+_COLUMN: Final = re.compile(r'(data-md-type="(?:navigation|toc)")\s*>')
+"""The start of a column on either side, which has nothing to show on this page."""
 _WAYS: Final = (
     ("models/", "Models", "every model with memory and capacity"),
     ("gpus/", "GPUs", "every accelerator with its usable memory"),
@@ -41,4 +43,6 @@ def page(html: str, site_url: str, known: Collection[str]) -> str:
         "<p>This address does not exist. The page may have moved, or the link may have a typing error.</p>"
         f'<p data-kv-lost><a href="{escape(base)}">Go to the home page</a></p><ul>{ways}</ul>'
     )
-    return _HEADING.sub(lambda _: words, html, count=1)
+    if not _HEADING.search(html):
+        return html
+    return _HEADING.sub(lambda _: words, _COLUMN.sub(r"\1 hidden>", html), count=1)

@@ -64,6 +64,14 @@ def test_a_curve_in_powers_of_two_is_straight():
     assert steps[0][1] > 0  # down the page
 
 
+def test_large_figures_of_an_axis_are_written_out():
+    made = curves(
+        "t", x=[8_000, 12_500, 32_000], lines={"a": [3, 2, 1]}, x_title="x", y_title="y", x_tokens=False
+    )
+    assert "12,500" in made.html
+    assert "e+0" not in made.html
+
+
 def test_a_figure_carries_its_data_and_a_description():
     made = curves(
         "Users by length.", x=[1024, 2048], lines={"a": [2, 1], "b": [4, None]}, x_title="x", y_title="y"

@@ -15,6 +15,12 @@ def test_it_offers_the_pages_that_the_site_has_under_its_folder():
     assert "404 - Not found" not in html
 
 
+def test_the_empty_columns_of_the_theme_are_hidden():
+    column = '<div class="md-sidebar" data-md-type="navigation" >'
+    assert 'data-md-type="navigation" hidden>' in lost.page(column + THEME, "/", set())
+    assert lost.page(column, "/", set()) == column
+
+
 def test_a_site_at_the_root_has_links_from_the_root():
     assert '<a href="/data/">Data</a>' in lost.page(THEME, "http://127.0.0.1:8000/", {"data/"})
     assert lost.page("<main>another theme</main>", "/", set()) == "<main>another theme</main>"

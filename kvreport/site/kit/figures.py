@@ -99,7 +99,7 @@ def curves(data: Curves) -> str:
     parts = [_axis_y(low, high, up, data.y_title, log=data.y_log)]
     for tick in _x_ticks(data):
         x = across(tick)
-        label = units.human_tokens(int(tick)) if data.x_tokens else f"{tick:,.4g}"
+        label = units.human_tokens(int(tick)) if data.x_tokens else f"{tick:,.10g}"
         parts.append(
             f'<line x1="{x}" x2="{x}" y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM + 5}" stroke="var(--kv-soft)"/>'
             f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{label}</text>'
@@ -145,7 +145,7 @@ def curves(data: Curves) -> str:
     head = [data.x_title, *(name for name, _ in columns)]
     rows = [
         [
-            units.human_tokens(int(x)) if data.x_tokens else f"{x:,.4g}",
+            units.human_tokens(int(x)) if data.x_tokens else f"{x:,.10g}",
             *("–" if (value := line[number]) is None else _plain(value) for _, line in columns),
         ]
         for number, x in enumerate(data.x)
