@@ -95,6 +95,8 @@ def test_large_devices_were_known_by_name_before_they_were_by_memory() -> None:
     assert sizes((0, 9, 0), "h20-96gb", 95) == (8192, 1024)
     # 0.28.0: devices of 160 GiB take twice the tokens.
     assert (sizes((0, 27, 1), "b200", 178), sizes((0, 28, 0), "b200", 178)) == ((8192, 1024), (16_384, 1024))
+    # 0.24.0 platforms/rocm.py: of a Ryzen AI the library of drivers tells what its firmware sets apart.
+    assert [sizes(one, "ryzen-ai-max-395", 80) for one in ((0, 23), (0, 24))] == [(8192, 1024), (2048, 256)]
 
 
 def test_a_short_context_limits_the_step() -> None:

@@ -64,13 +64,17 @@ def is_large(release: Release, device: str, memory_bytes: int) -> bool:
     """True for devices that the release treats as an H100.
 
     By name up to 0.8.4, by memory after; the A100 is left out since 0.9.0. The GB10 is named since 0.33.0;
-    before, its driver does not answer the question for its memory, which counts as a small device.
+    before, its driver does not answer the question for its memory, which counts as a small device. A Ryzen AI
+    counts by what its firmware sets apart for graphics, as AMD's library of drivers tells it since 0.24.0
+    (``platforms/rocm.py::_query_total_memory_from_amdsmi``; 0.5 GiB of 110 in ROCm/rocm-systems#8475).
     """
     if release < (0, 8, 5):
         return "h100" in device or "h200" in device
     if "a100" in device and release >= (0, 9):
         return False
     if "gb10" in device:
+        return False
+    if "ryzen-ai" in device and release >= (0, 24):
         return False
     return memory_bytes >= LARGE_BYTES
 
