@@ -28,7 +28,8 @@ class Judgment:
         comparisons: Each printed figure with its prediction.
         deployment: What the trunk makes of the flags; None where they say too little.
         predicted: True if the pool was predicted from model, device and flags.
-        starts: Whether one longest request was predicted to fit; None if not predicted.
+        starts: Whether the longest request was predicted to fit, or any where the engine shortens requests to its pool;
+            None if not predicted.
         excluded: What could not be compared, and why.
         error: Why nothing could be laid out; None if something could.
     """
@@ -152,8 +153,10 @@ class _Judging:
         self.predicted = True
         pool = int(laid.pool_bytes)
         if flags.context_tokens is not None:
-            held = int(laid.requests(flags.context_tokens)) >= 1
-            self.starts = held and not int(laid.shortfall(flags.context_tokens))
+            longest = int(laid.longest_context()) if start.rules.shortens_requests else flags.context_tokens
+            served = min(flags.context_tokens, longest)
+            held = served > 0 and int(laid.requests(served)) >= 1
+            self.starts = held and not int(laid.shortfall(served))
             short, band = map(int, laid.start_shortage or (0, 0))
             if 0 < short <= band:
                 self.starts = None

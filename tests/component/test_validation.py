@@ -9,7 +9,8 @@ import json
 import pytest
 
 from kvreport.catalog.load import open_catalog
-from kvreport.evidence.validation import Validation, validate
+from kvreport.catalog.observation import Observation
+from kvreport.evidence.validation import Validation, compare, validate
 
 LIMITS = {
     # quantity: (least cases, median, 90th percentile), of vLLM's logs that state all flags
@@ -53,6 +54,44 @@ def test_starts_and_refusals_are_told_apart(vllm: Validation) -> None:
         if None not in (case.starts_predicted, case.starts_observed) and case.complete
     ]
     assert sum(told) / len(told) >= RIGHT
+
+
+def test_starts_and_refusals_of_all_logs_are_told_apart(validation: Validation) -> None:
+    told = [
+        case.starts_predicted == case.starts_observed
+        for case in validation.cases
+        if None not in (case.starts_predicted, case.starts_observed)
+    ]
+    assert sum(told) / len(told) >= RIGHT
+
+
+@pytest.mark.parametrize(("share", "starts"), [(0.9, True), (0.83, True), (0.75, False)])
+def test_sglang_starts_with_a_pool_below_the_longest_request(share: float, starts: bool) -> None:
+    """Qwen3-32B takes 0.77 of an H100; at 0.9 and at 0.83 the pool holds less than the 40,960 tokens of a request."""
+    found = compare(
+        open_catalog(),
+        Observation.model_validate(
+            {
+                "id": "made-1",
+                "engine": "sglang",
+                "engine_version": "0.5.19",
+                "model": "Qwen/Qwen3-32B",
+                "model_id": "Qwen/Qwen3-32B",
+                "weight_format": "released",
+                "kv_format": "auto",
+                "gpu_named": "H100",
+                "gpu": "h100-sxm-80gb",
+                "devices": 1,
+                "tensor_parallel": 1,
+                "static_share": share,
+                "context_tokens": 40_960,
+                "printed": {},
+                "completeness": "full",
+                "origin": {"kind": "test"},
+            }
+        ),
+    )
+    assert found.starts_predicted is starts
 
 
 def test_every_observation_is_compared_or_says_why_not(validation: Validation) -> None:

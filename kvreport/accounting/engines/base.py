@@ -49,6 +49,9 @@ class EngineRules:
     tokens_are_cells: ClassVar[bool] = False
     """True if the log's line of tokens counts cells of the pool, whatever the longest request."""
 
+    shortens_requests: ClassVar[bool] = False
+    """True if the engine starts with a pool below the longest request, and takes shorter requests."""
+
     allocates_at_start: ClassVar[bool] = False
     """True if caches of all requests are allocated at start, on devices and host (llama.cpp)."""
 

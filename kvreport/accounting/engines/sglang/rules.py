@@ -42,6 +42,10 @@ class Sglang(EngineRules):
 
     tokens_are_cells: ClassVar[bool] = True
 
+    shortens_requests: ClassVar[bool] = True
+    """The longest request is the lesser of context and pool, and a start ends only where the pool holds no token
+    (``managers/tp_worker.py``, "Memory pool size is too small"; 0.5.9, 0.5.10, 0.5.19 and 0.5.23)."""
+
     ranks_agree_on_pool: ClassVar[bool] = True
     """What is free is the least of all ranks, pipeline stages included
     (0.5.23 ``kv_cache_configurator.py::_profile_available_bytes``)."""
