@@ -69,6 +69,11 @@ _PROMPTS_DIVIDED: Final = (
     "step, which is not counted"
 )
 
+_MEMORY_SHARED: Final = (
+    "kvreport estimate MODEL --gpu GPU with it, whose command states the share that is left; with vLLM that share is "
+    "kvreport size's --utilization"
+)
+
 _ELSEWHERE: Final[dict[str, str]] = {
     "--gpus": "--tensor-parallel N for N GPUs, or --gpu for each of unequal ones",
     "--num-gpus": "--tensor-parallel N for N GPUs, or --gpu for each of unequal ones",
@@ -89,6 +94,8 @@ _ELSEWHERE: Final[dict[str, str]] = {
     "--attn-cp-size": _PROMPTS_DIVIDED,
     "--context-parallel-size": _PROMPTS_DIVIDED,
     "--cp-size": _PROMPTS_DIVIDED,
+    "--held-by-others": _MEMORY_SHARED,
+    "--engines-per-gpu": _MEMORY_SHARED,
     "--helix": "--decode-context-parallel N, which divides a cache by tokens, as Helix does",
 }
 """What people write where there is no such flag, and where to go instead."""

@@ -112,6 +112,23 @@ def test_an_option_that_a_command_does_not_have_is_answered_with_what_it_has(cap
     assert all(part in told for part in said), told
 
 
+@pytest.mark.parametrize("flag", ["--held-by-others", "--engines-per-gpu"])
+def test_a_gpu_that_others_use_too_is_answered_with_the_way_to_its_share(capsys, flag):
+    told = refused(capsys, "size", "qwen/qwen3-8b", "--gpu", "h100", "--context", "8K", flag, "2")
+    assert f"'{flag}': not an option of kvreport size; instead: kvreport estimate" in told
+    assert "--utilization" in told
+
+
+def test_the_share_that_others_leave_can_be_sized_with(capsys):
+    asked = ["qwen/qwen3-8b", "--gpu", "h100", "--context", "8K"]
+    assert main(["estimate", *asked, "--engines-per-gpu", "2"]) == 0
+    share = capsys.readouterr().out.split("--gpu-memory-utilization ")[1].split()[0]
+    assert main(["size", *asked, "--concurrent", "8", "--utilization", share, "--format", "json"]) == 0
+    sized = json.loads(capsys.readouterr().out)["deployments"][0]
+    assert main(["estimate", *asked, "--engines-per-gpu", "2", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["max_concurrent_requests"] == sized["users_held_by_memory"]
+
+
 def test_a_name_with_spaces_that_was_not_quoted(capsys):
     assert "quote a name with spaces" in refused(capsys, "estimate", "llama", "3.1", "8b", "--gpu", "h100")
 
