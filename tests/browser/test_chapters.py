@@ -24,6 +24,7 @@ from kvreport.book.chapter import (
     Slider,
     choose,
     exercise,
+    formula,
     guess,
     instrument,
     item,
@@ -222,6 +223,27 @@ def test_a_quiz_counts(page: Any) -> None:
         page.keyboard.press("Space")
         page.keyboard.press("Enter")
     assert page.locator(".kv-score").inner_text() == "1 right of 2 answered, 2 questions."
+
+
+def test_a_formula_keeps_its_lines_on_a_phone_and_can_be_moved_sideways(
+    chromium: Any, lab: tuple[Path, str]
+) -> None:
+    lines = ("cache per GPU  =  2 × layers/PP × KV heads per GPU × head dim × bytes   (/ DCP)", "short  =  1")
+    folder, root = lab
+    (folder / "formula.html").write_text(document(formula(*lines).html), encoding="utf-8")
+    phone = chromium.new_page(viewport={"width": 390, "height": 844})
+    phone.goto(f"{root}/formula.html")
+    block = phone.locator("pre.kv-formula")
+    wide, seen, line, tall = block.evaluate(
+        "e => [e.scrollWidth, e.clientWidth, parseFloat(getComputedStyle(e).lineHeight), e.clientHeight]"
+    )
+    assert wide > seen
+    assert tall < (len(lines) + 2) * line
+    phone.mouse.move(60, block.bounding_box()["y"] + line)
+    phone.mouse.wheel(400, 0)
+    phone.wait_for_function("document.querySelector('pre.kv-formula').scrollLeft > 0")
+    assert phone.evaluate("document.documentElement.scrollWidth") == 390
+    phone.close()
 
 
 def test_everything_is_there_without_scripts_and_in_print(chromium: Any, lab: tuple[Path, str]) -> None:
