@@ -231,7 +231,10 @@
         available: given.available,
         prices: given.prices,
       };
+      await kvreport.pause();
       const ranking = kvSizing.rank(site, peaks, model, times, made.work, choices);
+      await kvreport.pause();
+      if (mine !== turn) return;
       if (!gpus) {
         made.assumed.push("no GPU was named, so current GPUs that clouds rent out come first");
       }
@@ -323,6 +326,7 @@
       const commands = {
         vllm: server === "vllm" ? kvSizing.command("vllm", best, work, model.kv, best.gpu.share) : null,
         sglang: server === "sglang" ? kvSizing.command("sglang", best, work, model.kv, null) : null,
+        tensorrt_llm: null, // its command is written by Python alone
       };
       const headline = make(
         "p",
