@@ -76,7 +76,7 @@
   /* {engine, facts, recognised: [{number, text, pattern, facts, says}], unknown: [[number, text]]} or {error}. */
   function readLog(table, text) {
     if (!trimmed(text)) {
-      return { error: "There is nothing but blanks: paste the start-up log of vLLM or SGLang." };
+      return { error: "There is nothing but blanks: paste the start-up log of an engine." };
     }
     const lines = plainText(text).split(/\r\n|\n|\r/);
     if (text.length > MOST_CHARACTERS || lines.length > MOST_LINES) {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
@@ -64,6 +65,37 @@ SERVERS_FLAGS: Final[dict[str, dict[str, str]]] = {
 }
 """A server's spelling of a flag, and this program's flag of the same meaning."""
 
+WITHOUT_MEMORY: Final[dict[str, int]] = {
+    flag: values
+    for values, flags in {
+        0: (
+            "--allow-credentials --disable-fastapi-docs --disable-log-stats --enable-auto-tool-choice "
+            "--enable-chunked-prefill --enable-force-include-usage --enable-log-requests --enable-metrics "
+            "--enable-prompt-tokens-details --enable-server-load-tracking --enable-ssl-refresh "
+            "--exclude-tools-when-tool-choice-none --headless --log-requests --return-tokens-as-token-ids "
+            "--trust-remote-code"
+        ),
+        1: (
+            "--allowed-headers --allowed-local-media-path --allowed-media-domains --allowed-methods --allowed-origins "
+            "--api-key --chat-template --chat-template-content-format --code-revision --crash-dump-folder "
+            "--data-parallel-address --data-parallel-rpc-port --data-parallel-size-local --data-parallel-start-rank "
+            "--default-chat-template-kwargs --dist-init-addr --download-dir --generation-config --grammar-backend --hf-token "
+            "--host --ignore-patterns --log-level --log-level-http --master-addr --master-port --max-log-len --middleware "
+            "--node-rank --otlp-traces-endpoint --override-generation-config --port --random-seed --reasoning-parser "
+            "--reasoning-parser-plugin --response-role --root-path --schedule-conservativeness --schedule-policy "
+            "--scheduling-policy --seed --served-model-name --ssl-ca-certs --ssl-certfile --ssl-keyfile --stream-interval "
+            "--structured-outputs-config --tokenizer --tokenizer-mode --tokenizer-path --tokenizer-revision --tool-call-parser "
+            "--tool-parser-plugin --uds --uvicorn-log-level --watchdog-timeout"
+        ),
+    }.items()
+    for flag in flags.split()
+}
+"""Flags of servers that change no memory of a device, with how many words follow each.
+
+They are of the API, of logs, of tokenizers, of sampling, of names and addresses (vLLM 0.33, ``engine/arg_utils.py`` and
+``entrypoints/common/cli_args.py``; SGLang 0.5.23, ``srt/server_args.py``). Chunked prefill is what vLLM does since its V1.
+"""
+
 _PROMPTS_DIVIDED: Final = (
     "--decode-context-parallel N, which divides the cache; dividing prompts over GPUs divides the working memory of a "
     "step, which is not counted"
@@ -87,6 +119,7 @@ _ELSEWHERE: Final[dict[str, str]] = {
     # SGLang's takes a number, vLLM's none: a spelling for both would read one of them wrong.
     "--ep": "--expert-parallel, without a number: routed experts are divided over all tensor x data ranks",
     "--ep-size": "--expert-parallel, without a number: routed experts are divided over all tensor x data ranks",
+    "--count": "--gpu 4xNAME for four of them, or --tensor-parallel N",
     "--ctx-size": "--context TOKENS for each request; llama-server divides its own over the slots of --parallel",
     "-c": "--context TOKENS for each request; llama-server divides its own over the slots of --parallel",
     "--model": "the model as the first argument, without a flag",
@@ -119,6 +152,7 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
         ['m', '--context=8000', '--tensor-parallel', '2']
     """
     flags = frozenset(known)
+    words = _without_idle_flags(words, flags)
     server = _server(words)
     if "--draft" in flags:
         words = speculation_in_our_spelling(words, server)
@@ -127,6 +161,8 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
     for word in words:
         name, sign, value = word.partition("=")
         spelled = name.replace("_", "-") if name.startswith("--") else name
+        if spelled == "-c" and "-ctk" in flags:  # argparse would ask which of the longer ones is meant
+            raise InputError(f"-c: not an option here; instead: {_ELSEWHERE['-c']}")
         ours = spelled if name in flags else _ours(spelled, server)
         if not word.startswith("-"):
             made.append(_written_out(word) if before == "--max-model-len" else word)
@@ -136,6 +172,26 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
             made.append(f"{ours}{sign}{_written_out(value) if spelled == '--max-model-len' else value}")
         before = word if name in flags else spelled
     return made
+
+
+def _without_idle_flags(words: Sequence[str], flags: frozenset[str]) -> Sequence[str]:
+    """Leave out what a server's command says beside memory, and say so."""
+    if "--context" not in flags:
+        return words
+    kept, idle, skipped = [], [], 0
+    for word in words:
+        name, sign, _ = word.partition("=")
+        spelled = name.replace("_", "-")
+        if skipped:
+            skipped -= 1
+        elif spelled in WITHOUT_MEMORY and name not in flags:
+            idle.append(spelled)
+            skipped = 0 if sign else WITHOUT_MEMORY[spelled]
+        else:
+            kept.append(word)
+    if idle:
+        print(f"kvreport: left out, because they change no memory: {', '.join(idle)}", file=sys.stderr)
+    return kept
 
 
 def _ours(spelled: str, server: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -469,6 +470,9 @@ def _inputs(limits: Mapping[str, int] | Sequence[str] | str | None) -> dict[str,
     else:
         pairs = {}
         for text in [limits] if isinstance(limits, str) else limits:
+            if text.lstrip().startswith("{"):
+                pairs |= _inputs_in_json(text)
+                continue
             name, mark, number = text.partition("=")
             if not mark or not (number.isascii() and number.strip().isdigit() and len(number) < 10):
                 raise InputError(
@@ -480,6 +484,20 @@ def _inputs(limits: Mapping[str, int] | Sequence[str] | str | None) -> dict[str,
             raise InputError(f"limit-mm-per-prompt: found {shorten(name)}; allowed: image, video, audio")
         whole_number(f"limit-mm-per-prompt {name}", value, 0, 1 << 16)
     return pairs
+
+
+def _inputs_in_json(text: str) -> dict[str, int]:
+    """Limits as vLLM's own flag takes them: numbers by kind, or objects with a ``count``."""
+    try:
+        found = json.loads(text)
+        stated = {name: each["count"] if isinstance(each, dict) else each for name, each in found.items()}
+    except (ValueError, KeyError, AttributeError):
+        stated = None
+    if stated is None or not all(type(each) is int for each in stated.values()):
+        raise InputError(
+            f'limit-mm-per-prompt: found {shorten(text)}; allowed: KIND=N, such as image=2, or {{"image": 2}}'
+        )
+    return {name.lower(): each for name, each in stated.items()}
 
 
 def refuse_unsupported(model: Model, engine: Engine, support: Support | None = None) -> None:

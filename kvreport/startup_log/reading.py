@@ -158,7 +158,7 @@ def read_log(text: str) -> Reading:
         InputError: If it is empty or too large.
     """
     if not text.strip(_BLANKS):
-        raise InputError("log: found nothing but blanks; allowed: the start-up log of vLLM or SGLang")
+        raise InputError("log: found nothing but blanks; allowed: the start-up log of an engine")
     breaks = text.count("\n") + text.count("\r") - text.count("\r\n")
     if len(text) > MAX_CHARACTERS or breaks > MAX_LINES:
         raise InputError(

@@ -8,8 +8,9 @@ import pytest
 
 from kvreport.catalog.server_flags import load_server_flags
 from kvreport.cli import main
-from kvreport.cli.spellings import SERVERS_FLAGS, in_our_spelling
+from kvreport.cli.spellings import SERVERS_FLAGS, WITHOUT_MEMORY, in_our_spelling
 from kvreport.resources import data_dir
+from kvreport.startup_log.memory_flags import MEMORY_FLAGS
 
 ESTIMATE = ("estimate", "meta-llama/Llama-3.1-8B-Instruct", "--gpu", "h100", "--format", "json")
 
@@ -103,7 +104,9 @@ def test_every_spelling_is_a_flag_that_the_server_has():
         (("--concurrent", "4"), ("'--concurrent'", "kvreport size MODEL --concurrent")),
         (("--ep", "8"), ("'--ep'", "instead: --expert-parallel, without a number")),
         (("--ctx-size", "4096"), ("--context TOKENS for each request",)),
-        (("--trust-remote-code",), ("vllm serve", "leave it out")),
+        (("--optimization-level", "0"), ("vllm serve", "leave it out")),
+        (("-c", "4096"), ("-c: not an option here", "--context TOKENS for each request")),
+        (("--count", "4"), ("'--count'", "--gpu 4xNAME")),
         (("--qzx",), ("'--qzx'", "see kvreport estimate --help")),
     ],
 )
@@ -127,6 +130,51 @@ def test_the_share_that_others_leave_can_be_sized_with(capsys):
     sized = json.loads(capsys.readouterr().out)["deployments"][0]
     assert main(["estimate", *asked, "--engines-per-gpu", "2", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["max_concurrent_requests"] == sized["users_held_by_memory"]
+
+
+def test_flags_that_change_no_memory_are_left_out_and_named(capsys):
+    """A command is pasted as it is: nothing of it is passed over without a word."""
+    own = [*ESTIMATE]
+    assert main(own) == 0
+    plain = capsys.readouterr().out
+    pasted = "--trust-remote-code --port 8000 --served_model_name=mine --tool-call-parser hermes --enable-auto-tool-choice"
+    assert main([own[0], *pasted.split()[:3], *own[1:], *pasted.split()[3:]]) == 0
+    said = capsys.readouterr()
+    assert said.out == plain
+    assert (
+        "--trust-remote-code, --port, --served-model-name, --tool-call-parser, --enable-auto-tool-choice"
+        in said.err
+    )
+
+
+def test_flags_without_memory_are_servers_flags_and_none_that_the_reader_knows():
+    every = {flag for server in load_server_flags(data_dir()).values() for flag in server.flags}
+    assert set(WITHOUT_MEMORY) <= every
+    assert not set(WITHOUT_MEMORY) & {one.flag for one in MEMORY_FLAGS}
+
+
+@pytest.mark.parametrize(
+    ("limit", "found"),
+    [
+        ('{"image": 2, "video": 0}', {"image": 2, "video": 0}),
+        ('{"image": {"count": 3, "width": 512}}', {"image": 3}),
+        ("image=2", {"image": 2}),
+    ],
+)
+def test_inputs_are_limited_as_the_server_spells_it(capsys, limit, found):
+    words = ["estimate", "Qwen/Qwen3-VL-8B-Instruct", "--gpu", "l40s", "--context", "32K", "--format", "json"]
+    assert main([*words, "--limit-mm-per-prompt", limit]) == 0
+    told = json.loads(capsys.readouterr().out)["extras"]["encoder"]
+    assert told["limits"] == found
+
+
+@pytest.mark.parametrize(
+    "limit", ['{"image": "many"}', '{"image": {"width": 5}}', "{image}", '{"image": true}']
+)
+def test_limits_that_are_no_numbers_are_refused(capsys, limit):
+    told = refused(capsys, *ESTIMATE, "--limit-mm-per-prompt", limit)
+    assert "limit-mm-per-prompt" in told
+    assert "allowed: KIND=N" in told
 
 
 def test_a_name_with_spaces_that_was_not_quoted(capsys):

@@ -72,8 +72,8 @@ def page(site: SiteData) -> Page:
         title=TITLE,
         heading=TITLE,
         names=("log", "log reader", "start-up log"),
-        description="Paste a start-up log of vLLM or SGLang: every number explained, compared with the formula, and "
-        "what to change. The log stays in your browser.",
+        description="Paste the start-up log of vLLM, SGLang, llama.cpp, Ollama or TensorRT-LLM: every number "
+        "explained, compared with the formula, and what to change. The log stays in your browser.",
         sections=(Section("log", "", render("log/body.html", URI, context(site))),),
     )
 
