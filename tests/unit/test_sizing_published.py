@@ -60,9 +60,12 @@ def test_the_first_answer_takes_as_many_gpus_as_a_published_deployment(
         assert first.ranking.deployments[0].devices == one.devices, concurrent
 
 
-def test_kimi_k2_on_16_h800_holds_what_its_recipe_asks_for_and_no_long_context(catalog: Catalog) -> None:
+def test_kimi_k2_on_16_h800_holds_one_long_request_where_all_sixteen_share_its_cache(
+    catalog: Catalog,
+) -> None:
     # vLLM's recipe names 16 H800 for 128K, but its command asks for one request of 2,048 tokens (Kimi-K2.html).
     asked = {"concurrent": 1, "gpus": ["h800-sxm-80gb"], "catalog": catalog}
-    short = size("moonshotai/Kimi-K2-Instruct", context=2048, **asked).ranking.deployments[0]
-    assert short.devices == 16
-    assert size("moonshotai/Kimi-K2-Instruct", context="128K", **asked).ranking.deployments[0].devices > 16
+    for context in (2048, "128K"):
+        first = size("moonshotai/Kimi-K2-Instruct", context=context, **asked).ranking.deployments[0]
+        assert first.devices == 16, context
+    assert first.layout.label == "tp16-dcp16"
