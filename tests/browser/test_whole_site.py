@@ -49,6 +49,7 @@ KINDS = {
     "questions": "questions/",
     "a question": "questions/why-70-gb/",
     "glossary": "glossary/",
+    "keyboard": "about/",
     "evidence": "evidence/",
     "every log": "evidence/logs/",
     "comparisons": "evidence/comparisons/",
@@ -110,6 +111,7 @@ SEARCHES = {
     "64 gb mac": "questions/macs/",
     "two engines on one gpu": "questions/two-engines/",
     "glossary": "glossary/",
+    "keyboard": "about/",
 }
 """What people type, and the page (or the beginning of its address) that they should be shown first."""
 
