@@ -618,8 +618,7 @@
       );
       if (back.fractions) {
         lines.push(
-          `--mem-fraction-static that works: ${back.fractions.lowest} to ${back.fractions.highest}, ` +
-            "which SGLang takes by itself",
+          `--mem-fraction-static: ${back.fractions.lowest} to ${back.fractions.highest} (SGLang’s own)`,
         );
       }
       lines.push(`longest context that all of them could have at once: ${count(back.longest)} tokens`);
