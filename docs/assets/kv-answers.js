@@ -231,7 +231,7 @@
     async function restore() {
       await ready;
       const touched = turn === 0 ? early() : [];
-      const also = ["name", "q", ...page?.keys || []];
+      const also = ["name", "ask", ...page?.keys || []];
       const { state: asked, ignored } = kvState.read(site, FIELDS, also, location.search, true);
       const layout = "tp" in asked || "pp" in asked || "dp" in asked || "dcp" in asked;
       const fresh = asked.model && asked.model !== start.model || asked.gpu && asked.gpu !== start.gpu;

@@ -180,7 +180,7 @@
     return [...words.slice(0, first), ...words.slice(last)];
   }
 
-  /* A size of memory alone, such as "48gb": the accelerator with it that most people use or rent. */
+  /* A size of memory alone, such as "48gb": the accelerator with it that most clouds rent out. */
   function memoryIn(site, words, state, understood, home) {
     const place = words.findIndex((word) => /^\d+gb$/.test(word));
     if (place < 0) return words;

@@ -36,7 +36,7 @@
       answer();
     });
     // The form was sent before its script was there: the question stands in the address.
-    const sent = new URLSearchParams(location.search).get("q");
+    const sent = new URLSearchParams(location.search).get("ask");
     if (sent) {
       field.value = sent;
       setTimeout(() => kvreport.ready?.then(answer));

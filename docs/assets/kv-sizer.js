@@ -235,12 +235,26 @@
       const ranking = kvSizing.rank(site, peaks, model, times, made.work, choices);
       await kvreport.pause();
       if (mine !== turn) return;
+      if (site.engine.family === "sglang") {
+        made.assumed.push(
+          "layouts with decode context parallelism are not tried; the command line tries them",
+        );
+      }
       if (!gpus) {
         made.assumed.push("no GPU was named, so current GPUs that clouds rent out come first");
       }
       if (!ranking.deployments.length) {
-        refuse(kvSizing.whatToRelax(site, made.work, choices, ranking), ignored);
         const gpu = kvCapacity.gpuOf(site, values.get("gpu"));
+        const unknown = few && gpu && !kvCapacity.isPublished(model, gpu);
+        refuse(
+          unknown
+            ? kvKernel.words.sentences.gpu_not_published.replace("{engine}", site.engine.label).replace(
+              "{device}",
+              gpu.name,
+            )
+            : kvSizing.whatToRelax(site, made.work, choices, ranking),
+          ignored,
+        );
         if (few || gpu?.devices) {
           box.append(make("p", { class: "kv-note" }, whatIsTried({ site, model, gpu })), command(same));
         }

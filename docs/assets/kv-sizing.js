@@ -281,10 +281,10 @@
 
   /* The interval of SGLang's static fraction that holds a pool, up to what it takes by itself; null if it is empty. */
   function staticFractions(peaks, times, found, pool) {
-    const { free } = peaks.gpus[found.gpu.least || found.gpu.id];
+    const { taken } = peaks.gpus[found.gpu.least || found.gpu.id];
     const [kept, left] = times.static;
     const share = Array.isArray(left) ? left[found.gpu.laid ?? found.gpu.kind] : left;
-    const of = free[found.layout.devices === 1 ? 0 : found.layout.dp > 1 ? 2 : 1] * share;
+    const of = (found.total - taken[found.layout.devices === 1 ? 0 : found.layout.dp > 1 ? 2 : 1]) * share;
     const lowest = kernel.lowestStaticFraction(pool, found.weights, kept, of);
     const highest = kernel.ownStaticFraction(found.total, found.reserve, kept, of);
     return lowest > highest ? null : { lowest, highest };

@@ -168,7 +168,7 @@
     Boolean(state.pp > 1 || state.dp > 1 || state.ep || state.dcp > 1 || !isFewest(state));
 
   /* The layouts that a state allows, fewest devices first: the one that it names, or every tensor-parallel size.
-     Empty where it names one that is not published. */
+     For more GPUs than are published as tensors alone, every layout of as many. Empty where there is none. */
   function layouts(site, state) {
     if (hasLayout(state)) {
       const named = site.layouts.filter((layout) => same(state, layout));

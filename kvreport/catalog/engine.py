@@ -150,10 +150,6 @@ class Engine(Record):
             found = f"a last class from {sizes[-1]:,} bytes"
             yield Contradiction("device_classes", found, "a last class with min_bytes 0, for every device")
 
-    def is_release_like(self, other: Engine) -> bool:
-        """Whether both records are releases of one server."""
-        return self.family == other.family
-
     def lists(self, kind: str, architecture: str, release: tuple[int, ...] = ()) -> bool:
         """True if the engine's own list of this kind names a class.
 

@@ -70,8 +70,8 @@ def peaks_facts(site: SiteData) -> dict[str, Any]:
 
     ``gpus[id]``: ``bytes`` per second of memory, ``rates`` by operand type, ``link`` bytes per second
     in one direction (each null where not known), ``seqs`` (requests that the engine runs at once),
-    ``node`` (devices of a server), ``free`` (bytes that SGLang finds free before it loads weights: on one device, on
-    several, on data-parallel ones).
+    ``node`` (devices of a server), ``taken`` (bytes that SGLang takes before it loads weights: of one device, of
+    several, of data-parallel ones).
     """
     return {
         "schema": SCHEMA,
@@ -141,13 +141,13 @@ def _static(site: SiteData, model: Model) -> list[Any]:
     return [kept, left[0] if len(set(left)) == 1 else left]
 
 
-def _free(site: SiteData, gpu: Accelerator) -> list[int] | None:
-    """What SGLang finds free before weights are loaded: on one device, on several, on data-parallel ones."""
+def _taken(site: SiteData, gpu: Accelerator) -> list[int] | None:
+    """What SGLang takes before weights are loaded: of one device, of several, of data-parallel ones."""
     engine = site.catalog.engines.get("sglang")
     if engine is None:
         return None
     layouts = (SINGLE, Layout(tensor=2), Layout(data=2))
-    return [rules(engine).free_before_loading(gpu, layout) for layout in layouts]
+    return [gpu.usable_bytes - rules(engine).free_before_loading(gpu, layout) for layout in layouts]
 
 
 def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:
         "link": _known(float(peaks.link_bytes_per_s)),
         "seqs": rules(site.engine).scheduler(gpu)[1] if site.engine.device_classes else MAX_REQUESTS,
         "node": gpu.devices_per_node or SERVER_DEVICES,
-        "free": _free(site, gpu),
+        "taken": _taken(site, gpu),
     }
 
 

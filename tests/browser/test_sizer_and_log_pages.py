@@ -278,6 +278,34 @@ def test_only_commands_that_run_are_given(page: Any, address: str, tiny_site) ->
         assert page.locator("[data-kv-sized] .kv-command").count() == 2
 
 
+def test_the_sizer_answers_under_sglangs_rules(page: Any, address: str) -> None:
+    catalog = open_catalog()
+    page.goto(
+        f"{address}sizer/?model=meta-llama--Llama-3.1-8B-Instruct&gpu=h100-sxm-80gb&concurrent=10"
+        "&engine=sglang&burst=none&spares=none"
+    )
+    found = answer(page)["best"]
+    asked = {"context": 8192, "prompt": 1500, "output": 400, "concurrent": 10, "gpus": ["h100-sxm-80gb"]}
+    ours = size("meta-llama/Llama-3.1-8B-Instruct", engine="sglang", catalog=catalog, **asked)
+    best = ours.describe(ours.ranking.deployments[0])
+    assert found["commands"]["sglang"] == best["commands"]["sglang"]
+    assert found["mem_fraction_static"] == best["mem_fraction_static"]
+    assert found["smallest_utilization"] is None
+
+
+def test_a_gpu_without_numbers_of_an_engine_is_said_to_have_none(page: Any, address: str) -> None:
+    def without_reserves(route: Any) -> None:
+        found = route.fetch().json()
+        route.fulfill(json={**found, "rates": None, "reserve": {}})
+
+    page.route("**/engines/sglang/meta-llama--*.json", without_reserves)
+    page.goto(f"{address}sizer/?model=meta-llama--Llama-3.1-8B-Instruct&gpu=rtx-4090&engine=sglang")
+    page.wait_for_selector("[data-kv-sized] .kv-refused")
+    told = page.locator("[data-kv-sized]").inner_text()
+    assert "These pages have no numbers of SGLang" in told
+    assert "--engine sglang" in told
+
+
 def test_short_names_of_gpus_are_prices_too(page: Any, address: str) -> None:
     page.goto(f"{address}sizer/?prices=h100%3D2.5,b200%3D5")
     found = answer(page)

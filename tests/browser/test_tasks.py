@@ -174,6 +174,15 @@ def test_a_question_of_another_page_leads_there(reader, text, target):
     assert found.get_attribute("href") == f"{reader.visit.address}{target}"
 
 
+def test_a_question_that_was_sent_before_the_scripts_is_answered_and_no_search_opens(reader, address):
+    reader.act(lambda: reader.page.goto(f"{address}?ask=llama+3.1+70b+4x+h100"))
+    told = reader.page.locator("[data-kv-understood]", has_text="Understood")
+    told.wait_for()
+    assert "4 ×" in told.inner_text()
+    assert not reader.page.is_checked("#__search")
+    assert "Ignored" not in reader.page.locator("main").inner_text()
+
+
 def test_words_that_are_not_understood_are_named(reader, answer):
     reader.ask("gpt-oss 4090 8k flavourful")
     assert "Not understood (1): flavourful" in reader.page.locator("[data-kv-understood]").inner_text()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
@@ -138,7 +139,7 @@ class SizerContext:
         fields: The fields to type into.
         layouts: What each layout that is tried is called, by its label, as JSON.
         weights: (value, label) of the weight formats; values are names joined by commas.
-        engines: (name, label) of the site's engine and its other releases.
+        engines: (name, label) of the engines whose memory rules can be chosen.
         presets: Workloads to start from.
         local: Address of the pages about machines at home; empty without them.
         example: One ranking, for readers without JavaScript.
@@ -186,7 +187,7 @@ def context(site: SiteData) -> SizerContext:
         engines=tuple(
             (one["name"], one["label"])
             for one in engines(site)
-            if site.catalog.engine(one["name"]).is_release_like(site.engine)
+            if rules(site.catalog.engine(one["name"])).reserves
         ),
         presets=PRESETS,
         local=local.URI if site.catalog.folder.resolve() == data_dir().resolve() else "",
