@@ -256,7 +256,8 @@
           ignored,
         );
         if (few || gpu?.devices) {
-          box.append(make("p", { class: "kv-note" }, whatIsTried({ site, model, gpu })), command(same));
+          if (!unknown) box.append(make("p", { class: "kv-note" }, whatIsTried({ site, model, gpu })));
+          box.append(command(same));
         }
         return;
       }

@@ -303,6 +303,7 @@ def test_a_gpu_without_numbers_of_an_engine_is_said_to_have_none(page: Any, addr
     page.wait_for_selector("[data-kv-sized] .kv-refused")
     told = page.locator("[data-kv-sized]").inner_text()
     assert "These pages have no numbers of SGLang" in told
+    assert "Layouts tried" not in told
     assert "--engine sglang" in told
 
 
