@@ -22,7 +22,7 @@ from typing import Final
 
 from kvreport.build_cache import kept_by_fields, read_kept, write_sealed
 from kvreport.processes import workers
-from kvreport.site.kit import charts, fonts
+from kvreport.site.kit import charts, fonts, outlines
 from kvreport.site.kit import social_cards as cards
 from kvreport.site.kit.charts import Boundary, Request
 from kvreport.site.kit.social_cards import card
@@ -209,7 +209,9 @@ def _register_fonts() -> None:
 @cache
 def _code() -> str:
     """Digest of what decides a drawing besides its request."""
-    parts = [Path(name).read_bytes() for name in (charts.__file__, cards.__file__, __file__)]
+    parts = [
+        Path(name).read_bytes() for name in (charts.__file__, cards.__file__, outlines.__file__, __file__)
+    ]
     parts += [version(name).encode() for name in ("altair", "vl-convert-python")]
     parts.append(repr((fonts.state(), sorted(cards.light_tokens().items()))).encode())
     return sha256(b"\0".join(parts)).hexdigest()[:8]

@@ -10,11 +10,18 @@ from xml.sax.saxutils import escape
 
 from kvreport import resources
 from kvreport.site.kit import fonts
+from kvreport.site.kit.outlines import outlined
 
 WIDTH: Final = 1000
 HEIGHT: Final = 525
 _SCALE: Final = 0.9
 _TOKEN: Final = re.compile(r"var\(--kv-([\w-]+)\)")
+_CLIP: Final = re.compile(
+    r'<clipPath id="([^"]+)"><rect x="0" y="0" width="([\d.]+)" height="([\d.]+)"/></clipPath>'
+)
+_CLIPPED: Final = re.compile(r'<g clip-path="url\(#([^)]+)\)">(.*?)</g>', re.DOTALL)
+_CURVED: Final = re.compile(r' d="[^"]*[^"MLZ\d.,-]')
+_POINT: Final = re.compile(r"(-?\d+(?:\.\d+)?),(-?\d+(?:\.\d+)?)")
 _LONGEST: Final = 74
 _QUALITY: Final = 62
 _SIZE: Final = 0.6
@@ -33,9 +40,10 @@ def card(title: str, conclusion: str, drawing: str, legend: Sequence[tuple[int, 
     import vl_convert
 
     folder = fonts.folder()
+    svg = _composed(title, _shortened(conclusion), _unclipped(drawing), legend)
     if folder is not None:
         _register(str(folder))
-    svg = _composed(title, _shortened(conclusion), drawing, legend)
+        svg = outlined(svg, {"normal": folder / fonts.FACES[400], "600": folder / fonts.FACES[600]})
     picture: bytes = vl_convert.svg_to_jpeg(svg, scale=_SIZE, quality=_QUALITY)
     return picture
 
@@ -59,6 +67,23 @@ def _composed(title: str, conclusion: str, drawing: str, legend: Sequence[tuple[
         f'<text x="950" y="508" text-anchor="end" {_FONT} font-size="20" fill="{colours["soft"]}">kvreport</text>'
         "</svg>"
     )
+
+
+def _unclipped(drawing: str) -> str:
+    """Return a chart without the clips that cut nothing: the renderer copies the whole picture for each of them."""
+    boxes = {name: (float(width), float(height)) for name, width, height in _CLIP.findall(drawing)}
+
+    def kept(found: re.Match[str]) -> str:
+        width, height = boxes.get(found[1], (-1.0, -1.0))
+        # Only lines between points that are written out can be judged, to the tenth of a pixel that they are rounded to.
+        simple = "<g" not in found[2] and not _CURVED.search(found[2])
+        inside = all(
+            0 <= float(x) <= width + 0.1 and 0 <= float(y) <= height + 0.1
+            for x, y in _POINT.findall(found[2])
+        )
+        return f"<g>{found[2]}</g>" if simple and inside else found[0]
+
+    return _CLIPPED.sub(kept, drawing)
 
 
 def _shortened(text: str) -> str:

@@ -1,0 +1,112 @@
+"""Text of pictures as outlines: what the renderer makes of either is the same picture."""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from html import escape
+
+import pytest
+import vl_convert
+
+from kvreport.site.kit import fonts, social_cards
+from kvreport.site.kit.outlines import outlined
+
+FOLDER = fonts.folder()
+pytestmark = pytest.mark.skipif(FOLDER is None, reason="the typeface is not installed")
+FACES = {} if FOLDER is None else {"normal": FOLDER / fonts.FACES[400], "600": FOLDER / fonts.FACES[600]}
+
+PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="600" height="120"><rect width="600" height="120" fill="#fff"/>{}</svg>'
+FONT = 'font-family="Source Sans Pro"'
+
+
+def _pixels(svg: str) -> list[int]:
+    """Decode what the renderer makes of a picture: 8-bit RGBA, rows filtered as PNG filters them."""
+    vl_convert.register_font_directory(str(FOLDER))
+    data = vl_convert.svg_to_png(svg)
+    width, height = struct.unpack(">II", data[16:24])
+    place, packed = 8, b""
+    while place < len(data):
+        size, kind = struct.unpack(">I4s", data[place : place + 8])
+        packed += data[place + 8 : place + 8 + size] if kind == b"IDAT" else b""
+        place += size + 12
+    raw, line = zlib.decompress(packed), 4 * width
+    above, found = [0] * line, []
+    for row in range(height):
+        how, *values = raw[row * (line + 1) : (row + 1) * (line + 1)]
+        for n in range(line):
+            left, up = values[n - 4] if n > 3 else 0, above[n]
+            corner = above[n - 4] if n > 3 else 0
+            guess = left + up - corner
+            paeth = min((left, up, corner), key=lambda one: abs(guess - one))
+            values[n] = (values[n] + (0, left, up, (left + up) // 2, paeth)[how]) & 255
+        found += values
+        above = values
+    return found
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        (f'x="20" y="60" {FONT} font-size="40" font-weight="600" fill="#1b2030"', "Qwen/Qwen3 AV To WATTY"),
+        (f'x="20" y="60" {FONT} font-size="27" fill="#3a3fae"', "12.5 GiB & 47 requests, FP8 – 3 × H100"),
+        (
+            f'text-anchor="middle" transform="translate(300,60) rotate(-4)" {FONT} font-size="12px" fill="#565e70"',
+            "context of each request, tokens",
+        ),
+        (
+            f'text-anchor="end" transform="translate(560,60)" {FONT} font-size="30px" fill="#565e70"',
+            "To 1,024K",
+        ),
+    ],
+)
+def test_outlines_look_like_the_text(attributes: str, text: str) -> None:
+    written = PICTURE.format(f"<text {attributes}>{escape(text)}</text>")
+    drawn = outlined(written, FACES)
+    assert "<text" not in drawn
+    one, other = _pixels(written), _pixels(drawn)
+    ink = sum(255 - value for value in one)
+    assert ink > 10_000
+    # Edges are shaded a little differently; a missing letter or a pair without its kerning is more.
+    assert sum(abs(a - b) for a, b in zip(one, other, strict=True)) < 0.12 * ink
+
+
+def test_pairs_are_kerned() -> None:
+    def width(text: str) -> float:
+        drawn = outlined(f'<text {FONT} font-size="1000">{text}</text>', FACES)
+        return float(re.findall(r'<path transform="translate\((-?\d+)', drawn)[-1])
+
+    assert width("AV") < width("AH")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<text {FONT}>漢</text>",
+        f'<text {FONT} font-weight="900">a</text>',
+        f'<text {FONT} stroke="#fff">a</text>',
+    ],
+)
+def test_what_cannot_be_outlined_stays_text(text: str) -> None:
+    assert outlined(text, FACES) == text
+
+
+CLIPPED = (
+    '<clipPath id="a"><rect x="0" y="0" width="700" height="330"/></clipPath><g clip-path="url(#a)">{}</g>'
+)
+
+
+@pytest.mark.parametrize(
+    ("inside", "mark"),
+    [
+        (True, '<path d="M0,41.7L140,80.8L700,330" stroke="#000"/>'),
+        (True, '<circle transform="translate(350,120)" r="4"/>'),
+        (False, '<path d="M0,41.7L140,-80.8" stroke="#000"/>'),
+        (False, '<path d="M0,41.7L740,80.8" stroke="#000"/>'),
+        (False, '<path d="M0,0h900" stroke="#000"/>'),
+        (False, '<g transform="translate(900,0)"><path d="M0,0L1,1"/></g>'),
+    ],
+)
+def test_a_clip_goes_only_where_it_cuts_nothing(inside: bool, mark: str) -> None:
+    assert ("clip-path=" not in social_cards._unclipped(CLIPPED.format(mark))) is inside
