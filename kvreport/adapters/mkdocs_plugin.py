@@ -13,7 +13,7 @@ import gc
 import logging
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urljoin
 
 from jinja2 import ChoiceLoader, DictLoader
@@ -45,7 +45,7 @@ from kvreport.catalog.record_cache import recall_models
 from kvreport.catalog.records import Records
 from kvreport.catalog.shelf import KEEPING
 from kvreport.errors import InputError
-from kvreport.processes import exit_on_signals
+from kvreport.processes import SELDOM, exit_on_signals
 from kvreport.publish import long_tables
 from kvreport.publish.parts import Parts
 from kvreport.publish.pruned_style import Named
@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page as HostPage
 
 log = logging.getLogger("mkdocs.plugins.kvreport")
-_GARBAGE: Final = 200_000
-"""Values made between two searches for garbage, where Python has 700."""
 
 
 class KvreportPlugin(BasePlugin[KvreportConfig]):
@@ -99,7 +97,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         exit_on_signals()
         if self.publishes:
             # A build makes millions of values that live to its end.
-            gc.set_threshold(_GARBAGE, *self._collects[1:])
+            gc.set_threshold(SELDOM, *self._collects[1:])
 
     def on_shutdown(self) -> None:
         """Look for garbage as often as before."""

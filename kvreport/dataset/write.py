@@ -8,7 +8,6 @@ model, one after the other.
 from __future__ import annotations
 
 import csv
-import gc
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -343,7 +342,7 @@ def _remember(axes: Axes) -> None:
     pa.set_cpu_count(1)
     processes.keep_freed_memory()
     _axes[:] = [axes]
-    gc.freeze()  # the records live as long as the worker: nothing of them is looked through again
+    processes.keep_records()
 
 
 def _in_worker(positions: tuple[int, ...]) -> list[ModelFiles]:

@@ -17,7 +17,7 @@ from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.record_cache import recall_models
 from kvreport.dataset.files import available_processors
-from kvreport.publish import engine_profiles, profiles, question_data, sizer_data
+from kvreport.publish import engine_changes, engine_profiles, profiles, question_data, sizer_data
 from kvreport.publish.page_data import Rows, facts_alone
 from kvreport.publish.parts import Collected
 from kvreport.publish.site_data import SiteData
@@ -71,6 +71,7 @@ class Work:
             list(engine_profiles.of_models(self._site, name, models))
         engine_profiles.rates(self._site, models)
         list(question_data.of_models(self._site, models))
+        engine_changes.of_models(self._site, models)
         return self._parts.taken()
 
     def at(self, places: Sequence[int]) -> Values:
@@ -113,6 +114,7 @@ def _begin(asked: Asked) -> None:
     catalog = open_catalog(asked.folder)
     recall_models(catalog, asked.records)
     _works[:] = [_work(catalog, asked)]
+    processes.keep_records()
 
 
 def _there(places: Sequence[int]) -> Values:

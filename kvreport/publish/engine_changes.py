@@ -40,15 +40,8 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 
 def changes(site: SiteData) -> Iterator[dict[str, Any]]:
     """Yield one object for each step from a release of the site's engine to the next."""
-    gpu, steps = site.known_gpus[0], dated_releases(site.catalog.engines.values(), site.engine.family)
-    with site.parts.group("engine-changes") as kept:
-        every = [
-            kept.get(
-                site.parts.key(site.parts.of_model(model), gpu),
-                partial(_of_model, site, model, steps, gpu),
-            )
-            for model in site.models
-        ]
+    gpu, steps = site.known_gpus[0], _releases(site)
+    every = of_models(site, site.models)
     for number, (old, new) in enumerate(pairwise(steps)):
         moved = [one for of_model in every if (one := of_model[number]) is not None]
         moved.sort(key=lambda one: one["new"] / one["old"])
@@ -60,6 +53,23 @@ def changes(site: SiteData) -> Iterator[dict[str, Any]]:
             "gpu": gpu,
             "models": moved,
         }
+
+
+def of_models(site: SiteData, models: Sequence[Model]) -> list[list[dict[str, Any] | None]]:
+    """Return what each step from a release to the next changed, for each of some models; None where nothing did."""
+    gpu, steps = site.known_gpus[0], _releases(site)
+    with site.parts.group("engine-changes") as kept:
+        return [
+            kept.get(
+                site.parts.key(site.parts.of_model(model), gpu),
+                partial(_of_model, site, model, steps, gpu),
+            )
+            for model in models
+        ]
+
+
+def _releases(site: SiteData) -> Sequence[Engine]:
+    return dated_releases(site.catalog.engines.values(), site.engine.family)
 
 
 def _of_model(site: SiteData, model: Model, steps: Sequence[Engine], gpu: str) -> list[dict[str, Any] | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kvreport.errors import InputError
-from kvreport.processes import keep_freed_memory, workers
+from kvreport.processes import SELDOM, keep_freed_memory, keep_records, run_beside, workers
 
 PROGRAM = """
 import signal, sys, time
@@ -281,6 +282,27 @@ print(faults() - before)
 
 
 @pytest.mark.skipif(not keep_freed_memory(), reason="another allocator than glibc's")
+@pytest.mark.skipif(not hasattr(os, "nice"), reason="the system has no priorities of this kind")
+def test_what_runs_beside_a_build_lets_it_go_first(tmp_path: Path) -> None:
+    found = tmp_path / "niceness"
+    code = f"from os import nice\nfrom pathlib import Path\nPath({str(found)!r}).write_text(str(nice(0)))"
+    with run_beside("timeit", ["-n1", "-r1", code], tmp_path) as beside:
+        assert beside.wait(60) == 0
+    assert int(found.read_text(encoding="utf-8")) == min(os.nice(0) + 5, 19)
+
+
+def _searches() -> tuple[int, int]:
+    return gc.get_threshold()[0], gc.get_freeze_count()
+
+
+def test_a_worker_that_keeps_its_records_searches_for_garbage_seldom() -> None:
+    with workers(1, keep_records) as pool:
+        most, frozen = pool.submit(_searches).result()
+    assert most == SELDOM
+    assert frozen > 0
+    assert gc.get_freeze_count() == 0
+
+
 def test_freed_memory_is_kept_and_not_faulted_in_again() -> None:
     def faults(first: str) -> int:
         return int(subprocess.check_output([sys.executable, "-c", FAULTS.format(first)], text=True))

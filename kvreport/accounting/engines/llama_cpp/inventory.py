@@ -62,6 +62,11 @@ class LocalTensor:
         """Name in a GGUF file."""
         return f"blk.{self.layer}.{self.role}.weight" if self.layer >= 0 else f"{self.role}.weight"
 
+    def as_kind(self, kind: GgmlType) -> LocalTensor:
+        """The same tensor in a storage type."""
+        # Not `replace`, which takes three times as long: every tensor of a model is asked for every mix.
+        return LocalTensor(self.role, self.layer, self.columns, self.rows, self.stack, kind)
+
 
 @dataclass(frozen=True)
 class LayerSets:

@@ -139,6 +139,7 @@ class _Overrides:
     def __init__(self, options: LocalOptions, cpu: int) -> None:
         self.cpu, self.cpu_moe = cpu, options.cpu_moe
         self.rules = [(_compiled(pattern), _device(buffer, cpu)) for pattern, buffer in options.overrides]
+        self.any = bool(self.rules) or self.cpu_moe > 0
 
     def home(self, name: str, role: str, layer: int, usual: int) -> int:
         """Where a tensor goes that its layer would put on ``usual``."""
@@ -193,7 +194,9 @@ def weight_bytes(
     finder = _Overrides(options, placement.cpu)
     total = [0] * (placement.cpu + 1)
     for tensor in tensors:
-        where = finder.home(tensor.name, tensor.role, tensor.layer, _home_of(tensor, placement))
+        where = _home_of(tensor, placement)
+        if finder.any:
+            where = finder.home(tensor.name, tensor.role, tensor.layer, where)
         _add(total, tensor, where, placement)
         if tied and tensor.role == "token_embd" and placement.output != placement.cpu:
             _add(total, replace(tensor, role="output"), placement.output, placement)

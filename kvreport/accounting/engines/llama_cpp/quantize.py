@@ -8,7 +8,8 @@ people publish as ``UD-...`` follows tables of its own; only a file shows those.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
@@ -138,16 +139,23 @@ def quantized(
         imatrix,
         values=sum(tensor.role in _VALUES for tensor in listed),
     )
-    return tuple(replace(tensor, kind=TYPES[_type(state, tensor)]) for tensor in listed)
+    return tuple(tensor.as_kind(TYPES[_type(state, tensor)]) for tensor in listed)
 
 
 def _type(state: _State, tensor: LocalTensor) -> str:
-    default = MIXES[state.mix]
-    if not tensor.is_matrix or any(part in tensor.role for part in _F32):
+    default, role = MIXES[state.mix], tensor.role
+    if not tensor.is_matrix or _among(role, _F32):
         return "f32"
-    if any(part in tensor.role for part in _KEPT) or not TYPES[default].quantized:
-        return default if not TYPES[default].quantized else "f16"
+    quantized_by_default = TYPES[default].quantized
+    if not quantized_by_default or _among(role, _KEPT):
+        return "f16" if quantized_by_default else default
     return _fallback(_chosen(state, tensor, default), tensor.columns)
+
+
+@lru_cache(maxsize=4096)
+def _among(role: str, parts: tuple[str, ...]) -> bool:
+    """Whether a role has one of some parts in its name: a model has few roles and thousands of tensors."""
+    return any(part in role for part in parts)
 
 
 def _fallback(kind: str, columns: int) -> str:
