@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from visits import address
+from visits import address, page
 
 from kvreport.traffic.answers import replay
 from kvreport.traffic.compact import write_compact
 from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.trace import MAX_NODES
 
-__all__ = ["address"]  # a fixture
+__all__ = ["address", "page"]  # fixtures
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 BOX = "[data-kv-trafficked]"
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 GPU = "h100-sxm-80gb"
-
-
-@pytest.fixture
-def page(chromium_path, chromium_flags, address) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        opened = browser.new_page()
-        opened.faults = []
-        opened.asked = []
-        opened.on("pageerror", lambda error: opened.faults.append(str(error)))
-        opened.on("console", lambda said: opened.faults.append(said.text) if said.type == "error" else None)
-        opened.on("request", lambda request: opened.asked.append((request.method, request.url)))
-        yield opened
-        assert opened.faults == []
-        assert all(url.startswith((address, "data:", "blob:")) for _, url in opened.asked)
-        assert {method for method, _ in opened.asked} == {"GET"}
-        browser.close()
 
 
 def found(page: Any) -> dict[str, Any]:

@@ -1,55 +1,25 @@
-"""The sizer's and the log reader's pages in a real browser: they answer, remember, refuse and keep quiet."""
+"""The sizer's page in a real browser: it answers, remembers, refuses and keeps quiet."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from visits import address
+from visits import address, page, until
 
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.estimation.size import size
-from kvreport.startup_log import diagnose
 
-__all__ = ["address"]  # a fixture
+__all__ = ["address", "page"]  # fixtures
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ANSWER = "[data-kv-sized][data-kv-state]"
-
-
-@pytest.fixture
-def page(chromium_path, chromium_flags, address) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        context = browser.new_context()
-        context.grant_permissions(["clipboard-read", "clipboard-write"])
-        opened = context.new_page()
-        opened.faults = []
-        opened.asked = []
-        opened.on("pageerror", lambda error: opened.faults.append(str(error.stack)))
-        opened.on("console", lambda said: opened.faults.append(said.text) if said.type == "error" else None)
-        opened.on("request", lambda request: opened.asked.append(request.url))
-        yield opened
-        assert opened.faults == []
-        assert all(url.startswith((address, "data:", "blob:")) for url in opened.asked)
-        browser.close()
-
-
-def until(page: Any, expression: str) -> None:
-    """Wait for an expression to hold; asked from outside, because the page lets nobody evaluate text."""
-    for _ in range(400):
-        if page.evaluate(expression):
-            return
-        page.wait_for_timeout(25)
-    pytest.fail(f"never came true: {expression}")
+MACHINE = "h100-sxm-80gb+b200-sxm-180gb"
 
 
 def answer(page: Any) -> dict[str, Any]:
@@ -330,105 +300,6 @@ def test_the_sizers_answer_is_printed_and_only_its_headline_is_announced(page: A
     assert not page.locator(".kv-sizer").is_visible()
 
 
-def test_a_log_is_read_and_goes_nowhere(page: Any, address: str) -> None:
-    page.goto(f"{address}log/")
-    page.wait_for_selector("[data-kv-log]")
-    until(page, "Boolean(window.kvreport && kvreport.log)")
-    # The page's own script for sharing comes when the reader begins; from then on nothing is asked for.
-    page.mouse.move(200, 300)
-    until(page, "Boolean(kvreport.share)")
-    before = len(page.asked)
-    page.fill(
-        "textarea[name=log]",
-        "vllm serve my/secret-model --max-model-len 32768 --gpu-memory-utilization 0.9\n"
-        "Free memory on device (79.0/80.00 GiB) on startup.\nAvailable KV cache memory: 10.00 GiB\n"
-        "GPU KV cache size: 21,360 tokens\nMaximum concurrency for 32,768 tokens per request: 0.65x\n<b>moon</b>\n",
-    )
-    page.wait_for_selector("[data-kv-logged] .kv-big")
-    shown = page.inner_text("[data-kv-logged]")
-    assert "0.65×: one request of 32,768 tokens does not fit." in shown
-    for words in ("lower max-model-len to 21,360", "fp8): 1.30×"):
-        assert words in shown
-    # 0.05 x 80 GiB more would make it 0.91: what does not suffice is not offered.
-    assert "raise gpu-memory-utilization" not in shown
-    page.click("text=Not understood, and not used: 1 lines")
-    # What was pasted is text, never markup.
-    assert "<b>moon</b>" in page.inner_text("[data-kv-logged]")
-    assert page.query_selector("[data-kv-logged] b") is None
-    # From 0.8 it is 12 GiB more, and 0.65 x 22 / 10 requests fit.
-    log = page.input_value("textarea[name=log]")
-    page.fill("textarea[name=log]", log.replace("utilization 0.9", "utilization 0.8"))
-    page.wait_for_selector("text=raise gpu-memory-utilization to 0.95: 1.43×")
-    assert page.asked[before:] == []
-    assert "secret" not in page.url
-
-
-def test_the_log_of_a_known_model_is_compared(page: Any, address: str) -> None:
-    page.goto(f"{address}log/")
-    until(page, "Boolean(window.kvreport && kvreport.log)")
-    page.fill(
-        "textarea[name=log]",
-        "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 131072\nModel loading took 14.99 GiB\n"
-        "Available KV cache memory: 40.00 GiB\nGPU KV cache size: 327,680 tokens\n"
-        "Maximum concurrency for 131,072 tokens per request: 2.50x\n",
-    )
-    page.wait_for_selector("text=Compared with the formula")
-    cells = page.eval_on_selector_all(
-        "[data-kv-logged] tbody tr", "rows => rows.map((row) => row.innerText.split('\\t'))"
-    )
-    # 40 GiB / (131,072 tokens x 131,072 B) = 2.5, exactly; 8.03e9 parameters at 2 B are 14.96 GiB, and
-    # a table of 131,072 positions x 128 x 2 B makes 14.99 of it, as the engine says.
-    assert ["maximum concurrency", "2.50", "2.50", "+0.0%"] in cells
-    assert ["cache size", "327,680", "327,680", "+0.0%"] in cells
-    assert any(row[0] == "weights on a device" and row[2] == "14.99 GiB" for row in cells)
-
-
-FLAGGED = """\
-INFO Initializing a V1 LLM engine (v0.33.0) with config: model='openai/gpt-oss-20b', tensor_parallel_size=2
-vllm serve openai/gpt-oss-20b --max-model-len 65536 --gpu-memory-utilization 0.85 --max-num-batched-tokens 2048 \
---max-num-seqs 64 {further}
-Model loading took 7.00 GiB
-Available KV cache memory: 30.00 GiB
-GPU KV cache size: 1,000,000 tokens
-Maximum concurrency for 65,536 tokens per request: 15.00x
-"""
-
-
-@pytest.mark.parametrize("further", ["", "--enforce-eager", "--kv-cache-dtype fp8", "--block-size 32"])
-def test_a_logs_own_flags_are_followed_as_the_command_does(
-    page: Any, address: str, tiny_site, further: str
-) -> None:
-    # Windows reserve for the steps in flight, and the reserve is of the log's own steps and requests.
-    text = FLAGGED.format(further=further)
-    gpu = "h100-sxm-80gb"
-    ours = diagnose(text, gpu=gpu, catalog=open_catalog(tiny_site.catalog))
-    page.goto(f"{address}log/?gpu={gpu}")
-    until(page, "document.querySelector('.kv-log [name=gpu]')?.value.startsWith('H100')")
-    page.fill("textarea[name=log]", text)
-    page.wait_for_selector("text=Compared with the formula")
-    until(page, "document.querySelector('[data-kv-logged]').innerText.includes('cache pool on a device')")
-    theirs = page.eval_on_selector("[data-kv-logged]", "box => box.kvCompared")
-    by_name = {name: predicted for name, _, predicted in theirs}
-    assert {"weights", "concurrency", "kv_tokens", "kv_pool"} <= set(by_name)
-    shown = page.inner_text("[data-kv-logged]")
-    if "block-size" in further:
-        assert "Not followed here: --block-size 32" in shown
-        return
-    assert "Not followed here" not in shown
-    for one in ours.comparisons:
-        assert by_name[one.fact] == pytest.approx(one.predicted, rel=1e-6), one.fact
-
-
-def test_an_older_log_is_not_held_against_newer_rules(page: Any, address: str) -> None:
-    page.goto(f"{address}log/")
-    until(page, "Boolean(window.kvreport && kvreport.log)")
-    page.fill("textarea[name=log]", FLAGGED.format(further="").replace("v0.33.0", "v0.25.1"))
-    page.wait_for_selector("text=from an older release")
-    assert "maximum concurrency" not in page.eval_on_selector_all(
-        "[data-kv-logged] tbody th", "cells => cells.map((cell) => cell.innerText)"
-    )
-
-
 def test_both_pages_are_whole_without_javascript(chromium_path, chromium_flags, address) -> None:
     from playwright.sync_api import sync_playwright
 
@@ -451,34 +322,6 @@ def test_unequal_gpus_in_an_address_are_told_which_command_answers(page: Any, ad
     page.goto(f"{address}sizer/?gpu=nonsense")
     answer(page)
     assert "kvreport size" not in page.inner_text("[data-kv-sized] .kv-ignored")
-
-
-MACHINE = "h100-sxm-80gb+b200-sxm-180gb"
-
-
-def test_a_log_of_unequal_gpus_is_judged_by_them(page: Any, address: str, tiny_site) -> None:
-    text = FLAGGED.format(further="")
-    ours = diagnose(text, gpu=MACHINE, catalog=open_catalog(tiny_site.catalog))
-    page.goto(f"{address}log/?gpu={MACHINE}&model=openai--gpt-oss-20b&moon=1")
-    until(page, "document.querySelector('.kv-log [name=gpu]')?.value.includes(' + ')")
-    page.locator(".kv-logged .kv-ignored", has_text="moon=1").wait_for()
-    page.fill("textarea[name=log]", text)
-    until(page, "document.querySelector('[data-kv-logged]').innerText.includes('cache pool on a device')")
-    theirs = {
-        name: found for name, _, found in page.eval_on_selector("[data-kv-logged]", "box => box.kvCompared")
-    }
-    for one in ours.comparisons:
-        assert theirs[one.fact] == pytest.approx(one.predicted, rel=1e-6), one.fact
-    page.fill("textarea[name=log]", text.replace("tensor_parallel_size=2", "tensor_parallel_size=4"))
-    page.locator("[data-kv-logged]", has_text="found 2 devices for a log of 4 ranks").wait_for()
-    # Chosen in the list, they stand in the address, and nothing of the log does.
-    page.click(".kv-log [data-kv-any]")
-    until(page, "!location.search.includes('gpu=')")
-    page.fill(".kv-log [name=gpu]", "h100 + b200")
-    page.click(".kv-log [role=option] >> nth=0")
-    until(page, f"location.search.includes('gpu={MACHINE}')")
-    assert "gpt-oss" in page.url
-    assert "65536" not in page.url
 
 
 def test_the_explorer_says_who_answers_for_unequal_gpus(page: Any, address: str) -> None:
@@ -509,14 +352,13 @@ def test_under_another_release_the_page_says_what_it_tries(page: Any, address: s
 
 
 def test_unequal_gpus_are_sized_with_a_bar_for_each(page: Any, address: str, tiny_site) -> None:
-    machine = "h100-sxm-80gb+b200-sxm-180gb"
-    page.goto(f"{address}sizer/?gpu={machine}&concurrent=40&context=4K&prompt=2000&output=500")
+    page.goto(f"{address}sizer/?gpu={MACHINE}&concurrent=40&context=4K&prompt=2000&output=500")
     found = answer(page)
-    assert {one["gpu"] for one in found["deployments"]} == {machine}
-    ours = sized(found["model"], machine, tiny_site)
+    assert {one["gpu"] for one in found["deployments"]} == {MACHINE}
+    ours = sized(found["model"], MACHINE, tiny_site)
     held = {one.layout.label: one.users_held for one in ours.ranking.deployments}
     shown = {one["layout"]: one["users_held_by_memory"] for one in found["deployments"]}
     assert shown["tp2"] == held["tp2"]
     bars = page.locator(".kv-ranks").first.locator("figure figcaption").all_inner_texts()
     assert len(bars) == 2
-    assert f"--gpu {machine}" in page.locator(".kv-sized .kv-command code").last.inner_text()
+    assert f"--gpu {MACHINE}" in page.locator(".kv-sized .kv-command code").last.inner_text()
