@@ -40,12 +40,12 @@ _PIPE_BYTES: Final = 16 << 10
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """``M_TRIM_THRESHOLD`` and ``M_MMAP_THRESHOLD`` of glibc's malloc.h."""
+COLLECTION_THRESHOLD: Final = 200_000
+"""Objects allocated between two garbage collections of a build; Python's default is 700 (``gc.get_threshold``)."""
 _GIVEN: Final = "kvreport-workers-"
-_LAST: Final = 5
-"""Added to the niceness. Weights are 1,024 at 0 and 335 at 5 (Linux, ``kernel/sched/core.c``, ``sched_prio_to_weight``)."""
 _signalled: list[float] = []
 _interrupted: list[bool] = []
-_FOLLOW: Final = "from kvreport.processes import follow_standard_input as f, go_last as g; f(); g(); import runpy, sys; sys.argv = sys.argv[1:]; "
+_FOLLOW: Final = "from kvreport.processes import follow_standard_input as f; f(); import runpy, sys; sys.argv = sys.argv[1:]; "
 
 
 def exit_on_signals() -> None:
@@ -141,20 +141,16 @@ def keep_freed_memory() -> bool:
     return all(told)
 
 
-def keep_records() -> None:
-    """Let this process search for garbage seldom, and never among what it has read.
+def collect_garbage_less() -> None:
+    """Collect garbage less often in this worker, and never scan the records that it has read.
 
-    To be called in a worker, once it has its records. They live as long as it does, and it ends with its work: its
-    searches took a fifth of the time of a model's values, and found little.
+    Call it once the records are loaded: they live as long as the worker. With Python's own thresholds, collections took
+    a fifth of the time of a model's values.
     """
     import gc  # noqa: PLC0415 - one estimate needs none
 
     gc.freeze()
-    gc.set_threshold(SELDOM, *gc.get_threshold()[1:])
-
-
-SELDOM: Final = 200_000
-"""Values that a build makes between two searches for garbage, where Python has 700."""
+    gc.set_threshold(COLLECTION_THRESHOLD, *gc.get_threshold()[1:])
 
 
 @contextmanager
@@ -296,17 +292,8 @@ def follow_standard_input() -> None:
     _end_after(lambda: os.read(0, 1))
 
 
-def go_last() -> None:
-    """Let other processes go first: a third of an equal share of a busy processor, all of an idle one.
-
-    What a build wants last is then done where nothing waits for it. Systems without such priorities are left.
-    """
-    if hasattr(os, "nice"):
-        os.nice(_LAST)
-
-
 def run_beside(module: str, arguments: Sequence[str], cwd: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
-    """Start ``python -m module`` quietly, as a process that ends when this one does and lets others go first.
+    """Start ``python -m module`` quietly, as a process that ends when this one does.
 
     Args:
         module: The module.

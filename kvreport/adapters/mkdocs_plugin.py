@@ -45,7 +45,7 @@ from kvreport.catalog.record_cache import recall_models
 from kvreport.catalog.records import Records
 from kvreport.catalog.shelf import KEEPING
 from kvreport.errors import InputError
-from kvreport.processes import SELDOM, exit_on_signals
+from kvreport.processes import COLLECTION_THRESHOLD, exit_on_signals
 from kvreport.publish import long_tables
 from kvreport.publish.parts import Parts
 from kvreport.publish.pruned_style import Named
@@ -97,7 +97,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         exit_on_signals()
         if self.publishes:
             # A build makes millions of values that live to its end.
-            gc.set_threshold(SELDOM, *self._collects[1:])
+            gc.set_threshold(COLLECTION_THRESHOLD, *self._collects[1:])
 
     def on_shutdown(self) -> None:
         """Look for garbage as often as before."""

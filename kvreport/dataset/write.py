@@ -342,7 +342,7 @@ def _remember(axes: Axes) -> None:
     pa.set_cpu_count(1)
     processes.keep_freed_memory()
     _axes[:] = [axes]
-    processes.keep_records()
+    processes.collect_garbage_less()
 
 
 def _in_worker(positions: tuple[int, ...]) -> list[ModelFiles]:

@@ -114,7 +114,7 @@ def _begin(asked: Asked) -> None:
     catalog = open_catalog(asked.folder)
     recall_models(catalog, asked.records)
     _works[:] = [_work(catalog, asked)]
-    processes.keep_records()
+    processes.collect_garbage_less()
 
 
 def _there(places: Sequence[int]) -> Values:

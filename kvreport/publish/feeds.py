@@ -11,7 +11,7 @@ from kvreport import units
 from kvreport.publish.site_data import SiteData
 
 _SUMMARY: Final = (
-    "How many simultaneous users fit: memory and capacity of language models on accelerators, computed from "
+    "How many concurrent requests fit: memory and capacity of language models on accelerators, computed from "
     "architecture facts, as an open dataset and a site."
 )
 _UNITS: Final = (

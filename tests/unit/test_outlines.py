@@ -63,7 +63,7 @@ def _pixels(svg: str) -> list[int]:
 )
 def test_outlines_look_like_the_text(attributes: str, text: str) -> None:
     written = PICTURE.format(f"<text {attributes}>{escape(text)}</text>")
-    drawn = outlined(written, FACES)
+    drawn = outlined(written, fonts.FAMILY, FACES)
     assert "<text" not in drawn
     one, other = _pixels(written), _pixels(drawn)
     ink = sum(255 - value for value in one)
@@ -74,7 +74,7 @@ def test_outlines_look_like_the_text(attributes: str, text: str) -> None:
 
 def test_pairs_are_kerned() -> None:
     def width(text: str) -> float:
-        drawn = outlined(f'<text {FONT} font-size="1000">{text}</text>', FACES)
+        drawn = outlined(f'<text {FONT} font-size="1000">{text}</text>', fonts.FAMILY, FACES)
         return float(re.findall(r'<path transform="translate\((-?\d+)', drawn)[-1])
 
     assert width("AV") < width("AH")
@@ -86,10 +86,12 @@ def test_pairs_are_kerned() -> None:
         f"<text {FONT}>漢</text>",
         f'<text {FONT} font-weight="900">a</text>',
         f'<text {FONT} stroke="#fff">a</text>',
+        '<text font-family="monospace">a</text>',
+        "<text >a</text>",
     ],
 )
 def test_what_cannot_be_outlined_stays_text(text: str) -> None:
-    assert outlined(text, FACES) == text
+    assert outlined(text, fonts.FAMILY, FACES) == text
 
 
 CLIPPED = (

@@ -14,6 +14,8 @@ from hashlib import sha256
 from math import log2
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from kvreport.site.kit import fonts
+
 if TYPE_CHECKING:
     import altair as alt
 
@@ -151,13 +153,13 @@ def boundary(data: Boundary, shown: Shown) -> alt.LayerChart | alt.FacetChart:
     first = min(*(context for line in data.lines for context, _ in line.points), last // 2)
     x = alt.X(
         "context:Q",
-        title="context of each request, tokens",
+        title="Context per request (tokens)",
         scale=alt.Scale(type="log", base=2, domain=[first, last], nice=False),
         axis=alt.Axis(values=_powers(first, last), labelExpr=_TOKENS_LABEL),
     )
     y = alt.Y(
         "users:Q",
-        title="simultaneous users",
+        title="Concurrent requests",
         scale=alt.Scale(type="log", base=2, domain=[1, max(2, most * 1.15)], nice=False),
         axis=alt.Axis(values=_ticks(most), format=",d"),
     )
@@ -340,13 +342,13 @@ def _config() -> alt.Config:
         gridColor="var(--kv-grid)",
         domainColor="var(--kv-line)",
         tickColor="var(--kv-line)",
-        labelFont="Source Sans Pro",
-        titleFont="Source Sans Pro",
+        labelFont=fonts.FAMILY,
+        titleFont=fonts.FAMILY,
         titlePadding=8,
         labelOverlap="greedy",
     )
     view = alt.ViewConfig(stroke=None)
-    return alt.Config(background="transparent", font="Source Sans Pro", aria=False, view=view, axis=axis)
+    return alt.Config(background="transparent", font=fonts.FAMILY, aria=False, view=view, axis=axis)
 
 
 def _powers(first: int, last: int) -> list[int]:

@@ -17,6 +17,7 @@ from typing import Final
 from kvreport.build_cache import read_sealed, write_sealed
 
 PACKAGE: Final = "font-source-sans-pro"
+FAMILY: Final = "Source Sans Pro"
 FACES: Final = {400: "SourceSansPro-Regular.ttf", 600: "SourceSansPro-Semibold.ttf"}
 CHARACTERS: Final = (
     "".join(chr(c) for c in range(0x20, 0x7F))

@@ -1,13 +1,14 @@
 """Text in a picture as outlines of its letters, from the installed typeface.
 
-The renderer of pictures shapes every letter anew, about 0.15 ms each: a card's hundred letters took longer than its
-chart. Here an outline is looked up once per letter. Letters are kerned as the typeface says (OpenType's ``GPOS`` table,
+The renderer shapes every letter each time, at about 0.15 ms: the hundred letters of a card took longer than its chart.
+Here the outline of a letter is looked up once. Letters are kerned as the typeface says (OpenType's ``GPOS`` table,
 lookups of pairs under ``kern``).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from html import unescape
@@ -98,27 +99,30 @@ class Face:
         return self._drawn[name]
 
 
-def outlined(svg: str, faces: dict[str, Path]) -> str:
+def outlined(svg: str, family: str, faces: Mapping[str, Path]) -> str:
     """Return a picture with its text as outlines.
 
-    What is not understood stays text: an attribute beside place, anchor, size, weight and fill, a letter that the
-    typeface lacks, a weight that has no face.
+    Text stays text where it asks for another family or a weight without a face, has an attribute other than place,
+    anchor, size, weight and fill, or has a letter that the typeface lacks.
 
     Args:
         svg: The picture.
-        faces: Font files by ``font-weight``; ``normal`` is the one without it.
+        family: The typeface's name, as the first of ``font-family``.
+        faces: Its font files by ``font-weight``; ``normal`` is the one without it.
     """
 
     def drawn(found: re.Match[str]) -> str:
         said = dict(_ATTRIBUTE.findall(found[1]))
-        face = faces.get(said.get("font-weight", "normal"))
-        line = (
-            None if face is None or not said.keys() <= _UNDERSTOOD else _face(face).line(unescape(found[2]))
-        )
-        if line is None or face is None:
+        path = faces.get(said.get("font-weight", "normal"))
+        asked = said.get("font-family", "").split(",")[0]
+        if path is None or asked != family or not said.keys() <= _UNDERSTOOD:
+            return found[0]
+        face = _face(path)
+        line = face.line(unescape(found[2]))
+        if line is None:
             return found[0]
         paths, width = line
-        scale = float(said.get("font-size", "16").removesuffix("px")) / _face(face).units
+        scale = float(said.get("font-size", "16").removesuffix("px")) / face.units
         start = float(said.get("x", "0")) - width * scale * _BEFORE[said.get("text-anchor", "start")]
         moved = f"{said.get('transform', '')} translate({start:.2f},{said.get('y', '0')}) scale({scale:g},{-scale:g})"
         return f'<g transform="{moved.strip()}" fill="{said.get("fill", "black")}">{paths}</g>'

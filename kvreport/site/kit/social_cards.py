@@ -25,7 +25,7 @@ _POINT: Final = re.compile(r"(-?\d+(?:\.\d+)?),(-?\d+(?:\.\d+)?)")
 _LONGEST: Final = 74
 _QUALITY: Final = 62
 _SIZE: Final = 0.6
-_FONT: Final = 'font-family="Source Sans Pro, sans-serif"'
+_FONT: Final = f'font-family="{fonts.FAMILY}, sans-serif"'
 
 
 def card(title: str, conclusion: str, drawing: str, legend: Sequence[tuple[int, str]] = ()) -> bytes:
@@ -43,7 +43,9 @@ def card(title: str, conclusion: str, drawing: str, legend: Sequence[tuple[int, 
     svg = _composed(title, _shortened(conclusion), _unclipped(drawing), legend)
     if folder is not None:
         _register(str(folder))
-        svg = outlined(svg, {"normal": folder / fonts.FACES[400], "600": folder / fonts.FACES[600]})
+        svg = outlined(
+            svg, fonts.FAMILY, {"normal": folder / fonts.FACES[400], "600": folder / fonts.FACES[600]}
+        )
     picture: bytes = vl_convert.svg_to_jpeg(svg, scale=_SIZE, quality=_QUALITY)
     return picture
 
