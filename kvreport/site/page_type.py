@@ -12,8 +12,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from kvreport.publish.site_data import SiteData
-from kvreport.site.kit.charts import Request
-from kvreport.site.kit.drawing import Drawing
+from kvreport.site.kit.drawing import Drawing, Wanted
 from kvreport.site.kit.elements import Chart
 from kvreport.site.kit.page import Page, link
 from kvreport.site.kit.templating import render
@@ -31,7 +30,7 @@ class Inputs:
 
     Attributes:
         site: The catalog, the matrix's rows and the release.
-        drawings: Every chart that a page type requested, by the request's digest.
+        drawings: Every chart and picture that a page type requested, by the request's digest.
         addresses: Pages that the site has so far: the written ones, and those of the types before.
         runtime_bytes: Size of the files that run Python in the browser; 0 for a site without them.
         sql_bytes: Size of the files that run SQL in the browser; 0 for a site without them.
@@ -59,14 +58,14 @@ class PageType:
     Attributes:
         name: Folder of its templates, ``templates/<name>/``.
         pages: Makes its pages, in the order of the site's own list.
-        requests: The charts that its pages show; drawn before :attr:`pages` is called.
+        requests: The charts that its pages show and the pictures that links to them show; drawn while pages are made.
         assets: Files that its pages need to be shown or shared.
         files: Files for programs that belong to its pages.
     """
 
     name: str
     pages: Callable[[Inputs], Iterable[Page]]
-    requests: Callable[[SiteData], Iterable[Request]] = _none
+    requests: Callable[[SiteData], Iterable[Wanted]] = _none
     assets: Callable[[Inputs], Iterable[File]] = _none
     files: Callable[[SiteData], Iterable[File]] = _none
 

@@ -400,7 +400,7 @@ def test_a_chart_is_drawn_anew_for_other_code_colours_or_fonts(monkeypatch):
         assert keys[0] == keys[1]
         monkeypatch.setattr(fonts, "CHARACTERS", fonts.CHARACTERS + "€₿")
         keys.append(key())
-        monkeypatch.setattr(cards, "light_tokens", lambda: {"ink": "#123456"})
+        monkeypatch.setattr(cards, "looks", lambda: ((".kv-tick",), {"fill": "#123456"}))
         keys.append(key())
         monkeypatch.setattr(drawing, "version", lambda _: "9.9")
         keys.append(key())

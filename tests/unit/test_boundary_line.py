@@ -9,7 +9,8 @@ from kvreport.catalog.load import open_catalog
 from kvreport.publish.page_data import gather
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.pages import index
-from kvreport.site.pages.model.boundary import boundary_request
+from kvreport.site.pages.model.boundary import boundary_data
+from kvreport.site.pages.model.headline import headline_estimate
 
 CATALOG = open_catalog()
 MODEL = "deepseek-ai/DeepSeek-V3"
@@ -23,9 +24,10 @@ def site():
 def test_at_a_limit_between_two_contexts_a_line_shows_as_many_users_as_fit(site):
     model = site.models[0]
     assert model.context_tokens not in site.contexts
-    request, shown = boundary_request(site, model, site.headline[model.id])
+    best = site.headline[model.id]
+    data, shown = boundary_data(site, model, best, headline_estimate(site, model, best))
     ends = {"limit": 0, "memory": 0}
-    for line, one in zip(request.data.lines, shown, strict=True):
+    for line, one in zip(data.lines, shown, strict=True):
         context, users = line.points[-1]
         answer = estimate(
             MODEL,

@@ -10,7 +10,7 @@ from html import escape
 import pytest
 import vl_convert
 
-from kvreport.site.kit import fonts, social_cards
+from kvreport.site.kit import fonts
 from kvreport.site.kit.outlines import outlined
 
 FOLDER = fonts.folder()
@@ -59,6 +59,13 @@ def _pixels(svg: str) -> list[int]:
             f'text-anchor="end" transform="translate(560,60)" {FONT} font-size="30px" fill="#565e70"',
             "To 1,024K",
         ),
+        (
+            (
+                f'x="20" y="60" {FONT} font-size="30px" font-weight="600" fill="#1b2030" paint-order="stroke"'
+                ' stroke="#ffcc00" stroke-width="8px"'
+            ),
+            "128 at 8K",
+        ),
     ],
 )
 def test_outlines_look_like_the_text(attributes: str, text: str) -> None:
@@ -86,29 +93,11 @@ def test_pairs_are_kerned() -> None:
         f"<text {FONT}>漢</text>",
         f'<text {FONT} font-weight="900">a</text>',
         f'<text {FONT} stroke="#fff">a</text>',
+        f'<text {FONT} stroke="#fff" stroke-width="2" paint-order="markers">a</text>',
+        f'<text {FONT} opacity="0.5">a</text>',
         '<text font-family="monospace">a</text>',
         "<text >a</text>",
     ],
 )
 def test_what_cannot_be_outlined_stays_text(text: str) -> None:
     assert outlined(text, fonts.FAMILY, FACES) == text
-
-
-CLIPPED = (
-    '<clipPath id="a"><rect x="0" y="0" width="700" height="330"/></clipPath><g clip-path="url(#a)">{}</g>'
-)
-
-
-@pytest.mark.parametrize(
-    ("inside", "mark"),
-    [
-        (True, '<path d="M0,41.7L140,80.8L700,330" stroke="#000"/>'),
-        (True, '<circle transform="translate(350,120)" r="4"/>'),
-        (False, '<path d="M0,41.7L140,-80.8" stroke="#000"/>'),
-        (False, '<path d="M0,41.7L740,80.8" stroke="#000"/>'),
-        (False, '<path d="M0,0h900" stroke="#000"/>'),
-        (False, '<g transform="translate(900,0)"><path d="M0,0L1,1"/></g>'),
-    ],
-)
-def test_a_clip_goes_only_where_it_cuts_nothing(inside: bool, mark: str) -> None:
-    assert ("clip-path=" not in social_cards._unclipped(CLIPPED.format(mark))) is inside

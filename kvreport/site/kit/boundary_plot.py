@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from kvreport import plot, units
 from kvreport.site.kit.tables import Table
 
+_TICK_WIDTH: Final = 57
+_TICK_HEIGHT: Final = 36
+"""Least room of a tick's label along an axis, in the drawing's units."""
 Points = tuple[tuple[int, int], ...]
 
 
@@ -75,14 +78,26 @@ class Plot:
     @property
     def drawn(self) -> dict[str, Any]:
         """Positions, for the template."""
-        return _Drawing(self.data).parts()
+        return positions(self.data)
+
+
+def positions(data: PlotData, width: int = plot.PLOT_WIDTH, height: int = plot.PLOT_HEIGHT) -> dict[str, Any]:
+    """Return where everything of a chart stands, for ``_boundary_svg.html``.
+
+    Args:
+        data: What it shows.
+        width: Width of the drawing in its own units; text is 12 units high in any.
+        height: Its height.
+    """
+    return _Drawing(data, width, height).parts()
 
 
 class _Drawing:
-    def __init__(self, data: PlotData) -> None:
+    def __init__(self, data: PlotData, width: int, height: int) -> None:
         self.data = data
-        self.right = plot.PLOT_WIDTH - plot.PLOT_RIGHT
-        self.bottom = plot.PLOT_HEIGHT - plot.PLOT_BOTTOM
+        self.width, self.height = width, height
+        self.right = width - plot.PLOT_RIGHT
+        self.bottom = height - plot.PLOT_BOTTOM
         points = [point for line in data.lines for point in line.points]
         self.last = data.limit or max((context for context, _ in points), default=2)
         self.first = min([*(context for context, _ in points), max(self.last // 2, 1)])
@@ -135,6 +150,8 @@ class _Drawing:
 
     def parts(self) -> dict[str, Any]:
         data = self.data
+        across = (self.right - plot.PLOT_LEFT) // _TICK_WIDTH
+        up = (self.bottom - plot.PLOT_TOP) // _TICK_HEIGHT
         chosen = None
         if data.chosen:
             context, count = data.chosen
@@ -144,14 +161,14 @@ class _Drawing:
                 "text": f"{units.count(count)} at {units.human_tokens(context)}",
             }
         return {
-            "width": plot.PLOT_WIDTH,
-            "height": plot.PLOT_HEIGHT,
+            "width": self.width,
+            "height": self.height,
             "left": plot.PLOT_LEFT,
             "right": self.right,
             "top": plot.PLOT_TOP,
             "bottom": self.bottom,
-            "across": [(self.x(n), units.human_tokens(n)) for n in self.ticks(self.first, self.last, 11)],
-            "up": [(self.y(n), units.count(n)) for n in self.ticks(1, self.most, 8)],
+            "across": [(self.x(n), units.human_tokens(n)) for n in self.ticks(self.first, self.last, across)],
+            "up": [(self.y(n), units.count(n)) for n in self.ticks(1, self.most, up)],
             "lines": [(n, self.path(line.points)) for n, line in enumerate(data.lines, start=1)],
             "ceiling": self.path(data.ceiling),
             "area": self.area(),

@@ -33,43 +33,6 @@ _LABEL_PLACES: Final[tuple[tuple[Align, int, int], ...]] = (
 )  # fmt: skip
 """Where a name may stand from its mark, the nearest first: (alignment, pixels right, pixels down)."""
 LINE_COLOURS: Final = tuple(f"var(--kv-l{n})" for n in range(1, 7))
-LINE_DASHES: Final = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [5, 2], [1, 3])
-_TOKENS_LABEL: Final = (
-    "datum.value >= 1048576 ? datum.value / 1048576 + 'M'"
-    " : datum.value >= 1024 ? datum.value / 1024 + 'K' : datum.value"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a boundary chart: users that fit, by context.
-
-    Attributes:
-        name: What the line is called in the legend.
-        points: (context tokens, users) with users >= 1, contexts ascending.
-    """
-
-    name: str
-    points: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Boundary:
-    """The out-of-memory boundary of some configurations.
-
-    Attributes:
-        lines: At most six; the first is the headline's.
-        ceiling: The first line's ceiling: nothing reserved, nothing rounded.
-        low: The first line with the estimate's uncertainty against it.
-        high: The first line with the uncertainty in its favour.
-        limit_tokens: The model's own limit, or None where lines are of different models.
-    """
-
-    lines: tuple[Line, ...]
-    ceiling: tuple[tuple[int, int], ...] = ()
-    low: tuple[tuple[int, int], ...] = ()
-    high: tuple[tuple[int, int], ...] = ()
-    limit_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +53,6 @@ class Landscape:
     kinds: tuple[str, ...]
 
 
-Data = Boundary | Landscape
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """A chart that a page wants.
@@ -100,17 +60,15 @@ class Request:
     Attributes:
         name: Key of :data:`CHARTS`.
         data: What it shows.
-        card: (title, conclusion) of the picture that a shared link shows, or None for none.
     """
 
     name: str
-    data: Data
-    card: tuple[str, str] | None = None
+    data: Landscape
 
     @property
     def digest(self) -> str:
         """Digest of everything that decides the drawing, but for the code."""
-        told = [self.name, self.data, self.card]
+        told = [self.name, self.data]
         text = json.dumps(told, default=_plain, sort_keys=True, separators=(",", ":"))
         return sha256(text.encode()).hexdigest()[:20]
 
@@ -137,88 +95,6 @@ class Shown(dict[str, list[dict[str, Any]]]):
     def put_in(self, layer: dict[str, Any]) -> None:
         """Put the rows of a finished layer into it."""
         layer["data"] = {"values": self[layer["data"]["name"]]}
-
-
-def boundary(data: Boundary, shown: Shown) -> alt.LayerChart | alt.FacetChart:
-    """Draw users against context, both on log2 axes; below a line it fits.
-
-    The first line is the headline's: its area is tinted, its ceiling dotted above it, its
-    uncertainty a band. Lines differ in dash as well as in colour.
-    """
-    import altair as alt
-
-    most = max(users for line in data.lines for _, users in line.points)
-    most = max([most, *(users for _, users in data.ceiling)], default=most)
-    last = data.limit_tokens or max(context for line in data.lines for context, _ in line.points)
-    first = min(*(context for line in data.lines for context, _ in line.points), last // 2)
-    x = alt.X(
-        "context:Q",
-        title="Context per request (tokens)",
-        scale=alt.Scale(type="log", base=2, domain=[first, last], nice=False),
-        axis=alt.Axis(values=_powers(first, last), labelExpr=_TOKENS_LABEL),
-    )
-    y = alt.Y(
-        "users:Q",
-        title="Concurrent requests",
-        scale=alt.Scale(type="log", base=2, domain=[1, max(2, most * 1.15)], nice=False),
-        axis=alt.Axis(values=_ticks(most), format=",d"),
-    )
-    names = [line.name for line in data.lines]
-    colour = alt.Color(
-        "line:N", scale=alt.Scale(domain=names, range=list(LINE_COLOURS)), legend=None, sort=names
-    )
-    dash = alt.StrokeDash(
-        "line:N", scale=alt.Scale(domain=names, range=[list(d) for d in LINE_DASHES]), legend=None, sort=names
-    )
-    rows = [{"line": li.name, "context": c, "users": u} for li in data.lines for c, u in li.points]
-    hover = alt.selection_point(
-        name="hover", fields=["line"], on="pointerover", nearest=True, clear="pointerout"
-    )
-    strength = alt.condition(hover, alt.value(1), alt.value(0.22))
-    base = alt.Chart(shown.called(rows)).encode(x=x, y=y)
-    layers: list[alt.Chart] = []
-    if data.lines:
-        tinted = [{"context": c, "users": u, "floor": 1} for c, u in data.lines[0].points]
-        layers.append(
-            alt.Chart(shown.called(tinted))
-            .mark_area(color=LINE_COLOURS[0], opacity=0.09, clip=True)
-            .encode(x=x, y=y, y2="floor:Q")
-        )
-    if data.low and data.high:
-        lower = dict(data.low)
-        band = [{"context": c, "users": lower.get(c, 1), "upper": u} for c, u in data.high]
-        layers.append(
-            alt.Chart(shown.called(band))
-            .mark_area(color=LINE_COLOURS[0], opacity=0.2, clip=True)
-            .encode(x=x, y=y, y2="upper:Q")
-        )
-    if data.ceiling:
-        roof = [{"context": c, "users": u} for c, u in data.ceiling]
-        layers.append(
-            alt.Chart(shown.called(roof))
-            .mark_line(color=LINE_COLOURS[0], strokeDash=[1, 4], strokeCap="round", strokeWidth=2, clip=True)
-            .encode(x=x, y=y)
-        )
-    layers.append(
-        base.mark_line(strokeWidth=2.2, clip=True).encode(color=colour, strokeDash=dash, opacity=strength)
-    )
-    layers.append(
-        base.mark_point(filled=True, size=34, clip=True)
-        .encode(
-            color=colour,
-            opacity=strength,
-            tooltip=[
-                alt.Tooltip("line:N", title="on"),
-                alt.Tooltip("context:Q", title="tokens each", format=",d"),
-                alt.Tooltip("users:Q", title="users", format=",d"),
-            ],
-        )
-        .add_params(hover)
-    )
-    if data.limit_tokens:
-        edge = alt.Chart(shown.called([{"context": data.limit_tokens}])).encode(x=x)
-        layers.append(edge.mark_rule(color="var(--kv-soft)", strokeWidth=1.5))
-    return alt.layer(*layers, width=WIDTH, height=HEIGHT, config=_config())
 
 
 def landscape(data: Landscape, shown: Shown) -> alt.LayerChart | alt.FacetChart:
@@ -351,20 +227,9 @@ def _config() -> alt.Config:
     return alt.Config(background="transparent", font=fonts.FAMILY, aria=False, view=view, axis=axis)
 
 
-def _powers(first: int, last: int) -> list[int]:
-    return [1 << n for n in range(30) if first <= 1 << n <= last]
-
-
-def _ticks(most: float) -> list[int]:
-    octaves = int(most).bit_length()
-    stride = 1 if octaves <= 8 else 2
-    return [1 << n for n in range(0, octaves + 1, stride) if 1 << n <= most * 1.15]
-
-
 _MANY: Final = 2
 
 CHARTS: Final[dict[str, Callable[[Any, Shown], alt.LayerChart | alt.FacetChart]]] = {
-    "boundary": boundary,
     "landscape": landscape,
 }
 """Every chart that a page can ask for, by name."""

@@ -20,12 +20,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from kvreport import plot, units
 from kvreport.build_cache import kept_by_fields, read_kept, write_sealed
 from kvreport.processes import workers
-from kvreport.site.kit import charts, fonts, outlines
-from kvreport.site.kit import social_cards as cards
-from kvreport.site.kit.charts import Boundary, Request
-from kvreport.site.kit.social_cards import card
+from kvreport.site.kit import boundary_plot, charts, fonts, outlines, social_cards, templating
+from kvreport.site.kit.charts import Request
+from kvreport.site.kit.social_cards import Card
 from kvreport.site.kit.vega import vegalite_version
 
 WORKERS: Final = 2
@@ -40,20 +40,23 @@ _DOT: Final = re.compile(r'<path transform="([^"]*)" d="M([\d.]+),0A\2,\2,0,1,1,
 _EMPTY: Final = re.compile(r"<g(?: [^>]*)?></g>")
 _ID: Final = re.compile(r'(\bid="|url\(#|href="#)([A-Za-z][\w-]*)')
 
+Wanted = Request | Card
+"""A chart that a page shows, or the picture that a link to it shows."""
+
 
 @kept_by_fields
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A chart, drawn.
+    """A chart or a picture of a shared link, drawn.
 
     Attributes:
-        svg: Inline SVG; its colours are the style sheet's tokens.
-        spec: The specification as JSON, for the interactive chart.
-        card: The picture of a shared link as JPEG, or b"" if none was asked for.
+        svg: A chart as inline SVG; its colours are the style sheet's tokens.
+        spec: A chart's specification as JSON, for the interactive chart.
+        card: The picture of a shared link as JPEG.
     """
 
-    svg: str
-    spec: str
+    svg: str = ""
+    spec: str = ""
     card: bytes = b""
 
 
@@ -67,7 +70,7 @@ class Drawings(Mapping[str, Drawing]):
     def __init__(
         self,
         folder: Path,
-        requests: Iterable[Request],
+        requests: Iterable[Wanted],
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Begin to draw what is not kept in a folder.
@@ -119,7 +122,7 @@ class Drawings(Mapping[str, Drawing]):
 
 
 def begin(
-    requests: Iterable[Request], cache_dir: Path, progress: Callable[[str], None] = lambda _: None
+    requests: Iterable[Wanted], cache_dir: Path, progress: Callable[[str], None] = lambda _: None
 ) -> Drawings:
     """Begin to draw.
 
@@ -134,27 +137,20 @@ def begin(
     return Drawings(cache_dir / "charts", requests, progress)
 
 
-def draw_one(request: Request) -> Drawing:
+def draw_one(request: Wanted) -> Drawing:
     """Draw one request, here and now."""
+    if isinstance(request, Card):
+        return Drawing(card=request.draw())
     import vl_convert
 
     _register_fonts()
     spec = charts.specification(request)
     text = json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     svg = vl_convert.vegalite_to_svg(spec, vl_version=vegalite_version())
-    drawn = _inline(svg, request.digest)
-    return Drawing(drawn, text, _card(request, drawn))
+    return Drawing(_inline(svg, request.digest), text)
 
 
-def _card(request: Request, svg: str) -> bytes:
-    if request.card is None:
-        return b""
-    title, conclusion = request.card
-    lines = request.data.lines if isinstance(request.data, Boundary) else ()
-    return card(title, conclusion, svg, [(n, line.name) for n, line in enumerate(lines, start=1)])
-
-
-def _drawn(requests: list[Request]) -> Iterable[Drawing]:
+def _drawn(requests: list[Wanted]) -> Iterable[Drawing]:
     if len(requests) > _FEW:
         return _drawn_by_workers(requests)
     beside = ThreadPoolExecutor(1)
@@ -163,10 +159,12 @@ def _drawn(requests: list[Request]) -> Iterable[Drawing]:
     return begun
 
 
-def _drawn_by_workers(requests: list[Request]) -> Iterable[Drawing]:
+def _drawn_by_workers(requests: list[Wanted]) -> Iterable[Drawing]:
     """Let other processes begin to draw at once; return what waits for their drawings."""
     pool_open = ExitStack()
-    coming = pool_open.enter_context(workers(WORKERS)).map(draw_one, requests, chunksize=4)
+    coming = pool_open.enter_context(workers(WORKERS, templating.override, (templating.overridden(),))).map(
+        draw_one, requests, chunksize=4
+    )
 
     def drawn() -> Iterator[Drawing]:
         with pool_open:
@@ -209,11 +207,11 @@ def _register_fonts() -> None:
 @cache
 def _code() -> str:
     """Digest of what decides a drawing besides its request."""
-    parts = [
-        Path(name).read_bytes() for name in (charts.__file__, cards.__file__, outlines.__file__, __file__)
-    ]
+    rooms = (charts, social_cards, outlines, boundary_plot, plot, units)
+    parts = [Path(name).read_bytes() for name in (__file__, *(str(room.__file__) for room in rooms))]
+    parts.append(templating.source(social_cards.TEMPLATE).encode())
     parts += [version(name).encode() for name in ("altair", "vl-convert-python")]
-    parts.append(repr((fonts.state(), sorted(cards.light_tokens().items()))).encode())
+    parts.append(repr((fonts.state(), social_cards.looks())).encode())
     return sha256(b"\0".join(parts)).hexdigest()[:8]
 
 

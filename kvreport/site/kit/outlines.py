@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 _TEXT: Final = re.compile(r"<text ([^>]*)>([^<]*)</text>")
 _ATTRIBUTE: Final = re.compile(r'([\w-]+)="([^"]*)"')
+_HALO: Final = ("stroke", "stroke-width", "paint-order")
 _UNDERSTOOD: Final = frozenset(
-    ("x", "y", "transform", "text-anchor", "font-family", "font-size", "font-weight", "fill")
+    ("x", "y", "transform", "text-anchor", "font-family", "font-size", "font-weight", "fill", *_HALO)
 )
 _BEFORE: Final = {"start": 0.0, "middle": 0.5, "end": 1.0}
 
@@ -103,7 +104,7 @@ def outlined(svg: str, family: str, faces: Mapping[str, Path]) -> str:
     """Return a picture with its text as outlines.
 
     Text stays text where it asks for another family or a weight without a face, has an attribute other than place,
-    anchor, size, weight and fill, or has a letter that the typeface lacks.
+    anchor, size, weight, fill and a stroke below all letters, or has a letter that the typeface lacks.
 
     Args:
         svg: The picture.
@@ -115,7 +116,9 @@ def outlined(svg: str, family: str, faces: Mapping[str, Path]) -> str:
         said = dict(_ATTRIBUTE.findall(found[1]))
         path = faces.get(said.get("font-weight", "normal"))
         asked = said.get("font-family", "").split(",")[0]
-        if path is None or asked != family or not said.keys() <= _UNDERSTOOD:
+        strokes = [name in said for name in _HALO]
+        below = said.get("paint-order", "stroke") == "stroke" and any(strokes) == all(strokes)
+        if path is None or asked != family or not said.keys() <= _UNDERSTOOD or not below:
             return found[0]
         face = _face(path)
         line = face.line(unescape(found[2]))
@@ -125,7 +128,11 @@ def outlined(svg: str, family: str, faces: Mapping[str, Path]) -> str:
         scale = float(said.get("font-size", "16").removesuffix("px")) / face.units
         start = float(said.get("x", "0")) - width * scale * _BEFORE[said.get("text-anchor", "start")]
         moved = f"{said.get('transform', '')} translate({start:.2f},{said.get('y', '0')}) scale({scale:g},{-scale:g})"
-        return f'<g transform="{moved.strip()}" fill="{said.get("fill", "black")}">{paths}</g>'
+        letters = f'<g fill="{said.get("fill", "black")}">{paths}</g>'
+        if any(strokes):
+            halo = float(said["stroke-width"].removesuffix("px")) / scale
+            letters = f'<g fill="none" stroke="{said["stroke"]}" stroke-width="{halo:g}">{paths}</g>{letters}'
+        return f'<g transform="{moved.strip()}">{letters}</g>'
 
     return _TEXT.sub(drawn, svg)
 

@@ -3,89 +3,133 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from typing import Final
 from xml.sax.saxutils import escape
 
 from kvreport import resources
-from kvreport.site.kit import fonts
+from kvreport.site.kit import boundary_plot, fonts
+from kvreport.site.kit.boundary_plot import PlotData
 from kvreport.site.kit.outlines import outlined
+from kvreport.site.kit.templating import render
 
 WIDTH: Final = 1000
 HEIGHT: Final = 525
-_SCALE: Final = 0.9
-_TOKEN: Final = re.compile(r"var\(--kv-([\w-]+)\)")
-_CLIP: Final = re.compile(
-    r'<clipPath id="([^"]+)"><rect x="0" y="0" width="([\d.]+)" height="([\d.]+)"/></clipPath>'
-)
-_CLIPPED: Final = re.compile(r'<g clip-path="url\(#([^)]+)\)">(.*?)</g>', re.DOTALL)
-_CURVED: Final = re.compile(r' d="[^"]*[^"MLZ\d.,-]')
-_POINT: Final = re.compile(r"(-?\d+(?:\.\d+)?),(-?\d+(?:\.\d+)?)")
+TEMPLATE: Final = "_boundary_svg.html"
+"""What draws the chart, as on a page."""
+_CHART_WIDTH: Final = 620
+_CHART_HEIGHT: Final = 258
+_SCALE: Final = 1.5
 _LONGEST: Final = 74
 _QUALITY: Final = 62
 _SIZE: Final = 0.6
 _FONT: Final = f'font-family="{fonts.FAMILY}, sans-serif"'
+_TOKEN: Final = re.compile(r"var\(--kv-([\w-]+)\)")
+_SELECTOR: Final = r'(?:\.kv-[\w-]+|\[class\^="kv-[\w-]+"\])'
+_RULE: Final = re.compile(rf"(?:^|\}} )({_SELECTOR}(?:, {_SELECTOR})*) \{{([^{{}}]*)(?=\}})", re.MULTILINE)
+_DECLARATION: Final = re.compile(r"([\w-]+): ([^;]+);")
+_CLASS: Final = re.compile(r' class="([^"]*)"')
+_ATTRIBUTES: Final = frozenset(
+    (
+        "fill",
+        "stroke",
+        "stroke-width",
+        "stroke-dasharray",
+        "stroke-linecap",
+        "opacity",
+        "font-size",
+        "font-weight",
+        "paint-order",
+    )
+)
+"""Properties of a style sheet that are attributes of a drawing, too."""
 
 
-def card(title: str, conclusion: str, drawing: str, legend: Sequence[tuple[int, str]] = ()) -> bytes:
-    """Return a JPEG with a title, one sentence and a chart in the light colours.
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A picture that a page wants for links to it.
 
-    Args:
+    Attributes:
         title: What the page is about.
         conclusion: Its headline.
-        drawing: The chart as inline SVG.
-        legend: (line number from 1, text) of each line.
+        data: What its chart shows.
     """
-    import vl_convert
 
-    folder = fonts.folder()
-    svg = _composed(title, _shortened(conclusion), _unclipped(drawing), legend)
-    if folder is not None:
-        _register(str(folder))
-        svg = outlined(
-            svg, fonts.FAMILY, {"normal": folder / fonts.FACES[400], "600": folder / fonts.FACES[600]}
+    title: str
+    conclusion: str
+    data: PlotData
+
+    @property
+    def digest(self) -> str:
+        """Digest of everything that decides the picture, but for the code."""
+        return sha256(repr(self).encode()).hexdigest()[:20]
+
+    def draw(self) -> bytes:
+        """Return the picture as JPEG, in the colours of light pages."""
+        import vl_convert
+
+        svg = self.svg()
+        folder = fonts.folder()
+        if folder is not None:
+            _register(str(folder))
+            faces = {"normal": folder / fonts.FACES[400], "600": folder / fonts.FACES[600]}
+            svg = outlined(svg, fonts.FAMILY, faces)
+        picture: bytes = vl_convert.svg_to_jpeg(svg, scale=_SIZE, quality=_QUALITY)
+        return picture
+
+    def svg(self) -> str:
+        """Return the picture as SVG."""
+        colours = light_tokens()
+        where = boundary_plot.positions(self.data, _CHART_WIDTH, _CHART_HEIGHT)
+        chart = re.sub(r"^<svg[^>]*>|</svg>$", "", str(render(TEMPLATE, "", {"d": where})))
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}">'
+            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{colours["paper"]}"/>'
+            f'<rect width="{WIDTH}" height="10" fill="{colours["brand"]}"/>'
+            f'<text x="50" y="72" {_FONT} font-size="44" font-weight="600" fill="{colours["ink"]}">{escape(self.title)}</text>'
+            f'<text x="50" y="116" {_FONT} font-size="27" fill="{colours["brand"]}">{escape(_shortened(self.conclusion))}</text>'
+            f'<g transform="translate(40,132) scale({_SCALE})">{styled(chart)}</g>'
+            f'<text x="950" y="508" text-anchor="end" {_FONT} font-size="20" fill="{colours["soft"]}">kvreport</text>'
+            "</svg>"
         )
-    picture: bytes = vl_convert.svg_to_jpeg(svg, scale=_SIZE, quality=_QUALITY)
-    return picture
 
 
-def _composed(title: str, conclusion: str, drawing: str, legend: Sequence[tuple[int, str]]) -> str:
+def styled(drawing: str) -> str:
+    """Return a drawing with what the style sheet says of its classes as attributes, in the colours of light pages.
+
+    Args:
+        drawing: SVG whose elements have classes of the style sheet.
+    """
+
+    def attributes(found: re.Match[str]) -> str:
+        said: dict[str, str] = {}
+        for selectors, declared in looks():
+            if any(_selects(one, found[1]) for one in selectors):
+                said |= declared
+        return "".join(f' {name}="{value}"' for name, value in said.items())
+
+    return _CLASS.sub(attributes, drawing).replace("<text ", f"<text {_FONT} ")
+
+
+def _selects(selector: str, classes: str) -> bool:
+    if selector.startswith("."):
+        return selector[1:] in classes.split()
+    return classes.startswith(selector.removeprefix('[class^="').removesuffix('"]'))
+
+
+@cache
+def looks() -> tuple[tuple[tuple[str, ...], dict[str, str]], ...]:
+    """Return (selectors, attributes) of the style sheet's rules for single classes, in order, as on light pages."""
     colours = light_tokens()
-    chart = _TOKEN.sub(lambda match: colours.get(match[1], "#000000"), drawing)
-    inner = re.sub(r"^<svg [^>]*>|</svg>$", "", chart.strip())
-    samples = "".join(
-        f'<rect x="745" y="{146 + 34 * row}" width="22" height="6" fill="{colours[f"l{number}"]}"/>'
-        f'<text x="778" y="{156 + 34 * row}" {_FONT} font-size="20" fill="{colours["ink"]}">{escape(name)}</text>'
-        for row, (number, name) in enumerate(legend)
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}">'
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{colours["paper"]}"/>'
-        f'<rect width="{WIDTH}" height="10" fill="{colours["brand"]}"/>'
-        f'<text x="50" y="72" {_FONT} font-size="44" font-weight="600" fill="{colours["ink"]}">{escape(title)}</text>'
-        f'<text x="50" y="116" {_FONT} font-size="27" fill="{colours["brand"]}">{escape(conclusion)}</text>'
-        f'<g transform="translate(40,142) scale({_SCALE})">{inner}</g>{samples}'
-        f'<text x="950" y="508" text-anchor="end" {_FONT} font-size="20" fill="{colours["soft"]}">kvreport</text>'
-        "</svg>"
-    )
-
-
-def _unclipped(drawing: str) -> str:
-    """Return a chart without the clips that cut nothing: the renderer copies the whole picture for each of them."""
-    boxes = {name: (float(width), float(height)) for name, width, height in _CLIP.findall(drawing)}
-
-    def kept(found: re.Match[str]) -> str:
-        width, height = boxes.get(found[1], (-1.0, -1.0))
-        # Only lines between points that are written out can be judged, to the tenth of a pixel that they are rounded to.
-        simple = "<g" not in found[2] and not _CURVED.search(found[2])
-        inside = all(
-            0 <= float(x) <= width + 0.1 and 0 <= float(y) <= height + 0.1
-            for x, y in _POINT.findall(found[2])
-        )
-        return f"<g>{found[2]}</g>" if simple and inside else found[0]
-
-    return _CLIPPED.sub(kept, drawing)
+    found = []
+    for selectors, declared in _RULE.findall(_style()):
+        plain = _TOKEN.sub(lambda match: colours.get(match[1], "#000000"), declared)
+        said = {name: value for name, value in _DECLARATION.findall(plain) if name in _ATTRIBUTES}
+        if said:
+            found.append((tuple(selectors.split(", ")), said))
+    return tuple(found)
 
 
 def _shortened(text: str) -> str:
@@ -95,9 +139,12 @@ def _shortened(text: str) -> str:
 @cache
 def light_tokens() -> dict[str, str]:
     """Return the style sheet's colours for light pages, by the name of their token."""
-    css = (resources.assets_dir() / "kvreport.css").read_text(encoding="utf-8")
-    block = re.search(r'\[data-md-color-scheme="default"\] \{(.*?)\n\}', css, re.DOTALL)
+    block = re.search(r'\[data-md-color-scheme="default"\] \{(.*?)\n\}', _style(), re.DOTALL)
     return dict(re.findall(r"--kv-([\w-]+): (#[0-9a-f]{6});", block[1])) if block else {}
+
+
+def _style() -> str:
+    return (resources.assets_dir() / "kvreport.css").read_text(encoding="utf-8")
 
 
 @cache

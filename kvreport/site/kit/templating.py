@@ -32,9 +32,21 @@ def override(folder: Path | None) -> None:
     _state.cache_clear()
 
 
+def overridden() -> Path | None:
+    """Return the folder whose templates replace the package's, or None."""
+    return next(iter(_overrides), None)
+
+
 def folders() -> tuple[Path, ...]:
     """Return where templates are looked for, first found first."""
     return (*_overrides, resources.templates_dir())
+
+
+def source(name: str) -> str:
+    """Return a template as it is written, an override's if there is one."""
+    loader = environment().loader
+    assert loader is not None  # noqa: S101 (the environment is made with one)
+    return loader.get_source(environment(), name)[0]
 
 
 def state(names: Iterable[str]) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 from kvreport.accounting import capacity
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate, estimate
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
-from kvreport.site.kit import charts, tables
+from kvreport.site.kit import tables
 from kvreport.site.kit.boundary_plot import Plot, PlotData, PlotLine
+from kvreport.site.kit.social_cards import Card
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.pages.model.grids import contexts_of, user_cells
 from kvreport.site.pages.model.headline import (
@@ -23,56 +24,52 @@ from kvreport.site.pages.model.headline import (
 LINES: Final = 6
 
 
-def boundary_request(
-    site: SiteData, model: Model, best: Series | None, answer: Estimate | None = None
-) -> tuple[charts.Request, list[Series]] | None:
-    """Return the boundary chart's request and its series, the headline's first; None if nothing fits.
+def boundary_data(
+    site: SiteData, model: Model, best: Series, answer: Estimate
+) -> tuple[PlotData, list[Series]]:
+    """Return what the boundary chart shows, and its series, the headline's first.
 
     Args:
         site: What every page may ask.
         model: The model.
         best: The headline's series.
-        answer: The headline's estimate, if it has been made already.
+        answer: The headline's estimate.
     """
-    if best is None:
-        return None
-    answer = answer or headline_estimate(site, model, best)
     serving = [one for gpu in site.known_gpus if (one := site.serving(model, gpu)) is not None]
     others = [one for one in serving if one.config.gpu != best.config.gpu]
     shown = [best, *others][:LINES]
-    lines = tuple(charts.Line(_series_name(site, one), _to_the_end(site, one, model)) for one in shown)
-    data = charts.Boundary(
-        lines=lines,
+    index = headline_index(best, model)
+    data = PlotData(
+        lines=tuple(PlotLine(_series_name(site, one), _to_the_end(site, one, model)) for one in shown),
         ceiling=best.line(best.ceiling),
         low=_with_pool(best, answer, -answer.budget.uncertainty_bytes),
         high=_with_pool(best, answer, answer.budget.uncertainty_bytes),
-        limit_tokens=model.context_tokens,
+        limit=model.context_tokens,
+        chosen=(best.contexts[index], best.users[index]),
     )
-    card = (model.name, first_sentence(headline(site, model, best, answer)))
-    return charts.Request("boundary", data, card), shown
+    return data, shown
+
+
+def card(site: SiteData, model: Model, best: Series | None) -> Card | None:
+    """Return the picture of a shared link: the page's headline over its boundary chart; None if nothing fits."""
+    if best is None:
+        return None
+    answer = headline_estimate(site, model, best)
+    data, _ = boundary_data(site, model, best, answer)
+    return Card(model.name, first_sentence(headline(site, model, best, answer)), data)
 
 
 def boundary_plot(
     site: SiteData, model: Model, best: Series | None, answer: Estimate | None = None
 ) -> Plot | None:
     """Return the boundary chart with its data, or None if nothing fits."""
-    made = boundary_request(site, model, best, answer)
-    if made is None or best is None:
+    if best is None:
         return None
-    request, shown = made
-    data = cast("charts.Boundary", request.data)
-    index = headline_index(best, model)
+    data, shown = boundary_data(site, model, best, answer or headline_estimate(site, model, best))
     return Plot(
         id="boundary-chart",
         title=f"{model.name}: concurrent requests by context, one line per accelerator",
-        data=PlotData(
-            lines=tuple(PlotLine(line.name, line.points) for line in data.lines),
-            ceiling=data.ceiling,
-            low=data.low,
-            high=data.high,
-            limit=data.limit_tokens,
-            chosen=(best.contexts[index], best.users[index]),
-        ),
+        data=data,
         table=Table(
             caption="The same data: concurrent requests by context per request (tokens)",
             head=Column("GPU or accelerator", numeric=False),

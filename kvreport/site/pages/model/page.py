@@ -22,11 +22,12 @@ from kvreport.publish.attention_types import attention_label, cache_kind
 from kvreport.publish.downloads import FOLDER
 from kvreport.publish.series import Config, Series
 from kvreport.publish.site_data import SiteData, devices
-from kvreport.site.kit import charts, diagrams, templating
+from kvreport.site.kit import diagrams, templating
 from kvreport.site.kit.boundary_plot import Plot
 from kvreport.site.kit.elements import Bar, Fact, Link, SourceLine, Step, Strip
 from kvreport.site.kit.groups import Group
 from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.social_cards import Card
 from kvreport.site.kit.sources import source_lines
 from kvreport.site.kit.tables import Table
 from kvreport.site.kit.templating import render
@@ -34,7 +35,7 @@ from kvreport.site.page_type import Inputs, PageType, moved, names_of
 from kvreport.site.pages import agreement, left_out, local
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import speed, traffic
-from kvreport.site.pages.model.boundary import boundary_plot, boundary_request
+from kvreport.site.pages.model.boundary import boundary_plot, card
 from kvreport.site.pages.model.grids import formats_of, users_table, weights_table
 from kvreport.site.pages.model.headline import (
     conditions,
@@ -186,19 +187,18 @@ def page(inputs: Inputs, model: Model) -> Page:
     )
 
 
-def requests(site: SiteData) -> Iterator[charts.Request]:
-    """Yield the boundary chart of each model that has one."""
-    yield from (request for request in _requests(site).values() if request is not None)
+def requests(site: SiteData) -> Iterator[Card]:
+    """Yield the picture that a shared link to each model's page shows."""
+    yield from (one for one in _cards(site).values() if one is not None)
 
 
-def _requests(site: SiteData) -> dict[str, charts.Request | None]:
-    """The boundary chart of each model, by model id; kept between builds."""
+def _cards(site: SiteData) -> dict[str, Card | None]:
+    """The picture of each model's shared link, by model id; kept between builds."""
 
-    def make(model: Model) -> charts.Request | None:
-        made = boundary_request(site, model, site.headline[model.id])
-        return None if made is None else made[0]
+    def make(model: Model) -> Card | None:
+        return card(site, model, site.headline[model.id])
 
-    with site.parts.group("model-charts") as kept:
+    with site.parts.group("model-cards") as kept:
         return {
             model.id: kept.get(site.parts.key(site.parts.of_model(model), code()), partial(make, model))
             for model in site.models
@@ -207,11 +207,10 @@ def _requests(site: SiteData) -> dict[str, charts.Request | None]:
 
 def assets(inputs: Inputs) -> Iterator[tuple[str, bytes]]:
     """Yield the picture that a shared link to each model's page shows."""
-    wanted = _requests(inputs.site)
+    wanted = _cards(inputs.site)
     for model in inputs.site.models:
-        request = wanted[model.id]
-        if request is not None:
-            yield card_address(model), inputs.drawings[request.digest].card
+        if (one := wanted[model.id]) is not None:
+            yield card_address(model), inputs.drawings[one.digest].card
 
 
 def card_address(model: Model) -> str:
