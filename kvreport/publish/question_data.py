@@ -17,7 +17,8 @@ from kvreport.accounting.weights import parameters_by_component
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.at_home import at_home, backend_bytes
+from kvreport.estimation.at_home import AtHome, backend_bytes
+from kvreport.publish import home_layouts
 from kvreport.publish.profiles import FOLDER, SCHEMA, encode, format_facts, shape
 from kvreport.publish.site_data import SiteData
 
@@ -36,18 +37,20 @@ def of_models(site: SiteData, models: Sequence[Model]) -> Iterator[tuple[str, by
     """Yield (address, content) of the files of some models."""
     wide = site.once("every format", lambda: _every_format(site))
     lists = wide.once("shape", lambda: shape(wide))
+    whole = models == site.models
+    laid_out = home_layouts.every_model(site) if whole else home_layouts.of_models(site, models)
     with site.parts.group("questions") as kept:
         for model in models:
 
             def make(model: Model = model) -> bytes:
-                return encode({"schema": SCHEMA, **model_facts(wide, model)})
+                return encode({"schema": SCHEMA, **model_facts(wide, model, laid_out.get(model.id))})
 
             key = site.parts.key(site.parts.of_model(model), lists)
             yield f"{FOLDER}/questions/{model.slug}.json", kept.get(key, make)
 
 
-def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
-    """Return one model's facts; ``site`` has every KV format.
+def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, Any]:
+    """Return one model's facts; ``site`` has every KV format, and ``laid`` is the model on one device.
 
     ``plans``, ``plan`` and ``held`` are those of :func:`kvreport.publish.profiles.model_facts` for all KV
     formats and the tensor-parallel sizes; ``lora`` is bytes of one adapter slot of rank one at each size;
@@ -65,13 +68,12 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
         "components": {str(name): size for name, size in parameters_by_component(model).items()},
         **format_facts(site, model),
         "lora": [lora_bytes(model, Layout(tensor=size), 1, 1) for size in sizes],
-        "home": _home(model),
+        "home": _home(laid),
     }
 
 
-def _home(model: Model) -> dict[str, Any] | None:
-    laid = at_home(model)
-    if laid is None or model.quantized_from is not None:
+def _home(laid: AtHome | None) -> dict[str, Any] | None:
+    if laid is None:
         return None
     return {
         "contexts": list(laid.contexts),

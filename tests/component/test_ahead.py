@@ -10,7 +10,7 @@ import pytest
 from kvreport.build_cache import settle
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.record_cache import keep_models
-from kvreport.publish import ahead, engine_changes, engine_profiles, profiles, question_data, sizer_data
+from kvreport.publish import ahead, engine_changes, engine_profiles, home_layouts, profiles, question_data, sizer_data
 from kvreport.publish.page_data import facts_alone, gather
 from kvreport.publish.parts import Collected, Parts
 from kvreport.publish.site_data import SiteData
@@ -59,7 +59,7 @@ def test_what_is_computed_ahead_is_what_a_build_asks_for(read: Catalog, tmp_path
     assert {name: set(values) for name, values in early.items()} == {
         name: set(values) for name, values in late.items()
     }
-    assert len(early) == 8 + len(profiles.ENGINES)
+    assert len(early) == 9 + len(profiles.ENGINES)
     for name, values in early.items():
         for key, value in values.items():
             assert written(value) == written(late[name][key]), name
@@ -85,6 +85,7 @@ def test_another_process_computes_its_share_and_the_build_computes_nothing_again
         (engine_profiles, "_contents"),
         (engine_profiles, "_rates"),
         (question_data, "model_facts"),
+        (home_layouts, "at_home"),
         (engine_changes, "_of_model"),
     ):
         monkeypatch.setattr(module, name, computed)

@@ -22,7 +22,8 @@ from kvreport.catalog.llama_cpp import load_ollama_names
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
-from kvreport.estimation.at_home import MIXES, AtHome, at_home, backend_bytes
+from kvreport.estimation.at_home import MIXES, AtHome, backend_bytes
+from kvreport.publish import home_layouts
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
 from kvreport.site.kit import templating
@@ -102,26 +103,6 @@ def _of_matrix(inputs: Inputs, machine: Accelerator) -> str:
     return uri if uri in inputs.addresses else ""
 
 
-_LAID: dict[int, tuple[SiteData, dict[str, AtHome]]] = {}
-"""Layouts of a site's models, by the site's identity; the site is kept with them."""
-
-
-def _laid_out(site: SiteData) -> dict[str, AtHome]:
-    """Every model's layout by id, kept between builds; without the models that llama.cpp does not convert."""
-    if id(site) not in _LAID:
-        found = {}
-        with site.parts.group("at-home") as kept:
-            for model in site.models:
-                # A quantized copy is converted from its original; the original's page has the table.
-                if model.quantized_from is None:
-                    laid = kept.get(site.parts.of_model(model), partial(at_home, model))
-                    if laid is not None:
-                        found[model.id] = laid
-        _LAID.clear()
-        _LAID[id(site)] = (site, found)
-    return _LAID[id(site)][1]
-
-
 def _candidates(inputs: Inputs) -> tuple[Candidate, ...]:
     """Models of Ollama's library that the site has, by parameters, falling."""
     names: dict[str, str] = {}
@@ -129,7 +110,7 @@ def _candidates(inputs: Inputs) -> tuple[Candidate, ...]:
         names.setdefault(held.model, name)
     found = []
     for model in inputs.site.models:
-        laid = _laid_out(inputs.site).get(model.id) if model.id in names else None
+        laid = home_layouts.every_model(inputs.site).get(model.id) if model.id in names else None
         if laid is not None:
             found.append(Candidate(model, laid, names[model.id]))
     return tuple(sorted(found, key=lambda one: -parameters(one.model)))
@@ -379,7 +360,7 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         inputs: What pages are made from.
         model: The model.
     """
-    laid = _laid_out(inputs.site).get(model.id)
+    laid = home_layouts.every_model(inputs.site).get(model.id)
     if laid is None:
         return None
     uri = f"models/{model.slug}/"
@@ -473,7 +454,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
         return
     lines = ["model,weights,context_tokens,device_bytes,host_bytes"]
     names = {held.model for held in load_ollama_names().names.values()}
-    for name, laid in sorted(_laid_out(site).items()):
+    for name, laid in sorted(home_layouts.every_model(site).items()):
         if name not in names:
             continue
         for mix in MIXES:
