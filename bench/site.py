@@ -34,7 +34,7 @@ KINDS = {
     "model": "models/*/index.html",
     "gpu": "gpus/*/index.html",
     "models index": "models/index.html",
-    "chapter": "chapters/*/index.html",
+    "chapter": "learn/*/index.html",
     "explore": "explore/index.html",
     "sizer": "sizer/index.html",
     "data": "data/index.html",
@@ -211,7 +211,7 @@ def figures(result: dict[str, object]) -> Iterator[tuple[str, float, str, str, f
     yield "warm / floor", result["warm"]["s"] / result["floor"]["s"], "x", "≤ 1.3 x", 1.3
     found = result["sizes"]
     beside = found["site_bytes"] - found["downloads_bytes"]
-    yield "site beside the downloads", beside / 1e6, "MB", "≤ 60 MB", 60
+    yield "site beside the downloads", beside / 1e6, "MB", "≤ 120 MB", 120
     yield "downloads", found["downloads_bytes"] / 1e6, "MB", "", 0
     yield "search index", found["search_index_bytes"] / 1e6, "MB", "≤ 1 MB", 1
     for kind, one in found["pages_gzip_bytes"].items():

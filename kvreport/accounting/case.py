@@ -120,6 +120,7 @@ class Case:
 
 
 T = TypeVar("T")
+_UNKNOWN: Final = object()
 
 
 class Memo:
@@ -135,6 +136,8 @@ class Memo:
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """What is known under ``key``, made if it is not. Errors are not kept."""
-        if key not in self._known:
-            self._known[key] = make()
-        return self._known[key]  # type: ignore[return-value]
+        # A key of layouts and groups takes longer to hash than what is found under it to read.
+        found = self._known.get(key, _UNKNOWN)
+        if found is _UNKNOWN:
+            found = self._known[key] = make()
+        return found  # type: ignore[return-value]

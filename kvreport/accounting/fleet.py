@@ -23,10 +23,14 @@ from kvreport.accounting.allocation import (
 )
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.deployment import Deployment, agreed, refused
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.remembered import remembered
 from kvreport.accounting.stages import Stage, stages
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
 from kvreport.errors import InputError
 
 
@@ -255,10 +259,17 @@ def _fleet_key(case: Case) -> Hashable:
 
 def _shares(case: Case) -> tuple[list[tuple[float, Any]], Integers, Integers]:
     """Which devices the engine takes which share of, what a process can use of each, and what the engine may take."""
-    shares = shares_on(case)
-    total = [device.usable_bytes for device in case.accelerators]
-    memory = [asked_memory(case.rules, size, share) for size, share in zip(total, shares, strict=True)]
-    return by_share(shares), xp.integers(total), xp.integers(memory)
+    return _shares_of(case.engine, case.accelerators, shares_on(case))
+
+
+@remembered
+def _shares_of(
+    engine: Engine, devices: Sequence[Accelerator], shares: Sequence[float]
+) -> tuple[list[tuple[float, Any]], Integers, Integers]:
+    total = [device.usable_bytes for device in devices]
+    own = rules(engine)
+    memory = [asked_memory(own, size, share) for size, share in zip(total, shares, strict=True)]
+    return by_share(shares), xp.fixed(xp.integers(total)), xp.fixed(xp.integers(memory))
 
 
 def _allocate_fleet(case: Case, alike: Groups, known: Memo, memo: Memo) -> Allocation:
