@@ -48,6 +48,14 @@ class Trail:
     derived: list[str] = field(default_factory=list)
     absent: dict[str, bool] = field(default_factory=dict)
 
+    def forget(self, section: str) -> None:
+        """Forget what was assumed of a section that the model turns out not to have."""
+        inside = f"{section}."
+        for kept in (self.assumed, self.usual, self.absent):
+            for path in [path for path in kept if path.startswith(inside)]:
+                del kept[path]
+        self.derived[:] = [sentence for sentence in self.derived if inside not in sentence]
+
 
 NAMED_IF_MISSING: Final = frozenset(
     {

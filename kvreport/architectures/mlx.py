@@ -2,13 +2,15 @@
 
 ``mlx.nn.quantize`` converts linear layers, experts and embeddings whose inputs are whole groups
 (mlx-lm 0.32.2, ``utils.py::quantize_model``); a head that shares the embedding shares its bits.
+Prediction layers are left out by every model of mlx-lm (``sanitize``), and the section of an image
+encoder is taken out of the config of a model that was converted as text alone (``utils.py::save_config``).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.blueprint import Tensor
+from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.rules import Quantization
 from kvreport.catalog.layouts import layout
@@ -16,6 +18,7 @@ from kvreport.catalog.layouts import layout
 _MODES: Final = {"affine": (64, 4), "mxfp4": (32, 4), "mxfp8": (32, 8), "nvfp4": (16, 4)}
 """Group size and bits that a mode has where nothing else is said."""
 _GROUPS: Final = {"mxfp4": 32, "mxfp8": 32, "nvfp4": 16}
+_TOWER: Final = "vision_config"
 _TABLES: Final = ("embedding", "output_head")
 
 
@@ -23,6 +26,26 @@ def is_mlx(config: Keys) -> bool:
     """True if the config's ``quantization`` is MLX's: bits and group size, and no method."""
     section = config.raw("quantization")
     return isinstance(section, dict) and ("bits" in section or "mode" in section)
+
+
+def leave_out(blueprint: Blueprint, config: Keys) -> None:
+    """Take out of a model what its conversion for MLX leaves out, and what was assumed of it.
+
+    Args:
+        blueprint: The model as its class has it; changed in place.
+        config: The whole config, whose ``quantization`` is MLX's.
+    """
+    text_alone = _TOWER not in config.data and any(
+        path.startswith(f"{_TOWER}.") for path in config.trail.looked_at
+    )
+    dropped = {"mtp", "vision", "audio"} if text_alone else {"mtp"}
+    left = [tensor for tensor in blueprint.outer if tensor.component not in dropped]
+    if len(left) == len(blueprint.outer):
+        return
+    blueprint.outer = left
+    if text_alone:
+        config.trail.forget(_TOWER)
+        blueprint.notes.append("Converted for MLX as text alone: the config has no image encoder.")
 
 
 def mlx(found: Quantization, own: Keys) -> None:

@@ -14,6 +14,7 @@ from kvreport.architectures.assumptions import assumptions, check, not_read
 from kvreport.architectures.blueprint import Blueprint, layer_groups, weight_groups
 from kvreport.architectures.instead import CONFIG_FILES, as_config, config_file
 from kvreport.architectures.keys import Keys, read_json
+from kvreport.architectures.mlx import is_mlx, leave_out
 from kvreport.architectures.quantization import read_quantization
 from kvreport.architectures.quantizer_files import FILES as QUANTIZER_FILES
 from kvreport.architectures.quantizer_files import quantizer_file
@@ -117,6 +118,8 @@ def read_config_report(
     except ValidationError as error:  # a cache that no record may have, from numbers that each may be
         raise InputError(_first_fault(error, place)) from error
     quantization = read_quantization(config, text, beside)
+    if is_mlx(config):
+        leave_out(blueprint, config)
     identity = id or _identity(config, stem)
     dtype, dtype_note = _dtype(config, text)
     check(config, text, architecture.name, assume_defaults=assume_defaults)
