@@ -65,6 +65,12 @@ _ALIASES: Final = {
     "Qwen3OmniDSparkModel": "Qwen3DSparkModel",
     "LlamaForCausalLMEagle": "EagleLlamaForCausalLM",
     "T5WithLMHeadModel": "T5ForConditionalGeneration",
+    "MT5EncoderModel": "T5EncoderModel",
+    "RobertaForMaskedLM": "XLMRobertaForMaskedLM",
+    # vLLM 0.33.0, the same file: classes that are Llama with another name, or without its causal mask.
+    "LlamaBidirectionalForSequenceClassification": "LlamaForSequenceClassification",
+    "LlamaBidirectionalModel": "LlamaModel",
+    "TeleChat3ForCausalLM": "LlamaForCausalLM",
 }
 _DRAFTED: Final = {"LlamaForCausalLM": "LlamaForCausalLMEagle3"}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kvreport.accounting.weights import released_bytes
 from kvreport.architectures.reader import ConfigReading, read_config_report
 from kvreport.catalog.load import open_catalog
@@ -44,6 +46,84 @@ MISTRAL_4: dict[str, Any] = {
 MISTRAL_4_BYTES = 66_949_842_944
 IN_FOURS = {"quantization": {"group_size": 64, "bits": 4, "mode": "affine"}}
 
+DEEPSEEK_OCR: dict[str, Any] = {
+    "architectures": ["DeepseekOCRForCausalLM"],
+    "model_type": "DeepseekOCR",
+    "language_config": {
+        "architectures": ["DeepseekV2ForCausalLM"],
+        "first_k_dense_replace": 1,
+        "hidden_size": 1280,
+        "intermediate_size": 6848,
+        "kv_lora_rank": None,
+        "max_position_embeddings": 8192,
+        "moe_intermediate_size": 896,
+        "n_routed_experts": 64,
+        "n_shared_experts": 2,
+        "num_attention_heads": 10,
+        "num_experts_per_tok": 6,
+        "num_hidden_layers": 12,
+        "num_key_value_heads": 10,
+        "q_lora_rank": None,
+        "qk_nope_head_dim": 0,
+        "qk_rope_head_dim": 0,
+        "torch_dtype": "bfloat16",
+        "v_head_dim": 0,
+        "vocab_size": 129280,
+    },
+    "projector_config": {"input_dim": 2048, "n_embed": 1280, "projector_type": "linear"},
+    "torch_dtype": "bfloat16",
+    "vision_config": {"image_size": 1024, "model_name": "deeplip_b_l", "model_type": "vision"},
+}
+DEEPSEEK_OCR_BYTES = 6_672_212_480
+
+# Its file keeps the rotary frequencies of 34 layers as well: 64 numbers of four bytes each.
+PANGU: dict[str, Any] = {
+    "architectures": ["PanguEmbeddedForCausalLM"],
+    "bias": True,
+    "hidden_size": 4096,
+    "intermediate_size": 12800,
+    "max_position_embeddings": 32768,
+    "model_type": "PanguEmbedded",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 34,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 153376,
+}
+PANGU_BYTES = 16_061_784_576 - 34 * 64 * 4
+
+# In bitsandbytes' NF4; its file also keeps what the quantizer writes of each matrix's shape, 7,336 bytes.
+MOLMO: dict[str, Any] = {
+    "architectures": ["MolmoForCausalLM"],
+    "attention_layer_norm": False,
+    "embedding_size": 152064,
+    "hidden_size": 3584,
+    "intermediate_size": 37888,
+    "max_position_embeddings": 4096,
+    "model_type": "molmo",
+    "num_attention_heads": 28,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 4,
+    "qkv_bias": True,
+    "quantization_config": {
+        "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_use_double_quant": False,
+        "llm_int8_skip_modules": [
+            "model.vision_backbone",
+            "model.transformer.ff_out",
+            "model.transformer.ln_f",
+        ],
+        "load_in_4bit": True,
+        "quant_method": "bitsandbytes",
+    },
+    "tie_word_embeddings": False,
+    "torch_dtype": "float16",
+    "vocab_size": 152064,
+    "weight_tying": False,
+}
+MOLMO_BYTES = 6_661_964_712 - 7_336
+
 QWEN_NEXT: dict[str, Any] = {
     "architectures": ["Qwen3_5ForCausalLM"],
     "model_type": "qwen3_5_text",
@@ -77,6 +157,31 @@ def stored(config: dict[str, Any]) -> int:
 
 def components(config: dict[str, Any]) -> set[str]:
     return {row.component for row in read(config).model.weights}
+
+
+@pytest.mark.parametrize(
+    ("config", "total"),
+    [(DEEPSEEK_OCR, DEEPSEEK_OCR_BYTES), (PANGU, PANGU_BYTES), (MOLMO, MOLMO_BYTES)],
+    ids=["DeepSeek-OCR", "openPangu-Embedded-7B", "Molmo-7B-D"],
+)
+def test_bytes_equal_those_of_the_published_index(config: dict[str, Any], total: int) -> None:
+    assert stored(config) == total
+
+
+def test_a_decoder_without_latents_keeps_keys_and_values() -> None:
+    caches = [cache.kind for group in read(DEEPSEEK_OCR).model.layers for cache in group.caches]
+    assert set(caches) == {"full"}
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [("TeleChat3ForCausalLM", "LlamaForCausalLM"), ("LlamaBidirectionalModel", "LlamaModel")],
+)
+def test_classes_that_are_another_under_a_name_of_their_own(name: str, base: str) -> None:
+    config = {
+        key: value for key, value in PANGU.items() if key not in ("architectures", "model_type", "bias")
+    }
+    assert stored(config | {"architectures": [name]}) == stored(config | {"architectures": [base]})
 
 
 def test_a_model_converted_for_mlx_as_text_alone_has_no_image_encoder() -> None:

@@ -214,7 +214,11 @@ def deepseek_v3(keys: Keys) -> Blueprint:
 
 @reads("DeepseekV2ForCausalLM", family="DeepSeek-V2", model_types=("deepseek_v2",))
 def deepseek_v2(keys: Keys) -> Blueprint:
-    """DeepSeek-V2: softmax routing without offsets."""
+    """DeepSeek-V2: softmax routing without offsets; without latents (OCR's decoder), the layers of DeepSeekMoE."""
+    # vLLM 0.33.0, deepseek_v2.py: plain attention where heads have no part of either kind.
+    if all(keys.raw(name) == 0 for name in ("qk_nope_head_dim", "qk_rope_head_dim")):
+        keys.has("kv_lora_rank", "q_lora_rank", "v_head_dim")
+        return deepseek_moe(keys)
     return latent_mixture(keys, correction=False, bias=keys.flag("mlp_bias", default=False))
 
 
