@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import kvreport.architectures
-from experiments.completed import default_config
+from experiments.completed import default_config, put
 from experiments.probing import LAYER_KEYS, SKIPPED, changed, config_class, flattened
 from kvreport.accounting.weights import parameters as counted
 from kvreport.architectures import read_config
@@ -38,7 +38,7 @@ LISTS: Final = {
 """transformers' own lists of the classes that generate (``models/auto/modeling_auto.py``)."""
 
 LENGTHS: Final = (128, 256)
-LARGEST: Final = 800_000_000
+LARGEST: Final = 2_000_000_000
 """Parameters of a small model that is run; a larger one would take minutes."""
 
 _WIDTH: Final = re.compile(r"hidden|size|dim|width|d_model|d_ff|n_embd|n_inner|experts$")
@@ -139,8 +139,36 @@ def compare(name: str, model_type: str, config: dict[str, Any]) -> tuple[str, in
     return ("exact" if mine == theirs else "differs"), mine, theirs, ""
 
 
-def made_small(name: str, model_type: str, config: dict[str, Any]) -> dict[str, Any]:
+RUN_WITH: Final[dict[str, dict[str, Any]]] = {
+    "bamba": {"attn_layer_indices": [1]},
+    "blenderbot": {"max_position_embeddings": 512},
+    "codegen": {"rotary_dim": 16},
+    "dbrx": {"attn_config.clip_qkv": 8.0},
+    "deepseek_ocr2": {"text_config.num_experts_per_tok": 2},
+    "deepseek_v2": {"num_experts_per_tok": 2, "topk_group": 1, "n_group": 1},
+    "dots1": {"num_experts_per_tok": 2, "topk_group": 1, "n_group": 1},
+    "glm46v": {"text_config.rope_parameters.mrope_section": [16, 24, 24]},
+    "glm4v": {"text_config.rope_parameters.mrope_section": [16, 24, 24]},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention", "mamba", "attention"]},
+    "glmga": {"text_config.rope_parameters.mrope_section": [16, 24, 24]},
+    "qwen2_5_omni": {"thinker_config.text_config.rope_parameters.mrope_section": [28, 42, 42]},
+    "qwen2_5_omni_thinker": {"text_config.rope_parameters.mrope_section": [28, 42, 42]},
+    "step3p7": {"text_config.sliding_window": 128},
+    "xmod": {"default_language": "en_XX"},
+}
+"""What a small config is given to be run where its defaults cannot be: keys by dotted path, by model type."""
+
+
+def made_small(
+    name: str, model_type: str, config: dict[str, Any], *, every_layer: bool = False
+) -> dict[str, Any]:
     """Return the class's default config with few layers, few experts and narrow widths.
+
+    Args:
+        name: The class.
+        model_type: Its model type.
+        config: Its default config.
+        every_layer: Whether to keep all layers, for classes whose first attention comes late.
 
     Raises:
         Exception: Whatever the class raises over its own default config.
@@ -152,7 +180,7 @@ def made_small(name: str, model_type: str, config: dict[str, Any]) -> dict[str, 
             continue
         goals: tuple[int, ...] = ()
         if LAYER_KEYS.match(key) and "nextn" not in key:
-            goals = (4,) if value > 4 else ()
+            goals = (4,) if value > 4 and not every_layer else ()
         elif key == "vocab_size":
             goals = (1024,) if value > 1024 else ()
         elif _WIDTH.search(key) and not _FIXED.search(key) and value >= 64:
@@ -219,10 +247,11 @@ def check_class(group: str, model_type: str, name: str, *, changes: bool = True)
     found.small = compare(name, model_type, config)[0]
     if found.small in ("exact", "differs"):
         found.cache = cache_of(name, model_type, config)
-        if found.cache.startswith("not run: "):
-            # Rotary sections and some kernels want heads as wide as the default config has them.
-            again = cache_of(name, model_type, with_wide_heads(default, config))
-            found.cache = found.cache if again.startswith("not run") else again
+        for again in _made_to_run(name, model_type, default, config):
+            if not found.cache.startswith("not run: "):
+                break
+            tried = cache_of(name, model_type, again)
+            found.cache = found.cache if tried.startswith("not run") else tried
     if changes and found.small == "exact":
         for key, tried in one_key_changes(config):
             status = compare(name, model_type, tried)[0]
@@ -238,6 +267,17 @@ def check_class(group: str, model_type: str, name: str, *, changes: bool = True)
     return found
 
 
+def _made_to_run(
+    name: str, model_type: str, default: dict[str, Any], small: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Yield other small configs, for classes that cannot be run with the smallest one."""
+    # Rotary sections and some kernels want heads as wide as the default config has them.
+    yield with_wide_heads(default, small)
+    whole = made_small(name, model_type, default, every_layer=True)
+    yield whole
+    yield with_wide_heads(default, whole)
+
+
 def cache_of(name: str, model_type: str, config: dict[str, Any]) -> str:
     """Run a small model on the CPU and compare its cache: ``exact``, ``differs ...`` or ``not run``."""
     import torch
@@ -247,6 +287,9 @@ def cache_of(name: str, model_type: str, config: dict[str, Any]) -> str:
     from experiments.models import Subject
     from experiments.theory import cache_bytes
 
+    config = json.loads(json.dumps(config))
+    for path, value in RUN_WITH.get(model_type, {}).items():
+        put(config, path, value)
     model = ours(name, config)
     if isinstance(model, str):
         return "not run"
@@ -255,6 +298,8 @@ def cache_of(name: str, model_type: str, config: dict[str, Any]) -> str:
     settings = config_class(model_type).from_dict(json.loads(json.dumps(config)))
     if getattr(settings, "is_decoder", None) is False:
         settings.is_decoder = True  # BERT's relatives keep a cache where they generate
+    # One matrix product after the other: kernels for all experts at once want aligned widths.
+    settings._experts_implementation = "eager"
     results = []
     try:
         torch.manual_seed(0)
@@ -262,11 +307,9 @@ def cache_of(name: str, model_type: str, config: dict[str, Any]) -> str:
         for length in LENGTHS:
             ids = torch.randint(1, min(200, model.vocabulary), (1, length))
             with torch.inference_mode():
-                kept = _run(net, ids, settings)
+                kept, read = _run(net, ids, settings)
             if kept is None:
                 return "not run: the class keeps no cache"
-            # Without an encoder the run has no image to read, and layers that read one keep nothing.
-            read = length if getattr(settings, "is_encoder_decoder", False) else 0
             asked = Subject("local/check", config, _reading(model, read))
             results.append((held(kept).shape_bytes, cache_bytes(asked, length)))
     except Exception as error:  # noqa: BLE001 - whatever a class raises when it runs
@@ -292,12 +335,61 @@ def _reading(model: Model, tokens: int) -> Model:
     return model.model_copy(update={"layers": layers})
 
 
-def _run(net: Any, ids: Any, settings: Any) -> Any:  # noqa: ANN401 - a model, token ids, its config
+def _run(net: Any, ids: Any, settings: Any) -> tuple[Any, int]:  # noqa: ANN401 - a model, token ids, its config
+    """Return the cache of one prompt, and how many tokens an encoder read for it.
+
+    Without an encoder the run has no image to read, and layers that read one keep nothing.
+    """
     if getattr(settings, "is_encoder_decoder", False):
-        return net(input_ids=ids, decoder_input_ids=ids, use_cache=True).past_key_values
-    found = net(input_ids=ids, use_cache=True)
+        return _run_both(net, ids, settings)
+    try:
+        found = net(input_ids=ids, use_cache=True)
+    except (TypeError, ValueError, NotImplementedError):
+        inner = _decoder(net)
+        if inner is None:
+            raise
+        found = inner(input_ids=ids, use_cache=True)
     # Classes of states alone call theirs otherwise.
-    return next((found[name] for name in ("past_key_values", "cache_params", "state") if name in found), None)
+    return next(
+        (found[name] for name in ("past_key_values", "cache_params", "state") if name in found), None
+    ), 0
+
+
+def _run_both(net: Any, ids: Any, settings: Any) -> tuple[Any, int]:  # noqa: ANN401 - as above
+    import torch
+
+    length = ids.shape[1]
+    if net.main_input_name == "input_ids":
+        channels = getattr(getattr(settings, "decoder_config", None), "num_channels", None)
+        heard = ids[..., None].expand(-1, -1, channels) if channels else ids  # Dia speaks in several at once
+        boxes = {"bbox": torch.zeros(1, length, 4, dtype=net.dtype)} if settings.model_type == "udop" else {}
+        found = net(input_ids=ids, decoder_input_ids=heard, use_cache=True, **boxes)
+        return found.past_key_values, length
+    from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+    # Sounds and images: what their encoder gives out, made up; the decoder keeps as many keys of it.
+    width = next(
+        getattr(part, name)
+        for part in (settings.get_text_config(decoder=True), settings)
+        for name in ("hidden_size", "d_model")
+        if hasattr(part, name)
+    )
+    states = torch.zeros(1, length, width, dtype=net.dtype)
+    given = BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=states)
+    given.attention_mask = None
+    return net(encoder_outputs=given, decoder_input_ids=ids, use_cache=True).past_key_values, length
+
+
+def _decoder(net: Any) -> Any:  # noqa: ANN401 - as above
+    """Return the language model within a model that asks for an image or a sound, or None."""
+    if hasattr(net, "thinker"):
+        return net.thinker.model
+    for holder in (net, getattr(net, "model", None)):
+        for name in ("language_model", "text_decoder", "text_model"):
+            inner = getattr(holder, name, None)
+            if inner is not None:
+                return inner
+    return None
 
 
 _THINKER: Final = "the thinker alone is counted: it is what engines serve"

@@ -64,7 +64,7 @@ def default_config(name: str, model_type: str) -> tuple[str, dict[str, Any], tup
     added = COMPLETED.get(model_type, {})
     sections: dict[str, Any] = {}
     for path, value in added.items():
-        _put(sections, path, value)
+        put(sections, path, value)
     listed = config_class(model_type)
     try:
         settings = listed()
@@ -83,11 +83,18 @@ def default_config(name: str, model_type: str) -> tuple[str, dict[str, Any], tup
         # A decoder that is listed under the type of a model with images is built from the text section.
         return default_config(name, own.model_type)
     for path, value in added.items():
-        _put(config, path, value)
+        put(config, path, value)
     return model_type, json.loads(json.dumps(config, default=str)), tuple(added)
 
 
-def _put(config: dict[str, Any], path: str, value: object) -> None:
+def put(config: dict[str, Any], path: str, value: object) -> None:
+    """Set a key of a config by its dotted path.
+
+    Args:
+        config: The config, changed in place.
+        path: Names of sections and the key, with dots between.
+        value: The key's value, of which a copy is set.
+    """
     *sections, key = path.split(".")
     for section in sections:
         config = config.setdefault(section, {})

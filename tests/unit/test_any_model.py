@@ -228,3 +228,58 @@ def test_routers_and_streams_keep_the_width_of_their_checkpoints() -> None:
         for part, form in parts.items():
             found = {row.released for row in model.weights if part in row.name}
             assert found == {form}, (name, part)
+
+
+ZAMBA2: dict[str, Any] = {
+    "architectures": ["Zamba2ForCausalLM"],
+    "hidden_size": 320,
+    "layers_block_type": ["mamba", "hybrid"],
+    "mamba_d_state": 64,
+    "mamba_expand": 2,
+    "mamba_ngroups": 1,
+    "max_position_embeddings": 4096,
+    "n_mamba_heads": 8,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 4,
+    "num_mem_blocks": 1,
+    "vocab_size": 1000,
+}
+
+
+@pytest.mark.parametrize(("stated", "width"), [({}, 160), ({"attention_head_dim": 80}, 80)])
+def test_the_shared_attention_of_zamba2_has_the_stated_head_width(stated: dict[str, int], width: int) -> None:
+    # transformers 5.23 derives it from the hidden size and takes a stated one all the same.
+    model = read_config(ZAMBA2 | stated)
+    assert {c.key_dim for group in model.layers for c in group.caches if c.kind == "full"} == {width}
+    assert {row.shape[0] for row in model.weights if row.name.endswith("self_attn.q_proj.weight")} == {
+        4 * width
+    }
+
+
+def test_cross_attention_of_dia_has_heads_of_its_own() -> None:
+    encoder = {
+        "head_dim": 32,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 1,
+        "num_key_value_heads": 2,
+        "vocab_size": 256,
+    }
+    decoder = encoder | {
+        "cross_head_dim": 16,
+        "cross_hidden_size": 64,
+        "cross_num_attention_heads": 8,
+        "cross_num_key_value_heads": 8,
+        "max_position_embeddings": 512,
+        "num_channels": 3,
+    }
+    config = {
+        "architectures": ["DiaForConditionalGeneration"],
+        "encoder_config": encoder,
+        "decoder_config": decoder,
+    }
+    caches = read_config(config).layers[0].caches
+    heads = {cache.kind: (cache.kv_heads, cache.key_dim) for cache in caches}  # type: ignore[union-attr]
+    assert heads == {"full": (2, 32), "cross": (8, 16)}

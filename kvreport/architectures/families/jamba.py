@@ -176,10 +176,17 @@ def _zamba2_sizes(keys: Keys) -> Sizes:
         layers=layer_count(keys),
         heads=heads,
         kv_heads=grouped_heads(keys, heads),
-        head_dim=keys.divide("twice hidden_size", 2 * hidden, "num_attention_heads", heads),
+        head_dim=_zamba2_head_dim(keys, hidden, heads),
         vocabulary=vocabulary(keys),
         context=_ZAMBA2_LONG if keys.flag("use_long_context") else longest,
     )
+
+
+def _zamba2_head_dim(keys: Keys, hidden: int, heads: int) -> int:
+    """Return a head's width: as stated, else twice the hidden size over the heads (configuration_zamba2.py)."""
+    if keys.has("attention_head_dim", "head_dim"):
+        return keys.whole("attention_head_dim", "head_dim", high=1 << 14)
+    return keys.divide("twice hidden_size", 2 * hidden, "num_attention_heads", heads)
 
 
 def _zamba2_hybrid(keys: Keys, layers: int) -> frozenset[int]:
