@@ -123,17 +123,22 @@ def assumptions(config: Keys, architecture: str) -> tuple[str, ...]:
     said = {name.rpartition(".")[2] for sentence in sentences for name in _PATH.findall(sentence)}
     for null, how in ((False, "Not in the config"), (True, "Null in the config")):
         open_ = [
-            path for path, is_null in sorted(trail.absent.items()) if is_null is null and _decides(path, said)
+            path
+            for path, is_null in sorted(trail.absent.items())
+            if is_null is null and _decides(path, said, null=null)
         ]
         if open_:
             sentences.append(f"{how}, so none or by the rule of {architecture}: {', '.join(open_)}.")
     return tuple(sentences)
 
 
-def _decides(path: str, said: set[str]) -> bool:
-    """Tell whether a key without a value may decide bytes, and no other sentence names it."""
+def _decides(path: str, said: set[str], *, null: bool) -> bool:
+    """Tell whether a key without a value may decide bytes, and no other sentence names it.
+
+    A section that is null is a part that the model does not have; one that is missing has the sizes of its class.
+    """
     key = path.rpartition(".")[2]
-    section = key.endswith("_config") or _ELSEWHERE.search(path) or "[" in path
+    section = (key.endswith("_config") and not null) or _ELSEWHERE.search(path) or "[" in path
     return not (section or key in said or _INERT.search(key))
 
 

@@ -154,8 +154,11 @@ def by_layer(keys: Keys, layers: int, names: tuple[str, ...]) -> dict[tuple[int,
 
 def precision(keys: Keys, *names: str) -> Precision:
     """Return the element type that a config names for its recurrent state."""
-    value = keys.text(*names)
-    if value is None or value == "auto":
+    stated = keys.raw(*names) is not None
+    value = keys.text(*names, default="auto")
+    if not stated:
+        keys.trail.usual[keys.field(names[0])] = value
+    if value == "auto":
         return "model"
     known = {
         "float32": "float32",
@@ -167,7 +170,7 @@ def precision(keys: Keys, *names: str) -> Precision:
     }
     if value not in known:
         raise keys.fault(names[0], value, f"one of {', '.join(known)}")
-    return cast(Precision, known[value])
+    return cast(Precision, known[value or ""])
 
 
 def gated_deltanet_state(

@@ -108,6 +108,10 @@ def read_config_report(
     """
     config, beside, place, stem = _open(source, where)
     architecture = find_architecture(config)
+    if not config.texts("architectures"):
+        config.trail.derived.append(
+            f"architectures: not in the config; model_type {config.text('model_type')} is read as {architecture.name}"
+        )
     around = config.section(_THINKER) or config
     nested = around.section(*_TEXT_SECTIONS, defaults=architecture.defaults)
     text = nested or around.with_defaults(architecture.defaults)

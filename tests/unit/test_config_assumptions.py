@@ -146,3 +146,53 @@ def test_a_config_that_states_everything_assumes_nothing() -> None:
     reading = read_config_report(LLAMA | {"attention_bias": False, "head_dim": 128, "mlp_bias": False})
     assert reading.assumptions == ()
     assert reading.not_read == ()
+
+
+def said(config: dict[str, Any]) -> str:
+    return " ".join(read_config_report(config).assumptions)
+
+
+def test_a_class_that_only_the_model_type_names_is_said() -> None:
+    assert "model_type" not in said(LLAMA)
+    unnamed = without(LLAMA, "architectures") | {"model_type": "llama"}
+    assert "architectures: not in the config; model_type llama is read as LlamaForCausalLM" in said(unnamed)
+
+
+def test_the_type_of_recurrent_states_is_said_where_the_config_is_silent() -> None:
+    config = {
+        **LLAMA,
+        "architectures": ["Qwen3_5ForCausalLM"],
+        "head_dim": 128,
+        "layer_types": ["linear_attention", "full_attention"] * 40,
+        "linear_conv_kernel_dim": 4,
+        "linear_key_head_dim": 128,
+        "linear_num_key_heads": 16,
+        "linear_num_value_heads": 16,
+        "linear_value_head_dim": 128,
+    }
+    assert "mamba_ssm_dtype = 'auto'" in said(config)
+    assert "mamba_ssm_dtype" not in said(config | {"mamba_ssm_dtype": "float32"})
+
+
+def test_a_part_that_is_null_is_said() -> None:
+    assert "vision_config" in said(GEMMA_4 | {"vision_config": None})
+
+
+GEMMA_4: dict[str, Any] = {
+    "architectures": ["Gemma4ForConditionalGeneration"],
+    "audio_config": None,
+    "text_config": {
+        "head_dim": 256,
+        "hidden_size": 2816,
+        "hidden_size_per_layer_input": 0,
+        "intermediate_size": 2112,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "max_position_embeddings": 262144,
+        "model_type": "gemma4_text",
+        "num_attention_heads": 16,
+        "num_hidden_layers": 2,
+        "num_key_value_heads": 8,
+        "sliding_window": 1024,
+        "vocab_size": 262144,
+    },
+}
