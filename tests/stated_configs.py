@@ -19,6 +19,19 @@ _BLOCK: Final = {
     "ffn": {"ffn_mult": 2.0, "no_op": False, "replace_with_linear": False},
 }
 
+_OCR: Final = {
+    **_PLAIN,
+    "intermediate_size": 512,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 64,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+    "num_key_value_heads": 4,
+    "qk_nope_head_dim": 0,
+    "qk_rope_head_dim": 0,
+}
+
 STARTS: Final[dict[str, dict[str, Any]]] = {
     "AXK2ForCausalLM": {"num_hidden_layers": 4, "mlp_layer_types": _SPARSE},
     "BailingMoeForCausalLM": _BAILING,
@@ -36,6 +49,16 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
         "moe_intermediate_size": 64,
         "n_shared_experts": 1,
         "first_k_dense_replace": 1,
+    },
+    "DeepseekOCR2ForCausalLM": {
+        "language_config": {**_OCR, "architectures": ["DeepseekV2ForCausalLM"]},
+        "projector_config": {"input_dim": 896, "n_embed": 256, "projector_type": "linear"},
+        "vision_config": {"model_name": "deepencoderv2"},
+    },
+    "DeepseekOCRForCausalLM": {
+        "language_config": {**_OCR, "architectures": ["DeepseekV2ForCausalLM"]},
+        "projector_config": {"input_dim": 2048, "n_embed": 256, "projector_type": "linear"},
+        "vision_config": {"model_name": "deeplip_b_l"},
     },
     "DeepseekOcr2ForConditionalGeneration": {
         "text_config": {
@@ -73,6 +96,7 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
         "deepstack_layer_map": [[3, 0], [6, 2]],
         "downsample_rate": "1/2",
     },
+    "PanguEmbeddedForCausalLM": {**_PLAIN, "intermediate_size": 512},
     "KimiK3ForConditionalGeneration": {
         "text_config": {
             "linear_attn_config": {
@@ -122,6 +146,7 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
         },
     },
     "ModernBertDecoderForCausalLM": {"num_hidden_layers": 4, "layer_types": _MIXED},
+    "MolmoForCausalLM": {**_PLAIN, "intermediate_size": 512},
     "NemotronHForCausalLM": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]},
     "NemotronH_Omni_Reasoning_V3": {
         "text_config": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]}
