@@ -10,7 +10,15 @@ import pytest
 from kvreport.build_cache import settle
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.record_cache import keep_models
-from kvreport.publish import ahead, engine_changes, engine_profiles, home_layouts, profiles, question_data, sizer_data
+from kvreport.publish import (
+    ahead,
+    engine_changes,
+    engine_profiles,
+    home_layouts,
+    profiles,
+    question_data,
+    sizer_data,
+)
 from kvreport.publish.page_data import facts_alone, gather
 from kvreport.publish.parts import Collected, Parts
 from kvreport.publish.site_data import SiteData
