@@ -176,21 +176,27 @@ choose(
 # four or eight GPUs, not over three. This is what an engine would hold:
 
 # %%
-rows = []
-for gpu, devices in (("H100", 2), ("H100", 4), ("H200", 1), ("H200", 2)):
-    fits = [q.fits(MODEL, gpu, tokens=n, tp=devices, weights="fp8", kv="fp8") for n in (3000, 6000, 12000)]
-    rows.append([f"{devices} × {gpu}", *fits])
+matrix = kvreport.matrix(
+    models="meta-llama/Llama-3.1-70B-Instruct",
+    gpus="h100-sxm-80gb,h200-sxm-141gb",
+    tensor_parallel=[1, 2, 4],
+    contexts=[3000, 6000, 12000],
+    weights=["fp8"],
+    kv=["fp8"],
+)
+matrix["replica"] = matrix["tensor_parallel"].astype(str) + " × " + matrix["gpu"].str[:4].str.upper()
+held = matrix.pivot(index="replica", columns="context_tokens", values="max_concurrent_requests")
+held = held.loc[["2 × H100", "4 × H100", "1 × H200", "2 × H200"]]
 
 table(
     "Requests that one replica holds (vLLM's defaults, estimate)",
     ["Replica", "3,000 tokens each", "6,000", "12,000"],
-    rows,
+    held,
 )
 
 # %% tags=["hide"]
-held = {row[0]: row[1:] for row in rows}
-assert held["2 × H100"][2] < 64 < held["2 × H200"][2]
-assert 0 < held["1 × H200"][1] < 80
+assert held.loc["2 × H100", 12000] < 64 < held.loc["2 × H200", 12000]
+assert 0 < held.loc["1 × H200", 6000] < 80
 
 # %% [markdown]
 # Two H100s hold {{ fits("llama-3.1-70b", "H100", tokens=6000, tp=2, weights="fp8", kv="fp8") as requests }} at 6,000 tokens and

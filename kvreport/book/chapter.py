@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvreport.accounting import kernel, kv_cache
 from kvreport.accounting.demand import demand
@@ -31,6 +31,9 @@ from kvreport.book.lab import choose, exercise, guess, item, quiz, right, takeaw
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import open_catalog
 from kvreport.site.kit import figures
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "Goal",
@@ -83,16 +86,23 @@ def claim(value: float, expected: float, *, within: float = 0.0) -> None:
 
 
 def table(
-    caption: str, head: Sequence[str], rows: Sequence[Sequence[object]], *, mark: int | None = None
+    caption: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]] | pd.DataFrame,
+    *,
+    mark: int | None = None,
 ) -> Html:
     """Lay out a small table: first column as row heads, the rest as numbers.
 
     Args:
         caption: What it shows and under which conditions.
         head: Column heads.
-        rows: Cells; whole numbers get thousands separated, other numbers the same decimals in a column.
+        rows: Cells, or a data frame whose index is the row heads; whole numbers get thousands separated, other
+            numbers the same decimals in a column.
         mark: Index of a row to stress.
     """
+    if not isinstance(rows, Sequence):
+        rows = rows.reset_index().astype("object").to_numpy().tolist()
     heads = "".join(
         f'<th scope="col"{"" if number == 0 else " class=kv-num"}>{escape(text)}</th>'
         for number, text in enumerate(head)

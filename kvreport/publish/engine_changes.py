@@ -13,6 +13,8 @@ from typing import Any, Final
 from urllib.parse import urljoin
 from xml.sax.saxutils import escape, quoteattr
 
+import pandas as pd
+
 from kvreport.catalog.engine import Engine, dated_releases
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -43,16 +45,21 @@ def changes(site: SiteData) -> Iterator[dict[str, Any]]:
     gpu, steps = site.known_gpus[0], _releases(site)
     every = of_models(site, site.models)
     for number, (old, new) in enumerate(pairwise(steps)):
-        moved = [one for of_model in every if (one := of_model[number]) is not None]
-        moved.sort(key=lambda one: one["new"] / one["old"])
         yield {
             "engine": new.label,
             "from": old.name,
             "to": new.name,
             "version": (new.versions or ("", None))[0],
             "gpu": gpu,
-            "models": moved,
+            "models": _ranked([one for of_model in every if (one := of_model[number]) is not None]),
         }
+
+
+def _ranked(moved: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what a release changed, the greatest loss first; models with equal changes in their order."""
+    frame = pd.DataFrame(moved, columns=["model", "old", "new", "cause"])
+    order = (frame["new"] / frame["old"]).sort_values(kind="stable").index
+    return [moved[place] for place in order]
 
 
 def of_models(site: SiteData, models: Sequence[Model]) -> list[list[dict[str, Any] | None]]:
@@ -124,12 +131,12 @@ def _feed(site: SiteData, found: list[dict[str, Any]]) -> str:
 
 
 def _entry(home: str, when: str, change: dict[str, Any]) -> str:
-    notable = [one for one in change["models"] if abs(one["new"] / one["old"] - 1) >= _NOTABLE]
-    fewer = [one for one in notable if one["new"] < one["old"]]
-    more = [one for one in notable if one["new"] > one["old"]][::-1]
+    models = pd.DataFrame(change["models"], columns=["model", "old", "new", "cause"])
+    gain = models["new"] / models["old"] - 1
+    fewer, more = models[gain <= -_NOTABLE], models[gain >= _NOTABLE][::-1]
     lines = [f"{len(fewer)} models hold fewer requests of 8K on {change['gpu']}, {len(more)} hold more."]
-    for one in [*fewer[: _SHOWN // 2], *more[: _SHOWN // 2]]:
-        cause = f" ({WORDS[one['cause']]})" if one["cause"] else ""
+    for one in pd.concat([fewer[: _SHOWN // 2], more[: _SHOWN // 2]]).to_dict("records"):
+        cause = f" ({WORDS[str(one['cause'])]})" if one["cause"] else ""
         lines.append(f"{one['model']}: {one['old']:.2f} to {one['new']:.2f}{cause}")
     summary = escape("\n".join(lines))
     return (

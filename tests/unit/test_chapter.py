@@ -1,5 +1,6 @@
 import itertools
 
+import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 
@@ -26,6 +27,13 @@ def test_a_table_has_row_heads_a_caption_and_one_width_of_decimals_in_a_column()
         ["b", "5", "12.25"],
     ]
     assert "kv-marked" in str(soup.tbody.find_all("tr")[1])
+
+
+def test_a_table_of_a_data_frame_has_its_index_as_row_heads() -> None:
+    frame = pd.DataFrame({"n": [1234, 5], "size": [0.5, 12.25]}, index=["a", "b"])
+    rows = [["a", 1234, 0.5], ["b", 5, 12.25]]
+    head = ["name", "n", "size"]
+    assert table("cap", head, frame).html == table("cap", head, rows).html
 
 
 def test_texts_are_escaped_everywhere():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
@@ -69,20 +71,21 @@ def weights_table(site: SiteData, model: Model) -> Table:
     """Weights per device by format and tensor-parallel size, and users at 8K on the headline's GPU."""
     series = site.on_headline_gpu.get(model.id, {})
     gpu = site.known_gpus[0]
-    sizes = sorted({config.tensor_parallel for config in series})
+    found = pd.DataFrame(
+        [(c.weight_format, c.tensor_parallel, one.weight_bytes) for c, one in series.items()],
+        columns=["format", "size", "weights"],
+    )
+    # KV formats share the weights.
+    by_size = found.pivot_table(index="format", columns="size", values="weights", aggfunc="first")
+    sizes = [int(size) for size in by_size.columns.to_numpy()]
     rows = []
     for name in formats_of(site, model, "weight_format"):
         label = labels(site.catalog.weight_formats, (name,))[0][1]
         if name == RELEASED:
             released = site.catalog.weight_formats.get(model.weight_format)
             label = f"as released ({released.label if released else model.weight_format})"
-        by_size = {
-            size: next(
-                (s for c, s in series.items() if c.tensor_parallel == size and c.weight_format == name), None
-            )
-            for size in sizes
-        }
-        cells = [tables.size_cell(one.weight_bytes if one else None) for one in by_size.values()]
+        known = by_size.loc[name].dropna().to_dict()
+        cells = [tables.size_cell(int(known[size]) if size in known else None) for size in sizes]
         rows.append(Row(Cell(label), tuple(cells), anchor=f"weights-{name}"))
     return (
         Table(
