@@ -175,7 +175,7 @@ $(STAMP): $(LOCK) pyproject.toml hatch_build.py Makefile
 		"$$python" -m venv --clear $(VENV); \
 	fi
 	@echo "· installing from $(LOCK)"
-	@$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: -r $(LOCK)
+	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r $(LOCK)
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
 	@touch $@
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from importlib.metadata import distribution
 
@@ -84,3 +85,39 @@ def test_an_estimate_installs_ten_distributions_at_most(repository):
         further = map(Requirement, distribution(name).requires or ())
         wanted += [one.name for one in further if one.marker is None or one.marker.evaluate({"extra": ""})]
     assert len(installed) <= 10, sorted(installed)
+
+
+@pytest.mark.parametrize("name", ["runtime", "dev"])
+def test_the_lock_has_everything_that_its_packages_need(repository, name):
+    """So that nothing is resolved at installation, with the extras that one package asks of another."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    pins = locked((repository / f"requirements/{name}.txt").read_text(encoding="utf-8"), python)
+    wanted, seen, lacking = asked(project, python, dev=name == "dev"), set(), []
+    while wanted:
+        one = wanted.pop()
+        key = canonicalize_name(one.name), frozenset(one.extras)
+        if key in seen:
+            continue
+        seen.add(key)
+        if key[0] not in pins:
+            lacking.append(str(one))
+            continue
+        for line in map(Requirement, distribution(one.name).requires or ()):
+            extras = ("", *one.extras)
+            if line.marker is None or any(line.marker.evaluate({"extra": extra}) for extra in extras):
+                wanted.append(line)
+    assert lacking == []
+
+
+def test_installing_the_lock_resolves_nothing(repository):
+    """An old pip takes a package's extras for a package of its own, and its newest release, which has no hash."""
+    places = ["Makefile", "action.yml", ".github/workflows/test.yml", "kvreport/adapters/scaffold.py"]
+    installs = [
+        line
+        for place in places
+        for line in (repository / place).read_text(encoding="utf-8").splitlines()
+        if "install" in line and "--require-hashes" in line
+    ]
+    assert len(installs) == 5
+    assert all("--no-deps" in line for line in installs)

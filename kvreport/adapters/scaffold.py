@@ -66,7 +66,7 @@ jobs:
         with: {python-version: "3.12"}
       - uses: actions/cache@5a3ec84eff668545956fd18022155c47e93e2684 # v4.2.3
         with: {path: .cache, key: "kvreport-${{ hashFiles('data/**', 'requirements.txt') }}", restore-keys: kvreport-}
-      - run: "pip install --require-hashes --only-binary :all: -r requirements.txt"
+      - run: "pip install --require-hashes --no-deps --only-binary :all: -r requirements.txt"
       - run: kvreport check data
       - run: mkdocs build --strict
       - uses: actions/upload-pages-artifact@56afc609e74202658d3ffba0e8f6dda462b719fa # v3.0.1
@@ -87,7 +87,7 @@ pages:
   image: python:3.12
   cache: {key: kvreport, paths: [.cache/]}
   script:
-    - "pip install --require-hashes --only-binary :all: -r requirements.txt"
+    - "pip install --require-hashes --no-deps --only-binary :all: -r requirements.txt"
     - kvreport check data
     - mkdocs build --strict --site-dir public
   artifacts: {paths: [public]}

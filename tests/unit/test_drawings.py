@@ -61,6 +61,17 @@ def test_cards_are_drawn_with_an_overriding_template_by_other_processes_too(tmp_
     assert all(as_packaged[card.digest] != overridden[card.digest] for card in cards)
 
 
+@pytest.mark.parametrize(
+    ("length", "size", "cut"), [(60, 27, False), (90, 21.6, False), (97, 20, False), (200, 20, True)]
+)
+def test_a_long_conclusion_is_written_smaller_before_it_is_cut(length: int, size: float, cut: bool) -> None:
+    svg = Card("a", "x" * length, EVERY[0]).svg()
+    written = re.search(r'font-size="([\d.]+)"[^>]*>(x+)(…?)<', svg)
+    assert written is not None
+    assert float(written[1]) == pytest.approx(size, abs=0.1)
+    assert (written[3] == "…") is cut
+
+
 def test_a_card_takes_its_looks_from_the_style_sheet() -> None:
     styled = social_cards.styled(
         '<path class="kv-line-1 kv-chosen-line" d=""/><text class="kv-tick">1</text>'

@@ -22,7 +22,10 @@ TEMPLATE: Final = "_boundary_svg.html"
 _CHART_WIDTH: Final = 620
 _CHART_HEIGHT: Final = 258
 _SCALE: Final = 1.5
-_LONGEST: Final = 74
+_CONCLUSION: Final = 27
+_SMALLEST: Final = 20
+_FITTING: Final = 72
+"""Characters of a conclusion that fit at its full size."""
 _QUALITY: Final = 62
 _SIZE: Final = 0.6
 _FONT: Final = f'font-family="{fonts.FAMILY}, sans-serif"'
@@ -84,12 +87,13 @@ class Card:
         colours = light_tokens()
         where = boundary_plot.positions(self.data, _CHART_WIDTH, _CHART_HEIGHT)
         chart = re.sub(r"^<svg[^>]*>|</svg>$", "", str(render(TEMPLATE, "", {"d": where})))
+        size, conclusion = _fitted(self.conclusion)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}">'
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{colours["paper"]}"/>'
             f'<rect width="{WIDTH}" height="10" fill="{colours["brand"]}"/>'
             f'<text x="50" y="72" {_FONT} font-size="44" font-weight="600" fill="{colours["ink"]}">{escape(self.title)}</text>'
-            f'<text x="50" y="116" {_FONT} font-size="27" fill="{colours["brand"]}">{escape(_shortened(self.conclusion))}</text>'
+            f'<text x="50" y="116" {_FONT} font-size="{size:g}" fill="{colours["brand"]}">{escape(conclusion)}</text>'
             f'<g transform="translate(40,132) scale({_SCALE})">{styled(chart)}</g>'
             f'<text x="950" y="508" text-anchor="end" {_FONT} font-size="20" fill="{colours["soft"]}">kvreport</text>'
             "</svg>"
@@ -132,8 +136,11 @@ def looks() -> tuple[tuple[tuple[str, ...], dict[str, str]], ...]:
     return tuple(found)
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip()}…"
+def _fitted(text: str) -> tuple[float, str]:
+    """Return the size at which a conclusion fits, and the conclusion, cut only where the smallest size is too large."""
+    longest = _FITTING * _CONCLUSION // _SMALLEST
+    cut = text if len(text) <= longest else f"{text[: longest - 1].rstrip()}…"
+    return min(_CONCLUSION, round(_CONCLUSION * _FITTING / max(len(cut), 1), 1)), cut
 
 
 @cache
