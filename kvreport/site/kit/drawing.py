@@ -81,9 +81,11 @@ class Drawings(Mapping[str, Drawing]):
             progress: Told now and then how far it is.
         """
         self._folder, self._progress = folder, progress
+        # A site may replace the template of cards, and change it between two builds of one process.
+        self._code = _code(templating.source(social_cards.TEMPLATE))
         wanted = {request.digest: request for request in requests}
         self._wanted = len(wanted)
-        self._done = {digest: made for digest in wanted if (made := _read(folder, digest)) is not None}
+        self._done = {digest: made for digest in wanted if (made := self._read(digest)) is not None}
         missing = [request for digest, request in wanted.items() if digest not in self._done]
         if missing:
             progress(f"charts: {len(self._done)} kept from earlier builds, {len(missing)} to draw")
@@ -114,11 +116,18 @@ class Drawings(Mapping[str, Drawing]):
         request, made = next(self._coming, (None, None))
         if request is None or made is None:
             return False
-        _write(self._folder, request.digest, made)
+        write_sealed(self._path(request.digest), pickle.dumps(made, protocol=5))
         self._done[request.digest] = made
         if len(self._done) % 50 == 0:
             self._progress(f"charts: {len(self._done)} of {self._wanted} drawn")
         return True
+
+    def _path(self, digest: str) -> Path:
+        return self._folder / f"{digest}-{self._code}.drawing"
+
+    def _read(self, digest: str) -> Drawing | None:
+        found = read_kept(self._path(digest))
+        return found if isinstance(found, Drawing) else None
 
 
 def begin(
@@ -205,20 +214,13 @@ def _register_fonts() -> None:
 
 
 @cache
-def _code() -> str:
-    """Digest of what decides a drawing besides its request."""
+def _code(template: str) -> str:
+    """Digest of what decides a drawing besides its request, with the template of cards."""
     rooms = (charts, social_cards, outlines, boundary_plot, plot, units)
     parts = [Path(name).read_bytes() for name in (__file__, *(str(room.__file__) for room in rooms))]
-    parts.append(templating.source(social_cards.TEMPLATE).encode())
+    parts.append(template.encode())
     parts += [version(name).encode() for name in ("altair", "vl-convert-python")]
-    parts.append(repr((fonts.state(), social_cards.looks())).encode())
+    parts.append(
+        repr((fonts.state(), social_cards.looks(), sorted(social_cards.light_tokens().items()))).encode()
+    )
     return sha256(b"\0".join(parts)).hexdigest()[:8]
-
-
-def _read(folder: Path, digest: str) -> Drawing | None:
-    found = read_kept(folder / f"{digest}-{_code()}.drawing")
-    return found if isinstance(found, Drawing) else None
-
-
-def _write(folder: Path, digest: str, made: Drawing) -> None:
-    write_sealed(folder / f"{digest}-{_code()}.drawing", pickle.dumps(made, protocol=5))
