@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import kvreport.architectures
-from experiments.completed import default_config, put
+from experiments.completed import RUN_WITH, default_config, put
 from experiments.probing import LAYER_KEYS, SKIPPED, changed, config_class, flattened
+from experiments.running import reading, run
 from kvreport.accounting.weights import parameters as counted
 from kvreport.architectures import read_config
 from kvreport.architectures.registry import known_classes
@@ -137,26 +138,6 @@ def compare(name: str, model_type: str, config: dict[str, Any]) -> tuple[str, in
     if mine is None:
         return "refused", None, theirs, refusal
     return ("exact" if mine == theirs else "differs"), mine, theirs, ""
-
-
-RUN_WITH: Final[dict[str, dict[str, Any]]] = {
-    "bamba": {"attn_layer_indices": [1]},
-    "blenderbot": {"max_position_embeddings": 512},
-    "codegen": {"rotary_dim": 16},
-    "dbrx": {"attn_config.clip_qkv": 8.0},
-    "deepseek_ocr2": {"text_config.num_experts_per_tok": 2},
-    "deepseek_v2": {"num_experts_per_tok": 2, "topk_group": 1, "n_group": 1},
-    "dots1": {"num_experts_per_tok": 2, "topk_group": 1, "n_group": 1},
-    "glm46v": {"text_config.rope_parameters.mrope_section": [16, 24, 24]},
-    "glm4v": {"text_config.rope_parameters.mrope_section": [16, 24, 24]},
-    "granitemoehybrid": {"layer_types": ["mamba", "attention", "mamba", "attention"]},
-    "glmga": {"text_config.rope_parameters.mrope_section": [16, 24, 24]},
-    "qwen2_5_omni": {"thinker_config.text_config.rope_parameters.mrope_section": [28, 42, 42]},
-    "qwen2_5_omni_thinker": {"text_config.rope_parameters.mrope_section": [28, 42, 42]},
-    "step3p7": {"text_config.sliding_window": 128},
-    "xmod": {"default_language": "en_XX"},
-}
-"""What a small config is given to be run where its defaults cannot be: keys by dotted path, by model type."""
 
 
 def made_small(
@@ -307,89 +288,16 @@ def cache_of(name: str, model_type: str, config: dict[str, Any]) -> str:
         for length in LENGTHS:
             ids = torch.randint(1, min(200, model.vocabulary), (1, length))
             with torch.inference_mode():
-                kept, read = _run(net, ids, settings)
+                kept, read = run(net, ids, settings)
             if kept is None:
                 return "not run: the class keeps no cache"
-            asked = Subject("local/check", config, _reading(model, read))
+            asked = Subject("local/check", config, reading(model, read))
             results.append((held(kept).shape_bytes, cache_bytes(asked, length)))
     except Exception as error:  # noqa: BLE001 - whatever a class raises when it runs
         return f"not run: {type(error).__name__}: {' '.join(str(error).split())[:80]}"
     if all(theirs == mine for theirs, mine in results):
         return "exact"
     return "differs: " + ", ".join(f"{theirs} against {mine}" for theirs, mine in results)
-
-
-def _reading(model: Model, tokens: int) -> Model:
-    """Return the model with encoders that read so many tokens, as the run gives them."""
-    layers = tuple(
-        group.model_copy(
-            update={
-                "caches": tuple(
-                    cache.model_copy(update={"encoder_tokens": tokens}) if cache.kind == "cross" else cache
-                    for cache in group.caches
-                )
-            }
-        )
-        for group in model.layers
-    )
-    return model.model_copy(update={"layers": layers})
-
-
-def _run(net: Any, ids: Any, settings: Any) -> tuple[Any, int]:  # noqa: ANN401 - a model, token ids, its config
-    """Return the cache of one prompt, and how many tokens an encoder read for it.
-
-    Without an encoder the run has no image to read, and layers that read one keep nothing.
-    """
-    if getattr(settings, "is_encoder_decoder", False):
-        return _run_both(net, ids, settings)
-    try:
-        found = net(input_ids=ids, use_cache=True)
-    except (TypeError, ValueError, NotImplementedError):
-        inner = _decoder(net)
-        if inner is None:
-            raise
-        found = inner(input_ids=ids, use_cache=True)
-    # Classes of states alone call theirs otherwise.
-    return next(
-        (found[name] for name in ("past_key_values", "cache_params", "state") if name in found), None
-    ), 0
-
-
-def _run_both(net: Any, ids: Any, settings: Any) -> tuple[Any, int]:  # noqa: ANN401 - as above
-    import torch
-
-    length = ids.shape[1]
-    if net.main_input_name == "input_ids":
-        channels = getattr(getattr(settings, "decoder_config", None), "num_channels", None)
-        heard = ids[..., None].expand(-1, -1, channels) if channels else ids  # Dia speaks in several at once
-        boxes = {"bbox": torch.zeros(1, length, 4, dtype=net.dtype)} if settings.model_type == "udop" else {}
-        found = net(input_ids=ids, decoder_input_ids=heard, use_cache=True, **boxes)
-        return found.past_key_values, length
-    from transformers.modeling_outputs import BaseModelOutputWithPooling
-
-    # Sounds and images: what their encoder gives out, made up; the decoder keeps as many keys of it.
-    width = next(
-        getattr(part, name)
-        for part in (settings.get_text_config(decoder=True), settings)
-        for name in ("hidden_size", "d_model")
-        if hasattr(part, name)
-    )
-    states = torch.zeros(1, length, width, dtype=net.dtype)
-    given = BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=states)
-    given.attention_mask = None
-    return net(encoder_outputs=given, decoder_input_ids=ids, use_cache=True).past_key_values, length
-
-
-def _decoder(net: Any) -> Any:  # noqa: ANN401 - as above
-    """Return the language model within a model that asks for an image or a sound, or None."""
-    if hasattr(net, "thinker"):
-        return net.thinker.model
-    for holder in (net, getattr(net, "model", None)):
-        for name in ("language_model", "text_decoder", "text_model"):
-            inner = getattr(holder, name, None)
-            if inner is not None:
-                return inner
-    return None
 
 
 _THINKER: Final = "the thinker alone is counted: it is what engines serve"

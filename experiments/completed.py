@@ -49,6 +49,26 @@ COMPLETED: Final[dict[str, dict[str, Any]]] = {
 """Keys by dotted path, by model type."""
 
 
+RUN_WITH: Final[dict[str, dict[str, Any]]] = {
+    "bamba": {"attn_layer_indices": [1]},
+    "blenderbot": {"max_position_embeddings": 512},
+    "codegen": {"rotary_dim": 16},
+    "dbrx": {"attn_config.clip_qkv": 8.0},
+    "deepseek_ocr2": {"text_config.num_experts_per_tok": 2},
+    "deepseek_v2": {"num_experts_per_tok": 2, "topk_group": 1, "n_group": 1},
+    "dots1": {"num_experts_per_tok": 2, "topk_group": 1, "n_group": 1},
+    "glm46v": {"text_config.rope_parameters.mrope_section": [16, 24, 24]},
+    "glm4v": {"text_config.rope_parameters.mrope_section": [16, 24, 24]},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention", "mamba", "attention"]},
+    "glmga": {"text_config.rope_parameters.mrope_section": [16, 24, 24]},
+    "qwen2_5_omni": {"thinker_config.text_config.rope_parameters.mrope_section": [28, 42, 42]},
+    "qwen2_5_omni_thinker": {"text_config.rope_parameters.mrope_section": [28, 42, 42]},
+    "step3p7": {"text_config.sliding_window": 128},
+    "xmod": {"default_language": "en_XX"},
+}
+"""What a small config is given to be run where its defaults cannot be: keys by dotted path, by model type."""
+
+
 def default_config(name: str, model_type: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
     """Return a class's default config, completed where it makes no model.
 

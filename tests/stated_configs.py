@@ -19,7 +19,7 @@ _BLOCK: Final = {
     "ffn": {"ffn_mult": 2.0, "no_op": False, "replace_with_linear": False},
 }
 
-_OCR: Final = {
+_MIXTURE: Final = {
     **_PLAIN,
     "intermediate_size": 512,
     "n_routed_experts": 8,
@@ -27,10 +27,8 @@ _OCR: Final = {
     "moe_intermediate_size": 64,
     "n_shared_experts": 1,
     "first_k_dense_replace": 1,
-    "num_key_value_heads": 4,
-    "qk_nope_head_dim": 0,
-    "qk_rope_head_dim": 0,
 }
+_OCR: Final = {**_MIXTURE, "num_key_value_heads": 4, "qk_nope_head_dim": 0, "qk_rope_head_dim": 0}
 
 STARTS: Final[dict[str, dict[str, Any]]] = {
     "AXK2ForCausalLM": {"num_hidden_layers": 4, "mlp_layer_types": _SPARSE},
@@ -60,17 +58,7 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
         "projector_config": {"input_dim": 2048, "n_embed": 256, "projector_type": "linear"},
         "vision_config": {"model_name": "deeplip_b_l"},
     },
-    "DeepseekOcr2ForConditionalGeneration": {
-        "text_config": {
-            **_PLAIN,
-            "intermediate_size": 512,
-            "n_routed_experts": 8,
-            "num_experts_per_tok": 2,
-            "moe_intermediate_size": 64,
-            "n_shared_experts": 1,
-            "first_k_dense_replace": 1,
-        }
-    },
+    "DeepseekOcr2ForConditionalGeneration": {"text_config": _MIXTURE},
     "DiaForConditionalGeneration": {"decoder_config": {"architectures": None}},
     "DFlashDraftModel": {**_PLAIN, "intermediate_size": 512},
     "Dots1ForCausalLM": {"n_routed_experts": 8, "n_shared_experts": 1},
