@@ -22,12 +22,18 @@ COMPLETED: Final[dict[str, dict[str, Any]]] = {
     "aya_vision": {"vision_config.num_attention_heads": 16},
     "chameleon": {"vocabulary_map": {"<image>": 8711}},
     "cohere_compass": {"text_config.rope_parameters": {"full_attention": _ROPE}},
+    "cohere_compass_text": {"rope_parameters": {"full_attention": _ROPE}},
     "dbrx": {"attn_config.rope_theta": 500_000.0},
     "deepseek_ocr2": {"text_config.mlp_layer_types": ["dense"] + ["sparse"] * 31},
     "dots1": {"n_routed_experts": 128, "n_shared_experts": 2},
     "gemma4_assistant": {
         "text_config.hidden_size_per_layer_input": 0,
         "text_config.vocab_size_per_layer_input": 0,
+    },
+    "emu3": {
+        "text_config.attention_bias": False,
+        "text_config.mlp_bias": False,
+        "vocabulary_map": {"<image>": 8711},
     },
     "granite4_vision": {
         "deepstack_layer_map": [[-19, 9], [-13, 6], [-7, 3], [-1, 0]],
@@ -38,6 +44,7 @@ COMPLETED: Final[dict[str, dict[str, Any]]] = {
     "hunyuan_vl": {"text_config.head_dim": 128},
     "lfm2_moe": {"layer_types": ["conv", "conv", "conv", "full_attention"] * 8},
     "ministral": {"head_dim": 128},
+    "moonshine_streaming": {"num_key_value_heads": 8},
     "nemotron": {"num_key_value_heads": 8},
     "qwen3_omni_moe": {
         "talker_config.spatial_merge_size": 2,

@@ -65,6 +65,9 @@ _ALIASES: Final = {
     "Qwen3OmniDSparkModel": "Qwen3DSparkModel",
     "LlamaForCausalLMEagle": "EagleLlamaForCausalLM",
     "T5WithLMHeadModel": "T5ForConditionalGeneration",
+    # transformers 5.23, models/cohere_compass and models/emu3: text halves that are another class's layers.
+    "CohereCompassForCausalLM": "Cohere2ForCausalLM",
+    "Emu3ForCausalLM": "LlamaForCausalLM",
     "MT5EncoderModel": "T5EncoderModel",
     "RobertaForMaskedLM": "XLMRobertaForMaskedLM",
     # vLLM 0.33.0, the same file: classes that are Llama with another name, or without its causal mask.

@@ -284,6 +284,76 @@ def test_a_missing_dimension_of_a_listing_is_refused() -> None:
         read_config(config)
 
 
+EMU3_TEXT = {
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "max_position_embeddings": 9216,
+    "model_type": "emu3_text_model",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 184622,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "parameters"),
+    [
+        # What transformers 5.23 allocates on the meta device for each class's default config.
+        ("SwitchTransformersForConditionalGeneration", {}, 317_312_256),
+        ("NllbMoeForConditionalGeneration", {}, 6_880_712_704),
+        ("Speech2TextForConditionalGeneration", {}, 29_536_256),
+        ("MoonshineStreamingForConditionalGeneration", {"num_key_value_heads": 8}, 44_054_721),
+        ("Emu3ForConditionalGeneration", {"text_config": EMU3_TEXT}, 8_762_751_807),
+    ],
+)
+def test_default_configs_come_out_to_the_last_parameter(
+    name: str, more: dict[str, Any], parameters: int
+) -> None:
+    model = read_config({"architectures": [name], **more}, assume_defaults=True)
+    assert total(model) == parameters
+    table = load_class_check(data_dir())
+    assert table is not None
+    assert next(entry.parameters for entry in table.classes if entry.name == name) == parameters
+
+
+@pytest.mark.parametrize(
+    ("half", "whole"),
+    [("Emu3ForCausalLM", "LlamaForCausalLM"), ("CohereCompassForCausalLM", "Cohere2ForCausalLM")],
+)
+def test_a_text_half_is_read_as_the_class_whose_layers_it_has(half: str, whole: str) -> None:
+    config = EMU3_TEXT | {"tie_word_embeddings": True, "sliding_window": 4096}
+    found = [read_config({**config, "architectures": [name]}, assume_defaults=True) for name in (half, whole)]
+    assert total(found[0]) == total(found[1])
+
+
+def test_every_other_layer_of_a_switch_transformer_has_experts() -> None:
+    # google/switch-base-8: 12 and 12 layers, every second of them with 8 experts.
+    model = read_config(
+        {
+            "architectures": ["SwitchTransformersForConditionalGeneration"],
+            "d_ff": 3072,
+            "d_kv": 64,
+            "d_model": 768,
+            "decoder_sparse_step": 2,
+            "encoder_sparse_step": 2,
+            "num_decoder_layers": 12,
+            "num_experts": 8,
+            "num_heads": 12,
+            "num_layers": 12,
+            "num_sparse_decoder_layers": 6,
+            "num_sparse_encoder_layers": 6,
+            "relative_attention_num_buckets": 32,
+            "router_bias": False,
+            "tie_word_embeddings": True,
+            "vocab_size": 32128,
+        }
+    )
+    experts = sum(row.parameters for row in model.weights if row.component == "routed_experts")
+    assert experts == 12 * 8 * 2 * 768 * 3072
+    assert round(total(model) / 1e6) == 619  # the size that its card states
+
+
 def test_what_is_derived_is_listed() -> None:
     reading = read_config_report({key: v for key, v in RWKV_7_191M.items() if key != "v_low_rank_dim"})
     assert any(text.startswith("v_low_rank_dim = ") for text in reading.assumptions)

@@ -22,7 +22,7 @@ _CWM_PERIOD: Final = 4
     "LLaMAForCausalLM",
     "SolarForCausalLM",
     family="Llama",
-    model_types=("llama", "solar"),
+    model_types=("llama", "solar", "emu3_text_model"),
 )
 def llama(keys: Keys) -> Blueprint:
     """RMSNorm, grouped-query attention on every layer, gated MLP."""
