@@ -135,6 +135,10 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
     },
     "ModernBertDecoderForCausalLM": {"num_hidden_layers": 4, "layer_types": _MIXED},
     "MolmoForCausalLM": {**_PLAIN, "intermediate_size": 512},
+    "MoonshineStreamingForConditionalGeneration": {"num_key_value_heads": 8},
+    "Nemotron3_5TranscribeForConditionalGeneration": {
+        "text_config": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]}
+    },
     "NemotronHForCausalLM": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]},
     "NemotronH_Omni_Reasoning_V3": {
         "text_config": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]}
