@@ -37,11 +37,11 @@ import yaml
 
 from kvreport.accounting.deployment import allocate
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.sglang.rules import band_class
+from kvreport.accounting.engines.sglang.rules import band_class, grown
 from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.kernel import captured_graphs
-from kvreport.catalog.engine import Engine, engine_for_version
+from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.first_seen import load_first_seen
 from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.observation import Observation, load_observations
@@ -382,18 +382,50 @@ def counted(catalog: Catalog, observations: Iterable[Observation]) -> list[dict[
     return found
 
 
+TAKEN = ("taken_before_bytes", "taken_before_unified_bytes")
+"""What SGLang prints as missing from a device before it loads weights: of one rank, and of devices that share a host's memory."""
+
+
+def taken_before(catalog: Catalog, observations: Iterable[Observation]) -> dict[str, float]:
+    """The median over sources of what is not free before loading, per kind of device.
+
+    Left out are releases before 0.5.10, whose CUDA takes less, and logs of devices that others used too.
+    """
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in TAKEN}
+    for observation in observations:
+        device, printed = device_of(catalog, observation), observation.printed
+        free = printed.free_gpu_gib
+        if free is None and printed.free_after_load_gib and printed.model_load_gib:
+            free = printed.free_after_load_gib + printed.model_load_gib
+        if observation.engine != "sglang" or device is None or free is None:
+            continue
+        number = version_number(observation.engine_version or "")
+        if observation.unusable or (number and (0, 1) < number < (0, 5, 10)):
+            continue
+        shared = device_class(device) == "unified"
+        if shared or (observation.tensor_parallel or 1) * (observation.pipeline_parallel or 1) == 1:
+            taken = device.usable_bytes - free * GIB
+            found[TAKEN[shared]].setdefault(source_of(observation), []).append(taken)
+    return {
+        name: float(f"{np.median([np.median(values) for values in by_source.values()]):.2g}")
+        for name, by_source in found.items()
+    }
+
+
 def widths(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The share of a device's memory that four in five errors lie within, by class of devices and ranks.
+    """Bytes that four in five errors lie within, by class of devices and ranks; of several, on a device of 80 GiB.
 
     A class of fewer than ten logs takes the wider of its own and that of all logs of as many ranks (one, or several),
-    and a class without logs the latter.
+    and a class without logs the latter. Devices that share their memory with a host are no measure of others: what
+    is free there moves with the system's own files.
     """
     found = {}
     for ranks in ("", "_ranks"):
         near = [row for row in rows if row["class"].endswith("_ranks") == bool(ranks)]
         if not near:
             continue
-        near_all = _quantile([_missed(row, _met(row)) for row in near])
+        apart = [row for row in near if not row["class"].startswith("unified")] or near
+        near_all = _quantile([_missed(row, _met(row)) for row in apart])
         found[ranks] = near_all
         for name in {row["class"] for row in near}:
             own = [_missed(row, _met(row)) for row in near if row["class"] == name]
@@ -403,17 +435,19 @@ def widths(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def _missed(row: dict[str, Any], error_bytes: float) -> float:
-    return abs(error_bytes) / float(row["memory_bytes"])
+    """An error in the band's measure: as it is on one rank, by the root of the device's memory on several."""
+    several = str(row["class"]).endswith("_ranks")
+    return abs(error_bytes) / (grown(float(row["memory_bytes"])) if several else 1.0)
 
 
 def within(rows: list[dict[str, Any]]) -> list[bool]:
-    """Whether each log lies in a band that was calibrated without its source."""
+    """Whether each log lies in a band that was calibrated without its source, by the error that it counts with."""
     found = []
     for row in rows:
         known = widths([other for other in rows if other["source"] != row["source"]])
         as_many = "_ranks" if row["class"].endswith("_ranks") else ""
         width = known.get(f"_{row['class']}", known.get(as_many, 0.0))
-        found.append(_missed(row, row["pool_error_bytes"]) <= width)
+        found.append(_missed(row, _met(row)) <= width)
     return found
 
 
@@ -439,8 +473,17 @@ def main() -> None:
     """Print the fit, and write it if asked to."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     arguments.add_argument("--write", action="store_true", help="write data/engines and data/left_out.yaml")
+    arguments.add_argument(
+        "--only", choices=("sglang",), help="leave the constants and figures of vLLM as they are"
+    )
     given = arguments.parse_args()
     catalog = load_catalog()
+    if given.only:
+        further = counted(catalog, load_observations(data_dir()))
+        print(yaml.safe_dump(others(catalog), sort_keys=False), widths(further))
+        if given.write:
+            write_others(catalog, widths(further))
+        return
     logs = collect(catalog, load_observations(data_dir()))
     constants = fit([row for log in logs for row in log.rows])
     ranges = intervals(logs)
@@ -484,16 +527,11 @@ def write(
         ending = f"_{name}" if name else ""
         values |= {f"uncertainty_share{ending}": width, f"uncertainty_bytes{ending}": width * FLOOR_BYTES}
     lines = ["coefficients:"] + [f"  {name}: {value!r}" for name, value in sorted(values.items())]
-    told = {f"uncertainty_share{ending}": width for ending, width in bands.items()}
     for engine in catalog.engines.values():
-        path = data_dir() / "engines" / f"{engine.name}.yaml"
         if engine.family == "vllm":
+            path = data_dir() / "engines" / f"{engine.name}.yaml"
             text = re.sub(r"coefficients:\n(?:  \w+: .*\n)+", "\n".join(lines) + "\n", path.read_text())
             _replace(path, text)
-        elif engine.family == "sglang":
-            text = re.sub(r"  uncertainty_\w+: .*\n", "", path.read_text())
-            own = "".join(f"  {name}: {value!r}\n" for name, value in sorted(told.items()))
-            _replace(path, re.sub(r"(coefficients:\n(?:  \w+: .*\n)+)", rf"\g<1>{own}", text))
     published = [
         {key: value for key, value in row.items() if key not in ("source", "spared", "first_sight_bytes")}
         | {"covered": inside}
@@ -504,9 +542,24 @@ def write(
         "constants": {name: {"value": constants[name], "interval": ranges[name]} for name in CONSTANTS},
         "summary": summary(rows),
         "logs": published,
-        "others": others(catalog),
+        "others": {},
     }
     _replace(data_dir() / "left_out.yaml", yaml.safe_dump(content, sort_keys=False, width=110))
+    write_others(catalog, bands)
+
+
+def write_others(catalog: Catalog, bands: dict[str, float]) -> None:
+    """Put the bands of other engines into their records, and their figures into the file of those left out."""
+    told = {f"uncertainty_bytes{ending}": width for ending, width in bands.items()}
+    for engine in catalog.engines.values():
+        if engine.family == "sglang":
+            path = data_dir() / "engines" / f"{engine.name}.yaml"
+            text = re.sub(r"  uncertainty_\w+: .*\n", "", path.read_text())
+            own = "".join(f"  {name}: {value!r}\n" for name, value in sorted(told.items()))
+            _replace(path, re.sub(r"(coefficients:\n(?:  \w+: .*\n)+)", rf"\g<1>{own}", text))
+    path = data_dir() / "left_out.yaml"
+    content = yaml.safe_load(path.read_text()) | {"others": others(catalog)}
+    _replace(path, yaml.safe_dump(content, sort_keys=False, width=110))
 
 
 def _replace(path: Path, text: str) -> None:

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.step import Step
+from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.resources import data_dir
@@ -161,7 +164,7 @@ def test_sglang_s_records_have_the_band_of_these_logs(fitting: ModuleType, catal
     for ending, width in fitting.widths(rows).items():
         for engine in catalog.engines.values():
             if engine.family == "sglang":
-                assert engine.coefficients[f"uncertainty_share{ending}"] == pytest.approx(width, rel=0.02)
+                assert engine.coefficients[f"uncertainty_bytes{ending}"] == pytest.approx(width, rel=0.02)
 
 
 def test_a_band_of_few_logs_is_no_narrower_than_that_of_all(fitting: ModuleType) -> None:
@@ -170,6 +173,50 @@ def test_a_band_of_few_logs_is_no_narrower_than_that_of_all(fitting: ModuleType)
         for i, name in ((1, "server"), (2, "server"), (9, "other"))
     ]
     found = fitting.widths(rows)
-    assert found["_server"] == found["_other"] == found[""] == pytest.approx(9 / 1024, rel=0.01)
+    assert found["_server"] == found["_other"] == found[""] == pytest.approx(9 << 20, rel=0.01)
     many = rows + [rows[0] | {"source": f"m{i}"} for i in range(9)]
-    assert fitting.widths(many)["_server"] == pytest.approx(1 / 1024, rel=0.01)
+    assert fitting.widths(many)["_server"] == pytest.approx(1 << 20, rel=0.01)
+
+
+def test_devices_that_share_their_memory_widen_no_other_band(fitting: ModuleType) -> None:
+    rows = [
+        {"source": "a", "class": "server", "pool_error_bytes": 1 << 20, "memory_bytes": 1 << 30},
+        {"source": "b", "class": "unified", "pool_error_bytes": 9 << 20, "memory_bytes": 1 << 30},
+    ]
+    found = fitting.widths(rows)
+    assert found[""] == found["_server"] == pytest.approx(1 << 20, rel=0.01)
+    assert found["_unified"] == pytest.approx(9 << 20, rel=0.01)
+
+
+def test_the_band_of_several_ranks_grows_with_the_root_of_the_memory(fitting: ModuleType) -> None:
+    rows = [
+        {"source": "a", "class": "server_ranks", "pool_error_bytes": 2 << 30, "memory_bytes": 320 << 30},
+        {"source": "b", "class": "server_ranks", "pool_error_bytes": 1 << 20, "memory_bytes": 80 << 30},
+    ]
+    # An error of 2 GiB on 320 GiB is one of 1 GiB on 80 GiB.
+    assert fitting.widths(rows)["_ranks"] == pytest.approx(1 << 30, rel=0.01)
+    catalog = load_catalog()
+    engine = catalog.engine("sglang")
+    large, small = catalog.accelerator("mi355x"), catalog.accelerator("rtx-4090")
+    asked = {
+        gpu.id: rules(engine)
+        .reserve(
+            catalog.models["Qwen/Qwen3-8B"],
+            gpu,
+            Step(max_batched_tokens=8192, max_seqs=256, layout=Layout(tensor=2)),
+        )
+        .uncertainty
+        for gpu in (large, small)
+    }
+    grown = (large.usable_bytes / small.usable_bytes) ** 0.5
+    assert asked["mi355x"] / asked["rtx-4090"] == pytest.approx(grown, rel=0.01)
+
+
+def test_what_is_taken_before_loading_is_the_median_of_the_logs(
+    fitting: ModuleType, catalog: Catalog
+) -> None:
+    found = fitting.taken_before(catalog, load_observations(data_dir()))
+    for name, value in found.items():
+        for engine in catalog.engines.values():
+            if engine.family == "sglang":
+                assert engine.coefficients[name] == pytest.approx(value, rel=0.1)

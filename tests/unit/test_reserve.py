@@ -393,7 +393,7 @@ def test_sglangs_position_tables_are_floats(catalog: Catalog) -> None:
     assert load_overhead(compressed, engine, None, formats, gpu)["position_table"] == 1_048_576 * 64 * 4 * 2
 
 
-@pytest.mark.parametrize(("ranks", "taken"), [(1, 500_000_000), (4, 2_300_000_000)])
+@pytest.mark.parametrize(("ranks", "taken"), [(1, 730_000_000), (4, 2_330_000_000)])
 def test_sglangs_share_is_of_what_is_free_before_loading(catalog: Catalog, ranks: int, taken: int) -> None:
     engine, gpu = catalog.engine("sglang"), catalog.accelerator("h100-sxm-80gb")
     model = catalog.model("Qwen/Qwen2.5-7B")
@@ -457,8 +457,8 @@ def test_sglangs_data_parallel_attention_divides_heads_and_shared_experts_over_a
     ("device", "ranks", "taken"),
     [
         ("dgx-spark-gb10", 1, 10_000_000_000),
-        ("rtx-4090", 2, 500_000_000),
-        ("b200-sxm-180gb", 8, 2_300_000_000),
+        ("rtx-4090", 2, 730_000_000),
+        ("b200-sxm-180gb", 8, 2_330_000_000),
     ],
 )
 def test_what_sglang_finds_taken_depends_on_links_and_host(

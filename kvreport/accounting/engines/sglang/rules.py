@@ -31,7 +31,7 @@ from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
 from kvreport.errors import InputError
-from kvreport.units import MIB
+from kvreport.units import GIB, MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +299,11 @@ class Sglang(EngineRules):
         return round(taken)
 
     def _uncertainty(self, accelerator: Accelerator, layout: Layout) -> int:
-        known = self.engine.coefficients.get(f"uncertainty_share_{band_class(accelerator, layout)}")
-        if known is None:
-            known = constant(
-                self.engine, "uncertainty_share_ranks" if layout.devices > 1 else "uncertainty_share"
-            )
-        return round(known * accelerator.usable_bytes)
+        known = self.engine.coefficients.get(f"uncertainty_bytes_{band_class(accelerator, layout)}")
+        if layout.devices == 1:
+            return round(known or constant(self.engine, "uncertainty_bytes"))
+        known = known or constant(self.engine, "uncertainty_bytes_ranks")
+        return round(known * grown(accelerator.usable_bytes))
 
     def _settings(self, model: Model, accelerator: Accelerator, step: Step) -> settings.Settings:
         layout = step.layout
@@ -330,3 +329,14 @@ class Sglang(EngineRules):
 def band_class(accelerator: Accelerator, layout: Layout) -> str:
     """The class of devices whose logs an error band rests on, apart for one rank and for several."""
     return device_class(accelerator) + "_ranks" * (layout.devices > 1)
+
+
+def grown(memory_bytes: float) -> float:
+    """How far the error of several ranks grows with a device, against one of 80 GiB.
+
+    Buffers for other ranks are larger on larger devices, and do not grow in proportion: the links' channels do.
+
+    Args:
+        memory_bytes: Memory of the device.
+    """
+    return float((memory_bytes / (80 * GIB)) ** 0.5)
