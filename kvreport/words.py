@@ -27,6 +27,7 @@ NO_REQUEST: Final[dict[str, tuple[str, str]]] = {
 }
 """For each verdict that holds no request: the word in the cell, and the reason in full."""
 
+LAYOUT_ORDER: Final[str] = ALL["layout_order"]
 LIMITS: Final[dict[str, str]] = ALL["limits"]
 """What keeps one more request from a replica, for a page."""
 

@@ -102,8 +102,14 @@ def machine_of(text: str) -> tuple[Accelerator, ...]:
 
 
 def in_python(
-    model: str, work: dict[str, Any], options: dict[str, Any], engine_name: str = CATALOG.grid.engine
+    model: str,
+    work: dict[str, Any],
+    options: dict[str, Any],
+    engine_name: str = CATALOG.grid.engine,
+    *,
+    context_ranks: bool = True,
 ) -> Ranking:
+    """The package's ranking of a workload; without ``context_ranks``, layouts that divide contexts are not tried."""
     record = CATALOG.model(model)
     engine = CATALOG.engine(engine_name)
     prices = options["prices"] or {}
@@ -136,7 +142,9 @@ def in_python(
             kv_formats={name: CATALOG.kv_format(name) for name in options["kv"]},
             all_kv_formats=CATALOG.kv_formats,
             tensor_parallel=tuple(site(model).axes.tensor_parallel),
-            layouts=() if options["layouts"] else searched_layouts(),
+            layouts=()
+            if options["layouts"]
+            else tuple(one for one in searched_layouts() if context_ranks or one.decode_context == 1),
             current_since=None
             if options["gpus"] is not None or prices
             else current_since(CATALOG.accelerators.values()),

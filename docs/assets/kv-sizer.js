@@ -448,7 +448,7 @@
         const alike = one.gpu === best.gpu && one.weightFormat === best.weightFormat && one.kv === best.kv;
         if (alike && !seen.has(one.layout.label)) seen.set(one.layout.label, one);
       }
-      const shown = [...seen.values()].sort((a, b) => a.devices - b.devices || b.each - a.each);
+      const shown = [...seen.values()]; // in the order of the ranking
       const not = kvSizing.layoutsOf(site).filter((layout) =>
         !seen.has(layout.label) &&
         kvCapacity.deploy(site, model, best.gpu, layout, best.weightFormat, best.kv, { later: true })
@@ -460,7 +460,13 @@
       return make(
         "div",
         { class: "kv-multiples" },
-        why ? make("p", { class: "kv-note" }, why) : null,
+        why
+          ? make(
+            "p",
+            { class: "kv-note" },
+            `${why} ${kvKernel.words.layout_order.replace("{factor}", String(kvKernel.CLOSE_STEPS))}`,
+          )
+          : null,
         ...shown.map((one) => {
           const share = kvKernel.shareOfPeak(work.peak, one.each);
           const figure = bars(one, kvKernel.replicasFor(share, one.layout.dp));

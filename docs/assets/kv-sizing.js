@@ -250,6 +250,7 @@
                 binds: kernel.whatLimits(request, constant, held, fast, limits.seqs),
                 tpot: kernel.decodeSeconds(step, batch, work.mean),
                 ttft: first,
+                quick: true,
               });
             }
           }
@@ -260,11 +261,22 @@
     const before = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
     const billed = (one) => Math.ceil(one.devices / one.gpu.machine) * one.gpu.machine; // whole machines are paid for
     const first = !choices.gpus && !choices.prices; // nobody has said which there are: those that clouds rent come first
-    found.sort((a, b) =>
+    const hardware = (a, b) =>
       Number(b.sure) - Number(a.sure) || (first ? b.gpu.rental - a.gpu.rental || billed(a) - billed(b) : 0) ||
       (priced ? a.price - b.price : 0) ||
-      a.memory - b.memory || a.devices - b.devices ||
-      b.each - a.each || b.gpu.providers - a.gpu.providers || before(a.gpu.id, b.gpu.id) ||
+      a.memory - b.memory || a.devices - b.devices;
+    found.sort(hardware);
+    for (let start = 0, end = 0; start < found.length; start = end) { // which are about as fast as the fastest there
+      let shortest = NaN;
+      while (end < found.length && !hardware(found[start], found[end])) {
+        shortest = least(shortest, found[end++].tpot);
+      }
+      for (const one of found.slice(start, end)) one.quick = kernel.isQuick(one.tpot, shortest);
+    }
+    found.sort((a, b) =>
+      hardware(a, b) || Number(b.quick) - Number(a.quick) || a.layout.order - b.layout.order ||
+      b.each * b.replicas[1] - a.each * a.replicas[1] || b.gpu.providers - a.gpu.providers ||
+      before(a.gpu.id, b.gpu.id) ||
       a.ranks - b.ranks ||
       before(a.layout.label, b.layout.label)
     );
@@ -366,16 +378,19 @@
     return words.map(quote).join(" ");
   }
 
-  /* Why a layout wins: what its pools hold together and what a request takes of them, beside another layout's. */
+  /* Why a layout wins: what its pools hold together, what a request takes of them, and how long a step takes, next to another layout's. */
   function whyItWins(best, other, name) {
     const gib = (bytes) => (bytes / 2 ** 30).toLocaleString("en-US", { maximumFractionDigits: 1 });
     const pools = ({ layout, pool }) => gib(kernel.overReplica(pool, layout.devices));
     const request = ({ layout, request }) => gib(kernel.overDataRank(request, layout.devices, layout.dp));
+    const step = ({ tpot }) => Number.isNaN(tpot) ? "an unknown time" : `${(tpot * 1e3).toFixed(1)} ms`;
     return kernel.words.why_layout.replace(/\{(\w+)\}/g, (_, key) =>
       ({
         best: name(best),
         best_pool: pools(best),
         best_request: request(best),
+        best_step: step(best),
+        other_step: step(other),
         best_gpus: best.layout.devices,
         other: name(other),
         other_pool: pools(other),

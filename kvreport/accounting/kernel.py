@@ -71,6 +71,10 @@ MAX_REQUESTS: Final = 1 << 20
 DEFAULT_EFFICIENCY: Final = 0.6
 """Share of the roofline that a server is expected to reach; see :mod:`kvreport.accounting.sizing`."""
 
+CLOSE_STEPS: Final = 1.5
+"""Lower bounds of a decode step that differ by less order nothing: published servers reach 22 to 77% of theirs
+(:data:`kvreport.accounting.sizing.DEFAULT_EFFICIENCY`), which is a factor of 3.5 between them."""
+
 USUAL_OUTPUT: Final = 512
 """Output tokens where nothing is said."""
 
@@ -751,6 +755,16 @@ def headroom(replicas: int, each: int, requests: int) -> float:
 def share_of_peak(peak: int, each: int) -> int:
     """Return the requests of the peak that one replica runs, if as many replicas as needed share them evenly."""
     return -(-peak // replicas_for(peak, max(each, 1)))
+
+
+def is_quick(step: float, fastest: float) -> bool:
+    """Return whether a decode step is about as short as the shortest on the same hardware; an unknown one is not.
+
+    Args:
+        step: Lower bound of the step, in seconds; NaN if it is not known.
+        fastest: The shortest of those on the same hardware; NaN if none is known.
+    """
+    return step <= CLOSE_STEPS * fastest
 
 
 def micro_batch(requests: int, data_ranks: int, stages: int) -> int:

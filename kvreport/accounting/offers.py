@@ -156,6 +156,11 @@ class Deployment:
         each = self.offer.price_per_hour
         return None if each is None else each * self.devices
 
+    @property
+    def users_at_peak(self) -> int:
+        """Requests that the replicas of the peak serve, spares not counted."""
+        return self.replicas[1] * self.users_each
+
     def headroom(self, peak: int) -> float:
         """Requests that could come on top of the peak, spares not counted, as a share of the peak."""
         return kernel.headroom(self.replicas[1], self.users_each, peak)

@@ -186,6 +186,16 @@ class Layout:
         return not (self.is_tensor_only or self.is_row_of_cards)
 
     @property
+    def order(self) -> int:
+        """Place among layouts of the same hardware: tensor parallelism first, combinations last.
+
+        Layouts that add one way of dividing the model come in the order data ranks, pipeline stages, context ranks.
+        """
+        data = int(self.data > 1 or self.expert)
+        stages, contexts = int(self.pipeline > 1), int(self.decode_context > 1)
+        return 8 * (data + stages + contexts) + 4 * contexts + 2 * stages + data
+
+    @property
     def expert_ranks(self) -> int:
         """Ranks that routed experts are divided over (vLLM 0.33, ``fused_moe/config.py``)."""
         return self.tensor * self.data
@@ -308,13 +318,15 @@ def suits(layout: Layout, model: Model) -> bool:
     """True if people deploy models like this one so.
 
     Data-parallel attention with expert parallelism serves latents, which tensor parallelism would copy, and
-    large mixtures; decode context parallelism takes the place of copies, of latents and of KV heads; pipeline
-    stages serve what needs two servers, or several cards of one machine.
+    large mixtures. Tensor parallelism over two servers serves what one does not hold. Decode context parallelism takes the
+    place of copies, of latents and of KV heads. Pipeline stages serve what needs two servers, or several cards of one machine.
     """
     latent = any(cache.kind == "latent" for group in model.layers for cache in group.caches)
     size = parameters(model)
     if layout.is_row_of_cards:
         return size >= ONE_CARD
+    if layout.is_tensor_only:
+        return size >= TWO_NODES
     if layout.decode_context > 1 and not latent and not _takes_copies(layout, model):
         return False
     if layout.pipeline > 1 or layout.nodes > SEARCHED_NODES:

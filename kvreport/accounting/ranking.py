@@ -4,7 +4,9 @@ Every offered accelerator is tried at every tensor-parallel size, further layout
 format and KV format; what
 holds the workload is ranked: what surely fits before what fits within the error of the estimate, then
 by price where prices are given, otherwise by the memory that it takes in all (the least hardware that
-does it), then by the number of devices. Where nobody has said which accelerators there are, those
+does it), then by the number of devices. Layouts of the same hardware: first those whose decode step under this load is
+about as short as the shortest (:data:`kvreport.accounting.kernel.CLOSE_STEPS`), of them the plainest, then the one
+that holds the most requests. Where nobody has said which accelerators there are, those
 that more than one cloud rents out come first: the least memory is no help on a machine that few can
 get. Of two that are otherwise equal the one that more clouds rent out is first. Accelerators that an engine
 treats alike share a block plan and are evaluated together.
@@ -94,14 +96,26 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
         for group in _groups(model, workload, offers, choices):
             found.extend(group.deployments(refused, fastest))
     priced = all(offer.price_per_hour is not None for offer in offers)
-    found.sort(
-        key=lambda one: (
+
+    def hardware(one: Deployment) -> tuple[float, ...]:
+        return (
             not one.sure,
             *_as_rented(one, choices),
             (one.price_per_hour or 0.0) if priced else 0.0,
             one.memory_bytes,
             one.devices,
-            -one.users_each,
+        )
+
+    shortest: dict[tuple[float, ...], float] = {}
+    for one in found:
+        at = hardware(one)
+        shortest[at] = float(np.fmin(shortest.get(at, np.nan), one.tpot_bound_s))
+    found.sort(
+        key=lambda one: (
+            *hardware(one),
+            not kernel.is_quick(one.tpot_bound_s, shortest[hardware(one)]),
+            one.layout.order,
+            -one.users_at_peak,
             -len(one.offer.accelerator.rented_as),
             one.model.id,
             one.offer.accelerator.id,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvreport import words
+from kvreport.accounting import kernel
 from kvreport.cli.numbers import finite, real, whole
 from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
 from kvreport.errors import InputError, shorten
@@ -307,6 +309,7 @@ def text(found: Sizing, top: int) -> list[str]:
         f"How it is computed for {best.offer.accelerator.name}",
     ]
     lines += [f"  {line}" for line in found.arithmetic(best)]
+    lines += _same_hardware(found.same_hardware(best))
     lines += ["", "Limits", *table(_limits(facts, _share_flag(found)), "<<")]
     if found.levers:
         rows = [
@@ -352,6 +355,29 @@ def _ranking(listed: Sequence[Deployment], work: Workload) -> list[str]:
         [tuple(title for title, _, _ in shown), *zip(*(cells for _, _, cells in shown), strict=True)],
         "".join(side for _, side, _ in shown),
     )
+
+
+def _same_hardware(found: Sequence[Deployment]) -> list[str]:
+    """The layouts of the same hardware, one line each, and how they are ordered; nothing where there is one."""
+    if len(found) == 1:
+        return []
+    rows = [
+        (
+            one.layout.label,
+            f"{one.replicas[-1]} x {one.layout.devices}",
+            count(one.users_at_peak),
+            gib(one.pool_bytes),
+            "" if isnan(one.tpot_bound_s) else f"{one.tpot_bound_s * 1e3:.1f}",
+        )
+        for one in found
+    ]
+    heads = ("layout", "replicas x GPUs", "requests", "KV pool per GPU (GiB)", "decode step, at least (ms)")
+    return [
+        "",
+        f"Layouts on the same {_plural(found[0].devices, 'GPU')}",
+        *table([heads, *rows], "<<>>>"),
+        f"  {words.LAYOUT_ORDER.format(factor=kernel.CLOSE_STEPS)}",
+    ]
 
 
 def _limits(facts: Mapping[str, Any], flag: str) -> list[tuple[str, str]]:

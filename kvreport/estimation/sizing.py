@@ -119,6 +119,16 @@ class Sizing:
             "mem_fraction_static": interval,
             "commands": {family: self._command(family, served) for family in SERVERS},
             "note": " ".join(filter(None, (checkpoint_note(served), nodes_note(served)))) or None,
+            "same_hardware": [
+                {
+                    "layout": one.layout.label,
+                    "replicas": one.replicas[-1],
+                    "requests_at_peak": one.users_at_peak,
+                    "kv_pool_bytes_per_gpu": one.pool_bytes,
+                    "tpot_lower_bound_s": _known(one.tpot_bound_s),
+                }
+                for one in self.same_hardware(found)
+            ],
             "tight_devices": None if (smaller := self.tight(found)) is None else smaller.devices,
         }
 
@@ -132,6 +142,19 @@ class Sizing:
             and one.devices < found.devices
         )
         return min(alike, key=lambda one: one.devices, default=None) if found.sure else None
+
+    def same_hardware(self, found: Deployment) -> tuple[Deployment, ...]:
+        """Every layout that serves the workload with the model, formats and devices of ``found``, best first."""
+        chosen: dict[str, Deployment] = {}
+        for one in self.ranking.deployments:
+            if (
+                one.model.id == found.model.id
+                and one.offer.accelerator.id == found.offer.accelerator.id
+                and (one.weight_format, one.kv_format) == (found.weight_format, found.kv_format)
+                and (one.devices, one.sure) == (found.devices, found.sure)
+            ):
+                chosen.setdefault(one.layout.label, one)
+        return tuple(chosen.values())
 
     def peak_each(self, found: Deployment) -> int:
         """Requests of the peak that one replica carries."""

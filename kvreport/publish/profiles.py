@@ -216,6 +216,7 @@ def layouts(site: SiteData, *, searched: bool) -> list[dict[str, Any]]:
             "nodes": layout.nodes,
             "devices": layout.devices,
             "row": layout.is_row_of_cards,
+            "order": layout.order,
             "places": numbers,
         }
         for layout, numbers in found.items()

@@ -23,4 +23,4 @@ def test_two_pools_are_held_against_what_is_available(available: int, said: str 
         return
     apart = size(["deepseek-ai/DeepSeek-V3"], **asked).apart
     assert apart is not None
-    assert any("16 more than are available" in line for line in apart.lines())
+    assert any("32 more than are available" in line for line in apart.lines())

@@ -224,14 +224,14 @@ def test_the_command_line_says_both_pools_and_that_the_ratio_is_a_bound(
     assert main(asked) == 0
     said = capsys.readouterr().out
     assert "tokens with deepseek-ai/DeepSeek-V3: 8 x H200" in said.splitlines()[0]
-    assert "--decode-context-parallel-size 8" in said
+    assert "--data-parallel-size 8 --enable-expert-parallel" in said
     assert main([*asked, "--disaggregated"]) == 0
     said = capsys.readouterr().out
     assert "Prefill and decode apart" in said
     assert "a bound, not a measurement" in said
     assert main([*asked, "--disaggregated", "--format", "json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["deployments"][0]["layout"]["name"] == "tp8-dcp8"
+    assert facts["deployments"][0]["layout"]["name"] == "dp8-ep"
     assert facts["disaggregated"]["prefill_gpus_per_decode_gpu"]["is_bound"] is True
 
 

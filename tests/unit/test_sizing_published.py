@@ -60,6 +60,43 @@ def test_the_first_answer_takes_as_many_gpus_as_a_published_deployment(
         assert first.ranking.deployments[0].devices == one.devices, concurrent
 
 
+def test_the_layout_follows_the_load_as_vllms_guide_advises(catalog: Catalog) -> None:
+    # DeepSeek-V3.html: tensor parallelism on 8 H200 or 4 B200 for low loads, data ranks with expert parallelism for high ones.
+    for model, gpu, ranks in (
+        ("deepseek-ai/DeepSeek-R1", "h200-sxm-141gb", 8),
+        ("nvidia/DeepSeek-V3.1-NVFP4", "b200-sxm-180gb", 4),
+    ):
+        for concurrent, expected in ((1, f"tp{ranks}"), (64, f"dp{ranks}-ep")):
+            first = size(model, context="32K", concurrent=concurrent, gpus=[gpu], catalog=catalog)
+            assert first.ranking.deployments[0].layout.label == expected, (model, concurrent)
+
+
+def test_layouts_of_the_same_hardware_are_ordered_by_step_plainness_and_requests(catalog: Catalog) -> None:
+    found = size(
+        "deepseek-ai/DeepSeek-V3", context="32K", concurrent=16, gpus=["h200-sxm-141gb"], catalog=catalog
+    )
+    listed = found.same_hardware(found.ranking.deployments[0])
+    assert len(listed) > 3
+    assert {one.devices for one in listed} == {8}
+    shortest = min(one.tpot_bound_s for one in listed)
+    quick = [one for one in listed if one.tpot_bound_s <= 1.5 * shortest]
+    assert listed[: len(quick)] == tuple(quick)
+    for group in (quick, listed[len(quick) :]):
+        ways = [
+            (one.layout.data > 1) + (one.layout.pipeline > 1) + (one.layout.decode_context > 1)
+            for one in group
+        ]
+        assert ways == sorted(ways)
+    # The fastest does not come first where it is a combination of more ways and hardly faster.
+    h100 = size(
+        "deepseek-ai/DeepSeek-V3", context="32K", concurrent=16, gpus=["h100-sxm-80gb"], catalog=catalog
+    )
+    first = h100.ranking.deployments[0]
+    fastest = min(h100.same_hardware(first), key=lambda one: one.tpot_bound_s)
+    assert (first.layout.label, fastest.layout.label) == ("dp8-tp2-ep", "dp2-tp8-ep-dcp8")
+    assert fastest.users_at_peak > first.users_at_peak
+
+
 def test_kimi_k2_on_16_h800_holds_one_long_request_where_all_sixteen_share_its_cache(
     catalog: Catalog,
 ) -> None:
