@@ -50,7 +50,7 @@
   const explain = (table, says, facts) =>
     says
       .replace(/\{(\w+)\}/g, (whole, name) => (name in facts ? show(table, name, facts[name]) : whole))
-      .replace(/\b1 (stage|device|rank|request)s\b/g, "1 $1");
+      .replace(/\b1 (stage|device|rank|request|server|token)s\b/g, "1 $1");
 
   /* What a web page writes for characters that logs have; an ampersand last, so that none is read twice. */
   const ENTITIES = [

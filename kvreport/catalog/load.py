@@ -172,6 +172,12 @@ class Catalog:
                 for one in self.home_accelerators.values()
                 if heard in _names(one.id, one.name, *one.aliases)
             }
+        plain = _as_sold(name)
+        if not matches and plain not in ("", name):
+            try:
+                return self.accelerator(plain)
+            except InputError:
+                pass
         return _only(matches, "accelerator", name, [*self._accelerators.files, *self.home_accelerators])
 
     @property
@@ -474,6 +480,17 @@ def _stem(shelf: Shelf[R], name: str) -> str | None:
     heard = spoken(name)
     found = [stem for stem in shelf.files if spoken(stem) == heard]
     return found[0] if len(found) == 1 else None
+
+
+_OF_DRIVERS: Final = re.compile(
+    r"\b(?:NVIDIA|AMD|Tesla|GeForce|Instinct|Blackwell|Generation|Edition|VF)\b", re.IGNORECASE
+)
+"""Words of a device's name that a driver prints, such as ``NVIDIA H100 80GB HBM3``, and that tell no two devices apart."""
+
+
+def _as_sold(name: str) -> str:
+    """A device's name without the words that only drivers print, and with blanks for what file names have instead."""
+    return " ".join(_OF_DRIVERS.sub(" ", name.replace("_", " ")).split())
 
 
 def _names(*names: str) -> frozenset[str]:

@@ -8,6 +8,7 @@ state and the caller does not say stays unknown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import isfinite
 from typing import Final
@@ -31,6 +32,7 @@ from kvreport.startup_log.laid_out import (
     pasted_start,
     pool_of,
     requests_that_fit,
+    share_of,
     version_of,
     with_fp8,
 )
@@ -56,9 +58,29 @@ def accelerators_of(gpu: str | Sequence[str] | None, known: Catalog) -> tuple[Ac
     )
 
 
+def device_named(reading: Reading, known: Catalog, notes: list[str]) -> tuple[Accelerator, ...]:
+    """The accelerator whose name the log has in the files of its kernels, if it is one that the catalog knows.
+
+    Args:
+        reading: The log.
+        known: Where the name is looked up.
+        notes: What is said of it is added here.
+    """
+    name = reading.text("device_name")
+    if name is None:
+        return ()
+    try:
+        found = known.accelerator(name)
+    except InputError:
+        return ()
+    notes.append(f"The log's kernels are for {name}; it is taken as {found.name}.")
+    return (found,)
+
+
 _QUANTITIES: Final = {
     "concurrency given pool": "concurrency",
     "tokens given pool": "kv_tokens",
+    "tokens": "kv_tokens",
     "needed": "needed",
     "pool": "kv_pool",
 }
@@ -82,7 +104,8 @@ def diagnose(
     Args:
         text: The log.
         model: Model, where the log does not name one that the catalog knows.
-        gpu: Accelerator; logs do not name it. One for each rank where they differ: a list, or ``"rtx-5090+rtx-3090"``.
+        gpu: Accelerator, where the log does not name one. One for each rank where they differ: a list, or
+            ``"rtx-5090+rtx-3090"``.
         tensor_parallel: Devices of one replica, where the log does not say.
         weights: Weight format; None for as released.
         kv: KV format, where the log does not say.
@@ -97,7 +120,7 @@ def diagnose(
     known = open_catalog() if catalog is None else catalog
     notes: list[str] = []
     record = _model(reading, model, known, notes, fetch=fetch, revision=revision)
-    devices = accelerators_of(gpu, known)
+    devices = accelerators_of(gpu, known) or device_named(reading, known, notes)
     device = min(devices, key=lambda one: one.usable_bytes, default=None)
     start = None
     if record is not None:
@@ -150,10 +173,15 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
         )
     if laid is not None and reading.engine not in POOL_AS_STATED and reading.text("engine_version") is None:
         told = version_of(reading)
-        if told is not None:
+        if told is not None and reading.engine == "sglang":
+            notes.append(f"The log does not name its release; on its day SGLang {told} was the newest.")
+        elif told is not None:
             notes.append(f"The log does not name its release; its lines were written by vLLM {told}.")
         else:
             notes.append(f"The log does not name its release; the rules of {laid.engine.label} are taken.")
+    inferred = None if laid is None or reading.engine != "sglang" else share_of(reading, laid.whole.model)
+    if inferred is not None and reading.number("mem_fraction") is None:
+        notes.append(f"Its share of memory, {inferred:g}, is worked out from what its lines leave free.")
     ignored = [words for name, words in NOT_FOLLOWED.items() if reading.facts.get(name)]
     stated = {line.pattern for line in reading.recognised}
     ignored += [words for pattern, words in FLAGS_NOT_FOLLOWED.items() if pattern in stated]
@@ -182,11 +210,32 @@ def _model(
     if stated is None:
         notes.append("The log does not name its model; say which it is, and its numbers are checked.")
         return None
-    try:
-        return known.model(stated)
-    except InputError:
-        notes.append(f"The catalog does not have {stated}; name the model that it is a copy of.")
-        return None
+    for name in names_of(stated):
+        try:
+            found = known.model(name)
+        except InputError:
+            continue
+        if name != stated:
+            notes.append(f"{stated} is taken as {found.id}, by its name.")
+        return found
+    notes.append(f"The catalog does not have {stated}; name the model that it is a copy of.")
+    return None
+
+
+_HUB_FOLDER: Final = re.compile(r"(?:^|/)models--([^/]+?)--([^/]+)(?:/snapshots(?:/|$)|/?$)")
+
+
+def names_of(stated: str) -> tuple[str, ...]:
+    """The names that a model's path may stand for: itself, the repository of the Hub's cache, its last folder.
+
+    Args:
+        stated: What the log has: a repository, or a path.
+    """
+    folder = _HUB_FOLDER.search(stated)
+    if folder is not None:
+        return (f"{folder[1]}/{folder[2]}",)
+    last = stated.rstrip("/").rpartition("/")[2]
+    return (stated, last) if "/" in stated and last and stated.count("/") != 1 else (stated,)
 
 
 def _comparisons(start: Start, judgment: Judgment) -> tuple[Comparison, ...]:
@@ -196,9 +245,11 @@ def _comparisons(start: Start, judgment: Judgment) -> tuple[Comparison, ...]:
     loaded = judged.get(start.rules.load_line)
     other = loaded is not None and abs(loaded.error) > kernel.OTHER_WEIGHTS
     found = []
+    # Tokens are compared end to end only where the log has no pool for them: SGLang prints none of several pools.
+    of_cells = start.rules.tokens_are_cells and "tokens given pool" not in judged
     for quantity, fact in facts.items():
         one = judged.get(quantity)
-        if one is None or (other and fact == "kv_pool"):
+        if one is None or (other and fact == "kv_pool") or (quantity == "tokens" and not of_cells):
             continue
         if not isfinite(one.predicted) or (one.unit != "GiB" and one.predicted < 0):
             continue  # nothing in the cache of such a model grows with its context: no number bounds its requests

@@ -86,7 +86,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
     Pattern(
         "radix_cache_off",
         "sglang",
-        r"(?P<no_prefix_caching>--disable-radix-cache\b|disable_radix_cache=True)",
+        r"(?P<no_prefix_caching>--disable-radix-cache\b|disable_radix_cache'?(?:=|: )True)",
         "Prefixes are not cached.",
     ),
     Pattern(
@@ -138,6 +138,26 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         rf"DSV4 pool sizes: full=(?P<kv_tokens>{WHOLE}), swa=(?P<window_tokens>{WHOLE})",
         "The pool holds {kv_tokens} tokens, and that of the windows {window_tokens}.",
     ),
+    Pattern(
+        "sglang_most_tokens",
+        "sglang",
+        rf"(?:--max-total-tokens(?:=| +)|\bmax_total_tokens'?(?:=|: ))(?P<most_tokens>{WHOLE})\b",
+        "The pool is capped at {most_tokens} tokens.",
+    ),
+    Pattern(
+        "sglang_states_set",
+        "sglang",
+        rf"(?:--max-mamba-cache-size(?:=| +)|'max_mamba_cache_size': )(?P<states_set>{WHOLE})\b|"
+        rf"\bmax_mamba_cache_size=(?P<states_set_>{WHOLE}), mamba_ssm_dtype=",
+        "{states_set} recurrent states are requested.",
+    ),
+    Pattern(
+        "sglang_image",
+        "sglang",
+        r"lmsysorg/sglang(?:-rocm)?:v(?P<engine_version>[0-9]+(?:\.[0-9]+){1,3}(?:\.post[0-9]+)?)|"
+        r"\bsglang(?:==| v| version )(?P<engine_version_>[0-9]+(?:\.[0-9]+){1,3}(?:\.post[0-9]+)?)",
+        "SGLang {engine_version}.",
+    ),
     # Refusals, and the halves of one that a terminal has wrapped.
     Pattern(
         "vllm_refused_length",
@@ -177,7 +197,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "speculative",
         None,
         r"(?P<speculative>--speculative[-_](?:config|algorithm)|'speculative_config': ?\{|"
-        r"speculative_config=SpeculativeConfig|speculative_algorithm='[A-Z])",
+        r"speculative_config=SpeculativeConfig|speculative_algorithm'?(?:=|: )'[A-Z])",
         "Drafts are made ahead: weights and cache of the draft model are not counted here.",
     ),
     Pattern(
@@ -195,14 +215,14 @@ FURTHER: Final[tuple[Pattern, ...]] = (
     Pattern(
         "data_parallel",
         None,
-        rf"(?:--data[-_]parallel[-_]size(?:=| +)|data_parallel_size=|'data_parallel_size': ?|--dp(?:-size)?(?:=| +))"
+        rf"(?:--data[-_]parallel[-_]size(?:=| +)|data_parallel_size=|'data_parallel_size': ?|\bdp_size'?(?:=|: )|--dp(?:-size)?(?:=| +))"
         rf"(?P<data_parallel>{WHOLE})\b",
         "Attention runs on {data_parallel} ranks of its own; each has a pool.",
     ),
     Pattern(
         "sglang_data_attention",
         "sglang",
-        r"(?P<data_attention>--enable[-_]dp[-_]attention\b|enable_dp_attention=True)",
+        r"(?P<data_attention>--enable[-_]dp[-_]attention\b|enable_dp_attention'?(?:=|: )True)",
         "The data ranks share the devices of the tensor-parallel group.",
     ),
     _short_flag(
@@ -249,19 +269,19 @@ FURTHER: Final[tuple[Pattern, ...]] = (
     Pattern(
         "sglang_stages",
         "sglang",
-        rf"(?:--pp-size(?:=| +)|\bpp_size=)(?P<pipeline_parallel>{WHOLE})\b",
+        rf"(?:--pp-size(?:=| +)|\bpp_size'?(?:=|: ))(?P<pipeline_parallel>{WHOLE})\b",
         "The layers are dealt out over {pipeline_parallel} stages.",
     ),
     Pattern(
         "sglang_contexts",
         "sglang",
-        rf"(?:--dcp-size(?:=| +)|\bdcp_size=)(?P<context_parallel>{WHOLE})\b",
+        rf"(?:--dcp-size(?:=| +)|\bdcp_size'?(?:=|: ))(?P<context_parallel>{WHOLE})\b",
         "The tokens of a request are dealt out over {context_parallel} devices while decoding.",
     ),
     Pattern(
         "sglang_experts",
         "sglang",
-        rf"(?:--ep-size(?:=| +)|--expert-parallel-size(?:=| +)|\bep_size=)(?P<expert_size>{WHOLE})\b",
+        rf"(?:--ep-size(?:=| +)|--expert-parallel-size(?:=| +)|\bep_size'?(?:=|: ))(?P<expert_size>{WHOLE})\b",
         "Experts are divided over {expert_size} ranks.",
     ),
     Pattern(
@@ -273,14 +293,14 @@ FURTHER: Final[tuple[Pattern, ...]] = (
     Pattern(
         "all_to_all",
         None,
-        r"(?:--all2all[-_]backend(?:=| +)|all2all_backend'?(?:=|: ?)|--moe[-_]a2a[-_]backend(?:=| +)|moe_a2a_backend=)"
+        r"(?:--all2all[-_]backend(?:=| +)|all2all_backend'?(?:=|: ?)|--moe[-_]a2a[-_]backend(?:=| +)|moe_a2a_backend'?(?:=|: ))"
         r"[\"']?(?P<all_to_all>[a-z][a-z0-9_]{1,40})",
         "Ranks exchange tokens through {all_to_all}.",
     ),
     Pattern(
         "deepep_mode",
         "sglang",
-        r"(?:--deepep-mode(?:=| +)|deepep_mode=)[\"']?(?P<deepep_mode>[a-z_]{2,20})",
+        r"(?:--deepep-mode(?:=| +)|deepep_mode'?(?:=|: ))[\"']?(?P<deepep_mode>[a-z_]{2,20})",
         "DeepEP runs in the mode {deepep_mode}.",
     ),
     Pattern(
@@ -292,14 +312,14 @@ FURTHER: Final[tuple[Pattern, ...]] = (
     Pattern(
         "nodes",
         None,
-        rf"(?:--nnodes(?:=| +)|\bnnodes=)(?P<nodes>{WHOLE})\b",
+        rf"(?:--nnodes(?:=| +)|\bnnodes'?(?:=|: ))(?P<nodes>{WHOLE})\b",
         "One copy stands in {nodes} servers.",
     ),
     Pattern(
         "prefill_context",
         None,
         r"(?:--prefill[-_]context[-_]parallel[-_]size(?:=| +)|prefill_context_parallel_size'?(?:=|: ?)|"
-        r"--attn-cp-size(?:=| +)|\battn_cp_size=)(?P<prefill_context>[2-9]|[1-9][0-9]{1,3})\b",
+        r"--attn-cp-size(?:=| +)|\battn_cp_size'?(?:=|: ))(?P<prefill_context>[2-9]|[1-9][0-9]{1,3})\b",
         "Prompts are divided over {prefill_context} ranks.",
     ),
     Pattern(
@@ -330,14 +350,14 @@ FURTHER: Final[tuple[Pattern, ...]] = (
     Pattern(
         "state_dtype",
         None,
-        r"(?:--mamba[-_]ssm[-_](?:cache[-_])?dtype(?:=| +)|'mamba_ssm_cache_dtype': ?|\bmamba_ssm_dtype=)"
+        r"(?:--mamba[-_]ssm[-_](?:cache[-_])?dtype(?:=| +)|'mamba_ssm_cache_dtype': ?|\bmamba_ssm_dtype'?(?:=|: ))"
         r"[\"']?(?P<state_dtype>float32|bfloat16|float16)\b",
         "Recurrent states are kept as {state_dtype}.",
     ),
     Pattern(
         "sglang_no_graphs",
         "sglang",
-        r"(?P<eager>--disable-cuda-graph(?![\w-])|\bdisable_cuda_graph=True)",
+        r"(?P<eager>--disable-cuda-graph(?![\w-])|\bdisable_cuda_graph'?(?:=|: )True)",
         "CUDA graphs are off: no memory goes to them, and decoding is slower.",
     ),
     Pattern(

@@ -20,13 +20,14 @@ from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.startup_log.judge import Judgment, with_pool
+from kvreport.startup_log.observed import static_share
 from kvreport.startup_log.reading import Reading
-from kvreport.startup_log.release import release_of_places
+from kvreport.startup_log.release import release_of_day, release_of_places
 from kvreport.startup_log.start import Figures, Flags, Start, as_found
 
 TWO_BYTE_KV: Final = words.TWO_BYTE_KV
 
-POOL_AS_STATED: Final = ("sglang", "tensorrt_llm")
+POOL_AS_STATED: Final = ("tensorrt_llm",)
 """Engines whose pool is not predicted from a log: it lacks what their share is taken of."""
 
 
@@ -99,6 +100,7 @@ def pasted_start(
         for one in devices
     ]
     stated = kv or reading.text("kv_dtype")
+    static = share_of(reading, model) if reading.engine == "sglang" else None
     return Start(
         known=known,
         engine=engine,
@@ -110,12 +112,13 @@ def pasted_start(
             kv_format="bf16" if stated in TWO_BYTE_KV else stated,
             layout=layout,
             context_tokens=reading.whole("max_model_len") or reading.whole("concurrency_len"),
-            max_batched_tokens=reading.whole("max_batched_tokens"),
-            max_seqs=reading.whole("max_seqs"),
+            max_batched_tokens=reading.whole("max_batched_tokens") or chunk_of(reading),
+            max_seqs=_asked_at_once(reading),
             block_tokens=reading.whole("block_tokens"),
             prefix_caching=_caches(reading),
             window_share=reading.number("window_share"),
-            utilization=reading.number("utilization"),
+            utilization=static if static is not None else reading.number("utilization"),
+            share_of_free=reading.engine == "sglang",
             eager=bool(reading.facts.get("eager")),
             sorts=bool(reading.facts.get("sorts")),
             compiled=bool(reading.facts.get("compiled")),
@@ -129,8 +132,10 @@ def pasted_start(
             concurrency=reading.number("concurrency"),
             needed=reading.whole("needed"),
             length=longest_of(reading),
+            free=free_before(reading),
+            refused=refused(reading),
         ),
-        pool_unclear=_pool_unclear(reading),
+        pool_unclear=_pool_unclear(reading, model),
     )
 
 
@@ -202,15 +207,82 @@ def with_fp8(judgment: Judgment, known: Catalog) -> LaidOut | None:
     return None if laid is None else LaidOut(laid, _fp8(laid.case, known))
 
 
-def _pool_unclear(reading: Reading) -> tuple[str, ...]:
+def free_before(reading: Reading) -> int | None:
+    """What was free before SGLang loaded the model; with a draft model the line stands twice, and the sum is taken."""
+    left, taken = reading.whole("after_load"), reading.whole("weights")
+    if reading.facts.get("draft_weights") is not None and left is not None and taken is not None:
+        return left + taken
+    return reading.whole("before_load")
+
+
+def chunk_of(reading: Reading) -> int | None:
+    """Tokens of SGLang's prefill chunk; None where the log does not say, or prompts are not divided."""
+    chunk = reading.whole("chunked_prefill")
+    return chunk if reading.engine == "sglang" and chunk is not None and chunk > 0 else None
+
+
+def refused(reading: Reading) -> bool:
+    """True if the log ends with SGLang's refusal: a pool that it allocated in an earlier try is not of this start."""
+    return any(line.pattern in _REFUSALS for line in reading.recognised)
+
+
+_REFUSALS: Final = ("sglang_no_room", "sglang_no_pool", "sglang_states_refused")
+
+
+def _asked_at_once(reading: Reading) -> int | None:
+    """Requests at once as they were asked for: SGLang prints what it made of them under the same name."""
+    asked = [
+        line.facts["max_seqs"]
+        for line in reading.recognised
+        if "max_seqs" in line.facts and "max_total_num_tokens=" not in line.text
+    ]
+    if reading.engine == "sglang":
+        return int(asked[0]) if asked and not isinstance(asked[0], str) else None
+    return reading.whole("max_seqs")
+
+
+def share_of(reading: Reading, model: Model) -> float | None:
+    """SGLang's share: as stated, else by what is left free behind the pools; None where its command leaves it out."""
+    stated = reading.number("mem_fraction")
+    if stated is not None or told_all(reading):
+        return stated
+    left, taken, pools = reading.whole("after_load"), reading.whole("weights"), pool_of(reading, model)
+    if left is None or taken is None or pools is None or left + taken <= 0:
+        return None
+    share = static_share(left, left + taken, pools)
+    return share if 0 < share < 1 else None
+
+
+def told_all(reading: Reading) -> bool:
+    """True if a log has the command that started SGLang, so that flags it does not name have their defaults."""
+    return any(line.pattern in ("sglang_serve", "sglang_launch") for line in reading.recognised)
+
+
+def _pool_unclear(reading: Reading, model: Model) -> tuple[str, ...]:
     """What a prediction of the pool cannot do without: a wrong pool is worse than none."""
     if reading.engine in POOL_AS_STATED:
         return ("what its share is taken of",)
+    if reading.engine == "sglang":
+        return _sglang_unclear(reading, model)
     missing = []
     if reading.number("utilization") is None:
         missing.append("its share of memory")
     if version_of(reading) is None:
         missing.append("its release")
+    return tuple(missing)
+
+
+def _sglang_unclear(reading: Reading, model: Model) -> tuple[str, ...]:
+    """What a prediction of SGLang's pool lacks: its command or resolved flags, and what a draft or a cap changes."""
+    missing = []
+    if share_of(reading, model) is None and not told_all(reading):
+        missing.append("its share of memory")
+    if reading.facts.get("draft_weights") is not None or reading.facts.get("speculative"):
+        missing.append("what drafts take")
+    if reading.whole("most_tokens") is not None:
+        missing.append("a pool without a cap")
+    if reading.whole("states_set") is not None:
+        missing.append("a number of states that follows from its memory")
     return tuple(missing)
 
 
@@ -241,7 +313,18 @@ def _engine(reading: Reading, known: Catalog) -> Engine:
 def version_of(reading: Reading) -> str | None:
     """The version that wrote a log: as it says, else as the places of its lines tell; None if neither does."""
     stated = reading.text("engine_version")
-    return stated if stated is not None and version_number(stated) else release_of_places(reading.places)
+    if stated is not None and version_number(stated):
+        return stated
+    if reading.engine == "sglang":
+        day = day_of(reading)
+        return None if day is None else release_of_day(day, "sglang")
+    return release_of_places(reading.places)
+
+
+def day_of(reading: Reading) -> str | None:
+    """The day that SGLang's lines begin with, such as ``[2026-08-27 03:45:41 TP0]``; None where none does."""
+    found = (re.match(r"\[(20[0-9]{2}-[01][0-9]-[0-3][0-9]) ", line.text) for line in reading.recognised)
+    return next((one[1] for one in found if one is not None), None)
 
 
 def _fp8(case: Case, known: Catalog) -> BlockPlan | None:
@@ -259,6 +342,8 @@ def pool_of(reading: Reading, model: Model | None = None) -> int | None:
 
     SGLang prints each of several pools by itself; all of them are what is less free after than before.
     """
+    if reading.engine == "sglang" and reading.facts.get("draft_weights") is not None:
+        return None  # the draft's pool is printed by the same lines
     if model is not None and reading.engine == "sglang" and _several_pools(model):
         before, after = reading.whole("after_load"), reading.whole("after_pool")
         return before - after if before is not None and after is not None else None

@@ -68,7 +68,7 @@ def published_start(
 
 def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
     return Flags(
-        weight_format=observation.weight_format if own else observation.shapes_weights,
+        weight_format=_weight_format(observation) if own else observation.shapes_weights,
         kv_format=observation.kv_format,
         layout=_layout(observation),
         context_tokens=observation.context_tokens,
@@ -91,6 +91,13 @@ def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
         kv_pool_bytes=pool_given(observation),
         lora_slots=adapter_slots(observation),
     )
+
+
+def _weight_format(observation: Observation) -> str | None:
+    """The checkpoint's format: as stated; as released where all flags are, and none of them converts it."""
+    if observation.weight_format is None and observation.quantization is None and observation.complete:
+        return "released"
+    return observation.weight_format
 
 
 def _figures(observation: Observation, model: Model) -> Figures:
@@ -271,7 +278,7 @@ def share_taken(observation: Observation) -> float | None:
     )
     known = [part for part in parts if part is not None]
     if printed.total_gpu_gib is None or len(known) < len(parts):
-        return observation.utilization or observation.static_share
+        return observation.utilization or observation.static_share or _static_share(observation)
     share = round(sum(known) / printed.total_gpu_gib, 3)
     stated = observation.utilization
     if stated is not None and printed.cudagraph_est_gib is not None:
@@ -279,6 +286,36 @@ def share_taken(observation: Observation) -> float | None:
         if abs(with_graphs - stated) <= STATED_WITHIN:
             return stated
     return share
+
+
+def _static_share(observation: Observation) -> float | None:
+    """SGLang's share by what is left free behind its pools, of a log that does not show its flags; else None.
+
+    What it keeps free is one less the share of what was free before loading
+    (0.5.23 ``mem_cache/kv_cache_configurator.py::_profile_available_bytes``).
+    """
+    printed = observation.printed
+    pool = printed.kv_gib
+    if pool is None and printed.k_gib is not None and printed.v_gib is not None:
+        pool = printed.k_gib + printed.v_gib
+    left, taken = printed.free_after_load_gib, printed.model_load_gib
+    if observation.engine != "sglang" or observation.complete or observation.speculative:
+        return None
+    if pool is None or left is None or taken is None or left + taken <= 0:
+        return None
+    share = static_share(left, left + taken, pool + (printed.state_gib or 0.0))
+    return share if 0 < share < 1 else None
+
+
+def static_share(left: float, before: float, pools: float) -> float:
+    """The share of what was free that weights and pools take, as the lines of a start tell it.
+
+    Args:
+        left: What is free once the weights are loaded.
+        before: What was free before.
+        pools: What all pools take.
+    """
+    return round(1 - (left - pools) / before, 3)
 
 
 def _prefix_caching(observation: Observation) -> bool | None:

@@ -49,6 +49,8 @@ def _setting(name: str, fact: str, spelling: str, value: str, says: str, unit: s
 # Longer than any size that a machine has, and not as long as a line can be.
 WHOLE: Final = r"[0-9](?:,?[0-9]){0,20}(?!,?[0-9])"
 NUMBER: Final = r"-?[0-9](?:,?[0-9]){0,20}(?:\.[0-9]{1,20})?(?!,?[0-9])"
+_DRAFT: Final = r".{0,100}?type=\w{0,80}?(?:MTP|Draft|Eagle|EAGLE|NextN|DSpark|DFlash)"
+"""A class that drafts: SGLang loads it after the model, with the same lines."""
 
 PATTERNS: Final[tuple[Pattern, ...]] = (
     # Which engine, which model.
@@ -83,7 +85,17 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         "The command that serves {model}.",
     ),
     Pattern(
-        "sglang_args", "sglang", r"ServerArgs\(model_path='(?P<model>[^']{1,300})'", "SGLang loads {model}."
+        "sglang_args",
+        "sglang",
+        r"ServerArgs\(model_path='(?P<model>[^']{1,300})'|"
+        r"server_args=\{(?:(?!server_args=).)*?'model_path': '(?P<model_>[^']{1,300})'",
+        "SGLang loads {model}.",
+    ),
+    Pattern(
+        "sglang_serve",
+        "sglang",
+        r"\bsglang serve\b(?:(?!\bsglang serve\b).)*?--model(?:-path)?(?:=| +)(?P<model>[A-Za-z0-9_./~-]{1,300})",
+        "The command that serves {model}.",
     ),
     Pattern(
         "sglang_launch",
@@ -405,25 +417,62 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "sglang_loaded",
         "sglang",
-        rf"Load weight end\..{{0,400}}?avail mem=(?P<after_load__gb>{NUMBER}) GB, mem usage=(?P<weights__gb>{NUMBER}) GB",
+        rf"Load weight end\.(?!{_DRAFT}).{{0,400}}?avail mem=(?P<after_load__gb>{NUMBER}) GB, mem usage=(?P<weights__gb>{NUMBER}) GB",
         "The weights took {weights} on each device; {after_load} are free.",
+    ),
+    Pattern(
+        "sglang_loaded_on",
+        "sglang",
+        rf"^\W{{0,12}}avail mem=(?P<after_load__gb>{NUMBER}) GB, mem usage=(?P<weights__gb>{NUMBER}) GB",
+        "The weights took {weights} on each device; {after_load} are free.",
+    ),
+    Pattern(
+        "sglang_loaded_half",
+        "sglang",
+        r"Load weight end\..{0,200},$",
+        "The weights are loaded.",
+    ),
+    Pattern(
+        "sglang_addresses",
+        "sglang",
+        r"KV Cache VA upper bound\.",
+        "Addresses are set apart; the pool is sized after graphs are captured.",
+    ),
+    Pattern(
+        "sglang_draft_loaded",
+        "sglang",
+        rf"Load weight end\.(?={_DRAFT}).{{0,400}}?mem usage=(?P<draft_weights__gb>{NUMBER}) GB",
+        "The draft model took {draft_weights} on each device.",
     ),
     Pattern(
         "sglang_kv",
         "sglang",
-        rf"KV Cache is allocated\..{{0,200}}?#tokens: (?P<kv_tokens>{WHOLE})",
+        rf"(?:^|[^A] )KV Cache is allocated\..{{0,200}}?#tokens: (?P<kv_tokens>{WHOLE})",
         "The pool holds {kv_tokens} tokens.",
+    ),
+    Pattern(
+        "sglang_window_kv",
+        "sglang",
+        rf"SWA KV Cache is allocated\..{{0,200}}?#tokens: (?P<window_tokens>{WHOLE})",
+        "The pool of the windows holds {window_tokens} tokens.",
+    ),
+    Pattern(
+        "sglang_kv_resized",
+        "sglang",
+        rf"Post-capture KV sizing: KV cache allocated\..{{0,200}}?#tokens: (?P<kv_tokens>{WHOLE})",
+        "The pool is sized after graphs were captured, and holds {kv_tokens} tokens.",
     ),
     Pattern(
         "sglang_kv_halves",
         "sglang",
-        rf"K size: (?P<key_bytes__gb>{NUMBER}) GB, V size: (?P<value_bytes__gb>{NUMBER}) GB",
+        rf"^(?!.{{0,200}}(?:VA upper bound|SWA KV Cache)).{{0,400}}?K size: (?P<key_bytes__gb>{NUMBER}) GB, "
+        rf"V size: (?P<value_bytes__gb>{NUMBER}) GB",
         "Keys take {key_bytes} and values {value_bytes} on each device.",
     ),
     Pattern(
         "sglang_kv_whole",
         "sglang",
-        rf"#tokens: {WHOLE}, KV size: (?P<kv_pool__gb>{NUMBER}) GB",
+        rf"^(?!.{{0,200}}VA upper bound).{{0,400}}?#tokens: {WHOLE}, KV size: (?P<kv_pool__gb>{NUMBER}) GB",
         "They take {kv_pool} on each device.",
     ),
     Pattern(
@@ -448,8 +497,46 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "sglang_graphs",
         "sglang",
-        rf"Capture (?:target decode |draft )?(?:cuda|CUDA) graph end\..{{0,200}}?mem usage=(?P<graphs__gb>{NUMBER}) GB",
+        rf"Capture (?:target |draft )?(?:decode |verify |extend )?(?:cuda|CUDA) graph end\..{{0,200}}?mem usage="
+        rf"(?P<graphs__gb>{NUMBER}) GB",
         "CUDA graphs took {graphs}.",
+    ),
+    Pattern(
+        "sglang_prefill_graphs",
+        "sglang",
+        rf"Capture (?:(?:target |draft )?prefill|piecewise) (?:cuda|CUDA) graph end\..{{0,200}}?mem usage="
+        rf"(?P<prefill_graphs__gb>{NUMBER}) GB",
+        "CUDA graphs of prefill took {prefill_graphs}.",
+    ),
+    Pattern(
+        "sglang_capped",
+        "sglang",
+        rf"max_running_requests is capped to (?P<max_running>{WHOLE}) by the mamba state",
+        "At most {max_running} requests run at once, which have room for their recurrent states.",
+    ),
+    Pattern(
+        "sglang_ready",
+        "sglang",
+        r"The server is fired up and ready to roll",
+        "The server is ready.",
+    ),
+    Pattern(
+        "sglang_took",
+        "sglang",
+        r"Engine startup timings \(s\): load_weight=",
+        "What the parts of the start took, in seconds.",
+    ),
+    Pattern(
+        "sglang_detected",
+        "sglang",
+        r"Detected (?P<quantization>fp8|nvfp4|mxfp4) checkpoint\b",
+        "The weights are quantized: {quantization}.",
+    ),
+    Pattern(
+        "device_name",
+        None,
+        r"device_name=(?P<device_name>[A-Za-z][A-Za-z0-9_-]{1,60})",
+        "The kernels are those of {device_name}.",
     ),
     Pattern(
         "sglang_totals",
@@ -484,8 +571,9 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "sglang_minimum",
         "sglang",
-        r"minimum[- ]viable (?:mem[-_ ])?fraction(?:[-_ ]static)?:? (?P<minimum_fraction>[01]?\.[0-9]+)",
-        "The engine itself says that {minimum_fraction} would do.",
+        r"minimum[- ]viable (?:mem[-_ ])?fraction(?:[-_ ]static)?:? (?P<minimum_fraction>[01]?\.[0-9]+)|"
+        r"Raise --mem-fraction-static above (?P<minimum_fraction_>[01]?\.[0-9]+)",
+        "The engine itself says that more than {minimum_fraction} is needed.",
     ),
 )
 """Every kind of line, in the order in which they are tried; several may match one line."""

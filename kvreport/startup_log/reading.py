@@ -25,13 +25,14 @@ LARGEST: Final = 1 << 53
 
 ALL: Final = (*PATTERNS, *FURTHER, *TENSORRT_LLM, *NOT_FOLLOWED_LINES)
 BEGINS: Final = (
-    r"vLLM API server version |\bserver_args=ServerArgs\(|"
+    r"vLLM API server version |\bserver_args=(?:ServerArgs\(|\{)|"
     r"Initializing an? (?:V\d )?LLM engine \((?!.*data_parallel_size=(?:[2-9]|1[0-9]))"
 )
 """A line that a server writes once, before anything else."""
 
 RESULTS: Final = (
     r"KV cache size: [0-9]|Maximum concurrency for |KV Cache is allocated|max_total_num_tokens=[0-9]|"
+    r"leave no GPU memory for the KV cache|"
     r"# (?:GPU|CUDA|cuda) blocks: |max seq len \(|out of memory\. Tried|Not enough memory[.;,] Please|"
     r"is less than desired GPU memory utilization"
 )
@@ -224,7 +225,7 @@ def plain_text(text: str) -> str:
 def explain(says: str, facts: dict[str, Value]) -> str:
     """Put the numbers into what a pattern says."""
     told = re.sub(r"\{(\w+)\}", lambda m: show(m[1], facts[m[1]]) if m[1] in facts else m[0], says)
-    return re.sub(r"\b1 (stage|device|rank|request)s\b", r"1 \1", told)
+    return re.sub(r"\b1 (stage|device|rank|request|server|token)s\b", r"1 \1", told)
 
 
 def show(name: str, value: Value) -> str:

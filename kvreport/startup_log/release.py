@@ -2,7 +2,7 @@
 
 ``[kv_cache_utils.py:1711]`` stands before a line of 0.20.0 and of no other release; ``data/vllm_releases.yaml`` has
 the places of every release that was read, and the day that it was built. A build between releases has places of its
-own and is not guessed by them.
+own and is not guessed by them. SGLang's lines have no places, and a whole date: ``data/sglang_releases.yaml``.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Release(Record):
     """
 
     built: Day
-    lines: tuple[Text, ...]
+    lines: tuple[Text, ...] = ()
 
 
 class ReleasesFile(Record):
-    """The content of ``vllm_releases.yaml``."""
+    """The content of ``vllm_releases.yaml`` and ``sglang_releases.yaml``."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     releases: Annotated[dict[Text, Release], Field(min_length=1)]
@@ -62,15 +62,20 @@ def release_of_places(found: frozenset[str]) -> str | None:
     return best[-1] if len({version_number(release)[:2] for release in best}) == 1 else None
 
 
-def release_of_day(day: str) -> str | None:
-    """The newest release that had been built on a day (``2026-08-03``); None before the first that was read."""
-    known = sorted((release.built, version_number(name), name) for name, release in _known().items())
+def release_of_day(day: str, family: str = "vllm") -> str | None:
+    """The newest release that had been built on a day (``2026-08-03``); None before the first that was read.
+
+    Args:
+        day: The day.
+        family: The engine, ``vllm`` or ``sglang``.
+    """
+    known = sorted((release.built, version_number(name), name) for name, release in _known(family).items())
     return next((name for built, _, name in reversed(known) if built <= day), None)
 
 
 @cache
-def _known() -> dict[str, Release]:
-    path = data_dir() / "vllm_releases.yaml"
+def _known(family: str = "vllm") -> dict[str, Release]:
+    path = data_dir() / f"{family}_releases.yaml"
     if not path.is_file():
         return {}
     return validate(ReleasesFile, read_yaml(path, path.name), path.name).releases
@@ -87,17 +92,16 @@ def vllm_release(observation: Observation) -> str | None:
     return told
 
 
-_SGLANG_BEFORE: Final = (("2026-07-25", "0.5.15"),)
-"""The release that was current before a day, where a log does not say (SGLang 0.5.16 came out on 2026-07-25);
-later logs count as the current rules."""
-
-
 def sglang_release(observation: Observation) -> str | None:
     """The release of an SGLang log: as stated, else as its day tells; None for the current rules."""
     stated, day = observation.engine_version, observation.origin.date
     if stated is not None or day is None:
         return stated
-    return next((version for before, version in _SGLANG_BEFORE if day < before), None)
+    return release_of_day(day, "sglang") or _OLDEST_SGLANG
+
+
+_OLDEST_SGLANG: Final = "0.5.9"
+"""Logs older than every release that was read are judged by the oldest rules."""
 
 
 RELEASE_OF: Final[Mapping[str, Callable[[Observation], str | None]]] = {
