@@ -33,8 +33,11 @@ examples:
   kvreport estimate deepseek-ai/DeepSeek-V3 --gpu h200-sxm-141gb --tensor-parallel 8 --kv fp8
   kvreport estimate path/to/config.json --gpu rtx-4090 --weights int4 --format json
   kvreport estimate Qwen/Qwen3-32B --gpu H100 -tp 2 --max-model-len 32768 --gpu-memory-utilization 0.9
+  kvreport estimate --gpu H200 vllm serve deepseek-ai/DeepSeek-V3 -dp 8 --enable-expert-parallel
+  kvreport estimate "python -m sglang.launch_server --model-path Qwen/Qwen3-32B --tp 2" --gpu H100
 
-Flags of vllm serve are read as they are, and those of sglang.launch_server with --engine sglang.
+Flags of vllm serve are read as they are, and those of sglang.launch_server with --engine sglang. A whole start
+command of one of them may be pasted, also one in a container: it names model, engine and layout.
 """
 
 

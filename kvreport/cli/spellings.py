@@ -1,7 +1,8 @@
 """Flags as servers spell them, and what to say of a flag that a command does not have.
 
 A question is often copied from a server's command line: ``--max-model-len 8192 --tensor-parallel-size 2``. Every
-spelling below means exactly what the flag next to it means; a server's flag of another meaning is not listed.
+spelling below means exactly what the flag next to it means; a server's flag of another meaning is not listed. Whole commands
+are taken apart by :mod:`kvreport.cli.server_command`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
+from kvreport.cli.server_command import data_attention, without_server_command
 from kvreport.cli.speculation import speculation_in_our_spelling
 from kvreport.errors import InputError, shorten
 
@@ -152,8 +154,12 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
         ['m', '--context=8000', '--tensor-parallel', '2']
     """
     flags = frozenset(known)
+    if "--context" in flags:
+        words = without_server_command(words)
     words = _without_idle_flags(words, flags)
     server = _server(words)
+    if server == "sglang" and "--data-parallel" in flags:
+        words = data_attention(words)
     if "--draft" in flags:
         words = speculation_in_our_spelling(words, server)
     made: list[str] = []

@@ -1,0 +1,238 @@
+"""A server's start command as people paste it, in the arguments of this program.
+
+``vllm serve MODEL …``, ``python -m vllm.entrypoints.openai.api_server --model MODEL …``, ``python -m
+sglang.launch_server --model-path MODEL …``, ``sglang serve …`` and ``docker run … vllm/vllm-openai:v0.27.1 …`` are read, as
+words or as one quoted text. The program names the engine, and an image's tag its release.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport.errors import InputError, shorten
+
+_MODULES: Final = {
+    "vllm.entrypoints.openai.api_server": "vllm",
+    "vllm.entrypoints.api_server": "vllm",
+    "sglang.launch_server": "sglang",
+}
+_PYTHON: Final = re.compile(r"(?:\S*/)?python[\d.]*")
+_PROGRAM: Final = re.compile(r"(?:\S*/)?(?P<server>vllm|sglang)")
+_IMAGE: Final = re.compile(
+    r"(?:\S*/)?(?P<server>vllm|sglang)(?:-openai)?(?::v?(?P<release>\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)?\S*)?"
+)
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+_STARTED_BY: Final = frozenset({"exec", "env", "nohup", "sudo", "uv", "run"})
+_SHELL: Final = re.compile(r"[&|;]+|\d*>{1,2}(?:&\d)?.*")
+_SEVERAL_WORDS: Final = ("--served-model-name", "--lora-modules")
+"""Flags of vLLM that take any number of words (``entrypoints/openai/cli_args.py``, 0.33)."""
+_MODEL: Final = {"vllm": ("--model",), "sglang": ("--model-path", "--model")}
+_SHORT_IN_SGLANG: Final = {
+    "--tp": "--tp-size",
+    "--dp": "--dp-size",
+    "--data-parallel-size": "--dp-size",
+    "--ep": "--ep-size",
+    "--expert-parallel-size": "--ep-size",
+    "--pp": "--pp-size",
+    "--pipeline-parallel-size": "--pp-size",
+    "--tensor-parallel-size": "--tp-size",
+}
+"""SGLang's further names of its flags (``srt/server_args.py``, 0.5.23)."""
+_LORA_RANK: Final = "16"
+"""vLLM's ``max_lora_rank`` where it is not stated (``config/lora.py``, 0.33); ``max_loras`` is 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """Where a server's command stands in some words: its first word, the first after its program, and what it names."""
+
+    start: int
+    after: int
+    server: str
+    release: str = ""
+
+
+def without_server_command(words: Sequence[str]) -> list[str]:
+    """Replace a pasted start command by this program's arguments; other words stay as they are.
+
+    Args:
+        words: The arguments of a command that asks about a deployment.
+
+    Returns:
+        What stood before the command, the model, ``--engine`` where the words name none, and the command's flags.
+        SGLang's short names are written out, because ``--dp`` here is not SGLang's.
+
+    Raises:
+        InputError: If the command names no model, or its quotes are not closed.
+
+    Examples:
+        >>> without_server_command("--gpu h100 vllm serve org/m -tp 2".split())
+        ['--gpu', 'h100', 'org/m', '--engine', 'vllm', '-tp', '2']
+        >>> without_server_command(
+        ...     ["docker run --gpus all vllm/vllm-openai:v0.27.1 --model org/m", "--gpu", "h100"]
+        ... )
+        ['org/m', '--engine', 'vllm@0.27.1', '--gpu', 'h100']
+    """
+    words = [part for word in words for part in _parts(word)]
+    head = next((found for start in range(len(words)) if (found := _head(words, start))), None)
+    if head is None:
+        return words
+    before = _before(words[: head.start])
+    model, rest = _model(words[head.after :], head.server)
+    named = any(word.partition("=")[0] == "--engine" for word in (*before, *rest))
+    engine = [] if named else ["--engine", head.server + (f"@{head.release}" if head.release else "")]
+    if head.server == "sglang":
+        rest = [_written_out(word) for word in rest]
+    return [*before, model, *engine, *_lora(rest)]
+
+
+def data_attention(words: Sequence[str]) -> list[str]:
+    """Replace SGLang's sizes of a layout by this program's, where data ranks or expert ranks are among them.
+
+    SGLang's ``--tp-size`` counts all GPUs of a stage, which ``--enable-dp-attention`` divides among ``--dp-size`` ranks
+    of attention (``srt/layers/dp_attention.py::compute_dp_attention_world_info``, 0.5.23). Here the ranks are multiplied.
+
+    Raises:
+        InputError: If data ranks do not divide the GPUs, are copies of the server, or experts are divided in part.
+
+    Examples:
+        >>> data_attention("m --tp-size 8 --dp-size 8 --enable-dp-attention --ep-size 8".split())
+        ['m', '--tensor-parallel', '1', '--data-parallel', '8', '--expert-parallel']
+    """
+    sizes = {"--tp-size": 1, "--dp-size": 1, "--ep-size": 1}
+    kept: list[str] = []
+    attention, rest = False, iter(words)
+    for word in rest:
+        name, sign, value = word.partition("=")
+        spelled = name.replace("_", "-")
+        if spelled == "--enable-dp-attention":
+            attention = True
+        elif spelled in sizes:
+            sizes[spelled] = _count(spelled, value if sign else next(rest, ""))
+        else:
+            kept.append(word)
+    tensor, data, expert = sizes.values()
+    if data == expert == 1:
+        return list(words) if not attention else [word for word in words if word != "--enable-dp-attention"]
+    if expert not in {1, tensor}:
+        raise InputError(
+            f"--ep-size: found {expert} with --tp-size {tensor}; allowed: 1 or {tensor}, because experts that are "
+            "divided over a part of the GPUs are not counted"
+        )
+    if data > 1 and not attention:
+        raise InputError(
+            f"--dp-size: found {data} without --enable-dp-attention, which starts {data} copies of the server; "
+            "ask for one of them, without --dp-size"
+        )
+    if tensor % data:
+        raise InputError(f"--dp-size: found {data} with --tp-size {tensor}; allowed: a divisor of {tensor}")
+    made = ["--tensor-parallel", str(tensor // data)]
+    made += ["--data-parallel", str(data)] if data > 1 else []
+    return [*kept, *made, *(["--expert-parallel"] if expert > 1 else [])]
+
+
+def _parts(word: str) -> list[str]:
+    """The words of a quoted command; a word alone where it is none."""
+    if not re.search(r"\s", word.strip()) or not re.search(r"vllm|sglang", word):
+        return [word]
+    try:
+        parts = shlex.split(re.sub(r"\\\s*\n", " ", word))
+    except ValueError as error:
+        raise InputError(f"server command: found {shorten(word)}: {error}; allowed: closed quotes") from None
+    if not any(_head(parts, start) for start in range(len(parts))):
+        return [word]
+    end = next((place for place, part in enumerate(parts) if _SHELL.fullmatch(part)), len(parts))
+    return parts[:end]
+
+
+def _head(words: Sequence[str], start: int) -> _Head | None:
+    word, following = words[start], [*words[start + 1 : start + 3], "", ""]
+    program = _PROGRAM.fullmatch(word)
+    if program and following[0] == "serve":
+        return _Head(start, start + 2, program["server"])
+    if _PYTHON.fullmatch(word) and following[0] == "-m" and following[1] in _MODULES:
+        return _Head(start, start + 3, _MODULES[following[1]])
+    if word in {"docker", "podman"} and following[0] == "run":
+        return _container(words, start)
+    return None
+
+
+def _container(words: Sequence[str], start: int) -> _Head | None:
+    """The command in a container: that of the image, or one that is written after it."""
+    for place in range(start + 2, len(words)):
+        image = _IMAGE.fullmatch(words[place])
+        if image is None:
+            continue
+        release = image["release"] or ""
+        inner = _head(words, place + 1) if place + 1 < len(words) else None
+        if inner is not None:
+            return _Head(start, inner.after, inner.server, release)
+        if image["server"] == "vllm":  # its image starts the server by itself
+            return _Head(start, place + 1, "vllm", release)
+    return None
+
+
+def _before(words: Sequence[str]) -> list[str]:
+    """What stands before the server's program: this program's own flags stay, the shell's words go."""
+    kept = list(words)
+    variables = []
+    while kept and (_ASSIGNMENT.fullmatch(kept[-1]) or kept[-1] in _STARTED_BY):
+        last = kept.pop()
+        if "=" in last:
+            variables.append(last.partition("=")[0])
+    if variables:
+        print(
+            f"kvreport: environment variables are not read: {', '.join(reversed(variables))}", file=sys.stderr
+        )
+    return kept
+
+
+def _model(words: Sequence[str], server: str) -> tuple[str, list[str]]:
+    """The model of a command, and its other words."""
+    kept: list[str] = []
+    model = ""
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, sign, value = word.partition("=")
+        spelled = name.replace("_", "-") if name.startswith("--") else name
+        if spelled in _MODEL[server]:
+            model = value if sign else (rest.pop(0) if rest else "")
+        elif spelled in _SEVERAL_WORDS:
+            while rest and not rest[0].startswith("-"):
+                rest.pop(0)
+        elif not kept and not model and not word.startswith("-"):
+            model = word
+        else:
+            kept.append(word)
+    if not model:
+        flag = _MODEL[server][0]
+        allowed = "vllm serve MODEL, or " if server == "vllm" else ""
+        raise InputError(f"server command: found no model; allowed: {allowed}{flag} MODEL")
+    return model, kept
+
+
+def _written_out(word: str) -> str:
+    name, sign, value = word.partition("=")
+    return f"{_SHORT_IN_SGLANG.get(name, name)}{sign}{value}"
+
+
+def _lora(words: list[str]) -> list[str]:
+    """VLLM's ``--enable-lora`` with the adapters and rank that it takes where they are not stated."""
+    if "--enable-lora" not in words:
+        return words
+    kept = [word for word in words if word != "--enable-lora"]
+    stated = {word.partition("=")[0].replace("_", "-") for word in kept}
+    kept += [] if "--max-loras" in stated else ["--max-loras", "1"]
+    return kept + ([] if "--max-lora-rank" in stated else ["--max-lora-rank", _LORA_RANK])
+
+
+def _count(flag: str, text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,5}", text):
+        raise InputError(f"{flag}: found {shorten(text)}; allowed: a whole number of at least 1")
+    return int(text)
