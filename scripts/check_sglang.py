@@ -4,7 +4,9 @@
 
 RECORDS come from ``scripts/run_sglang_planner.py``. Models are those of the catalog; nothing of a record
 but its flags, its storage type and the context goes in. Compared are the tokens of the full pool and of
-the window pool, the states and the requests at once, for a budget of 40 GiB.
+the window pool, the states and the requests at once, for a budget of 40 GiB, and the share of memory, the
+prefill chunk, the largest captured batch and the page that the flags resolve to. Each record is held against
+the rules of its own release.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import plan, settings
 from kvreport.accounting.engines.sglang.compressed import WINDOW_SHARE, is_compressed
 from kvreport.accounting.engines.sglang.pools import PoolFlags, Pools, pools_of, size_pools
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.stages import stages
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine import Engine, engine_for_version
 from kvreport.catalog.load import load_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.planner_check import OracleCheck
@@ -42,7 +45,7 @@ def main() -> None:
     arguments.add_argument("--write", action="store_true", help="write data/planner_check_sglang.yaml")
     given = arguments.parse_args()
     catalog = load_catalog()
-    engine = catalog.engine("sglang")
+    engines = catalog.engines.values()
     models = {model.id: model for model in catalog.models.values()}
     counts: Counter[str] = Counter()
     names, gpus, releases = set(), set(), set()
@@ -57,7 +60,10 @@ def main() -> None:
             gpus.add(row["gpu"])
             releases.add(row["sglang"])
             counts["points"] += 1
-            found = _found(model, engine, catalog.accelerator(row["gpu"]), row)
+            engine = engine_for_version(engines, "sglang", row["sglang"]) or catalog.engine("sglang")
+            found = _found(
+                model, rules(engine).at_release(row["sglang"]), catalog.accelerator(row["gpu"]), row
+            )
             counts["equal"] += found is None
             if found is not None and given.list:
                 print(f"{row['id']} {row['gpu']} {row['flags']}: {found}")
@@ -73,6 +79,7 @@ def main() -> None:
             refused_by_engine=counts["refused by the engine"],
             other_classes=counts["another class than the record's"]
             + counts["not in the catalog"]
+            + counts["a class that the engine does not have"]
             + counts["a config of class defaults"],
         )
         lines = [f"{name}: {json.dumps(value)}" for name, value in check.model_dump().items()]
@@ -84,6 +91,8 @@ def _left_out(row: dict[str, Any], model: Model | None) -> str | None:
         return "refused by the engine"
     if model is None:
         return "not in the catalog"
+    if row.get("own_class") is False:
+        return "a class that the engine does not have"
     if row.get("class_defaults"):
         return "a config of class defaults"
     return None if row["architecture"] == model.architecture else "another class than the record's"
@@ -92,20 +101,48 @@ def _left_out(row: dict[str, Any], model: Model | None) -> str | None:
 def _found(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) -> str | None:
     """What differs, in words; None if nothing does."""
     try:
-        pools = _pools(model, engine, gpu, row)
+        resolved = _resolved(model, engine, gpu, row["flags"])
+        pools = _pools(model, engine, gpu, row, resolved)
     except InputError as error:
         return str(error)
     pairs = {
+        "share": (round(resolved.share, 4), round(row["share"], 4)),
+        "chunk_tokens": (resolved.chunk_tokens, row["chunk_tokens"]),
+        "page_tokens": (resolved.page_tokens, row["page_tokens"]),
         "tokens": (pools.tokens, row["tokens"]),
         "window_tokens": (pools.window_tokens, row["window_tokens"]),
         "state_slots": (pools.state_slots, row["state_slots"]),
+        "captured_requests": (resolved.captured_requests, row["captured_requests"]),
         "max_requests": (pools.max_requests, row["max_requests"]),
     }
     wrong = [f"{name} {ours} for {theirs}" for name, (ours, theirs) in pairs.items() if ours != theirs]
     return "; ".join(wrong) or None
 
 
-def _pools(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) -> Pools:
+def _resolved(model: Model, engine: Engine, gpu: Accelerator, flags: dict[str, Any]) -> settings.Settings:
+    return settings.settings(
+        model,
+        engine,
+        gpu,
+        tensor_parallel=flags.get("tp_size", 1),
+        data_attention=flags.get("dp_size", 1),
+        chunk_tokens=flags.get("chunked_prefill_size"),
+        max_requests=flags.get("max_running_requests"),
+        pipeline_parallel=flags.get("pp_size", 1),
+        context_ranks=flags.get("dcp_size", 1),
+        share=flags.get("mem_fraction_static"),
+        page_tokens=flags.get("page_size"),
+        graphs=not flags.get("disable_cuda_graph"),
+        prefix_cache=not flags.get("disable_radix_cache"),
+        overlap=not flags.get("disable_overlap_schedule"),
+        context_tokens=flags.get("context_length"),
+        deepep=flags.get("moe_a2a_backend") == "deepep",
+    )
+
+
+def _pools(
+    model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any], resolved: settings.Settings
+) -> Pools:
     """The pools of the stage with the fewest tokens, which all stages hold."""
     flags = row["flags"]
     number = flags.get("pp_size", 1)
@@ -113,22 +150,6 @@ def _pools(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) 
     ranks, data = flags.get("tp_size", 1), flags.get("dp_size", 1)
     cached = not flags.get("disable_radix_cache")
     overlap = not flags.get("disable_overlap_schedule")
-    resolved = settings.settings(
-        model,
-        engine,
-        gpu,
-        tensor_parallel=ranks,
-        data_attention=data,
-        chunk_tokens=flags.get("chunked_prefill_size"),
-        max_requests=flags.get("max_running_requests"),
-        pipeline_parallel=number,
-        share=flags.get("mem_fraction_static"),
-        page_tokens=flags.get("page_size"),
-        graphs=not flags.get("disable_cuda_graph"),
-        prefix_cache=cached,
-        overlap=overlap,
-        context_tokens=flags.get("context_length"),
-    )
     states, requests = flags.get("max_mamba_cache_size"), resolved.max_requests
     usual = WINDOW_SHARE if is_compressed(model) else plan.WINDOW_SHARE
     flags_of_pools = PoolFlags(

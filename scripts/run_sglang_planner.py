@@ -22,6 +22,7 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import sys
 import tempfile
 import types
@@ -178,25 +179,31 @@ def pretend(gpu: str) -> None:
     torch.cuda.device_count = lambda: 8
     torch.cuda.get_device_capability = lambda *_, **__: capability
     torch.cuda.get_device_name = lambda *_: gpu
-    runtime_context.override_platform(
-        is_cuda=True,
-        is_hip=False,
-        is_npu=False,
-        is_xpu=False,
-        is_musa=False,
-        is_mps=False,
-        is_sm90=major == 9,
-        is_sm100=major == 10,
-        is_sm100_or_sm110=major == 10,
-        is_sm110=False,
-        is_sm120=major == 12,
-        is_blackwell=major in (10, 12),
-        is_hopper_with_cuda_12_3=major == 9,
-        has_amx=False,
-        has_flashinfer=True,
-        device_sm=10 * major + minor,
-        device_capability=capability,
-    ).install()
+    facts = {
+        "is_cuda": True,
+        "is_hip": False,
+        "is_npu": False,
+        "is_xpu": False,
+        "is_musa": False,
+        "is_mps": False,
+        "is_sm90": major == 9,
+        "is_sm100": major == 10,
+        "is_sm100_or_sm110": major == 10,
+        "is_sm110": False,
+        "is_sm120": major == 12,
+        "is_blackwell": major in (10, 12),
+        "is_hopper_with_cuda_12_3": major == 9,
+        "has_amx": False,
+        "has_flashinfer": True,
+        "device_sm": 10 * major + minor,
+        "device_capability": capability,
+    }
+    try:
+        runtime_context.override_platform(**facts).install()
+    except ValueError as error:  # an older release knows fewer facts, and says which it does not
+        for name in re.findall(r"'(\w+)'", str(error)):
+            facts.pop(name, None)
+        runtime_context.override_platform(**facts).install()
     import sglang.srt.mem_cache.kv_cache_configurator
     import sglang.srt.server_args  # noqa: F401 - modules that take the name below are loaded first
 
@@ -286,9 +293,13 @@ def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
         pools, budget = configurator(stage), BUDGET_GIB
         if pools.mambaish_config is not None:
             budget = pools._handle_max_mamba_cache(budget)
+        own = KVCacheConfigurator._apply_token_constraints
         if stages > 1:
             KVCacheConfigurator._apply_token_constraints = lambda _, tokens: min(tokens, *most, tokens)
-        return pools, pools.config_from_budget(int(budget * GIB))
+        try:
+            return pools, pools.config_from_budget(int(budget * GIB))
+        finally:
+            KVCacheConfigurator._apply_token_constraints = own  # the next flags have their own
 
     if stages > 1:
         most.append(min(sized_by(stage)[1].max_total_num_tokens for stage in range(stages)))
@@ -310,6 +321,15 @@ def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
         "kv_dtype": str(dtype).removeprefix("torch."),
         "architecture": config.hf_config.architectures[0],
     }
+
+
+def own_classes() -> set[str]:
+    """Names of all classes in the engine's models; others it serves through transformers."""
+    import sglang.srt
+
+    folder = Path(next(iter(sglang.srt.__path__)), "models")
+    sources = (file.read_text(encoding="utf-8") for file in folder.rglob("*.py"))
+    return {name for source in sources for name in re.findall(r"(?m)^class (\w+)", source)}
 
 
 def _declared_cache(config: Any) -> str | None:
@@ -353,7 +373,7 @@ def main() -> None:
     stand_in()
     pretend(asked.gpu)
     logging.disable(logging.CRITICAL)
-    release = importlib.metadata.version("sglang")
+    release, classes = importlib.metadata.version("sglang"), own_classes()
     with tempfile.TemporaryDirectory() as scratch:
         for source in sorted(asked.configs.glob("*.json")):
             place = _written(source, Path(scratch))
@@ -368,6 +388,7 @@ def main() -> None:
                 }
                 try:
                     row |= run(str(place), flags)
+                    row["own_class"] = row["architecture"] in classes
                 except BaseException as error:  # noqa: BLE001 - the engine's refusal is the answer
                     row["error"] = f"{type(error).__name__}: {error}"[:300]
                 print(json.dumps(row), flush=True)

@@ -54,14 +54,14 @@ class Exchange:
     """How an engine uses DeepEP.
 
     Attributes:
-        most_tokens: Tokens that a rank dispatches at most in a low-latency step; None for those of the step.
         low_latency_nvlink_bytes: NVLink buffers that are kept beside the low-latency ones.
         every: True if the engine knows all exchanges of :data:`AllToAll`, by vLLM's names; else DeepEP's first.
+        after_pools: True if the buffers are made at the first step, out of what is kept free of the pools.
     """
 
-    most_tokens: int | None = None
     low_latency_nvlink_bytes: int = 0
     every: bool = False
+    after_pools: bool = False
 
 
 def low_latency_bytes(tokens: int, hidden: int, experts: int) -> int:
@@ -160,7 +160,7 @@ def _padded(size: int) -> int:
 
 
 def buffer_bytes(model: Model, layout: Layout, exchange: Exchange, max_batched_tokens: int) -> int:
-    """Bytes that the exchange keeps on one rank; 0 without data-parallel attention over whole experts.
+    """Bytes that the exchange takes off the pools of one rank; 0 without data-parallel attention over whole experts.
 
     Args:
         model: The model.
@@ -179,8 +179,10 @@ def buffer_bytes(model: Model, layout: Layout, exchange: Exchange, max_batched_t
             f"all-to-all backend: found {layout.all_to_all}, which is vLLM's; allowed here: deepep_high_throughput "
             "or deepep_low_latency"
         )
+    if exchange.after_pools:
+        return 0
     experts = model.experts.routed + layout.redundant_experts
-    tokens = exchange.most_tokens or max_batched_tokens
+    tokens = max_batched_tokens
     hidden, per_token, ranks = model.hidden_size, model.experts.per_token, layout.expert_ranks
     form = next((row.released for row in model.weights if row.component == "routed_experts"), None) or ""
     match layout.all_to_all:

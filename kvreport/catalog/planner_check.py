@@ -67,7 +67,7 @@ class OracleCheck(Record):
         models: Models compared.
         accelerators: Devices that were pretended.
         points: Points compared: a model under one set of flags on one device.
-        equal: Points whose tokens, window tokens, states and requests at once are all equal.
+        equal: Points whose share, chunk, captured batch, page, tokens, windows, states and requests are all equal.
         refused_by_engine: Points that the engine answered with an error, so that nothing is compared.
         other_classes: Points whose config is not that of the catalog's record: another class, or class defaults.
     """

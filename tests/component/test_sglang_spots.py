@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kvreport.accounting import capacity
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import plan as sglang_plan
 from kvreport.accounting.engines.sglang import settings as sglang_settings
 from kvreport.accounting.engines.sglang.compressed import WINDOW_SHARE, is_compressed
@@ -88,6 +89,12 @@ SPOTS = [
     Spot('moonshotai/Kimi-K2-Instruct', 'b200-sxm-180gb', {}, 'bfloat16', 131072, 611136, None, None, 2387, 64, 0.849, 16384, 512),
     Spot('Qwen/Qwen3-VL-8B-Instruct', 'h100-sxm-80gb', {'chunked_prefill_size': 2048, 'context_length': 4096}, 'bfloat16', 4096, 291271, None, None, 4096, 1, 0.808245156, 2048, 256),
     Spot('Qwen/Qwen3-8B', 'h100-sxm-80gb', {'mem_fraction_static': 0.7, 'max_total_tokens': 100000}, 'bfloat16', 40960, 100000, None, None, 2048, 1, 0.7, 8192, 256),
+    Spot('meta-models/Muse-Glimmer-30B', 'a100-sxm4-40gb', {}, 'bfloat16', 131072, 948937, 759149, None, 3706, 1, 0.62852, 4096, 32),
+    Spot('meta-llama/Llama-2-7b-hf', 'b200-sxm-180gb', {}, 'float16', 4096, 81920, None, None, 4096, 64, 0.855, 16384, 512),
+    Spot('stepfun-ai/Step-3.7-Flash', 'h100-sxm-80gb', {}, 'bfloat16', 128000, 273066, 218452, None, 2048, 1, 0.79325, 8192, 256),
+    Spot('deepseek-ai/DeepSeek-V3', 'h100-sxm-80gb', {'tp_size': 8, 'moe_a2a_backend': 'deepep'}, 'bfloat16', 163840, 611191, None, None, 2048, 1, 0.761, 8192, 512),
+    Spot('Qwen/Qwen3-30B-A3B', 'h100-sxm-80gb', {'tp_size': 8, 'dp_size': 8, 'enable_dp_attention': True, 'moe_a2a_backend': 'deepep'}, 'bfloat16', 40960, 436906, None, None, 4096, 1, 0.551, 1024, 512),
+    Spot('meta-models/Muse-Glimmer-30B', 'h100-sxm-80gb', {'tp_size': 8, 'moe_a2a_backend': 'deepep'}, 'bfloat16', 131072, 1897875, 1518300, None, 4096, 1, 0.59128, 8192, 512),
 ]
 # fmt: on
 
@@ -113,6 +120,7 @@ def resolved(catalog: Catalog, spot: Spot) -> Settings:
         prefix_cache=not flags.get("disable_radix_cache"),
         overlap=not flags.get("disable_overlap_schedule"),
         context_tokens=flags.get("context_length"),
+        deepep=flags.get("moe_a2a_backend") == "deepep",
     )
 
 
@@ -238,6 +246,26 @@ def test_older_releases_capture_less_on_small_devices(catalog: Catalog) -> None:
     assert (newer.chunk_tokens, newer.captured_requests) == (4096, 48)
     wide = sglang_settings.settings(model, catalog.engine("sglang-0.5.15"), gpu, tensor_parallel=4)
     assert wide.captured_requests == 80
+
+
+@pytest.mark.parametrize(("release", "captured", "share"), [("0.5.21", 512, 0.855), ("0.5.22", 64, 0.86)])
+def test_graphs_are_captured_for_no_more_than_run_since_0_5_22(
+    catalog: Catalog, release: str, captured: int, share: float
+) -> None:
+    # scripts/run_sglang_planner.py with both releases: Llama-2-7b-hf, B200, max_running_requests 64, no radix cache.
+    model, gpu = catalog.model("meta-llama/Llama-2-7b-hf"), catalog.accelerator("b200-sxm-180gb")
+    engine = rules(catalog.engine("sglang")).at_release(release)
+    found = sglang_settings.settings(model, engine, gpu, max_requests=64, prefix_cache=False)
+    assert (found.captured_requests, found.share) == (captured, pytest.approx(share))
+
+
+def test_releases_before_0_5_16_keep_nothing_for_deepep(catalog: Catalog) -> None:
+    model, gpu = catalog.model("deepseek-ai/DeepSeek-V3"), catalog.accelerator("h100-sxm-80gb")
+    older = catalog.engine("sglang-0.5.15")
+    plain, deepep = (
+        sglang_settings.settings(model, older, gpu, tensor_parallel=8, deepep=one) for one in (False, True)
+    )
+    assert plain.share == deepep.share
 
 
 def test_a_pool_is_found_for_so_many_requests(catalog: Catalog) -> None:

@@ -68,9 +68,13 @@ def test_buffers_of_the_exchange_are_taken_from_the_pool(catalog: Catalog) -> No
     assert "all_to_all_buffers" not in plain.loading_bytes
 
 
-def test_sglang_dispatches_its_own_number_of_tokens(catalog: Catalog) -> None:
+def test_sglang_makes_deepeps_buffers_out_of_what_it_keeps_free(catalog: Catalog) -> None:
+    # SGLang 0.5.23, memory_hook.py: 2 GiB for decode graphs, on top of the floor; its own run says 0.761 for 0.799.
+    plain = wide(catalog, engine="sglang")
     found = wide(catalog, engine="sglang", all2all_backend="deepep_low_latency")
-    assert found.loading_bytes["all_to_all_buffers"] == low_latency_bytes(128, 7168, 256)
+    assert "all_to_all_buffers" not in found.loading_bytes
+    kept = [one.budget.activations + one.budget.non_framework + one.budget.graphs for one in (plain, found)]
+    assert 1.9 * GIB < kept[1] - kept[0] < 3.1 * GIB
 
 
 def test_buffers_beyond_what_deepep_can_make_are_refused_with_what_would_work(catalog: Catalog) -> None:

@@ -330,9 +330,9 @@ def _by(found: Validation) -> list[Table]:
 def _oracle(found: OracleCheck) -> Table:
     rows = (
         ("points: a model under one set of flags on one device", found.points),
-        ("tokens, window tokens, states and requests at once all equal", found.equal),
+        ("share, chunk, captured batch, page, tokens, windows, states and requests all equal", found.equal),
         ("answered by the engine with an error, so not compared", found.refused_by_engine),
-        ("configs that are not those of the catalog's record", found.other_classes),
+        ("configs that are not the catalog's, or of no class that the engine has", found.other_classes),
     )
     return Table(
         f"{found.engine}: its argument resolution and pool configurators run on {found.models} models and "

@@ -53,8 +53,8 @@ class Sglang(EngineRules):
     stages_reserve_as_whole: ClassVar[bool] = True
     """Arguments are resolved once, from the config of the whole model."""
 
-    exchange: ClassVar[Exchange] = Exchange(most_tokens=128)
-    """``SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK`` (0.5.23)."""
+    exchange: ClassVar[Exchange] = Exchange(after_pools=True)
+    """DeepEP's buffers are made by the first step (``token_dispatcher/deepep.py::get_deepep_buffer``, 0.5.23)."""
 
     held_in_reserve: ClassVar[bool] = False
     """The share is of what is free before loading, so that it is lost times that share."""
@@ -319,6 +319,7 @@ class Sglang(EngineRules):
             max_requests=step.max_seqs if step.max_seqs < MOST_REQUESTS else None,
             graphs=not step.eager,
             images=step.images,
+            deepep=layout.all_to_all.startswith("deepep"),
         )
 
     def _images_kept(self, model: Model, *, images: bool) -> int:

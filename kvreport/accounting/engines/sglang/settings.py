@@ -15,7 +15,7 @@ from kvreport.accounting.engines.sglang.compressed import is_compressed
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
-from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.model import Model
 from kvreport.units import MIB
 
@@ -35,7 +35,12 @@ MIB_PER_TOKEN: Final = 1.5
 MIB_PER_CAPTURED_REQUEST: Final = 2
 MIB_PER_PREFILL_GRAPH: Final = 8
 MIB_LATENT_GRAPHS: Final = 1536
+MIB_DECODE_EXCHANGE: Final = 2048
+MIB_PREFILL_EXCHANGE: Final = 1024
+EXCHANGE_KEPT: Final = (0, 5, 16)
 MANY_CAPTURED: Final = 300
+SMALL_PREFILL: Final = 512
+LLAMA_2_PREFILL: Final = 4096
 
 VISION_SHARE: Final = 0.95
 VISION_LAYERS: Final = 24
@@ -114,6 +119,7 @@ def settings(
     prefix_cache: bool = True,
     overlap: bool = True,
     context_tokens: int | None = None,
+    deepep: bool = False,
 ) -> Settings:
     """Resolve the flags as SGLang does.
 
@@ -134,6 +140,7 @@ def settings(
         prefix_cache: False with ``--disable-radix-cache``.
         overlap: False with ``--disable-overlap-schedule``.
         context_tokens: ``--context-length``, or None for the model's.
+        deepep: True with ``--moe-a2a-backend deepep``.
     """
     device = device_mib(accelerator)
     defaults = engine.device_class(accelerator.id, round(device * MIB))
@@ -141,7 +148,7 @@ def settings(
     captured = defaults.max_seqs
     if tensor_parallel >= WIDE_RANKS and defaults.max_seqs_wide is not None:
         captured = defaults.max_seqs_wide
-    if max_requests is not None and engine.captures_no_more_than_run:
+    if max_requests is not None and engine.caps_captured():
         captured = min(captured, max_requests)
     backend = attention_backend(model, engine, accelerator, prefix_cache=prefix_cache)
     captures = graphs_mib(
@@ -151,9 +158,12 @@ def settings(
         captured_requests=captured if graphs else 0,
         data_attention=data_attention,
         prefill=graphs and pipeline_parallel == 1 and context_ranks == 1,
+        deepep=deepep,
     )
     if share is None:
         reserved = reserved_mib(device, chunk, tensor_parallel * pipeline_parallel, captures)
+        if deepep and graphs and exchange_kept(engine):
+            reserved += MIB_DECODE_EXCHANGE
         share = round((device - reserved) / device, 3)
         if images and shapes.takes_images(model, engine):
             share *= vision_factor(model, engine)
@@ -222,6 +232,7 @@ def graphs_mib(
     captured_requests: int,
     data_attention: int = 1,
     prefill: bool = True,
+    deepep: bool = False,
 ) -> float:
     """MiB kept for captured graphs and what data-parallel attention pads (``reserve_for_graph_mb``).
 
@@ -232,6 +243,7 @@ def graphs_mib(
         captured_requests: Requests of the largest captured graph.
         data_attention: Ranks of data-parallel attention.
         prefill: True if prefill is captured, too.
+        deepep: True if DeepEP exchanges tokens between expert ranks.
     """
     kept: float = captured_requests * MIB_PER_CAPTURED_REQUEST
     if data_attention > 1:
@@ -239,10 +251,45 @@ def graphs_mib(
         if captured_requests > MANY_CAPTURED:
             kept += captured_requests * data_attention * 1.5
     if prefill and prefill_captured(model, engine):
+        if deepep and exchange_kept(engine):
+            kept += MIB_PREFILL_EXCHANGE
         if shapes.latent_of(model) is not None:
             return kept + MIB_LATENT_GRAPHS
-        return kept + len(prefill_sizes(chunk_tokens)) * MIB_PER_PREFILL_GRAPH
+        sizes = prefill_sizes(largest_prefill(model, engine, LEAST_CHUNK if deepep else chunk_tokens))
+        if deepep:
+            sizes = exchanged_sizes(sizes)
+        return kept + len(sizes) * MIB_PER_PREFILL_GRAPH
     return kept
+
+
+def exchange_kept(engine: Engine) -> bool:
+    """True if the release keeps memory for DeepEP's buffers (``reserve_for_deepep_a2a_mb``, since 0.5.16)."""
+    return version_number(engine.version or "9999") >= EXCHANGE_KEPT
+
+
+def exchanged_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Token counts that prefill is captured at with DeepEP: by eights (``apply_deepep_adjustments``).
+
+    Args:
+        sizes: Token counts without it.
+    """
+    return tuple(sorted({-(-size // 8) * 8 for size in sizes}))
+
+
+def largest_prefill(model: Model, engine: Engine, chunk_tokens: int) -> int:
+    """Tokens of the largest prefill that is captured: a chunk, and less for two families of models.
+
+    Llama 2 is known by its name (``memory_hook.py``), Muse Glimmer by its class
+    (``apply_muse_glimmer_prefill_cuda_graph_max_bs_default``).
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        chunk_tokens: Tokens of one prefill chunk.
+    """
+    if engine.lists("small_prefill_graphs", model.architecture):
+        return SMALL_PREFILL
+    return min(chunk_tokens, LLAMA_2_PREFILL) if "llama-2" in model.id.lower() else chunk_tokens
 
 
 def prefill_captured(model: Model, engine: Engine) -> bool:
@@ -281,8 +328,8 @@ def prefill_sizes(largest: int) -> tuple[int, ...]:
 def vision_factor(model: Model, engine: Engine) -> float:
     """What a vision tower lowers the share by: 10% per tower of the usual size more than one.
 
-    The engine reads the tower's layers under one name only; where a model's config has another, it
-    takes 24 (``adjust_mem_fraction_for_vlm``).
+    The engine reads the tower's layers and width under one name each. Where a model's config has others, it takes
+    24 and 1,024 (``adjust_mem_fraction_for_vlm``).
     """
     rows = [row for row in model.weights if row.component == "vision"]
     if not rows:
