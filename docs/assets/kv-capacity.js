@@ -277,22 +277,23 @@
 
   const least = (list, name) => Math.min(...list.map((one) => one[name]));
 
-  /* The answer of a deployment: what all its ranks hold, times its data ranks. */
+  /* The answer of a deployment: what all its ranks hold, times its data ranks. Bytes are those of the fullest device. */
   function serve(deployment, context) {
     const each = deployment.ranks.map((rank) => answer(rank, context));
     const worst = each.reduce((most, one) => (codeOf(one.verdict) > codeOf(most.verdict) ? one : most));
     const all = (name) => kernel.ofAllRanks(least(each, name), deployment.layout.dp);
     const held = least(each, "held");
+    const fullest = each[deployment.ranks.findIndex((rank) => rank.left === deployment.left)];
     const code = codeOf(worst.verdict);
     return {
       users: all("users"),
       held: all("held"),
       limitedBy: kernel.words.limit_names[kernel.limitedBy(code, held, deployment.seqs)],
       ceiling: all("ceiling"),
-      request: Math.max(...each.map((one) => one.request)),
+      request: fullest.request,
       verdict: worst.verdict,
       short: Math.max(...each.map((one) => one.short)),
-      token: worst.token,
+      token: fullest.token,
     };
   }
 

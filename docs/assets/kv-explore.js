@@ -98,7 +98,15 @@
         "Requests of this context that the whole deployment runs at once",
       ],
       ["gpu", "GPU", (row) => row.config.gpu.short, false, "", ""],
-      ["tp", "GPUs", (row) => row.config.size, true, "", "Tensor-parallel size (--tensor-parallel-size)"],
+      ["tp", "GPUs", (row) => row.config.layout.devices, true, "", "GPUs of one deployment"],
+      [
+        "layout",
+        "Layout",
+        (row) => row.config.layout.label,
+        false,
+        "",
+        "How the model is divided: tp tensor parallel, dp data ranks, ep expert parallel, dcp decode context, pp pipeline stages",
+      ],
       ["context", "Context", (row) => row.context, true, "tokens", "Tokens of each request"],
       ["parameters", "Parameters", (row) => row.config.model.parameters, true, "", ""],
       ["active", "Active", (row) => row.config.model.active, true, "", "Parameters that one token uses"],
@@ -135,12 +143,11 @@
     ];
 
     function longest({ config }) {
-      if (config.longest === undefined) {
-        config.longest = kvKernel.longestContext(
-          config.free,
-          config.constant,
-          config.terms,
-          config.model.limit,
+      if (!(config.longest >= 0)) {
+        config.longest = Math.min(
+          ...(config.ranks || [config]).map(({ free, constant, terms, model }) =>
+            kvKernel.longestContext(free, constant, terms, model.limit)
+          ),
         );
       }
       return config.longest;
@@ -170,10 +177,10 @@
         },
         {
           key: "tp",
-          label: "GPUs per deployment",
+          label: "GPUs and layout",
           single: true,
-          values: site.sizes.map((n) => [String(n), String(n)]),
-          of: (row) => String(row.config.size),
+          values: site.layouts.map((layout, n) => [layoutKey(n), layout.words]),
+          of: (row) => layoutKey(site.layouts.indexOf(row.config.layout)),
         },
         {
           key: "context",
@@ -218,6 +225,9 @@
         },
       ];
     }
+
+    /* A layout in the address: the number of GPUs that tensors are divided over, or the layout's name. */
+    const layoutKey = (place) => String(site.sizes[place] ?? site.layouts[place].label);
 
     const formatLabel = (
       one,
@@ -440,7 +450,7 @@
           has("maker", model.maker)
         ),
         gpus: site.gpus.filter((gpu) => has("gpu", gpu.id)).sort((a, b) => rank.get(a.id) - rank.get(b.id)),
-        sizes: site.sizes.map((_, n) => n).filter((n) => has("tp", String(site.sizes[n]))),
+        sizes: site.layouts.map((_, n) => n).filter((n) => has("tp", layoutKey(n))),
         contexts: site.contexts.filter((n) => has("context", String(n))),
         forms: site.weight_formats.map((one) => one.name).filter((name) => has("weights", name)),
         caches: asked.kv || site.kv_formats.map((one) => one.name),
@@ -529,7 +539,7 @@
           show(); // again, with the upper bounds
           return;
         }
-        await matrix.speed(choice.sizes, () => file("peaks.json"));
+        await matrix.speed(choice, () => file("peaks.json"));
         if (mine !== turn) return;
         await kvreport.pause();
         if (mine !== turn) return;
@@ -616,10 +626,13 @@
     function question() {
       const parts = [];
       const gpu = labelOf("gpu"), tp = labelOf("tp");
-      if (gpu.length === 1 && tp.length === 1) parts.push(onDevices(Number(tp[0]), gpu[0]));
-      else {
+      if (gpu.length === 1 && tp.length === 1) {
+        const [, number, divided] = /^(\d+) \w+(?:: (.*))?$/.exec(tp[0]);
+        parts.push(onDevices(Number(number), gpu[0]));
+        if (divided) parts.push(divided);
+      } else {
         if (gpu.length) parts.push(gpu.join(" or "));
-        if (tp.length) parts.push(`${tp.join(" or ")} ${tp.length === 1 && tp[0] === "1" ? "GPU" : "GPUs"}`);
+        if (tp.length) parts.push(tp.join(" or "));
       }
       if (state.context) parts.push(`${labelOf("context").join(" or ")} context`);
       if (state.weights) parts.push(`weights ${labelOf("weights").join(" or ").replace(/^As /, "as ")}`);
@@ -844,7 +857,7 @@
         formatLabel(list.find((one) => one.name === name) || { name, label: name });
       const place = [
         config.gpu.id,
-        config.size,
+        layoutKey(site.layouts.indexOf(config.layout)),
         row.context,
         config.weightFormat,
         config.kvFormat,
@@ -860,7 +873,8 @@
         ),
         answer,
         cell("gpu", {}, make("a", { href: new URL(`gpus/${config.gpu.id}/`, up).href }, config.gpu.short)),
-        number("tp", config.size, String(config.size)),
+        number("tp", config.layout.devices, String(config.layout.devices)),
+        cell("layout", {}, config.layout.label),
         number("context", row.context, tokens(row.context)),
         number("parameters", model.parameters, human(model.parameters)),
         number("active", model.active, human(model.active)),
@@ -883,7 +897,7 @@
       await kvreport.whyOf(base, {
         model: config.model.slug,
         gpu: config.gpu.id,
-        tp: config.size,
+        ...kvState.stateOf(config.layout),
         weights: config.weightFormat === "released" ? undefined : config.weightFormat,
         kv: config.kvFormat,
         engine: state.engine?.[0],

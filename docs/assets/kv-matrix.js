@@ -4,11 +4,20 @@
   "use strict";
 
   const kernel = root.kvKernel;
-  const { configure, answer, demandOf, underEngine } = root.kvCapacity;
+  const { configure, answer, deploy, serve, stands, demandOf, underEngine } = root.kvCapacity;
   const SLICE_MS = 10; /* longest stretch of work between two looks at the page */
 
   const NOTHING = Object.freeze([]);
+  const LATER = Object.freeze({ later: true }); /* the longest context is asked for where it is shown */
   const NO_BOUND = Object.freeze([0, NOTHING, 0]); /* until what the architecture needs is fetched */
+
+  /* Of a layout: its columns' folders, and whether one configuration times nothing is its answer. */
+  const isTensorOnly = (layout) => layout.devices === layout.tp && !layout.ep && layout.dcp === 1;
+  const foldersOf = (layout) => {
+    const name = isTensorOnly(layout) ? String(layout.tp) : layout.label;
+    return layout.places.map((_, stage) => (layout.pp > 1 ? `${name}-${stage + 1}` : name));
+  };
+  const isOne = (layout) => layout.places.length === 1 && layout.dp === 1;
 
   /* site.json out of what travels: accelerators by field, and names that slugs say left out. */
   function unpacked(site) {
@@ -16,6 +25,7 @@
     const fields = Object.entries(site.gpus);
     return {
       ...site,
+      sizing_layouts: NOTHING, // no page of these files searches
       models: site.models.map((one) =>
         Array.isArray(one) ? one : [one, one.slice(one.indexOf("--") + 2).replaceAll("-", " ")]
       ),
@@ -48,6 +58,8 @@
     }));
     const kinds = 1 + Math.max(...site.gpus.map((gpu) => gpu.kind));
     const fetched = new Map();
+    const folders = site.layouts.flatMap(foldersOf);
+    const stages = new Set(site.layouts.flatMap((layout) => (layout.pp > 1 ? layout.places : NOTHING)));
     const at = (group, name, size) => {
       const list = (group[name] ||= site.sizes.map(() => null));
       return (value) => {
@@ -80,12 +92,14 @@
           if (packed.held[n] !== null) at(model.held, name, size)(packed.held[n]);
         }),
       reserve: (size, number, packed) => {
-        const { band } = site.gpus.find((gpu) => gpu.reserve === number);
+        const [share, least] = site.gpus.find((gpu) => gpu.reserve === number).band.slice(
+          stages.has(size) ? 2 : 0,
+        );
         models.forEach((model, n) => {
           const bytes = packed.reserve[n];
           const more = packed.spared[n] || 0;
           at(model.reserve, number, size)(
-            bytes === null ? null : [bytes, kernel.errorBytes(band[0], band[1], bytes) + more],
+            bytes === null ? null : [bytes, kernel.errorBytes(share, least, bytes) + more],
           );
         });
       },
@@ -106,36 +120,50 @@
 
     const sized = (group, size, name) =>
       part(
-        `${site.sizes[size]}/${group}-${name}`,
+        `${folders[size]}/${group}-${name}`,
         (packed) => readers[group](size, name, packed),
       );
 
     const ready = (name) => Boolean(fetched.get(name)?.done);
 
+    /* The columns of the layouts of a choice, whose `sizes` are places of site.layouts. */
+    const columnsOf = (choice) => choice.sizes.flatMap((place) => site.layouts[place].places);
+
+    /* The weight formats of a choice in a layout: further layouts are of checkpoints as released, as in the matrix. */
+    const formsOf = (choice, layout) =>
+      isTensorOnly(layout)
+        ? choice.forms
+        : choice.forms.filter((form) => form === site.weight_formats[0].name);
+    const weightsOf = (choice) =>
+      choice.sizes.map((place) => site.layouts[place]).flatMap((layout) =>
+        layout.places.flatMap((size) => formsOf(choice, layout).map((form) => [size, form]))
+      );
+
     /* The names of the files that a choice needs. */
     function partsOf(choice) {
       const classes = [...new Set(choice.gpus.map((gpu) => gpu.reserve))];
-      return choice.sizes.flatMap((size) => [
-        ...choice.forms.map((form) => ["weights", size, form]),
-        ...choice.caches.map((cache) => ["cache", size, cache]),
-        ...classes.map((number) => ["reserve", size, number]),
-      ]);
+      return weightsOf(choice).map(([size, form]) => ["weights", size, form]).concat(
+        columnsOf(choice).flatMap((size) => [
+          ...choice.caches.map((cache) => ["cache", size, cache]),
+          ...classes.map((number) => ["reserve", size, number]),
+        ]),
+      );
     }
 
     const need = (choice) =>
       Promise.all(partsOf(choice).map(([group, size, name]) => sized(group, size, name)));
 
     const has = (choice) =>
-      partsOf(choice).every(([group, size, name]) => ready(`${site.sizes[size]}/${group}-${name}`));
+      partsOf(choice).every(([group, size, name]) => ready(`${folders[size]}/${group}-${name}`));
 
     /* What the upper bound and the bytes per token are made of; rows made before do not have them. */
     const bounds = (choice) =>
       Promise.all(
-        choice.sizes.flatMap((size) => choice.caches.map((cache) => sized("held", size, cache))),
+        columnsOf(choice).flatMap((size) => choice.caches.map((cache) => sized("held", size, cache))),
       );
     const hasBounds = (choice) =>
-      choice.sizes.every((size) =>
-        choice.caches.every((cache) => ready(`${site.sizes[size]}/held-${cache}`))
+      columnsOf(choice).every((size) =>
+        choice.caches.every((cache) => ready(`${folders[size]}/held-${cache}`))
       );
 
     const aliases = () =>
@@ -147,44 +175,49 @@
 
     /* What decode steps demand, and the accelerators' rates, for the column of speeds. */
     let peaks = null;
-    async function speed(sizes, getPeaks) {
+    async function speed(choice, getPeaks) {
       peaks ||= await getPeaks();
-      await Promise.all(sizes.map((size) =>
-        part(`${site.sizes[size]}/speed`, (packed) => {
-          models.forEach((model, n) => {
-            model.times ||= {
-              experts: packed.experts[n],
-              reduced: packed.reduced[n],
-              attention: {},
-              state: [],
-              weights: {},
-              reach: {},
-            };
-            const { times } = model;
-            times.state[size] = packed.state[n];
-            for (const [form, list] of Object.entries(packed.weights)) at(times.weights, form, size)(list[n]);
-            for (const [cache, list] of Object.entries(packed.reach)) at(times.reach, cache, size)(list[n]);
-            for (const [cache, list] of Object.entries(packed.attention)) times.attention[cache] = list[n];
-          });
-        })
-      ));
+      await Promise.all(
+        columnsOf(choice).map((size) =>
+          part(`${folders[size]}/speed`, (packed) => {
+            models.forEach((model, n) => {
+              model.times ||= {
+                experts: packed.experts[n],
+                reduced: packed.reduced[n],
+                attention: {},
+                state: [],
+                weights: {},
+                reach: {},
+              };
+              const { times } = model;
+              times.state[size] = packed.state[n];
+              for (const [form, list] of Object.entries(packed.weights)) {
+                at(times.weights, form, size)(list[n]);
+              }
+              for (const [cache, list] of Object.entries(packed.reach)) at(times.reach, cache, size)(list[n]);
+              for (const [cache, list] of Object.entries(packed.attention)) times.attention[cache] = list[n];
+            });
+          })
+        ),
+      );
     }
 
     /* Lower bound of a decode step of all requests that run, in seconds; NaN where not known. */
     function decodeSeconds(row) {
       const { config, context, users } = row;
       const { model } = config;
-      if (!peaks || users < 1 || typeof model.times?.state[config.place] !== "number") return NaN;
+      const { layout } = config;
+      if (!peaks || users < 1 || typeof model.times?.state[layout.places[0]] !== "number") return NaN;
       return kernel.decodeSeconds(
         demandOf(
           model.times,
           peaks.gpus[config.gpu.id],
           config.weightFormat,
           config.kvFormat,
-          config.place,
-          config.size,
+          layout.places[0],
+          layout.tp,
         ),
-        users,
+        kernel.microBatch(users, layout.dp, layout.pp),
         context,
       );
     }
@@ -214,15 +247,13 @@
       return engines.get(name);
     }
 
-    const weightsOf = (choice) => choice.sizes.flatMap((size) => choice.forms.map((form) => [size, form]));
     const everyCache = (choice) => ({
       ...choice,
       caches: choice.caches.includes("own") ? site.kv_formats.map((one) => one.name) : choice.caches,
     });
     const weightsOnly = {
       need: (choice) => Promise.all(weightsOf(choice).map(([size, form]) => sized("weights", size, form))),
-      has: (choice) =>
-        weightsOf(choice).every(([size, form]) => ready(`${site.sizes[size]}/weights-${form}`)),
+      has: (choice) => weightsOf(choice).every(([size, form]) => ready(`${folders[size]}/weights-${form}`)),
       bounds: (choice) => bounds(everyCache(choice)),
       hasBounds: (choice) => hasBounds(everyCache(choice)),
     };
@@ -235,15 +266,17 @@
 
       /* Every configuration of a choice that the engine can be asked for, in order; contexts are left out. */
       function* configurations(choice) {
-        for (const size of choice.sizes) {
+        for (const place of choice.sizes) {
+          const layout = site.layouts[place];
+          const [size] = layout.places;
           for (const model of choice.models) {
-            for (const form of choice.forms) {
+            for (const form of formsOf(choice, layout)) {
               if (!model.weights[form]?.[size]) continue;
               for (const cache of cachesOf(model, choice.caches)) {
                 const kinds = model.plan[cache]?.[size];
                 if (!kinds) continue;
                 for (const gpu of choice.gpus) {
-                  if (kinds[gpu.kind] >= 0) yield [model, gpu, size, form, cache];
+                  if (kinds[gpu.kind] >= 0 && stands(gpu, layout)) yield [model, gpu, layout, form, cache];
                 }
               }
             }
@@ -264,12 +297,15 @@
 
       /* The rows of a choice. */
       function* rows(choice) {
-        for (const [model, gpu, size, form, cache] of configurations(choice)) {
-          const config = configure(site, model, gpu, size, form, cache, true);
+        for (const [model, gpu, layout, form, cache] of configurations(choice)) {
+          const alone = isOne(layout);
+          const config = alone
+            ? configure(site, model, gpu, layout.places[0], form, cache, true)
+            : deploy(site, model, gpu, layout, form, cache, LATER);
           if (!config) continue;
-          config.place = size;
+          config.layout = layout;
           for (const context of choice.contexts) {
-            yield { ...answer(config, context), config, context };
+            yield { ...(alone ? answer(config, context) : serve(config, context)), config, context };
           }
         }
       }

@@ -24,7 +24,7 @@
       found.push(["model", choice.models.map((model) => model.id)]);
     }
     if (state.gpu) found.push(["gpu", state.gpu]);
-    found.push(["layout", choice.sizes.map((n) => `tp${site.sizes[n]}`)]);
+    found.push(["layout", choice.sizes.map((n) => site.layouts[n].label)]);
     if (state.weights) found.push(["weight_format", state.weights]);
     if (state.kv) {
       const kinds = state.kv.filter((name) => name !== "own");
@@ -109,7 +109,7 @@
   }
 
   const CSV =
-    "model,gpu,engine,tensor_parallel,weight_format,kv_format,context_tokens,weight_bytes_per_gpu,kv_bytes_per_token_per_gpu,kv_bytes_per_request_per_gpu,kv_pool_bytes_per_gpu,max_concurrent_requests,max_concurrent_requests_ceiling,max_context_tokens,verdict";
+    "model,gpu,engine,layout,tensor_parallel,weight_format,kv_format,context_tokens,weight_bytes_per_gpu,kv_bytes_per_token_per_gpu,kv_bytes_per_request_per_gpu,kv_pool_bytes_per_gpu,max_concurrent_requests,max_concurrent_requests_ceiling,max_context_tokens,verdict";
 
   /* Rows as a CSV file, under the names of the dataset's columns. */
   function csv(rows, longest, engine) {
@@ -118,7 +118,8 @@
         row.config.model.id,
         row.config.gpu.id,
         engine,
-        row.config.size,
+        row.config.layout.label,
+        row.config.layout.tp,
         row.config.weightFormat,
         row.config.kvFormat,
         row.context,

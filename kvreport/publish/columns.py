@@ -67,6 +67,11 @@ def places(site: SiteData, *, further: bool) -> tuple[Place, ...]:
     return (*plain, *staged)
 
 
+def published_columns(site: SiteData) -> int:
+    """Return how many columns are of layouts that the matrix has, which come first."""
+    return len(site.axes.tensor_parallel) + sum(layout.pipeline for layout in site.axes.layouts)
+
+
 class Columns:
     """A model's facts in each column, under the engine of a site."""
 

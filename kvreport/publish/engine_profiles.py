@@ -70,9 +70,9 @@ def rates(site: SiteData, models: Sequence[Model]) -> dict[str, bytes]:
 
 
 def _contents(site: SiteData, model: Model, usual: set[str]) -> tuple[bytes, bytes]:
-    """A model's file, and its part of the file with all models, which has the tensor-parallel sizes only."""
+    """A model's file, and its part of the file with all models, which has the published layouts only."""
     facts = facts_of(site, model, usual)
-    few = profiles.of_sizes(facts, len(site.axes.tensor_parallel))
+    few = profiles.of_sizes(facts, columns.published_columns(site))
     return profiles.encode(facts), profiles.encode({name: few[name] for name in few if name != "weights"})
 
 

@@ -7,12 +7,13 @@ fetches what a question needs and the rest when a reader begins to choose:
 - ``site.json``: what the explorer reads of the whole ``site.json``.
 - ``models.json``: what does not depend on a device: attention type, limit, parameters, release.
 - ``aliases.json``: families and other names, for the text filter.
-- ``<size>/weights-<format>.json``: weights at a tensor-parallel size, and what loading adds.
-- ``<size>/cache-<format>.json``: block plans; ``cache-own.json`` has each model's default KV format.
-- ``<size>/held-<format>.json``: what the architecture itself needs, for the upper bound.
-- ``<size>/reserve-<class>.json``: the reserve's bytes on accelerators of one class; their error is a formula, and for some
+- ``<folder>/weights-<format>.json``: weights in a layout, and what loading adds. The folder is the tensor-parallel size,
+  or the layout's name (``dp8-ep``), or of pipeline stages one for each (``pp2-tp8-1``).
+- ``<folder>/cache-<format>.json``: block plans; ``cache-own.json`` has each model's default KV format.
+- ``<folder>/held-<format>.json``: what the architecture itself needs, for the upper bound.
+- ``<folder>/reserve-<class>.json``: the reserve's bytes on accelerators of one class; their error is a formula, and for some
   models what a later start spares beside it, by the model's position.
-- ``<size>/speed.json``: what a decode step demands, as in ``times/<slug>.json``.
+- ``<folder>/speed.json``: what a decode step demands, as in ``times/<slug>.json``.
 
 ``docs/assets/kv-matrix.js`` puts them together again; a test holds the result equal to the models' own files.
 """
@@ -21,11 +22,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kvreport.accounting.kernel import error_bytes
-from kvreport.publish.columns import NONE
-from kvreport.publish.profiles import FOLDER, encode, site_facts
+from kvreport.publish.columns import NONE, places
+from kvreport.publish.profiles import FOLDER, encode, layout_words, site_facts
 from kvreport.publish.site_data import SiteData
 
 OWN: Final = "own"
@@ -39,6 +41,7 @@ _SITE: Final = (
     "known",
     "contexts",
     "sizes",
+    "layouts",
     "weight_formats",
     "kv_formats",
     "models",
@@ -56,9 +59,13 @@ _GPU: Final = (
     "rented",
     "step",
     "band",
+    "linked",
     "local",
 )
 """What the explorer reads of ``site.json`` and of its accelerators."""
+
+_LAYOUT: Final = ("label", "tp", "pp", "dp", "ep", "dcp", "devices", "places")
+"""What it reads of a layout."""
 
 _SHOWN_DIGITS: Final = 3
 """Digits of a parameter count that the explorer shows and sorts by; exact counts do not compress."""
@@ -80,32 +87,63 @@ def files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> It
 
 def _files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> Iterator[tuple[str, Facts]]:
     whole = site_facts(site)
-    bands = {gpu["reserve"]: gpu["band"][:2] for gpu in whole["gpus"]} if models else {}
-    yield "site", _site(whole)
+    bands = {gpu["reserve"]: gpu["band"] for gpu in whole["gpus"]} if models else {}
+    yield (
+        "site",
+        _site(whole, {one.layout.label: layout_words(one.layout) for one in places(site, further=True)}),
+    )
     yield "models", _common(site, models)
     yield "aliases", {name: [facts[name] for facts in models] for name in ("family", "aliases")}
-    for place, size in enumerate(site.axes.tensor_parallel):
-        for form, _ in site.axes.weight_formats:
-            yield f"{size}/weights-{form}", _weights(models, form, place)
+    for place, folder in enumerate(_folders(whole["layouts"])):
+        for form, converted in site.axes.weight_formats:
+            if folder.plain or converted is None:  # the matrix has further layouts of checkpoints as released
+                yield f"{folder.name}/weights-{form}", _weights(models, form, place)
         for cache in (OWN, *site.kv_names):
-            yield f"{size}/cache-{cache}", _caches(models, cache, place)
-            yield f"{size}/held-{cache}", {"held": [_held(facts, cache, place) for facts in models]}
+            yield f"{folder.name}/cache-{cache}", _caches(models, cache, place)
+            yield f"{folder.name}/held-{cache}", {"held": [_held(facts, cache, place) for facts in models]}
         for number, band in bands.items():
-            yield (
-                f"{size}/reserve-{number}",
-                _reserves([facts["reserve"][number][place] for facts in models], band),
-            )
-        yield f"{size}/speed", _speed(site, times, place)
+            kept = [facts["reserve"][number][place] for facts in models]
+            yield f"{folder.name}/reserve-{number}", _reserves(kept, band[2:] if folder.staged else band[:2])
+        yield f"{folder.name}/speed", _speed(site, times, place)
 
 
-def _site(whole: Facts) -> Facts:
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """The folder of a column.
+
+    Attributes:
+        name: Its name.
+        plain: True for tensor parallelism alone.
+        staged: True for a pipeline stage, whose error band is that of stages.
+    """
+
+    name: str
+    plain: bool
+    staged: bool
+
+
+def _folders(layouts: Sequence[Facts]) -> Iterator[_Folder]:
+    """Yield the folder of every column, in order."""
+    for layout in layouts:
+        plain = layout["devices"] == layout["tp"] and not layout["ep"] and layout["dcp"] == 1
+        name = str(layout["tp"]) if plain else layout["label"]
+        staged = layout["pp"] > 1
+        for stage in range(1, layout["pp"] + 1):
+            yield _Folder(f"{name}-{stage}" if staged else name, plain, staged)
+
+
+def _site(whole: Facts, words: dict[str, str]) -> Facts:
     """The shared facts; a model is its slug alone where its name is what the slug says."""
     plain = [
         slug if slug.partition("--")[2].replace("-", " ") == name else [slug, name]
         for slug, name in whole["models"]
     ]
     gpus = {name: [gpu[name] for gpu in whole["gpus"]] for name in _GPU}
-    return {**{name: whole[name] for name in _SITE}, "models": plain, "gpus": gpus}
+    layouts = [
+        {name: layout[name] for name in _LAYOUT} | {"words": words[layout["label"]]}
+        for layout in whole["layouts"]
+    ]
+    return {**{name: whole[name] for name in _SITE}, "layouts": layouts, "models": plain, "gpus": gpus}
 
 
 def _common(site: SiteData, models: Sequence[Facts]) -> Facts:

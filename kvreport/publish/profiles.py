@@ -21,8 +21,17 @@ from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.model import Model
 from kvreport.publish.attention_types import cache_kind
-from kvreport.publish.columns import NONE, Columns, by_number, own_kv, places, reserve_rates
+from kvreport.publish.columns import (
+    NONE,
+    Columns,
+    by_number,
+    own_kv,
+    places,
+    published_columns,
+    reserve_rates,
+)
 from kvreport.publish.site_data import SiteData, page_format, short_name
+from kvreport.words import counted
 
 SCHEMA: Final = 1
 FOLDER: Final = "downloads/v1"
@@ -40,13 +49,13 @@ def shape(site: SiteData) -> bytes:
 
 
 def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[tuple[bytes, dict[str, Any]]]:
-    """Return each model's file, and its facts at the tensor-parallel sizes, which several files are made from.
+    """Return each model's file, and its facts in the published layouts, which several files are made from.
 
     Args:
         site: What every page may ask.
         models: Some of its models; None for all.
     """
-    sizes = len(site.axes.tensor_parallel)
+    published = published_columns(site)
     lists = site.once("shape", lambda: shape(site))
     with site.parts.group("profiles") as kept:
 
@@ -54,7 +63,7 @@ def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[t
             def make() -> tuple[bytes, dict[str, Any]]:
                 facts = model_facts(site, model, further=True)
                 own = {"schema": SCHEMA, "release": site.version, **facts, **reserve_rates(site, model)}
-                return encode(own), of_sizes(facts, sizes)
+                return encode(own), of_sizes(facts, published)
 
             content, few = kept.get(site.parts.key(site.parts.of_model(model), lists), make)
             return content, few
@@ -192,6 +201,21 @@ def engines(site: SiteData) -> list[dict[str, Any]]:
         }
         for engine in listed
     ]
+
+
+def layout_words(layout: Layout) -> str:
+    """Return what a layout is in words: ``8 GPUs``, ``16 GPUs: DP 16 attention + expert parallel``."""
+    number = counted(layout.devices, "GPU|GPUs")
+    if layout.is_tensor_only:
+        return number
+    parts = [
+        f"PP {layout.pipeline}" * (layout.pipeline > 1),
+        f"TP {layout.tensor}" * (layout.tensor > 1),
+        f"DP {layout.data} attention" * (layout.data > 1),
+        "expert parallel" * layout.expert,
+        f"decode context {layout.decode_context}" * (layout.decode_context > 1),
+    ]
+    return f"{number}: {' + '.join(part for part in parts if part)}"
 
 
 def layouts(site: SiteData, *, searched: bool) -> list[dict[str, Any]]:

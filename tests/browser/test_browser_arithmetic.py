@@ -29,16 +29,17 @@ ANSWER = """({site, models, rows}) => {
     const gpus = Object.fromEntries(site.gpus.map((gpu) => [gpu.id, gpu]));
     const wrong = [];
     let compared = 0;
-    for (const [id, gpu, size, weights, kv, context, want] of rows) {
-        const config = kvCapacity.configure(site, by[id], gpus[gpu], site.sizes.indexOf(size), weights, kv);
+    for (const [id, gpu, label, weights, kv, context, want] of rows) {
+        const layout = site.layouts.find((one) => one.label === label);
+        const config = kvCapacity.deploy(site, by[id], gpus[gpu], layout, weights, kv);
         let got = null;
         if (config) {
-            const answer = kvCapacity.answer(config, context);
+            const answer = kvCapacity.serve(config, context);
             got = [config.weights, answer.token, config.state, answer.request, config.pool,
                    answer.users, answer.ceiling, config.longest, answer.verdict];
         }
         compared += 1;
-        if (JSON.stringify(got) !== JSON.stringify(want)) wrong.push({row: [id, gpu, size, weights, kv, context], want, got});
+        if (JSON.stringify(got) !== JSON.stringify(want)) wrong.push({row: [id, gpu, label, weights, kv, context], want, got});
     }
     return {compared, wrong: wrong.slice(0, 5), count: wrong.length};
 }"""
@@ -53,7 +54,7 @@ PUT_TOGETHER = """async ({site, models, parts, rows}) => {
     const packed = matrix.site;
     await matrix.need({gpus: site.gpus, sizes: [0], forms: ["released"], caches: ["own"]});
     const first = asked.length;
-    const all = {gpus: site.gpus, sizes: site.sizes.map((_, n) => n),
+    const all = {gpus: site.gpus, sizes: site.layouts.map((_, n) => n),
         forms: site.weight_formats.map((one) => one.name), caches: ["own", ...site.kv_formats.map((one) => one.name)]};
     await matrix.need(all);
     await matrix.bounds(all);
@@ -62,12 +63,13 @@ PUT_TOGETHER = """async ({site, models, parts, rows}) => {
     const wrong = [];
     let compared = 0;
     const facts = (config) => JSON.stringify(config && {...config, model: config.model.name, gpu: config.gpu.short});
-    for (const [id, gpu, size, weights, kv] of rows) {
-        const place = site.sizes.indexOf(size);
-        const whole = kvCapacity.configure(site, by[id], gpus[gpu], place, weights, kv);
-        const part = kvCapacity.configure(packed, small[id], packed.gpus.find((one) => one.id === gpu), place, weights, kv);
-        compared += 1;
-        if (facts(whole) !== facts(part)) wrong.push([id, gpu, size, weights, kv]);
+    for (const [id, gpu, label, weights, kv] of rows) {
+        for (const place of site.layouts.find((one) => one.label === label).places) {
+            const whole = kvCapacity.configure(site, by[id], gpus[gpu], place, weights, kv);
+            const part = kvCapacity.configure(packed, small[id], packed.gpus.find((one) => one.id === gpu), place, weights, kv);
+            compared += 1;
+            if (facts(whole) !== facts(part)) wrong.push([id, gpu, label, place, weights, kv]);
+        }
     }
     for (const model of models) {
         const names = [model.family, ...model.aliases];
@@ -94,12 +96,12 @@ def rows_of(cube: Any, take: np.random.Generator, number: int) -> list[list[Any]
     picked = take.choice(int(np.prod(shape)), size=min(number, int(np.prod(shape))), replace=False)
     rows = []
     for g, t, w, k, c in zip(*np.unravel_index(picked, shape), strict=True):
-        if not cube.layouts[t].is_tensor_only:  # the browser has tensor parallelism only
-            continue
+        if not cube.layouts[t].is_tensor_only and cube.weight_formats[w] != "released":
+            continue  # of converted checkpoints, the matrix has tensor parallelism only
         key = [
             cube.model.id,
             cube.gpus[g],
-            cube.tensor_parallel[t],
+            cube.layouts[t].label,
             cube.weight_formats[w],
             cube.kv_formats[k],
             cube.contexts[c],
@@ -120,7 +122,8 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
     catalog = load_catalog()
     chosen = sorted({*sorted(catalog.models)[::EVERY], *LAID_OUT_BY_KERNELS})
     site = gather(catalog, models=",".join(chosen), version="2026.01.01")
-    shared, models = profiles.site_facts(site), [profiles.model_facts(site, model) for model in site.models]
+    shared = profiles.site_facts(site)
+    models = [profiles.model_facts(site, model, further=True) for model in site.models]
     everything = axes(catalog, models=",".join(chosen))
     take = np.random.default_rng(20261121)
     rows: list[list[Any]] = []
@@ -128,6 +131,7 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
         part = axes(catalog, models=model.id)
         rows += rows_of(cube_of(model, part), take, ROWS // len(everything.models))
     assert sum(row[-1] is not None for row in rows) > ROWS // 2
+    assert {"dp8-ep", "dp16-ep", "tp8-dcp8", "pp2-tp8"} <= {row[2] for row in rows if row[-1]}
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)

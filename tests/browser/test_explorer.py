@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 __all__ = ["address", "browser"]  # fixtures
 
-KEYS = ["model", "gpu", "tensor_parallel", "weight_format", "kv_format", "context_tokens"]
+KEYS = ["model", "gpu", "layout", "tensor_parallel", "weight_format", "kv_format", "context_tokens"]
 FIRST = "#explore-table tbody tr:first-child"
 
 
@@ -97,6 +97,38 @@ def test_from_home_which_models_fit_two_rtx_4090_at_32k_for_four_requests(page, 
     assert {row["Model"] for row in shown} == fitting
 
 
+def test_layouts_beyond_tensor_parallelism_are_answered_as_the_package_does(page, address, tiny_site):
+    catalog = open_catalog(tiny_site.catalog)
+    asked = {
+        "dp8-ep": {"data_parallel": 8, "expert_parallel": True},
+        "dp16-ep": {"data_parallel": 16, "expert_parallel": True, "nodes": 2},
+        "tp8-dcp8": {"tensor_parallel": 8, "decode_context_parallel": 8},
+        "pp2-tp8": {"tensor_parallel": 8, "pipeline_parallel": 2, "nodes": 2},
+    }
+    page.goto(f"{address}explore/")
+    answered(page)
+    choose(page, "context", "32768")
+    for label, options in asked.items():
+        choose(page, "tp", label)
+        page.wait_for_function(f"location.search.includes('tp={label}')")
+        said = answered(page)
+        ours = estimate(
+            "deepseek-ai/DeepSeek-V3", gpu="H100", context_tokens="32K", catalog=catalog, **options
+        )
+        devices = 16 if "nodes" in options else 8
+        shown = next(row for row in rows(page) if row["Model"] == "DeepSeek-V3")
+        assert f"{devices} × H100" in said, label
+        assert shown["Layout"] == label
+        assert shown["GPUs"] == str(devices)
+        if ours.max_concurrent_requests:
+            assert shown["Concurrent requests"] == f"{ours.max_concurrent_requests:,}"
+        else:
+            assert "more" in shown["Concurrent requests"]
+    # The query over the published file asks for the same layout.
+    page.locator(".kv-query summary").click()
+    page.wait_for_function("document.querySelector('.kv-query code').innerText.includes('pp2-tp8')")
+
+
 def test_the_largest_model_that_fits_one_h100_is_first_after_one_click(page, address, tiny_site):
     page.goto(f"{address}explore/")
     answered(page)
@@ -166,8 +198,7 @@ def test_a_wide_choice_is_answered_and_clear_leads_back_to_the_start(page, addre
     said = answered(page)
     fit, total = (int(text.replace(",", "")) for text in re.findall(r"[\d,]+", said)[:2])
     whole = pd.read_parquet(tiny_site.folder / "downloads/capacity.parquet")
-    plain = whole[(whole["layout"] == "tp" + whole["tensor_parallel"].astype(str))]
-    asked = plain[~plain["verdict"].isin(["format_not_supported", "engine_does_not_run"])]
+    asked = whole[~whole["verdict"].isin(["format_not_supported", "engine_does_not_run"])]
     assert total == len(asked)
     assert fit == int(asked["verdict"].isin(["fits", "tight"]).sum())
     assert page.locator("#explore-table tbody tr").count() == 50
@@ -236,9 +267,8 @@ def test_the_csv_and_the_queries_give_the_rows_that_are_shown(page, address, tin
     assert waiting.value.suggested_filename.startswith("kvreport-h100-sxm-80gb-mi300x-8192-")
     selection = pd.read_csv(waiting.value.path())
     assert len(selection) == int(said.split(" ")[0].replace(",", ""))
-    plain = whole[whole["layout"] == "tp" + whole["tensor_parallel"].astype(str)]
     both = selection.merge(
-        plain.astype({key: selection[key].dtype for key in KEYS}), on=KEYS, suffixes=("", "_published")
+        whole.astype({key: selection[key].dtype for key in KEYS}), on=KEYS, suffixes=("", "_published")
     )
     assert len(both) == len(selection)
     for name in selection.columns.difference(KEYS):

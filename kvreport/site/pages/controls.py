@@ -9,9 +9,8 @@ from typing import Any, Final
 from kvreport import units
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import RELEASED
-from kvreport.publish.profiles import engines
+from kvreport.publish.profiles import engines, layout_words
 from kvreport.publish.site_data import SiteData
-from kvreport.words import counted
 
 USUAL_CONTEXTS: Final = (2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)
 """Contexts that the field suggests; any other can be typed."""
@@ -68,21 +67,6 @@ def layout_choices(site: SiteData, *, further: bool = True) -> tuple[tuple[str, 
     plain = [Layout(tensor=size) for size in site.catalog.grid.tensor_parallel]
     more = [Layout(**one.model_dump()) for one in site.catalog.grid.layouts] if further else []
     return tuple((layout.label, layout_words(layout)) for layout in (*plain, *more))
-
-
-def layout_words(layout: Layout) -> str:
-    """Return what a layout is in words: ``8 GPUs``, ``16 GPUs: DP 16 attention + expert parallel``."""
-    number = counted(layout.devices, "GPU|GPUs")
-    if layout.is_tensor_only:
-        return number
-    parts = [
-        f"PP {layout.pipeline}" * (layout.pipeline > 1),
-        f"TP {layout.tensor}" * (layout.tensor > 1),
-        f"DP {layout.data} attention" * (layout.data > 1),
-        "expert parallel" * layout.expert,
-        f"decode context {layout.decode_context}" * (layout.decode_context > 1),
-    ]
-    return f"{number}: {' + '.join(part for part in parts if part)}"
 
 
 def weight_choices(site: SiteData) -> tuple[tuple[str, str], ...]:

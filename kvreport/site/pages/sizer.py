@@ -14,7 +14,7 @@ from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.size import Sizing, size
-from kvreport.publish.profiles import FOLDER, engines
+from kvreport.publish.profiles import FOLDER, engines, layout_words
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
 from kvreport.site.kit.page import Page, Section
@@ -22,7 +22,6 @@ from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import local
-from kvreport.site.pages.controls import layout_words
 from kvreport.words import LIMITS
 
 URI: Final = "sizer/"
