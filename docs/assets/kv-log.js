@@ -8,8 +8,7 @@
   function log(form) {
     const box = $("[data-kv-logged]");
     const base = new URL(form.dataset.kvLog, location.href);
-    const table = JSON.parse($("template.kv-patterns", form).content.textContent);
-    const local = JSON.parse($("template.kv-local", form).content.textContent);
+    let table, local; // what recognizes lines, fetched when a log is there
     const example = $("template.kv-example", form).content.textContent;
     const fields = Object.fromEntries($$("textarea, select", form).map((field) => [field.name, field]));
     const slugs = new Map(
@@ -44,6 +43,15 @@
         box.replaceChildren(ignoredNote(unread) || "");
         return;
       }
+      try {
+        ({ served: table, local } = await load(new URL("log-lines.json", base)));
+      } catch (error) {
+        box.replaceChildren(
+          make("p", { class: "kv-big" }, `The log cannot be read here (${error.message}).`),
+        );
+        return;
+      }
+      if (mine !== turn) return;
       if (kvLogLocal.looksLike(local, text)) {
         showLocal(text);
         return;

@@ -156,7 +156,8 @@ def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[
         # Which stage is the fullest may differ between devices; it must not depend on which are laid out together.
         # Nor on converted formats beside the checkpoint's own, of which alone further layouts are published.
         own = [n for n, form in enumerate(case.weight_formats) if form is None] or slice(None)
-        least = xp.numpy().min([rank.pool_bytes[:, own] for rank in ranks], axis=2)
+        pools = [xp.numpy().asarray(rank.pool_bytes)[:, own] for rank in ranks]
+        least = xp.numpy().min(pools, axis=2)
         orders: dict[tuple[int, ...], list[int]] = {}
         kept = agreed(case, ranks)
         for place, order in enumerate(xp.numpy().argsort(least, axis=0, kind="stable").T.tolist()):

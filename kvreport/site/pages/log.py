@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kvreport.publish.profiles import FOLDER
+from kvreport.publish.profiles import FOLDER, encode
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
@@ -18,6 +17,7 @@ from kvreport.startup_log.llama_cpp import browser_table
 from kvreport.words import verbatim, worded
 
 URI: Final = "log/"
+LINES: Final = f"{FOLDER}/log-lines.json"
 TITLE: Final = "What is this log telling me?"
 
 EXAMPLE: Final = verbatim("""\
@@ -50,16 +50,12 @@ class LogContext:
     Attributes:
         folder: Address of the machine-readable files.
         models: (slug, name) of every model.
-        patterns: Everything that recognises lines, as JSON.
-        local: What recognizes lines of llama.cpp and Ollama, as JSON.
         example: A log to try it with.
         lines: The kinds of lines, for a reader.
     """
 
     folder: str
     models: tuple[tuple[str, str], ...]
-    patterns: str
-    local: str
     example: str
     lines: Table
 
@@ -83,8 +79,6 @@ def context(site: SiteData) -> LogContext:
     return LogContext(
         folder=f"{FOLDER}/",
         models=tuple((m.slug, m.name) for m in site.models),
-        patterns=json.dumps(table(), separators=(",", ":")),
-        local=json.dumps(browser_table(), separators=(",", ":")),
         example=EXAMPLE,
         lines=_lines(),
     )
@@ -113,9 +107,14 @@ def _lines() -> Table:
     )
 
 
+def files(_: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield what recognizes lines, which the page fetches when a log is there: for servers, and for engines at home."""
+    yield LINES, encode({"served": table(), "local": browser_table()})
+
+
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the page."""
     yield page(inputs.site)
 
 
-TYPE: Final = PageType("log", pages)
+TYPE: Final = PageType("log", pages, files=files)
