@@ -3,9 +3,9 @@
     python scripts/fit_reserve.py [--write]
 
 Everything that a release's source tells is counted (:mod:`kvreport.accounting.engines.vllm.profiling`). What
-is left is four constants, shared by all releases: memory outside the framework on one device, what
-every further rank adds, what a device that shares its memory with a CPU adds, and bytes of a captured graph per
-layer. They are chosen by Huber's robust regression on
+is left is five constants, shared by all releases: memory outside the framework on one device, what
+every further rank adds up to 0.22, what a device that shares its memory with a CPU adds, and bytes of a captured graph per
+layer, by model runner. They are chosen by Huber's robust regression on
 
     utilization * memory - weights - pool - counted activations,
 
@@ -15,8 +15,9 @@ by itself.
 A fit flatters itself, so the figures that are published are of sources left out, and of logs that state all flags: all logs of one source
 (one page, else one day and machine) are left out in turn, the constants fitted without them, and those logs predicted
 end to end. The error band is the 80th percentile of errors per class of devices. Of a log that was recorded before any
-rule knew of it, the larger error counts, at first sight or with its source left out: rules written with a log in view fit
-it too well. The band is calibrated without the source that it is tested on. Intervals of the constants come from drawing sources with replacement.
+rule knew of it, the error at first sight counts, of others that with its source left out: rules written with a log in view
+fit it too well. Logs that do not state all flags count with their error at first sight, since few questions state all. The
+band is calibrated without the source that it is tested on. Intervals of the constants come from drawing sources with replacement.
 
 ``--write`` puts constants and band into ``data/engines/vllm*.yaml`` and the figures into
 ``data/left_out.yaml``, which the evidence pages read; the test compares both with a new fit.
@@ -38,9 +39,15 @@ import yaml
 from kvreport.accounting.deployment import allocate
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang.rules import band_class, grown
-from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers
-from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
-from kvreport.accounting.kernel import captured_graphs
+from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers, shared_units
+from kvreport.accounting.engines.vllm.releases import largest_capture, measures_links, release_of
+from kvreport.accounting.engines.vllm.reserve import (
+    device_class,
+    multicasts,
+    own_expert_kernels,
+    runs_second,
+)
+from kvreport.accounting.kernel import graphs_up_to
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.first_seen import load_first_seen
 from kvreport.catalog.load import Catalog, load_catalog
@@ -53,7 +60,13 @@ from kvreport.startup_log.observed import device_of, find_model, published_start
 from kvreport.startup_log.start import Comparison, Start
 from kvreport.units import GIB
 
-CONSTANTS = ("non_framework_bytes", "non_framework_rank_bytes", "unified_bytes", "graph_bytes_per_layer")
+CONSTANTS = (
+    "non_framework_bytes",
+    "non_framework_rank_bytes",
+    "unified_bytes",
+    "graph_bytes_per_layer",
+    "graph_bytes_per_layer_second",
+)
 FLOOR_BYTES = GIB
 """A band is a share of the reserve plus this much, so that small reserves have one too."""
 
@@ -62,7 +75,7 @@ STAGES = "stages"
 """The class of pipeline stages, whatever their device. Most do not sample, which hides a forward pass's error."""
 
 LEAST_IN_CLASS = 10
-"""Logs below which a class of devices takes the wider of its own band and that of all."""
+"""Logs below which a class of devices takes the wider of its own band and that of all; sources, for vLLM."""
 
 ASSUMED_WEIGHT = 0.5
 """What a log weighs whose source does not state all flags, against one whose does."""
@@ -76,7 +89,7 @@ class Row:
 
     source: str
     weight: float
-    counts: tuple[float, float, float, float]
+    counts: tuple[float, ...]
     bytes: float
 
 
@@ -132,16 +145,21 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
         return
     kept = rules(start.engine).reserve(start.model, device, case.step)
     weight = 1.0 if observation.complete else ASSUMED_WEIGHT
-    captured = captured_graphs(case.serving.max_seqs, case.serving.max_batched_tokens)
-    graphs = captured * graph_layers(Shape.of(start.model))
-    further = float((observation.tensor_parallel or 1) - 1) * multicasts(device)
-    shared = float(device_class(device) == "unified")
+    largest = largest_capture(release_of(start.engine), blackwell=own_expert_kernels(device))
+    captured = graphs_up_to(largest, case.serving.max_seqs, case.serving.max_batched_tokens)
+    sizes = Shape.of(start.model)
+    graphs = float(captured * graph_layers(sizes))
+    second = runs_second(start.model, sizes, start.engine, nvidia=device.vendor.upper() == "NVIDIA")
+    linked = multicasts(device) and measures_links(release_of(start.engine))
+    further = float((observation.tensor_parallel or 1) - 1) * linked
+    shared = float(device_class(device) == "unified") * shared_units(start.model, images=case.step.images)
+    if printed.cudagraph_est_gib is not None and not observation.eager:
+        counts = (0.0, 0.0, 0.0, *by_runner(graphs, second=second))
+        yield Row(source, weight, counts, printed.cudagraph_est_gib * GIB)
     if shared and not observation.complete:
         return
-    if printed.cudagraph_est_gib is not None and not observation.eager:
-        yield Row(source, weight, (0.0, 0.0, 0.0, float(graphs)), printed.cudagraph_est_gib * GIB)
     if printed.non_torch_gib is not None:
-        yield Row(source, weight, (1.0, further, shared, 0.0), printed.non_torch_gib * GIB)
+        yield Row(source, weight, (1.0, further, shared, 0.0, 0.0), printed.non_torch_gib * GIB)
         return
     share = share_taken(observation) or start.engine.utilization
     pool = pool_told(observation, start)
@@ -150,8 +168,13 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
         return
     weights = load * GIB if load is not None else float(allocate(case).resident_bytes)
     whole = share * device.usable_bytes - weights - pool
-    counted = float(graphs) if kept.graphs else 0.0
-    yield Row(source, weight, (1.0, further, shared, counted), whole - kept.activations)
+    counted = by_runner(graphs if kept.graphs else 0.0, second=second)
+    yield Row(source, weight, (1.0, further, shared, *counted), whole - kept.activations)
+
+
+def by_runner(graphs: float, *, second: bool) -> tuple[float, float]:
+    """Layers of captured graphs as two counts: of the first model runner and of the second."""
+    return (0.0, graphs) if second else (graphs, 0.0)
 
 
 def pool_told(observation: Observation, start: Start) -> float | None:
@@ -192,10 +215,10 @@ def without(logs: list[Log], source: str) -> list[Row]:
 
 
 def at_first_sight() -> dict[str, float]:
-    """The error of every log that states all flags as it was when the log was first seen."""
+    """The error of every log as it was when the log was first seen."""
     known = load_first_seen(data_dir())
-    logs = () if known is None else known.complete
-    return {log.id: log.error for log in logs if log.error is not None}
+    runs = () if known is None else known.runs
+    return {log.id: log.error for run in runs for log in run.logs if log.error is not None}
 
 
 def predicted(log: Log, constants: dict[str, float]) -> tuple[Comparison | None, float, float, float] | None:
@@ -219,18 +242,23 @@ def predicted(log: Log, constants: dict[str, float]) -> tuple[Comparison | None,
 
 
 def left_out(logs: list[Log]) -> list[dict[str, Any]]:
-    """Every log predicted by constants that were fitted without its source."""
+    """Every log predicted by constants that were fitted without its source.
+
+    Logs whose source does not state all flags are among them where their error at first sight was recorded, and have
+    that error only: what is asked of a prediction seldom states more.
+    """
     found: list[dict[str, Any]] = []
     first = at_first_sight()
     for source in sorted({log.source for log in logs}):
         constants = fit(without(logs, source))
         for log in logs:
-            asked = log.source == source and log.observation.complete
+            seen = first.get(log.observation.id)
+            told = log.observation.complete
+            asked = log.source == source and (told or seen is not None)
             result = predicted(log, constants) if asked else None
             if result is None or result[0] is None:
                 continue
             best, missing, kept, pool = result
-            seen = first.get(log.observation.id)
             found.append(
                 {
                     "id": log.observation.id,
@@ -238,8 +266,8 @@ def left_out(logs: list[Log]) -> list[dict[str, Any]]:
                     "class": log.group,
                     "rules": record_of(log.start.known, log.engine),
                     "quantity": best.quantity,
-                    "error": round(best.error, 5),
-                    "pool_error_bytes": round(missing),
+                    "error": round(best.error, 5) if told else None,
+                    "pool_error_bytes": round(missing) if told else None,
                     "first_sight_bytes": None if seen is None else round(seen * pool),
                     "reserve_bytes": round(kept),
                     "spared": spared(log),
@@ -259,28 +287,40 @@ def spared(log: Log) -> int:
 
 
 def band(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Share of reserve and floor together that four in five errors lie within, by class of devices."""
+    """Share of reserve and floor together that four in five errors lie within, by class of devices.
+
+    What a later start spares lies in the band beside that (``engines/vllm/reserve.py``).
+    """
     shares = {"": [], **{row["class"]: [] for row in rows}}  # type: dict[str, list[float]]
     for row in rows:
-        share = _met(row) / (row["reserve_bytes"] + FLOOR_BYTES)
+        share = max(_met(row) - row.get("spared", 0), 0.0) / (row["reserve_bytes"] + FLOOR_BYTES)
         shares[row["class"]].append(share)
         if row["class"] != STAGES:
             shares[""].append(share)
-    widths = {name: _quantile(values) for name, values in shares.items()}
-    for name, values in shares.items():
-        if len(values) < LEAST_IN_CLASS:
+    many = {
+        name: len({row["source"] for row in rows if name in ("", row["class"])}) >= LEAST_IN_CLASS
+        for name in shares
+    }
+    widths = {name: _quantile(values, plain=many[name]) for name, values in shares.items()}
+    for name in shares:
+        if not many[name]:
             widths[name] = max(widths[name], widths[""])
     return {name: round(width, 3) for name, width in widths.items()}
 
 
 def _met(row: dict[str, Any]) -> float:
-    """The larger of a log's errors: with its source left out, and at first sight where that was recorded."""
-    return max(abs(float(row["pool_error_bytes"])), abs(float(row.get("first_sight_bytes") or 0)))
+    """The size of a log's error at first sight where that was recorded, else with its source left out."""
+    first = row.get("first_sight_bytes")
+    return abs(float(row["pool_error_bytes"] if first is None else first))
 
 
-def _quantile(values: list[float]) -> float:
-    """The conformal quantile: with n values, the one of rank ceil(0.8 (n + 1))."""
-    rank = min(int(np.ceil(COVERAGE * (len(values) + 1))), len(values))
+def _quantile(values: list[float], *, plain: bool = False) -> float:
+    """The conformal quantile: with n values, the one of rank ceil(0.8 (n + 1)); ``plain`` that of ceil(0.8 n).
+
+    Most values of a band are errors at first sight, since when rules were added: the plain one is wide enough where sources
+    are many.
+    """
+    rank = min(int(np.ceil(COVERAGE * (len(values) + (not plain)))), len(values))
     return sorted(values)[rank - 1]
 
 
@@ -292,7 +332,7 @@ def covered(rows: list[dict[str, Any]], error: str = "pool_error_bytes") -> list
             continue
         widths = band([other for other in rows if other["source"] != row["source"]])
         width = widths.get(row["class"], widths[""])
-        half = max(width * (row["reserve_bytes"] + FLOOR_BYTES), row.get("spared", 0))
+        half = width * (row["reserve_bytes"] + FLOOR_BYTES) + row.get("spared", 0)
         found.append(abs(row[error]) <= half)
     return found
 
@@ -317,27 +357,41 @@ def intervals(logs: list[Log]) -> dict[str, list[float]]:
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """What is published: errors and coverage of logs of sources left out."""
-    errors = np.abs([row["error"] for row in rows])
+    told = stated(rows)
+    errors = np.abs([row["error"] for row in told])
     inside, first = covered(rows), covered(rows, "first_sight_bytes")
+    seen = [row for row in rows if row["first_sight_bytes"] is not None]
     classes = {
         name: {
             "logs": len(places),
             "median_error": round(float(np.median(errors[places])), 5),
             "coverage": round(float(np.mean([inside[i] for i in places])), 3),
+            "first_sight": _first_sight(
+                [one for one, row in zip(first, seen, strict=True) if row["class"] == name]
+            ),
         }
-        for name in sorted({row["class"] for row in rows})
-        if (places := [i for i, row in enumerate(rows) if row["class"] == name])
+        for name in sorted({row["class"] for row in told})
+        if (places := [i for i, row in enumerate(told) if row["class"] == name])
     }
     return {
-        "logs": len(rows),
-        "sources": len({row["source"] for row in rows}),
+        "logs": len(told),
+        "sources": len({row["source"] for row in told}),
         "median_error": round(float(np.median(errors)), 5),
         "p90_error": round(float(np.quantile(errors, 0.9)), 5),
-        "median_pool_error_bytes": int(np.median([abs(row["pool_error_bytes"]) for row in rows])),
+        "median_pool_error_bytes": int(np.median([abs(row["pool_error_bytes"]) for row in told])),
         "coverage": round(float(np.mean(inside)), 3),
-        "first_sight": {"logs": len(first), "coverage": round(float(np.mean(first)), 3)},
+        "first_sight": _first_sight(first),
         "classes": classes,
     }
+
+
+def stated(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of logs whose source states all flags."""
+    return [row for row in rows if row["pool_error_bytes"] is not None]
+
+
+def _first_sight(inside: list[bool]) -> dict[str, Any] | None:
+    return {"logs": len(inside), "coverage": round(float(np.mean(inside)), 3)} if inside else None
 
 
 def counted(catalog: Catalog, observations: Iterable[Observation]) -> list[dict[str, Any]]:
@@ -490,7 +544,8 @@ def main() -> None:
     for name, value in constants.items():
         print(f"{name:28s} {value:.4g}   80%: {ranges[name][0]:.4g} to {ranges[name][1]:.4g}")
     rows = left_out(logs)
-    for row, inside in sorted(zip(rows, covered(rows), strict=True), key=lambda one: -abs(one[0]["error"])):
+    each = zip(stated(rows), covered(rows), strict=True)
+    for row, inside in sorted(each, key=lambda one: -abs(one[0]["error"])):
         print(
             f"{row['id']:9s} {row['class']:12s} {row['quantity']:12s} {row['error']:+8.2%} "
             f"{row['pool_error_bytes'] / GIB:+6.2f} GiB of {row['reserve_bytes'] / GIB:5.2f} {'' if inside else 'outside'}"
@@ -535,7 +590,7 @@ def write(
     published = [
         {key: value for key, value in row.items() if key not in ("source", "spared", "first_sight_bytes")}
         | {"covered": inside}
-        for row, inside in zip(rows, covered(rows), strict=True)
+        for row, inside in zip(stated(rows), covered(rows), strict=True)
     ]
     content = {
         "schema_version": 1,

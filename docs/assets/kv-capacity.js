@@ -125,7 +125,7 @@
     return {
       activations: kernel.activationBytes(rates, tokens, seqs, model.limit, gpu.own, eager),
       outside: kernel.outsideBytes(rates, gpu.outside[0], gpu.outside[1]),
-      graphs: eager ? 0 : kernel.graphBytes(rates[15], seqs, tokens),
+      graphs: eager ? 0 : kernel.graphBytes(rates, seqs, tokens, gpu.own),
     };
   }
 

@@ -13,7 +13,7 @@ from kvreport.accounting.case import TOWERS, Case, Memo
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import NOTHING, Reserve
-from kvreport.accounting.extras import lora_bytes
+from kvreport.accounting.extras import lora_bytes, vocabulary_slots
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.remembered import remembered
@@ -371,7 +371,8 @@ def overhead_on(
         lambda: engine.load_overhead(case.model, form, case.formats, device, layout),
     )
     further = {
-        "lora_adapters": lora_bytes(case.model, layout, *case.lora_slots),
+        "lora_adapters": lora_bytes(case.model, layout, *case.lora_slots)
+        + engine.adapts_vocabulary(case.model) * vocabulary_slots(case.model, *case.lora_slots),
         "all_to_all_buffers": buffer_bytes(case.model, layout, engine.exchange, serving.max_batched_tokens)
         if layout.all_to_all
         else 0,

@@ -58,6 +58,10 @@ Rates = tuple[
     float,
     float,
     float,
+    float,
+    float,
+    int,
+    int,
 ]
 """What vLLM's reserve grows with, in the order of
 :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
@@ -460,13 +464,18 @@ def captured_sizes(largest: int) -> int:
 
 
 def captured_graphs(max_num_seqs: int, tokens: int) -> int:
+    """Return how many graphs vLLM captures by default, of at most 512 tokens."""
+    return graphs_up_to(LARGEST_CAPTURE, max_num_seqs, tokens)
+
+
+def graphs_up_to(largest: int, max_num_seqs: int, tokens: int) -> int:
     """Return how many graphs vLLM captures: pieces for every size, and whole ones for those that decode.
 
     ``FULL_AND_PIECEWISE`` (``config/compilation.py``): a whole graph is captured for sizes of at most
     ``max_num_seqs`` tokens.
     """
-    pieces = min(2 * max_num_seqs, LARGEST_CAPTURE, tokens)
-    whole = min(max_num_seqs, LARGEST_CAPTURE, tokens)
+    pieces = min(2 * max_num_seqs, largest, tokens)
+    whole = min(max_num_seqs, largest, tokens)
     return captured_sizes(pieces) + captured_sizes(whole)
 
 
@@ -496,8 +505,9 @@ def activation_bytes(
     encoding = max(rates[8] * images, rates[9] * tokens) + rates[10] * rows
     encoded = max(rates[17] * images, rates[18] * tokens)
     workspace = max(0.0 if own_kernels else rates[3] * tokens, rates[11] * context)
-    passes = max(encoded + max(forward, sampling), encoding) + workspace + rates[5] * tokens
-    return round(passes if compiled else max(passes, rates[19]))
+    kept = rates[5] * tokens + rates[21] * max_num_seqs
+    passes = max(encoded + max(forward, sampling), encoding) + workspace
+    return round(kept + (passes if compiled else max(passes, rates[19]) + rates[20]))
 
 
 def spared_bytes(
@@ -513,9 +523,15 @@ def spared_bytes(
     return first - activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, True)  # noqa: FBT003
 
 
-def graph_bytes(per_graph: float, max_num_seqs: int, tokens: int) -> int:
-    """Return the bytes of all captured graphs from those of one."""
-    return round(per_graph * captured_graphs(max_num_seqs, tokens))
+def graph_bytes(
+    rates: Rates,
+    max_num_seqs: int,
+    tokens: int,
+    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
+) -> int:
+    """Return the bytes of all captured graphs; arguments as of :func:`activation_bytes`."""
+    largest = rates[22] if own_kernels else LARGEST_CAPTURE
+    return round(rates[15] * graphs_up_to(largest, max_num_seqs, tokens))
 
 
 def outside_bytes(rates: Rates, multicast: bool, shared: int) -> int:  # noqa: FBT001 - JavaScript has no keywords
@@ -526,7 +542,7 @@ def outside_bytes(rates: Rates, multicast: bool, shared: int) -> int:  # noqa: F
         multicast: Whether the device's links multicast.
         shared: What a device adds that shares its memory with a CPU.
     """
-    return round(rates[13] + (rates[14] if multicast else 0.0)) + shared
+    return round(rates[13] + (rates[14] if multicast else 0.0)) + shared * rates[23]
 
 
 def reserve_bytes(
@@ -544,7 +560,7 @@ def reserve_bytes(
     ``eager`` tells that no graphs are captured.
     """
     activations = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, eager)
-    graphs = 0 if eager else graph_bytes(rates[15], max_num_seqs, tokens)
+    graphs = 0 if eager else graph_bytes(rates, max_num_seqs, tokens, own_kernels)
     return activations + outside_bytes(rates, multicast, shared) + graphs
 
 

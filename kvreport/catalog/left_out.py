@@ -28,6 +28,18 @@ class Constant(Record):
     interval: tuple[float, float]
 
 
+class FirstSight(Record):
+    """The band on logs as they were predicted when they were first seen.
+
+    Attributes:
+        logs: Logs that were recorded before any rule knew of them, whether they state all flags or not.
+        coverage: Share of their pools inside a band that was calibrated without their source.
+    """
+
+    logs: Positive
+    coverage: Share
+
+
 class DeviceClass(Record):
     """Errors on one class of devices.
 
@@ -35,23 +47,13 @@ class DeviceClass(Record):
         logs: Logs of sources left out.
         median_error: Of the absolute relative error end to end.
         coverage: Share of pools inside their band.
+        first_sight: The same of the errors that logs had at first sight; None if none was recorded.
     """
 
     logs: Positive
     median_error: Error
     coverage: Share
-
-
-class FirstSight(Record):
-    """The band on logs as they were predicted when they were first seen.
-
-    Attributes:
-        logs: Logs that state all flags, of those that were recorded before any rule knew of them.
-        coverage: Share of their pools inside a band that was calibrated without their source.
-    """
-
-    logs: Positive
-    coverage: Share
+    first_sight: FirstSight | None = None
 
 
 class Summary(Record):

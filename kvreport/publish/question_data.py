@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kvreport.accounting.extras import lora_bytes
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.extras import lora_bytes, vocabulary_slots
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import parameters_by_component
 from kvreport.book.quantities import Quantities
@@ -60,6 +61,7 @@ def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, 
     q = Quantities(site.catalog)
     heads = _known(lambda: q.kv_heads(model.id))
     sizes = site.axes.tensor_parallel
+    table = rules(site.engine).adapts_vocabulary(model) * vocabulary_slots(model, 1, 1)
     return {
         "layers": model.layer_count,
         "growing": q.growing_layers(model.id),
@@ -67,7 +69,7 @@ def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, 
         "kv_heads": heads,
         "components": {str(name): size for name, size in parameters_by_component(model).items()},
         **format_facts(site, model),
-        "lora": [lora_bytes(model, Layout(tensor=size), 1, 1) for size in sizes],
+        "lora": [lora_bytes(model, Layout(tensor=size), 1, 1) + table for size in sizes],
         "home": _home(laid),
     }
 

@@ -28,6 +28,7 @@ def release(version: str, **coefficients: float) -> Engine:
     """vLLM's rules of one release, with every fitted constant 0 unless given."""
     names = [
         "graph_bytes_per_layer",
+        "graph_bytes_per_layer_second",
         "non_framework_bytes",
         "non_framework_rank_bytes",
         "uncertainty_bytes",
@@ -60,8 +61,8 @@ def release(version: str, **coefficients: float) -> Engine:
         # The first engine, whose step holds the whole prompt (obs-017, -018).
         ("0.6.4", "meta-llama/Llama-3.1-8B-Instruct", 20_000, 256, 1, 2.07),
         ("0.6.4", "meta-llama/Llama-3.1-8B-Instruct", 29_000, 256, 1, 2.99),
-        # The second model runner (new-016).
-        ("0.27.1", "Qwen/Qwen2.5-0.5B", 2048, 256, 1, 0.25),
+        # The second model runner (new-016), whose counts of words the log has with the weights.
+        ("0.27.1", "Qwen/Qwen2.5-0.5B", 2048, 256, 1, 0.25 + 256 * 151_936 * 4.125 / GIB),
     ],
 )
 def test_activations_agree_with_what_logs_print(
@@ -134,7 +135,9 @@ def test_several_residual_streams_are_carried_and_kept_for_a_draft(catalog: Cata
     assert Shape.of(catalog.model("Qwen/Qwen2.5-7B")).streams == 1
     arguments = {"max_batched_tokens": 1000, "max_seqs": 1, "own_expert_kernels": True}
     kept = reserve(model, release("0.25.0"), **arguments).activations
-    assert kept - reserve(model, release("0.28.0"), **arguments).activations == 1000 * 4 * 4096 * 2
+    # Four streams less, embeddings and counts of words more, and logits without a 32-bit copy.
+    less = 1000 * 3 * 4096 * 2
+    assert kept - reserve(model, release("0.27.1"), **arguments).activations == less
 
 
 def test_sampling_that_sorts_is_the_logs_to_say(catalog: Catalog) -> None:
@@ -153,11 +156,12 @@ def test_a_first_start_measures_a_kernel_on_a_copy_of_the_embedding_table(catalo
     # (unseen-002, -003), and 0.23 of layers that run one by one.
     model = catalog.model("Qwen/Qwen3-8B")
     arguments = {"max_batched_tokens": 2048, "max_seqs": 256}
+    counts = 256 * 151_936 * 4.125
     first = reserve(model, release("0.27.1"), **arguments)
-    assert first.activations == 151_936 * 4096 * 2
-    assert first.activations / GIB == pytest.approx(1.18, abs=0.03)
+    assert first.activations == 151_936 * 4096 * 2 + counts
+    assert (first.activations - counts) / GIB == pytest.approx(1.18, abs=0.03)
     later = reserve(model, release("0.27.1"), compiled=True, **arguments)
-    assert later.activations / GIB == pytest.approx(0.19, abs=0.07)
+    assert (later.activations - counts) / GIB == pytest.approx(0.19, abs=0.07)
     assert reserve(model, release("0.27.1"), eager=True, **arguments).activations == later.activations
     # Nothing tells which start it is: the band spans both, beside the usual error.
     usual = catalog.engine("vllm@0.27.1")
@@ -178,7 +182,8 @@ def test_pytorch_s_releases_decide_what_compiling_takes(
     model = catalog.model("Qwen/Qwen3-8B")
     arguments = {"max_batched_tokens": 256, "max_seqs": 1, "tensor_parallel": 2}
     first = reserve(model, release(version), **arguments).activations
-    assert (first == 151_936 * 4096 * 2 // 2) is copies
+    kept = 151_936 * 4.125 if copies and version >= "0.27" else 0
+    assert (first == 151_936 * 4096 * 2 // 2 + kept) is copies
     assert (first > reserve(model, release(version), compiled=True, **arguments).activations) is copies
 
 
@@ -189,7 +194,7 @@ def test_embeddings_beside_images_are_looked_up_outside_of_the_compiled_graph(ca
     seen = reserve(model, release("0.30.0"), **arguments).activations
     assert seen == reserve(model, release("0.30.0"), compiled=True, **arguments).activations
     text = reserve(model, release("0.30.0"), images=False, **arguments).activations
-    assert text == 262_144 * 2816 * 2
+    assert text == 262_144 * 2816 * 2 + 16 * 262_144 * 4.125
 
 
 def test_the_second_runner_measures_itself_without_sorting(catalog: Catalog) -> None:
@@ -204,15 +209,17 @@ def test_the_second_runner_measures_itself_without_sorting(catalog: Catalog) -> 
 
 def test_images_are_encoded_in_patches(catalog: Catalog) -> None:
     # The largest image of Qwen3-VL is 16,384 tokens of 4 patches: two frames of 16 by 16 pixels each, 1,024 wide
-    # with an inner side of 4,096. Stream, norm and positions stay beside attention's 8 streams, and pixels.
+    # with an inner side of 4,096. Stream, norm, positions and what attention gives stay beside its 8 streams, and pixels.
     model = catalog.model("Qwen/Qwen3-VL-2B-Instruct")
     arguments = {"max_batched_tokens": 2048, "max_seqs": 1}
     seen = reserve(model, release("0.19.0"), **arguments).activations
-    assert seen == 4 * 16_384 * 2 * (6 * 16 * 16 + 11 * 1024)
+    tapped = 2048 * 3 * 2048 * 2
+    assert seen == 4 * 16_384 * 2 * (6 * 16 * 16 + 12 * 1024) + tapped
     assert reserve(model, release("0.19.0"), images=False, **arguments).activations < seen
     # The second model runner encodes images while it measures since 0.27.
     assert reserve(model, release("0.26.0"), **arguments).activations < seen
-    assert reserve(model, release("0.27.1"), **arguments).activations == seen
+    kept = 2048 * 2048 * 2 + 151_936 * 4.125
+    assert reserve(model, release("0.27.1"), **arguments).activations == seen + round(kept)
 
 
 def test_the_offline_class_takes_longer_steps(catalog: Catalog) -> None:
@@ -228,22 +235,31 @@ def test_graphs_are_kept_only_where_captured_and_subtracted(catalog: Catalog) ->
     model, arguments = catalog.model("Qwen/Qwen2.5-7B"), {"max_batched_tokens": 2048, "max_seqs": 256}
 
     def graphs(version: str, **more: bool) -> int:
-        return reserve(model, release(version, graph_bytes_per_layer=3), **arguments, **more).graphs
+        engine = release(version, graph_bytes_per_layer=3, graph_bytes_per_layer_second=2)
+        return reserve(model, engine, **arguments, **more).graphs
 
     assert graphs("0.19.0") == 0
     assert graphs("0.20.0") == 3 * 28 * (51 + 35)
     assert graphs("0.20.0", eager=True) == 0
     # 0.25 serves Qwen2.5 with the second model runner, which estimates its graphs since 0.29.
     assert (graphs("0.24.0"), graphs("0.25.0"), graphs("0.28.0")) == (3 * 28 * 86, 0, 0)
-    assert graphs("0.29.0") == 3 * 28 * 86
+    assert graphs("0.29.0") == 2 * 28 * 86
+    # Data-center Blackwell GPUs capture up to 1,024 tokens since 0.28.
+    many = {"max_batched_tokens": 8192, "max_seqs": 1024}
+    engine = release("0.29.0", graph_bytes_per_layer_second=2)
+    assert reserve(model, engine, **many).graphs == 2 * 28 * (51 + 51)
+    assert reserve(model, engine, own_expert_kernels=True, **many).graphs == 2 * 28 * (83 + 83)
 
 
 def test_ranks_add_to_what_lies_outside_the_framework_where_links_multicast(catalog: Catalog) -> None:
     model = catalog.model("Qwen/Qwen2.5-7B")
-    engine = release("0.25.0", non_framework_bytes=100, non_framework_rank_bytes=7, unified_bytes=1000)
+    engine = release("0.22.0", non_framework_bytes=100, non_framework_rank_bytes=7, unified_bytes=1000)
     arguments = {"max_batched_tokens": 2048, "max_seqs": 256}
     assert reserve(model, engine, **arguments).non_framework == 100
     assert reserve(model, engine, tensor_parallel=8, **arguments).non_framework == 100 + 7 * 7
+    # Since 0.23 links are set up before the memory is looked at.
+    later = release("0.23.0", non_framework_bytes=100, non_framework_rank_bytes=7)
+    assert reserve(model, later, tensor_parallel=8, **arguments).non_framework == 100
     assert reserve(model, engine, tensor_parallel=8, multicast=False, **arguments).non_framework == 100
     assert reserve(model, engine, device_class="unified", **arguments).non_framework == 1100
 
@@ -380,8 +396,14 @@ def test_streams_are_kept_for_a_draft_in_newer_releases(catalog: Catalog) -> Non
         return ReserveRates.of(served, engine).streams_per_token
 
     each = 4 * 4096 * 2
-    assert [kept(one, model) for one in ("0.25.0", "0.27.1", "0.33.0")] == [each, 0, 0]
-    assert [kept(one, drafting) for one in ("0.25.0", "0.27.1", "0.33.0")] == [each, each, each]
+    embedded = 4096 * 2  # Of the first runner, since all that stays is charged.
+    assert [kept(one, model) for one in ("0.25.0", "0.27.1", "0.33.0")] == [each, embedded, 0]
+    # What the draft itself keeps: hidden states of all streams, and embeddings beside the first runner.
+    assert [kept(one, drafting) for one in ("0.25.0", "0.27.1", "0.33.0")] == [
+        each,
+        each + embedded + each + embedded,
+        each + each,
+    ]
 
 
 def test_sglangs_position_tables_are_floats(catalog: Catalog) -> None:
@@ -473,3 +495,114 @@ def test_what_sglang_finds_taken_depends_on_links_and_host(
 def test_vllm_measures_what_is_free_itself(catalog: Catalog) -> None:
     gpu = catalog.accelerator("dgx-spark-gb10")
     assert rules(catalog.engine("vllm")).free_before_loading(gpu, Layout()) == gpu.usable_bytes
+
+
+@pytest.mark.parametrize(("version", "counted"), [("0.26.0", False), ("0.27.1", True), ("0.33.0", True)])
+def test_the_second_runner_s_counts_of_words_are_charged_with_all_that_stays(
+    catalog: Catalog, version: str, *, counted: bool
+) -> None:
+    """Two counts of each word for every request that may run: 1.1 GiB of Qwen3.5's 248,320 words at 1,024 requests."""
+    model, engine = catalog.model("Qwen/Qwen3-32B"), release(version)
+    rates = ReserveRates.of(model, engine)
+    assert rates.counted_per_row == (151_936 * (4 + 1 / 8) if counted else 0)
+    # A model of the first runner keeps none.
+    mixture = catalog.model("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8")
+    assert ReserveRates.of(mixture, release("0.28.0")).counted_per_row == 0
+    assert ReserveRates.of(mixture, release("0.29.0")).counted_per_row == 151_936 * 4.125
+
+
+@pytest.mark.parametrize(
+    ("version", "alone", "split"),
+    # A 32-bit copy of all logits up to 0.27; since 0.28 nothing but the logits, of all ranks and in order beside a rank's
+    # own; since 0.33 every parameter is set.
+    [("0.27.1", 6, 6), ("0.28.0", 2, 5), ("0.32.0", 2, 5), ("0.33.0", 14, 14)],
+)
+def test_logits_of_the_second_runner_by_release(
+    catalog: Catalog, version: str, alone: int, split: int
+) -> None:
+    model, engine = catalog.model("Qwen/Qwen3-32B"), release(version)
+    assert ReserveRates.of(model, engine).sampling_per_row == alone * 151_936
+    assert ReserveRates.of(model, engine, tensor_parallel=2).sampling_per_row == split * 151_936
+
+
+@pytest.mark.parametrize(
+    ("version", "model", "rows", "consumed_gib"),
+    [
+        # Consumed beside weights and peak at first starts of 0.29 and 0.30 (late-010: 8.59 of which 7.64 are weights;
+        # nov-014 and nov-016 by their pools): the embedding table's copy stays, and counts of words.
+        ("0.29.0", "Qwen/Qwen3-4B", 256, 8.59 - 7.64),
+    ],
+)
+def test_a_freed_copy_is_charged_once_more(
+    catalog: Catalog, version: str, model: str, rows: int, consumed_gib: float
+) -> None:
+    record = catalog.model(model)
+    arguments = {"max_batched_tokens": 2048, "max_seqs": rows}
+    first = reserve(record, release(version), **arguments).activations
+    once = reserve(record, release("0.28.0"), **arguments).activations
+    later = reserve(record, release(version), compiled=True, **arguments).activations
+    table = 151_936 * 2560 * 2
+    assert first - once == table
+    assert later < once
+    kept = table + rows * 151_936 * 4.125
+    assert kept / GIB == pytest.approx(consumed_gib, abs=0.1)
+    assert reserve(record, release("0.31.0"), **arguments).activations == once
+
+
+def test_places_of_picked_tokens_are_kept_by_every_layer(catalog: Catalog) -> None:
+    """Flash-Next on eight H100 under 0.31.1 (nov-006): loading printed 31.42 GiB where the weights are 30.66."""
+    model = catalog.model("Qwen/Qwen3.8-Flash-Next")
+    named = catalog.engine("vllm@0.31.0")
+    engine = rules(named).at_release("0.31.0")
+    bare = engine.model_copy(update={"architectures": {}})
+    more = ReserveRates.of(model, engine, images=False).streams_per_token
+    more -= ReserveRates.of(model, bare, images=False).streams_per_token
+    assert more == 12 * (2048 + 4) * 4
+    assert 8192 * more / GIB == pytest.approx(31.42 - 30.66, abs=0.02)
+
+
+def test_inner_features_of_a_vision_tower_are_kept_for_one_step(catalog: Catalog) -> None:
+    # Loading printed 58.23 GiB of Qwen3-VL-30B on an H100 NVL (held-013), where the weights are 58.12.
+    model = catalog.model("Qwen/Qwen3-VL-30B-A3B-Instruct")
+    kept = ReserveRates.of(model, release("0.13.0")).streams_per_token
+    assert kept == 3 * 2048 * 2
+    assert 8192 * kept / GIB == pytest.approx(58.23 - 58.12, abs=0.02)
+
+
+def test_adapters_have_slots_for_the_vocabulary_where_the_class_names_them(catalog: Catalog) -> None:
+    # Llama 3.1 8B on an A100 under 0.8.2 with two slots of rank 16: 15.1749 GiB were loaded, 14.99 without (held-034).
+    from kvreport.estimation.estimate import estimate
+
+    def slots(model: str, version: str) -> int:
+        asked = {
+            "gpu": "a100-sxm4-80gb",
+            "context_tokens": 8192,
+            "engine": f"vllm@{version}",
+            "catalog": catalog,
+        }
+        found = estimate(model, max_loras=2, max_lora_rank=16, **asked).budget.weights
+        return found - estimate(model, **asked).budget.weights
+
+    llama = slots("meta-llama/Llama-3.1-8B-Instruct", "0.8.2")
+    assert llama / GIB == pytest.approx(15.1749 - 14.99, abs=0.02)
+    vocabulary = 2 * 2 * 16 * (151_936 + 4096) * 2
+    assert slots("Qwen/Qwen3-8B", "0.20.2") - slots("Qwen/Qwen3-8B", "0.19.1") == vocabulary
+
+
+def test_compiling_copies_tables_of_n_grams_that_lie_on_the_device(catalog: Catalog) -> None:
+    # Flash-Next under builds before 0.30: a first start lacks tens of GiB per GPU that a second one has (vLLM issue 54122).
+    model = catalog.model("Qwen/Qwen3.8-Flash-Next")
+    arguments = {"max_batched_tokens": 2048, "max_seqs": 8, "tensor_parallel": 4, "images": False}
+    before = reserve(model, release("0.29.0"), **arguments).activations
+    assert before / GIB == pytest.approx(320_001_536 * 160 * 2 / 4 / GIB, abs=0.3)
+    hosted = rules(catalog.engine("vllm@0.30.0")).at_release("0.30.0")
+    assert reserve(model, hosted, **arguments).activations < 2 * GIB
+
+
+def test_images_are_prepared_in_memory_that_a_device_shares_with_a_cpu(catalog: Catalog) -> None:
+    engine = release("0.27.1", non_framework_bytes=100, unified_bytes=1000)
+    arguments = {"max_batched_tokens": 2048, "max_seqs": 256, "device_class": "unified"}
+    seeing, reading = catalog.model("Qwen/Qwen3.8-27B"), catalog.model("Qwen/Qwen3-8B")
+    assert reserve(reading, engine, **arguments).non_framework == 100 + 1000
+    assert reserve(seeing, engine, **arguments).non_framework == 100 + 3000
+    assert reserve(seeing, engine, images=False, **arguments).non_framework == 100 + 1000

@@ -33,7 +33,9 @@ def test_the_first_answer_for_latent_attention_divides_its_cache(model: str, gpu
     try:
         plain = size(model, tensor_parallel=(1, 2, 4, 8), **asked).ranking.deployments[0]
     except InputError as error:
-        if "the weights alone do not fit" not in str(error):
+        if not any(
+            words in str(error) for words in ("the weights alone do not fit", "does not fit anything offered")
+        ):
             raise
         return  # one server is too small for this model
     assert first.devices <= plain.devices

@@ -116,7 +116,7 @@ def test_a_printed_command_can_be_asked_again(
     asked = {"gpu": "h200", "context_tokens": 8192, "engine": engine, "num_speculative_tokens": 3}
     found = estimate(TARGET, draft=draft(tmp_path, method), catalog=CATALOG, **asked)
     alone = estimate(TARGET, catalog=CATALOG, **asked)
-    assert found.max_concurrent_requests < alone.max_concurrent_requests
+    assert found.max_concurrency < alone.max_concurrency
     command = found.to_dict()["command"]
     said = f'"method":"{method}"' if engine == "vllm" else f"--speculative-algorithm {method.upper()}"
     assert said in command

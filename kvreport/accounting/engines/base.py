@@ -175,6 +175,11 @@ class EngineRules:
         del model, layout
         return {}
 
+    def adapts_vocabulary(self, model: Model) -> bool:
+        """Whether adapters have slots for embedding and output head, too."""
+        del model
+        return False
+
     def on_host(self, model: Model) -> frozenset[str]:
         """Names of weight rows that lie in host memory by default."""
         del model

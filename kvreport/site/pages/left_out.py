@@ -8,7 +8,7 @@ from typing import Final
 
 from kvreport import units
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.left_out import LeftOut, load_left_out
+from kvreport.catalog.left_out import FirstSight, LeftOut, load_left_out
 from kvreport.catalog.load import Catalog
 from kvreport.evidence.validation import Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table
@@ -24,9 +24,10 @@ CLASSES: Final = {
 
 CONSTANTS: Final = {
     "non_framework_bytes": ("non-framework memory on one device", "GiB"),
-    "non_framework_rank_bytes": ("for every additional rank, where links multicast", "GiB"),
+    "non_framework_rank_bytes": ("for every additional rank, where links multicast (up to 0.22)", "GiB"),
     "unified_bytes": ("on a device that shares its memory with a CPU", "GiB"),
     "graph_bytes_per_layer": ("of a captured graph, per layer", "MB"),
+    "graph_bytes_per_layer_second": ("of a captured graph, per layer, by the second model runner", "MB"),
 }
 
 
@@ -69,18 +70,37 @@ def _classes(found: LeftOut) -> Table:
     rows = [
         Row(
             Cell(CLASSES.get(name, name)),
-            (_count(one.logs), _share(one.median_error), _share(one.coverage)),
+            (_count(one.logs), _share(one.median_error), _share(one.coverage), *_first(one.first_sight)),
         )
         for name, one in found.summary.classes.items()
     ]
     total = found.summary
-    rows.append(Row(Cell("all"), (_count(total.logs), _share(total.median_error), _share(total.coverage))))
+    whole = (
+        _count(total.logs),
+        _share(total.median_error),
+        _share(total.coverage),
+        *_first(total.first_sight),
+    )
+    rows.append(Row(Cell("all"), whole))
     return Table(
         "Sources left out of the fit, by class of devices",
         Column("Devices", numeric=False),
-        (Column("Logs"), Column("Median error"), Column("Inside the 80% band")),
+        (
+            Column("Logs"),
+            Column("Median error"),
+            Column("Inside the 80% band"),
+            Column("Logs at first sight"),
+            Column("Inside it at first sight"),
+        ),
         tuple(rows),
     )
+
+
+def _first(found: FirstSight | None) -> tuple[Cell, Cell]:
+    """Logs that were predicted before any rule was changed for them, and the share of their pools inside the band."""
+    if found is None:
+        return Cell(""), Cell("")
+    return _count(found.logs), _share(found.coverage)
 
 
 def _releases(found: LeftOut, validation: Validation) -> Table:

@@ -18,19 +18,23 @@ from kvreport.accounting.engines.vllm.releases import (
     FIRST_ENGINE_ENDS,
     Release,
     Sampler,
+    charges_all_that_stays,
     compiles_on_copies,
+    release_of,
 )
 from kvreport.accounting.engines.vllm.towers import Tower
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.remembered import remembered
+from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.caches import CrossAttention, Indexer, Latent, RecurrentState
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model, WeightGroup
 from kvreport.units import MIB
 
-LOGIT_BYTES: Final[dict[Sampler, int]] = {"sort": 38, "probabilities": 14, "logits": 6}
+LOGIT_BYTES: Final[dict[Sampler, int]] = {"sort": 38, "probabilities": 14, "copied": 6, "logits": 2}
 """Bytes per logit at the peak of sampling.
 
-All hold the model's 16-bit logits and their 32-bit copy (2 + 4). Masks or exponentials and probabilities are
+All hold the model's 16-bit logits, and all but the last their 32-bit copy (2 + 4). Masks or exponentials and probabilities are
 32 bits each (4 + 4). A sort keeps values and 64-bit indices (12), which its segments and its temporary
 buffers hold again (8 + 12: PyTorch ``aten/src/ATen/native/cuda/Sort.cu::segmented_sort_pairs``, CUB's
 temporary storage for keys and values). Nine logs of vLLM 0.11 to 0.15 give 38.0 to 38.6.
@@ -39,8 +43,13 @@ temporary storage for keys and values). Nine logs of vLLM 0.11 to 0.15 give 38.0
 KEPT_STREAMS: Final = 2
 """Copies of the last hidden state, 16 bits each, that are held while logits are sampled from."""
 
-GATHERED_LOGIT_BYTES: Final = 2
-"""Logits of all ranks before they are put in order, where the head is split (``logits_processor.py``)."""
+GATHERED_LOGIT_BYTES: Final = 4
+"""Logits of all ranks, and the same in order, where the head is split, beside a rank's own share of 16 bits each
+(``distributed/device_communicators/base_device_communicator.py::all_gather``). They are gone when samples are drawn."""
+
+COUNTED_TOKEN_BYTES: Final = 4 + 1 / 8
+"""Per request and word of the vocabulary: how often the second runner saw it in the output, and whether in the prompt
+(``v1/worker/gpu/sample/penalties.py::PenaltiesState``, the same in 0.22.0 to 0.33.0; made beside the weights)."""
 
 FORWARD_INNER_BYTES: Final = 6
 """Per element of the MLP's inner side: gate and up projection, and their product, 16 bits each."""
@@ -59,6 +68,11 @@ MLA_CONTEXT_TOKENS: Final = 64 * 1024
 """Context tokens whose keys and values MLA expands at once (``mla/common.py``, chunked prefill)."""
 
 INDEX_KEY_BYTES: Final = 132
+
+PICK_BYTES: Final = 4
+
+TAPPED_SINCE: Final[Release] = (0, 11)
+"""The first release with models that tap inner layers of their vision tower."""
 
 INDEX_LOGITS_BYTES: Final = 512 * MIB
 """Logits of an indexer (``VLLM_SPARSE_INDEXER_MAX_LOGITS_MB``), allocated for the measuring run."""
@@ -157,10 +171,32 @@ def _inner(model: Model, row: WeightGroup) -> int:
     return side // 2 if "gate_up" in row.name or "w13" in row.name else side
 
 
-def logit_bytes(sampler: Sampler, tensor_parallel: int = 1) -> int:
+def logit_bytes(sampler: Sampler, tensor_parallel: int = 1) -> float:
     """Bytes per logit of a sampling step; logits of several ranks are gathered first."""
-    gathered = sampler == "logits" and tensor_parallel > 1
-    return LOGIT_BYTES[sampler] + GATHERED_LOGIT_BYTES * gathered
+    if tensor_parallel == 1:
+        return LOGIT_BYTES[sampler]
+    return max(LOGIT_BYTES[sampler], GATHERED_LOGIT_BYTES + SERVED_BYTES / tensor_parallel)
+
+
+def counted_bytes(shape: Shape, release: Release, *, second: bool) -> float:
+    """Bytes per request that the second runner keeps to count the words of its output, where they are charged."""
+    return COUNTED_TOKEN_BYTES * shape.vocabulary if second and charges_all_that_stays(release) else 0.0
+
+
+def embedded_bytes_per_token(shape: Shape, release: Release, *, second: bool, images: bool) -> int:
+    """Bytes per token of the embeddings of one step, in a buffer that is kept, where it is charged.
+
+    The first runner has it for every model (0.28.0 ``v1/worker/gpu_model_runner.py``, ``inputs_embeds``), the second
+    one for those that are asked for images or sounds (0.33.0 ``v1/worker/gpu/mm/encoder_runner.py::EncoderRunner``).
+
+    Args:
+        shape: The model's widths.
+        release: The vLLM release.
+        second: True for the second runner.
+        images: True if the model encodes images or sounds and was not told to serve text only.
+    """
+    charged = charges_all_that_stays(release) and (images or not second)
+    return SERVED_BYTES * shape.hidden if charged else 0
 
 
 def rows_buffered(release: Release, sampler: Sampler) -> bool:
@@ -188,6 +224,41 @@ def received_bytes_per_token(shape: Shape, *, alone: bool) -> int:
     """
     tensors = shape.streams if shape.streams > 1 else 1 if alone else 2
     return tensors * SERVED_BYTES * shape.hidden
+
+
+def drafted_bytes_per_token(shape: Shape, release: Release, *, second: bool) -> int:
+    """Bytes per token of a step of the buffers that a draft model's runner keeps, where they are charged.
+
+    Hidden states of all streams that the draft begins with, and beside the first runner embeddings (0.28.0
+    ``v1/spec_decode/llm_base_proposer.py``; 0.33.0 ``v1/worker/gpu/spec_decode/target_dependent_ar/speculator.py``).
+    """
+    if not charges_all_that_stays(release):
+        return 0
+    return SERVED_BYTES * shape.hidden * (shape.streams + (not second))
+
+
+def loaded_bytes_per_token(model: Model, shape: Shape, engine: Engine) -> int:
+    """Bytes per token of a step of the buffers that a model makes for it while it is loaded.
+
+    Features of inner layers of a vision tower, for the language model's first layers (0.11.0 to 0.33.0
+    ``models/qwen3_vl.py``, ``deepstack_input_embeds``); and places of the tokens that attention picked, where every layer
+    keeps its own, 32 bits each: as many as are picked, one for each key but one that a stored key stands for, and
+    their count (0.29.0 to 0.33.0 ``models/qwen4_exp/nvidia/qsa.py``, ``topk_indices_buffer``; the engine's record
+    lists the classes as ``picks_kept``). Logs print them with the weights.
+
+    Args:
+        model: The model.
+        shape: The model's widths.
+        engine: The engine's record, of one release.
+    """
+    release = release_of(engine)
+    levels = shape.tower.outputs - 1 if shape.tower is not None and release >= TAPPED_SINCE else 0
+    kept = levels * SERVED_BYTES * shape.hidden
+    if engine.lists("picks_kept", model.architecture, release):
+        for group in model.layers:
+            picks = [one for one in group.caches if isinstance(one, Indexer) and one.top_k]
+            kept += group.count * sum(((one.top_k or 0) + one.stride) * PICK_BYTES for one in picks)
+    return kept
 
 
 def stream_bytes_per_token(shape: Shape, release: Release) -> int:
@@ -267,7 +338,27 @@ def states_encoded_bytes(shape: Shape, release: Release) -> int:
     return shape.encoder_tokens * (shape.tower.pooled_bytes + 2 * SERVED_BYTES * shape.hidden)
 
 
-def compiling_bytes(model: Model, release: Release, tensor_parallel: int = 1, *, images: bool = True) -> int:
+def encodes(model: Model) -> bool:
+    """True for a model that takes images or sounds."""
+    return any(row.component in ("vision", "audio") for row in model.weights)
+
+
+PREPARES_IMAGES: Final = 3
+"""What a model that takes images takes of memory shared with a CPU, in what one without takes.
+
+Its first pass is over images that a processor prepares in the same memory, and the allocator of the process keeps it. Nine
+logs of such models on GB10 leave 3.0 to 7.4 GiB outside the framework, eleven of others 0.1 to 2.2 GiB.
+"""
+
+
+def shared_units(model: Model, *, images: bool = True) -> int:
+    """How often the constant of devices that share their memory with a CPU counts for a model."""
+    return PREPARES_IMAGES if images and encodes(model) else 1
+
+
+def compiling_bytes(
+    model: Model, release: Release, tensor_parallel: int = 1, *, images: bool = True, hashed: bool = False
+) -> int:
     """Bytes that compiling the model adds while memory is measured, at a first start.
 
     Inductor measures kernels that it may run as one (``config/compilation.py``: ``benchmark_combo_kernel``, 0.11.1 to
@@ -280,9 +371,12 @@ def compiling_bytes(model: Model, release: Release, tensor_parallel: int = 1, *,
         release: The vLLM release.
         tensor_parallel: Ranks that the table is divided over.
         images: False if the engine was told to serve text only.
+        hashed: True if tables of hashed n-grams lie on the device, whose lookup is compiled with the layers (a bug
+            report of Flash-Next before 0.30 names tens of GiB per GPU).
     """
-    encodes = images and any(row.component in ("vision", "audio") for row in model.weights)
-    if encodes or not compiles_on_copies(release):
+    if not compiles_on_copies(release):
         return 0
-    tables = [row for row in model.weights if row.component == "embedding" and not row.looked_up]
+    outside = images and encodes(model)
+    tables = [] if outside else [r for r in model.weights if r.component == "embedding" and not r.looked_up]
+    tables += [row for row in model.weights if hashed and is_hashed(model, row)]
     return max((row.parameters * SERVED_BYTES // tensor_parallel for row in tables), default=0)

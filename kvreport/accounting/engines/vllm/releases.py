@@ -12,12 +12,13 @@ import re
 from functools import lru_cache
 from typing import Final, Literal
 
+from kvreport.accounting.kernel import LARGEST_CAPTURE
 from kvreport.catalog.engine import Engine, version_number
 
 Release = tuple[int, ...]
 TokenLine = Literal["concurrency", "blocks"]
 PackedBlocks = Literal["widest", "tuples"]
-Sampler = Literal["sort", "probabilities", "logits"]
+Sampler = Literal["sort", "probabilities", "copied", "logits"]
 
 NEWEST: Final[Release] = (0, 33)
 
@@ -139,6 +140,49 @@ def compiles_on_copies(release: Release) -> bool:
     return (0, 11, 1) <= release < (0, 33)
 
 
+def charges_all_that_stays(release: Release) -> bool:
+    """Whether everything that stays allocated after the measuring run is charged, and not weights and peak alone.
+
+    Since 0.27 (``utils/mem_utils.py::memory_profiling``, ``total_consumed``) what the device lost is taken, so that the
+    buffers that a model runner makes beside the weights count. Up to 0.26 the peak was counted from what was allocated
+    when the run began.
+    """
+    return release >= (0, 27)
+
+
+def measures_links(release: Release) -> bool:
+    """Whether what links to other ranks take is charged: up to 0.22.
+
+    Since 0.23 the process group is bound to its device (``distributed/parallel_state.py``, ``device_id``), so that PyTorch
+    makes its communicators when they are set up, before vLLM first looks at the memory (``v1/worker/gpu_worker.py::
+    init_device``). Before, it made one at the first exchange of logits, in the measuring run.
+    """
+    return release < (0, 23)
+
+
+def keeps_freed_copy(release: Release, *, experts: bool) -> bool:
+    """Whether the copy that compiling is measured on is charged once more at a first start: in 0.29 and 0.30.
+
+    What is freed stays reserved where a small allocation lies in it, and is charged with all that stays
+    (:func:`charges_all_that_stays`). 0.31 splits no such block any more while it measures (``v1/worker/gpu_worker.py::
+    determine_available_memory``, ``_scoped_allocator_max_split``). All five first starts of 0.29 and 0.30 without
+    experts on devices with memory of their own show it, the one with experts does not, and one of ten of 0.27 and 0.28.
+
+    Args:
+        release: The release.
+        experts: True for a mixture of experts.
+    """
+    return (0, 29) <= release < (0, 31) and not experts
+
+
+def largest_capture(release: Release, *, blackwell: bool) -> int:
+    """Tokens of the largest graph that is captured by default: 1,024 on data-center Blackwell GPUs since 0.28.0, else 512.
+
+    ``config/vllm.py::_set_cudagraph_sizes``, ``default_max_graph_size``.
+    """
+    return 1024 if blackwell and release >= (0, 28) else LARGEST_CAPTURE
+
+
 def second_runner_estimates_graphs(release: Release) -> bool:
     """Whether the second runner takes its graphs off the pool: since 0.29.0.
 
@@ -250,11 +294,15 @@ def sampler(release: Release, *, second: bool, flashinfer: bool | None = None) -
 
     Returns:
         ``sort`` where all logits are sorted, ``probabilities`` where masks and probabilities of all logits
-        are kept (FlashInfer's sampler, Triton's since 0.17), ``logits`` where hardly more than the logits
-        themselves is (the second runner, which samples without parameters).
+        are kept (FlashInfer's sampler, Triton's since 0.17), ``copied`` where the logits and a 32-bit copy are (the
+        second runner, which samples without parameters), ``logits`` where nothing but the logits is: that runner
+        copies only what a request's parameters change since 0.28 (``needs_logits_processing``), and measures with all
+        of them since 0.33 (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``).
     """
     if second:
-        return "probabilities" if release >= (0, 33) else "logits"
+        if release >= (0, 33):
+            return "probabilities"
+        return "logits" if release >= (0, 28) else "copied"
     if release < FIRST_ENGINE_ENDS:
         return "sort"
     if release < (0, 11):

@@ -1,9 +1,9 @@
 """What vLLM keeps beside weights and cache: activations, non-framework memory, graphs.
 
 Activations are counted from what the measuring run does (:mod:`.profiling`), release by release
-(:mod:`.releases`). Three constants are left that no source states, fitted on published start-up logs
+(:mod:`.releases`). Four constants are left that no source states, fitted on published start-up logs
 (``scripts/fit_reserve.py``): what lies outside the framework on one device, what every further rank of a
-tensor-parallel group adds to it, and what a captured graph takes per layer.
+tensor-parallel group adds to it (up to 0.22), and what a captured graph takes per layer, by model runner.
 """
 
 from __future__ import annotations
@@ -20,15 +20,21 @@ from kvreport.accounting.engines.vllm.profiling import (
     INDEX_LOGITS_BYTES,
     Shape,
     compiling_bytes,
+    counted_bytes,
+    drafted_bytes_per_token,
+    embedded_bytes_per_token,
+    encodes,
     expanded_latent_bytes,
     expert_workspace_bytes,
     forward_bytes_per_token,
     graph_layers,
     index_workspace_bytes,
     kept_bytes,
+    loaded_bytes_per_token,
     logit_bytes,
     received_bytes_per_token,
     rows_buffered,
+    shared_units,
     states_encoded_bytes,
     stream_bytes_per_token,
 )
@@ -56,7 +62,8 @@ class ReserveRates:
         expanded: Of MLA's expanded keys and values.
         workspace_per_token: Of the buffers that experts compute in and keep.
         kept_per_token: Of hidden states that are held during sampling.
-        streams_per_token: Of residual streams kept for a draft model, and of what a pipeline stage receives.
+        streams_per_token: Of what is kept for one step beside its passes: residual streams for a draft model, what a
+            pipeline stage receives, embeddings, and buffers that the model's class makes.
         sampling_per_row: Of one row of logits while it is sampled from.
         buffer_per_row: Of Triton's sampling kernel, one row for each multiprocessor.
         encoding: Of an encoder pass over the largest image.
@@ -71,6 +78,10 @@ class ReserveRates:
         encoded: Of the outputs of the largest image, which stay while the model runs.
         encoded_per_token: Of the outputs of as many images as a step has tokens for.
         compiling: Of the copy that a kernel is measured on while the model is compiled.
+        left_copy: Of that copy, where it stays reserved after it was freed.
+        counted_per_row: Of one request's counts of words.
+        largest_capture: Tokens of the largest captured graph on data-center Blackwell GPUs.
+        shared: How often the constant of devices that share their memory with a CPU counts.
     """
 
     forward_per_token: float
@@ -93,6 +104,10 @@ class ReserveRates:
     encoded: float
     encoded_per_token: float
     compiling: float
+    left_copy: float
+    counted_per_row: float
+    largest_capture: int
+    shared: int
 
     @property
     def flat(self) -> Any:  # noqa: ANN401 - a tuple of as many floats as there are fields
@@ -135,12 +150,17 @@ class ReserveRates:
         )
         alone = engine.lists("passed_alone", model.architecture)
         received = received_bytes_per_token(sizes, alone=alone) if receives else 0
+        drafted = drafted_bytes_per_token(sizes, release, second=second) if drafts(model) else 0
         tower = sizes.tower if images and releases.encoder_profiled(release, second=second) else None
         encode = whole_encoding if whole_encoders else encoding
         passed = encode(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
         if images and not sizes.encoder_tokens and releases.encoder_profiled(release, second=second):
             heard = listening(model, clip_tokens(model, engine), release)
             passed = heard if heard.kept else passed
+        asked = images and encodes(model)
+        embedded = embedded_bytes_per_token(sizes, release, second=second, images=asked)
+        on_device = not engine.lists("tables_on_host", model.architecture, release)
+        copied = compiling_bytes(model, release, tensor_parallel, images=images, hashed=on_device)
         return cls(
             forward_per_token=forward_bytes_per_token(
                 sizes,
@@ -155,7 +175,11 @@ class ReserveRates:
             if workspace
             else 0,
             kept_per_token=kept_bytes(sizes),
-            streams_per_token=streams + received,
+            streams_per_token=streams
+            + received
+            + embedded
+            + drafted
+            + loaded_bytes_per_token(model, sizes, engine),
             sampling_per_row=logit_bytes(sampler, tensor_parallel) * sizes.vocabulary,
             buffer_per_row=4 * sizes.vocabulary if rows_buffered(release, sampler) else 0,
             encoding=passed.image,
@@ -164,12 +188,22 @@ class ReserveRates:
             index_per_token=index_workspace_bytes(sizes, release),
             index_logits=INDEX_LOGITS_BYTES if sizes.indexed else 0,
             non_framework=constant(engine, "non_framework_bytes"),
-            linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1),
-            per_graph=constant(engine, "graph_bytes_per_layer") * graph_layers(sizes) if graphs else 0.0,
+            linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1)
+            if releases.measures_links(release)
+            else 0.0,
+            per_graph=constant(engine, graph_constant(second=second)) * graph_layers(sizes)
+            if graphs
+            else 0.0,
             images=passed.images if videos else 1,
             encoded=passed.kept,
             encoded_per_token=passed.kept_per_token,
-            compiling=compiling_bytes(model, release, tensor_parallel, images=images),
+            compiling=copied,
+            left_copy=copied
+            if releases.keeps_freed_copy(release, experts=bool(sizes.experts_per_token))
+            else 0,
+            counted_per_row=counted_bytes(sizes, release, second=second),
+            largest_capture=releases.largest_capture(release, blackwell=True),
+            shared=shared_units(model, images=images),
         )
 
 
@@ -246,10 +280,9 @@ def reserve(
     activations = kernel.activation_bytes(*step)
     shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
     outside = kernel.outside_bytes(flat, multicast, shared)
-    graphs = 0 if eager else kernel.graph_bytes(rates.per_graph, max_seqs, max_batched_tokens)
+    graphs = 0 if eager else kernel.graph_bytes(flat, max_seqs, max_batched_tokens, own_expert_kernels)
     total = activations + outside + graphs
-    # A later start has what compiling took, and up to 0.30 a first one may keep as much once more, where a small
-    # allocation pins the freed copy (0.31.0, gpu_worker.py::_scoped_allocator_max_split). No flag tells: the band spans all.
+    # A later start has what compiling took. No flag tells which start it is: the band spans both.
     spared = kernel.spared_bytes(*step)
     return Reserve(
         activations=activations,
@@ -280,6 +313,16 @@ def _rates(
     return ReserveRates.of(
         model, engine, tensor_parallel=tensor_parallel, **dict(zip(names, told, strict=True))
     )
+
+
+def graph_constant(*, second: bool) -> str:
+    """The name of the constant of a captured graph, by model runner.
+
+    Each takes the largest graphs for a sample and works out the others from it, in its own way (0.28.0
+    ``v1/worker/gpu_model_runner.py::profile_cudagraph_memory``, 0.29.0 ``v1/worker/gpu/cudagraph_utils.py``, where pieces are
+    measured as a whole).
+    """
+    return "graph_bytes_per_layer_second" if second else "graph_bytes_per_layer"
 
 
 def runs_second(model: Model, sizes: Shape, engine: Engine, *, nvidia: bool = True) -> bool:

@@ -327,6 +327,10 @@ class Vllm(EngineRules):
             whole["dense_mlp"] = 1
         return whole
 
+    def adapts_vocabulary(self, model: Model) -> bool:
+        """For classes that name their ``embedding_modules`` (``lora/utils.py::get_supported_lora_modules``)."""
+        return self.engine.lists("vocabulary_adapted", model.architecture)
+
     def on_host(self, model: Model) -> frozenset[str]:
         """Tables of hashed n-grams lie in pinned memory of the host, for the classes that the release lists.
 
