@@ -311,7 +311,12 @@ ON_PURPOSE: Final = {
 """Where our count differs from what transformers allocates, and why."""
 
 _POOLED: Final = "transformers caches an index key of every token and its positions; what is read is one pooled key for each block"
+_INDEX_KEYS: Final = (
+    "transformers holds index keys in float32 here; engines hold them in the model's type or in FP8"
+)
 CACHE_ON_PURPOSE: Final = {
+    "Dots3NoteForCausalLM": _INDEX_KEYS,
+    "Dots3NoteForConditionalGeneration": _INDEX_KEYS,
     "Qwen4ExpForCausalLM": _POOLED,
     "Qwen4ExpForConditionalGeneration": _POOLED,
     "Glm5NextForConditionalGeneration": _POOLED,

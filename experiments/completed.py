@@ -30,6 +30,11 @@ COMPLETED: Final[dict[str, dict[str, Any]]] = {
         "text_config.hidden_size_per_layer_input": 0,
         "text_config.vocab_size_per_layer_input": 0,
     },
+    "diffusion_gemma": {
+        "text_config.num_experts": 128,
+        "text_config.top_k_experts": 8,
+        "text_config.moe_intermediate_size": 704,
+    },
     "emu3": {
         "text_config.attention_bias": False,
         "text_config.mlp_bias": False,

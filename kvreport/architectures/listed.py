@@ -143,7 +143,8 @@ class Scope:
 
 def _checked(keys: Keys, name: str, value: object, default: object) -> object:
     counts = isinstance(default, int) and not isinstance(default, bool)
-    if name in CORE or _WHOLE.search(name) or (counts and isinstance(value, bool | str)):
+    counted = not isinstance(default, list) and (name in CORE or _WHOLE.search(name) is not None)
+    if counted or (counts and isinstance(value, bool | str)):
         if value == default:
             keys.trail.restated.add(keys.field(name))
         return keys.whole(name, low=0, high=MAX_CONTEXT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kvreport.architectures.attention import Kind, attention_cache, by_layer, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
@@ -189,16 +190,70 @@ def gemma4_unified(keys: Keys) -> Blueprint:
     return _gemma4(keys, _gemma4_entries)
 
 
-def _gemma4(keys: Keys, towers: Callable[[Keys, int], Tensors]) -> Blueprint:
+@reads(
+    "Gemma4AssistantForCausalLM",
+    "Gemma4UnifiedAssistantForCausalLM",
+    family="Gemma 4 assistant",
+    model_types=("gemma4_assistant", "gemma4_unified_assistant"),
+)
+def gemma4_assistant(keys: Keys) -> Blueprint:
+    """A draft whose layers read the target's caches: it keeps nothing, and has no keys and values of its own."""
+    outer = keys.outer
+    if outer is keys:
+        raise keys.fault("text_config", None, "an object that describes the draft's layers")
+    blueprint = _gemma4(keys, lambda _keys, _hidden: (), keeps=False)
+    hidden = blueprint.hidden_size
+    target = outer.whole("backbone_hidden_size")
+    blueprint.outer += linear("pre_projection", "other", hidden, 2 * target)
+    blueprint.outer += linear("post_projection", "other", target, hidden)
+    if outer.flag("use_ordered_embeddings", default=False):
+        rows = outer.whole("num_centroids", default=2048)
+        blueprint.outer += linear("masked_embedding.centroids", "output_head", rows, hidden)
+        blueprint.outer.append(
+            Tensor("masked_embedding.token_ordering", "other", (blueprint.vocabulary,), stored="float32")
+        )
+    return blueprint
+
+
+@reads("DiffusionGemmaForBlockDiffusion", family="DiffusionGemma", model_types=("diffusion_gemma",))
+def diffusion_gemma(keys: Keys) -> Blueprint:
+    """Gemma 4's layers with a mixture, that first read a prompt and then write blocks of tokens at once.
+
+    Encoder and decoder share every weight but the scalar of each layer (transformers 5.24,
+    ``modeling_diffusion_gemma.py``). What it keeps of a prompt and of finished blocks is a usual cache.
+    """
+    outer = keys.outer
+    if outer.flag("tie_word_embeddings", default=True) is False:
+        raise outer.fault("tie_word_embeddings", False, "true: encoder and decoder share their weights")
+    if keys.flag("attention_bias"):
+        raise keys.fault("attention_bias", True, "false: encoder and decoder share weights, not biases")
+    blueprint = _gemma4(keys, _gemma4_towers)
+    hidden = blueprint.hidden_size
+    width = keys.whole("self_conditioning_size", default=keys.whole("intermediate_size"))
+    path = "model.decoder.self_conditioning"
+    blueprint.outer += (
+        *norm(f"{path}.pre_norm", hidden),
+        *gated_mlp(hidden, width, path),
+        Tensor("model.decoder.layers.*.layer_scalar", "other", (1,), count=len(blueprint.layers)),
+    )
+    return blueprint
+
+
+def _gemma4(keys: Keys, towers: Callable[[Keys, int], Tensors], *, keeps: bool = True) -> Blueprint:
     """Five windows for one full layer with wider (and, with shared keys, fewer) heads.
 
     Where ``attention_k_eq_v`` is set, the full layers have no value projection: the key is the
     value. Engines cache both all the same.
+
+    Args:
+        keys: The text config.
+        towers: What stands beside the decoder.
+        keeps: False where every layer reads the cache of another model.
     """
     its = sizes(keys, scaled=False)
     kinds = layer_kinds(keys, its.layers, lambda i: "sliding" if (i + 1) % 6 else "full", ("full", "sliding"))
     kinds[-1] = "full"
-    shared = shared_layers(keys, kinds)
+    shared = shared_layers(keys, kinds) if keeps else _all_shared(keys, its.layers)
     span = window(keys)
     if span is not None and keys.raw("use_bidirectional_attention") == "all":
         span = span // 2 + 1
@@ -222,7 +277,7 @@ def _gemma4(keys: Keys, towers: Callable[[Keys, int], Tensors]) -> Blueprint:
         here = Sizes(its.hidden, its.layers, its.heads, kv_heads, head, its.vocabulary, its.context)
         layers.append(
             Layer(
-                *_cache(kind, here, head, span, shared=reads_other),
+                *(_cache(kind, here, head, span, shared=reads_other) if keeps else _TARGETS),
                 (
                     *norms(*FOUR_NORMS, width=its.hidden),
                     *self_attention(
@@ -249,6 +304,16 @@ def _gemma4(keys: Keys, towers: Callable[[Keys, int], Tensors]) -> Blueprint:
     if keys.outer is not keys:
         extra += towers(keys, its.hidden)
     return decoder(keys, its, layers, base=base, intermediate=width, experts=experts, extra=extra)
+
+
+_TARGETS: Final[tuple[str, tuple[Cache, ...]]] = ("reads the target's cache", ())
+
+
+def _all_shared(keys: Keys, layers: int) -> list[bool]:
+    shared = keys.whole("num_kv_shared_layers", default=layers, low=0, high=MAX_LAYERS)
+    if shared not in (0, layers):
+        raise keys.fault("num_kv_shared_layers", shared, f"{layers}: every layer of an assistant")
+    return [True] * layers
 
 
 def _gemma4_towers(keys: Keys, hidden: int) -> Tensors:

@@ -1,6 +1,6 @@
 """Inkling: relative positions, short convolutions around attention and MLP, windows on five of six layers.
 
-transformers 5.23, ``models/inkling`` and ``models/inkling2``. The short convolutions work in float32, and so
+transformers 5.24, ``models/inkling``, ``models/inkling2`` and ``models/inkling2_loop``. The short convolutions work in float32, and so
 does what they keep: ``kernel - 1`` columns of keys, of values, and of the outputs of attention and MLP.
 """
 
@@ -93,6 +93,44 @@ def inkling(keys: Keys) -> Blueprint:
 )
 def inkling2(keys: Keys) -> Blueprint:
     """Attention with a gate and a sink, residuals chosen by learned queries, and a plain vision tower."""
+    return _second(keys, range(0), 1)
+
+
+@reads(
+    "Inkling2LoopForConditionalGeneration",
+    "Inkling2LoopForCausalLM",
+    family="Inkling",
+    model_types=("inkling2_loop", "inkling2_loop_text"),
+)
+def inkling2_loop(keys: Keys) -> Blueprint:
+    """As Inkling 2, with layers in the middle that run several times; each pass keeps caches of its own."""
+    nested = keys.section("loop_config")
+    looped, (first, end, passes) = (
+        (nested, ("core_start", "core_end", "num_passes"))
+        if nested is not None
+        else (keys, ("loop_layer_index_start", "loop_layer_index_end", "loop_num_passes"))
+    )
+    if nested is not None:
+        nested.defaults = {
+            "core_start": keys.defaults["loop_layer_index_start"],
+            "core_end": keys.defaults["loop_layer_index_end"],
+            "num_passes": keys.defaults["loop_num_passes"],
+            "gate_rank": keys.defaults["loop_gate_rank"],
+        }
+    count = keys.whole("num_hidden_layers", high=MAX_LAYERS)
+    start = looped.whole(first, low=0, high=count)
+    inside = range(start, looped.whole(end, low=start, high=count))
+    return _second(keys, inside, looped.whole(passes, low=1, high=MAX_LAYERS // count))
+
+
+def _second(keys: Keys, looped: range, passes: int) -> Blueprint:
+    """Read Inkling 2.
+
+    Args:
+        keys: The (text) config.
+        looped: Layers that run several times.
+        passes: How often they run.
+    """
     hidden = keys.whole("hidden_size")
     kinds = _kinds(keys)
     width = keys.whole("moe_intermediate_size", "intermediate_size")
@@ -118,8 +156,14 @@ def inkling2(keys: Keys) -> Blueprint:
             # Full layers choose the inputs of queries, keys and values apart.
             shape = (hidden,) if kind == "sliding" else (3, hidden)
             extra += (Tensor("attention_input.query", "norms", shape),)
+        if index in looped:
+            extra += _message_gates(keys, hidden)
         layers.append(_layer(keys, hidden, kind, (*moe, *extra), convolutions, dynamic=kind == "full"))
+    # Each further pass of a layer is a layer with caches and no weights.
+    layers += [replace(layers[index], tensors=()) for _ in range(passes - 1) for index in looped]
     nested = keys.outer is not keys
+    # The head holds real tokens only: transformers drops the padded rows of the checkpoint as it loads.
+    rows = keys.whole("unpadded_vocab_size", default=keys.whole("vocab_size"))
     blueprint = _decoder(
         keys,
         hidden,
@@ -128,9 +172,12 @@ def inkling2(keys: Keys) -> Blueprint:
         extra=_vision_2(keys, hidden) if nested else (),
         intermediate=width,
         chosen=chosen,
+        head_rows=rows,
     )
     base = "model.language_model" if nested else "model"
     blueprint.outer.append(Tensor(f"{base}.final_input.query", "norms", (hidden,)))
+    if looped:
+        blueprint.outer.append(Tensor(f"{base}.message_input.query", "norms", (len(looped), 4, hidden)))
     if nested and not keys.outer.has("quantization_config", "transformers_version"):
         blueprint.weight_format = "mxfp8"
         blueprint.notes.append(
@@ -139,6 +186,18 @@ def inkling2(keys: Keys) -> Blueprint:
         )
         blueprint.layers = [_mxfp8_experts(layer) for layer in blueprint.layers]
     return blueprint
+
+
+def _message_gates(keys: Keys, hidden: int) -> Tensors:
+    """What mixes the outputs of the last pass into queries, keys, values and the MLP's input."""
+    nested = keys.section("loop_config")
+    rank = keys.whole("loop_gate_rank") if nested is None else nested.whole("gate_rank")
+    gates: Tensors = ()
+    for part in ("q", "k", "v", "mlp"):
+        gates += linear(f"{part}_message_gate.down_proj", "attention", rank, 2 * hidden)
+        for name in ("forget_gate_proj", "message_gate_proj"):
+            gates += (Tensor(f"{part}_message_gate.{name}.weight", "attention", (hidden, rank)),)
+    return gates
 
 
 def _mxfp8_experts(layer: Layer) -> Layer:
@@ -265,10 +324,10 @@ def _decoder(
     extra: Tensors,
     intermediate: int,
     chosen: tuple[int, int],
+    head_rows: int | None = None,
 ) -> Blueprint:
     base = "model.language_model" if nested else "model"
     words = vocabulary(keys)
-    # Logits beyond it are dropped; the matrix itself is made with all rows.
     keys.has("unpadded_vocab_size")
     return Blueprint(
         hidden_size=hidden,
@@ -280,7 +339,7 @@ def _decoder(
             *embedding(words, hidden, f"{base}.embed_tokens"),
             *norm(f"{base}.embed_tokens.embed_norm", hidden),
             *norm(f"{base}.norm", hidden),
-            *output_head(words, hidden),
+            *output_head(head_rows or words, hidden),
             *extra,
         ],
         prefix=f"{base}.layers",

@@ -62,7 +62,11 @@ def mistral_large4(keys: Keys) -> Blueprint:
         base="model.language_model",
         intermediate=width,
         experts=(routed, per_token),
-        extra=pixtral(keys, vision, its.hidden),
+        extra=(
+            # Learned exponents of the rotary frequencies (transformers 5.24, MistralLarge4RotaryEmbedding).
+            Tensor("model.language_model.rotary_emb.alpha", "other", (rope // 2,)),
+            *pixtral(keys, vision, its.hidden),
+        ),
     )
 
 

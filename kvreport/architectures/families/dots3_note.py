@@ -1,0 +1,281 @@
+"""Dots 3 Note: latent attention of two shapes, windows on three of four layers, experts in the image encoder too.
+
+transformers 5.24, ``models/dots3_note``. Published configs are flat and have names of their own
+(``sliding_window_size``, ``swa_*``, ``pyramid_num_routed``, ``whisper_config``); the library's have
+``text_config`` and ``per_layer_config``, which holds what differs from the rest by layer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import MLA, latent_cache
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import decoder, expert_counts
+from kvreport.architectures.families.deepseek import indexer_tensors, latent_sizes, mixture_pattern
+from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, Keys
+from kvreport.architectures.published import published
+from kvreport.architectures.registry import reads
+from kvreport.architectures.vision import MAX_DEPTH, section_or_default, times
+from kvreport.architectures.weights import (
+    Tensors,
+    correction_bias,
+    gated_mlp,
+    latent_attention,
+    linear,
+    norm,
+    norms,
+    routed_experts,
+    router,
+)
+from kvreport.catalog.caches import Cache, Indexer, Latent
+
+_WINDOW: Final = "sliding_attention"
+_FULL: Final = ("indexed_attention", "full_attention")
+# configuration_dots3_note.py: what layers with a window have where a config does not say it.
+_NARROW: Final = {
+    "num_attention_heads": 64,
+    "num_key_value_heads": 64,
+    "q_lora_rank": 1024,
+    "kv_lora_rank": 1024,
+    "qk_nope_head_dim": 192,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+}
+_HEAD_DIM: Final = 256
+
+
+@reads("Dots3NoteForConditionalGeneration", family="Dots", model_types=("dots3_note",))
+def dots3_note(keys: Keys) -> Blueprint:
+    """The decoder with its image and audio encoders."""
+    return _read(keys, towers=True)
+
+
+@reads("Dots3NoteForCausalLM", family="Dots", model_types=("dots3_note_text",))
+def dots3_note_text(keys: Keys) -> Blueprint:
+    """The decoder; a published config, which is flat, has the encoders of its repository."""
+    return _read(keys, towers=keys.outer is keys and keys.has("vision_config", "audio_config"))
+
+
+def _read(keys: Keys, *, towers: bool) -> Blueprint:
+    its, _, _ = latent_sizes(keys)
+    routed, per_token = expert_counts(keys, "n_routed_experts", "num_local_experts")
+    width = keys.whole("intermediate_size")
+    shared = keys.whole("shared_experts_intermediate_size", "moe_shared_expert_intermediate_size")
+    mixed: Tensors = (
+        *router(its.hidden, routed),
+        *correction_bias(routed),
+        *routed_experts(its.hidden, keys.whole("moe_intermediate_size"), routed),
+        *gated_mlp(
+            its.hidden,
+            shared * keys.whole("n_shared_experts", high=1 << 10),
+            "mlp.shared_experts",
+            "shared_experts",
+        ),
+    )
+    keys.has("mlp_bias")  # no class reads it
+    dense = gated_mlp(its.hidden, width)
+    layers = []
+    for index, (narrow, sparse) in enumerate(
+        zip(_windows(keys, its.layers), mixture_pattern(keys, its.layers), strict=True)
+    ):
+        kind, caches, attention = _attention(keys, its.hidden, _sizes(keys, index, narrow=narrow), narrow)
+        picks = () if narrow or not _indexed(keys) else indexer_tensors(keys, its)
+        if picks:
+            index_keys = Indexer(
+                index_dim=keys.whole("index_head_dim", high=1 << 12),
+                top_k=keys.whole("index_topk", high=1 << 20),
+            )
+            kind, caches = "latent attention with indexer", (*caches, index_keys)
+        layers.append(Layer(kind, caches, (*attention, *picks, *(mixed if sparse else dense))))
+    return decoder(
+        keys,
+        its,
+        layers,
+        base="model.language_model" if towers else "model",
+        intermediate=width,
+        experts=(routed, per_token),
+        extra=(*_vision(keys, its.hidden), *_audio(keys, its.hidden)) if towers else (),
+    )
+
+
+def _indexed(keys: Keys) -> bool:
+    """Tell whether layers without a window pick tokens: published files say it by ``use_dsa``."""
+    if keys.has("use_dsa") or not keys.has("per_layer_config"):
+        return keys.flag("use_dsa", default=True)
+    listed = keys.texts("layer_types")
+    return listed is None or "full_attention" not in listed
+
+
+def _windows(keys: Keys, layers: int) -> list[bool]:
+    listed = keys.texts("layer_types", length=layers, of=(*_FULL, _WINDOW))
+    if listed is not None:
+        return [name == _WINDOW for name in listed]
+    if not keys.flag("use_sliding_window", default=True):
+        return [False] * layers
+    return [index >= 2 and index % 4 != 1 for index in range(layers)]  # noqa: PLR2004 - the class's own pattern
+
+
+def _sizes(keys: Keys, index: int, *, narrow: bool) -> dict[str, int]:
+    """Return the sizes of one layer's attention."""
+    stated = keys.section("per_layer_config")
+    if stated is not None:
+        own = (
+            stated.section(str(index)) or stated.section(f"{index:02}") or Keys({}, "", "", None, keys.trail)
+        )
+        return {
+            name: own.whole(name, high=1 << 16) if own.has(name) else keys.whole(name, high=1 << 16)
+            for name in _NARROW
+        }
+    if not narrow:
+        return {name: keys.whole(name, high=1 << 16) for name in _NARROW}
+    sizes = {name: keys.whole(f"swa_{name}", default=usual, high=1 << 16) for name, usual in _NARROW.items()}
+    if not keys.has("swa_qk_rope_head_dim"):
+        head = keys.whole("swa_head_dim", default=_HEAD_DIM, low=sizes["qk_nope_head_dim"] + 1)
+        sizes["qk_rope_head_dim"] = head - sizes["qk_nope_head_dim"]
+    return sizes
+
+
+def _attention(
+    keys: Keys, hidden: int, sizes: dict[str, int], narrow: bool
+) -> tuple[str, tuple[Cache, ...], Tensors]:
+    rank, rope, heads = sizes["kv_lora_rank"], sizes["qk_rope_head_dim"], sizes["num_attention_heads"]
+    tensors: Tensors = (
+        *norms("input_layernorm", "post_attention_layernorm", width=hidden),
+        *latent_attention(
+            hidden,
+            heads,
+            q_rank=sizes["q_lora_rank"],
+            kv_rank=rank,
+            nope_dim=sizes["qk_nope_head_dim"],
+            rope_dim=rope,
+            value_dim=sizes["v_head_dim"],
+            bias=keys.flag("attention_bias"),
+        ),
+        *norm("self_attn.k_rope_only_layernorm", rope),
+        *linear("self_attn.g_proj", "attention", heads, hidden, "heads", heads=heads),
+    )
+    if not narrow:
+        return (*latent_cache(rank, rope), tensors)
+    window = keys.whole("sliding_window", "sliding_window_size", high=MAX_CONTEXT)
+    return f"{MLA}, sliding window", (Latent(latent_dim=rank, rope_dim=rope, window=window),), tensors
+
+
+def _vision(keys: Keys, text_hidden: int) -> Tensors:
+    """Blocks with a gated MLP, the last ones with more and more experts, and a merger of patches."""
+    vision = section_or_default(keys.outer, "vision_config", published("dots3_note_vision"))
+    hidden = vision.whole("hidden_size", "embed_dim")
+    heads = vision.whole("num_attention_heads", "num_heads", high=1 << 12)
+    depth = vision.whole("num_hidden_layers", high=MAX_DEPTH)
+    bias = vision.flag("attention_bias", "use_bias")
+    each = vision.divide("hidden_size", hidden, "num_attention_heads", heads)
+    patch = vision.whole("patch_size", high=1 << 12)
+    merged = hidden * vision.whole("spatial_merge_size", high=64) ** 2
+    tower = "model.vision_tower"
+    block: Tensors = (
+        *norms(f"{tower}.blocks.*.norm1", f"{tower}.blocks.*.norm2", width=hidden),
+        *norms(f"{tower}.blocks.*.attn.q_norm", f"{tower}.blocks.*.attn.k_norm", width=each),
+        *linear(f"{tower}.blocks.*.attn.qkv", "vision", 3 * hidden, hidden, bias=bias),
+        *linear(f"{tower}.blocks.*.attn.proj", "vision", hidden, hidden, bias=bias),
+    )
+    tensors: Tensors = (
+        Tensor(
+            f"{tower}.patch_embed.proj.weight",
+            "vision",
+            (hidden, vision.whole("num_channels", high=64), patch, patch),
+        ),
+        Tensor(f"{tower}.patch_embed.proj.bias", "vision", (hidden,)),
+        *norm(f"{tower}.patch_embed.norm", hidden, component="vision"),
+        *times(depth, block),
+        *norm(f"{tower}.merger.ln_q", hidden, bias=True, component="vision"),
+        *linear(f"{tower}.merger.mlp.0", "vision", merged, merged, bias=True),
+        *linear(f"{tower}.merger.mlp.2", "vision", text_hidden, merged, bias=True),
+        *norm(f"{tower}.norm", hidden, component="vision"),
+    )
+    width, narrow = vision.whole("intermediate_size"), vision.whole("moe_intermediate_size")
+    for count in _pyramid(vision, depth):
+        path = f"{tower}.blocks.*.mlp"
+        if not count:
+            tensors += gated_mlp(hidden, width, path, "vision", bias=vision.flag("mlp_bias"), split=False)
+            continue
+        tensors += (
+            Tensor(f"{path}.gate.weight", "vision", (count, hidden)),
+            Tensor(f"{path}.e_score_correction_bias", "vision", (count,)),
+            Tensor(f"{path}.experts.gate_up_proj", "vision", (2 * narrow, hidden), count=count, linear=True),
+            Tensor(f"{path}.experts.down_proj", "vision", (hidden, narrow), count=count, linear=True),
+        )
+    return tuple(
+        Tensor(t.name, "vision", t.shape, count=t.count, linear=t.linear) if t.component == "norms" else t
+        for t in tensors
+    )
+
+
+def _pyramid(vision: Keys, depth: int) -> list[int]:
+    """Return the experts of each block, 0 for a dense one."""
+    listed = vision.wholes("pyramid_num_routed", length=depth, low=-1, high=MAX_EXPERTS)
+    if listed is not None:
+        return [max(0, count) for count in listed]
+    kinds = vision.texts("mlp_layer_types", length=depth, of=("dense", "sparse"))
+    if kinds is None:
+        counts = [0] * 25 + [*range(4, 65, 4), 64]
+        if len(counts) != depth:
+            raise vision.fault("pyramid_num_routed", None, "the experts of each block")
+        return counts
+    usual = vision.whole("num_local_experts", high=MAX_EXPERTS)
+    own = vision.section("per_layer_config")
+    found = []
+    for index, kind in enumerate(kinds):
+        part = own and (own.section(str(index)) or own.section(f"{index:02}"))
+        count = part.whole("num_local_experts", high=MAX_EXPERTS) if part else usual
+        found.append(count if kind == "sparse" else 0)
+    return found
+
+
+def _audio(keys: Keys, text_hidden: int) -> Tensors:
+    """Three convolutions, a transformer with rotated queries, and two layers into the decoder's width."""
+    audio = section_or_default(keys.outer, "audio_config", published("dots3_note_audio"))
+    named = audio.section("whisper_config", defaults=audio.defaults)
+
+    def size(name: str, legacy: str, high: int = 1 << 20) -> int:
+        if named is not None and named.has(legacy):
+            return named.whole(legacy, high=high)
+        return audio.whole(name, high=high)
+
+    hidden = size("hidden_size", "d_model")
+    depth = size("num_hidden_layers", "encoder_layers", MAX_DEPTH)
+    width = size("intermediate_size", "encoder_ffn_dim")
+    bands = size("feature_size", "num_mel_bins", 1 << 12)
+    heads = size("num_attention_heads", "encoder_attention_heads", 1 << 12)
+    audio.divide("hidden_size", hidden, "num_attention_heads", heads)
+    between = audio.whole("downsample_hidden_size")
+    folded = audio.whole("conv_output_size", default=between * -(-bands // 8))
+    bias = audio.flag("attention_bias")
+    tower = "model.audio_tower"
+    block: Tensors = (
+        *(
+            tensor
+            for name in ("q_proj", "v_proj", "o_proj")
+            for tensor in linear(f"{tower}.layers.*.self_attn.{name}", "audio", hidden, hidden, bias=bias)
+        ),
+        *linear(f"{tower}.layers.*.self_attn.k_proj", "audio", hidden, hidden),
+        *norm(f"{tower}.layers.*.input_layernorm", hidden, component="audio"),
+        *norm(f"{tower}.layers.*.post_attention_layernorm", hidden, component="audio"),
+        *linear(f"{tower}.layers.*.mlp.gate_up_proj", "audio", 2 * width, hidden, bias=True),
+        *linear(f"{tower}.layers.*.mlp.down_proj", "audio", hidden, width, bias=True),
+    )
+    stem: Tensors = ()
+    for index in range(3):
+        channels = between if index else 1
+        stem += (
+            Tensor(f"{tower}.conv_stem.convs.{index}.weight", "audio", (between, channels, 3, 3)),
+            Tensor(f"{tower}.conv_stem.convs.{index}.bias", "audio", (between,)),
+        )
+    return (
+        *stem,
+        *linear(f"{tower}.conv_stem.conv_out", "audio", hidden, folded),
+        *times(depth, block),
+        *norm(f"{tower}.layer_norm", hidden, component="audio"),
+        *norm(f"{tower}.adapter.norm", hidden, bias=True, component="audio"),
+        *linear(f"{tower}.adapter.fc1", "audio", text_hidden, hidden, bias=True),
+        *linear(f"{tower}.adapter.fc2", "audio", text_hidden, text_hidden, bias=True),
+    )
