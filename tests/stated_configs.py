@@ -163,5 +163,72 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
         "num_hidden_layers": 4,
         "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"],
     },
+    "DiffusionGemmaForBlockDiffusion": {
+        "text_config": {"num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 64}
+    },
+    "DoryForCausalLM": {
+        "num_hidden_layers": 12,
+        "layer_types": ["sliding_attention", "mlp", "full_attention", "mlp"] * 3,
+        "n_input_layers": 4,
+        "n_recurrent_layers": 4,
+        "n_output_layers": 4,
+    },
+    "DotsOCRForCausalLM": {
+        **_PLAIN,
+        "intermediate_size": 512,
+        "num_key_value_heads": 2,
+        "vision_config": {
+            "embed_dim": 128,
+            "hidden_size": 256,
+            "intermediate_size": 256,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_channels": 3,
+            "patch_size": 14,
+            "spatial_merge_size": 2,
+        },
+    },
+    "Gemma4AssistantForCausalLM": {"backbone_hidden_size": 512, "text_config": {}},
+    "Gemma4UnifiedAssistantForCausalLM": {"backbone_hidden_size": 512, "text_config": {}},
+    "IQuestLoopCoderForCausalLM": {**_PLAIN, "intermediate_size": 512, "num_key_value_heads": 2},
+    "LaraMiniForCausalLM": {
+        "num_hidden_layers": 4,
+        "layer_types": ["linear_attention", "sliding_attention", "linear_attention", "full_attention"],
+    },
+    "NemotronH_Nano_VL_V2": {
+        "vit_hidden_size": 1280,
+        "projector_hidden_size": 512,
+        "downsample_ratio": 0.5,
+        "vision_config": {"args": {"model": "vit_huge_patch16_224"}},
+        "llm_config": {
+            "hidden_size": 4096,
+            "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"],
+        },
+    },
+    "NewModel": {**_PLAIN, "intermediate_size": 512, "type_vocab_size": 1},
+    "OuroForCausalLM": {**_PLAIN, "intermediate_size": 512, "num_key_value_heads": 4},
+    "Ovis2_5": {
+        "hidden_size": 256,
+        "visual_vocab_size": 1024,
+        "llm_config": {},
+        "vit_config": {
+            "model_type": "siglip2_navit",
+            "hidden_size": 128,
+            "intermediate_size": 256,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_channels": 3,
+            "patch_size": 16,
+            "num_patches": 64,
+        },
+    },
+    "TeleChat2ForCausalLM": {
+        "hidden_size": 256,
+        "n_head": 4,
+        "n_layer": 4,
+        "ffn_hidden_size": 512,
+        "vocab_size": 1024,
+        "seq_length": 4096,
+    },
 }
 """Keys to begin with, for the classes whose published defaults alone do not make a config."""

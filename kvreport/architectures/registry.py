@@ -74,6 +74,25 @@ _ALIASES: Final = {
     "LlamaBidirectionalForSequenceClassification": "LlamaForSequenceClassification",
     "LlamaBidirectionalModel": "LlamaModel",
     "TeleChat3ForCausalLM": "LlamaForCausalLM",
+    # vLLM 0.33.0, the same file: one class under two names, or another class's layers and config.
+    "AquilaForCausalLM": "LlamaForCausalLM",
+    "AquilaModel": "LlamaForCausalLM",
+    "DeepseekV3BidirectionalModel": "DeepseekV3Model",
+    "Fairseq2LlamaForCausalLM": "LlamaForCausalLM",
+    "GritLM": "MistralForCausalLM",
+    "Grok1ForCausalLM": "Grok1ModelForCausalLM",
+    "GteModel": "NewModel",
+    "GteNewModel": "NewModel",
+    "HCXVisionV2ForCausalLM": "HyperCLOVAXVisionV2ForConditionalGeneration",
+    "InternS1ForConditionalGeneration": "InternVLForConditionalGeneration",
+    "Lfm2BidirectionalModel": "Lfm2Model",
+    "LightOnOCRForConditionalGeneration": "LightOnOcrForConditionalGeneration",
+    "Ovis2_6ForCausalLM": "Ovis2_5",
+    "Ovis2_6_MoeForCausalLM": "Ovis2_5",
+    "Qwen3ASRRealtimeGeneration": "Qwen3ASRForConditionalGeneration",
+    "SarvamMLAForCausalLM": "DeepseekV3ForCausalLM",
+    "SarvamMoEForCausalLM": "BailingMoeForCausalLM",
+    "VoxtralRealtimeGeneration": "VoxtralRealtimeForConditionalGeneration",
 }
 _DRAFTED: Final = {"LlamaForCausalLM": "LlamaForCausalLMEagle3"}
 

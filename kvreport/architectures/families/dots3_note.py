@@ -79,7 +79,9 @@ def _read(keys: Keys, *, towers: bool) -> Blueprint:
     for index, (narrow, sparse) in enumerate(
         zip(_windows(keys, its.layers), mixture_pattern(keys, its.layers), strict=True)
     ):
-        kind, caches, attention = _attention(keys, its.hidden, _sizes(keys, index, narrow=narrow), narrow)
+        kind, caches, attention = _attention(
+            keys, its.hidden, _sizes(keys, index, narrow=narrow), narrow=narrow
+        )
         picks = () if narrow or not _indexed(keys) else indexer_tensors(keys, its)
         if picks:
             index_keys = Indexer(
@@ -113,7 +115,7 @@ def _windows(keys: Keys, layers: int) -> list[bool]:
         return [name == _WINDOW for name in listed]
     if not keys.flag("use_sliding_window", default=True):
         return [False] * layers
-    return [index >= 2 and index % 4 != 1 for index in range(layers)]  # noqa: PLR2004 - the class's own pattern
+    return [index >= 2 and index % 4 != 1 for index in range(layers)]
 
 
 def _sizes(keys: Keys, index: int, *, narrow: bool) -> dict[str, int]:
@@ -137,7 +139,7 @@ def _sizes(keys: Keys, index: int, *, narrow: bool) -> dict[str, int]:
 
 
 def _attention(
-    keys: Keys, hidden: int, sizes: dict[str, int], narrow: bool
+    keys: Keys, hidden: int, sizes: dict[str, int], *, narrow: bool
 ) -> tuple[str, tuple[Cache, ...], Tensors]:
     rank, rope, heads = sizes["kv_lora_rank"], sizes["qk_rope_head_dim"], sizes["num_attention_heads"]
     tensors: Tensors = (

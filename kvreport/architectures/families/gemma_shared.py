@@ -224,9 +224,9 @@ def diffusion_gemma(keys: Keys) -> Blueprint:
     """
     outer = keys.outer
     if outer.flag("tie_word_embeddings", default=True) is False:
-        raise outer.fault("tie_word_embeddings", False, "true: encoder and decoder share their weights")
+        raise outer.fault("tie_word_embeddings", "false", "true: encoder and decoder share their weights")
     if keys.flag("attention_bias"):
-        raise keys.fault("attention_bias", True, "false: encoder and decoder share weights, not biases")
+        raise keys.fault("attention_bias", "true", "false: encoder and decoder share weights, not biases")
     blueprint = _gemma4(keys, _gemma4_towers)
     hidden = blueprint.hidden_size
     width = keys.whole("self_conditioning_size", default=keys.whole("intermediate_size"))
