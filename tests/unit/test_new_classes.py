@@ -1,0 +1,252 @@
+"""Classes of transformers 5.24, classes that only engines serve, and drafts that keep nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvreport.accounting.weights import parameters
+from kvreport.architectures import read_config
+from kvreport.catalog.caches import FullAttention, Latent, SlidingWindow
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+
+
+def caches(model: Model) -> list[Any]:
+    """Return every layer's caches, in order of the groups."""
+    return [cache for group in model.layers for _ in group.indices for cache in group.caches]
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "expected"),
+    [
+        # What transformers 5.24 allocates on the meta device for each class's default config.
+        ("Apertus1p5TextForCausalLM", {}, 8_091_086_912 + 64),  # with the activation's two buffers
+        ("DoryForCausalLM", {"layer_types": [*(["sliding_attention", "mlp"] * 3), "full_attention", "mlp"] * 9}, 3_975_229_440),
+        ("LaraMiniForCausalLM", {"layer_types": [*["linear_attention", "sliding_attention", "linear_attention", "full_attention", "sliding_attention"] * 6, "linear_attention", "sliding_attention", "linear_attention", "full_attention"]}, 7_281_684_672),
+        ("Inkling2LoopForCausalLM", {"unpadded_vocab_size": 200058}, 26_068_156_416 + 24 * 128),  # with the router's offsets
+        ("HYV4VLForConditionalGeneration", {"text_config": {}}, 771_142_515_869 + 77 * 256),
+        ("OmniASRForConditionalGeneration", {"text_config": {"vocab_size": 11984, "hidden_size": 4096, "intermediate_size": 2816, "num_hidden_layers": 12, "num_attention_heads": 8, "num_key_value_heads": 8}}, 1_638_453_760),
+        ("Dots3NoteForConditionalGeneration", {"text_config": {}}, 287_309_195_008 + 45 * 256 + 608),
+    ],
+)  # fmt: skip
+def test_default_configs_come_out_to_the_last_parameter(
+    name: str, more: dict[str, Any], expected: int
+) -> None:
+    assert parameters(read_config({"architectures": [name], **more}, assume_defaults=True)) == expected
+
+
+DORY: dict[str, Any] = {
+    "architectures": ["DoryForCausalLM"],
+    "head_dim": 256,
+    "hidden_size": 2560,
+    "intermediate_size": 7168,
+    "layer_types": [*(["sliding_attention", "mlp"] * 3), "full_attention", "mlp"] * 9,
+    "max_position_embeddings": 8192,
+    "n_input_layers": 16,
+    "n_output_layers": 16,
+    "n_recurrent_layers": 40,
+    "n_recurrent_loops": 2,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 72,
+    "num_key_value_heads": 4,
+    "recurrent_kv_cache_mode": "per_loop",
+    "sliding_window": 1024,
+    "vocab_size": 131072,
+}
+
+
+def test_each_pass_of_a_loop_keeps_a_cache_of_its_own() -> None:
+    # 36 attention layers, of which 20 run twice: 5 of every 20 keep everything, the others a window.
+    kept = caches(read_config(DORY))
+    assert len(kept) == 36 + 20
+    assert sum(isinstance(cache, FullAttention) for cache in kept) == 9 + 5
+    assert sum(isinstance(cache, SlidingWindow) for cache in kept) == 27 + 15
+    assert len(caches(read_config(DORY | {"recurrent_kv_cache_mode": "last_loop"}))) == 36
+
+
+def test_layers_of_a_loop_must_make_all_layers() -> None:
+    with pytest.raises(InputError, match="input, recurrent and output layers"):
+        read_config(DORY | {"n_recurrent_layers": 38})
+
+
+def test_a_loop_without_weights_of_its_own() -> None:
+    config = {
+        "architectures": ["Inkling2LoopForCausalLM"],
+        "num_hidden_layers": 24,
+        "loop_config": {"core_start": 6, "core_end": 18, "num_passes": 3, "gate_rank": 64},
+    }
+    looped = read_config(config, assume_defaults=True)
+    once = read_config(
+        config | {"loop_config": {**config["loop_config"], "num_passes": 1}}, assume_defaults=True
+    )
+    assert parameters(looped) == parameters(once)
+    assert len(caches(looped)) == len(caches(once)) + 2 * 2 * 12  # a cache and a state each
+
+
+def test_an_ouro_of_four_passes_keeps_four_times_as_much() -> None:
+    # ByteDance/Ouro-2.6B: 48 layers, 4 passes; 192 x 2 x 16 x 128 x 2 B = 1.5 MiB per token.
+    config = {
+        "architectures": ["OuroForCausalLM"],
+        "head_dim": 128,
+        "hidden_size": 2048,
+        "intermediate_size": 5632,
+        "max_position_embeddings": 65536,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 48,
+        "num_key_value_heads": 16,
+        "total_ut_steps": 4,
+        "vocab_size": 49152,
+    }
+    model = read_config(config)
+    assert sum(cache.kv_heads * (cache.key_dim + cache.value_dim) * 2 for cache in caches(model)) == 3 << 19
+    assert round(parameters(model) / 1e8) == 27
+
+
+def test_later_passes_of_a_loop_coder_keep_a_window() -> None:
+    config = {
+        "architectures": ["IQuestLoopCoderForCausalLM"],
+        "hidden_size": 5120,
+        "intermediate_size": 27648,
+        "max_position_embeddings": 131072,
+        "num_attention_heads": 40,
+        "num_hidden_layers": 80,
+        "num_key_value_heads": 8,
+        "vocab_size": 76800,
+    }
+    kept = caches(read_config(config))
+    assert [cache.kind for cache in kept] == ["full"] * 80 + ["sliding"] * 80
+    assert {cache.window for cache in kept if isinstance(cache, SlidingWindow)} == {64}
+
+
+DOTS_OCR: dict[str, Any] = {
+    "architectures": ["DotsOCRForCausalLM"],
+    "attention_bias": True,
+    "hidden_size": 1536,
+    "intermediate_size": 8960,
+    "max_position_embeddings": 131072,
+    "model_type": "dots_ocr",
+    "num_attention_heads": 12,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": False,
+    "vision_config": {
+        "embed_dim": 1536,
+        "hidden_size": 1536,
+        "intermediate_size": 4224,
+        "num_attention_heads": 12,
+        "num_channels": 3,
+        "num_hidden_layers": 42,
+        "patch_size": 14,
+        "post_norm": True,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 1,
+        "use_bias": False,
+    },
+    "vocab_size": 151936,
+}
+GTE: dict[str, Any] = {
+    "architectures": ["NewModel"],
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 8192,
+    "model_type": "new",
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "position_embedding_type": "rope",
+    "type_vocab_size": 1,
+    "vocab_size": 250048,
+}
+
+
+def test_published_models_come_out() -> None:
+    # rednote-hilab/dots.ocr states 3.04 billion, Alibaba-NLP/gte-multilingual-base 305 million.
+    assert round(parameters(read_config(DOTS_OCR)) / 1e7) == 304
+    gte = read_config(GTE)
+    assert round(parameters(gte) / 1e6) == 305
+    assert caches(gte) == []
+
+
+@pytest.mark.parametrize("name", ["Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantForCausalLM"])
+def test_an_assistant_reads_its_targets_caches(name: str) -> None:
+    config = {"architectures": [name], "backbone_hidden_size": 1536, "text_config": {}}
+    model = read_config(config, assume_defaults=True)
+    assert caches(model) == []
+    assert parameters(model) == 2_856_215_552 + 30  # transformers 5.24, with the scalar of each layer
+    with pytest.raises(InputError, match="backbone_hidden_size"):
+        read_config({"architectures": [name], "text_config": {}}, assume_defaults=True)
+
+
+def test_a_diffusion_model_keeps_what_its_decoder_reads() -> None:
+    config = {
+        "architectures": ["DiffusionGemmaForBlockDiffusion"],
+        "text_config": {"moe_intermediate_size": 704, "num_experts": 128, "top_k_experts": 8},
+    }
+    model = read_config(config, assume_defaults=True)
+    assert [cache.kind for cache in caches(model)].count("full") == 5
+    with pytest.raises(InputError, match="encoder and decoder share their weights"):
+        read_config(config | {"tie_word_embeddings": False}, assume_defaults=True)
+
+
+def test_the_published_form_of_a_config_is_the_librarys() -> None:
+    # dots3-note: flat, with names of its own, against transformers' form of the same config.
+    flat = {
+        "architectures": ["Dots3NoteForCausalLM"],
+        "model_type": "dots3_note",
+        "first_k_dense_replace": 1,
+        "moe_layer_freq": 1,
+        "moe_shared_expert_intermediate_size": 1536,
+        "sliding_window_size": 512,
+        "swa_head_dim": 256,
+        "swa_kv_lora_rank": 1024,
+        "swa_num_attention_heads": 64,
+        "swa_q_lora_rank": 1024,
+        "swa_qk_nope_head_dim": 192,
+        "use_dsa": True,
+        "audio_config": {"whisper_config": {"d_model": 1280, "encoder_layers": 32}},
+        "vision_config": {"embed_dim": 1536, "pyramid_num_routed": [-1] * 25 + [*range(4, 65, 4), 64]},
+    }
+    library = {"architectures": ["Dots3NoteForConditionalGeneration"], "text_config": {}}
+    found = [read_config(config, assume_defaults=True) for config in (flat, library)]
+    assert parameters(found[0]) == parameters(found[1])
+    assert caches(found[0]) == caches(found[1])
+    windows = [cache for cache in caches(found[0]) if isinstance(cache, Latent) and cache.window]
+    assert [(cache.latent_dim, cache.rope_dim, cache.window) for cache in windows] == [(1024, 64, 512)] * 33
+    text = read_config({k: v for k, v in flat.items() if "_config" not in k}, assume_defaults=True)
+    assert parameters(text) == 279_551_718_016 + 45 * 256
+
+
+PLAIN: dict[str, Any] = {
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "max_position_embeddings": 4096,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 1024,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("AquilaForCausalLM", "LlamaForCausalLM"),
+        ("Fairseq2LlamaForCausalLM", "LlamaForCausalLM"),
+        ("GritLM", "MistralForCausalLM"),
+    ],
+)
+def test_one_class_under_two_names(name: str, same: str) -> None:
+    found = [read_config({"architectures": [c], **PLAIN}, assume_defaults=True) for c in (name, same)]
+    assert parameters(found[0]) == parameters(found[1])
+    assert caches(found[0]) == caches(found[1])
+
+
+def test_a_list_may_stand_where_a_class_has_lists() -> None:
+    # conv_dim ends like a size and is a list of seven.
+    config = {"architectures": ["OmniASRForConditionalGeneration"], "text_config": PLAIN}
+    narrow = config | {"audio_config": {"conv_dim": [256] * 7}}
+    wide = parameters(read_config(config, assume_defaults=True))
+    assert parameters(read_config(narrow, assume_defaults=True)) < wide
+    with pytest.raises(InputError, match="seven convolutions"):
+        read_config(config | {"audio_config": {"conv_dim": [512] * 6}}, assume_defaults=True)
