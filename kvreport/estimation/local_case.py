@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,15 +70,25 @@ def refuse_forks(engine: object) -> None:
             )
 
 
+_GGUF_REPOSITORY: Final = re.compile(r"^[^/]+/[^/]+-GGUF(?::[\w.-]+)?$", re.IGNORECASE)
+_MLX_REPOSITORY: Final = re.compile(r"^mlx-community/|^[^/]+/[^/]+-MLX(?:-\w+)*$", re.IGNORECASE)
+
+
 def is_gguf(model: object) -> bool:
     """True if a model's name is the path of a GGUF file."""
     return isinstance(model, str | Path) and str(model).lower().endswith(".gguf")
 
 
 def engine_of(model: str | Path) -> dict[str, str]:
-    """The engine that a model's name implies where none is stated: llama.cpp for a GGUF file, Ollama for its names."""
-    if is_gguf(model):
+    """The engine that a model's name implies where none is stated.
+
+    A GGUF file or a repository of such files means llama.cpp, a name of Ollama's library Ollama, and a
+    repository whose weights are in MLX's formats means mlx-lm: no other engine reads them.
+    """
+    if is_gguf(model) or (isinstance(model, str) and _GGUF_REPOSITORY.search(model)):
         return {"engine": "llama-cpp"}
+    if isinstance(model, str) and _MLX_REPOSITORY.search(model):
+        return {"engine": "mlx"}
     if isinstance(model, str) and ":" in model and load_ollama_names().find(model) is not None:
         return {"engine": "ollama"}
     return {}

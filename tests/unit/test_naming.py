@@ -8,6 +8,7 @@ import pytest
 
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.naming import copy_name
+from kvreport.estimation.local_case import engine_of
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,18 @@ def test_every_model_has_a_name_of_its_own_that_is_no_slug() -> None:
     assert [name for name, count in Counter(names).items() if count > 1] == []
     # Lower case throughout only where the maker writes it so, with its hyphens.
     assert {name for name in names if name == name.lower() and " " in name} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        ("TheBloke/Llama-2-7B-GGUF", "llama-cpp"),
+        ("unsloth/Qwen3-8B-GGUF:Q4_K_M", "llama-cpp"),
+        ("mlx-community/Qwen3-8B-4bit", "mlx"),
+        ("lmstudio-community/Qwen3-8B-MLX-4bit", "mlx"),
+        ("Qwen/Qwen3-8B-AWQ", None),
+        ("Qwen/Qwen3-8B", None),
+    ],
+)
+def test_a_name_implies_the_only_engine_that_reads_its_files(name: str, engine: str | None) -> None:
+    assert engine_of(name).get("engine") == engine
