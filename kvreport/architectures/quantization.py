@@ -87,7 +87,7 @@ def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Q
         mlx(found, section)
         return found
     if own is not None and (own.text("quant_method") or "").lower() == "fp8":
-        _fp8(found, own, expert_type=config.text("expert_dtype") or text.text("expert_dtype"))
+        _fp8(found, own, expert_type=_expert_type(config, text, own))
     elif modelopt is not None:
         _modelopt(found, modelopt)
     elif description is not None:
@@ -104,6 +104,11 @@ def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Q
         # transformers_utils/model_arch_config_convertor.py::_normalize_quantization_config).
         found.kv_format = None
     return found
+
+
+def _expert_type(config: Keys, text: Keys, own: Keys) -> str | None:
+    """Type of the routed experts beside FP8: DeepSeek-V4 states it of the model, V4.1 of its quantization."""
+    return config.text("expert_dtype") or text.text("expert_dtype") or own.text("expert_dtype")
 
 
 def _by_method(found: Quantization, own: Keys) -> None:

@@ -25,7 +25,7 @@ def caches(model: Model) -> list[Any]:
         ("Apertus1p5TextForCausalLM", {}, 8_091_086_912 + 64),  # with the activation's two buffers
         ("DoryForCausalLM", {"layer_types": [*(["sliding_attention", "mlp"] * 3), "full_attention", "mlp"] * 9}, 3_975_229_440),
         ("LaraMiniForCausalLM", {"layer_types": [*["linear_attention", "sliding_attention", "linear_attention", "full_attention", "sliding_attention"] * 6, "linear_attention", "sliding_attention", "linear_attention", "full_attention"]}, 7_281_684_672),
-        ("Inkling2LoopForCausalLM", {"unpadded_vocab_size": 200058}, 26_068_156_416 + 24 * 128),  # with the router's offsets
+        ("Inkling2LoopForCausalLM", {}, 26_068_156_416 + 24 * 128),  # with the router's offsets
         ("HYV4VLForConditionalGeneration", {"text_config": {}}, 771_142_515_869 + 77 * 256),
         ("OmniASRForConditionalGeneration", {"text_config": {"vocab_size": 11984, "hidden_size": 4096, "intermediate_size": 2816, "num_hidden_layers": 12, "num_attention_heads": 8, "num_key_value_heads": 8}}, 1_638_453_760),
         ("Dots3NoteForConditionalGeneration", {"text_config": {}}, 287_309_195_008 + 45 * 256 + 608),

@@ -29,7 +29,7 @@ from kvreport.architectures.weights import (
 )
 from kvreport.catalog.caches import Cache, Indexer, Latent, Ring
 
-_OWN_LAYOUT: Final = (
+OWN_LAYOUT: Final = (
     "Engines keep this model's latents in their own FP8 layout whatever is requested; that is its"
     " format here."
 )
@@ -65,10 +65,10 @@ def deepseek_v4(keys: Keys) -> Blueprint:
             (
                 *norms("attn_norm", "ffn_norm", width=hidden),
                 *attention[ratio],
-                *_streams("hc_attn", hidden, streams),
+                *streams_of("hc_attn", hidden, streams),
                 *mixed,
                 by_hash if index < hashed else by_score,
-                *_streams("hc_ffn", hidden, streams),
+                *streams_of("hc_ffn", hidden, streams),
             ),
         )
         for index, ratio in enumerate(ratios)
@@ -93,7 +93,7 @@ def deepseek_v4(keys: Keys) -> Blueprint:
         prefix="layers",
         experts=(routed, per_token),
         kv_format="fp8_ds_mla_v4",
-        notes=[_OWN_LAYOUT],
+        notes=[OWN_LAYOUT],
     )
 
 
@@ -106,9 +106,9 @@ def _predictions(keys: Keys, hidden: int, mixture: Tensors, streams: int) -> Ten
     tensors: Tensors = (
         *norms("attn_norm", "ffn_norm", "enorm", "hnorm", "norm", width=hidden),
         *_attention(keys, hidden, 0),
-        *_streams("hc_attn", hidden, streams),
+        *streams_of("hc_attn", hidden, streams),
         *mixture,
-        *_streams("hc_ffn", hidden, streams),
+        *streams_of("hc_ffn", hidden, streams),
         *linear("e_proj", "mtp", hidden, hidden),
         *linear("h_proj", "mtp", hidden, hidden),
         Tensor("hc_head_fn", "other", (streams, streams * hidden), stored="fp32"),
@@ -178,6 +178,11 @@ def _compressor(path: str, hidden: int, width: int, ratio: int) -> Tensors:
     )
 
 
+def gated_attention(keys: Keys, hidden: int) -> Tensors:
+    """Return the attention of a layer with a window alone: low-rank queries, one key, grouped outputs, a sink."""
+    return _attention(keys, hidden, 0)
+
+
 def _attention(keys: Keys, hidden: int, ratio: int) -> Tensors:
     heads = keys.whole("num_attention_heads", high=1 << 14)
     width = keys.whole("head_dim", high=1 << 14)
@@ -229,7 +234,7 @@ def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
     )
 
 
-def _streams(name: str, hidden: int, streams: int) -> Tensors:
+def streams_of(name: str, hidden: int, streams: int) -> Tensors:
     """Hyper-connections: how parallel residual streams are mixed into and out of a block."""
     mixed = (2 + streams) * streams
     return (

@@ -163,7 +163,7 @@ def _second(keys: Keys, looped: range, passes: int) -> Blueprint:
     layers += [replace(layers[index], tensors=()) for _ in range(passes - 1) for index in looped]
     nested = keys.outer is not keys
     # The head holds real tokens only: transformers drops the padded rows of the checkpoint as it loads.
-    rows = keys.whole("unpadded_vocab_size", default=keys.whole("vocab_size"))
+    rows = keys.whole("unpadded_vocab_size")
     blueprint = _decoder(
         keys,
         hidden,

@@ -9,6 +9,7 @@ from kvreport.accounting import kernel
 from kvreport.accounting.engines.sglang import compressed, settings, shapes
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import Latent
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
@@ -58,6 +59,10 @@ def refusal(
     if compressed.is_compressed(model) and bits not in SPARSE_BITS:
         # overrides.py::_deepseek_v4_kv_cache_dtype
         return f"{engine.label} stores compressed latents in fp8 or bf16; found {name}"
+    strides = {cache.stride for group in model.layers for cache in group.caches if isinstance(cache, Latent)}
+    if unknown := sorted(strides - {1, *compressed.RINGS}):
+        # DeepSeek-V4.1's pools (0.5.23 deepseek_v41.py, dsv4/dsv41_sparse.py) are not computed here.
+        return f"the pools of {engine.label} for latents of {unknown[0]} tokens are not computed here; allowed: vllm"
     sparse = shapes.latent_of(model) is not None and shapes.indexer_of(model) is not None
     if sparse and bits not in SPARSE_BITS:
         # overrides.py::_dsa_kv_cache_dtype_default

@@ -1,0 +1,263 @@
+"""DeepSeek-V4.1: an encoder's layers and a decoder's, four caches that all of them read, and two tables of n-grams.
+
+Every layer keeps a window. Four layers also compress what they read, one or two tokens to a latent with an
+index key, and the layers behind them read that cache. Sources: vLLM 0.33, ``models/deepseek_v41``; the shapes
+and types of tensors: the headers of the published checkpoint, whose bytes these tensors make.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from kvreport.architectures.attention import layer_count
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import context, expert_counts, tied, vocabulary
+from kvreport.architectures.families.deepseek_v4 import OWN_LAYOUT, gated_attention, streams_of
+from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.vision import MAX_DEPTH, times
+from kvreport.architectures.weights import (
+    Tensors,
+    embedding,
+    experts,
+    gated_mlp,
+    linear,
+    norm,
+    norms,
+    output_head,
+    router,
+)
+from kvreport.catalog.caches import Cache, Indexer, Latent, Ring, Shared
+
+_RING_ROWS: Final = 8
+"""Rows of a compressor's ring without speculation (vLLM 0.33, ``deepseek_v41/compressor.py``)."""
+
+
+@reads("DeepseekV41ForCausalLM", family="DeepSeek-V4", model_types=("deepseek_v41", "deepseek_v41_text"))
+def deepseek_v41(keys: Keys) -> Blueprint:
+    """Windows everywhere, four shared caches of latents, hyper-connections, hashed n-grams in two layers."""
+    hidden = keys.whole("hidden_size")
+    layers = layer_count(keys)
+    routed, per_token = expert_counts(keys, "n_routed_experts")
+    words = vocabulary(keys)
+    streams = keys.whole("hc_mult", high=64)
+    ratios = _ratios(keys, layers)
+    sources = _chosen(keys, layers, "kv_source_layer_ids", "kv_source_layers")
+    indexed = _chosen(keys, layers, "index_source_layer_ids", "index_source_layers")
+    for source in sources | indexed:
+        if not ratios[source]:
+            raise keys.fault(f"compress_ratios[{source}]", 0, "1 or 2: the layer is a source")
+    tables = _tables(keys, layers)
+    mixed = _mixture(keys, hidden, routed)
+    built = []
+    for index, ratio in enumerate(ratios):
+        own = index in sources
+        if ratio and not own and not any(source < index for source in sources):
+            raise keys.fault("kv_source_layer_ids", sorted(sources), f"a layer below {index}, which reads it")
+        tensors: Tensors = (
+            *norms("attn_norm", "ffn_norm", width=hidden),
+            *_attention(keys, hidden),
+            *(_compressor(keys, hidden, ratio) if own else ()),
+            *(_indexer(keys, hidden, owns=own) if index in indexed else ()),
+            *streams_of("hc_attn", hidden, streams),
+            *mixed,
+            *streams_of("hc_ffn", hidden, streams),
+            *_engram(keys, hidden, streams, tables.get(index)),
+        )
+        built.append(Layer(_name(ratio, own=own), _caches(keys, ratio, own=own), tensors))
+    outer = [
+        *embedding(words, hidden, "embed"),
+        *norm("norm", hidden),
+        *(() if tied(keys) else output_head(words, hidden, "head")),
+        *_vision(keys, hidden),
+        *_draft(keys, hidden, streams, words),
+    ]
+    return Blueprint(
+        hidden_size=hidden,
+        attention_heads=keys.whole("num_attention_heads", high=1 << 14),
+        vocabulary=words,
+        context_tokens=context(keys),
+        layers=built,
+        outer=outer,
+        prefix="layers",
+        experts=(routed, per_token),
+        kv_format="fp8_ds_mla_v4",
+        notes=[OWN_LAYOUT],
+    )
+
+
+def _ratios(keys: Keys, layers: int) -> list[int]:
+    """Tokens of one latent by layer, 0 for the window alone; entries behind the layers are the draft's."""
+    ratios = keys.wholes("compress_ratios", high=1 << 20)
+    if ratios is None or not layers <= len(ratios) <= layers + 64:
+        found = None if ratios is None else f"a list of {len(ratios)}"
+        raise keys.fault("compress_ratios", found, f"a list of {layers} or some more")
+    for index, ratio in enumerate(ratios[:layers]):
+        if ratio not in (0, 1, 2):
+            raise keys.fault(f"compress_ratios[{index}]", ratio, "0, 1 or 2")
+    return ratios[:layers]
+
+
+def _chosen(keys: Keys, layers: int, *names: str) -> frozenset[int]:
+    listed = keys.wholes(*names, high=layers - 1)
+    if listed is None:
+        raise keys.fault(names[0], None, "a list of layers")
+    return frozenset(listed)
+
+
+def _tables(keys: Keys, layers: int) -> dict[int, int]:
+    """Return the rows of the n-gram table of each layer that has one."""
+    chosen = keys.wholes("engram_layer_ids", high=layers - 1) or []
+    rows = keys.wholes("engram_num_embeddings", length=len(chosen), low=1, high=1 << 40) if chosen else []
+    return dict(zip(chosen, rows or [], strict=True))
+
+
+def _name(ratio: int, *, own: bool) -> str:
+    if not ratio:
+        return "window only"
+    return f"compressed {ratio}:1 with indexer" if own else "window and a shared cache"
+
+
+def _caches(keys: Keys, ratio: int, *, own: bool) -> tuple[Cache, ...]:
+    width = keys.whole("head_dim", high=1 << 14)
+    rope = keys.whole("qk_rope_head_dim", default=width // 8, low=0, high=width - 1)
+    latent = width - rope
+    window = Latent(latent_dim=latent, rope_dim=rope, window=keys.whole("sliding_window", high=MAX_CONTEXT))
+    if not ratio:
+        return (window,)
+    if not own:
+        return (window, Shared(reads="latent"))
+    index = keys.whole("index_head_dim", high=1 << 12)
+    kept: tuple[Cache, ...] = (
+        window,
+        Latent(latent_dim=latent, rope_dim=rope, stride=ratio),
+        Indexer(index_dim=index, stride=ratio, top_k=keys.optional("index_topk", low=1, high=1 << 20)),
+    )
+    return kept if ratio == 1 else (*kept, Ring(elements_per_token=2 * width, window=_RING_ROWS))
+
+
+def _attention(keys: Keys, hidden: int) -> Tensors:
+    """As DeepSeek-V4's, with its sinks in float32."""
+    return tuple(
+        replace(tensor, stored="fp32") if tensor.name == "attn.attn_sink" else tensor
+        for tensor in gated_attention(keys, hidden)
+    )
+
+
+def _compressor(keys: Keys, hidden: int, ratio: int) -> Tensors:
+    """Never quantized; a ratio of one pools nothing and has no gate."""
+    width = keys.whole("head_dim", high=1 << 14)
+    names = ("wkv", "wgate") if ratio > 1 else ("wkv",)
+    return (
+        *(Tensor(f"attn.compressor.{name}.weight", "attention", (width, hidden)) for name in names),
+        *norm("attn.compressor.norm", width),
+    )
+
+
+def _indexer(keys: Keys, hidden: int, *, owns: bool) -> Tensors:
+    """Queries of the layer; keys are made from the latents, where those are."""
+    heads = keys.whole("index_n_heads", high=1 << 12)
+    width = keys.whole("index_head_dim", high=1 << 12)
+    tensors: Tensors = (
+        *linear("attn.indexer.wq_b", "attention", heads * width, keys.whole("q_lora_rank", high=1 << 16)),
+        Tensor("attn.indexer.weights_proj.weight", "attention", (heads, hidden)),
+    )
+    if owns:
+        tensors += (
+            Tensor("attn.indexer.wk.weight", "attention", (width, keys.whole("head_dim", high=1 << 14))),
+            *norm("attn.indexer.k_norm", width),
+        )
+    return tensors
+
+
+def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
+    """Experts with one offset each for words and one for images, and one shared expert."""
+    width = keys.whole("moe_intermediate_size")
+    shared = keys.whole("n_shared_experts", high=1 << 10)
+    if shared != 1:
+        raise keys.fault("n_shared_experts", shared, "1")
+    names = ("w1", "w3", "w2")
+    return (
+        *router(hidden, routed, "ffn.gate"),
+        *(Tensor(f"ffn.gate.{name}", "router", (routed,), stored="fp32") for name in ("bias", "bias_vl")),
+        *experts(gated_mlp(hidden, width, "ffn.experts.*", names=names, count=routed)),
+        *gated_mlp(hidden, width, "ffn.shared_experts", "shared_experts", names=names),
+    )
+
+
+def _engram(keys: Keys, hidden: int, streams: int, rows: int | None) -> Tensors:
+    """A table of hashed n-grams, in FP8 with a scale per 32, and what brings its rows into the streams."""
+    if rows is None:
+        return ()
+    width = keys.whole("engram_head_dim", high=1 << 14)
+    grams = keys.whole("engram_max_ngram_size", low=2, high=64)
+    columns = (grams - 1) * keys.whole("engram_n_heads", high=1 << 10)
+    return (
+        Tensor("engram.embed.weight", "other", (rows, width), "vocabulary", looked_up=True, stored="mxfp8"),
+        Tensor(
+            "engram.wkv.weight",
+            "attention",
+            (hidden * (streams + 1), columns * width),
+            "columns",
+            linear=True,
+        ),
+        Tensor("engram.q_weight", "other", (streams, hidden)),
+        Tensor("engram.k_weight", "other", (streams, hidden)),
+    )
+
+
+def _vision(keys: Keys, hidden: int) -> Tensors:
+    """A transformer with rotated heads, then patches of a square side by side through two layers."""
+    vision = keys.outer.section("vision_config")
+    if vision is None or keys.outer is keys:
+        return ()
+    width = vision.whole("hidden_size")
+    inner = vision.whole("intermediate_size")
+    patch = vision.whole("patch_size", high=1 << 12)
+    merged = width * vision.whole("downsample_ratio", high=64) ** 2
+    block: Tensors = (
+        *norm("vision.blocks.*.norm1", width, component="vision"),
+        *norm("vision.blocks.*.norm2", width, component="vision"),
+        *linear("vision.blocks.*.attn.wqkv", "vision", 3 * width, width, "columns", bias=True),
+        *linear("vision.blocks.*.attn.wo", "vision", width, width, "rows", bias=True),
+        *linear("vision.blocks.*.mlp.w1", "vision", 2 * inner, width, "columns"),
+        *linear("vision.blocks.*.mlp.w2", "vision", width, inner, "rows"),
+    )
+    return (
+        *linear("vision.patch_embed.proj", "vision", width, 3 * patch * patch, bias=True),
+        *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), block),
+        *norm("vision.norm", width, component="vision"),
+        *linear("aligner.w1", "vision", hidden, merged, bias=True),
+        *linear("aligner.w2", "vision", hidden, hidden, bias=True),
+        *(Tensor(f"image_{name}", "vision", (hidden,)) for name in ("start", "newline", "end")),
+    )
+
+
+def _draft(keys: Keys, hidden: int, streams: int, words: int) -> Tensors:
+    """DSpark's layers, with fewer experts, behind a projection of what some layers hand over."""
+    steps = keys.whole("num_nextn_predict_layers", "n_mtp_layers", default=0, low=0, high=64)
+    if not steps:
+        return ()
+    routed = keys.whole("dspark_n_routed_experts", high=MAX_EXPERTS)
+    rank = keys.whole("dspark_markov_rank")
+    taken = keys.wholes("dspark_target_layer_ids", high=MAX_LAYERS) or []
+    layer: Tensors = (
+        *norms("attn_norm", "ffn_norm", width=hidden),
+        *_attention(keys, hidden),
+        *streams_of("hc_attn", hidden, streams),
+        *_mixture(keys, hidden, routed),
+        *streams_of("hc_ffn", hidden, streams),
+    )
+    ends: Tensors = (
+        *linear("main_proj", "mtp", hidden, hidden * len(taken)),
+        *norms("main_norm", "norm", width=hidden),
+        Tensor("markov_head.w1.weight", "mtp", (words, rank), "vocabulary"),
+        Tensor("markov_head.w2.weight", "mtp", (words, rank), "vocabulary"),
+        Tensor("confidence_head.proj.weight", "mtp", (1, hidden + rank)),
+    )
+    rows = [(f"mtp.{step}.{tensor.name}", tensor) for step in range(steps) for tensor in layer]
+    rows += [
+        (f"mtp.{0 if tensor.name.startswith('main') else steps - 1}.{tensor.name}", tensor) for tensor in ends
+    ]
+    return tuple(replace(tensor, name=name, component="mtp") for name, tensor in rows)
