@@ -168,9 +168,10 @@ def _plan_unclear(observation: Observation, start: Start) -> str | None:
 
 
 def _draft_tokens(observation: Observation) -> int:
-    # vLLM's name, and llama.cpp's names of the option and of the state copies that it makes for drafts.
-    found = re.search(r"(?:num_speculative_tokens|n_max|rs_seq)\D+(\d+)", observation.speculative or "")
-    return int(found[1]) if found else 0
+    # vLLM's name, llama.cpp's names of the option and of the state copies that it makes for drafts, SGLang's steps.
+    said = observation.speculative or ""
+    found = re.search(r"(?:num_speculative_tokens|n_max|rs_seq|steps)\D+(\d+)|(\d+) steps", said)
+    return int(found[1] or found[2]) if found else 0
 
 
 def serves_images(observation: Observation) -> bool:

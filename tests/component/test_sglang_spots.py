@@ -14,8 +14,9 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import plan as sglang_plan
 from kvreport.accounting.engines.sglang import settings as sglang_settings
 from kvreport.accounting.engines.sglang.compressed import WINDOW_SHARE, is_compressed
-from kvreport.accounting.engines.sglang.pools import PoolFlags, Pools, pool_rule, size_pools
+from kvreport.accounting.engines.sglang.pools import PoolFlags, PoolRule, Pools, pool_rule, size_pools
 from kvreport.accounting.engines.sglang.settings import Settings
+from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.sizing import pool_for, replica_users
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
@@ -199,6 +200,47 @@ def test_an_estimate_prints_the_engines_tokens(
         model, gpu=gpu, tensor_parallel=ranks, kv=kv, engine="sglang", kv_pool=BUDGET, catalog=catalog
     )
     assert found.kv_pool_tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("model", "steps", "requests", "tokens", "slots"),
+    [
+        ("Qwen/Qwen3.6-27B", 3, None, 1_704_155, 584),
+        ("Qwen/Qwen3.6-27B", 1, 32, 1_658_350, 753),
+        ("Qwen/Qwen3.5-35B-A3B", 3, None, 2_938_276, 1401),
+        ("Qwen/Qwen3.5-35B-A3B", 1, 32, 2_724_484, 1803),
+        ("deepseek-ai/DeepSeek-V3", 3, None, 601_333, None),
+        ("deepseek-ai/DeepSeek-V3.2", 3, None, 539_456, None),
+        ("zai-org/GLM-5-FP8", 1, 32, 423_360, None),
+    ],
+)
+def test_drafts_take_what_the_engine_says(
+    catalog: Catalog, model: str, steps: int, requests: int | None, tokens: int, slots: int | None
+) -> None:
+    # EAGLE with the model's own prediction layer, one more token verified than drafted, eight ranks of an H100.
+    found = estimate(
+        model,
+        gpu="h100-sxm-80gb",
+        tensor_parallel=8,
+        engine="sglang",
+        kv_pool=BUDGET,
+        draft="mtp",
+        num_speculative_tokens=steps,
+        max_seqs=requests,
+        catalog=catalog,
+    )
+    assert found.kv_pool_tokens == tokens
+    pool = found.plan.pool
+    assert isinstance(pool, PoolRule)
+    assert pool.state_slots(BUDGET) == slots
+
+
+@pytest.mark.parametrize(("release", "layers"), [("0.5.13", 61), ("0.5.14", 62)])
+def test_drafts_are_counted_since_0_5_14(catalog: Catalog, release: str, layers: int) -> None:
+    model = catalog.model("deepseek-ai/DeepSeek-V3")
+    engine = rules(catalog.engine("sglang-0.5.13")).at_release(release)
+    whole = with_draft(model, own_prediction_layer(model)).whole
+    assert sglang_plan.counted(whole, engine).layer_count == layers
 
 
 def test_a_rule_gives_arrays_what_it_gives_numbers(catalog: Catalog) -> None:

@@ -14,12 +14,22 @@ from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 
 GROWING: Final = frozenset({"full", "sliding", "chunked", "latent", "cross"})
 """Kinds of caches that a KV format stores; others keep their own type."""
+
+DRAFTING_REQUESTS: Final = 48
+"""``--max-running-requests`` that the engine sets where it drafts (``speculative_hook.py``, 0.5.9 to 0.5.23)."""
+
+DRAFTS_COUNTED: Final = (0, 5, 14)
+"""First release whose pool counts the layers of EAGLE's drafts."""
+
+_DRAFT: Final = "draft "
+_OWN_DRAFT: Final = "draft prediction layer"
+"""How layers of a draft are named that :func:`kvreport.accounting.extras.with_draft` puts after the target's."""
 
 WINDOW_SHARE: Final = 0.8
 """``swa_full_tokens_ratio``: tokens of the window pool per token of the full one."""
@@ -45,6 +55,8 @@ def plan(
     Raises:
         InputError: If the format cannot store one of the model's caches.
     """
+    model = counted(model, engine)
+    stage = None if stage is None else counted(stage, engine)
     flags = pool_flags(model, engine, setup)
     rule = stage_rule(model, engine, flags, setup.layout, stage) if stage else pool_rule(model, engine, flags)
     if not rule.cell_bytes:
@@ -58,6 +70,29 @@ def plan(
         notes=tuple(_notes(rule)),
         pool=rule,
     )
+
+
+def counted(model: Model, engine: Engine) -> Model:
+    """A model with its draft's layers, without those that the engine does not count when it sizes the pools.
+
+    Prediction layers of the target's own are counted for classes whose draft path the engine fills in, and since
+    0.5.20 where the config says ``num_nextn_predict_layers`` (``spec_aux_hidden_state.py``). The caches of others come
+    out of what is kept free.
+
+    Args:
+        model: The model, with the layers of a draft if there is one.
+        engine: The engine's record, of one release.
+    """
+    drafts = {group.name for group in model.layers if group.name.startswith(_DRAFT)}
+    if not drafts or compressed.is_compressed(model):
+        return model
+    release = version_number(engine.version or "9999")
+    own = engine.lists("own_drafts_counted", model.architecture, release)
+    if release >= DRAFTS_COUNTED and (own or _OWN_DRAFT not in drafts):
+        return model
+    values = {name: getattr(model, name) for name in type(model).model_fields}
+    values["layers"] = tuple(group for group in model.layers if group.name not in drafts)
+    return type(model).model_construct(**values)
 
 
 def stage_sizes(layers: int, stages: int) -> tuple[int, ...]:
@@ -124,6 +159,8 @@ def pool_flags(
     prefix_cache = serving.prefix_caching is not False
     backend = settings.attention_backend(model, engine, accelerator, prefix_cache=prefix_cache)
     requests, chunk_tokens = step_sizes(serving)
+    if requests is None and serving.draft_tokens:
+        requests = DRAFTING_REQUESTS * layout.data
     if requests is None and compressed.is_compressed(model):
         requests = settings.COMPRESSED_REQUESTS
     return PoolFlags(
@@ -141,7 +178,7 @@ def pool_flags(
         prefix_cache=prefix_cache,
         overlap=layout.pipeline == 1,
         chunk_tokens=settings.chunk_of(model, engine, chunk_tokens, layout.data),
-        draft_tokens=serving.draft_tokens,
+        draft_tokens=serving.draft_tokens + 1 if serving.draft_tokens else 0,
         scaled_latents=scaled_latents(model, engine, accelerator, layout.decode_context),
         narrow_index=kv_format is not None and settings.narrows_index(model, accelerator),
     )

@@ -55,7 +55,7 @@ class PoolFlags:
         chunk_tokens: ``--chunked-prefill-size`` of one data rank; 0 or less without chunks.
         overlap: False with ``--disable-overlap-schedule``.
         draft_layers: Layers of a draft model that shares the target's cached widths.
-        draft_tokens: Tokens that a draft model proposes per step; 0 without one.
+        draft_tokens: Tokens that are verified in a step, one more than a draft model proposes; 0 without one.
         scaled_latents: True if FP8 latents keep scales and a wide rotary part.
         narrow_index: True if index keys that have no scales are cached as FP8 too.
     """
