@@ -15,6 +15,10 @@ _STEPS: Final = "--speculative-num-steps"
 _TOKENS: Final = "--speculative-num-draft-tokens"
 _BRANCHES: Final = "--speculative-eagle-topk"
 _ALGORITHM: Final = "--speculative-algorithm"
+_SHORT: Final = {"--speculative-algo": _ALGORITHM}
+"""How SGLang's documentation abbreviates it, which its parser takes."""
+_STEPS_CHOSEN: Final = "3"
+"""Steps that SGLang chooses where none are given (``speculative_hook.py::_auto_choose_speculative_params``)."""
 _SGLANG: Final = (*_MODEL, _STEPS, _TOKENS, _BRANCHES, _ALGORITHM)
 _WITHOUT_A_MODEL: Final = ("ngram", "[ngram]", "ngram_gpu", "suffix")
 """Methods that draft from the text itself (``vllm/config/speculative.py`` of vLLM 0.33; SGLang's NGRAM)."""
@@ -55,6 +59,7 @@ def _apart(words: Sequence[str], flags: Sequence[str]) -> tuple[list[str], dict[
     for word in rest:
         name, sign, value = word.partition("=")
         spelled = name.replace("_", "-") if name.startswith("--") else name
+        spelled = _SHORT.get(spelled, spelled)
         if spelled not in flags:
             kept.append(word)
             continue
@@ -92,7 +97,10 @@ def _of_sglang(given: Mapping[str, str]) -> Iterator[str]:
     if steps is None and tokens is not None and tokens.isdecimal():
         steps = str(max(int(tokens) - 1, 1))  # a chain's first token is the target's own
     model = next((given[flag] for flag in _MODEL if flag in given), None)
-    yield from _ours(_ALGORITHM, model, given.get(_ALGORITHM, "").lower(), steps)
+    method = given.get(_ALGORITHM, "").lower()
+    if steps is None and method.startswith(_WITH_OWN_LAYERS):
+        steps = _STEPS_CHOSEN
+    yield from _ours(_ALGORITHM, model, method, steps)
 
 
 def _ours(flag: str, model: str | None, method: str, tokens: str | None) -> Iterator[str]:

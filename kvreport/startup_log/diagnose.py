@@ -29,6 +29,7 @@ from kvreport.startup_log.laid_out import (
     POOL_AS_STATED,
     LaidOut,
     exchange_of,
+    own_drafts,
     pasted_start,
     pool_of,
     requests_that_fit,
@@ -182,7 +183,10 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
     inferred = None if laid is None or reading.engine != "sglang" else share_of(reading, laid.whole.model)
     if inferred is not None and reading.number("mem_fraction") is None:
         notes.append(f"Its share of memory, {inferred:g}, is worked out from what its lines leave free.")
-    ignored = [words for name, words in NOT_FOLLOWED.items() if reading.facts.get(name)]
+    followed = {"speculative"} if laid is not None and own_drafts(reading, laid.whole.model) else set()
+    ignored = [
+        words for name, words in NOT_FOLLOWED.items() if reading.facts.get(name) and name not in followed
+    ]
     stated = {line.pattern for line in reading.recognised}
     ignored += [words for pattern, words in FLAGS_NOT_FOLLOWED.items() if pattern in stated]
     named = reading.text("all_to_all")

@@ -192,13 +192,38 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         rf"max_mamba_cache_size=(?P<state_blocks>{WHOLE})\b.{{0,80}}?resulting max_num_reqs=0",
         "The engine refuses to start: {state_blocks} recurrent states are fewer than one request holds.",
     ),
+    Pattern(
+        "sglang_draft_method",
+        "sglang",
+        r"(?:--speculative[-_]algo(?:rithm)?(?:=| +)|speculative_algorithm'?(?:=|: )')(?P<draft_method>[A-Za-z0-9_]{3,20})",
+        "Drafts come from {draft_method}.",
+    ),
+    Pattern(
+        "sglang_draft_steps",
+        "sglang",
+        rf"(?:--speculative[-_]num[-_]steps(?:=| +)|speculative_num_steps'?(?:=|: ))(?P<draft_steps>{WHOLE})\b",
+        "{draft_steps} steps are drafted.",
+    ),
+    Pattern(
+        "sglang_draft_branches",
+        "sglang",
+        rf"(?:--speculative[-_]eagle[-_]topk(?:=| +)|speculative_eagle_topk'?(?:=|: ))(?P<draft_branches>{WHOLE})\b",
+        "Branches of a draft: {draft_branches}.",
+    ),
+    Pattern(
+        "sglang_draft_from",
+        "sglang",
+        r"(?:--speculative[-_]draft[-_]model(?:[-_]path)?(?:=| +)|speculative_draft_model_path'?(?:=|: )')"
+        r"(?P<draft_from>[^\s',]{1,300})",
+        "The draft model is {draft_from}.",
+    ),
     # Flags that bear on memory and that no number here follows.
     Pattern(
         "speculative",
         None,
-        r"(?P<speculative>--speculative[-_](?:config|algorithm)|'speculative_config': ?\{|"
+        r"(?P<speculative>--speculative[-_](?:config|algo(?:rithm)?)\b|'speculative_config': ?\{|"
         r"speculative_config=SpeculativeConfig|speculative_algorithm'?(?:=|: )'[A-Z])",
-        "Drafts are made ahead: weights and cache of the draft model are not counted here.",
+        "Drafts are made ahead.",
     ),
     Pattern(
         "lora",

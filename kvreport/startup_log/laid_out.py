@@ -12,6 +12,7 @@ from kvreport.accounting import parallel
 from kvreport.accounting.all_to_all import AllToAll
 from kvreport.accounting.deployment import Case, Deployment, plan_blocks
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.state_types import with_state_type
 from kvreport.catalog.accelerator import Accelerator
@@ -101,10 +102,11 @@ def pasted_start(
     ]
     stated = kv or reading.text("kv_dtype")
     static = share_of(reading, model) if reading.engine == "sglang" else None
+    drafted, served = own_drafts(reading, model), with_state_type(model, reading.text("state_dtype"))
     return Start(
         known=known,
         engine=engine,
-        model=with_state_type(model, reading.text("state_dtype")),
+        model=with_draft(served, own_prediction_layer(served)).whole if drafted else served,
         accelerator=devices[0] if devices else None,
         replica=replica_of(devices, layout),
         flags=Flags(
@@ -124,9 +126,11 @@ def pasted_start(
             compiled=bool(reading.facts.get("compiled")),
             images=not reading.facts.get("text_only"),
             encodes_at_start=not reading.facts.get("no_encoding"),
+            draft_tokens=drafted,
+            draft_in_model=drafted > 0,
         ),
         printed=Figures(
-            load=reading.whole("weights"),
+            load=None if drafted else reading.whole("weights"),  # of the model alone
             pool=pool_of(reading, model),
             tokens=tokens_of(reading),
             concurrency=reading.number("concurrency"),
@@ -277,13 +281,32 @@ def _sglang_unclear(reading: Reading, model: Model) -> tuple[str, ...]:
     missing = []
     if share_of(reading, model) is None and not told_all(reading):
         missing.append("its share of memory")
-    if reading.facts.get("draft_weights") is not None or reading.facts.get("speculative"):
+    drafts = reading.facts.get("draft_weights") is not None or reading.facts.get("speculative")
+    if drafts and not own_drafts(reading, model):
         missing.append("what drafts take")
     if reading.whole("most_tokens") is not None:
         missing.append("a pool without a cap")
     if reading.whole("states_set") is not None:
         missing.append("a number of states that follows from its memory")
     return tuple(missing)
+
+
+def own_drafts(reading: Reading, model: Model) -> int:
+    """Tokens that SGLang drafts with the prediction layers of the checkpoint; 0 where another model drafts, or none.
+
+    Three where the log does not say (``speculative_hook.py::_auto_choose_speculative_params``, 0.5.23).
+    """
+    method = (reading.text("draft_method") or "").upper()
+    named, served = reading.text("draft_from"), reading.text("model")
+    if reading.engine != "sglang" or method not in _OWN_METHODS or named not in (None, "None", served):
+        return 0
+    if (reading.whole("draft_branches") or 1) > 1 or not any(row.component == "mtp" for row in model.weights):
+        return 0
+    return reading.whole("draft_steps") or DEFAULT_STEPS
+
+
+_OWN_METHODS: Final = ("EAGLE", "NEXTN")
+DEFAULT_STEPS: Final = 3
 
 
 def _several_pools(model: Model) -> bool:

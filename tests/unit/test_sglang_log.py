@@ -48,6 +48,13 @@ DRAFTED = """\
 [2026-08-28 21:34:15] KV Cache is allocated. dtype: torch.bfloat16, #tokens: 159552, K size: 1.83 GB, V size: 1.83 GB
 """
 
+# Lines of a repository's record of August 2026; its own prediction layer drafts (observation field-111).
+OWN_DRAFTS = """\
+python -m sglang.launch_server --model-path Qwen/Qwen3.6-27B --mem-fraction-static 0.92 --max-running-requests 4 --speculative-algo NEXTN --speculative-num-steps 5 --speculative-eagle-topk 1 --speculative-num-draft-tokens 6 --mamba-ssm-dtype bfloat16 --context-length 169000
+[2026-08-15 10:00:00] Mamba Cache is allocated. max_mamba_cache_size: 43, conv_state size: 0.12GB, ssm_state size: 3.09GB, intermediate_ssm_state_cache size: 2.11GB intermediate_conv_window_cache size: 0.04GB
+[2026-08-15 10:00:01] KV Cache is allocated. dtype: torch.bfloat16, #tokens: 171008, K size: 5.22 GB, V size: 5.22 GB
+"""
+
 # 0.5.22 and later print a dictionary, and name the pools of windows and of full attention.
 DICTIONARY = """\
 [2026-10-20 10:00:00] server_args={'model_path': 'Qwen/Qwen3-8B', 'tokenizer_path': 'Qwen/Qwen3-8B', 'context_length': 32768, 'mem_fraction_static': 0.9, 'tp_size': 2, 'pp_size': 2, 'dcp_size': 1, 'dp_size': 1, 'ep_size': 1, 'disable_radix_cache': True, 'disable_cuda_graph': True, 'max_total_tokens': 100000}
@@ -127,6 +134,28 @@ def test_a_draft_model_is_not_the_model() -> None:
     assert free_before(reading) == pytest.approx((82.97 + 29.01) * GIB, abs=2)
     found = diagnose(DRAFTED, model="Qwen/Qwen3.8-Flash-Next", gpu="GB10")
     assert "kv_pool" not in _compared(found)
+
+
+def test_drafts_of_the_checkpoint_s_own_layer_are_followed() -> None:
+    found = diagnose(OWN_DRAFTS, gpu="A100 80GB")
+    log, ours = _compared(found)["kv_tokens"]
+    assert log == 171_008
+    assert ours == pytest.approx(log, rel=0.035)
+    assert not any("speculative" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("said", "instead"),
+    [
+        ("--speculative-eagle-topk 1", "--speculative-eagle-topk 4"),
+        ("--speculative-num-steps 5", "--speculative-draft-model-path some/draft"),
+        ("NEXTN", "DFLASH"),
+    ],
+)
+def test_other_drafts_are_not_followed(said: str, instead: str) -> None:
+    found = diagnose(OWN_DRAFTS.replace(said, instead), gpu="A100 80GB")
+    assert "kv_tokens" not in _compared(found)
+    assert any("speculative decoding" in note for note in found.notes)
 
 
 def test_a_dictionary_of_flags_is_read_as_the_object_before_it() -> None:

@@ -75,7 +75,8 @@ def draft(folder: Path, method: str) -> str:
             ),
             "--draft a/b --num-speculative-tokens 3",
         ),
-        ("sglang", ["--speculative-algorithm", "NEXTN"], "--draft mtp"),
+        ("sglang", ["--speculative-algorithm", "NEXTN"], "--draft mtp --num-speculative-tokens 3"),
+        ("sglang", ["--speculative-algo", "EAGLE"], "--draft mtp --num-speculative-tokens 3"),
         (
             "sglang",
             ["--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "8"],
