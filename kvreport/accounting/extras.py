@@ -74,7 +74,7 @@ def with_draft(target: Model, draft: Model) -> Draft:
 def own_prediction_layer(target: Model) -> Model:
     """A model's own layer for multi-token prediction, as a draft.
 
-    Its cache is that of the target's last layer with attention.
+    Its cache is that of the target's last layer with attention, and with index keys if it has an indexer.
 
     Raises:
         InputError: If the checkpoint has no such layer.
@@ -85,6 +85,10 @@ def own_prediction_layer(target: Model) -> Model:
             f"draft: {target.id} has no prediction layers of its own; allowed: a draft model's name or config.json"
         )
     keeping = [group for group in target.layers if any(cache.kind != "state" for cache in group.caches)]
+    if any(".indexer." in row.name for row in rows):
+        keeping = [
+            group for group in keeping if any(cache.kind == "indexer" for cache in group.caches)
+        ] or keeping
     last = (keeping or list(target.layers))[-1]
     values = {name: getattr(target, name) for name in type(target).model_fields}
     values |= {

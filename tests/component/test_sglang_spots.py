@@ -212,6 +212,7 @@ def test_an_estimate_prints_the_engines_tokens(
         ("deepseek-ai/DeepSeek-V3", 3, None, 601_333, None),
         ("deepseek-ai/DeepSeek-V3.2", 3, None, 539_456, None),
         ("zai-org/GLM-5-FP8", 1, 32, 423_360, None),
+        ("zai-org/GLM-5.2", 3, None, 457_280, None),
     ],
 )
 def test_drafts_take_what_the_engine_says(
@@ -233,6 +234,30 @@ def test_drafts_take_what_the_engine_says(
     pool = found.plan.pool
     assert isinstance(pool, PoolRule)
     assert pool.state_slots(BUDGET) == slots
+
+
+@pytest.mark.parametrize(
+    ("model", "flags", "steps", "tokens"),
+    [
+        ("Qwen/Qwen3.5-35B-A3B", {"data_parallel": 8}, 3, 8 * 1_465_208),
+        ("Qwen/Qwen3.6-27B", {"prefix_caching": False}, 3, 79_855),
+        ("Qwen/Qwen3.6-27B", {"tensor_parallel": 2, "mamba_ssm_cache_dtype": "bfloat16"}, 2, 749_327),
+    ],
+)
+def test_drafting_requests_are_those_of_all_data_ranks(
+    catalog: Catalog, model: str, flags: dict[str, Any], steps: int, tokens: int
+) -> None:
+    found = estimate(
+        model,
+        gpu="h100-sxm-80gb",
+        engine="sglang",
+        kv_pool=BUDGET,
+        draft="mtp",
+        num_speculative_tokens=steps,
+        catalog=catalog,
+        **flags,
+    )
+    assert found.kv_pool_tokens == tokens
 
 
 @pytest.mark.parametrize(("release", "layers"), [("0.5.13", 61), ("0.5.14", 62)])

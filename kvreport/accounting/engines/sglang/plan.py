@@ -160,7 +160,7 @@ def pool_flags(
     backend = settings.attention_backend(model, engine, accelerator, prefix_cache=prefix_cache)
     requests, chunk_tokens = step_sizes(serving)
     if requests is None and serving.draft_tokens:
-        requests = DRAFTING_REQUESTS * layout.data
+        requests = DRAFTING_REQUESTS
     if requests is None and compressed.is_compressed(model):
         requests = settings.COMPRESSED_REQUESTS
     return PoolFlags(
