@@ -44,6 +44,15 @@ _NOT_READ: Final = {
         "Phi4MultimodalForCausalLM, the library's form of the same model; this config sizes neither the encoders"
         " nor the adapters that its checkpoint holds"
     ),
+    "NemotronH_Nano_Omni_Reasoning_V3": (
+        "NemotronH_Nano_VL_V2 for its text and images; the part that hears is not read"
+    ),
+    "PI0ForConditionalGeneration": "PaliGemmaForConditionalGeneration for what it sees and reads",
+    "UltravoxModel": "the class of its text model: the config names text model and encoder and sizes neither",
+    **dict.fromkeys(
+        ("EncoderDecoderModel", "SpeechEncoderDecoderModel", "VisionEncoderDecoderModel"),
+        "the classes of its two halves, each with its own config",
+    ),
 }
 """What to give in place of classes that people ask for and whose bytes their configs do not tell."""
 

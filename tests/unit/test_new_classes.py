@@ -217,6 +217,22 @@ def test_the_published_form_of_a_config_is_the_librarys() -> None:
     assert parameters(text) == 279_551_718_016 + 45 * 256
 
 
+def test_the_draft_of_dots_3_note_makes_its_repositorys_total() -> None:
+    # Its recipe states about 576.9 GB of 16-bit weights; without the draft they would be 574.6.
+    config = {
+        "architectures": ["Dots3NoteForCausalLM"],
+        "audio_config": {},
+        "vision_config": {},
+        "num_nextn_predict_layers": 1,
+        "layer_types": ["full_attention" if i < 2 or i % 4 == 1 else "sliding_attention" for i in range(47)],
+    }
+    model = read_config(config, assume_defaults=True)
+    assert round(2 * sum(row.parameters for row in model.weights) / 1e8) == 5769
+    short = config | {"layer_types": ["full_attention"] * 40}
+    with pytest.raises(InputError, match="a list of 46 or some more"):
+        read_config(short, assume_defaults=True)
+
+
 PLAIN: dict[str, Any] = {
     "hidden_size": 256,
     "intermediate_size": 512,
@@ -250,3 +266,16 @@ def test_a_list_may_stand_where_a_class_has_lists() -> None:
     assert parameters(read_config(narrow, assume_defaults=True)) < wide
     with pytest.raises(InputError, match="seven convolutions"):
         read_config(config | {"audio_config": {"conv_dim": [512] * 6}}, assume_defaults=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("UltravoxModel", "the class of its text model"),
+        ("NemotronH_Nano_Omni_Reasoning_V3", "NemotronH_Nano_VL_V2 for its text and images"),
+        ("VisionEncoderDecoderModel", "the classes of its two halves"),
+    ],
+)
+def test_what_cannot_be_read_names_what_can(name: str, instead: str) -> None:
+    with pytest.raises(InputError, match=instead):
+        read_config({"architectures": [name]})

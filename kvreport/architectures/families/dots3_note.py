@@ -7,11 +7,12 @@ transformers 5.24, ``models/dots3_note``. Published configs are flat and have na
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.attention import MLA, latent_cache
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import decoder, expert_counts
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts
 from kvreport.architectures.families.deepseek import indexer_tensors, latent_sizes, mixture_pattern
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, Keys
 from kvreport.architectures.published import published
@@ -77,7 +78,7 @@ def _read(keys: Keys, *, towers: bool) -> Blueprint:
     dense = gated_mlp(its.hidden, width)
     layers = []
     for index, (narrow, sparse) in enumerate(
-        zip(_windows(keys, its.layers), mixture_pattern(keys, its.layers), strict=True)
+        zip(_windows(keys, its.layers, its.layers), mixture_pattern(keys, its.layers), strict=True)
     ):
         kind, caches, attention = _attention(
             keys, its.hidden, _sizes(keys, index, narrow=narrow), narrow=narrow
@@ -97,8 +98,30 @@ def _read(keys: Keys, *, towers: bool) -> Blueprint:
         base="model.language_model" if towers else "model",
         intermediate=width,
         experts=(routed, per_token),
-        extra=(*_vision(keys, its.hidden), *_audio(keys, its.hidden)) if towers else (),
+        extra=(
+            *((*_vision(keys, its.hidden), *_audio(keys, its.hidden)) if towers else ()),
+            *_prediction(keys, its, dense),
+        ),
     )
+
+
+def _prediction(keys: Keys, its: Sizes, dense: Tensors) -> Tensors:
+    """A layer with a dense MLP, its glue and an embedding of its own (vLLM 0.33, ``dots3_note/nvidia/mtp.py``)."""
+    steps = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
+    tensors: Tensors = ()
+    for index in range(its.layers, its.layers + steps):
+        narrow = _windows(keys, its.layers, index + 1)[index]
+        _, _, attention = _attention(keys, its.hidden, _sizes(keys, index, narrow=narrow), narrow=narrow)
+        tensors += (
+            *norms("enorm", "hnorm", "shared_head.norm", width=its.hidden),
+            *linear("eh_proj", "mtp", its.hidden, 2 * its.hidden),
+            *attention,
+            *(() if narrow or not _indexed(keys) else indexer_tensors(keys, its)),
+            *dense,
+        )
+    if steps:
+        tensors += (Tensor("embed_tokens.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),)
+    return tuple(replace(tensor, name=f"model.mtp.{tensor.name}", component="mtp") for tensor in tensors)
 
 
 def _indexed(keys: Keys) -> bool:
@@ -109,13 +132,15 @@ def _indexed(keys: Keys) -> bool:
     return listed is None or "full_attention" not in listed
 
 
-def _windows(keys: Keys, layers: int) -> list[bool]:
-    listed = keys.texts("layer_types", length=layers, of=(*_FULL, _WINDOW))
-    if listed is not None:
-        return [name == _WINDOW for name in listed]
-    if not keys.flag("use_sliding_window", default=True):
-        return [False] * layers
-    return [index >= 2 and index % 4 != 1 for index in range(layers)]
+def _windows(keys: Keys, layers: int, count: int) -> list[bool]:
+    """Tell which of the first ``count`` layers keep a window; a list may have those of the draft behind its own."""
+    listed = keys.texts("layer_types", of=(*_FULL, _WINDOW))
+    if listed is not None and not layers <= len(listed) <= layers + 64:
+        raise keys.fault("layer_types", f"a list of {len(listed)}", f"a list of {layers} or some more")
+    usual = keys.flag("use_sliding_window", default=True)
+    pattern = [usual and index >= 2 and index % 4 != 1 for index in range(count)]
+    stated = [name == _WINDOW for name in listed or ()][:count]
+    return stated + pattern[len(stated) :]
 
 
 def _sizes(keys: Keys, index: int, *, narrow: bool) -> dict[str, int]:
