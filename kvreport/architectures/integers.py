@@ -139,7 +139,8 @@ def hqq(found: Quantization, own: Keys) -> None:
     if each is None:
         raise own.fault("quant_config.weight_quant_params", None, "one scheme for all linear layers")
     skip(found, own, "skip_modules")
-    take_everything(found, _zero_pointed(each, "nbits", each.whole("nbits", high=16), each.raw("group_size")))
+    bits, group = _filling(each, "nbits", each.whole("nbits", high=16), each.raw("group_size"))
+    take_everything(found, f"hqq{bits}-g{group}")
 
 
 def torchao(found: Quantization, own: Keys) -> None:
@@ -155,7 +156,8 @@ def torchao(found: Quantization, own: Keys) -> None:
         name, inner = chosen.text("_type") or "", chosen.section("_data") or chosen
     short = name.removesuffix("Config").replace("_", "").lower()
     if short == "int4weightonly":
-        form = _zero_pointed(inner, "group_size", 4, inner.whole("group_size", default=128))
+        bits, group = _filling(inner, "group_size", 4, inner.whole("group_size", default=128))
+        form = integers(bits, group, "z16")
     elif short in ("int8weightonly", "int8dynamicactivationint8weight"):
         form = _rows_of_bytes(inner)
     elif short in ("float8weightonly", "float8dynamicactivationfloat8weight"):
@@ -201,8 +203,8 @@ def _unpacked(inner: Keys) -> str:
     return integer_form(data, 8, group, "zp")
 
 
-def _zero_pointed(own: Keys, key: str, bits: int, group: object) -> str:
-    """16-bit scales and zero points per group; widths that fill their bytes."""
+def _filling(own: Keys, key: str, bits: int, group: object) -> tuple[int, int]:
+    """Return the width and the group of integers that fill their bytes."""
     if bits not in (2, 4, 8) or not isinstance(group, int) or not 8 <= group <= 1 << 16:
         raise own.fault(key, f"{bits} bits in groups of {group}", "2, 4 or 8 bits in groups of 8 or more")
-    return integers(bits, group, "z16")
+    return bits, group

@@ -55,7 +55,7 @@ _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
     ),
     (r"-MXFP8", "mxfp8", None),
     (r"-MXFP4(?:A16)?(?:-Q8)?", "mxfp4", None),
-    (r"-HQQ(?:-4bit)?", "int4-z16-g64", "4 bits in groups of 64"),
+    (r"-HQQ(?:-4bit)?", "hqq4-g64", "4 bits in groups of 64"),
     (r"-AQLM-2Bit-1x16(?:-hf)?|-AQLM-PV-2Bit-1x16(?:-hf)?", "aqlm-1x16-g8", None),
     (r"-AQLM-2Bit-2x8(?:-hf)?|-AQLM-PV-2Bit-2x8(?:-hf)?", "aqlm-2x8-g8", None),
     (r"-bitsandbytes(?:-4bit)?", "bnb-4bit", None),

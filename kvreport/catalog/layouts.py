@@ -7,7 +7,8 @@ or block size has an exact format without anybody listing it first:
 =========================  ===============================================================
 ``int4-g32-sym``           4-bit integers, a 16-bit scale per 32 inputs
 ``int4-g32-zp``            the same with a zero point of 4 bits, packed (AWQ)
-``int4-g32-z16``           the same with a 16-bit zero point (HQQ, torchao)
+``int4-g32-z16``           the same with a 16-bit zero point (torchao, quanto)
+``hqq4-g64``               HQQ: the same bytes, which other loaders read
 ``int8-g64-s32z8``         a 32-bit scale and an 8-bit zero point per 64 inputs (torchao)
 ``int8-channel-sym``       one 16-bit scale per output channel
 ``int4-g128-sym-2of4``     two of four weights kept: half the bits, and one bit of position each
@@ -146,6 +147,19 @@ def _integer(name: str, bits: str, group: str | None, zero: str, sparse: str | N
         bits=width / 2 + 1 if sparse else width,
         block=(1, size),
         scale_bytes=_SCALE_BYTES + zero_bytes,
+        quantises=QUANTISED,
+    )
+
+
+def _hqq(name: str, bits: str, group: str) -> WeightFormat | None:
+    if not int(group):
+        return None
+    return WeightFormat(
+        name=name,
+        label=f"HQQ, {bits} bits in groups of {group}",
+        bits=int(bits),
+        block=(1, int(group)),
+        scale_bytes=2 * _SCALE_BYTES,
         quantises=QUANTISED,
     )
 
@@ -381,6 +395,7 @@ _N: Final = r"(\d{1,5})"
 _GRAMMAR: Final[tuple[tuple[re.Pattern[str], _Build], ...]] = (
     (re.compile(rf"(?:{'|'.join(_PLAIN)})"), _plain),
     (re.compile(rf"int(\d)-(?:g{_N}|channel)-(sym|zp|z16|s32z8)(-2of4)?"), _integer),
+    (re.compile(rf"hqq([248])-g{_N}"), _hqq),
     (re.compile(rf"gptq(\d)-(?:g{_N}|channel)"), _gptq),
     (re.compile(rf"fp8-block-{_N}x{_N}"), _fp8_block),
     (re.compile(r"fp8-channel-2of4"), _fp8_sparse),

@@ -423,7 +423,7 @@ def test_auto_round_names_its_exceptions() -> None:
     [
         (
             {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4, "group_size": 64}}},
-            "int4-z16-g64",
+            "hqq4-g64",
             4.5,
         ),
         ({"quant_method": "torchao", "quant_type": "int4_weight_only"}, "int4-z16", 4.25),

@@ -502,6 +502,11 @@ NEVER = (
     [
         # QuantizationMethods and QUANTIZATION_METHODS of the releases, and their compressed-tensors schemes.
         ("vllm", "aqlm-1x16-g8", "0.10.0", "0.10.1"),
+        ("vllm", "hqq4-g64", "0.14.1", "0.15.0"),
+        ("vllm", "hqq4-g128", None, "0.14.1"),
+        ("sglang", "hqq4-g64", None, "0.5.23"),
+        ("sglang", "ascend-w8a8", None, "0.5.23"),
+        ("vllm", "ascend-w4a8", None, "0.33.0"),
         ("vllm", "int4-g128-sym-2of4", "0.15.1", "0.16.0"),
         ("vllm", "fp8-channel-2of4", "0.18.1", "0.19.0"),
         ("vllm", "int8-channel-sym-2of4", "0.18.1", "0.19.0"),
