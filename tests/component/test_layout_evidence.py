@@ -38,7 +38,7 @@ def test_the_median_over_all_layouts_drafts_and_adapters_is_within_three_percent
         ("data", 3, 0.026),
         ("expert", 6, 0.019),
         ("context", 1, 0.009),
-        ("lora", 3, 0.021),
+        ("lora", 3, 0.0215),  # 2.11 %: the constant refit with a log of 0.29 is 2 MB less
         ("draft", 5, 0.046),
     ],
 )
