@@ -257,6 +257,21 @@ class Query:
         choices=("weights", "data"),
         help="what tensor ranks divide of an encoder: its weights, or the images, with the encoder whole on each (weights)",
     )
+    moe_dense_tp_size: int | None = _option(
+        "--moe-dense-tp-size",
+        kind="whole",
+        group="layout",
+        low=1,
+        high=1 << 16,
+        help="ranks that divide dense MLPs of a mixture: 1, or all (all; SGLang)",
+    )
+    enable_dp_lm_head: bool = _option(
+        "--enable-dp-lm-head",
+        kind="switch",
+        group="layout",
+        default=False,
+        help="the output head is divided over the ranks of one data rank (SGLang)",
+    )
     all2all_backend: str | None = _option(
         "--all2all-backend",
         kind="choice",

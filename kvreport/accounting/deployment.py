@@ -226,6 +226,8 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
         raise InputError(reason)
     if layout.whole_encoders and (reason := case.rules.encoder_refusal(case.model)):
         raise InputError(reason)
+    if reason := case.rules.dense_refusal(case.model, layout):
+        raise InputError(reason)
     groups = _replica(case)
     if layout.pipeline == 1 and len(groups[0]) == 1:
         return _rank(case, known, range(case.model.layer_count), next(iter(groups[0].values())))

@@ -151,6 +151,9 @@ class Layout:
         all_to_all: Kernels that exchange tokens between expert ranks; empty for the engine's default.
         whole_encoders: True if each tensor-parallel rank has encoders of images and sound whole, and encodes some of
             the inputs (``--mm-encoder-tp-mode data``).
+        whole_dense: True if each rank has dense MLPs of a mixture whole (SGLang's ``--moe-dense-tp-size 1``).
+        head_by_data_rank: True if the output head is divided over the ranks of one data rank (SGLang's
+            ``--enable-dp-lm-head``).
     """
 
     tensor: int = 1
@@ -163,6 +166,8 @@ class Layout:
     redundant_experts: int = 0
     all_to_all: str = ""
     whole_encoders: bool = False
+    whole_dense: bool = False
+    head_by_data_rank: bool = False
 
     @property
     def devices(self) -> int:

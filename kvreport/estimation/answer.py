@@ -343,5 +343,7 @@ def layout_to_dict(layout: Layout) -> dict[str, Any]:
         "num_redundant_experts": layout.redundant_experts,
         "all2all_backend": layout.all_to_all or None,
         "mm_encoder_tp_mode": "data" if layout.whole_encoders else "weights",
+        "moe_dense_tp_size": 1 if layout.whole_dense else None,
+        "enable_dp_lm_head": layout.head_by_data_rank,
         "gpus": layout.devices,
     }

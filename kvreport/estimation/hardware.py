@@ -125,6 +125,8 @@ def layout_of(query: Query, devices: int, assumed: list[str]) -> Layout:
         redundant_experts=query.num_redundant_experts,
         all_to_all=query.all2all_backend or "",
         whole_encoders=query.mm_encoder_tp_mode == "data",
+        whole_dense=_whole_dense(query.moe_dense_tp_size, tensor * query.data_parallel),
+        head_by_data_rank=query.enable_dp_lm_head,
     )
     if layout.whole_encoders:
         assumed.append(
@@ -139,6 +141,13 @@ def layout_of(query: Query, devices: int, assumed: list[str]) -> Layout:
             f"({layout.label}); allowed: one kind of GPU, or one --gpu for each of the {layout.devices}"
         )
     return layout
+
+
+def _whole_dense(size: int | None, ranks: int) -> bool:
+    """Whether dense MLPs are whole on each rank; SGLang divides them over all ranks or none (0.5.23, ``validation_hook.py``)."""
+    if size not in {None, 1, ranks}:
+        raise InputError(f"moe dense tp size: found {size}; allowed: 1, or the {ranks} tensor x data ranks")
+    return size == 1 < ranks
 
 
 def in_machines(layout: Layout, device: Accelerator, assumed: list[str]) -> Layout:

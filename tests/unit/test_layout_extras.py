@@ -533,3 +533,58 @@ def test_a_model_that_only_listens_keeps_its_clips_while_it_is_measured(catalog:
     )
     whole = engine.model_copy(update={"audio_tokens": {seeing.architecture: None}})
     assert clip_tokens(alone, whole, 4096) == 4096
+
+
+def test_dense_layers_and_the_head_of_sglang_are_divided_as_its_options_say(catalog: Catalog) -> None:
+    asked = {
+        "gpu": "h200",
+        "engine": "sglang",
+        "data_parallel": 8,
+        "expert_parallel": True,
+        "catalog": catalog,
+    }
+
+    def weights(**options: object) -> int:
+        return estimate("deepseek-ai/DeepSeek-V3", context_tokens="32K", **asked, **options).budget.weights
+
+    plain = weights()
+    # Three layers of three matrices, 7,168 x 18,432 in FP8, with a float32 scale for each 128 x 128 block.
+    dense = 9 * 7168 * 18432 + 9 * 56 * 144 * 4
+    assert weights(moe_dense_tp_size=1) - plain == dense * 7 // 8
+    # 129,280 rows of 7,168 in 16 bits.
+    head = 129280 * 7168 * 2
+    assert weights(enable_dp_lm_head=True) - plain == head * 7 // 8
+    assert weights(moe_dense_tp_size=1, enable_dp_lm_head=True) - plain == (dense + head) * 7 // 8
+    assert weights(moe_dense_tp_size=8) == plain
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "said"),
+    [
+        ("deepseek-ai/DeepSeek-V3", {"engine": "vllm", "moe_dense_tp_size": 1}, "an option of SGLang"),
+        ("deepseek-ai/DeepSeek-V3", {"engine": "vllm", "enable_dp_lm_head": True}, "an option of SGLang"),
+        ("deepseek-ai/DeepSeek-V3", {"engine": "sglang", "moe_dense_tp_size": 4}, "allowed: 1, or the 8"),
+        (
+            "moonshotai/Kimi-Linear-48B-A3B-Instruct",
+            {"engine": "sglang", "moe_dense_tp_size": 1},
+            "divides over all ranks whatever is asked",
+        ),
+    ],
+)
+def test_options_of_dense_layers_are_refused_where_nothing_follows_them(
+    catalog: Catalog, model: str, options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        estimate(model, gpu="h200", tensor_parallel=8, context_tokens="8K", catalog=catalog, **options)
+
+
+def test_a_pasted_command_of_sglang_states_dense_layers_and_the_head(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pasted = (
+        "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 8 --dp 8 --enable-dp-attention "
+        "--moe-dense-tp-size 1 --enable-dp-lm-head --context-length 32768"
+    )
+    assert main(["estimate", pasted, "--gpu", "h200"]) == 0
+    said = capsys.readouterr().out
+    assert "--moe-dense-tp-size 1 --enable-dp-lm-head" in said

@@ -170,6 +170,16 @@ class EngineRules:
         del model
         return f"mm encoder tp mode: found data, which {self.engine.label} has no rules for; allowed: weights"
 
+    def dense_refusal(self, model: Model, layout: Layout) -> str | None:
+        """Why dense MLPs or the output head cannot be divided as asked, with what works instead; None if they can."""
+        del model
+        if not (layout.whole_dense or layout.head_by_data_rank):
+            return None
+        name = "moe dense tp size" if layout.whole_dense else "enable dp lm head"
+        return (
+            f"{name}: an option of SGLang, and the rules of {self.engine.label} apply; allowed: leave it out"
+        )
+
     def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
         """Ranks that a component is divided over where that is not the tensor-parallel group; experts are not asked."""
         del model, layout

@@ -40,6 +40,8 @@ def _layout(served: Served) -> list[Word]:
     if served.all_to_all.startswith("deepep"):
         mode = "low_latency" if served.all_to_all == "deepep_low_latency" else "normal"
         words += ["--moe-a2a-backend", "deepep", "--deepep-mode", mode]
+    words += ["--moe-dense-tp-size", "1"] if served.whole_dense else []
+    words += ["--enable-dp-lm-head"] if served.head_by_data_rank else []
     if served.nodes > 1:
         words += ["--nnodes", str(served.nodes)]
     return words

@@ -131,15 +131,33 @@ class Sglang(EngineRules):
     def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
         """Data-parallel attention divides the rest over all ranks, not over those of one data rank.
 
-        The output head without ``--enable-dp-lm-head``, dense MLPs without ``--moe-dense-tp-size``, and shared
-        experts, which are whole where all-to-all kernels exchange tokens (``models/deepseek_v2.py``, 0.5.13 and 0.5.23).
+        The output head without ``--enable-dp-lm-head``, dense MLPs, which ``--moe-dense-tp-size 1`` leaves whole, and
+        shared experts, which are whole where all-to-all kernels exchange tokens (``models/deepseek_v2.py``, 0.5.13 and
+        0.5.23).
         """
         del model
+        dense: dict[Component, int] = {"dense_mlp": 1} if layout.whole_dense else {}
         if layout.data == 1:
-            return {}
+            return dense
         ranks = layout.tensor * layout.data
+        head: dict[Component, int] = {} if layout.head_by_data_rank else {"output_head": ranks}
         shared = 1 if layout.all_to_all else ranks
-        return {"output_head": ranks, "dense_mlp": ranks, "shared_experts": shared}
+        return {"dense_mlp": ranks, "shared_experts": shared, **head, **dense}
+
+    def dense_refusal(self, model: Model, layout: Layout) -> str | None:
+        """Only some classes ask for the two options; the others divide over all ranks whatever is asked."""
+        asked = (
+            (layout.whole_dense, "whole_dense", "moe dense tp size", "dense MLPs"),
+            (layout.head_by_data_rank, "head_by_data_rank", "enable dp lm head", "output head"),
+        )
+        for wanted, kind, option, part in asked:
+            listed = kind in self.engine.architectures  # not in the records of older releases
+            if wanted and listed and not self.engine.lists(kind, model.architecture):
+                return (
+                    f"{option}: found for {model.architecture}, whose {part} {self.engine.label} divides over all ranks "
+                    "whatever is asked; allowed: leave it out"
+                )
+        return None
 
     def plan_class(
         self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
