@@ -21,6 +21,11 @@ PLOT_NARROW: Final = 560
 """Below this width the names of lines stand in a list under the drawing."""
 LABEL_GAP: Final = 15
 """Least distance between the names of two lines."""
+CHOSEN_WIDTH: Final = 7.5
+CHOSEN_HEIGHT: Final = 17
+"""Room of the chosen case's figures: for each character, and in height."""
+CHOSEN_AWAY: Final = 9
+"""Distance of the figures from their point."""
 
 
 def log_place(value: float, low: float, high: float, length: float) -> float:
@@ -49,6 +54,27 @@ def tick_stride(low: float, high: float, room: float) -> int:
     """Return how many octaves there are between two ticks of an axis that has room for so many."""
     octaves = math.log2(high / low)
     return max(1, math.ceil(octaves / room))
+
+
+def overlaps(
+    start: float,
+    start_y: float,
+    end: float,
+    end_y: float,
+    left: float,
+    top: float,
+    width: float,
+    height: float,
+) -> bool:
+    """Say whether a piece of a line, given from left to right, passes through a box."""
+    low, high = max(start, left), min(end, left + width)
+    if low > high or start >= end:
+        return False
+    slope = (end_y - start_y) / (end - start)
+    first, last = start_y + slope * (low - start), start_y + slope * (high - start)
+    if max(first, last) <= top:
+        return False
+    return min(first, last) < top + height
 
 
 def label_place(wanted: float, before: float) -> float:

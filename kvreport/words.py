@@ -7,6 +7,7 @@ scripts. Keys are what the command line and the dataset say, values are for read
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +29,10 @@ NO_REQUEST: Final[dict[str, tuple[str, str]]] = {
 """For each verdict that holds no request: the word in the cell, and the reason in full."""
 
 LAYOUT_ORDER: Final[str] = ALL["layout_order"]
+
+ENGINES: Final[dict[str, str]] = ALL["engines"]
+"""What engines are called, by the names of their records and of logs."""
+
 LIMITS: Final[dict[str, str]] = ALL["limits"]
 """What keeps one more request from a replica, for a page."""
 
@@ -48,6 +53,22 @@ COMMAND_NOTES: Final[dict[str, str]] = ALL["command_notes"]
 
 RELAX: Final[dict[str, str]] = ALL["relax"]
 """Why nothing serves a workload and what would, by the reason of a ranking; values are put in."""
+
+
+def engine_name(record: str) -> str:
+    """Return what people call an engine and its release, from the name of its record.
+
+    Args:
+        record: As ``vllm``, ``vllm 0.11.0``, ``vllm@0.20.1`` or ``sglang-0.5.13``.
+
+    >>> engine_name("vllm@0.20.1"), engine_name("llama-cpp"), engine_name("aphrodite")
+    ('vLLM 0.20.1', 'llama.cpp', 'aphrodite')
+    """
+    found = re.fullmatch(r"(.+?)(?:[ @-](\d.*))?", record)
+    if found is None:
+        return record
+    name = ENGINES.get(found[1], found[1])
+    return f"{name} {found[2]}" if found[2] else name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Check a built site: what readers see has no internal names, and headline and table of a page agree.
+"""Check a built site: what readers see has no internal names; headline, chart, memory bar and tables of a page agree.
 
     python scripts/check_site.py site    # 1 and a list of faults if there are any
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,8 +39,7 @@ _NONE = re.compile(r"\bno (?:accelerator|GPU|usual server)\b[^.]*\b(?:serves|hol
 
 def faults(html: str) -> Iterator[str]:
     """Yield what is wrong on a page."""
-    main = re.search(r"<article.*?</article>", html, re.S) or re.search(r"<main.*?</main>", html, re.S)
-    body = main[0] if main else html
+    body = _body(html)
     internal, number = check_style.rules().internal, check_style.rules().number
     for _, text in check_style.html(body, attributes=False):
         for pattern, what in (
@@ -55,21 +55,46 @@ def faults(html: str) -> Iterator[str]:
     yield from disagreements(body)
 
 
+def _body(html: str) -> str:
+    main = re.search(r"<article.*?</article>", html, re.S) or re.search(r"<main.*?</main>", html, re.S)
+    return main[0] if main else html
+
+
 def disagreements(body: str) -> Iterator[str]:
-    """Yield where the headline says something else than the table of accelerators."""
+    """Yield where the headline, the chart, the memory bar and the tables of a page say different things."""
+    for _, found in comparisons(body):
+        yield from found
+
+
+def comparisons(body: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield what of a page was compared with what, and where it differs."""
     lead = _BIG.search(body)
+    said = " ".join(_TAGS.sub("", lead[1]).split()) if lead else ""
+    answer = _ANSWER.search(said)
+    if answer:
+        yield from _drawn(body, answer)
+    if machine := _MACHINE.search(said):
+        yield from _machine(body, machine)
     table = re.search(r'<table[^>]*id="users-table".*?</table>', body, re.S)
     if lead is None or table is None:
         return
-    said = " ".join(_TAGS.sub("", lead[1]).split())
     cells = [_row(row) for row in re.findall(r"<tr\b.*?</tr>", table[0], re.S)]
     heads = cells[0] if cells else []
-    yield from _chart(body, _named(table[0]), heads)
-    yield from _served(said, _named(table[0]), heads)
+    rows = _named(table[0])
+    if '"boundary-chart"' in body:
+        yield "chart and table", list(_chart(body, rows, heads))
+    served = _SERVED.search(said)
+    if served and served[2] in heads:
+        yield "headline and rows", list(_served(served, rows))
+    yield "headline and table", list(_answered(said, answer, cells))
+
+
+def _answered(said: str, answer: re.Match[str] | None, cells: list[list[str]]) -> Iterator[str]:
+    """Yield where the headline says something else than the table of accelerators."""
+    heads = cells[0] if cells else []
     serving = [row for row in cells[1:] if any(re.fullmatch(r"[1-9][\d,]*", cell) for cell in row[2:])]
     if _NONE.search(said) and serving:
         yield f"the headline says that nothing serves, the table has “{serving[0][0]}”: “{said[:90]}”"
-    answer = _ANSWER.search(said)
     if not answer or answer[2] not in heads:
         return
     count, place, devices = answer[1], heads.index(answer[2]), answer[3] or "1"
@@ -85,8 +110,68 @@ def disagreements(body: str) -> Iterator[str]:
             return
 
 
+def _drawn(body: str, answer: re.Match[str]) -> Iterator[tuple[str, list[str]]]:
+    """Compare the headline with the point in the chart, and with the memory bar; the bar's parts with their sum."""
+    chart = re.search(r'<figure[^>]*id="boundary-chart".*?</figure>', body, re.S)
+    point = _CHOSEN.search(chart[0]) if chart else None
+    if point:
+        differs = point[2] == answer[2] and point[1] != answer[1]
+        said = f"the headline says {answer[1]}, the chart “{point[1]} at {point[2]}”"
+        yield "headline and chart", [said] if differs else []
+    bar = _BAR.search(body)
+    if bar is None:
+        return
+    caption = " ".join(_TAGS.sub("", bar[2]).split())
+    counted = _IN_BAR.search(caption)
+    if counted:
+        # One GPU has the requests of its data rank.
+        ranks = re.match(r"\s*\(dp(\d+)", answer.string[answer.end() :])
+        each = int(answer[1].replace(",", "")) // (int(ranks[1]) if ranks else 1)
+        same = (int(counted[1].replace(",", "")), counted[2]) == (each, answer[2])
+        said = f"the headline says {answer[1]} at {answer[2]}, the memory bar “{caption[:70]}”"
+        yield "headline and bar", [] if same else [said]
+    usable = _USABLE.search(caption)
+    parts = [float(size.replace(",", "")) for size in re.findall(r"<b>([\d,.]+) GiB</b>", bar[1])]
+    if usable and parts:
+        total = float(usable[1].replace(",", ""))
+        # Each part is rounded to a tenth.
+        wrong = abs(sum(parts) - total) > 0.05 * len(parts) + 0.01
+        yield "bar and its parts", [f"the bar's parts are {sum(parts):.1f} GiB of {total}"] if wrong else []
+
+
+def _machine(body: str, said: re.Match[str]) -> Iterator[tuple[str, list[str]]]:
+    """Compare the conclusion of a machine at home with the first row that holds so much."""
+    table = re.search(r"<table.*?</table>", body, re.S)
+    rows = [_row(row) for row in re.findall(r"<tr\b.*?</tr>", table[0], re.S)] if table else []
+    if not rows or said[3] not in rows[0]:
+        return
+    place, wanted = rows[0].index(said[3]), _tokens(said[2])
+    full = "kv-u6"
+    for row, html in zip(
+        rows[1:], re.findall(r"<tr\b.*?</tr>", table[0], re.S)[1:] if table else [], strict=True
+    ):
+        cell = re.findall(r"<td\b.*?</td>", html, re.S)[place - 1]
+        if _tokens(row[place]) >= wanted or full in cell:
+            name = row[0].startswith(said[1])
+            yield (
+                "conclusion and table",
+                [] if name else [f"the conclusion says {said[1]}, the table “{row[0]}”"],
+            )
+            return
+    yield "conclusion and table", [f"the conclusion says {said[1]}, the table has none"]
+
+
+def _tokens(text: str) -> int:
+    found = re.fullmatch(r"(\d+)([KM]?)", text)
+    return int(found[1]) * {"": 1, "K": 1024, "M": 1024**2}[found[2]] if found else 0
+
+
 _SERVED = re.compile(r"A single GPU serves (\d+) of [\d,]+ models as released at (\d+[KM]) tokens")
 _CHOSEN = re.compile(r"<text[^>]*>([\d,]+) at (\d+[KM])</text>")
+_BAR = re.compile(r'<figure class="kv-figure kv-barfigure">(.*?)<figcaption>(.*?)</figcaption>', re.S)
+_IN_BAR = re.compile(r"with ([\d,]+) concurrent requests? of (\d+[KM]) tokens")
+_USABLE = re.compile(r"([\d,.]+) GiB usable")
+_MACHINE = re.compile(r"^(.+) is the largest model that fits at (\d+[KM]) tokens with (\w+)")
 
 
 def _named(table: str) -> dict[tuple[str, str], list[str]]:
@@ -104,11 +189,6 @@ def _chart(body: str, rows: dict[tuple[str, str], list[str]], heads: list[str]) 
     chart = re.search(r'<figure[^>]*id="boundary-chart".*?</figure>', body, re.S)
     if chart is None:
         return
-    lead = _BIG.search(body)
-    said = _ANSWER.search(" ".join(_TAGS.sub("", lead[1]).split())) if lead else None
-    chosen = _CHOSEN.search(chart[0])
-    if said and chosen and said[2] == chosen[2] and said[1] != chosen[1]:
-        yield f"the headline says {said[1]}, the chart “{chosen[1]} at {chosen[2]}”"
     data = [_row(row) for row in re.findall(r"<tr\b.*?</tr>", chart[0], re.S)]
     for cells in data[1:]:
         devices, _, name = cells[0].partition(" × ") if " × " in cells[0] else ("", "", cells[0])
@@ -122,11 +202,8 @@ def _chart(body: str, rows: dict[tuple[str, str], list[str]], heads: list[str]) 
                 break
 
 
-def _served(said: str, rows: dict[tuple[str, str], list[str]], heads: list[str]) -> Iterator[str]:
+def _served(answer: re.Match[str], rows: dict[tuple[str, str], list[str]]) -> Iterator[str]:
     """Yield where an accelerator's headline counts other models than its table has at its context."""
-    answer = _SERVED.search(said)
-    if answer is None or answer[2] not in heads:
-        return
     alone = sum(devices == "1" for _, devices in rows)
     if alone != int(answer[1]):
         yield f"the headline counts {answer[1]} models on a single GPU, the table {alone}"
@@ -140,9 +217,10 @@ def _row(html: str) -> list[str]:
     return found
 
 
-def check(folder: Path) -> list[str]:
-    """Return the faults of a site, each with its page."""
-    found = []
+def check(folder: Path) -> tuple[list[str], Counter[str]]:
+    """Return the faults of a site, each with its page, and on how many pages what was compared."""
+    found: list[str] = []
+    compared: Counter[str] = Counter()
     for path in sorted(folder.rglob("*.html")):
         name = path.relative_to(folder).as_posix()
         if name.startswith(SKIPPED):
@@ -151,10 +229,12 @@ def check(folder: Path) -> list[str]:
             continue  # read as a part of its page
         html = long_tables.together(path.read_text(encoding="utf-8"), path.parent)
         found += [f"{name}: {fault}" for fault in faults(html)]
-    return found
+        compared.update(what for what, _ in comparisons(_body(html)))
+    return found, compared
 
 
 if __name__ == "__main__":
-    messages = check(Path(sys.argv[1]))
+    messages, counts = check(Path(sys.argv[1]))
     print("\n".join(messages))
+    print(*(f"{what}: {count} pages" for what, count in sorted(counts.items())), sep="\n", file=sys.stderr)
     sys.exit(bool(messages))

@@ -19,7 +19,8 @@
   };
   const FILLERS = new Set(
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
-      "the to what will with x fit fits serve does do i my me is users user requests request please using use single")
+      "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
+      "longest largest biggest maximum most best cheapest cost costs price prices compare compared vs versus and or which")
       .split(
         " ",
       ),
@@ -60,7 +61,8 @@
   const CARD = /^(rtx|gtx|rx|geforce|radeon|arc|quadro)$/;
   const ONE = /^(a|an|one|single)$/;
 
-  /* {state, understood: [words], missed: [words], home: [words of programs at home]} of a line of text. */
+  /* {state, understood: [words], missed: [words], home: [words of programs at home], gpus: [ids of further
+     accelerators, which a comparison has]} of a line of text. */
   function understand(text, site, names) {
     const words = text.toLowerCase().replace(/[?!;]/g, " ").replace(/,(?!\d{3})/g, " ")
       .replace(/\s[x×*]\s*(?=\d\d?(\s|$))/g, " ").replace(/(\d)\s*[x×*]\s*(?=[a-z0-9])/g, "$1x ")
@@ -99,7 +101,9 @@
     }
     const home = left.filter((word) => AT_HOME.test(word));
     const rest = engineIn(site, left.filter((word) => !home.includes(word)), state, understood);
-    const after = gpuIn(names, rest, state, understood, devices, home);
+    const named = gpuIn(names, rest, state, understood, devices, home);
+    const gpus = [];
+    const after = state.gpu ? furtherGpus(names, named, understood, gpus) : named;
     if (devices && state.tp === undefined) state.tp = devices;
     const macs = after.filter((word) => MAC.test(word));
     home.push(...macs);
@@ -110,7 +114,7 @@
       understood,
     );
     modelIn(names.models, more, state, understood, missed);
-    return { state, understood, missed, home };
+    return { state, understood, missed, home, gpus };
   }
 
   /* "vllm 0.25", "sglang": an engine of the site. */
@@ -163,6 +167,19 @@
       }
     }
     return words;
+  }
+
+  /* Accelerators after the first one: "h100 vs mi300x". */
+  function furtherGpus(names, words, understood, gpus) {
+    let rest = words;
+    for (;;) {
+      const state = {}, said = [], home = [];
+      const after = gpuIn(names, rest, state, said, null, home);
+      if (!state.gpu || home.length) return rest;
+      gpus.push(state.gpu);
+      understood.push(`and ${said.join("")}`);
+      rest = after;
+    }
   }
 
   /* Whether a number ends a name: the 4 of "mistral small 4" is no number of devices. */
@@ -252,6 +269,7 @@
   const hit = (model, word) =>
     word &&
     (model.words.includes(word) || (word.length > 2 && model.words.some((one) => one.startsWith(word))) ||
+      (word.length > 1 && model.words.some((one) => one.startsWith(`${word}.`))) ||
       (word.length > 3 && model.plain.includes(word)));
 
   /* Whether a word is one of a name, or some that follow each other. */

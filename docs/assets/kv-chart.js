@@ -94,11 +94,11 @@
         }, "Concurrent requests"),
       );
       this.backdrop(box);
-      data.lines.forEach((line, n) => {
-        const path = this.path(line.points);
+      for (let n = data.lines.length - 1; n >= 0; n--) { // the first one lies on top
+        const path = this.path(data.lines[n].points);
         const chosen = n === 0 && !data.equal ? " kv-chosen-line" : "";
         if (path) box.append(svg("path", { class: `kv-line-${n + 1}${chosen}`, d: path }));
-      });
+      }
       if (!this.narrow) this.names(box);
       this.point(box);
       return box;
@@ -137,10 +137,43 @@
       const [context, requests] = this.data.chosen;
       const x = this.x(context), y = this.y(requests);
       const words = `${count(requests)} at ${tokens(context)}`;
+      const [left, base] = this.free(x, y, kernel.CHOSEN_WIDTH * words.length);
       box.append(
         svg("circle", { class: "kv-chosen", cx: x, cy: y, r: 5.5 }),
-        svg("text", { class: "kv-chosen-text", x: x + 9, y: y - 9 }, words),
+        svg("text", {
+          class: "kv-chosen-text",
+          x: left,
+          y: base,
+          "text-anchor": left > x ? "start" : "end",
+        }, words),
       );
+    }
+
+    /* Where the figures of a point cross the fewest lines: right above, left below, left above, right below. */
+    free(x, y, width) {
+      const away = kernel.CHOSEN_AWAY, high = kernel.CHOSEN_HEIGHT;
+      const places = [[1, -away], [-1, away + 11], [-1, -away], [1, away + 11]].map((
+        [side, up],
+      ) => [x + side * away, y + up]);
+      const pieces = [...this.data.lines.map((line) => line.points), this.data.ceiling || []].flatMap(
+        (points) => {
+          const inside = points.filter(([context]) => context <= this.last);
+          return inside.slice(1).map(([context, requests], n) => [
+            this.x(inside[n][0]),
+            this.y(inside[n][1]),
+            this.x(context),
+            this.y(requests),
+          ]);
+        },
+      );
+      const crossed = ([place, base]) => {
+        const left = place > x ? place : place - width;
+        const outside = left < this.left || left + width > this.right || base > this.bottom;
+        const over = ([a, m, b, n]) => kernel.overlaps(a, m, b, n, left, base - high + 4, width, high);
+        return (outside ? 100 : 0) + pieces.filter(over).length;
+      };
+      const counts = places.map(crossed);
+      return places[counts.indexOf(Math.min(...counts))];
     }
   }
 

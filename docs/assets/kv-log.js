@@ -10,29 +10,38 @@
     const base = new URL(form.dataset.kvLog, location.href);
     let table, local; // what recognizes lines, fetched when a log is there
     const example = $("template.kv-example", form).content.textContent;
-    const fields = Object.fromEntries($$("textarea, select", form).map((field) => [field.name, field]));
-    const slugs = new Map(
-      Array.from(fields.model.options).map((option) => [option.value.toLowerCase(), option.value]),
+    const fields = { log: $("textarea", form) };
+    const places = Object.fromEntries(
+      $$("[data-kv-picker]", form).map((place) => [place.dataset.kvName, place]),
     );
-    const place = $("[data-kv-picker]", form), unstated = place.textContent;
-    const device = picker(place, base, choose);
+    const unstated = Object.fromEntries(
+      Object.entries(places).map(([name, place]) => [name, place.textContent]),
+    );
+    const named = picker(places.model, base, choose);
+    const device = picker(places.gpu, base, choose);
     let turn = 0, unread = [];
 
     /* What the reader chose stands in the address; the log does not. */
     function choose() {
-      const state = { model: fields.model.value, gpu: device.value() };
+      const state = { model: named.value(), gpu: device.value() };
       unread = [];
       history.replaceState(history.state, "", location.pathname + kvState.search(state) + location.hash);
       show();
     }
+
+    const slugs = new Map(
+      $("template.kv-slugs", form).content.textContent.split(" ").map((slug) => [slug.toLowerCase(), slug]),
+    );
 
     async function restore() {
       const site = location.search ? await load(new URL("site.json", base)).catch(() => null) : null;
       const read = site && kvState.read(site, ["model", "gpu"], [], location.search, true);
       const gpu = read && kvCapacity.gpuOf(site, read.state.gpu);
       unread = read?.ignored || [];
-      fields.model.value = read?.state.model || "";
-      device.set(gpu ? gpu.id : "", gpu ? gpu.name : unstated);
+      const chosen = read?.state.model;
+      const model = chosen && site.models.find(([slug]) => slug === chosen);
+      named.set(model ? chosen : "", model ? model[1] : unstated.model);
+      device.set(gpu ? gpu.id : "", gpu ? gpu.name : unstated.gpu);
       show();
     }
 
@@ -62,7 +71,7 @@
         return;
       }
       const stated = reading.facts.model;
-      const slug = fields.model.value ||
+      const slug = named.value() ||
         (stated ? slugs.get(stated.replace("/", "--").toLowerCase()) || "" : "");
       let site = null, model = null;
       if (slug || device.value()) {
@@ -329,11 +338,13 @@
 
     const typed = debounce(show, 120);
     fields.log.addEventListener("input", typed);
-    fields.model.addEventListener("input", choose);
-    $("[data-kv-any]", form).addEventListener("click", () => {
-      device.set("", unstated);
-      choose();
-    });
+    for (const button of $$("[data-kv-any]", form)) {
+      button.addEventListener("click", () => {
+        const name = button.dataset.kvAny;
+        (name === "gpu" ? device : named).set("", unstated[name]);
+        choose();
+      });
+    }
     form.addEventListener("submit", (event) => event.preventDefault());
     fields.log.addEventListener("dragover", (event) => event.preventDefault());
     fields.log.addEventListener("drop", async (event) => {

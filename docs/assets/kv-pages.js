@@ -22,10 +22,12 @@
       else if (site.gpus.find((gpu) => gpu.id === found.state.gpu)?.most === 1) {
         told.append(" With llama.cpp or Ollama: ", atHome(file, found.state), ".");
       }
-      if (!found.state.model && found.missed.length) {
+      // A size that no name has: the model that was found is another one.
+      const unlisted = found.missed.some((word) => /^\d+(\.\d+)?b$/.test(word));
+      if (unlisted || (!found.state.model && found.missed.length)) {
         told.append(" Is a model not listed? ", yourModel(), ".");
       }
-      const page = elsewhere(field.value, found.state);
+      const page = elsewhere(field.value, found, site);
       if (page) told.append(" See also: ", page, ".");
       if (found.understood.length) {
         kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state });
@@ -44,12 +46,27 @@
     return null;
   }
 
-  /* The way to the page that answers what one model on one GPU does not: several of them, or which GPU. */
-  function elsewhere(text, state) {
-    if (/\b(compare[ds]?|vs|versus)\b/i.test(text)) {
-      return make("a", { href: new URL("compare/", kvreport.root).href }, "compare models or GPUs");
+  /* The way to the page that answers what one model on one GPU does not: several of them, which GPU, which model. */
+  function elsewhere(text, { state, gpus }, site) {
+    if (gpus.length || /\b(compare[ds]?|vs|versus)\b/i.test(text)) {
+      const address = new URL("compare/", kvreport.root);
+      if (gpus.length) {
+        for (const gpu of [state.gpu, ...gpus]) address.searchParams.append("gpus", gpu);
+        if (state.model) address.searchParams.set("model", state.model);
+      }
+      return make("a", { href: address.href }, "compare models or GPUs");
     }
-    if (state.gpu || !/\b(what|which) (gpus?|hardware|server)\b/i.test(text)) return null;
+    const one = site.gpus.find((gpu) => gpu.id === state.gpu);
+    if (one && !state.model) {
+      return make(
+        "a",
+        { href: new URL(`gpus/${one.id}/`, kvreport.root).href },
+        `every model on ${one.name}`,
+      );
+    }
+    const which =
+      /\b(what|which|how many|cheapest|best) (gpus?|cards?|hardware|server)\b|\b(costs?|prices?)\b/i;
+    if (state.gpu || !which.test(text)) return null;
     const address = new URL("sizer/", kvreport.root);
     if (state.model) address.searchParams.set("model", state.model);
     if (state.requests) address.searchParams.set("concurrent", state.requests);

@@ -10,11 +10,21 @@
   /* Letters and digits only, so that "rtx4090", "RTX 4090" and "rtx-4090" are one. */
   const plain = (text) => text.toLowerCase().replace(/[^a-z0-9.]+/g, "");
 
-  /* Items that have every word of the query, somewhere in their names. */
+  /* Items that have every word of the query, somewhere in their names. Those whose names have fewest other words come
+     first: a release before its quantized copies. */
   function narrowed(items, query) {
     const words = query.toLowerCase().split(/[\s,]+/).map(plain).filter(Boolean);
-    return items.filter((item) => words.every((word) => item.plain.includes(word)));
+    const found = items.filter((item) => words.every((word) => item.plain.includes(word)));
+    if (!words.length) return found;
+    const others = new Map(found.map((item) => [item, unasked(item, words)]));
+    return found.sort((a, b) => others.get(a) - others.get(b));
   }
+
+  /* Words of a name that the query does not have. */
+  const unasked = (item, words) =>
+    item.name.toLowerCase().split(/[\s-]+/).map(plain).filter((part) =>
+      part && !words.some((word) => part.includes(word) || word.includes(part))
+    ).length;
 
   /* The machine that a text names, such as "5090 + 2x 3090": each part the first accelerator that has its words. */
   function machineOf(items, query) {
@@ -84,11 +94,17 @@
       const found = joined ? machineOf(items, query) : narrowed(items, query);
       const common = found.filter((item) => item.common);
       const others = found.filter((item) => !item.common).slice(0, MOST - common.length);
-      shown = [...common, ...others];
+      // What is common comes first, unless the words name another one.
+      const groups = [["Commonly used", common], [
+        kind === "models" && !query ? "All others, newest first" : "All others",
+        others,
+      ]];
+      if (found.length && !found[0].common) groups.reverse();
+      shown = groups.flatMap(([, items]) => items);
       const rest = found.length - shown.length;
       list.replaceChildren(
-        ...group("Commonly used", common, 0),
-        ...group(kind === "models" ? "All others, newest first" : "All others", others, common.length),
+        ...group(groups[0][0], groups[0][1], 0),
+        ...group(groups[1][0], groups[1][1], groups[0][1].length),
         ...(shown.length ? [] : [make("li", { class: "kv-empty" }, `No name has “${query}”.`)]),
         ...(rest > 0 ? [make("li", { class: "kv-empty" }, `${rest} more: type to narrow the list.`)] : []),
       );

@@ -3,8 +3,22 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, gib, plural, onDevices, load, readState, writeState, ignoredNote, grid } =
-    kvreport;
+  const {
+    $,
+    $$,
+    make,
+    count,
+    gib,
+    plural,
+    onDevices,
+    load,
+    readState,
+    writeState,
+    ignoredNote,
+    grid,
+    picker,
+    names,
+  } = kvreport;
   const GIB = 2 ** 30;
   const POINTS = 20;
   const LARGEST = 600_000_000;
@@ -16,7 +30,22 @@
     const fields = Object.fromEntries(
       $$("select, input:not([type=file])", form).map((field) => [field.name, field]),
     );
-    const start = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.value]));
+    const pickers = Object.fromEntries(
+      $$("[data-kv-picker]", form).map((place) => [
+        place.dataset.kvName,
+        picker(place, base, () => {
+          write();
+          show();
+        }),
+      ]),
+    );
+    const value = (name) => (name in pickers ? pickers[name].value() : fields[name].value);
+    const start = Object.fromEntries(
+      [...Object.keys(pickers), ...Object.keys(fields)].map((name) => [name, value(name)]),
+    );
+    const startNames = Object.fromEntries(
+      Object.entries(pickers).map(([name, one]) => [name, one.field.value]),
+    );
     const chips = $$("[data-trace]", form);
     const known = {
       trace: chips.map((chip) => chip.dataset.trace),
@@ -78,9 +107,9 @@
     async function deployment() {
       const [site, model] = await Promise.all([
         load(new URL("site.json", base)),
-        load(new URL(`models/${fields.model.value}.json`, base)),
+        load(new URL(`models/${value("model")}.json`, base)),
       ]);
-      const gpu = site.gpus.find((one) => one.id === fields.gpu.value);
+      const gpu = site.gpus.find((one) => one.id === value("gpu"));
       const sizes = fields.tp.value === "fewest"
         ? site.sizes.map((_, n) => n)
         : [site.sizes.indexOf(Number(fields.tp.value))];
@@ -335,13 +364,15 @@
             stroke: "currentColor",
             "stroke-dasharray": "2 3",
           }),
-          text("this KV pool", [x(pool), top - 2]),
+          text("This KV pool", [x(pool), top - 2]),
         );
       }
       parts.push(line("best", "var(--kv-l2)", "7 3"), line("lru", "var(--kv-l1)", "1 0"));
       const last = points[points.length - 1];
+      // Hit rates rise to the right: below the right end there are no lines.
       parts.push(
-        text("best possible (dashed), LRU (solid)", [x(last.gib), y(Math.min(last.best, most)) - 6], "end"),
+        text("Best possible: dashed", [width - right, height - bottom - 28], "end"),
+        text("LRU: solid", [width - right, height - bottom - 9], "end"),
       );
       const drawn = svg("svg", {
         viewBox: `0 0 ${width} ${height}`,
@@ -360,15 +391,23 @@
 
     function write() {
       const state = chosen ? { trace: chosen } : {};
-      for (const name of Object.keys(fields)) {
-        if (fields[name].value !== start[name]) state[name] = fields[name].value;
+      for (const name of Object.keys(start)) {
+        if (value(name) !== start[name]) state[name] = value(name);
       }
       writeState(state);
     }
 
-    function restore() {
+    /* The catalog's names, where an address may name some of them. */
+    async function restore() {
+      const listed = location.search ? await names(base).catch(() => null) : null;
+      const items = { model: listed?.models || [], gpu: listed?.gpus || [] };
+      for (const name of Object.keys(pickers)) known[name] = items[name].map((one) => one.id);
       const { state, ignored } = readState(known);
       for (const name of Object.keys(fields)) fields[name].value = state[name]?.[0] || start[name];
+      for (const name of Object.keys(pickers)) {
+        const item = items[name].find((one) => one.id === state[name]?.[0]);
+        pickers[name].set(item?.id || start[name], item?.name || startNames[name]);
+      }
       const wanted = state.trace?.[0];
       if (wanted && wanted !== chosen) preset(wanted).catch((error) => say(error.message, "refused"));
       else show(ignored);

@@ -165,7 +165,7 @@
     const reserve = deployment.ceiling ? 0 : deployment.reserve;
     const resident = deployment.ceiling ? deployment.weights : deployment.resident;
     const parts = [
-      ["weights", /* text */ "weights", resident],
+      ["weights", "loaded weights", resident],
       ["cache", "KV cache", here * request - states],
       ["state", "recurrent states", states],
       ["reserve", "activations, libraries, graphs", reserve],
@@ -211,7 +211,7 @@
       pool: Math.max(rank.left + bytes, 0),
       uncertainty: 0,
     }));
-    return { ...deployment, ranks };
+    return { ...deployment, left: deployment.left + bytes, ranks };
   }
 
   /* What the chart draws: the case, and the other deployments that a page compares it with. */
@@ -406,12 +406,12 @@
     put("cite", ...cite(one));
     const data = chartData(one, others);
     for (const place of $$("[data-kv-slot=chart]", root)) {
-      place.replaceChildren(...(data ? [figure(one)] : []));
+      place.replaceChildren(...(data ? [figure(one, data)] : []));
       if (data) kvreport.chart($(".kv-plot", place), data);
     }
   }
 
-  function figure({ model, deployment }) {
+  function figure({ model, deployment }, data) {
     return make(
       "figure",
       { class: "kv-figure kv-boundary", id: "boundary-chart" },
@@ -425,7 +425,11 @@
         "figcaption",
         {},
         "Any point below a line fits. Both axes are logarithmic (base 2).",
-        deployment ? " Dotted: upper bound without engine overhead. Shaded: error of the estimate." : "",
+        deployment
+          ? ` Dotted: upper bound on ${
+            data.lines[0].name
+          } without engine overhead. Shaded: error of the estimate.`
+          : "",
       ),
     );
   }

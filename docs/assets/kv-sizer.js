@@ -456,7 +456,12 @@
       const plain = shown.filter((one) => one.layout.label === `tp${one.ranks}`);
       const other = [...plain, ...shown].find((one) => one !== best && one.layout !== best.layout);
       const why = other && !best.gpu.devices &&
-        kvSizing.whyItWins(best, other, (one) => layoutWords[one.layout.label]);
+        kvSizing.whyItWins(
+          best,
+          other,
+          (one) => layoutWords[one.layout.label],
+          (number) => plural(number, "GPU|GPUs"),
+        );
       return make(
         "div",
         { class: "kv-multiples" },

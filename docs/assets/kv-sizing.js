@@ -379,7 +379,7 @@
   }
 
   /* Why a layout wins: what its pools hold together, what a request takes of them, and how long a step takes, next to another layout's. */
-  function whyItWins(best, other, name) {
+  function whyItWins(best, other, name, gpus) {
     const gib = (bytes) => (bytes / 2 ** 30).toLocaleString("en-US", { maximumFractionDigits: 1 });
     const pools = ({ layout, pool }) => gib(kernel.overReplica(pool, layout.devices));
     const request = ({ layout, request }) => gib(kernel.overDataRank(request, layout.devices, layout.dp));
@@ -391,11 +391,11 @@
         best_request: request(best),
         best_step: step(best),
         other_step: step(other),
-        best_gpus: best.layout.devices,
+        best_gpus: gpus(best.layout.devices),
         other: name(other),
         other_pool: pools(other),
         other_request: request(other),
-        other_gpus: other.layout.devices,
+        other_gpus: gpus(other.layout.devices),
       })[key]);
   }
 

@@ -599,7 +599,13 @@
       "kv-sizing.js",
       "kv-sizer.js",
     ]],
-    ["[data-kv-traffic]", "traffic", ["kv-kernel.js", "kv-capacity.js", "kv-traffic.js", "kv-replay.js"]],
+    ["[data-kv-traffic]", "traffic", [
+      "kv-kernel.js",
+      "kv-capacity.js",
+      "kv-picker.js",
+      "kv-traffic.js",
+      "kv-replay.js",
+    ]],
     ["[data-kv-log]", "log", [
       ...scriptsOf("kernel capacity state picker"),
       "kv-loglines.js",

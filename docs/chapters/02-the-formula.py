@@ -221,8 +221,8 @@ curves(
         name: [max(int(pool // q.kv_request(MODEL, tokens=n)), 1) for n in wide]
         for name, pool in zip(["everything", "85%", "vLLM"], pools, strict=True)
     },
-    x_title="tokens in each request",
-    y_title="requests",
+    x_title="Context per request (tokens)",
+    y_title="Concurrent requests",
     y_log=True,
 )
 

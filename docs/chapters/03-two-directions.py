@@ -195,8 +195,8 @@ curves(
     "The out-of-memory boundary of Llama 3.1 8B on one H100: with only the weights subtracted, and with vLLM's own reserve.",
     x=contexts,
     lines={"weights subtracted, nothing else": ideal, "vLLM's defaults (estimate)": engine},
-    x_title="tokens in each request",
-    y_title="requests that fit",
+    x_title="Context per request (tokens)",
+    y_title="Concurrent requests",
     y_log=True,
 )
 

@@ -149,7 +149,7 @@ curves(
         ]
     },
     x_title="KV heads (32: MHA; 8: Llama 3; 1: MQA)",
-    y_title="requests of 8K tokens",
+    y_title="Concurrent requests of 8K tokens",
     y_log=True,
     x_tokens=False,
 )

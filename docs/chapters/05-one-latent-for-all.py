@@ -201,7 +201,7 @@ curves(
         "DeepSeek-V3": [30 * GiB / q.kv_per_token(V3, tp=n) / 1000 for n in ranks],
     },
     x_title="GPUs (tensor parallel)",
-    y_title="thousand tokens",
+    y_title="KV pool (thousand tokens)",
     x_tokens=False,
 )
 

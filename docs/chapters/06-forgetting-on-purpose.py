@@ -144,8 +144,8 @@ curves(
     "Cache of one request in GiB. A window bends the line down, a state lifts its beginning.",
     x=lengths,
     lines={name: [q.kv_request(m, tokens=n) / GiB for n in lengths] for name, m in models.items()},
-    x_title="tokens",
-    y_title="GiB for one request",
+    x_title="Context (tokens)",
+    y_title="Cache of one request (GiB)",
     y_log=True,
 )
 

@@ -222,8 +222,8 @@ curves(
         ]
         for block in (16, 64, 256)
     },
-    x_title="tokens of the request",
-    y_title="empty, %",
+    x_title="Context of the request (tokens)",
+    y_title="Empty memory (%)",
 )
 
 # %% tags=["hide"]

@@ -205,8 +205,8 @@ curves(
         ]
         for n in (2048, 8192, 32768)
     },
-    x_title="requests in the batch",
-    y_title="ms between tokens, at least",
+    x_title="Requests in the batch",
+    y_title="Time per output token, at least (ms)",
     y_log=True,
     x_tokens=False,
 )

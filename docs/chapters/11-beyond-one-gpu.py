@@ -274,7 +274,7 @@ curves(
         "as many times two": [two * n // 2 for n in (2, 4, 8)],
     },
     x_title="GPUs (tensor parallel)",
-    y_title="requests",
+    y_title="Concurrent requests",
     y_log=True,
     x_tokens=False,
 )

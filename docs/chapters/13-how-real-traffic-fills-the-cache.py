@@ -163,8 +163,8 @@ curves(
         "LRU": [100 * point.lru for point in points],
         "best possible": [100 * point.best for point in points],
     },
-    x_title="KV cache, GiB",
-    y_title="hit rate, %",
+    x_title="KV cache (GiB)",
+    y_title="Hit rate (%)",
     x_tokens=False,
 )
 

@@ -264,8 +264,8 @@ curves(
     "Throughput per GPU against step time on replicas of two H200s, for three lengths. Beyond the memory limit, waiting longer gains nothing.",
     x=steps,
     lines={f"{n // 1000 or 1}K tokens each": frontier(2, n) for n in (2000, MEAN, 16_000)},
-    x_title="time per output token allowed, ms",
-    y_title="tokens per second and GPU, at most",
+    x_title="Time per output token allowed (ms)",
+    y_title="Tokens per second and GPU, at most",
     x_log=False,
     x_tokens=False,
 )

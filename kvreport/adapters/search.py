@@ -25,6 +25,7 @@ from kvreport import resources
 from kvreport.adapters.page_cache import texts
 from kvreport.adapters.skeleton import address
 from kvreport.atomic import write_whole
+from kvreport.publish.compact import compact_script
 from kvreport.publish.parts import Parts
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def install(files: Files, config: MkDocsConfig) -> bool:
     if script.count(_AT_ONCE) != 1:
         log.info("the theme's search is not the one that is known: its engine and its index stay")
         return False
-    engine = (resources.assets_dir() / ENGINE).read_text(encoding="utf-8")
+    engine = compact_script((resources.assets_dir() / ENGINE).read_text(encoding="utf-8"))
     for old, content in ((bundle, script.replace(_AT_ONCE, _WHEN_OPENED)), (worker, engine)):
         files.remove(old)
         files.append(File.generated(config, old.src_uri, content=content))

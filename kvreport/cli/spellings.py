@@ -19,6 +19,7 @@ from typing import Final
 from kvreport.cli.server_command import data_attention, without_server_command
 from kvreport.cli.speculation import speculation_in_our_spelling
 from kvreport.errors import InputError, shorten
+from kvreport.words import ENGINES
 
 SERVERS_FLAGS: Final[dict[str, dict[str, str]]] = {
     # `vllm/engine/arg_utils.py` of vLLM 0.33
@@ -206,7 +207,7 @@ def _ours(spelled: str, server: str) -> str:
     others = [name for name, flags in SERVERS_FLAGS.items() if spelled in flags]
     if ours is None and others:
         raise InputError(
-            f"{spelled}: a flag of {_NAMES[others[0]]}, but the rules of {_NAMES.get(server, server)} apply; "
+            f"{spelled}: a flag of {ENGINES[others[0]]}, but the rules of {ENGINES.get(server, server)} apply; "
             f"say --engine {others[0]}, or use {SERVERS_FLAGS[others[0]][spelled]}"
         )
     return ours or spelled
@@ -220,9 +221,6 @@ def _server(words: Sequence[str]) -> str:
             named = value if sign else after
             return next((server for server in SERVERS_FLAGS if named.lower().startswith(server)), named)
     return "vllm"
-
-
-_NAMES: Final = {"vllm": "vLLM", "sglang": "SGLang"}
 
 
 def _written_out(tokens: str) -> str:
@@ -278,7 +276,7 @@ def _changes_memory(flag: str) -> str | None:
     found = next((one for one in MEMORY_FLAGS if one.flag == flag), None)
     if found is None:
         return None
-    return f"{_NAMES[found.server]}'s flag changes {found.changes}, and no answer here follows it"
+    return f"{ENGINES[found.server]}'s flag changes {found.changes}, and no answer here follows it"
 
 
 def flags_of(command: argparse.ArgumentParser) -> list[str]:

@@ -28,6 +28,9 @@ CORE_ADDRESS: Final = "assets/kv-core.js"
 CORE_READERS: Final = ("kvreport.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js")
 """The scripts of a page that loads :data:`CORE_ADDRESS` instead of :data:`ADDRESS`."""
 
+_PYTHON_ALONE: Final = frozenset({"engines"})
+"""Words that no script says."""
+
 _USED: Final = re.compile(r"\b(?:kernel|kvKernel)\.(\w+)")
 _USED_WORDS: Final = re.compile(r"\bwords(?:\(\))?\.(\w+)")
 
@@ -44,7 +47,7 @@ _HEAD: Final = """\
 def shared_words() -> dict[str, Any]:
     """Return the words that scripts read: the file of words, and what code declares once for both sides."""
     options = [option for option in query.options() if option.url]
-    return words.ALL | {
+    return {name: value for name, value in words.ALL.items() if name not in _PYTHON_ALONE} | {
         "url_keys": query.url_keys(),
         "flags": {option.name: option.flags[0] for option in options},
         "levers": remedies.LEVERS,

@@ -13,13 +13,19 @@ from kvreport.translation.tokens import tokens
 
 _BLANKS: Final = re.compile(r"[ \t]*\n[ \t\n]*")
 _COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
+_STRING: Final = re.compile(r"""("[^"\n]*"|'[^'\n]*')""")
+_IN_STYLES: Final = re.compile(r" *([{};,]) *|(?<=:) +")
+"""Signs of a style sheet that need no space beside them. Before a colon it counts: ``a :hover`` is not ``a:hover``."""
 _AT_SIGNS: Final = re.compile(r" *([{}(),;:=<>?&|*]) *")
 """Signs that need no space beside them. Of ``+``, ``-``, ``/`` and ``!`` two can be another sign."""
 
 
 def compact_style(text: str) -> str:
-    """Return a style sheet without comments and indentation; none of our strings has a comment's signs."""
-    return _BLANKS.sub("\n", _COMMENT.sub("", text)).strip() + "\n"
+    """Return a style sheet without comments and needless blanks; none of our strings has a comment's signs."""
+    plain = _BLANKS.sub("\n", _COMMENT.sub("", text)).strip()
+    parts = _STRING.split(plain)
+    parts[::2] = [_IN_STYLES.sub(lambda found: found[1] or "", part) for part in parts[::2]]
+    return "".join(parts) + "\n"
 
 
 def compact_script(text: str) -> str:

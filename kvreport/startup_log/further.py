@@ -15,7 +15,7 @@ def _short(name: str, letter: str, unit: str) -> Pattern:
         name,
         None,
         rf"--max[-_]model[-_]len(?:=| +)(?P<max_model_len__{unit}>{_SIZE}){letter}\b",
-        "No request may be longer than {max_model_len} tokens, prompt and answer together.",
+        "The longest request is {max_model_len} tokens, prompt and answer together.",
     )
 
 
@@ -30,7 +30,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "vllm",
         rf"Desired GPU memory utilization is \((?P<utilization>[01]?\.[0-9]{{1,9}}|1(?:\.0)?), "
         rf"(?P<requested__gib>{NUMBER}) ?GiB\)",
-        "It may take {utilization} of the device's memory, {requested}.",
+        "The engine may take {utilization} of the device's memory, {requested}.",
     ),
     Pattern(
         "vllm_actual",
@@ -52,7 +52,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "vllm_in_use",
         "vllm",
         rf"Current kv cache memory in use is (?P<kv_pool__gib>{NUMBER}) ?GiB",
-        "The cache has {kv_pool} on this device.",
+        "The KV pool is {kv_pool} on this device.",
     ),
     Pattern(
         "vllm_v0_results",
@@ -73,7 +73,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "vllm_block_set",
         "vllm",
         rf"Setting kv cache block size to (?P<block_tokens>{WHOLE})",
-        "The cache is handed out in blocks of {block_tokens} tokens.",
+        "The cache is allocated in blocks of {block_tokens} tokens.",
     ),
     _short("max_model_len_ki", "K", "ki"),
     _short("max_model_len_k", "k", "k"),
@@ -81,31 +81,31 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "prefix_caching_off",
         "vllm",
         r"(?P<no_prefix_caching>--no-enable-prefix-caching|enable_prefix_caching=False|'enable_prefix_caching': False)",
-        "Prefixes are not cached: a recurrent state takes one slot of a request.",
+        "Prefix caching is off: a request takes one slot for its recurrent state.",
     ),
     Pattern(
         "radix_cache_off",
         "sglang",
         r"(?P<no_prefix_caching>--disable-radix-cache\b|disable_radix_cache'?(?:=|: )True)",
-        "Prefixes are not cached.",
+        "Prefix caching is off.",
     ),
     Pattern(
         "prefix_caching_on",
         "vllm",
         r"(?P<caches_prefixes>--enable-prefix-caching\b|enable_prefix_caching=True|'enable_prefix_caching': True)",
-        "Prefixes are cached. A model with recurrent states then keeps two or more of them for a request.",
+        "Prefix caching is on. A model with recurrent states then keeps two or more states per request.",
     ),
     Pattern(
         "vllm_image",
         "vllm",
         r"vllm/vllm-openai(?:-rocm)?:\S{1,60} +(?:--model(?:=| +))?(?!-)(?P<model>[A-Za-z0-9_./~-]{1,300})",
-        "The image serves {model}.",
+        "The container image serves {model}.",
     ),
     Pattern(
         "vllm_image_version",
         "vllm",
         r"vllm/vllm-openai(?:-rocm)?:v(?P<engine_version>[0-9]+(?:\.[0-9]+){1,3}(?:\.post[0-9]+)?)",
-        "The image is of vLLM {engine_version}.",
+        "The container image has vLLM {engine_version}.",
     ),
     Pattern(
         "vllm_logo_version",
@@ -117,7 +117,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "vllm_logo_model",
         "vllm",
         r"█\s{1,8}model\s{1,8}(?P<model>[A-Za-z0-9_./~-]{1,300})",
-        "It loads {model}.",
+        "The server loads {model}.",
     ),
     # SGLang's further pools.
     Pattern(
@@ -130,7 +130,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "sglang_states",
         "sglang",
         rf"Mamba Cache is allocated\. max_mamba_cache_size: (?P<state_slots>{WHOLE})",
-        "{state_slots} recurrent states are kept.",
+        "The pool holds {state_slots} recurrent states.",
     ),
     Pattern(
         "sglang_compressed_pools",
@@ -176,7 +176,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "vllm_states_refused",
         "vllm",
         rf"max_num_seqs \((?P<max_seqs>{WHOLE})\) exceeds available Mamba cache blocks \((?P<state_blocks>{WHOLE})\)",
-        "The engine refuses to start: each of {max_seqs} requests wants a block for its state, and there are "
+        "The engine refuses to start: each of {max_seqs} requests needs a block for its state, and there are "
         "{state_blocks}.",
     ),
     Pattern(
@@ -184,7 +184,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "vllm",
         rf"is less than desired GPU memory utilization \((?P<utilization>[01]?\.[0-9]+), "
         rf"(?P<requested__gib>{NUMBER}) ?GiB\)",
-        "The engine refuses to start: it may take {requested}, and less is free.",
+        "The engine refuses to start: {requested} of memory are requested, and less is free.",
     ),
     Pattern(
         "sglang_states_refused",
@@ -223,7 +223,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         None,
         r"(?P<speculative>--speculative[-_](?:config|algo(?:rithm)?)\b|'speculative_config': ?\{|"
         r"speculative_config=SpeculativeConfig|speculative_algorithm'?(?:=|: )'[A-Z])",
-        "Drafts are made ahead.",
+        "Speculative decoding is on.",
     ),
     Pattern(
         "lora",
@@ -242,7 +242,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         None,
         rf"(?:--data[-_]parallel[-_]size(?:=| +)|data_parallel_size=|'data_parallel_size': ?|\bdp_size'?(?:=|: )|--dp(?:-size)?(?:=| +))"
         rf"(?P<data_parallel>{WHOLE})\b",
-        "Attention runs on {data_parallel} ranks of its own; each has a pool.",
+        "Attention runs on {data_parallel} data-parallel ranks, each with its own pool.",
     ),
     Pattern(
         "sglang_data_attention",
@@ -251,19 +251,19 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "The data ranks share the devices of the tensor-parallel group.",
     ),
     _short_flag(
-        "vllm_pp", "pp", "pipeline_parallel", "The layers are dealt out over {pipeline_parallel} stages."
+        "vllm_pp", "pp", "pipeline_parallel", "The layers are split over {pipeline_parallel} stages."
     ),
     _short_flag(
         "vllm_dp",
         "dp",
         "data_parallel",
-        "Attention runs on {data_parallel} ranks of its own; each has a pool.",
+        "Attention runs on {data_parallel} data-parallel ranks, each with its own pool.",
     ),
     _short_flag(
         "vllm_dcp",
         "dcp",
         "context_parallel",
-        "The tokens of a request are dealt out over {context_parallel} devices while decoding.",
+        "The tokens of a request are spread over {context_parallel} devices while decoding.",
     ),
     Pattern(
         "sglang_no_pool",
@@ -295,13 +295,13 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "sglang_stages",
         "sglang",
         rf"(?:--pp-size(?:=| +)|\bpp_size'?(?:=|: ))(?P<pipeline_parallel>{WHOLE})\b",
-        "The layers are dealt out over {pipeline_parallel} stages.",
+        "The layers are split over {pipeline_parallel} stages.",
     ),
     Pattern(
         "sglang_contexts",
         "sglang",
         rf"(?:--dcp-size(?:=| +)|\bdcp_size'?(?:=|: ))(?P<context_parallel>{WHOLE})\b",
-        "The tokens of a request are dealt out over {context_parallel} devices while decoding.",
+        "The tokens of a request are spread over {context_parallel} devices while decoding.",
     ),
     Pattern(
         "sglang_experts",
@@ -313,7 +313,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "redundant_experts",
         None,
         r"num[-_]redundant[-_]experts[\"']?(?:=|: ?| +)(?P<redundant_experts>[1-9][0-9]{0,3})\b",
-        "{redundant_experts} further copies of experts are divided over the ranks with the rest.",
+        "{redundant_experts} redundant experts are divided over the ranks with the others.",
     ),
     Pattern(
         "all_to_all",
@@ -338,7 +338,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "nodes",
         None,
         rf"(?:--nnodes(?:=| +)|\bnnodes'?(?:=|: ))(?P<nodes>{WHOLE})\b",
-        "One copy stands in {nodes} servers.",
+        "One replica spans {nodes} servers.",
     ),
     Pattern(
         "prefill_context",
@@ -351,14 +351,14 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "dense_apart",
         "sglang",
         r"(?P<dense_apart>--moe-dense-tp-size\b|moe_dense_tp_size=[0-9]|--enable-dp-lm-head\b|enable_dp_lm_head=True)",
-        "Dense layers or the output head are divided by themselves.",
+        "Dense layers or the output head have a tensor-parallel size of their own.",
     ),
     Pattern(
         "text_only",
         None,
         r"(?P<text_only>--language-(?:model-)?only\b|'language_model_only': True|\blanguage_(?:model_)?only=True|"
         r"limit[-_]mm[-_]per[-_]prompt\W{1,8}(?=[^}]{0,80}image\W{1,4}0\b)(?=[^}]{0,80}video\W{1,4}0\b))",
-        "Text only is served: the encoder of images is neither loaded nor measured.",
+        "The server runs text only: the image encoder is neither loaded nor measured.",
     ),
     Pattern(
         "no_encoding",
@@ -370,26 +370,26 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "whole_encoders",
         "vllm",
         r"(?P<whole_encoders>--mm[-_]encoder[-_]tp[-_]mode(?:=| +)[\"']?data\b|'mm_encoder_tp_mode': 'data')",
-        "Each tensor-parallel rank has the encoders whole.",
+        "Each tensor-parallel rank holds whole encoders.",
     ),
     Pattern(
         "state_dtype",
         None,
         r"(?:--mamba[-_]ssm[-_](?:cache[-_])?dtype(?:=| +)|'mamba_ssm_cache_dtype': ?|\bmamba_ssm_dtype'?(?:=|: ))"
         r"[\"']?(?P<state_dtype>float32|bfloat16|float16)\b",
-        "Recurrent states are kept as {state_dtype}.",
+        "Recurrent states are stored as {state_dtype}.",
     ),
     Pattern(
         "sglang_no_graphs",
         "sglang",
         r"(?P<eager>--disable-cuda-graph(?![\w-])|\bdisable_cuda_graph'?(?:=|: )True)",
-        "CUDA graphs are off: no memory goes to them, and decoding is slower.",
+        "CUDA graphs are off: they take no memory, and decoding is slower.",
     ),
     Pattern(
         "offloaded",
         None,
         r"(?P<offloaded>--cpu[-_]offload[-_]gb|'cpu_offload_gb': ?[1-9]|--kv[-_]offloading[-_]size|--swap[-_]space)",
-        "Part is kept in the host's memory, which is not counted here.",
+        "Part of the cache or weights is in host memory, which is not counted here.",
     ),
 )
 """Tried after :data:`kvreport.startup_log.patterns.PATTERNS`, in this order."""

@@ -29,7 +29,7 @@ TENSORRT_LLM: Final[tuple[Pattern, ...]] = (
         "trtllm_outside",
         "tensorrt_llm",
         rf"Memory used outside torch(?: \([^)]{{0,60}}\))? in memory usage profiling: (?P<non_framework__gib>{NUMBER}) GiB",
-        "{non_framework} lie outside the framework.",
+        "Memory outside the framework takes {non_framework}.",
     ),
     Pattern(
         "trtllm_profiled",

@@ -131,7 +131,7 @@ def test_a_log_of_unequal_gpus_is_judged_by_them(page: Any, address: str, tiny_s
     page.fill("textarea[name=log]", text.replace("tensor_parallel_size=2", "tensor_parallel_size=4"))
     page.locator("[data-kv-logged]", has_text="found 2 devices for a log of 4 ranks").wait_for()
     # Chosen in the list, they stand in the address, and nothing of the log does.
-    page.click(".kv-log [data-kv-any]")
+    page.click(".kv-log [data-kv-any=gpu]")
     until(page, "!location.search.includes('gpu=')")
     page.fill(".kv-log [name=gpu]", "h100 + b200")
     page.click(".kv-log [role=option] >> nth=0")

@@ -138,6 +138,20 @@ def test_search_finds_the_right_page_first(visit, asked, first):
     )
 
 
+def test_the_browser_puts_the_chosen_case_s_figures_where_the_page_has_them(browser, address):
+    made = Visit(browser, address, viewport={"width": 1440, "height": 900})
+    read = "(text) => ['x', 'y', 'text-anchor'].map((name) => text.getAttribute(name) ?? 'start')"
+    page = made.page
+    page.goto(made.address)
+    printed = page.locator(".kv-chosen-text").evaluate(read)
+    page = made.go("?context=8K")
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
+    drawn = page.locator(".kv-chosen-text").evaluate(read)
+    made.context.close()
+    assert [float(one) for one in drawn[:2]] == pytest.approx([float(one) for one in printed[:2]], abs=0.2)
+    assert drawn[2] == printed[2]
+
+
 def test_a_chart_says_the_figures_of_the_point_under_the_pointer(visit):
     page = visit.go(LLAMA)
     page.wait_for_load_state("networkidle")

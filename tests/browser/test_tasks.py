@@ -13,6 +13,7 @@ from visits import Visit, address, browser
 
 from kvreport import estimate, size
 from kvreport.catalog.load import load_catalog
+from kvreport.traffic.answers import replay
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -78,9 +79,9 @@ class Reader:
             self.page.click(field)
             self.page.keyboard.type(text)
             self.page.wait_for_function(
-                "(text) => document.querySelector('.kv-picker [role=option]')?.textContent.toLowerCase()"
-                ".replace(/[^a-z0-9]/g, '').includes(text)",
-                arg=re.sub("[^a-z0-9]", "", text.lower()),
+                "([field, text]) => document.querySelector(field).closest('.kv-picker').querySelector('[role=option]')"
+                "?.textContent.toLowerCase().replace(/[^a-z0-9]/g, '').includes(text)",
+                arg=[field, re.sub("[^a-z0-9]", "", text.lower())],
             )
             self.page.keyboard.press("Enter")
 
@@ -487,3 +488,79 @@ def test_models_with_a_latent_cache(reader):
     row = reader.page.locator("#models-table tbody tr:visible")
     assert "DeepSeek-V3" in row.inner_text()
     assert "Latent (MLA)" in row.inner_text()
+
+
+def test_the_hit_rate_of_a_published_trace(reader, tiny_site):
+    reader.click("nav a:has-text('Traffic')")
+    reader.pick("#kv-traffic-model", "Llama 3.1 70B")
+    reader.choose("#kv-traffic-tp", "4")
+    reader.click("[data-trace=mooncake-synthetic]")
+    reader.page.wait_for_selector("[data-kv-trafficked][data-kv-state=answered]")
+    want = replay(
+        "mooncake-synthetic", LLAMA_70B, gpu="H100", tensor_parallel=4, order_only=True,
+        catalog=load_catalog(tiny_site.catalog),
+    )  # fmt: skip
+    assert f"{want.hit_rate:.1%} of prompt tokens hit the cache" in reader.page.inner_text(
+        "[data-kv-trafficked]"
+    )
+    query = {"trace": ["mooncake-synthetic"], "model": [LLAMA_70B.replace("/", "--")], "tp": ["4"]}
+    assert reader.visit.query() == query
+
+
+def test_two_models_compared_on_equal_gpus(reader, answer):
+    reader.click("nav a:has-text('Compare')")
+    reader.pick("#kv-add-model", "gpt-oss-20b")
+    reader.type("#kv-context", "16K")
+    row = reader.page.locator("#compare-table tbody tr", has_text="gpt-oss-20b")
+    row.wait_for()
+    number = int(row.locator("td").first.inner_text())
+    heads = reader.page.locator("#compare-table thead th").all_inner_texts()
+    want = answer("openai/gpt-oss-20b", gpu="H100", tensor_parallel=number, context_tokens="16K")
+    assert row.locator("th, td").nth(heads.index("16K")).inner_text() == f"{want.max_concurrent_requests:,}"
+    others = reader.page.locator("#compare-table tbody tr td:nth-of-type(1)").all_inner_texts()
+    assert {int(text) for text in others} == {number}
+
+
+def test_the_longest_context_of_a_model_on_a_gpu(reader, answer):
+    reader.click(".kv-doors a:has-text('I have a model')")
+    reader.click("#models-table a:has-text('Llama 3.1 70B')")
+    want = fewest(answer, LLAMA_70B, gpu="b200-sxm-180gb", context_tokens="1K")
+    row = reader.page.locator("#on-b200-sxm-180gb td")
+    assert row.nth(0).inner_text() == str(want.request.tensor_parallel)
+    assert row.last.inner_text() == f"{want.max_context_tokens // 1024}K"
+
+
+def test_usable_memory_of_a_gpu(reader, tiny_site):
+    reader.click("nav a:has-text('GPUs')")
+    reader.click("#gpus-table a:has-text('MI300X')")
+    usable = load_catalog(tiny_site.catalog).accelerator("mi300x").usable_bytes
+    assert f"{usable / 2**30:.1f} GiB usable" in reader.headline
+    assert f"{usable:,}" in reader.page.locator("main table").first.inner_text()
+
+
+def test_a_card_for_one_s_own_page(reader, answer):
+    reader.ask("gpt-oss 20b h100")
+    reader.click(".kv-share > summary, summary:has-text('Share, cite, print')")
+    code = reader.page.locator("#kv-share-embed").input_value()
+    want = answer("openai/gpt-oss-20b", gpu="H100", context_tokens="8K")
+    assert f"{want.max_concurrent_requests:,} concurrent requests of 8K tokens" in code
+    assert "model=openai--gpt-oss-20b" in code
+
+
+def test_gpus_of_a_named_type_and_their_command(reader, tiny_site):
+    reader.click("nav a:has-text('Sizer')")
+    reader.pick("#kv-s-model", "Llama 3.1 70B")
+    reader.pick("#kv-s-gpu", "mi300x")
+    reader.type("#kv-s-concurrent", "100")
+    reader.page.wait_for_function(
+        "document.querySelector('[data-kv-sized] .kv-big')?.innerText.startsWith('For 100 concurrent')"
+    )
+    found = size(
+        LLAMA_70B, context="8K", prompt=1500, output=400, concurrent=100, burst=1.5, spare_replicas=1, efficiency=0.6,
+        layouts=None, gpus=["mi300x"], catalog=load_catalog(tiny_site.catalog),
+    )  # fmt: skip
+    best = found.ranking.best_of_each()[0]
+    said = reader.page.locator("[data-kv-sized] .kv-big").inner_text()
+    assert f": {best.devices:,} × Instinct MI300X" in said
+    start = reader.page.locator("[data-kv-sized] code", has_text="vllm serve").first.inner_text()
+    assert f"--max-num-seqs {best.users_each}" in start

@@ -28,8 +28,11 @@ def found(page: Any) -> dict[str, Any]:
 
 
 def choose(page: Any, slug: str) -> None:
-    page.select_option("[data-kv-traffic] [name=model]", slug.replace("/", "--"))
-    page.select_option("[data-kv-traffic] [name=gpu]", GPU)
+    for field, text in (("#kv-traffic-model", slug), ("#kv-traffic-gpu", GPU)):
+        page.click(field)
+        page.keyboard.type(text)
+        page.locator(".kv-picker", has=page.locator(field)).locator("[role=option]").first.wait_for()
+        page.keyboard.press("Enter")
 
 
 def test_a_published_trace_is_answered_as_python_answers_it(page, address):

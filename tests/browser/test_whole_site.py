@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import gzip
 import http.server
+import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -20,13 +22,23 @@ from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from brought import CONFIG
 from javascript import searched
+
+from kvreport import estimate
+from kvreport.architectures import read_config
+from kvreport.publish import python_runtime
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
     pytest.mark.timeout(1200),
 ]
+
+needs_runtime = pytest.mark.skipif(
+    not python_runtime.found(Path(__file__).resolve().parents[2] / ".cache" / "kvreport"),
+    reason="scripts/fetch_runtime.py has not fetched Python for the browser",
+)
 
 FIRST_LOAD_BYTES = 150_000
 VEGA = "/assets/vega.js"
@@ -191,6 +203,17 @@ def page(browser: Any) -> Iterator[Any]:
     context.close()
 
 
+@pytest.fixture(scope="module")
+def site_check(repository: Path) -> Iterator[Any]:
+    spec = importlib.util.spec_from_file_location("check_site", repository / "scripts/check_site.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    sys.modules.pop("check_style", None)
+
+
 @pytest.mark.parametrize("uri", KINDS.values(), ids=KINDS)
 def test_a_first_load_is_light(page: Any, address: str, uri: str) -> None:
     Compressing.sent.clear()
@@ -289,6 +312,46 @@ def test_no_page_shows_internals_or_contradicts_itself(folder: Path, repository:
         check=False,
     )
     assert done.returncode == 0, done.stdout[:3000] + done.stderr[-1000:]
+    counts = {
+        what: int(count)
+        for what, count in re.findall(r"^([a-z' ]+): (\d+) pages$", done.stderr, re.MULTILINE)
+    }
+    # Home, the models that a server engine runs, the accelerators, the machines at home.
+    pages = {kind: len([*(folder / kind).glob("*/index.html")]) for kind in ("models", "gpus", "local")}
+    assert counts["headline and chart"] > 0.8 * pages["models"]
+    assert counts["headline and bar"] == counts["bar and its parts"] >= counts["headline and chart"]
+    assert counts["headline and table"] > 0.8 * (pages["models"] + pages["gpus"])
+    assert counts["chart and table"] == counts["headline and table"]
+    assert counts["headline and rows"] > 0.8 * pages["gpus"]
+    assert counts["conclusion and table"] > 0.9 * pages["local"]
+
+
+FILLED = {
+    "home": "?model=Qwen--Qwen3-32B&gpu=h200-sxm-141gb&context=16384",
+    "home, one that does not fit": "?model=deepseek-ai--DeepSeek-V3&gpu=h100-sxm-80gb&tp=1",
+    "home, another engine": "?model=meta-llama--Llama-3.1-70B-Instruct&gpu=mi300x&engine=sglang&weights=fp8",
+    "a model": "models/meta-llama--Llama-3.1-70B-Instruct/?gpu=b200-sxm-180gb&context=32768&kv=fp8",
+    "a latent model": "models/deepseek-ai--DeepSeek-V3/?gpu=h200-sxm-141gb&tp=1&dp=8&ep=on",
+    "an accelerator": "gpus/h100-sxm-80gb/?weights=fp8&context=32768&tp=2",
+    "a card": "gpus/rtx-4090/?engine=vllm-0.11",
+}
+"""Addresses whose numbers a script puts into the page."""
+
+
+@pytest.mark.parametrize("uri", FILLED.values(), ids=FILLED)
+def test_a_page_that_a_script_fills_agrees_with_itself(
+    page: Any, address: str, site_check: Any, uri: str
+) -> None:
+    page.goto(address + uri)
+    page.mouse.move(3, 3)
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
+    page.wait_for_load_state("networkidle")
+    html = page.content()
+    assert list(site_check.faults(html)) == []
+    names = {what for what, _ in site_check.comparisons(html)}
+    assert "headline and table" in names or not uri.startswith(("models/", "gpus/"))
+    if "serves" in page.locator("[data-kv-slot=headline]").inner_text() and not uri.startswith("gpus/"):
+        assert {"headline and chart", "headline and bar", "bar and its parts"} <= names
 
 
 def test_a_machine_without_a_platform_has_one_answer_on_every_page(page: Any, address: str) -> None:
@@ -309,6 +372,59 @@ def test_a_machine_without_a_platform_has_one_answer_on_every_page(page: Any, ad
     page.goto(f"{address}explore/?gpu=m2-ultra-192")
     page.wait_for_function("document.querySelector('.kv-explore')?.dataset.kvShown === location.search")
     assert "what mlx-lm and llama.cpp run" in page.locator(".kv-why").inner_text()
+
+
+def test_a_picker_offers_a_release_before_its_quantized_copies(page: Any, address: str) -> None:
+    page.goto(address)
+    for typed, wanted in (
+        ("llama 3.1 70b", "Llama 3.1 70B"),
+        ("qwen3 32b", "Qwen3 32B"),
+        ("deepseek r1", "DeepSeek-R1"),
+        ("gpt-oss-120b", "gpt-oss-120b"),
+    ):
+        field = page.locator("#kv-model")
+        field.focus()
+        field.fill(typed)
+        page.locator(".kv-picker [role=option]", has_text=wanted).first.wait_for()
+        first = page.locator(".kv-picker [role=option]").first
+        assert first.evaluate("(node) => node.firstChild.textContent") == wanted
+
+
+def test_a_mac_from_the_front_page(page: Any, address: str) -> None:
+    """In three actions: the door, a few letters, the machine."""
+    page.goto(address)
+    page.locator(".kv-doors a:has-text('I have a Mac')").click()
+    page.wait_for_url("**/local/")
+    page.locator("main input[type=search]").first.fill("m3 pro 36")
+    page.locator("#machines-table tbody a:visible", has_text="M3 Pro 36GB").click()
+    page.wait_for_url("**/local/m3-pro-36/")
+    heads = page.locator("main table").first.locator("thead th").all_inner_texts()
+    for model, mix in (("Qwen/Qwen3-32B", "q4_k_m"), ("mistralai/Mistral-Nemo-Instruct-2407", "q8_0")):
+        slug = model.replace("/", "--")
+        cell = page.locator(f"main table:first-of-type tr:has(a[href$='{slug}/']) :is(th, td)").nth(
+            heads.index(mix.upper())
+        )
+        shown = int(cell.get_attribute("data-value"))
+        asked = {"gpu": "m3-pro-36", "engine": "llama-cpp", "weights": mix, "parallel": 1}
+        assert shown >= 4096
+        assert estimate(model, context_tokens=shown, **asked).max_concurrent_requests == 1
+        most = estimate(model, context_tokens=shown, **asked).max_context_tokens
+        assert shown <= most < 2 * shown
+
+
+@needs_runtime
+def test_a_config_of_one_s_own_from_the_front_page(page: Any, address: str) -> None:
+    """In three actions: the page, the pasted config, the button."""
+    page.goto(address)
+    page.locator("nav a", has_text="Your model").first.click()
+    page.wait_for_url("**/your-model/")
+    page.locator("main textarea").first.fill(json.dumps(CONFIG))
+    page.get_by_role("button", name="Calculate", exact=True).click()
+    said = page.locator("[data-kv-answer] .kv-big")
+    said.wait_for(timeout=120_000)
+    gpu = page.locator("select[name=gpu]").input_value()
+    ours = estimate(read_config(CONFIG), gpu=gpu, context_tokens=8192)
+    assert f"{ours.max_concurrent_requests:,} requests of 8K tokens fit" in said.inner_text()
 
 
 def test_machines_at_home_are_found_by_what_their_owners_call_them(page: Any, address: str) -> None:

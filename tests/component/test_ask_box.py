@@ -167,3 +167,45 @@ def test_a_card_without_numbers_leads_to_the_page_of_machines(text: str, home: s
     answer = run(PAGE + own + NAMES, {"site": site, "text": text})
     assert answer["state"] == {"model": "phi-4"}, "its number is no context"
     assert (answer["home"], answer["missed"]) == ([home], [])
+
+
+FURTHER = """
+const { site, text } = JSON.parse(await new Response(Deno.stdin.readable).text());
+const names = kvreport.asked.prepared({
+  models: [
+    ["llama", "Llama 3.1 70B", "Meta", "2024", 1, []],
+    ["m2", "MiniMax-M2.5", "MiniMax", "2025", 0, []],
+    ["m3", "MiniMax-M3", "MiniMax", "2026", 1, []],
+  ],
+  gpus: [
+    ["h100", "H100", "NVIDIA", "2022", 1, []],
+    ["mi300x", "Instinct MI300X", "AMD", "2023", 1, ["mi300x"]],
+  ],
+});
+console.log(JSON.stringify(kvreport.asked.understand(text, site, names)));
+"""
+
+
+@pytest.mark.parametrize("text", ["llama 70b h100 vs mi300x", "compare h100 and mi300x for llama 70b"])
+def test_a_second_accelerator_is_understood(text: str) -> None:
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    answer = run(PAGE + own + FURTHER, {"site": site, "text": text})
+    assert answer["missed"] == []
+    assert (answer["state"]["gpu"], answer["gpus"], answer["state"]["model"]) == ("h100", ["mi300x"], "llama")
+
+
+@pytest.mark.parametrize("text", ["longest context of llama 70b", "cost of llama 70b for 100 users"])
+def test_words_of_a_question_are_no_names(text: str) -> None:
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    assert run(PAGE + own + FURTHER, {"site": site, "text": text})["missed"] == []
+
+
+def test_a_release_is_found_by_its_first_number() -> None:
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    answer = run(
+        PAGE.replace("[^a-z0-9]", "[^a-z0-9.]") + own + FURTHER, {"site": site, "text": "minimax m2"}
+    )
+    assert (answer["state"]["model"], answer["missed"]) == ("m2", [])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from kvreport import plot
 from kvreport.site.kit import charts
+from kvreport.site.kit.boundary_plot import PlotData, PlotLine, positions
 from kvreport.site.kit.charts import Landscape, Mark
 
 
@@ -24,3 +26,30 @@ def test_names_of_close_marks_do_not_cover_each_other() -> None:
     rest = (Mark("low", 0.25, 1.0, "a"), Mark("high", 64.0, 1024.0, "c"))
     places = charts.label_places(Landscape((*marks, *rest), ("a", "b", "c")))
     assert places["first of its kind"] != places["other of its kind"]
+
+
+def falling(first: int, name: str) -> PlotLine:
+    return PlotLine(name, tuple((1024 << n, max(first >> n, 1)) for n in range(8)))
+
+
+def test_the_figures_of_the_chosen_case_stand_where_no_line_is() -> None:
+    chosen = (8192, 64)
+    alone = PlotData((falling(512, "H100"),), chosen=chosen)
+    assert positions(alone)["chosen"]["anchor"] == "start"
+    close = PlotData(
+        (falling(512, "H100"), falling(576, "H200"), falling(640, "B200"), falling(704, "MI300X")),
+        chosen=chosen,
+    )
+    found = positions(close)["chosen"]
+    assert found["anchor"] == "end"
+    assert found["base"] > found["y"]  # left below: the others pass above
+
+
+def test_a_piece_of_a_line_is_over_a_box_only_where_it_passes_through() -> None:
+    box = (10.0, 10.0, 20.0, 10.0)
+    assert plot.overlaps(0, 0, 40, 40, *box)
+    assert plot.overlaps(12, 15, 14, 15, *box)
+    assert not plot.overlaps(0, 30, 40, 30, *box)
+    assert not plot.overlaps(0, 5, 40, 5, *box)
+    assert not plot.overlaps(0, 15, 9, 15, *box)
+    assert not plot.overlaps(0, 40, 12, 19, *(15.0, 10.0, 20.0, 10.0))

@@ -88,3 +88,47 @@ def test_a_count_of_models_that_differs_from_the_table_is_a_fault(site_check):
     assert not list(site_check.faults(page(lead.format(1), ROW)))
     (fault,) = site_check.faults(page(lead.format(3), ROW))
     assert fault == "the headline counts 3 models on a single GPU, the table 1"
+
+
+BAR = """<figure class="kv-figure kv-barfigure"><ul><li>weights <b>15.0 GiB</b></li><li>KV cache <b>{cache} GiB</b></li></ul>
+<figcaption>Memory of one GPU with {count} concurrent requests of 8K tokens: 79.11 GiB usable.</figcaption></figure>"""
+LEAD = "A serves 54 concurrent requests of 8K tokens each on one H100."
+
+
+def test_a_page_without_a_table_has_its_chart_and_bar_compared(site_check):
+    lead = f'<article><p class="kv-big">{LEAD}</p>'
+    good = f"{lead}{CHART.format(count='54', name='H100', cell='54')}{BAR.format(count=54, cache='64.1')}</article>"
+    assert not list(site_check.faults(good))
+    compared = [what for what, _ in site_check.comparisons(good)]
+    assert compared == ["headline and chart", "headline and bar", "bar and its parts"]
+    (fault,) = site_check.faults(f"{lead}{CHART.format(count='53', name='H100', cell='54')}</article>")
+    assert fault == "the headline says 54, the chart “53 at 8K”"
+
+
+@pytest.mark.parametrize(
+    ("count", "cache", "fault"),
+    [
+        (53, "64.1", "the headline says 54 at 8K, the memory bar “Memory of one GPU with 53"),
+        (54, "63.1", "the bar's parts are 78.1 GiB of 79.11"),
+    ],
+)
+def test_a_memory_bar_that_differs_is_a_fault(site_check, count, cache, fault):
+    (found,) = site_check.faults(page(LEAD, ROW, BAR.format(count=count, cache=cache)))
+    assert found.startswith(fault)
+
+
+def test_a_memory_bar_has_the_requests_of_its_data_rank(site_check):
+    lead = "A serves 352 concurrent requests of 8K tokens each on 8 × H100 (dp8-ep)."
+    assert not list(site_check.faults(page(lead, "", BAR.format(count=44, cache="64.1"))))
+    assert list(site_check.faults(page(lead, "", BAR.format(count=352, cache="64.1"))))
+
+
+def test_a_machine_s_conclusion_is_the_first_row_that_holds_as_much(site_check):
+    lead = '<article><p class="kv-lead">{} is the largest model that fits at 32K tokens with Q4_K_M.</p>'
+    table = (
+        "<table><tr><th>Model</th><th>Q4_K_M</th></tr><tr><th>Big</th><td>16K</td></tr>"
+        '<tr><th>Small <small>s:1b</small></th><td class="kv-u6">8K</td></tr></table></article>'
+    )
+    assert not list(site_check.faults(lead.format("Small") + table))
+    (fault,) = site_check.faults(lead.format("Big") + table)
+    assert fault == "the conclusion says Big, the table “Small s:1b”"

@@ -49,4 +49,8 @@ def _is_code(line: str, text: str) -> bool:
 
 
 def test_styles_keep_their_rules() -> None:
-    assert compact_style("/* a\n b */\n\n.x { color: red; }\n  .y { }\n") == ".x { color: red; }\n.y { }\n"
+    assert compact_style("/* a\n b */\n\n.x { color: red; }\n  .y { }\n") == ".x{color:red;}\n.y{}\n"
+    kept = '.x :is(a, b):hover > p::after { content: "a; b, c"; margin: 0 calc(1rem - 2px) }'
+    assert (
+        compact_style(kept) == '.x :is(a,b):hover > p::after{content:"a; b, c";margin:0 calc(1rem - 2px)}\n'
+    )

@@ -284,7 +284,7 @@ def test_a_line_without_a_figure_is_understood(line: str) -> None:
 def test_one_of_a_thing_is_not_called_many() -> None:
     found = read_log("'pipeline_parallel_size': 1, 'tensor_parallel_size': 2").recognised
     says = [line.says for line in found]
-    assert "The layers are dealt out over 1 stage." in says
+    assert "The layers are split over 1 stage." in says
     assert any("over 2 devices" in one for one in says)
 
 

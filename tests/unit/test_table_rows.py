@@ -20,3 +20,18 @@ def test_a_kept_row_is_the_row_that_is_made():
         return rows(Table("t", Column("Model"), (Column("GPUs"),), (row,), dense=True), LINK)
 
     assert shown(Row(Cell("other"), (Cell("2"),), made=html)) == shown(made) == html
+
+
+def test_numbers_stand_at_the_right_like_their_heads():
+    columns = (
+        Column("Engine", numeric=False),
+        Column("Logs"),
+        Column("Reason", numeric=False),
+        Column("Error"),
+    )
+    row = Row(Cell("a"), (Cell("vLLM"), Cell("3"), Cell("none", span=2)))
+    html = rows(Table("t", Column("Model"), columns, (row,)), LINK)
+    assert html.count('class="kv-num"') == 1
+    assert '<td class="kv-num">3</td>' in html
+    after = Row(Cell("a"), (Cell("x", span=3), Cell("4")))
+    assert '<td class="kv-num">4</td>' in rows(Table("t", Column("Model"), columns, (after,)), LINK)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from kvreport import plot, units
@@ -128,6 +129,42 @@ class _Drawing:
             yield 2**exponent
             exponent += stride
 
+    def chosen(self) -> dict[str, Any] | None:
+        """Return the chosen point, and where its figures cross the fewest lines."""
+        if not self.data.chosen:
+            return None
+        context, count = self.data.chosen
+        text = f"{units.count(count)} at {units.human_tokens(context)}"
+        x, y, width = self.x(context), self.y(count), plot.CHOSEN_WIDTH * len(text)
+        away, high = plot.CHOSEN_AWAY, plot.CHOSEN_HEIGHT
+        # Right above, left below, left above, right below: lines fall to the right.
+        places = [
+            (x + side * away, y + up)
+            for side, up in ((1, -away), (-1, away + 11), (-1, -away), (1, away + 11))
+        ]
+        drawn = [line.points for line in self.data.lines] + [self.data.ceiling]
+        pieces = [
+            (self.x(a), self.y(m), self.x(b), self.y(n))
+            for points in drawn
+            for (a, m), (b, n) in pairwise([one for one in points if one[0] <= self.last])
+        ]
+
+        def crossed(place: tuple[float, float]) -> int:
+            left = place[0] if place[0] > x else place[0] - width
+            outside = left < plot.PLOT_LEFT or left + width > self.right or place[1] > self.bottom
+            box = (left, place[1] - high + 4, width, high)
+            return 100 * outside + sum(plot.overlaps(*piece, *box) for piece in pieces)
+
+        left, base = min(places, key=crossed)
+        return {
+            "x": x,
+            "y": y,
+            "text": text,
+            "left": left,
+            "base": base,
+            "anchor": "start" if left > x else "end",
+        }
+
     def labels(self) -> list[dict[str, Any]]:
         ends = [
             {
@@ -152,14 +189,6 @@ class _Drawing:
         data = self.data
         across = (self.right - plot.PLOT_LEFT) // _TICK_WIDTH
         up = (self.bottom - plot.PLOT_TOP) // _TICK_HEIGHT
-        chosen = None
-        if data.chosen:
-            context, count = data.chosen
-            chosen = {
-                "x": self.x(context),
-                "y": self.y(count),
-                "text": f"{units.count(count)} at {units.human_tokens(context)}",
-            }
         return {
             "width": self.width,
             "height": self.height,
@@ -176,5 +205,5 @@ class _Drawing:
             "limit": None
             if data.limit is None
             else {"x": self.x(data.limit), "text": f"model limit {units.human_tokens(data.limit)}"},
-            "chosen": chosen,
+            "chosen": self.chosen(),
         }

@@ -34,7 +34,7 @@ COLOURS: Final = {
     "free": "var(--kv-free)",
 }
 LINES: Final = tuple(f"var(--kv-l{n})" for n in range(1, 7))
-DASHES: Final = ("", "7 3", "2 2", "9 3 2 3", "5 2", "1 3")
+DASHES: Final = ("", "7 3", "14 4", "9 3 2 3", "18 3 5 3", "12 3 2 3 2 3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,8 @@ def curves(data: Curves) -> str:
             if v is not None and (v > 0 or not data.y_log)
         )
     svg = _svg("".join(parts), HEIGHT, data.title, "kv-drawn kv-drawn--curves")
-    keys = (
-        "" if len(data.lines) == 1 else _legend([(LINES[n], name) for n, (name, _) in enumerate(data.lines)])
-    )
+    named = [(LINES[n], name) for n, (name, _) in enumerate(data.lines)]
+    keys = "" if len(named) == 1 else _legend(named, dashed=True)
     columns = list(data.lines)
     if data.marks:
         measured = [
@@ -249,11 +248,18 @@ def _svg(inner: str, height: float, title: str, css: str = "kv-drawn") -> str:
     )
 
 
-def _legend(keys: Sequence[tuple[str, str]]) -> str:
+def _legend(keys: Sequence[tuple[str, str]], *, dashed: bool = False) -> str:
+    """Return the names of lines or of parts, each with its color and, of a line, its dashes."""
+    signs = [
+        f'<svg viewBox="0 0 30 10" class="kv-key-line" aria-hidden="true"><line x1="0" x2="30" y1="5" y2="5" '
+        f'stroke="{colour}" stroke-width="2.4" stroke-dasharray="{DASHES[number]}"/></svg>'
+        if dashed
+        else f'<svg viewBox="0 0 16 10" aria-hidden="true"><rect width="16" height="10" rx="2" fill="{colour}"/></svg>'
+        for number, (colour, _) in enumerate(keys)
+    ]
     items = "".join(
-        '<span class="kv-key"><svg viewBox="0 0 16 10" aria-hidden="true">'
-        f'<rect width="16" height="10" rx="2" fill="{colour}"/></svg>{escape(name)}</span>'
-        for colour, name in keys
+        f'<span class="kv-key">{sign}{escape(name)}</span>'
+        for sign, (_, name) in zip(signs, keys, strict=True)
     )
     return f'<div class="kv-keys">{items}</div>'
 

@@ -21,14 +21,20 @@ def rows(table: Table, link: Callable[[str], str]) -> Markup:
         table: The table. Cells of a dense one have no sort values and hints, but sizes keep their bytes.
         link: Returns the address of a page, relative to the one that the table stands on.
     """
+    numeric = () if table.dense else tuple(column.numeric for column in table.columns)
     columns = len(table.columns)
-    made = [row.made or row_html(row, link, dense=table.dense, columns=columns) for row in table.rows]
+    made = [
+        row.made or row_html(row, link, dense=table.dense, columns=columns, numeric=numeric)
+        for row in table.rows
+    ]
     if table.first < len(made):
         made.insert(table.first, '</tbody>\n<tbody class="kv-rest">\n')
     return Markup("".join(made))  # noqa: S704 (every text is escaped below)
 
 
-def row_html(row: Row, link: Callable[[str], str], *, dense: bool, columns: int = 1) -> str:
+def row_html(
+    row: Row, link: Callable[[str], str], *, dense: bool, columns: int = 1, numeric: tuple[bool, ...] = ()
+) -> str:
     """Return one row.
 
     Args:
@@ -36,8 +42,9 @@ def row_html(row: Row, link: Callable[[str], str], *, dense: bool, columns: int 
         link: As for :func:`rows`.
         dense: Whether the table is.
         columns: Columns beside the head, for a row that gives a reason in their place.
+        numeric: Whether each of them holds numbers, which stand at the right like its head.
     """
-    return "".join((*_start(row, link), *_cells(row, columns, link, dense=dense), "</tr>\n"))
+    return "".join((*_start(row, link), *_cells(row, columns, link, dense=dense, numeric=numeric), "</tr>\n"))
 
 
 def _start(row: Row, link: Callable[[str], str]) -> Iterator[str]:
@@ -54,14 +61,19 @@ def _start(row: Row, link: Callable[[str], str]) -> Iterator[str]:
     yield "</th>"
 
 
-def _cells(row: Row, columns: int, link: Callable[[str], str], *, dense: bool) -> Iterator[str]:
+def _cells(
+    row: Row, columns: int, link: Callable[[str], str], *, dense: bool, numeric: tuple[bool, ...]
+) -> Iterator[str]:
     if row.why:
         yield f'<td class="kv-no kv-why" colspan="{columns}">{_text(row.why)}</td>'
         return
+    place = 0
     for cell in row.cells:
         opening = f'<td colspan="{cell.span}"' if cell.span > 1 else "<td"
-        if cell.css:
-            opening += f' class="{_text(cell.css)}"'
+        css = cell.css or ("kv-num" if place < len(numeric) and numeric[place] and not cell.href else "")
+        place += cell.span
+        if css:
+            opening += f' class="{_text(css)}"'
         if cell.value is not None and (not dense or "kv-size" in cell.css):
             opening += f' data-value="{_text(str(cell.value))}"'
         if cell.hint and not dense:

@@ -16,6 +16,7 @@ from kvreport.publish.noted import kept
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
+from kvreport.words import worded
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -66,11 +67,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause or unsaid assumption, and the claims that it explains.
+    """One cause or unstated assumption, and the claims that it explains.
 
     Attributes:
         text: The cause or the assumption.
-        kind: ``mistake`` or ``unsaid``.
+        kind: ``mistake`` or ``unstated assumption``.
         file: Short key of the publication.
         first: Anchor of the first claim.
         count: How many claims it explains.
@@ -186,7 +187,7 @@ def _findings(found: Sequence[Entry]) -> tuple[Finding, ...]:
     explained: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in found:
         if entry.cause or entry.assumption:
-            kind = "mistake" if entry.cause else "unsaid"
+            kind = worded("mistake") if entry.cause else worded("unstated assumption")
             explained.setdefault((entry.file, kind, entry.cause or entry.assumption), []).append(entry)
     made = []
     for (file, kind, text), own in explained.items():

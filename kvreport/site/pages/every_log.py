@@ -14,6 +14,7 @@ from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.pages.measured import share
 from kvreport.startup_log.start import Comparison
+from kvreport.words import engine_name
 
 URI: Final = "evidence/logs/"
 PARENT: Final = "evidence/"
@@ -60,7 +61,9 @@ def _cases(found: Validation, quantities: Mapping[str, str]) -> Table:
             Row(
                 Cell(observation.model, hint=observation.id),
                 (
-                    Cell(f"{observation.engine} {observation.engine_version or '(version not said)'}"),
+                    Cell(
+                        f"{engine_name(observation.engine)} {observation.engine_version or '(release not stated)'}"
+                    ),
                     Cell(f"{observation.gpu_named}{ranks}"),
                     Cell(quantities[comparison.quantity]),
                     _value(comparison, comparison.observed),
@@ -95,7 +98,7 @@ def _excluded(found: Validation) -> Table:
     rows = tuple(
         Row(
             Cell(case.observation.model, hint=case.observation.id),
-            (Cell(case.observation.engine), Cell("; ".join(case.excluded))),
+            (Cell(engine_name(case.observation.engine)), Cell("; ".join(case.excluded))),
         )
         for case in found.cases
         if case.excluded

@@ -10,7 +10,7 @@ from kvreport import units
 from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, errors_of
 from kvreport.evidence.validation import Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.words import worded
+from kvreport.words import engine_name, worded
 
 BAND: Final = {True: worded("inside"), False: worded("outside"), None: ""}
 
@@ -89,7 +89,7 @@ def _logs(found: FirstSeen, validation: Validation) -> Table:
             Row(
                 Cell(words, hint=log.id),
                 (
-                    Cell(log.rules or ""),
+                    Cell(engine_name(log.rules or "")),
                     Cell("yes" if log.complete else "no"),
                     Cell(f"{log.error:+.1%}", "kv-num", value=log.error),
                     Cell(BAND[log.covered]),
@@ -101,7 +101,7 @@ def _logs(found: FirstSeen, validation: Validation) -> Table:
         "Every log at first sight, and with the rules of today",
         Column("Log", numeric=False),
         (
-            Column("Record", numeric=False),
+            Column("Engine", numeric=False),
             Column("All flags known", numeric=False),
             Column("First error"),
             Column("80% band", numeric=False),

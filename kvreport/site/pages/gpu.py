@@ -228,7 +228,7 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
         largest = max(alone, key=lambda model: site.parameters[model.id])
         pieces.append(
             (
-                f", the largest is {largest.name} ({units.human_parameters(site.parameters[largest.id])}).",
+                f". The largest is {largest.name} ({units.human_parameters(site.parameters[largest.id])}).",
                 False,
             )
         )
@@ -361,6 +361,12 @@ def _grid(site: SiteData, gpu: Accelerator, served_rows: Served) -> tuple[Table,
     """The models that it serves, newest first, and those that it does not, by reason."""
     rows = []
     groups: dict[str, list[Member]] = {}
+    # The tables of this site leave these models out, whatever else runs on a machine.
+    not_run = (
+        f"Not in these tables, because {site.engine.label} does not run them"
+        if site.local_engine(gpu) is not None
+        else f"Not run by {site.engine.label}"
+    )
     for model in site.newest_first:
         row = served_rows[model.id].get(gpu.id)
         if row is not None:
@@ -368,7 +374,7 @@ def _grid(site: SiteData, gpu: Accelerator, served_rows: Served) -> tuple[Table,
             continue
         refusal = site.refusal(model)
         why = site.outcome(model, gpu.id).why
-        reason = f"Not run by {site.engine.label}" if refusal else why.group
+        reason = not_run if refusal else why.group
         member = Member(f"of-{model.slug}", model.name, f"models/{model.slug}/", "" if refusal else why.note)
         groups.setdefault(reason, []).append(member)
     table = Table(

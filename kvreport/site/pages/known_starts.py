@@ -11,6 +11,7 @@ from kvreport import units
 from kvreport.evidence.starts import JudgedStart, judge_start, judge_starts
 from kvreport.publish.noted import kept
 from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.words import engine_name
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -83,7 +84,7 @@ def _row(one: JudgedStart) -> Row:
     return Row(
         Cell(case.model, hint=told),
         (
-            Cell(case.engine.replace("@", " ")),
+            Cell(engine_name(case.engine)),
             Cell(f"{ranks} × {case.gpu}"),
             Cell("starts" if case.starts else "refused", hint=case.says),
             Cell(("starts" if one.starts else "refused") + wrong, hint=one.reason or one.verdict),

@@ -13,6 +13,7 @@ from kvreport.catalog.load import Catalog
 from kvreport.evidence.validation import Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.units import GIB
+from kvreport.words import engine_name
 
 CLASSES: Final = {
     "server": "data-center GPUs (NVIDIA)",
@@ -110,12 +111,15 @@ def _releases(found: LeftOut, validation: Validation) -> Table:
     for log in found.logs:
         errors.setdefault(record.get(log.id) or "?", []).append(abs(log.error))
     rows = [
-        Row(Cell(name), (_count(len(values)), _share(sorted(values)[len(values) // 2]), _share(max(values))))
+        Row(
+            Cell(engine_name(name)),
+            (_count(len(values)), _share(sorted(values)[len(values) // 2]), _share(max(values))),
+        )
         for name, values in sorted(errors.items())
     ]
     return Table(
         "Sources left out of the fit, by engine record",
-        Column("Record", numeric=False),
+        Column("Engine record", numeric=False),
         (Column("Logs"), Column("Median error"), Column("Largest")),
         tuple(rows),
     )

@@ -39,6 +39,8 @@ TEMPLATES: Final = ("local",)
 USUAL_MIX: Final = "q4_k_m"
 USUAL_FIRST: Final = (USUAL_MIX, *(mix for mix in MIXES if mix != USUAL_MIX))
 """Columns of a machine's page: a phone shows two of them without scrolling."""
+LEAST: Final = 4096
+"""The shortest context of a machine's page, for which a shortfall is stated."""
 CONTEXT: Final = 32768
 """The context of the conclusions: what a coding assistant or a long chat takes."""
 
@@ -157,7 +159,7 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
         f"Largest model with every layer on the GPU at {units.human_tokens(CONTEXT)} tokens, Q4_K_M, llama.cpp",
         Column("Machine", numeric=False),
         (
-            Column("Memory", numeric=False),
+            Column("Memory"),
             Column("Usable", "GiB"),
             Column("Largest model that fits", numeric=False),
         ),
@@ -192,7 +194,7 @@ def _machine(
     conclusion = (
         f"{best.model.name} is the largest model that fits at {units.human_tokens(CONTEXT)} tokens with Q4_K_M"
         if best
-        else f"no model of the list fits at {units.human_tokens(CONTEXT)} tokens with Q4_K_M"
+        else f"No model of the list fits at {units.human_tokens(CONTEXT)} tokens with Q4_K_M"
     )
     names = {
         "machine": machine.name,
@@ -212,7 +214,7 @@ def _machine(
         Section(
             "models",
             "Longest context by model and quantization",
-            _table(uri, _contexts(machine, found, backend)),
+            render("local/contexts.html", uri, {"table": _contexts(machine, found, backend)}),
         )
     ]
     mixtures = _mixtures(machine, found, backend)
@@ -261,7 +263,12 @@ def _cell(laid: AtHome, mix: str, usable: int, backend: int) -> Cell:
         full = longest == laid.contexts[-1]
         return Cell(units.human_tokens(longest), "kv-num" + (" kv-u6" if full else " kv-u3"), value=longest)
     short = laid.shortfall(mix, usable, backend)
-    return Cell(f"short by {units.gib(short)} GiB", "kv-no", value=0, hint="at 4K tokens")
+    return Cell(_short(short), "kv-num kv-no", value=0, hint="at 4K tokens")
+
+
+def _short(missing: int) -> str:
+    text = units.gib(missing)
+    return "<0.01 GiB short" if float(text.replace(",", "")) == 0 else f"{text} GiB short"
 
 
 def _mixtures(machine: Accelerator, found: tuple[Candidate, ...], backend: int) -> Table:
@@ -308,8 +315,9 @@ def _mlx(inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...]) -> 
         for weights, chunk, sizes in _mlx_answers(inputs.site.catalog, one.model.id):
             room = machine.usable_bytes - weights - chunk
             longest = max((context for context, size in sizes if size <= room), default=0)
-            text = units.human_tokens(longest) if longest else f"short by {units.gib(max(-room, 0))} GiB"
-            cells.append(Cell(text, "kv-num kv-u3" if longest else "kv-no", value=longest))
+            least = next((size for context, size in sizes if context >= LEAST), sizes[-1][1])
+            text = units.human_tokens(longest) if longest else _short(least - room)
+            cells.append(Cell(text, "kv-num kv-u3" if longest else "kv-num kv-no", value=longest))
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/"), tuple(cells)))
     return Table(

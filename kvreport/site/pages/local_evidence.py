@@ -12,6 +12,7 @@ from kvreport.catalog.local_logs import LocalLog
 from kvreport.evidence.local_logs import Judged, LogScore, judge, judge_log
 from kvreport.publish.noted import kept
 from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.words import engine_name
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -70,12 +71,12 @@ def _log(one: Judged) -> Row:
     return Row(
         Cell(one.log.id),
         (
-            Cell(one.log.engine),
+            Cell(engine_name(one.log.engine)),
             Cell(one.log.model),
             Cell(f"{printed:,.0f}", "kv-num", value=printed),
             Cell(f"{ours:,.0f}", "kv-num", value=ours),
-            Cell("" if error is None else f"{error:+.1%}", "kv-num", value=abs(error or 0.0)),
-            Cell("" if first is None else f"{first:+.1%}", "kv-num", value=abs(first or 0.0)),
+            _error(error),
+            _error(first),
             Cell(_WORDS[one.log.fits]),
             Cell(_WORDS[one.fits]),
             Cell(source.split("/")[2] if web else source, href=source if web else ""),
@@ -132,7 +133,7 @@ def _held(found: MlxCheck) -> Table:
                 Cell(units.count(one.context), "kv-num", value=one.context),
                 Cell(units.count(one.held), "kv-num", value=one.held),
                 Cell(units.count(one.ours), "kv-num", value=one.ours),
-                Cell(f"{one.ours / one.held - 1:+.1%}", "kv-num", value=abs(one.ours / one.held - 1)),
+                _error(one.ours / one.held - 1),
             ),
         )
         for one in found.rows
@@ -145,3 +146,8 @@ def _held(found: MlxCheck) -> Table:
         rows,
         sortable=True,
     )
+
+
+def _error(value: float | None) -> Cell:
+    text = "" if value is None else f"{value:+.1%}"
+    return Cell("0.0%" if text[1:] == "0.0%" else text, "kv-num", value=abs(value or 0.0))

@@ -49,13 +49,13 @@ class LogContext:
 
     Attributes:
         folder: Address of the machine-readable files.
-        models: (slug, name) of every model.
+        slugs: Slugs of every model, which a log may name.
         example: A log to try it with.
         lines: The kinds of lines, for a reader.
     """
 
     folder: str
-    models: tuple[tuple[str, str], ...]
+    slugs: tuple[str, ...]
     example: str
     lines: Table
 
@@ -78,7 +78,7 @@ def context(site: SiteData) -> LogContext:
     """Return what the template is given."""
     return LogContext(
         folder=f"{FOLDER}/",
-        models=tuple((m.slug, m.name) for m in site.models),
+        slugs=tuple(model.slug for model in site.models),
         example=EXAMPLE,
         lines=_lines(),
     )

@@ -92,14 +92,14 @@ QUESTIONS: Final = (
         "Does the cache have the size that the formula gives?",
         "A prompt is prefilled, and every tensor of the cache is added up: elements times their size. The formula "
         "must equal that to the byte, for heads of every kind, windows, latents, index keys and states.",
-        Picture("cache", "context_tokens", "context of the request, tokens", "cache, MiB", units.MIB),
+        Picture("cache", "context_tokens", "Context of the request (tokens)", "KV cache (MiB)", units.MIB),
     ),
     Question(
         "e2-batch-memory",
         "How does memory grow with the batch?",
         "Weights and caches follow from shapes. Activations and what the allocator keeps between tensors do not; "
         "attention that writes its scores out needs at least six bytes for each of them.",
-        Picture("cache", "batch", "requests in the batch", "cache, MiB", units.MIB),
+        Picture("cache", "batch", "Requests in the batch", "KV cache (MiB)", units.MIB),
     ),
     Question(
         "e3-boundary",
@@ -109,8 +109,8 @@ QUESTIONS: Final = (
         Picture(
             "largest batch, against the ceiling",
             "context_tokens",
-            "context of each request, tokens",
-            "requests",
+            "Context per request (tokens)",
+            "Concurrent requests",
             1.0,
         ),
     ),
@@ -119,14 +119,14 @@ QUESTIONS: Final = (
         "What does sharing heads save?",
         "One model, built with a KV head for each query head, with groups that share one, and with one for all. "
         "The cache must be proportional to the number of KV heads, and everything else must stay the same.",
-        Picture("cache", "kv_heads", "KV heads", "cache, MiB", units.MIB),
+        Picture("cache", "kv_heads", "KV heads", "KV cache (MiB)", units.MIB),
     ),
     Question(
         "e5-time",
         "How close to the bounds do prefill and decode come?",
         "The card's bandwidth and its rate of 16-bit products are measured first; the bounds are computed from "
         "these. No step can be faster.",
-        Picture("decode step", "batch", "requests in the batch", "one decode step, ms", 1e-3),
+        Picture("decode step", "batch", "Requests in the batch", "One decode step (ms)", 1e-3),
     ),
     Question(
         "e6-paged",
@@ -346,12 +346,28 @@ def _chart(question: Question, one: Measurement) -> Markup:
     return Markup(drawn)  # noqa: S704 (figures escape what they are given)
 
 
+_CASES: Final = {
+    "every head its own (MHA)": "multi-head (MHA)",
+    "grouped heads (GQA)": "grouped-query (GQA)",
+    "hybrid with state": "hybrid (SSM + attention)",
+    "every architecture, narrowed": "every architecture, reduced sizes",
+    "cache by batch, narrowed": "cache by batch, reduced sizes",
+    "memory behind the cache": "allocated memory",
+    "a row for each request": "one contiguous row per request",
+}
+"""Names of the field for cases and quantities, which the files of earlier runs call otherwise."""
+
+
+def _said(name: str) -> str:
+    return _CASES.get(name, name)
+
+
 def _line_name(question: Question, reading: Reading) -> str:
     if question.experiment in ("e2-batch-memory",) and reading.model:
-        return f"{reading.model.rpartition('/')[2]}, {reading.case}"
+        return f"{reading.model.rpartition('/')[2]}, {_said(reading.case)}"
     if question.experiment == "e5-time":
-        return f"{reading.case}, {units.human_tokens(int(reading.at['context_tokens']))}"
-    return reading.case
+        return f"{_said(reading.case)}, {units.human_tokens(int(reading.at['context_tokens']))}"
+    return _said(reading.case)
 
 
 def _summary(question: Question, one: Measurement) -> Table:
@@ -367,7 +383,7 @@ def _summary(question: Question, one: Measurement) -> Table:
         refused = sum(reading.measured is None for reading in readings)
         rows.append(
             Row(
-                Cell(case, hint=quantity),
+                Cell(_said(case), hint=_said(quantity)),
                 (
                     Cell(units.count(len(readings)), "kv-num", value=len(readings)),
                     Cell(_WORDS[relation] or "nothing computed"),
@@ -401,9 +417,9 @@ def _readings(one: Measurement) -> Table | None:
         )
         rows.append(
             Row(
-                Cell(reading.model or reading.case, hint=reading.case if reading.model else ""),
+                Cell(reading.model or _said(reading.case), hint=_said(reading.case) if reading.model else ""),
                 (
-                    Cell(reading.quantity),
+                    Cell(_said(reading.quantity)),
                     Cell(settings or "–"),
                     _figure(reading.measured, reading.unit),
                     _figure(reading.computed, reading.unit),

@@ -59,11 +59,10 @@ class TrafficContext:
     Attributes:
         folder: Address of the machine-readable files.
         traces: The published traces.
-        models: (slug, name) of every model.
         model: Slug of the model to start with.
         model_name: Its name.
-        gpus: (slug, name) of every accelerator.
         gpu: Slug of the accelerator to start with.
+        gpu_name: Its name.
         sizes: Tensor-parallel sizes.
         block_tokens: Tokens of a block in the table.
         table: Hit rates of the published traces.
@@ -73,11 +72,10 @@ class TrafficContext:
 
     folder: str
     traces: tuple[TraceLink, ...]
-    models: tuple[tuple[str, str], ...]
     model: str
     model_name: str
-    gpus: tuple[tuple[str, str], ...]
     gpu: str
+    gpu_name: str
     sizes: tuple[int, ...]
     block_tokens: int
     table: Table
@@ -106,11 +104,10 @@ def context(site: SiteData, addresses: frozenset[str] = frozenset()) -> TrafficC
             )
             for one in shipped_traces().values()
         ),
-        models=tuple((m.slug, m.name) for m in site.models),
         model=model.slug,
         model_name=model.name,
-        gpus=tuple((g.id, g.name) for g in site.gpus),
         gpu=gpu,
+        gpu_name=gpus[gpu].name,
         sizes=tuple(site.catalog.grid.tensor_parallel),
         block_tokens=BLOCK_TOKENS,
         table=_table(int(held(model, None).marginal_bytes(1 << 20))),

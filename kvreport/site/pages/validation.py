@@ -36,6 +36,7 @@ from kvreport.site.pages import (
     left_out,
     other_tools,
 )
+from kvreport.words import engine_name, worded
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -303,8 +304,8 @@ def _distribution(found: Validation) -> Markup:
     drawn = figures.curves(
         figures.Curves(
             title=title,
-            x_title="share of complete logs, %",
-            y_title="relative error, %",
+            x_title="Share of complete logs (%)",
+            y_title="Relative error (%)",
             x=tuple(float(x) for x in SHARES),
             lines=tuple(lines),
             x_log=False,
@@ -317,13 +318,17 @@ def _distribution(found: Validation) -> Markup:
 def _by(found: Validation) -> list[Table]:
     made = []
     for noun in ("engine", "family"):
+        name = engine_name if noun == "engine" else str
         rows = [
-            Row(Cell(one.scope.partition(": ")[2], hint=QUANTITIES[one.quantity]), _statistic_cells(one))
+            Row(
+                Cell(name(one.scope.partition(": ")[2]), hint=QUANTITIES[one.quantity]), _statistic_cells(one)
+            )
             for one in sorted(found.statistics, key=lambda s: (s.scope, list(QUANTITIES).index(s.quantity)))
             if one.scope.startswith(f"{noun}: ")
         ]
-        caption = f"Relative errors by {'engine record' if noun == 'engine' else 'model family'}"
-        made.append(Table(caption, Column(noun, numeric=False), _STATISTICS, tuple(rows), sortable=True))
+        what = worded("Engine record") if noun == "engine" else worded("Model family")
+        caption = f"Relative errors by {what[0].lower()}{what[1:]}"
+        made.append(Table(caption, Column(what, numeric=False), _STATISTICS, tuple(rows), sortable=True))
     return made
 
 

@@ -149,7 +149,7 @@ def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) 
     reserve = budget["activations"] + budget["non_framework"] + budget["graphs"]
     used = budget["weights"] + reserve + held
     parts = (
-        ("weights", worded("weights"), budget["weights"]),
+        ("weights", "loaded weights", budget["weights"]),
         ("cache", "KV cache", held - min(state, held)),
         ("state", "recurrent states", min(state, held)),
         ("reserve", "activations, libraries, graphs", reserve),
