@@ -40,6 +40,7 @@ SERVERS_FLAGS: Final[dict[str, dict[str, str]]] = {
         "--max-num-batched-tokens": "--max-batched-tokens",
         "--max-num-seqs": "--max-seqs",
         "--kv-cache-dtype": "--kv",
+        "--kv-offloading-size": "--kv-offload",
         "--quantization": "--weights",
         "-q": "--weights",
         "--enforce-eager": "--eager",
@@ -83,7 +84,7 @@ WITHOUT_MEMORY: Final[dict[str, int]] = {
             "--api-key --chat-template --chat-template-content-format --code-revision --crash-dump-folder "
             "--data-parallel-address --data-parallel-rpc-port --data-parallel-size-local --data-parallel-start-rank "
             "--default-chat-template-kwargs --dist-init-addr --download-dir --generation-config --grammar-backend --hf-token "
-            "--host --ignore-patterns --log-level --log-level-http --master-addr --master-port --max-log-len --middleware "
+            "--host --ignore-patterns --kv-offloading-backend --log-level --log-level-http --master-addr --master-port --max-log-len --middleware "
             "--node-rank --otlp-traces-endpoint --override-generation-config --port --random-seed --reasoning-parser "
             "--reasoning-parser-plugin --response-role --root-path --schedule-conservativeness --schedule-policy "
             "--scheduling-policy --seed --served-model-name --ssl-ca-certs --ssl-certfile --ssl-keyfile --stream-interval "
@@ -172,11 +173,11 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
             raise InputError(f"-c: not an option here; instead: {_ELSEWHERE['-c']}")
         ours = spelled if name in flags else _ours(spelled, server)
         if not word.startswith("-"):
-            made.append(_written_out(word) if before == "--max-model-len" else word)
+            made.append(_with_unit(before, word))
         elif name in flags or ours.partition("=")[0] not in flags:
             made.append(word)
         else:
-            made.append(f"{ours}{sign}{_written_out(value) if spelled == '--max-model-len' else value}")
+            made.append(f"{ours}{sign}{_with_unit(spelled, value) if sign else value}")
         before = word if name in flags else spelled
     return made
 
@@ -221,6 +222,15 @@ def _server(words: Sequence[str]) -> str:
             named = value if sign else after
             return next((server for server in SERVERS_FLAGS if named.lower().startswith(server)), named)
     return "vllm"
+
+
+def _with_unit(flag: str, value: str) -> str:
+    """A server's value with the unit that its flag implies: decimal letters of tokens, GiB of host memory."""
+    if flag == "--max-model-len":
+        return _written_out(value)
+    return (
+        f"{value}GiB" if flag == "--kv-offloading-size" and re.fullmatch(r"\d+(?:\.\d+)?", value) else value
+    )
 
 
 def _written_out(tokens: str) -> str:

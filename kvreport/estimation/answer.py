@@ -288,10 +288,15 @@ class Estimate:
     def _engines_per_gpu(self) -> int:
         return 1 if self.request.query is None else self.request.query.engines_per_gpu
 
+    @property
+    def offloaded_tokens(self) -> int | None:
+        """Tokens that the host memory of one data rank holds for the pool; None for a model without a cache."""
+        each = self.kv_bytes_per_token_per_gpu * self.request.layout.tensor
+        return self.request.kv_offload_bytes // each if each else None
+
     def _extras(self) -> dict[str, Any]:
         request = self.request
         slots, rank = request.lora_slots
-        each = self.kv_bytes_per_token_per_gpu
         return {
             "draft": request.draft
             and {
@@ -309,7 +314,7 @@ class Estimate:
             else None,
             "offload": {
                 "bytes": request.kv_offload_bytes,
-                "tokens": request.kv_offload_bytes // (each * request.layout.tensor) if each else None,
+                "tokens": self.offloaded_tokens,
                 "adds_concurrency": False,
             }
             if request.kv_offload_bytes

@@ -103,6 +103,7 @@ def served_by(estimate: Estimate) -> Served:
         all_to_all=layout.all_to_all,
         whole_encoders=layout.whole_encoders,
         whole_dense=layout.whole_dense,
+        offload_bytes=request.kv_offload_bytes,
         head_by_data_rank=layout.head_by_data_rank,
         inputs=tuple(sorted(request.inputs.items())) if request.images else (),
         draft_tokens=request.serving.draft_tokens,

@@ -50,6 +50,7 @@ def explain(estimate: Estimate) -> Iterator[str]:
     yield from _weight_lines(estimate)
     yield from _budget_lines(estimate)
     yield from _block_lines(estimate)
+    yield from _offload_lines(estimate)
     yield from _input_lines(estimate)
     yield from _time_lines(estimate)
     if estimate.verdict_reason and estimate.verdict in _RUNNING:
@@ -283,6 +284,23 @@ def _budget_lines(estimate: Estimate) -> Iterator[str]:
             f"activations, non-framework and graphs are estimates for {request.engine.label}; "
             f"the pool is known to about {gib(limits.uncertainty_bytes)} GiB either way"
         )
+
+
+def _offload_lines(estimate: Estimate) -> Iterator[str]:
+    """What host memory for blocks adds, and what it does not."""
+    size, tokens = estimate.request.kv_offload_bytes, estimate.offloaded_tokens
+    if not size:
+        return
+    asked = estimate.request.context_tokens
+    holds = (
+        ""
+        if tokens is None
+        else f" holds {count(tokens)} tokens ({count(tokens // asked)} requests of {count(asked)})"
+    )
+    yield (
+        f"host memory of {gib(size)} GiB{' per data rank' * (estimate.request.layout.data > 1)}{holds} that the pool gives up: a later request with "
+        "the same beginning reads them back and skips their prefill; no more requests run at once"
+    )
 
 
 def _block_lines(estimate: Estimate) -> Iterator[str]:

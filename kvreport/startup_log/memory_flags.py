@@ -109,7 +109,7 @@ MEMORY_FLAGS: Final = (
     _vllm("--max-lora-rank", "adapters", "--max-lora-rank", "lora"),
     _vllm("--cpu-offload-gb", "weights in host memory", None, "offloaded"),
     _vllm("--offload-group-size", "weights in host memory"),
-    _vllm("--kv-offloading-size", "cache in host memory", None, "offloaded"),
+    _vllm("--kv-offloading-size", "cache in host memory", "--kv-offload", "offloaded"),
     _vllm("--kv-transfer-config", "buffers of a connector"),
     _vllm("--enable-eplb", "copies of experts"),
     _vllm("--hf-overrides", "the dimensions in the model's config"),

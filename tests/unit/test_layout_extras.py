@@ -588,3 +588,30 @@ def test_a_pasted_command_of_sglang_states_dense_layers_and_the_head(
     assert main(["estimate", pasted, "--gpu", "h200"]) == 0
     said = capsys.readouterr().out
     assert "--moe-dense-tp-size 1 --enable-dp-lm-head" in said
+
+
+def test_host_memory_for_blocks_is_explained_and_in_the_command(catalog: Catalog) -> None:
+    asked = {"gpu": "h100", "context_tokens": 8192, "catalog": catalog}
+    plain = estimate("meta-llama/Llama-3.1-8B-Instruct", **asked)
+    for engine, flags in (
+        ("vllm", "--kv-offloading-size 100"),
+        # Whole GB of each rank: 100 GiB are 107.4 GB.
+        ("sglang", "--enable-hierarchical-cache --hicache-size 107"),
+    ):
+        found = estimate("meta-llama/Llama-3.1-8B-Instruct", engine=engine, kv_offload=100 * GIB, **asked)
+        # 131,072 B a token: 100 GiB are 819,200 tokens.
+        said = " ".join(found.explanation)
+        assert "holds 819,200 tokens (100 requests of 8,192)" in said
+        assert "no more requests run at once" in said
+        assert flags in found.to_dict()["command"]
+    assert (
+        plain.max_concurrent_requests
+        == estimate("meta-llama/Llama-3.1-8B-Instruct", kv_offload=100 * GIB, **asked).max_concurrent_requests
+    )
+    assert "host memory" not in " ".join(plain.explanation)
+
+
+def test_vllms_own_flag_of_host_memory_counts_gib(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--kv-offloading-size", "100"], ["--kv-offloading-size=100"], ["--kv-offload", "100GiB"]):
+        assert main(["estimate", "llama 3.1 8b", "--gpu", "h100", "--context", "8K", *words]) == 0
+        assert "--kv-offloading-size 100" in capsys.readouterr().out

@@ -52,6 +52,7 @@ class Served:
         redundant_experts: Further copies of experts.
         all_to_all: Kernels that exchange tokens between expert ranks, or empty for the engine's default.
         whole_encoders: True if each tensor-parallel rank has encoders whole.
+        offload_bytes: Host memory of all ranks of one data rank for blocks that the pool gives up.
         whole_dense: True if each rank has dense MLPs whole.
         head_by_data_rank: True if the output head is divided over the ranks of one data rank.
         inputs: Inputs of a kind per prompt, where they are limited and not text alone is served.
@@ -86,6 +87,7 @@ class Served:
     all_to_all: str = ""
     whole_encoders: bool = False
     whole_dense: bool = False
+    offload_bytes: int = 0
     head_by_data_rank: bool = False
     inputs: tuple[tuple[str, int], ...] = ()
 

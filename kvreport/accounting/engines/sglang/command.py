@@ -13,6 +13,7 @@ from kvreport.accounting.engines.command import (
     partition_environment,
     ranks,
 )
+from kvreport.units import GB
 from kvreport.words import SERVE
 
 PARTITION: Final = "SGLANG_PP_LAYER_PARTITION"
@@ -54,6 +55,9 @@ def _further(served: Served) -> list[Word]:
         ("--page-size", served.block_tokens),
     )
     words += ["--disable-cuda-graph"] if served.eager else []
+    if served.offload_bytes:  # whole GB of each rank (srt/arg_groups/fields/memory.py, 0.5.23)
+        each = max(served.offload_bytes // (GB * served.tensor_parallel), 1)
+        words += ["--enable-hierarchical-cache", "--hicache-size", str(each)]
     words += ["--disable-radix-cache"] if served.prefix_caching is False else []
     if served.lora[0]:
         words += ["--enable-lora", "--max-loras-per-batch", str(served.lora[0])]

@@ -13,6 +13,7 @@ from kvreport.accounting.engines.command import (
     partition_environment,
     ranks,
 )
+from kvreport.units import GIB
 from kvreport.words import SERVE
 
 PARTITION: Final = "VLLM_PP_LAYER_PARTITION"
@@ -54,6 +55,8 @@ def _further(served: Served) -> list[Word]:
         ("--block-size", served.block_tokens),
     )
     words += ["--enforce-eager"] if served.eager else []
+    if served.offload_bytes:  # GiB of all tensor ranks together (config/cache.py, 0.33)
+        words += ["--kv-offloading-size", f"{served.offload_bytes / GIB:g}"]
     if served.prefix_caching is not None:
         words.append("--enable-prefix-caching" if served.prefix_caching else "--no-enable-prefix-caching")
     if not served.images:
