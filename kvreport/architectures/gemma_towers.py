@@ -36,14 +36,11 @@ def gemma4_vision(vision: Keys, text_hidden: int) -> Tensors:
         "pre_feedforward_layernorm",
         "post_feedforward_layernorm",
     )
-    bias = vision.flag("attention_bias", default=False)
     block: Tensors = tuple(t for name in names for t in norm(f"{path}.{name}", hidden, component="vision"))
     for name, outputs in (("q_proj", heads), ("k_proj", kv_heads), ("v_proj", kv_heads)):
-        block += linear(
-            f"{path}.self_attn.{name}.linear", "vision", outputs * width, hidden, "columns", bias=bias
-        )
+        block += linear(f"{path}.self_attn.{name}.linear", "vision", outputs * width, hidden, "columns")
     block += (
-        *linear(f"{path}.self_attn.o_proj.linear", "vision", hidden, heads * width, "rows", bias=bias),
+        *linear(f"{path}.self_attn.o_proj.linear", "vision", hidden, heads * width, "rows"),
         *norm(f"{path}.self_attn.q_norm", width, component="vision"),
         *norm(f"{path}.self_attn.k_norm", width, component="vision"),
         *linear(f"{path}.mlp.gate_proj.linear", "vision", inside, hidden, "columns"),

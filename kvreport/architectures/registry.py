@@ -49,6 +49,23 @@ _NOT_READ: Final = {
     ),
     "PI0ForConditionalGeneration": "PaliGemmaForConditionalGeneration for what it sees and reads",
     "UltravoxModel": "the class of its text model: the config names text model and encoder and sizes neither",
+    "PerceptionLMForConditionalGeneration": (
+        "LlamaForCausalLM with its text_config as the file; the config names its encoder and sizes it by that name"
+    ),
+    "KeyeForConditionalGeneration": "Qwen3ForCausalLM for its text; its encoder is not read",
+    "KyutaiSpeechToTextForConditionalGeneration": (
+        "LlamaForCausalLM for its decoder's layers; its codec and its tables of codes are not read"
+    ),
+    "ReformerModelWithLMHead": "no class like it: it keeps hidden states and buckets, no keys and values",
+    "BltForCausalLM": "no class like it: how many patches its bytes make follows from the text",
+    **dict.fromkeys(
+        (
+            "MoshiForConditionalGeneration",
+            "MusicgenForConditionalGeneration",
+            "MusicgenMelodyForConditionalGeneration",
+        ),
+        "no class like it: codecs and decoders of several tables of codes are not read",
+    ),
     **dict.fromkeys(
         ("EncoderDecoderModel", "SpeechEncoderDecoderModel", "VisionEncoderDecoderModel"),
         "the classes of its two halves, each with its own config",

@@ -160,6 +160,8 @@ def with_mix(local: LocalModel, mix: str) -> LocalModel:
         gqa=max(1, model.attention_heads) // _kv_heads(model),
         wide=model.layer_count == 80 and local.architecture.name in _KNOWN_AS_70B,
         falcon=local.architecture.name == "falcon",
+        # Files of this mix are published with an importance matrix; without one they would be 4% larger.
+        imatrix=mix.lower() == "iq3_xxs",
     )
     return replace(local, tensors=typed)
 

@@ -129,3 +129,13 @@ def test_sparse_files_name_each_tensor_once(catalog: Catalog, model: str) -> Non
     names = [row.name for row in tensor_table(local)]
     assert len(names) == len(set(names))
     assert not any(".*." in name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("model", "published"),
+    # Sizes that bartowski's repositories state, in GB; these files are made with an importance matrix.
+    [("meta-llama/Llama-3.1-8B-Instruct", 3.27), ("Qwen/Qwen3-8B", 3.37)],
+)
+def test_iq3_xxs_is_as_published(catalog: Catalog, model: str, published: float) -> None:
+    local, _ = open_local(catalog.model(model), "iq3_xxs", None)
+    assert sum(tensor.nbytes for tensor in local.tensors) / 1e9 == pytest.approx(published, abs=0.011)

@@ -274,6 +274,10 @@ def test_a_list_may_stand_where_a_class_has_lists() -> None:
         ("UltravoxModel", "the class of its text model"),
         ("NemotronH_Nano_Omni_Reasoning_V3", "NemotronH_Nano_VL_V2 for its text and images"),
         ("VisionEncoderDecoderModel", "the classes of its two halves"),
+        ("PerceptionLMForConditionalGeneration", "LlamaForCausalLM with its text_config"),
+        ("KeyeForConditionalGeneration", "Qwen3ForCausalLM for its text"),
+        ("KyutaiSpeechToTextForConditionalGeneration", "LlamaForCausalLM for its decoder's layers"),
+        ("MusicgenMelodyForConditionalGeneration", "no class like it: codecs"),
     ],
 )
 def test_what_cannot_be_read_names_what_can(name: str, instead: str) -> None:
