@@ -266,13 +266,15 @@
     return ranksOf(site, model, gpu, layout, weightFormat, kvFormat, asks);
   }
 
+  /* The rank with the least memory left, of equal ones the first. */
+  const fullestOf = (ranks) => ranks.reduce((least, rank) => (rank.left < least.left ? rank : least));
+
   /* One configuration for each rank of a layout that differs; null where it cannot be configured.
      layout: an entry of site.layouts. */
   function deploy(site, model, gpu, layout, weightFormat, kvFormat, asked) {
     const ranks = stands(gpu, layout) && ranksOf(site, model, gpu, layout, weightFormat, kvFormat, asked);
     if (!ranks) return null;
-    const fullest = ranks.reduce((least, rank) => (rank.left < least.left ? rank : least));
-    return { ...fullest, layout, ranks, devices: layout.devices, longest: least(ranks, "longest") };
+    return { ...fullestOf(ranks), layout, ranks, devices: layout.devices, longest: least(ranks, "longest") };
   }
 
   const least = (list, name) => Math.min(...list.map((one) => one[name]));
@@ -283,7 +285,7 @@
     const worst = each.reduce((most, one) => (codeOf(one.verdict) > codeOf(most.verdict) ? one : most));
     const all = (name) => kernel.ofAllRanks(least(each, name), deployment.layout.dp);
     const held = least(each, "held");
-    const fullest = each[deployment.ranks.findIndex((rank) => rank.left === deployment.left)];
+    const fullest = each[deployment.ranks.indexOf(fullestOf(deployment.ranks))];
     const code = codeOf(worst.verdict);
     return {
       users: all("users"),

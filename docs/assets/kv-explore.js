@@ -627,9 +627,9 @@
       const parts = [];
       const gpu = labelOf("gpu"), tp = labelOf("tp");
       if (gpu.length === 1 && tp.length === 1) {
-        const [, number, divided] = /^(\d+) \w+(?:: (.*))?$/.exec(tp[0]);
-        parts.push(onDevices(Number(number), gpu[0]));
-        if (divided) parts.push(divided);
+        const { devices, ways } = site.layouts.find((_, n) => layoutKey(n) === state.tp[0]);
+        parts.push(onDevices(devices, gpu[0]));
+        if (ways) parts.push(ways);
       } else {
         if (gpu.length) parts.push(gpu.join(" or "));
         if (tp.length) parts.push(tp.join(" or "));

@@ -26,8 +26,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kvreport.accounting.kernel import error_bytes
+from kvreport.accounting.parallel import Layout
 from kvreport.publish.columns import NONE, places
-from kvreport.publish.profiles import FOLDER, encode, layout_words, site_facts
+from kvreport.publish.layout_names import layout_words, ways
+from kvreport.publish.profiles import FOLDER, encode, site_facts
 from kvreport.publish.site_data import SiteData
 
 OWN: Final = "own"
@@ -88,10 +90,7 @@ def files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> It
 def _files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> Iterator[tuple[str, Facts]]:
     whole = site_facts(site)
     bands = {gpu["reserve"]: gpu["band"] for gpu in whole["gpus"]} if models else {}
-    yield (
-        "site",
-        _site(whole, {one.layout.label: layout_words(one.layout) for one in places(site, further=True)}),
-    )
+    yield "site", _site(whole, {one.layout.label: one.layout for one in places(site, further=True)})
     yield "models", _common(site, models)
     yield "aliases", {name: [facts[name] for facts in models] for name in ("family", "aliases")}
     for place, folder in enumerate(_folders(whole["layouts"])):
@@ -132,7 +131,7 @@ def _folders(layouts: Sequence[Facts]) -> Iterator[_Folder]:
             yield _Folder(f"{name}-{stage}" if staged else name, plain, staged)
 
 
-def _site(whole: Facts, words: dict[str, str]) -> Facts:
+def _site(whole: Facts, named: dict[str, Layout]) -> Facts:
     """The shared facts; a model is its slug alone where its name is what the slug says."""
     plain = [
         slug if slug.partition("--")[2].replace("-", " ") == name else [slug, name]
@@ -140,7 +139,8 @@ def _site(whole: Facts, words: dict[str, str]) -> Facts:
     ]
     gpus = {name: [gpu[name] for gpu in whole["gpus"]] for name in _GPU}
     layouts = [
-        {name: layout[name] for name in _LAYOUT} | {"words": words[layout["label"]]}
+        {name: layout[name] for name in _LAYOUT}
+        | {"words": layout_words(named[layout["label"]]), "ways": ways(named[layout["label"]])}
         for layout in whole["layouts"]
     ]
     return {**{name: whole[name] for name in _SITE}, "layouts": layouts, "models": plain, "gpus": gpus}

@@ -31,7 +31,6 @@ from kvreport.publish.columns import (
     reserve_rates,
 )
 from kvreport.publish.site_data import SiteData, page_format, short_name
-from kvreport.words import counted
 
 SCHEMA: Final = 1
 FOLDER: Final = "downloads/v1"
@@ -201,21 +200,6 @@ def engines(site: SiteData) -> list[dict[str, Any]]:
         }
         for engine in listed
     ]
-
-
-def layout_words(layout: Layout) -> str:
-    """Return what a layout is in words: ``8 GPUs``, ``16 GPUs: DP 16 attention + expert parallel``."""
-    number = counted(layout.devices, "GPU|GPUs")
-    if layout.is_tensor_only:
-        return number
-    parts = [
-        f"PP {layout.pipeline}" * (layout.pipeline > 1),
-        f"TP {layout.tensor}" * (layout.tensor > 1),
-        f"DP {layout.data} attention" * (layout.data > 1),
-        "expert parallel" * layout.expert,
-        f"decode context {layout.decode_context}" * (layout.decode_context > 1),
-    ]
-    return f"{number}: {' + '.join(part for part in parts if part)}"
 
 
 def layouts(site: SiteData, *, searched: bool) -> list[dict[str, Any]]:

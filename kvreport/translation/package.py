@@ -36,6 +36,7 @@ MODULES: Final = (
     "evidence/*.py",
     "publish/long_tables.py",
     "publish/embeds.py",
+    "publish/layout_names.py",
     "publish/attention_types.py",
     "publish/picker.py",
     "estimation/*.py",

@@ -9,7 +9,8 @@ from typing import Any, Final
 from kvreport import units
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import RELEASED
-from kvreport.publish.profiles import engines, layout_words
+from kvreport.publish.layout_names import layout_words
+from kvreport.publish.profiles import engines
 from kvreport.publish.site_data import SiteData
 
 USUAL_CONTEXTS: Final = (2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)

@@ -222,18 +222,12 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
         (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
         (" usable. A single GPU serves ", False),
         (f"{len(alone)} of {len(site.models)}", True),
-        (" models as released at 8K tokens", False),
+        (" models as released at 8K tokens.", False),
     ]
     if alone:
         largest = max(alone, key=lambda model: site.parameters[model.id])
-        pieces.append(
-            (
-                f". The largest is {largest.name} ({units.human_parameters(site.parameters[largest.id])}).",
-                False,
-            )
-        )
-    else:
-        pieces.append((".", False))
+        size = units.human_parameters(site.parameters[largest.id])
+        pieces += [(" ", False), (f"The largest is {largest.name} ({size}).", False)]
     return tuple(pieces)
 
 

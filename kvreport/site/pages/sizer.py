@@ -14,7 +14,8 @@ from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.size import Sizing, size
-from kvreport.publish.profiles import FOLDER, engines, layout_words
+from kvreport.publish.layout_names import ways
+from kvreport.publish.profiles import FOLDER, engines
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
 from kvreport.site.kit.page import Page, Section
@@ -201,7 +202,7 @@ def _layouts(site: SiteData) -> list[Layout]:
 
 def _words(layout: Layout) -> str:
     """What divides the model in a layout; its GPUs stand next to it."""
-    return f"TP {layout.tensor}" if layout.is_tensor_only else layout_words(layout).partition(": ")[2]
+    return f"TP {layout.tensor}" if layout.is_tensor_only else ways(layout)
 
 
 def _example(site: SiteData) -> Model:
