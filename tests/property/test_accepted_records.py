@@ -304,5 +304,8 @@ def test_compression_that_sglang_has_no_pools_for_is_answered_too() -> None:
         for group in model.layers
     )
     changed_model = model.model_copy(update={"layers": layers})
-    found = estimate(changed_model, gpu="h200-sxm-141gb", tensor_parallel=8, engine="sglang", catalog=catalog)
-    assert found.kv_pool_tokens
+    asked = {"gpu": "h200-sxm-141gb", "tensor_parallel": 8, "catalog": catalog}
+    # A number of pools that its configurators do not have would be wrong without a word.
+    with pytest.raises(InputError, match="for latents of 16 tokens are not computed here; allowed: vllm"):
+        estimate(changed_model, engine="sglang", **asked)
+    assert estimate(changed_model, engine="vllm", **asked).kv_pool_tokens
