@@ -109,6 +109,7 @@ check: $(STAMP) ## style, types and layers of Python and JavaScript, the languag
 	step $(BIN)/lint-imports --no-logo --cache-dir .cache/import-linter; \
 	step $(BIN)/python scripts/javascript.py; \
 	step $(BIN)/python scripts/check_style.py; \
+	step $(BIN)/python scripts/check_prose.py; \
 	step $(BIN)/kvreport check; \
 	if [ -n "$$failed" ]; then printf 'failed:\n%s' "$$failed" >&2; exit 1; fi
 
