@@ -100,7 +100,7 @@ audit: $(STAMP) ## ask for known vulnerabilities of every pinned package (needs 
 	@for lock in requirements/*.txt; do echo "· $$lock"; \
 		$(AUDIT_VENV)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r "$$lock" $(AUDIT_ARGS); done
 
-check: $(STAMP) ## style, types and layers of Python and JavaScript, the language of pages, and the catalog, without running a test
+check: $(STAMP) ## style, types and layers of Python and JavaScript, language and figures of pages, and the catalog, without running a test
 	@failed=; \
 	step() { echo "· $$*"; "$$@" || failed="$$failed  $$*"$$'\n'; }; \
 	step $(BIN)/ruff format --check --quiet .; \

@@ -57,6 +57,18 @@ def test_an_image_takes_what_logs_print(
     assert found.image / GIB == pytest.approx(printed, rel=0.025)
 
 
+@pytest.mark.parametrize(
+    ("name", "release", "printed"),
+    [("Qwen/Qwen3.5-9B", (0, 19), 1.78), ("Qwen/Qwen3.5-4B", (0, 22), 1.60)],
+)
+def test_an_image_takes_up_to_six_percent_more_than_older_releases_print(
+    catalog: Catalog, name: str, release: tuple[int, ...], printed: float
+) -> None:
+    # Counting what attention gives fits logs since 0.27 within 2.5%; on these two it is 5.3 and 5.5% too much.
+    found = encoding(tower(catalog, name), 4096, release, 1)
+    assert found.image / GIB == pytest.approx(printed, rel=0.06)
+
+
 def test_pixels_shrink_with_the_release(catalog: Catalog) -> None:
     one = tower(catalog, "Qwen/Qwen3-VL-2B-Instruct")
     assert one.patch_bytes((0, 28)) - one.patch_bytes((0, 33)) == one.pixels
