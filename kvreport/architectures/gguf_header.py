@@ -83,6 +83,28 @@ def read_header(path: str | Path) -> Header:
     return Header(first, metadata, tuple(tensors), missing)
 
 
+def header_bytes(data: bytes, name: str) -> int | None:
+    """How long the header is that a file begins with; None if it goes on beyond what is there.
+
+    Args:
+        data: The file's first bytes.
+        name: The file's name, for messages.
+
+    Raises:
+        InputError: If they are no GGUF file's.
+    """
+    reader = _Reader(data, name)
+    try:
+        reader.read()
+    except _CutOffError:
+        return None
+    return reader.at
+
+
+class _CutOffError(InputError):
+    """A header that goes on beyond the end of what is there."""
+
+
 def _parts(path: Path) -> list[Path]:
     found = _SPLIT.match(path.name)
     if found is None:
@@ -115,7 +137,7 @@ def _read_one(path: Path) -> tuple[dict[str, Any], list[FileTensor], int]:
 
 
 class _Reader:
-    def __init__(self, data: mmap.mmap, name: str) -> None:
+    def __init__(self, data: mmap.mmap | bytes, name: str) -> None:
         self.data, self.name, self.at, self.size = data, name, 0, len(data)
 
     def read(self) -> tuple[dict[str, Any], list[FileTensor]]:
@@ -136,7 +158,7 @@ class _Reader:
 
     def take(self, size: int) -> bytes:
         if size < 0 or self.at + size > self.size:
-            raise InputError(
+            raise _CutOffError(
                 f"{self.name}: the file ends at byte {self.size:,} inside its header; download it again"
             )
         found = self.data[self.at : self.at + size]
@@ -166,7 +188,10 @@ class _Reader:
 
     def array(self, key: str) -> Any:  # noqa: ANN401
         kind, count = self.number("<I"), self.number("<Q")
-        self.bounded(f"items in {shorten(key)}", count, self.size)
+        if count > self.size:
+            raise _CutOffError(
+                f"{self.name}: {shorten(key)}: found {count:,} items in a file of {self.size:,} bytes"
+            )
         if kind == _ARRAY:
             raise InputError(f"{self.name}: {shorten(key)}: found an array of arrays; llama.cpp reads none")
         if kind == _STRING:

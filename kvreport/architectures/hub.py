@@ -1,7 +1,8 @@
 """Configs from the Hugging Face Hub: only when asked, pinned to a revision, kept, offline afterwards.
 
 What is fetched is small: the repository's list of files, its config, the quantizer's file, the index
-of its weights, and where there is a single safetensors file, its header alone. Nothing is fetched
+of its weights, and where there is a single safetensors file, its header alone; of a GGUF file the
+header alone, too, with the type of every tensor. Nothing is fetched
 unless the caller asks for it; what was fetched once is read from the cache without a connection.
 """
 
@@ -21,6 +22,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from kvreport.architectures.gguf_header import header_bytes
 from kvreport.architectures.quantizer_files import FILES as QUANTIZER_FILES
 from kvreport.architectures.safetensors import INDEXES, MAX_HEADER_BYTES
 from kvreport.errors import InputError, shorten
@@ -35,6 +37,13 @@ _REVISION: Final = re.compile(r"[A-Za-z0-9][\w./-]{0,199}", re.ASCII)
 _SHA: Final = re.compile(r"[0-9a-f]{7,64}")
 _CONFIGS: Final = ("config.json", "params.json")
 _SINGLE: Final = "model.safetensors"
+_GGUF_FILE: Final = re.compile(r"(?P<stem>[^\0]+?)(?:-\d{5}-of-\d{5})?\.gguf", re.ASCII)
+_NO_MODEL: Final = re.compile(r"mmproj|imatrix")
+_MIX_OF_STEM: Final = re.compile(
+    r"[-._]((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|MXFP4\w*|BF16|F16|F32))$", re.ASCII | re.IGNORECASE
+)
+GGUF_STEP_BYTES: Final = 4 << 20
+"""First step of a header: tokens of a usual vocabulary are in it."""
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
@@ -115,6 +124,145 @@ def fetch(
         _keep(folder, hub, commit, files)
     _write_ref(home, asked, commit)
     return Repository(name, commit, folder)
+
+
+@dataclass(frozen=True, slots=True)
+class GgufFile:
+    """The header of a GGUF file that is kept.
+
+    Attributes:
+        repository: ``org/name-GGUF``.
+        revision: The commit.
+        mix: What was asked for, or None.
+        path: Where the header is; the first one of a file in parts.
+    """
+
+    repository: str
+    revision: str
+    mix: str | None
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.name
+
+    @property
+    def url(self) -> str:
+        """Where the repository's files are listed at this commit."""
+        return f"{ENDPOINT}/{self.repository}/tree/{self.revision}"
+
+
+def kept_gguf(
+    name: str, mix: str | None = None, revision: str | None = None, *, cache: Path | None = None
+) -> GgufFile | None:
+    """Return the header of a repository's file that was fetched before, or None; opens no connection."""
+    if not is_repository_id(name) or (revision is not None and not _is_revision(revision)):
+        return None
+    home = _home(cache, name)
+    asked = revision or MAIN
+    commit = asked if (home / "gguf" / asked).is_dir() else _ref(home, asked)
+    folder = home / "gguf" / (commit or "")
+    if commit is None or not folder.is_dir():
+        return None
+    parts = gguf_parts((path.name for path in folder.iterdir()), mix)
+    return GgufFile(name, commit, mix, folder / parts[0]) if parts else None
+
+
+def fetch_gguf(
+    name: str,
+    mix: str | None = None,
+    revision: str | None = None,
+    *,
+    cache: Path | None = None,
+    endpoint: str | None = None,
+) -> GgufFile:
+    """Fetch the header of a repository's GGUF file, of every part, and keep it.
+
+    Args:
+        name: ``org/name``.
+        mix: ``Q4_K_M``, ``UD-Q4_K_XL``, ...; None for what llama-server takes.
+        revision: Branch, tag or commit; None for the main branch as it is now.
+        cache: Where to keep it; None for :func:`cache_folder`.
+        endpoint: The Hub; None for ``$HF_ENDPOINT``, else :data:`ENDPOINT`.
+
+    Raises:
+        InputError: If the repository is missing, gated or not reachable, or has no such file.
+    """
+    if not is_repository_id(name):
+        raise InputError(f"model: found {shorten(name)}; allowed: a Hub id, org/name")
+    if revision is not None and not _is_revision(revision):
+        raise InputError(f"revision: found {shorten(revision)}; allowed: a branch, tag or commit")
+    hub = _Hub(name, endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT)
+    asked = revision or MAIN
+    commit, files = hub.listing(asked)
+    parts = gguf_parts(files, mix)
+    if not parts:
+        raise _no_such_mix(name, mix, files)
+    home = _home(cache, name)
+    folder = home / "gguf" / commit
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in parts:
+        path = folder / Path(part).name
+        if not path.is_file():
+            _write_whole(path, _gguf_header(hub, commit, part))
+    _write_ref(home, asked, commit)
+    return GgufFile(name, commit, mix, folder / Path(parts[0]).name)
+
+
+def gguf_parts(files: Iterable[str], mix: str | None) -> tuple[str, ...]:
+    """Choose the file of a mix among a repository's: all its parts in order; empty if there is none.
+
+    Without a mix it is Q4_K_M, else the first file, as llama-server chooses (``common/download.cpp``). Image
+    projectors and importance matrices are no models.
+
+    Args:
+        files: Names, with folders.
+        mix: ``Q4_K_M`` and so on, in any case.
+    """
+    models: dict[str, list[str]] = {}
+    for file in sorted(files):
+        found = _GGUF_FILE.fullmatch(file)
+        if found is not None and not _NO_MODEL.search(file.lower()):
+            models.setdefault(found["stem"], []).append(file)
+    if mix is not None and _MIX_OF_STEM.fullmatch(f"-{mix}") is None:
+        return ()
+    wanted = [mix] if mix is not None else ["Q4_K_M", ""]
+    for one in wanted:
+        # A name that ends in the mix comes before one with more words: Q4_K_M before UD-Q4_K_M.
+        ending = re.compile(rf"(?:^|[-._/]){re.escape(one)}$" if one else "", re.IGNORECASE)
+        fitting = sorted((stem for stem in models if ending.search(stem)), key=lambda stem: (len(stem), stem))
+        if fitting:
+            return tuple(models[fitting[0]])
+    return ()
+
+
+def _no_such_mix(name: str, mix: str | None, files: Iterable[str]) -> InputError:
+    stems = [
+        found["stem"].rpartition("/")[2]
+        for file in files
+        if (found := _GGUF_FILE.fullmatch(file)) and not _NO_MODEL.search(file.lower())
+    ]
+    mixes = sorted({found[1] for stem in stems if (found := _MIX_OF_STEM.search(stem))})
+    if not stems:
+        return InputError(f"model {name}: found no GGUF file; allowed: a repository of GGUF files")
+    listed = ", ".join(mixes[:40]) or "a file of the repository"
+    return InputError(f"model {name}: found no file for {mix}; allowed: {listed}")
+
+
+def _gguf_header(hub: _Hub, commit: str, name: str) -> bytes:
+    """The header of a GGUF file, asked for in growing steps, since nothing says how long it is."""
+    data, step = b"", GGUF_STEP_BYTES
+    while len(data) < MAX_BYTES:
+        more = hub.file(commit, name, first=step, start=len(data))
+        data += more
+        length = header_bytes(data, Path(name).name)
+        if length is not None:
+            return data[:length]
+        if len(more) < step:
+            break
+        step = len(data)
+    raise InputError(f"model {hub.name}: found {name} without a whole header; allowed: a GGUF file")
 
 
 class _Hub:
@@ -271,8 +419,11 @@ def _ref(home: Path, revision: str) -> str | None:
 def _write_ref(home: Path, revision: str, commit: str) -> None:
     path = home / "refs" / quote(revision, safe="")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=".ref-", delete=False, encoding="utf-8"
-    ) as file:
-        file.write(f"{commit}\n")
+    _write_whole(path, f"{commit}\n".encode())
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file in one step: nobody finds half of it."""
+    with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=".part-", delete=False) as file:
+        file.write(data)
     Path(file.name).replace(path)

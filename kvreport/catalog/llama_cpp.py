@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from kvreport.catalog.base import SCHEMA_VERSION, Count, Record, Source, Text
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.resources import data_dir
+
+OLLAMA_PREFIX: Final = "ollama-"
+"""What begins the names of mixes that Ollama's own quantizer makes, whose bytes differ from llama.cpp's."""
+OLLAMA_MAKES: Final = ("q4_k_m", "q4_k_s", "q8_0")
+"""Mixes that Ollama's quantizer makes of a model in 16 bits (``ollama create --quantize``)."""
 
 
 class LocalArchitecture(Record):
@@ -95,11 +100,13 @@ class OllamaModel(Record):
 
     Attributes:
         model: Id of the base model in the catalog.
-        format: Quantization mix without a suffix in the name.
+        format: Quantization mix without a suffix in the name; those of Ollama's own quantizer begin with ``ollama-``.
+        size_gb: Size of the download as the library lists it, GB of 10^9 bytes, rounded; None where it is not known.
     """
 
     model: Text
     format: Text = "q4_k_m"
+    size_gb: Annotated[float, Field(gt=0, le=10_000)] | None = None
 
 
 class OllamaNames(Record):
@@ -131,7 +138,10 @@ class OllamaNames(Record):
             return None
         mix = rest.rpartition("-")[2] or found.format
         known = "_" in mix or mix in ("fp16", "f16", "bf16", "f32")
-        return found.model_copy(update={"format": mix}) if known else found
+        own = found.format.startswith(OLLAMA_PREFIX) and mix in OLLAMA_MAKES
+        return (
+            found.model_copy(update={"format": f"{OLLAMA_PREFIX}{mix}" if own else mix}) if known else found
+        )
 
 
 @lru_cache(maxsize=4)

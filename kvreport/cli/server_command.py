@@ -2,7 +2,7 @@
 
 ``vllm serve MODEL …``, ``python -m vllm.entrypoints.openai.api_server --model MODEL …``, ``python -m
 sglang.launch_server --model-path MODEL …``, ``sglang serve …`` and ``docker run … vllm/vllm-openai:v0.27.1 …`` are read, as
-words or as one quoted text. The program names the engine, and an image's tag its release.
+words or as one quoted text; those of local engines in :mod:`kvreport.cli.local_server_command`. The program names the engine, and an image's tag its release.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kvreport.cli.local_server_command import local_arguments
 from kvreport.errors import InputError, shorten
 
 _MODULES: Final = {
@@ -26,6 +27,7 @@ _PROGRAM: Final = re.compile(r"(?:\S*/)?(?P<server>vllm|sglang)")
 _IMAGE: Final = re.compile(
     r"(?:\S*/)?(?P<server>vllm|sglang)(?:-openai)?(?::v?(?P<release>\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)?\S*)?"
 )
+_OLLAMA_SERVES: Final = re.compile(r"ollama serve\s*&")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _STARTED_BY: Final = frozenset({"exec", "env", "nohup", "sudo", "uv", "run"})
 _SHELL: Final = re.compile(r"[&|;]+|\d*>{1,2}(?:&\d)?.*")
@@ -79,6 +81,9 @@ def without_server_command(words: Sequence[str]) -> list[str]:
         ['org/m', '--engine', 'vllm@0.27.1', '--gpu', 'h100']
     """
     words = [part for word in words for part in _parts(word)]
+    local = local_arguments(words)
+    if local is not None:
+        return local
     head = next((found for start in range(len(words)) if (found := _head(words, start))), None)
     if head is None:
         return words
@@ -138,13 +143,15 @@ def data_attention(words: Sequence[str]) -> list[str]:
 
 def _parts(word: str) -> list[str]:
     """The words of a quoted command; a word alone where it is none."""
-    if not re.search(r"\s", word.strip()) or not re.search(r"vllm|sglang", word):
+    if not re.search(r"\s", word.strip()) or not re.search(r"vllm|sglang|llama-|llama\.cpp|ollama", word):
         return [word]
     try:
         parts = shlex.split(re.sub(r"\\\s*\n", " ", word))
     except ValueError as error:
         raise InputError(f"server command: found {shorten(word)}: {error}; allowed: closed quotes") from None
-    if not any(_head(parts, start) for start in range(len(parts))):
+    if _OLLAMA_SERVES.search(word):  # "ollama serve & ollama run NAME": one command for this purpose
+        return [part for part in parts if part != "&"]
+    if not any(_head(parts, start) for start in range(len(parts))) and local_arguments(parts) is None:
         return [word]
     end = next((place for place, part in enumerate(parts) if _SHELL.fullmatch(part)), len(parts))
     return parts[:end]

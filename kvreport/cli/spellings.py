@@ -16,6 +16,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
+from kvreport.cli.local_server_command import WITHOUT_MEMORY as LOCAL_WITHOUT_MEMORY
 from kvreport.cli.server_command import data_attention, without_server_command
 from kvreport.cli.speculation import speculation_in_our_spelling
 from kvreport.errors import InputError, shorten
@@ -66,8 +67,12 @@ SERVERS_FLAGS: Final[dict[str, dict[str, str]]] = {
         "--disable-cuda-graph": "--eager",
         "--disable-radix-cache": "--no-prefix-caching",
     },
+    # `common/arg.cpp` of llama.cpp b10488: cells of all slots, as --context is for it
+    "llama_cpp": {"--ctx-size": "--context", "-c": "--context", "--gpu-layers": "--n-gpu-layers"},
 }
 """A server's spelling of a flag, and this program's flag of the same meaning."""
+
+_OURS: Final = frozenset(ours for flags in SERVERS_FLAGS.values() for ours in flags.values())
 
 WITHOUT_MEMORY: Final[dict[str, int]] = {
     flag: values
@@ -110,6 +115,8 @@ _MEMORY_SHARED: Final = (
     "kvreport size's --utilization"
 )
 
+_CELLS: Final = "--context TOKENS for each request; with --engine llama-cpp it is llama-server's own -c, for all slots together"
+
 _ELSEWHERE: Final[dict[str, str]] = {
     "--gpus": "--tensor-parallel N for N GPUs, or --gpu for each of unequal ones",
     "--num-gpus": "--tensor-parallel N for N GPUs, or --gpu for each of unequal ones",
@@ -124,8 +131,22 @@ _ELSEWHERE: Final[dict[str, str]] = {
     "--ep": "--expert-parallel, without a number: routed experts are divided over all tensor x data ranks",
     "--ep-size": "--expert-parallel, without a number: routed experts are divided over all tensor x data ranks",
     "--count": "--gpu 4xNAME for four of them, or --tensor-parallel N",
-    "--ctx-size": "--context TOKENS for each request; llama-server divides its own over the slots of --parallel",
-    "-c": "--context TOKENS for each request; llama-server divides its own over the slots of --parallel",
+    "--ctx-size": _CELLS,
+    "-c": _CELLS,
+    "--json": "--format json",
+    "--output": "--format json, and > FILE to keep it",
+    "-o": "--format json, and > FILE to keep it",
+    "--vram": "--gpu NAME, whose memory is known, and --memory SIZE where it can be set",
+    "--cards": "--gpu 2xNAME for two of them, or --tensor-parallel N",
+    "--max-len": "--context TOKENS",
+    "--max-length": "--context TOKENS",
+    "--seq-len": "--context TOKENS",
+    "--sequence-length": "--context TOKENS",
+    "--quant": "--weights FORMAT; kvreport list formats prints them",
+    "--precision": "--weights FORMAT and --kv FORMAT; kvreport list formats prints them",
+    "--kv-dtype": "--kv FORMAT",
+    "--kv-quant": "--kv FORMAT",
+    "--cache-type": "--cache-type-k TYPE and --cache-type-v TYPE",
     "--model": "the model as the first argument, without a flag",
     "--prefill-context-parallel-size": _PROMPTS_DIVIDED,
     "--attn-cp-size": _PROMPTS_DIVIDED,
@@ -156,10 +177,12 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
         ['m', '--context=8000', '--tensor-parallel', '2']
     """
     flags = frozenset(known)
+    if flags.isdisjoint(_OURS):  # the parser of all commands: the command's own comes after it
+        return list(words)
     if "--context" in flags:
         words = without_server_command(words)
-    words = _without_idle_flags(words, flags)
     server = _server(words)
+    words = _without_idle_flags(words, flags, server)
     if server == "sglang" and "--data-parallel" in flags:
         words = data_attention(words)
     if "--draft" in flags:
@@ -169,7 +192,9 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
     for word in words:
         name, sign, value = word.partition("=")
         spelled = name.replace("_", "-") if name.startswith("--") else name
-        if spelled == "-c" and "-ctk" in flags:  # argparse would ask which of the longer ones is meant
+        if (
+            spelled == "-c" and "-ctk" in flags and server != "llama_cpp"
+        ):  # argparse would ask which of the longer ones is meant
             raise InputError(f"-c: not an option here; instead: {_ELSEWHERE['-c']}")
         ours = spelled if name in flags else _ours(spelled, server)
         if not word.startswith("-"):
@@ -182,19 +207,20 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
     return made
 
 
-def _without_idle_flags(words: Sequence[str], flags: frozenset[str]) -> Sequence[str]:
+def _without_idle_flags(words: Sequence[str], flags: frozenset[str], server: str) -> Sequence[str]:
     """Leave out what a server's command says beside memory, and say so."""
     if "--context" not in flags:
         return words
+    silent = LOCAL_WITHOUT_MEMORY if server in {"llama_cpp", "ollama"} else WITHOUT_MEMORY
     kept, idle, skipped = [], [], 0
     for word in words:
         name, sign, _ = word.partition("=")
         spelled = name.replace("_", "-")
         if skipped:
             skipped -= 1
-        elif spelled in WITHOUT_MEMORY and name not in flags:
+        elif spelled in silent and name not in flags:
             idle.append(spelled)
-            skipped = 0 if sign else WITHOUT_MEMORY[spelled]
+            skipped = 0 if sign else silent[spelled]
         else:
             kept.append(word)
     if idle:
@@ -206,10 +232,11 @@ def _ours(spelled: str, server: str) -> str:
     """This program's flag for a server's; the flag itself where no server has it."""
     ours = SERVERS_FLAGS.get(server, {}).get(spelled)
     others = [name for name, flags in SERVERS_FLAGS.items() if spelled in flags]
-    if ours is None and others:
+    if ours is None and others and spelled not in _ELSEWHERE:
+        named = others[0].replace("_", "-")
         raise InputError(
             f"{spelled}: a flag of {ENGINES[others[0]]}, but the rules of {ENGINES.get(server, server)} apply; "
-            f"say --engine {others[0]}, or use {SERVERS_FLAGS[others[0]][spelled]}"
+            f"say --engine {named}, or use {SERVERS_FLAGS[others[0]][spelled]}"
         )
     return ours or spelled
 
@@ -220,7 +247,8 @@ def _server(words: Sequence[str]) -> str:
         name, sign, value = word.partition("=")
         if name == "--engine":
             named = value if sign else after
-            return next((server for server in SERVERS_FLAGS if named.lower().startswith(server)), named)
+            heard = named.lower().replace("-", "_")
+            return next((server for server in SERVERS_FLAGS if heard.startswith(server)), heard)
     return "vllm"
 
 

@@ -25,7 +25,7 @@ from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.estimation.explanation import explain
 from kvreport.estimation.hardware import BEST
 from kvreport.estimation.local import estimate_local
-from kvreport.estimation.local_case import engine_of
+from kvreport.estimation.local_names import engine_of
 from kvreport.estimation.request import Request, resolve
 from kvreport.query import Query, current_names
 
@@ -56,10 +56,10 @@ def estimate(
     57344
     """
     asked = current_names(options)
-    if "engine" not in asked and isinstance(model, str | Path):
-        asked |= engine_of(model)
-    query = Query(model=model, gpu=gpu, **asked)
     known = open_catalog() if catalog is None else catalog
+    if "engine" not in asked and isinstance(model, str | Path):
+        asked |= engine_of(model, known)
+    query = Query(model=model, gpu=gpu, **asked)
     return estimate_local(query, known) or answer(_partitioned(resolve(query, known)))
 
 

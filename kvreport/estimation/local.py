@@ -26,12 +26,11 @@ from kvreport.estimation.local_answer import LocalEstimate, explain_local
 from kvreport.estimation.local_case import (
     LocalCase,
     fullest,
-    is_gguf,
     open_case,
     refuse_forks,
-    with_base_model,
 )
 from kvreport.estimation.local_inverse import advice, fitted
+from kvreport.estimation.local_names import by_local_name, is_gguf
 from kvreport.estimation.local_speed import decode_ms, host_bandwidth
 from kvreport.estimation.request import at_release, resolve
 from kvreport.query import Query
@@ -63,8 +62,8 @@ def estimate_local(query: Query, catalog: Catalog) -> LocalEstimate | None:
         return None
     if isinstance(query.engine, str):
         engine = at_release(engine, query.engine)
-    asked = with_base_model(query, catalog)
-    case = open_query(asked, engine, catalog)
+    asked, named = by_local_name(query, catalog)
+    case = replace(open_query(asked, engine, catalog), named=named)
     changed: tuple[str, ...] = ()
     if query.fit or case.engine_sets_context:
         choice = fitted(case)
@@ -262,10 +261,21 @@ def _assumptions(case: LocalCase, changed: tuple[str, ...]) -> tuple[str, ...]:
         found.append(
             f"the file ends {human_bytes(case.file.missing_bytes)} before its tensors do: read as a header only"
         )
-    found += said_of_file(case.file)
+    found += [*case.named.said, *_encoders_said(case), *said_of_file(case.file)]
     found.append(f"host memory is read at {host_bandwidth(case) / 1e9:g} GB/s")
     found.append("logits of one token per slot, as llama-server reserves")
     return tuple(found)
+
+
+def _encoders_said(case: LocalCase) -> list[str]:
+    """What a server that finds its model by name loads beside it, and what is not counted."""
+    found = parameters_by_component(case.request.model)
+    towers = sum(int(number) for part, number in found.items() if part in ("vision", "audio"))
+    by_name = case.named.repository is not None or case.engine_sets_context
+    if not towers or not by_name or case.query.mmproj is not None or case.file is not None:
+        return []
+    also = f"encoders of images or audio, {human_bytes(2 * towers)} in 16 bits, are loaded too"
+    return [f"text only: {also} and not counted; --mmproj FILE counts them"]
 
 
 def said_of_file(file: GgufModel | None) -> list[str]:

@@ -204,6 +204,7 @@ def inverse_lines(result: LocalEstimate) -> list[str]:
         f"longest context with these flags: {longest}",
         f"slots of {tokens} each (--parallel): {slots if found.slots else 'none fits'}",
     ]
+    lines += _shared_context(result)
     if found.n_cpu_moe:
         lines.append(f"fewest layers with experts on the CPU: --n-cpu-moe {found.n_cpu_moe}")
     if found.n_gpu_layers < found.layers:
@@ -219,6 +220,23 @@ def inverse_lines(result: LocalEstimate) -> list[str]:
     else:
         lines.append("--fit would change nothing: the model fits with 1 GiB to spare")
     return lines
+
+
+def _shared_context(result: LocalEstimate) -> list[str]:
+    """What one slot has of the context, where a request of the whole of it fits into no slot, or only into one."""
+    options, tokens = result.options, result.request.context_tokens
+    wanted = options.slots * tokens
+    if options.slots == 1 or wanted <= options.context:
+        return []
+    have = (
+        f"one slot may take all of the context of {human_tokens(options.context)}, which {options.slots} slots share"
+        if options.is_unified
+        else f"each of {options.slots} slots has {options.context // options.slots:,} tokens of the context of "
+        f"{human_tokens(options.context)}"
+    )
+    fits = result.max_concurrent_requests_by_memory >= options.slots
+    also = "fits" if fits else "does not fit"
+    return [f"{have}; {options.slots} requests of {tokens:,} at once need -c {wanted}, which {also}"]
 
 
 def _host_lines(result: LocalEstimate) -> list[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.companions import (
@@ -15,6 +13,8 @@ from kvreport.accounting.engines.llama_cpp.companions import (
 )
 from kvreport.accounting.engines.llama_cpp.inventory import prediction_tensors
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.ollama_quantize import MIXES as OLLAMA_MIXES
+from kvreport.accounting.engines.llama_cpp.ollama_quantize import ollama_quantized
 from kvreport.accounting.engines.llama_cpp.options import (
     DEFAULT_CACHE_RAM,
     DEFAULT_CHECKPOINTS,
@@ -30,12 +30,12 @@ from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_projector import read_projector
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import FullAttention
-from kvreport.catalog.llama_cpp import LocalArchitecture, load_local_architectures, load_ollama_names
+from kvreport.catalog.llama_cpp import LocalArchitecture, load_local_architectures
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
+from kvreport.estimation.local_names import Named, is_gguf
 from kvreport.estimation.request import Request, resolve_model
-from kvreport.estimation.variants import gguf_base
 from kvreport.query import Query
 from kvreport.units import parse_bytes
 
@@ -68,47 +68,6 @@ def refuse_forks(engine: object) -> None:
             raise InputError(
                 f"engine: found {shorten(engine)}, a fork of llama.cpp: {difference}; allowed: llama-cpp"
             )
-
-
-_GGUF_REPOSITORY: Final = re.compile(r"^[^/]+/[^/]+-GGUF(?::[\w.-]+)?$", re.IGNORECASE)
-_MLX_REPOSITORY: Final = re.compile(r"^mlx-community/|^[^/]+/[^/]+-MLX(?:-\w+)*$", re.IGNORECASE)
-
-
-def is_gguf(model: object) -> bool:
-    """True if a model's name is the path of a GGUF file."""
-    return isinstance(model, str | Path) and str(model).lower().endswith(".gguf")
-
-
-def engine_of(model: str | Path) -> dict[str, str]:
-    """The engine that a model's name implies where none is stated.
-
-    A GGUF file or a repository of such files means llama.cpp, a name of Ollama's library Ollama, and a
-    repository whose weights are in MLX's formats means mlx-lm: no other engine reads them.
-    """
-    if is_gguf(model) or (isinstance(model, str) and _GGUF_REPOSITORY.search(model)):
-        return {"engine": "llama-cpp"}
-    if isinstance(model, str) and _MLX_REPOSITORY.search(model):
-        return {"engine": "mlx"}
-    if isinstance(model, str) and ":" in model and load_ollama_names().find(model) is not None:
-        return {"engine": "ollama"}
-    return {}
-
-
-def with_base_model(query: Query, catalog: Catalog) -> Query:
-    """Replace a name of Ollama's library, or of a GGUF repository, by its base model and mix.
-
-    Other queries stay as they are.
-    """
-    if not isinstance(query.model, str) or Path(query.model).exists():
-        return query
-    found = load_ollama_names().find(query.model)
-    if found is not None:
-        return replace(query, model=found.model, weights=query.weights or found.format)
-    gguf = gguf_base(query.model, catalog)
-    if gguf is None:
-        return query
-    base, mix = gguf
-    return replace(query, model=base, weights=query.weights or mix)
 
 
 def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tuple[LocalModel, str]:
@@ -152,11 +111,18 @@ def with_mix(local: LocalModel, mix: str) -> LocalModel:
         InputError: If there is no such mix.
     """
     model = local.model
+    experts = model.experts.routed if model.experts else 0
+    if mix in OLLAMA_MIXES:
+        own = local.architecture.name
+        made = ollama_quantized(
+            local.tensors, mix, architecture=own, layers=model.layer_count, experts=experts
+        )
+        return replace(local, tensors=made)
     typed = quantized(
         local.tensors,
         mix,
         layers=model.layer_count,
-        experts=model.experts.routed if model.experts else 0,
+        experts=experts,
         gqa=max(1, model.attention_heads) // _kv_heads(model),
         wide=model.layer_count == 80 and local.architecture.name in _KNOWN_AS_70B,
         falcon=local.architecture.name == "falcon",
@@ -298,6 +264,7 @@ class LocalCase:
         options: The server's options.
         devices: Devices in order.
         file: The GGUF file, if the model is one.
+        named: What the model's name was taken to say.
     """
 
     request: Request
@@ -307,6 +274,7 @@ class LocalCase:
     options: LocalOptions
     devices: tuple[LocalDevice, ...]
     file: GgufModel | None = None
+    named: Named = field(default_factory=Named)
 
     @property
     def host_memory(self) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kvreport.accounting.engines.command import LocalServed
-from kvreport.catalog.llama_cpp import load_ollama_names
+from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, load_ollama_names
 from kvreport.estimation.commands import shell_line
 
 if TYPE_CHECKING:
@@ -24,12 +24,13 @@ def command_line(result: LocalEstimate) -> str:
     """
     query, draft = result.case.query, result.case.query.draft
     served = LocalServed(
-        file=str(query.model) if result.mix == "file" else MODEL_FILE,
+        file=str(query.model) if result.mix == "file" else result.case.named.file or MODEL_FILE,
         name=ollama_name(result.case.request.model.id, result.mix),
         options=result.options,
         draft=None if draft is None else str(draft) if str(draft).endswith(".gguf") else "DRAFT.gguf",
         projector=query.mmproj,
         projector_offload=not query.no_mmproj_offload,
+        repository=result.case.named.repository,
     )
     return line_of(result.case, served)
 
@@ -43,7 +44,8 @@ def command_of_file(case: LocalCase) -> str:
     model = case.request.model.id
     usual = f"{model.rpartition('/')[2]}-{case.mix.upper()}.gguf"
     file = str(case.query.model) if case.mix == "file" else usual
-    return line_of(case, LocalServed(file, ollama_name(model, case.mix), case.options))
+    name = ollama_name(model, case.mix)
+    return line_of(case, LocalServed(file, name, case.options, repository=case.named.repository))
 
 
 def line_of(case: LocalCase, served: LocalServed) -> str:
@@ -58,7 +60,9 @@ def ollama_name(model: str, mix: str) -> str:
     found = next((name for name, held in names.items() if held.model == model), None)
     if found is None:
         return model
-    return found if names[found].format == mix else f"{found}-{mix}"
+    own = names[found].format.removeprefix(OLLAMA_PREFIX)
+    plain = mix.removeprefix(OLLAMA_PREFIX)
+    return found if own == plain else f"{found}-{plain}"
 
 
 def modelfile_of(result: LocalEstimate) -> str | None:

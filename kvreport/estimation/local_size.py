@@ -18,9 +18,10 @@ from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.local import open_query
-from kvreport.estimation.local_case import LocalCase, fullest, refuse_forks, with_base_model, with_mix
+from kvreport.estimation.local_case import LocalCase, fullest, refuse_forks, with_mix
 from kvreport.estimation.local_command import command_of_file
 from kvreport.estimation.local_inverse import MIXES_BY_SIZE, fits_machine
+from kvreport.estimation.local_names import USUAL_MIX, by_local_name
 from kvreport.estimation.request import at_release
 from kvreport.query import Query
 
@@ -29,9 +30,6 @@ USUAL_MACHINES: Final = (
     "m4-max-128", "m3-ultra-512",
 )  # fmt: skip
 """Machines to size for where none is named: one of each common memory size."""
-
-USUAL_MIX: Final = "q4_k_m"
-"""The mix that keeps part of a model in host memory, where no mix fits whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,8 @@ def size_local(
                 parallel=slots,
                 kv=cache_type,
             )
-            case = open_query(with_base_model(asked, catalog), record, catalog)
+            plain, named = by_local_name(asked, catalog)
+            case = replace(open_query(plain, record, catalog), named=named)
             found += _on(case, machine, weights, context)
     if not found:
         raise InputError(
@@ -219,6 +218,12 @@ def _in_part(case: LocalCase, machine: str, context: int) -> HomeDeployment | No
     return _deployed(replace(case, options=options), machine, layout, context)
 
 
+def _named(case: LocalCase) -> str:
+    """The model as a reader finds it: the file that was given, else the record's own id."""
+    given = case.query.model
+    return str(given) if case.mix == "file" and isinstance(given, str) else case.request.model.id
+
+
 def _deployed(case: LocalCase, machine: str, layout: LocalLayout, context: int) -> HomeDeployment:
     slots = case.options.slots
     # The model's own context is that of one slot.
@@ -226,7 +231,7 @@ def _deployed(case: LocalCase, machine: str, layout: LocalLayout, context: int) 
     many = model.model_copy(update={"context_tokens": model.context_tokens * slots})
     longest = longest_context(replace(case.local, model=many), case.options, case.devices)
     return HomeDeployment(
-        model=str(case.query.model) if case.mix == "file" else case.request.model.id,
+        model=_named(case),
         machine=machine,
         weights=case.mix,
         slots=slots,

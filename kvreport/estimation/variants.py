@@ -8,7 +8,7 @@ from typing import Final
 from kvreport.architectures.names import QuantizedName, quantized_name, repository_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.formats import WeightFormat
-from kvreport.catalog.llama_cpp import load_ollama_names
+from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, load_ollama_names
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.variant import Variant, expand
@@ -30,7 +30,9 @@ def by_name(name: str, catalog: Catalog) -> tuple[Model, tuple[str, ...]] | None
     """
     ollama = load_ollama_names().find(name)
     if ollama is not None:
-        said: QuantizedName | None = QuantizedName((ollama.model,), ollama.format.lower())
+        said: QuantizedName | None = QuantizedName(
+            (ollama.model,), ollama.format.lower().removeprefix(OLLAMA_PREFIX)
+        )
     else:
         said = quantized_name(name)
     base = _base(said, catalog) if said is not None else None

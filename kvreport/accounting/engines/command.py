@@ -103,6 +103,7 @@ class LocalServed:
 
     Attributes:
         file: The GGUF file, or a name that stands for it.
+        repository: ``org/name-GGUF:MIX``, which the engine downloads itself; None for a file.
         name: The model's name in Ollama's library.
         options: Everything that was laid out.
         draft: The draft model's file, or None.
@@ -116,6 +117,7 @@ class LocalServed:
     draft: str | None = None
     projector: str | None = None
     projector_offload: bool = True
+    repository: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ _ALL_LAYERS: Final = 1 << 12
 def server_command(served: LocalServed) -> Command:
     """How llama-server is started."""
     options = served.options
-    words: list[Word] = ["llama-server", "-m", served.file, *flags(options)]
+    source = ["-m", served.file] if served.repository is None else ["-hf", served.repository]
+    words: list[Word] = ["llama-server", *source, *flags(options)]
     if served.draft is not None:
         words += ["-md", served.draft, "--spec-draft-n-max", str(options.draft)]
     if options.mtp:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
+from kvreport.accounting.engines.llama_cpp.ollama_quantize import MIXES as OLLAMA_MIXES
 from kvreport.accounting.engines.llama_cpp.types import TYPES
 from kvreport.errors import InputError
 
@@ -86,17 +87,29 @@ class _State:
     up: int = 0
 
 
+def is_mix(name: str) -> bool:
+    """True if the quantizer has a mix of this name."""
+    found = name.lower()
+    return found in OLLAMA_MIXES or _plain(found) in MIXES
+
+
 def mix_name(name: str) -> str:
     """The quantizer's name of a mix.
 
     Raises:
         InputError: If there is no such mix.
     """
-    found = name.lower().replace("-", "_").removeprefix("gguf_")
-    found = ALIASES.get(found, found)
+    if name.lower() in OLLAMA_MIXES:
+        return name.lower()
+    found = _plain(name.lower())
     if found not in MIXES:
-        raise InputError(f"--weights: found {name!r}; GGUF mixes: {', '.join(MIXES)}")
+        raise InputError(f"--weights: found {name!r}; GGUF mixes: {', '.join((*MIXES, *OLLAMA_MIXES))}")
     return found
+
+
+def _plain(name: str) -> str:
+    found = name.replace("-", "_").removeprefix("gguf_")
+    return ALIASES.get(found, found)
 
 
 def quantized(

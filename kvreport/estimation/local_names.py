@@ -1,0 +1,197 @@
+"""Names that mean a local engine: GGUF files and repositories, Ollama's library, MLX's formats."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from kvreport.accounting.engines.llama_cpp.quantize import is_mix
+from kvreport.architectures.gguf import GgufModel, read_gguf
+from kvreport.architectures.hub import GgufFile, fetch_gguf, kept_gguf
+from kvreport.architectures.names import repository_name
+from kvreport.catalog.base import Source
+from kvreport.catalog.llama_cpp import load_ollama_names
+from kvreport.catalog.load import Catalog
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError, shorten
+from kvreport.estimation.variants import gguf_base
+from kvreport.query import Query
+
+_GGUF_REPOSITORY: Final = re.compile(r"^(?P<id>[^/:]+/[^/:]+-GGUF)(?::(?P<mix>[\w.-]+))?$", re.IGNORECASE)
+_MLX_REPOSITORY: Final = re.compile(r"^mlx-community/|^[^/]+/[^/]+-MLX(?:-\w+)*$", re.IGNORECASE)
+_MIX_AT_END: Final = re.compile(r"[-._]((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|MXFP4|BF16|F16))$", re.IGNORECASE)
+USUAL_MIX: Final = "q4_k_m"
+"""What llama-server takes of a repository whose name states no mix (``common/arg.cpp``, ``-hf``)."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """What was made of a model's name.
+
+    Attributes:
+        said: What was taken for granted.
+        repository: The GGUF repository, with its mix where one was stated; None for other names.
+        file: A GGUF file that is not here and whose name was read; None for other names.
+    """
+
+    said: tuple[str, ...] = ()
+    repository: str | None = None
+    file: str | None = None
+
+
+def is_gguf(model: object) -> bool:
+    """True if a model's name is the path of a GGUF file."""
+    return isinstance(model, str | Path) and str(model).lower().endswith(".gguf")
+
+
+def engine_of(model: str | Path, catalog: Catalog | None = None) -> dict[str, str]:
+    """The engine that a model's name implies where none is stated.
+
+    A GGUF file or a repository of such files means llama.cpp, a name of Ollama's library Ollama, and a
+    repository whose weights are in MLX's formats means mlx-lm: no other engine reads them.
+
+    Args:
+        model: What was given as the model.
+        catalog: A name without a tag is Ollama's only where this catalog has no model of that name; without a
+            catalog, a tag is needed.
+    """
+    if is_gguf(model):
+        return {"engine": "llama-cpp"}
+    if not isinstance(model, str):
+        return {}
+    name = repository_name(model)
+    if _GGUF_REPOSITORY.match(name):
+        return {"engine": "llama-cpp"}
+    if _MLX_REPOSITORY.match(name):
+        return {"engine": "mlx"}
+    if load_ollama_names().find(name) is not None and (":" in name or _unlisted(name, catalog)):
+        return {"engine": "ollama"}
+    return {}
+
+
+def _unlisted(name: str, catalog: Catalog | None) -> bool:
+    if catalog is None or Path(name).exists():
+        return False
+    try:
+        catalog.model(name)
+    except InputError:
+        return True
+    return False
+
+
+def by_local_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
+    """Replace a name of Ollama's library, or of a GGUF repository, by what it holds.
+
+    A repository's file that was fetched, or may be, is read; else the name says base model and mix. Other
+    questions stay as they are.
+
+    Args:
+        query: The question.
+        catalog: Where base models are looked up.
+
+    Returns:
+        The question with the base model and its mix, or with the file's own record; what the name was taken to say.
+
+    Raises:
+        InputError: If the name says a mix of which only the file knows the types, or the Hub refuses.
+    """
+    if not isinstance(query.model, str) or Path(query.model).exists():
+        return query, Named()
+    found = load_ollama_names().find(query.model)
+    if found is not None:
+        return replace(query, model=found.model, weights=query.weights or found.format), Named()
+    if is_gguf(query.model):
+        return _by_file_name(query, catalog)
+    name = repository_name(query.model)
+    asked = _GGUF_REPOSITORY.match(name)
+    if asked is None:
+        return query, Named()
+    file = _file(query, asked["id"], asked["mix"])
+    if file is not None:
+        header = (
+            f"types of every tensor: the header of {file.name} in {asked['id']}, revision {file.revision[:8]}"
+        )
+        return replace(query, model=_read(file)), Named((header,), name)
+    by_base = _by_base(query, name, asked["mix"], catalog)
+    if by_base is None:
+        return query, Named()
+    base, said = by_base
+    return base, Named(said, name if query.weights is None else f"{asked['id']}:{query.weights.upper()}")
+
+
+def _by_file_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
+    """The question of a file that is not here: by its name, which usually states base model and mix."""
+    path = str(query.model)
+    stem = re.sub(r"-\d{5}-of-\d{5}$", "", re.split(r"[/\\]", path)[-1][: -len(".gguf")])
+    mix = _MIX_AT_END.search(stem)
+    if mix is None:
+        return query, Named()
+    found = _by_base(query, f"{stem[: mix.start()]}-GGUF:{mix[1]}", mix[1], catalog)
+    if found is None:
+        return query, Named()
+    base, said = found
+    identity = base.model.id if isinstance(base.model, Model) else base.model
+    by_name = f"{shorten(path)} is not here: by its name it is {identity} in {str(base.weights).upper()}"
+    named = Named((by_name, *(text for text in said if "--fetch" not in text)), file=path)
+    return base, named
+
+
+def _file(query: Query, repository: str, mix: str | None) -> GgufFile | None:
+    """The repository's file, where its own types are asked for and it was fetched or may be."""
+    if query.weights is not None:
+        return None
+    if query.fetch:
+        return fetch_gguf(repository, mix, query.revision)
+    return kept_gguf(repository, mix, query.revision)
+
+
+def _read(file: GgufFile) -> GgufModel:
+    read = read_gguf(file.path)
+    source = Source(
+        covers=("layers", "weights", "context_tokens"),
+        title=f"header of {file.name} in {file.repository}",
+        url=file.url,
+        revision=file.revision,
+        evidence="verbatim",
+    )
+    identity = f"{file.repository}-{file.mix}" if file.mix else file.repository
+    model = read.model.model_copy(update={"id": identity, "sources": (source,)})
+    # Of a fetched file only the header is kept.
+    return replace(read, model=model, missing_bytes=0)
+
+
+def _by_base(
+    query: Query, name: str, mix: str | None, catalog: Catalog
+) -> tuple[Query, tuple[str, ...]] | None:
+    """The question with the model that a repository was made from; None if its name does not say which."""
+    found = gguf_base(name, catalog)
+    if found is None:
+        return None
+    base, weights = found
+    if query.weights is not None:
+        return replace(query, model=base), ()
+    if mix is None:
+        own = base.weight_format if base.weight_format == "mxfp4" else USUAL_MIX
+        said = f"{name} states no mix: {own.upper()}, as is usual; --fetch reads the types in the file"
+        return replace(query, model=base, weights=own), (said,)
+    if not is_mix(weights):
+        raise InputError(
+            f"model: found {name}, whose publisher chose types for {mix.upper()} that only the file says; allowed: "
+            f"--fetch, which reads the file's header, or the path of the file{_nearest(base.id, weights)}"
+        )
+    if not mix.upper().startswith("UD-"):
+        return replace(query, model=base, weights=weights), ()
+    plain = weights.upper()
+    said = f"{name}: its publisher changed the types of {plain} by tensor; computed as {plain}"
+    return replace(query, model=base, weights=weights), (f"{said}; --fetch reads the types in the file",)
+
+
+def _nearest(base: str, weights: str) -> str:
+    """The mix of the quantizer that a publisher's own is nearest to, as an instruction; empty where there is none."""
+    plain = re.match(r"(?:i?q|tq)\d(?:_k)?", weights)
+    near = (
+        [] if plain is None else [one for one in (f"{plain[0]}_m", f"{plain[0]}_s", plain[0]) if is_mix(one)]
+    )
+    return f", or {base} with --engine llama-cpp --weights {near[0]}, the nearest mix" if near else ""
