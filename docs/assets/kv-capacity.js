@@ -105,9 +105,10 @@
     if (!rates) return null;
     const [multicast, shared] = gpu.outside;
     const { tokens, seqs, eager } = step;
-    const reserve = kernel.reserveBytes(rates, tokens, seqs, eager, gpu.own, multicast, shared, model.limit);
+    const { own, splits } = gpu;
+    const reserve = kernel.reserveBytes(rates, tokens, seqs, eager, own, splits, multicast, shared, model.limit);
     const [share, least] = gpu.band.slice(isStage(site, size) ? 2 : 0);
-    const spared = kernel.sparedBytes(rates, tokens, seqs, model.limit, gpu.own, eager);
+    const spared = kernel.sparedBytes(rates, tokens, seqs, model.limit, own, splits, eager);
     return [reserve, kernel.errorBytes(share, least, reserve) + spared];
   }
 
@@ -123,7 +124,7 @@
     const rates = ratesOf(model, gpu, place);
     if (!rates) return null;
     return {
-      activations: kernel.activationBytes(rates, tokens, seqs, model.limit, gpu.own, eager),
+      activations: kernel.activationBytes(rates, tokens, seqs, model.limit, gpu.own, gpu.splits, eager),
       outside: kernel.outsideBytes(rates, gpu.outside[0], gpu.outside[1]),
       graphs: eager ? 0 : kernel.graphBytes(rates, seqs, tokens, gpu.own),
     };

@@ -372,7 +372,7 @@ def overhead_on(
     )
     further = {
         "lora_adapters": lora_bytes(case.model, layout, *case.lora_slots)
-        + engine.adapts_vocabulary(case.model) * vocabulary_slots(case.model, *case.lora_slots),
+        + vocabulary_slots(case.model, *case.lora_slots, engine.vocabulary_adapters(case.model)),
         "all_to_all_buffers": buffer_bytes(case.model, layout, engine.exchange, serving.max_batched_tokens)
         if layout.all_to_all
         else 0,

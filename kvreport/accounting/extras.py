@@ -135,14 +135,14 @@ def borrowed_copies(model: Model, tensor_parallel: int) -> int:
     return sum(2 * row.shape[0] * row.shape[1] * SERVED_BYTES // tensor_parallel for row in rows[:1])
 
 
-def vocabulary_slots(model: Model, max_loras: int, max_rank: int) -> int:
+def vocabulary_slots(model: Model, max_loras: int, max_rank: int, places: int = 2) -> int:
     """Bytes of adapter slots of embedding and output head, which every rank has whole; arguments as of :func:`lora_bytes`.
 
     Each has a factor of a row for every word of the vocabulary and one of the model's width (0.11.2
     ``lora/layers/vocal_parallel_embedding.py``, 0.33.0 ``lora/layers/vocab_parallel_embedding.py`` and
-    ``logits_processor.py``).
+    ``logits_processor.py``). ``places`` says of how many modules slots are made.
     """
-    return 2 * max_loras * max_rank * (model.vocabulary + model.hidden_size) * SERVED_BYTES
+    return places * max_loras * max_rank * (model.vocabulary + model.hidden_size) * SERVED_BYTES
 
 
 def lora_bytes(model: Model, layout: Layout, max_loras: int, max_rank: int) -> int:

@@ -485,6 +485,7 @@ def activation_bytes(
     max_num_seqs: int,
     context: int,
     own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
+    splits: bool,  # noqa: FBT001
     compiled: bool,  # noqa: FBT001
 ) -> int:
     """Return vLLM's activation peak while it measures itself: the largest of its passes, and what stays.
@@ -495,6 +496,7 @@ def activation_bytes(
         max_num_seqs: Requests that run at once.
         context: Tokens of the longest request that it was told to take.
         own_kernels: Whether the device's kernels for experts bring their own buffers.
+        splits: Whether the device's workspace for products of matrices is cut out of what compiling frees.
         compiled: Whether nothing is compiled meanwhile: layers run one by one, or compiled graphs are kept.
     """
     rows = min(max_num_seqs, tokens)
@@ -507,7 +509,8 @@ def activation_bytes(
     workspace = max(0.0 if own_kernels else rates[3] * tokens, rates[11] * context)
     kept = rates[5] * tokens + rates[21] * max_num_seqs
     passes = max(encoded + max(forward, sampling), encoding) + workspace
-    return round(kept + (passes if compiled else max(passes, rates[19]) + rates[20]))
+    left = rates[20] if splits else 0.0
+    return round(kept + (passes if compiled else max(passes, rates[19]) + left))
 
 
 def spared_bytes(
@@ -516,11 +519,12 @@ def spared_bytes(
     max_num_seqs: int,
     context: int,
     own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
+    splits: bool,  # noqa: FBT001
     compiled: bool,  # noqa: FBT001
 ) -> int:
     """Return what a later start of vLLM has of the activation peak, because it compiles nothing; arguments as there."""
-    first = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, compiled)
-    return first - activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, True)  # noqa: FBT003
+    first = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, compiled)
+    return first - activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, True)  # noqa: FBT003
 
 
 def graph_bytes(
@@ -551,6 +555,7 @@ def reserve_bytes(
     max_num_seqs: int,
     eager: bool,  # noqa: FBT001 - JavaScript has no keywords
     own_kernels: bool,  # noqa: FBT001
+    splits: bool,  # noqa: FBT001
     multicast: bool,  # noqa: FBT001
     shared: int,
     context: int,
@@ -559,7 +564,7 @@ def reserve_bytes(
 
     ``eager`` tells that no graphs are captured.
     """
-    activations = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, eager)
+    activations = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, eager)
     graphs = 0 if eager else graph_bytes(rates, max_num_seqs, tokens, own_kernels)
     return activations + outside_bytes(rates, multicast, shared) + graphs
 

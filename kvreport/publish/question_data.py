@@ -61,7 +61,7 @@ def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, 
     q = Quantities(site.catalog)
     heads = _known(lambda: q.kv_heads(model.id))
     sizes = site.axes.tensor_parallel
-    table = rules(site.engine).adapts_vocabulary(model) * vocabulary_slots(model, 1, 1)
+    table = vocabulary_slots(model, 1, 1, rules(site.engine).vocabulary_adapters(model))
     return {
         "layers": model.layer_count,
         "growing": q.growing_layers(model.id),

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.step import Step
 from kvreport.accounting.engines.vllm.profiling import Shape, forward_bytes_per_token
-from kvreport.accounting.engines.vllm.reserve import ReserveRates, own_expert_kernels, reserve
-from kvreport.accounting.extras import own_prediction_layer, with_draft
+from kvreport.accounting.engines.vllm.reserve import ReserveRates, large_workspace, own_expert_kernels, reserve
+from kvreport.accounting.extras import own_prediction_layer, vocabulary_slots, with_draft
 from kvreport.accounting.kernel import captured_graphs, captured_sizes
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import weights_by_component
@@ -528,8 +529,8 @@ def test_logits_of_the_second_runner_by_release(
 @pytest.mark.parametrize(
     ("version", "model", "rows", "consumed_gib"),
     [
-        # Consumed beside weights and peak at first starts of 0.29 and 0.30 (late-010: 8.59 of which 7.64 are weights;
-        # nov-014 and nov-016 by their pools): the embedding table's copy stays, and counts of words.
+        # Consumed beside weights and peak at first starts of 0.29 and 0.30 on Blackwell cards (late-010: 8.59 of which 7.64
+        # are weights; nov-016 by its pool): the embedding table's copy stays, and counts of words.
         ("0.29.0", "Qwen/Qwen3-4B", 256, 8.59 - 7.64),
     ],
 )
@@ -538,15 +539,33 @@ def test_a_freed_copy_is_charged_once_more(
 ) -> None:
     record = catalog.model(model)
     arguments = {"max_batched_tokens": 2048, "max_seqs": rows}
-    first = reserve(record, release(version), **arguments).activations
-    once = reserve(record, release("0.28.0"), **arguments).activations
-    later = reserve(record, release(version), compiled=True, **arguments).activations
+    first = reserve(record, release(version), splits=True, **arguments).activations
+    once = reserve(record, release(version), **arguments).activations
+    later = reserve(record, release(version), compiled=True, splits=True, **arguments).activations
     table = 151_936 * 2560 * 2
     assert first - once == table
     assert later < once
     kept = table + rows * 151_936 * 4.125
     assert kept / GIB == pytest.approx(consumed_gib, abs=0.1)
-    assert reserve(record, release("0.31.0"), **arguments).activations == once
+    assert reserve(record, release("0.31.0"), splits=True, **arguments).activations == once
+
+
+def test_a_large_workspace_is_cut_out_of_a_freed_copy(catalog: Catalog) -> None:
+    """Qwen3-14B-AWQ under 0.28.0: 1.45 GiB more are consumed on an RTX 5090 (first-029) than on an L4 (autumn-004).
+
+    Qwen3-8B under 0.30.0 on an A10G (first-005) consumed 15.52 GiB, of which 15.27 are weights: no copy is left there.
+    """
+    record = catalog.model("Qwen/Qwen3-14B-AWQ")
+    step = Step(max_batched_tokens=2048, max_seqs=256, layout=Layout())
+    engine = rules(release("0.28.0"))
+    found = {
+        name: engine.reserve(record, catalog.accelerator(name), step).activations
+        for name in ("l4", "rtx-4090", "rtx-5090", "h100-sxm-80gb", "mi300x")
+    }
+    table = 151_936 * 5120 * 2
+    assert found["rtx-5090"] == found["h100-sxm-80gb"] == found["l4"] + table
+    assert found["rtx-4090"] == found["l4"]
+    assert [large_workspace(catalog.accelerator(name)) for name in found] == [False, False, True, True, False]
 
 
 def test_places_of_picked_tokens_are_kept_by_every_layer(catalog: Catalog) -> None:
@@ -587,6 +606,18 @@ def test_adapters_have_slots_for_the_vocabulary_where_the_class_names_them(catal
     assert llama / GIB == pytest.approx(15.1749 - 14.99, abs=0.02)
     vocabulary = 2 * 2 * 16 * (151_936 + 4096) * 2
     assert slots("Qwen/Qwen3-8B", "0.20.2") - slots("Qwen/Qwen3-8B", "0.19.1") == vocabulary
+
+
+def test_a_head_that_is_the_embedding_has_slots_under_both_names(catalog: Catalog) -> None:
+    """Qwen3-4B under 0.27.1 on an RTX 4090: 64 slots of rank 16 load 12.49 GiB (first-003), where two places made 12.03."""
+    model, rank = catalog.model("Qwen/Qwen3-4B"), 16
+    found = {version: rules(catalog.engine(f"vllm@{version}")) for version in ("0.20.2", "0.27.1", "0.28.0")}
+    places = {version: engine.vocabulary_adapters(model) for version, engine in found.items()}
+    assert places == {"0.20.2": 3, "0.27.1": 3, "0.28.0": 2}
+    one = (model.vocabulary + model.hidden_size) * 2
+    assert vocabulary_slots(model, 1, rank, 3) == 3 * rank * one
+    assert found["0.27.1"].vocabulary_adapters(catalog.model("Qwen/Qwen3-8B")) == 2  # its head is a matrix of its own
+    assert found["0.27.1"].vocabulary_adapters(catalog.model("google/gemma-3-27b-it")) == 0
 
 
 def test_compiling_copies_tables_of_n_grams_that_lie_on_the_device(catalog: Catalog) -> None:

@@ -185,10 +185,10 @@ class EngineRules:
         del model, layout
         return {}
 
-    def adapts_vocabulary(self, model: Model) -> bool:
-        """Whether adapters have slots for embedding and output head, too."""
+    def vocabulary_adapters(self, model: Model) -> int:
+        """Of how many modules with a row for every word adapters have slots."""
         del model
-        return False
+        return 0
 
     def on_host(self, model: Model) -> frozenset[str]:
         """Names of weight rows that lie in host memory by default."""
@@ -293,6 +293,11 @@ class EngineRules:
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True if the device's kernels for experts bring buffers of their own."""
+        del accelerator
+        return False
+
+    def splits_freed(self, accelerator: Accelerator) -> bool:
+        """True if a workspace of the device is cut out of memory that compiling freed, and keeps all of it reserved."""
         del accelerator
         return False
 

@@ -78,7 +78,7 @@ class ReserveRates:
         encoded: Of the outputs of the largest image, which stay while the model runs.
         encoded_per_token: Of the outputs of as many images as a step has tokens for.
         compiling: Of the copy that a kernel is measured on while the model is compiled.
-        left_copy: Of that copy, where it stays reserved after it was freed.
+        left_copy: Of that copy, where it stays reserved after it was freed (:func:`large_workspace`).
         counted_per_row: Of one request's counts of words.
         largest_capture: Tokens of the largest captured graph on data-center Blackwell GPUs.
         shared: How often the constant of devices that share their memory with a CPU counts.
@@ -225,6 +225,7 @@ def reserve(
     images: bool = True,
     videos: bool = True,
     own_expert_kernels: bool = False,
+    splits: bool = False,
     sorts: bool = False,
     compiled: bool = False,
     nvidia: bool = True,
@@ -248,6 +249,7 @@ def reserve(
         images: False if the engine was told to serve text only.
         videos: False if it was told to take no videos, so that it measures itself with an image.
         own_expert_kernels: True if the device's kernels for experts bring their own buffers.
+        splits: True on devices with a large workspace (:func:`large_workspace`).
         sorts: True if the engine said that sampling sorts all logits, whatever its release does otherwise; the second
             model runner measures itself without sorting (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``).
         compiled: True if it finds its compiled graphs in the cache, as at a later start.
@@ -276,7 +278,7 @@ def reserve(
     )
     flat = rates.flat
     asked = context_tokens or model.context_tokens
-    step = (flat, max_batched_tokens, max_seqs, asked, own_expert_kernels, eager or compiled)
+    step = (flat, max_batched_tokens, max_seqs, asked, own_expert_kernels, splits, eager or compiled)
     activations = kernel.activation_bytes(*step)
     shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
     outside = kernel.outside_bytes(flat, multicast, shared)
@@ -396,6 +398,18 @@ def multicasts(accelerator: Accelerator) -> bool:
     Hopper and Blackwell data-centre GPUs (NCCL user guide, ``NCCL_NVLS_ENABLE``).
     """
     return (accelerator.compute_capability or "").split(".")[0] in ("9", "10")
+
+
+def large_workspace(accelerator: Accelerator) -> bool:
+    """True for Hopper and Blackwell GPUs, whose workspace for products of matrices is cut out of what compiling freed.
+
+    PyTorch gives cuBLAS 32 MiB there, and 8.1 MiB elsewhere (``aten/src/ATen/cuda/CublasHandlePool.cpp::
+    parseChosenWorkspaceSize``). Its allocator makes blocks of less than 10 MiB in pieces of 20 MiB, of which one is usually at
+    hand; a larger block is cut out of the smallest free one, here the copy that compiling was measured on, and keeps all
+    of it reserved.
+    """
+    nvidia = accelerator.vendor.upper() == "NVIDIA"
+    return nvidia and (accelerator.compute_capability or "").split(".")[0] in ("9", "10", "11", "12")
 
 
 def own_expert_kernels(accelerator: Accelerator) -> bool:

@@ -139,6 +139,7 @@ class Vllm(EngineRules):
             sorts=step.sorts,
             compiled=step.compiled,
             own_expert_kernels=reserve.own_expert_kernels(accelerator),
+            splits=reserve.large_workspace(accelerator),
             nvidia=accelerator.vendor.upper() == "NVIDIA",
             multicast=reserve.multicasts(accelerator),
             context_tokens=step.context_tokens,
@@ -156,6 +157,10 @@ class Vllm(EngineRules):
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True on Blackwell data-centre GPUs."""
         return reserve.own_expert_kernels(accelerator)
+
+    def splits_freed(self, accelerator: Accelerator) -> bool:
+        """True on Hopper and Blackwell."""
+        return reserve.large_workspace(accelerator)
 
     def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int]:
         """NVLink with multicast keeps buffers; on unified memory the process's own share counts, too."""
@@ -258,6 +263,7 @@ class Vllm(EngineRules):
         return (
             *self.scheduler(accelerator),
             reserve.own_expert_kernels(accelerator),
+            reserve.large_workspace(accelerator),
             reserve.multicasts(accelerator),
             reserve.device_class(accelerator),
         )
@@ -327,9 +333,18 @@ class Vllm(EngineRules):
             whole["dense_mlp"] = 1
         return whole
 
-    def adapts_vocabulary(self, model: Model) -> bool:
-        """For classes that name their ``embedding_modules`` (``lora/utils.py::get_supported_lora_modules``)."""
-        return self.engine.lists("vocabulary_adapted", model.architecture)
+    def vocabulary_adapters(self, model: Model) -> int:
+        """Embedding and output head of classes that name them (``lora/utils.py::get_supported_lora_modules``).
+
+        One more where the head is the very object of the embedding: it is found under both names, and slots are made for
+        each and for the head's logits (0.19.1 to 0.27.1 ``lora/model_manager.py::_create_lora_modules``; ``models/qwen3.py``,
+        whose head is a module of its own since 0.28.0).
+        """
+        if not self.engine.lists("vocabulary_adapted", model.architecture):
+            return 0
+        release = releases.release_of(self.engine)
+        tied = all(row.component != "output_head" for row in model.weights)
+        return 3 if tied and self.engine.lists("head_is_embedding", model.architecture, release) else 2
 
     def on_host(self, model: Model) -> frozenset[str]:
         """Tables of hashed n-grams lie in pinned memory of the host, for the classes that the release lists.
