@@ -106,7 +106,17 @@
     const [multicast, shared] = gpu.outside;
     const { tokens, seqs, eager } = step;
     const { own, splits } = gpu;
-    const reserve = kernel.reserveBytes(rates, tokens, seqs, eager, own, splits, multicast, shared, model.limit);
+    const reserve = kernel.reserveBytes(
+      rates,
+      tokens,
+      seqs,
+      eager,
+      own,
+      splits,
+      multicast,
+      shared,
+      model.limit,
+    );
     const [share, least] = gpu.band.slice(isStage(site, size) ? 2 : 0);
     const spared = kernel.sparedBytes(rates, tokens, seqs, model.limit, own, splits, eager);
     return [reserve, kernel.errorBytes(share, least, reserve) + spared];

@@ -288,7 +288,17 @@
         const [multicast, shared] = device.outside;
         const eager = Boolean(facts.eager);
         const reserve = rates
-          ? kernel.reserveBytes(rates, tokens, seqs, eager, device.own, device.splits, multicast, shared, longest)
+          ? kernel.reserveBytes(
+            rates,
+            tokens,
+            seqs,
+            eager,
+            device.own,
+            device.splits,
+            multicast,
+            shared,
+            longest,
+          )
           : model.reserve[device.reserve][place][0];
         const memory = facts.utilization === undefined
           ? device.memory

@@ -7,7 +7,12 @@ import pytest
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Step
 from kvreport.accounting.engines.vllm.profiling import Shape, forward_bytes_per_token
-from kvreport.accounting.engines.vllm.reserve import ReserveRates, large_workspace, own_expert_kernels, reserve
+from kvreport.accounting.engines.vllm.reserve import (
+    ReserveRates,
+    large_workspace,
+    own_expert_kernels,
+    reserve,
+)
 from kvreport.accounting.extras import own_prediction_layer, vocabulary_slots, with_draft
 from kvreport.accounting.kernel import captured_graphs, captured_sizes
 from kvreport.accounting.parallel import Layout
@@ -616,7 +621,9 @@ def test_a_head_that_is_the_embedding_has_slots_under_both_names(catalog: Catalo
     assert places == {"0.20.2": 3, "0.27.1": 3, "0.28.0": 2}
     one = (model.vocabulary + model.hidden_size) * 2
     assert vocabulary_slots(model, 1, rank, 3) == 3 * rank * one
-    assert found["0.27.1"].vocabulary_adapters(catalog.model("Qwen/Qwen3-8B")) == 2  # its head is a matrix of its own
+    assert (
+        found["0.27.1"].vocabulary_adapters(catalog.model("Qwen/Qwen3-8B")) == 2
+    )  # its head is a matrix of its own
     assert found["0.27.1"].vocabulary_adapters(catalog.model("google/gemma-3-27b-it")) == 0
 
 
