@@ -77,8 +77,10 @@ def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Q
         "quantization_config", "compression_config"
     )
     description = beside if beside is not None and beside.has("model_quant_type") else None
-    if beside is not None and beside.has("quant_method") and (own is None or beside.has("tensor_storage")):
-        own, beside = beside, None
+    if beside is not None and beside.has("quant_method"):
+        # AutoGPTQ and AutoAWQ write the same into both files; the config is what engines read.
+        own = beside if own is None or beside.has("tensor_storage") else own
+        beside = None
     other = (beside if description is None else None) or config.section("hf_quant_config")
     modelopt = (other.section("quantization") or other) if other is not None else None
     if is_mlx(config) and (own is None or not own.text("quant_method")):

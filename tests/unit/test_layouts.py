@@ -222,6 +222,31 @@ def test_the_quantizers_own_file_is_read(name: str, tmp_path: Path) -> None:
     assert read_config(tmp_path, id="a/b").weight_format == form
 
 
+@pytest.mark.parametrize(
+    ("name", "stated", "form"),
+    [
+        (
+            "quantize_config.json",
+            {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": True},
+            "gptq4-g32",
+        ),
+        (
+            "quant_config.json",
+            {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True},
+            "int4-g32-zp",
+        ),
+    ],
+)
+def test_a_config_counts_before_the_quantizers_file(
+    name: str, stated: dict[str, object], form: str, tmp_path: Path
+) -> None:
+    """GPTQ and AWQ repositories state the quantizer in both files."""
+    config = {**LLAMA_3_1_8B, "quantization_config": stated}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / name).write_text(json.dumps(BESIDE[name][0]), encoding="utf-8")
+    assert read_config(tmp_path, id="a/b").weight_format == form
+
+
 def test_ascend_describes_every_tensor(tmp_path: Path) -> None:
     config = plain("LlamaForCausalLM", 64, 2, 4, 4, 128, 256, 128)
     description = {
