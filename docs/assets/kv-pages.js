@@ -182,7 +182,9 @@
     if (!widest) return [words.cells[published ? "group_support" : "group_unpublished"], ""];
     const number = kvreport.plural(widest.devices, "GPU|GPUs");
     const answer = kvCapacity.serve(widest, context);
-    const say = (name) => result.fill(words.cells[`group_${name}`], { number });
+    const alone = widest.devices === 1 ? "_alone" : "";
+    const say = (name) =>
+      result.fill(words.cells[`group_${name}${alone}`] ?? words.cells[`group_${name}`], { number });
     const figure = (name, bytes) => result.fill(words.cells[name], { short: kvreport.missing(bytes) });
     switch (answer.verdict) {
       case "weights_exceed_memory": {

@@ -158,8 +158,10 @@ class Refusal(NamedTuple):
     @property
     def group(self) -> str:
         """The sentence that all of a kind share."""
-        number = counted(self.number, "GPU|GPUs")
-        return CELLS[f"group_{self.kind}"].format(number=number)
+        alone = f"group_{self.kind}_alone"
+        if self.number == 1 and alone in CELLS:
+            return CELLS[alone]
+        return CELLS[f"group_{self.kind}"].format(number=counted(self.number, "GPU|GPUs"))
 
     @property
     def note(self) -> str:

@@ -128,7 +128,7 @@ def landscape(data: Landscape, shown: Shown) -> alt.LayerChart | alt.FacetChart:
             ),
             y=alt.Y(
                 "token_kib:Q",
-                title="KV cache per token at full context (KiB)",
+                title="KV cache per token (KiB)",
                 scale=alt.Scale(type="log", base=2, nice=False, padding=8),
                 axis=alt.Axis(values=[2**n for n in range(-3, 14)], format=",~r"),
             ),

@@ -246,8 +246,8 @@ def landscape(site: SiteData) -> Chart:
         digest=request.digest,
         legend=tuple((number, kind) for number, kind in enumerate(request.data.kinds, start=1)),
         notes=(),
-        caption="Two models of one size can differ a hundredfold in KV cache per token. Both axes are logarithmic. "
-        "Models whose cache does not grow with the context are not shown.",
+        caption="Two models of one size can differ a hundredfold in KV cache per token, here at the full context of each. "
+        "Both axes are logarithmic. Models whose cache does not grow with the context are not shown.",
         table=Table("", Column(""), (), ()),
         points=True,
     )

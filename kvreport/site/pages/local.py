@@ -291,7 +291,7 @@ def _mixtures(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
     return Table(
         f"Mixtures of experts on the {machine.name} at 8K tokens, Q4_K_M",
         Column("Model", numeric=False),
-        (Column("Fewest layers with experts in main memory"), Column("Main memory", "GiB")),
+        (Column("Fewest layers", "experts in main memory"), Column("Main memory", "GiB")),
         tuple(rows),
         sortable=True,
     )

@@ -7,7 +7,7 @@ page, made in no time. Both axes are log2, as in the boundary chart beside it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isnan, log2
+from math import ceil, floor, isnan, log2
 from typing import Final
 
 import numpy as np
@@ -187,10 +187,11 @@ def _sentence(
 def _drawing(speeds: list[Speeds]) -> tuple[tuple[Path, ...], tuple[Tick, ...], tuple[Tick, ...]]:
     """Paths, and ticks across and up, in pixels."""
     most = max(batches[-1] for _, batches, _ in speeds)
-    fastest = max(float(each.max()) for *_, each in speeds) * 1.1
-    slowest = min(float(each.min()) for *_, each in speeds) / 1.1
+    # From a power of two to a power of two, so that every drawing has ticks at both ends.
+    lowest = floor(log2(min(float(each.min()) for *_, each in speeds)))
+    rise = max(ceil(log2(max(float(each.max()) for *_, each in speeds))) - lowest, 1)
+    slowest = 2.0**lowest
     span = max(log2(most), 1)
-    rise = max(log2(fastest / slowest), 1)
 
     def x(users: float) -> float:
         return round(LEFT + log2(users) / span * (WIDTH - LEFT - RIGHT), 1)
@@ -215,8 +216,8 @@ def _drawing(speeds: list[Speeds]) -> tuple[tuple[Path, ...], tuple[Tick, ...], 
     across = tuple(
         Tick(x(1 << n), units.count(1 << n)) for n in range(0, int(span) + 1, step) if 1 << n <= most
     )
-    round_rates = [first * 10.0**power for power in range(-3, 6) for first in (1, 2, 5)]
-    up = tuple(Tick(y(rate), f"{rate:,g}") for rate in round_rates if slowest <= rate <= fastest)
+    rates = [2.0 ** (lowest + n) for n in range(0, rise + 1, max(1, round(rise / 6)))]
+    up = tuple(Tick(y(rate), f"{rate:,g}") for rate in rates)
     return tuple(paths), across, up
 
 
