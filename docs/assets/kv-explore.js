@@ -588,6 +588,26 @@
 
     /* --- the answer ---------------------------------------------------------------------------------------- */
 
+    /* On a phone a row is a card, where each figure has its unit beside it; that of sizes is the reader's choice. */
+    const unitOf = (id) => {
+      const unit = COLUMNS.find(([one]) => one === id)[4];
+      return unit && unit !== "each" ? `, ${unit}` : "";
+    };
+
+    /* Columns that would say the same in every row: the sentence above the table says it. */
+    const OF_FACET = {
+      gpu: ["gpu"],
+      tp: ["tp", "layout"],
+      context: ["context"],
+      weights: ["weights"],
+      kv: ["kv"],
+    };
+    const isConstant = (id) => {
+      const key = Object.keys(OF_FACET).find((one) => OF_FACET[one].includes(id));
+      const chosen = key ? state[key] : null;
+      return chosen?.length === 1 && chosen[0] !== "own";
+    };
+
     function mark() {
       for (const facet of facets) {
         for (const value of state[facet.key] || []) {
@@ -607,6 +627,7 @@
       }
       for (const [id, , , numeric] of COLUMNS) {
         const cell = $(`th[data-column="${id}"]`, view.table);
+        cell.hidden = isConstant(id);
         const now = state.sort?.[0];
         if (now === id) cell.setAttribute("aria-sort", "ascending");
         else if (now === `-${id}`) cell.setAttribute("aria-sort", "descending");
@@ -838,7 +859,12 @@
       const up = new URL("../", location.href);
       const noCache = unlimited(row.held);
       const cell = (id, attributes, text) =>
-        make("td", { ...attributes, "data-label": COLUMNS.find(([one]) => one === id)[1] }, text);
+        make("td", {
+          ...attributes,
+          "data-label": COLUMNS.find(([one]) => one === id)[1],
+          "data-unit": unitOf(id),
+          hidden: isConstant(id),
+        }, text);
       const number = (id, value, text) => cell(id, { class: "kv-num", "data-value": value }, text);
       const size = (id, value, text) => cell(id, { class: "kv-num kv-size", "data-value": value }, text);
       const answer = usersCell(row.users, row.verdict);

@@ -371,3 +371,39 @@ def test_the_open_queries_follow_the_filters(page, address):
     answered(page)
     assert "32768" in page.evaluate(query)
     assert "8192" not in page.evaluate(query)
+
+
+def test_columns_that_the_sentence_states_are_left_out(page, address):
+    """One accelerator, layout, context and weight format: no column says them again; another choice brings them back."""
+    page.goto(f"{address}explore/?gpu=h100-sxm-80gb&tp=1&context=8192&weights=released")
+    answered(page)
+    shown = page.locator("#explore-table thead th:visible").evaluate_all(
+        "all => all.map((one) => one.dataset.column)"
+    )
+    assert "model" in shown
+    assert not {"gpu", "tp", "layout", "context", "weights"} & set(shown)
+    assert page.locator(FIRST).locator("td:visible").count() == len(shown) - 1
+    # What is left out is said, and is still in the row for its CSV file.
+    assert "one H100, 8K context" in answered(page)
+    assert rows(page)[0]["GPU"] == "H100"
+    page.goto(f"{address}explore/?tp=1&context=8192&weights=released")
+    answered(page)
+    assert page.locator('#explore-table thead th[data-column="gpu"]').is_visible()
+
+
+def test_a_card_on_a_phone_has_units(page, address):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{address}explore/?gpu=h100-sxm-80gb&tp=1&context=8192&weights=released")
+    answered(page)
+    labels = (
+        page.locator(FIRST)
+        .locator("td:visible")
+        .evaluate_all("all => all.map((one) => getComputedStyle(one, '::before').content)")
+    )
+    said = " ".join(labels)
+    assert '", tokens/s"' in said.replace("\\", "") or ", tokens/s" in said
+    assert said.count("GiB") == 3
+    heights = page.locator("#explore-table thead .kv-sort:visible").evaluate_all(
+        "all => all.map((one) => one.getBoundingClientRect().height)"
+    )
+    assert min(heights) >= 24

@@ -33,7 +33,7 @@ WIDTH: Final = 700
 HEIGHT: Final = 300
 LEFT: Final = 52
 RIGHT: Final = 12
-TOP: Final = 10
+TOP: Final = 34
 BOTTOM: Final = 42
 
 
@@ -77,6 +77,7 @@ class SpeedContext:
         across: Ticks of the users.
         up: Ticks of the tokens per second.
         left: Where the plot begins.
+        top: Where it begins, below the name of its vertical axis.
         bottom: Where it ends.
         table: The numbers at the edge of memory.
     """
@@ -89,6 +90,7 @@ class SpeedContext:
     across: tuple[Tick, ...]
     up: tuple[Tick, ...]
     left: int
+    top: int
     bottom: int
     table: Table
 
@@ -134,6 +136,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> SpeedContext |
         across=across,
         up=up,
         left=LEFT,
+        top=TOP,
         bottom=HEIGHT - BOTTOM,
         table=_table(model, on, asked, peaks, lines),
     )
