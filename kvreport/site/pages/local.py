@@ -18,11 +18,11 @@ from kvreport.accounting.weights import parameters
 from kvreport.build_cache import code
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.home import home_accelerators, load_home_machines
-from kvreport.catalog.llama_cpp import load_ollama_names
+from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, load_ollama_names
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
-from kvreport.estimation.at_home import MIXES, AtHome, backend_bytes
+from kvreport.estimation.at_home import MIXES, AtHome, at_home, backend_bytes
 from kvreport.publish import home_layouts
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
@@ -337,16 +337,31 @@ def _commands(machine: Accelerator, best: Candidate | None, backend: int) -> lis
     slug = best.model.id.rpartition("/")[2]
     found = [
         ("llama.cpp", f"llama-server -m {slug}-Q4_K_M.gguf -c {context} -np 1"),
-        ("Ollama", f"OLLAMA_CONTEXT_LENGTH={context} ollama serve & ollama run {best.ollama}"),
-        ("Ollama Modelfile", modelfile(best.ollama, context)),
+        *_ollama_commands(best, _ollama_context(machine, best, backend, context)),
         (
             "kvreport",
             f"kvreport estimate {best.model.id} --gpu {machine.id} --engine llama-cpp --weights q4_k_m",
         ),
     ]
     if machine.vendor == "Apple":
-        found.insert(2, ("mlx-lm", f"mlx_lm.server --model mlx-community/{slug}-4bit"))
+        found.insert(len(found) - 1, ("mlx-lm", f"mlx_lm.server --model mlx-community/{slug}-4bit"))
     return found
+
+
+def _ollama_context(machine: Accelerator, best: Candidate, backend: int, usual: int) -> int:
+    """The longest context of the file that Ollama's library has, which its own quantizer may have made; 0 if none."""
+    form = load_ollama_names().names[best.ollama].format
+    laid = at_home(best.model, (form,)) if form.startswith(OLLAMA_PREFIX) else None
+    return usual if laid is None else laid.longest(form, machine.usable_bytes, backend)
+
+
+def _ollama_commands(best: Candidate, context: int) -> list[tuple[str, str]]:
+    if not context:
+        return []
+    return [
+        ("Ollama", f"OLLAMA_CONTEXT_LENGTH={context} ollama serve & ollama run {best.ollama}"),
+        ("Ollama Modelfile", modelfile(best.ollama, context)),
+    ]
 
 
 def _near(machine: Accelerator, every: tuple[Accelerator, ...]) -> list[tuple[str, str]]:
