@@ -93,6 +93,7 @@ def environment() -> Environment:
     made.filters["as_text"] = as_text
     made.filters["rows"] = rows
     made.filters["unbroken"] = unbroken
+    made.tests["program"] = is_program
     return made
 
 
@@ -127,6 +128,11 @@ def unbroken(text: str) -> Markup:
     The text that a reader selects and copies is unchanged. ``unbroken`` of kvreport.js does the same.
     """
     return Markup(_HYPHENED.sub(r'<span class="kv-word">\g<0></span>', str(escape(text))))  # noqa: S704 (escaped on this line)
+
+
+def is_program(text: str) -> bool:
+    """True for several lines that are read line by line; False for a command, which is broken where it is too long."""
+    return "\n" in text and "\\\n" not in text
 
 
 def render(template: str, uri: str, context: object) -> Markup:
