@@ -279,3 +279,10 @@ def test_usual_flags_of_other_tools_are_answered_with_ours(
 ) -> None:
     assert main(["estimate", "Qwen/Qwen3-8B", "--gpu", "l4", flag, "2"]) == 2
     assert f"instead: {hint}" in capsys.readouterr().err
+
+
+def test_ollamas_own_types_give_the_printed_buffers() -> None:
+    """``qwen3.5:9b`` as Ollama 0.34.2 loaded it: buffers of device and host as its log prints them (log-401)."""
+    found = asked("qwen3.5:9b", parallel=1)
+    assert found.local.devices[0].weights / 2**20 == pytest.approx(4717.38, abs=0.005)
+    assert found.local.host.weights / 2**20 == pytest.approx(545.63, abs=0.01)
