@@ -58,6 +58,8 @@ _MODELOPT: Final = {
 }
 _KV_ALGORITHMS: Final = {"FP8": "fp8", "NVFP4": "nvfp4"}
 _PLAIN: Final = ("BF16", "FP16", "NONE", "")
+_MXFP4: Final = ("fp4", "mxfp4")
+_EXPERT_TYPES: Final = (*_MXFP4, "fp8", "e4m3", "float8_e4m3fn")
 
 
 def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Quantization:
@@ -109,7 +111,21 @@ def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Q
 
 
 def _expert_type(config: Keys, text: Keys, own: Keys) -> str | None:
-    """Type of the routed experts beside FP8: DeepSeek-V4 states it of the model, V4.1 of its quantization."""
+    """Type of the routed experts beside FP8.
+
+    DeepSeek-V4 states it of the model, V4.1 of its quantization. MiMo-V2.6 states what the experts are stored as, Ling 3.0
+    how they were quantized (vLLM 0.33: layers/quantization/fp8.py::Fp8Config.get_quant_method,
+    models/bailing_moe_v3.py::_configure_ling_fp8_quant_config).
+
+    Raises:
+        InputError: If the experts are stored as a type that is not known.
+    """
+    for key in ("store_dtype", "routed_experts_quant_method"):
+        stored = own.text(key)
+        if stored is not None and stored.lower() not in _EXPERT_TYPES:
+            raise own.fault(key, stored, f"one of {', '.join(_EXPERT_TYPES)}")
+        if stored is not None and stored.lower() in _MXFP4:
+            return stored.lower()
     return config.text("expert_dtype") or text.text("expert_dtype") or own.text("expert_dtype")
 
 
@@ -244,7 +260,7 @@ def _fp8(found: Quantization, own: Keys, *, expert_type: str | None) -> None:
     skip(found, own, "modules_to_not_convert", "ignored_layers")
     block = own.wholes("weight_block_size", length=2, low=1, high=1 << 15)
     narrower = _listed_layers(found, own)
-    if expert_type in ("fp4", "mxfp4"):
+    if expert_type in _MXFP4:
         # A copy lists the experts that were quantised further; those of prediction layers stay as they were.
         found.take(lambda module: ".experts." in module, "mxfp4")
         narrower = narrower or ["mxfp4"]

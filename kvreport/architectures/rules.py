@@ -101,6 +101,10 @@ def take_everything(found: Quantization, form: str) -> None:
     found.weight_format = form
 
 
+_AHEAD: Final = "model.decoder."
+"""What SGLang calls a prediction layer, and what a checkpoint then lists (``models/mimo_v2_nextn.py``, 0.5.23)."""
+
+
 def skip(found: Quantization, own: Keys, *names: str, wildcards: bool = False) -> None:
     """Leave the modules listed under the first of these keys alone."""
     listed = own.texts(*names)
@@ -120,6 +124,7 @@ def matcher(own: Keys, key: str, names: Sequence[str], *, wildcards: bool) -> Ma
     """
     plain = frozenset(name for name in names if not name.startswith("re:") and "*" not in name)
     parts = tuple(sorted(f".{name}." for name in plain if "layers." not in name))
+    ahead = tuple(f".{name.removeprefix(_AHEAD)}." for name in plain if name.startswith(_AHEAD))
     prefixes: list[str] = []
     patterns: list[re.Pattern[str]] = []
     for name in sorted(set(names) - plain):
@@ -141,6 +146,7 @@ def matcher(own: Keys, key: str, names: Sequence[str], *, wildcards: bool) -> Ma
             any(parent in plain for parent in _parents(module))
             or module.startswith(beginnings)
             or any(part in dotted for part in parts)
+            or (module.startswith("model.mtp.") and any(part in dotted for part in ahead))
             or any(pattern.match(module) for pattern in patterns)
         )
 

@@ -54,6 +54,61 @@ def test_mimo_v2_5_has_encoders_and_prediction_layers() -> None:
     assert total(model, "audio") == 261_127_168
 
 
+MIMO_V2_6: dict[str, Any] = {
+    "architectures": ["MiMoV2ForCausalLM"],
+    "attention_bias": False,
+    "head_dim": 192,
+    "hidden_size": 4096,
+    "hybrid_layer_pattern": [0, 1, 1, 1, 1, *[0, 1, 1, 1, 1, 1] * 7, 0],
+    "intermediate_size": 16384,
+    "max_position_embeddings": 1048576,
+    "moe_intermediate_size": 2048,
+    "moe_layer_freq": [0, *[1] * 47],
+    "n_routed_experts": 256,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 48,
+    "num_key_value_heads": 4,
+    "num_nextn_predict_layers": 3,
+    "sliding_window": 128,
+    "swa_head_dim": 192,
+    "swa_num_attention_heads": 64,
+    "swa_num_key_value_heads": 8,
+    "swa_v_head_dim": 128,
+    "v_head_dim": 128,
+    "vocab_size": 152576,
+    "quantization_config": {
+        "quant_method": "fp8",
+        "fmt": "e4m3",
+        "weight_block_size": [128, 128],
+        "store_dtype": "mxfp4",
+        "mxfp4_block_size": 32,
+        "ignored_layers": [
+            *(f"model.layers.{layer}.self_attn.o_proj" for layer in range(48)),
+            "model.decoder.self_attn.o_proj",
+        ],
+    },
+}
+
+
+def test_experts_of_an_fp8_checkpoint_are_stored_as_it_says() -> None:
+    model = read_config(MIMO_V2_6, assume_defaults=True)
+    # Headers of MiMo-V2.6-Flash-RL at 5711b26: 160,859,947,008 bytes of packed values and scales, 3,859,808,256 of FP8.
+    experts = total(model, "routed_experts")
+    assert experts // 2 + experts // 32 == 160_859_947_008
+    assert {row.released for row in model.weights if row.component == "routed_experts"} == {"mxfp4"}
+    assert sum(row.parameters for row in model.weights if row.released == "fp8-block") == 3_859_808_256
+    # A prediction layer's output projection and the layer that joins its inputs stay wide.
+    wide = {row.name.split(".")[-2] for row in model.weights if row.component == "mtp" and not row.released}
+    assert {"eh_proj", "o_proj"} <= wide
+
+
+def test_experts_stored_as_something_unknown_are_refused() -> None:
+    quantizer = {**MIMO_V2_6["quantization_config"], "store_dtype": "int3"}
+    with pytest.raises(InputError, match="store_dtype"):
+        read_config({**MIMO_V2_6, "quantization_config": quantizer}, assume_defaults=True)
+
+
 @pytest.mark.parametrize(
     ("architecture", "inner", "outer", "has_head"),
     [

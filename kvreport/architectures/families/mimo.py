@@ -100,7 +100,8 @@ def _predicting(keys: Keys, its: Sizes, width: int, count: int) -> Tensors:
         return ()
     layer = (
         *norms("enorm", "hnorm", "final_layernorm", width=its.hidden),
-        *linear("eh_proj", "mtp", its.hidden, 2 * its.hidden),
+        # Made without a quantizer.
+        Tensor("eh_proj.weight", "mtp", (its.hidden, 2 * its.hidden)),
         *_attention(keys, its, "sliding")[1],
         *gated_mlp(its.hidden, width),
     )
