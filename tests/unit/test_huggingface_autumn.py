@@ -1,7 +1,7 @@
 """Inkling, Muse Spark and readers of documents: counted on the meta device with transformers 5.23.0."""
 
 import pytest
-from reading import kinds, read, total
+from reading import kinds, parts, read, total
 
 from kvreport.accounting.engines.transformers import tensor_plan
 from kvreport.accounting.kv_cache import held
@@ -29,7 +29,7 @@ SMALL_TEXT = {
     "unpadded_vocab_size": 200058,
     "vocab_size": 201024,
 }
-SMALL = {
+SMALL: dict[str, dict[str, object]] = {
     "text_config": SMALL_TEXT,
     "audio_config": {"decoder_dmodel": 4096, "n_mel_bins": 80, "mel_vocab_size": 16},
     "vision_config": {
@@ -74,6 +74,25 @@ def test_a_published_inkling_config_names_the_width_of_experts_as_the_checkpoint
     assert 2048 in experts.shape
     assert model.context_tokens == 1_048_576
     assert [index for index, kind in enumerate(kinds(model)) if kind == "full+state"] == list(range(5, 42, 6))
+
+
+def test_inkling_has_the_prediction_layers_that_its_config_states() -> None:
+    # The repositories state 265,956,439,090 parameters and, at 2 bytes but for 64 x 257 in float32, 1,904,604,285,204 bytes.
+    ahead = {"num_nextn_predict_layers": 8, "local_layer_ids": [0, 2, 4, 5, 6, 7]}
+    small = read("InklingForConditionalGeneration", **SMALL, mtp_config=ahead)
+    assert parts(small)["mtp"] == 2_231_912_456
+    assert total(small) + parts(small)["mtp"] == 265_956_439_090
+    encoders = {
+        "audio_config": {**SMALL["audio_config"], "decoder_dmodel": 6144},
+        "vision_config": {**SMALL["vision_config"], "decoder_dmodel": 6144},
+    }
+    published = {
+        **encoders,
+        "text_config": {"hidden_size": 6144, "dense_mlp_idx": 2},
+        "mtp_config": {"num_nextn_predict_layers": 8},
+    }
+    large = read("InklingForConditionalGeneration", **published)
+    assert 2 * (total(large) + parts(large)["mtp"]) + 2 * 64 * 257 == 1_904_604_285_204
 
 
 def test_the_convolutions_of_inkling_keep_three_columns_in_float32() -> None:

@@ -82,7 +82,40 @@ def inkling(keys: Keys) -> Blueprint:
         extra=(*_vision(keys, hidden), *_audio(keys, hidden)) if nested else (),
         intermediate=dense,
         chosen=experts_and_chosen,
+        ahead=_ahead(keys, hidden, plain),
     )
+
+
+def _ahead(keys: Keys, hidden: int, mlp: Tensors) -> Tensors:
+    """Prediction layers: two norms, a projection that joins them, and a block with a dense MLP (vLLM 0.33, inkling/nvidia/mtp.py)."""
+    stated = keys.outer.section("mtp_config")
+    count = (
+        stated.whole("num_nextn_predict_layers", default=0, low=0, high=MAX_LAYERS)
+        if stated is not None
+        else 0
+    )
+    if stated is None or not count:
+        return ()
+    local = set(stated.wholes("local_layer_ids", low=0, high=MAX_LAYERS) or ())
+    rows: list[Tensor] = []
+    for kind, times_ in (("full", count - len(local)), ("sliding", len(local))):
+        head_norms = norms("self_attn.q_norm", "self_attn.k_norm", width=_heads(keys, kind)[2])
+        block = _layer(keys, hidden, kind, (*mlp, *head_norms), ("attn_sconv", "mlp_sconv")).tensors
+        layer = (
+            *norms("hidden_norm", "embed_norm", width=hidden),
+            *linear("input_proj", "mtp", hidden, 2 * hidden),
+            *(replace(tensor, name=f"transformer_block.{tensor.name}") for tensor in block),
+        )
+        rows += (
+            replace(
+                tensor, name=f"model.mtp.layers.*.{tensor.name}", component="mtp", count=tensor.count * times_
+            )
+            for tensor in layer
+            if times_ > 0
+        )
+    if stated.flag("chain_hidden_post_norm", default=False):
+        rows.append(Tensor("model.mtp.chain_norm.weight", "mtp", (hidden,)))
+    return tuple(rows)
 
 
 @reads(
@@ -325,6 +358,7 @@ def _decoder(
     intermediate: int,
     chosen: tuple[int, int],
     head_rows: int | None = None,
+    ahead: Tensors = (),
 ) -> Blueprint:
     base = "model.language_model" if nested else "model"
     words = vocabulary(keys)
@@ -341,6 +375,7 @@ def _decoder(
             *norm(f"{base}.norm", hidden),
             *output_head(head_rows or words, hidden),
             *extra,
+            *ahead,
         ],
         prefix=f"{base}.layers",
         rotates=False,
