@@ -7,6 +7,7 @@ Source of the layout: vLLM 0.33 ``models/deepseek_v4``; of the tensors: the publ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -33,6 +34,7 @@ OWN_LAYOUT: Final = (
     "Engines keep this model's latents in their own FP8 layout whatever is requested; that is its"
     " format here."
 )
+_DSPARK_LAYERS: Final = 3
 _WORDS: Final = {
     "sliding_attention": 0,
     "compressed_sparse_attention": 4,
@@ -81,7 +83,11 @@ def deepseek_v4(keys: Keys) -> Blueprint:
         Tensor("hc_head_fn", "other", (streams, wide), stored="fp32"),
         Tensor("hc_head_base", "other", (streams,), stored="fp32"),
         Tensor("hc_head_scale", "other", (1,), stored="fp32"),
-        *_predictions(keys, hidden, (*mixed, by_score), streams),
+        *(
+            _drafts(keys, hidden, (*mixed, by_score), streams, vocabulary_size)
+            if keys.has("dspark_markov_rank")
+            else _predictions(keys, hidden, (*mixed, by_score), streams)
+        ),
     ]
     return Blueprint(
         hidden_size=hidden,
@@ -120,6 +126,64 @@ def _predictions(keys: Keys, hidden: int, mixture: Tensors, streams: int) -> Ten
         for step in range(steps)
         for tensor in tensors
     )
+
+
+def _drafts(keys: Keys, hidden: int, mixture: Tensors, streams: int, words: int) -> Tensors:
+    """DSpark's layers, which take the place of those that predict one token more (vLLM 0.33, ``nvidia/dspark.py``).
+
+    ``num_nextn_predict_layers`` does not count them: there are three unless ``n_mtp_layers`` says otherwise.
+    """
+    layer: Tensors = (
+        *norms("attn_norm", "ffn_norm", width=hidden),
+        *_attention(keys, hidden, 0),
+        *streams_of("hc_attn", hidden, streams),
+        *mixture,
+        *streams_of("hc_ffn", hidden, streams),
+    )
+    head: Tensors = (
+        Tensor("hc_head_fn", "other", (streams, streams * hidden), stored="fp32"),
+        Tensor("hc_head_base", "other", (streams,), stored="fp32"),
+        Tensor("hc_head_scale", "other", (1,), stored="fp32"),
+    )
+    steps = keys.whole("n_mtp_layers", default=_DSPARK_LAYERS, high=64)
+    keys.has("num_nextn_predict_layers", "dspark_block_size")
+    return dspark(keys, hidden, words, (layer,) * steps, head)
+
+
+def dspark(
+    keys: Keys,
+    hidden: int,
+    words: int,
+    layers: Sequence[Tensors],
+    head: Tensors = (),
+    markov: str = "markov_head.markov_w",
+) -> Tensors:
+    """Return DSpark's tensors: its layers, a projection before them, and a Markov head over pairs of tokens behind.
+
+    Args:
+        keys: The config.
+        hidden: Width of the residual stream.
+        words: Rows of the embedding.
+        layers: The tensors of each layer.
+        head: What else stands behind the last one.
+        markov: What the two tables of pairs are called, without their number.
+    """
+    rank = keys.whole("dspark_markov_rank")
+    taken = keys.wholes("dspark_target_layer_ids", high=MAX_LAYERS) or []
+    first: Tensors = (
+        *linear("main_proj", "mtp", hidden, hidden * len(taken)),
+        *norms("main_norm", width=hidden),
+    )
+    last: Tensors = (
+        *norms("norm", width=hidden),
+        Tensor(f"{markov}1.weight", "mtp", (words, rank), "vocabulary"),
+        Tensor(f"{markov}2.weight", "mtp", (words, rank), "vocabulary"),
+        Tensor("confidence_head.proj.weight", "mtp", (1, hidden + rank)),
+        *head,
+    )
+    rows = [(step, tensor) for step, layer in enumerate(layers) for tensor in layer]
+    rows += [*((0, tensor) for tensor in first), *((len(layers) - 1, tensor) for tensor in last)]
+    return tuple(replace(tensor, name=f"mtp.{step}.{tensor.name}", component="mtp") for step, tensor in rows)
 
 
 def _ratios(keys: Keys, layers: int) -> list[int]:

@@ -13,8 +13,8 @@ from typing import Final
 from kvreport.architectures.attention import layer_count
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import context, expert_counts, tied, vocabulary
-from kvreport.architectures.families.deepseek_v4 import OWN_LAYOUT, gated_attention, streams_of
-from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, Keys
+from kvreport.architectures.families.deepseek_v4 import OWN_LAYOUT, dspark, gated_attention, streams_of
+from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, times
 from kvreport.architectures.weights import (
@@ -240,8 +240,6 @@ def _draft(keys: Keys, hidden: int, streams: int, words: int) -> Tensors:
     if not steps:
         return ()
     routed = keys.whole("dspark_n_routed_experts", high=MAX_EXPERTS)
-    rank = keys.whole("dspark_markov_rank")
-    taken = keys.wholes("dspark_target_layer_ids", high=MAX_LAYERS) or []
     layer: Tensors = (
         *norms("attn_norm", "ffn_norm", width=hidden),
         *_attention(keys, hidden),
@@ -249,15 +247,4 @@ def _draft(keys: Keys, hidden: int, streams: int, words: int) -> Tensors:
         *_mixture(keys, hidden, routed),
         *streams_of("hc_ffn", hidden, streams),
     )
-    ends: Tensors = (
-        *linear("main_proj", "mtp", hidden, hidden * len(taken)),
-        *norms("main_norm", "norm", width=hidden),
-        Tensor("markov_head.w1.weight", "mtp", (words, rank), "vocabulary"),
-        Tensor("markov_head.w2.weight", "mtp", (words, rank), "vocabulary"),
-        Tensor("confidence_head.proj.weight", "mtp", (1, hidden + rank)),
-    )
-    rows = [(f"mtp.{step}.{tensor.name}", tensor) for step in range(steps) for tensor in layer]
-    rows += [
-        (f"mtp.{0 if tensor.name.startswith('main') else steps - 1}.{tensor.name}", tensor) for tensor in ends
-    ]
-    return tuple(replace(tensor, name=name, component="mtp") for name, tensor in rows)
+    return dspark(keys, hidden, words, (layer,) * steps, markov="markov_head.w")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 from kvreport.architectures.attention import Kind, attention_cache, layer_count, layer_kinds
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
@@ -17,6 +20,8 @@ from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norms, self_attention
 from kvreport.catalog.caches import Cache
+
+_DECODER: Final = "model.decoder.self_attn"
 
 
 @reads("MiMoForCausalLM", family="MiMo", model_types=("mimo",))
@@ -64,8 +69,15 @@ def mimo_v2(keys: Keys) -> Blueprint:
     attention = {kind: _attention(keys, its, kind) for kind in set(kinds)}
     width = keys.whole("intermediate_size")
     routed, per_token = expert_counts(keys, "n_routed_experts")
+    # vLLM 0.33, mimo_v2.py: the router is float32 unless the config names another type, its offsets always are.
+    single = (keys.text("moe_router_dtype") or "float32") == "float32"
     mlps = {
-        True: mixture(keys, its.hidden, routed, correction=True),
+        True: tuple(
+            replace(tensor, stored="fp32")
+            if tensor.component == "router" and (single or len(tensor.shape) == 1)
+            else tensor
+            for tensor in mixture(keys, its.hidden, routed, correction=True)
+        ),
         False: gated_mlp(its.hidden, width),
     }
     layers = [
@@ -95,14 +107,22 @@ def _encoders(keys: Keys) -> Tensors:
 
 
 def _predicting(keys: Keys, its: Sizes, width: int, count: int) -> Tensors:
-    """Layers for multi-token prediction: windowed attention and a dense MLP (vLLM, ``mimo_v2_mtp.py``)."""
+    """Layers for multi-token prediction: windowed attention and a dense MLP (vLLM, ``mimo_v2_mtp.py``).
+
+    The joining projection is made without a quantizer. Releases list the layer as ``model.decoder`` among what is not quantized.
+    """
     if not count:
         return ()
+    quantizer = keys.outer.section("quantization_config")
+    ignored = None if quantizer is None else quantizer.texts("ignored_layers")
+    plain = f"{_DECODER}.o_proj" in (ignored or ())
     layer = (
         *norms("enorm", "hnorm", "final_layernorm", width=its.hidden),
-        # Made without a quantizer.
         Tensor("eh_proj.weight", "mtp", (its.hidden, 2 * its.hidden)),
-        *_attention(keys, its, "sliding")[1],
+        *(
+            replace(tensor, linear=tensor.linear and not (plain and tensor.name == "self_attn.o_proj.weight"))
+            for tensor in _attention(keys, its, "sliding")[1]
+        ),
         *gated_mlp(its.hidden, width),
     )
     return tuple(

@@ -1,0 +1,168 @@
+"""Configs of public checkpoints whose every tensor is listed, with its shape and its type, next to the config.
+
+The lists are those of gogongxt/python (scripts/models, commits cbff706d, 69107007 and c1feefbd): parameters to the last
+one, bytes in GiB with two digits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvreport.accounting.weights import released_bytes
+from kvreport.architectures.reader import read_config
+from kvreport.catalog.load import open_catalog
+from kvreport.catalog.model import Model
+
+_BLOCKS: dict[str, Any] = {
+    "activation_scheme": "dynamic",
+    "fmt": "e4m3",
+    "quant_method": "fp8",
+    "weight_block_size": [128, 128],
+}
+
+
+def _mimo(layers: int, **sizes: object) -> dict[str, Any]:
+    ignored = [f"model.layers.{index}.self_attn.o_proj" for index in range(layers)]
+    return {
+        "architectures": ["MiMoV2ForCausalLM"],
+        "model_type": "mimo_v2",
+        "add_full_attention_sink_bias": False,
+        "add_swa_attention_sink_bias": True,
+        "attention_bias": False,
+        "dtype": "bfloat16",
+        "head_dim": 192,
+        "intermediate_size": 16384,
+        "max_position_embeddings": 1048576,
+        "moe_intermediate_size": 2048,
+        "moe_layer_freq": [0] + [1] * (layers - 1),
+        "n_shared_experts": None,
+        "num_experts_per_tok": 8,
+        "num_hidden_layers": layers,
+        # The config leaves it out; the checkpoint has model_mtp.safetensors with three.
+        "num_nextn_predict_layers": 3,
+        "quantization_config": _BLOCKS | {"ignored_layers": [*ignored, "model.decoder.self_attn.o_proj"]},
+        "sliding_window": 128,
+        "swa_head_dim": 192,
+        "swa_v_head_dim": 128,
+        "swa_num_key_value_heads": 8,
+        "tie_word_embeddings": False,
+        "v_head_dim": 128,
+        "vocab_size": 152576,
+    } | sizes
+
+
+MIMO_PRO = _mimo(
+    70,
+    hidden_size=6144,
+    hybrid_layer_pattern=[0, *[1] * 6, *([0] + [1] * 7) * 6, *([0] + [1] * 6) * 2, 0],
+    n_routed_experts=384,
+    num_attention_heads=128,
+    num_key_value_heads=8,
+    swa_num_attention_heads=128,
+)
+MIMO = _mimo(
+    48,
+    hidden_size=4096,
+    hybrid_layer_pattern=[0, *[1] * 4, *([0] + [1] * 5) * 7, 0],
+    n_routed_experts=256,
+    num_attention_heads=64,
+    num_key_value_heads=4,
+    swa_num_attention_heads=64,
+    audio_config={
+        "audio_channels": 20,
+        "group_size": 4,
+        "input_local_dim": 1024,
+        "input_local_intermediate_size": 4096,
+        "input_local_layers": 6,
+        "out_hidden_size": 4096,
+        "projection_layers": 2,
+        "speech_vocab_size": "1280",
+    },
+    vision_config={
+        "depth": 28,
+        "fullatt_block_indexes": [0, 9, 18, 27],
+        "hidden_size": 1280,
+        "in_chans": 3,
+        "intermediate_size": 4608,
+        "num_heads": 32,
+        "num_key_value_heads": 8,
+        "out_hidden_size": 4096,
+        "patch_size": 16,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+        "use_sink": True,
+    },
+)
+
+DEEPSEEK_V4_FLASH_0731: dict[str, Any] = {
+    "architectures": ["DeepseekV4ForCausalLM"],
+    "model_type": "deepseek_v4",
+    "compress_ratios": [0, 0, *[4, 128] * 20, 4, 0, 0, 0],
+    "dspark_block_size": 5,
+    "dspark_markov_rank": 256,
+    "dspark_target_layer_ids": [40, 41, 42],
+    "expert_dtype": "fp4",
+    "hc_mult": 4,
+    "head_dim": 512,
+    "hidden_size": 4096,
+    "index_head_dim": 128,
+    "index_n_heads": 64,
+    "index_topk": 512,
+    "max_position_embeddings": 1048576,
+    "moe_intermediate_size": 2048,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 6,
+    "num_hash_layers": 3,
+    "num_hidden_layers": 43,
+    "num_key_value_heads": 1,
+    "num_nextn_predict_layers": 1,
+    "o_groups": 8,
+    "o_lora_rank": 1024,
+    "q_lora_rank": 1024,
+    "qk_rope_head_dim": 64,
+    "quantization_config": _BLOCKS | {"scale_fmt": "ue8m0"},
+    "sliding_window": 128,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 129280,
+}
+
+
+def _gib(model: Model) -> float:
+    return round(released_bytes(model, open_catalog().weight_formats) / 2**30, 2)
+
+
+@pytest.mark.parametrize(
+    ("config", "gib"),
+    [(MIMO, 293.40), (MIMO_PRO, 962.40), (DEEPSEEK_V4_FLASH_0731, 155.42)],
+    ids=["MiMo-V2.5", "MiMo-V2.5-Pro", "DeepSeek-V4-Flash-0731"],
+)
+def test_bytes_are_those_of_the_listed_tensors(config: dict[str, Any], gib: float) -> None:
+    assert _gib(read_config(config)) == gib
+
+
+def test_the_router_of_mimo_is_single_precision_unless_the_config_names_a_type() -> None:
+    stored = {}
+    for name in ("float32", "bfloat16"):
+        model = read_config(MIMO_PRO | {"moe_router_dtype": name})
+        stored[name] = {group.shape: group.released for group in model.weights if group.component == "router"}
+    assert stored["float32"] == {(384, 6144): "fp32", (384,): "fp32"}
+    assert stored["bfloat16"] == {(384, 6144): None, (384,): "fp32"}
+
+
+def test_dspark_has_three_layers_unless_the_config_says_how_many() -> None:
+    steps = {
+        group.name.split(".")[1]
+        for group in read_config(DEEPSEEK_V4_FLASH_0731).weights
+        if group.component == "mtp"
+    }
+    assert steps == {"0", "1", "2"}
+    two = read_config(DEEPSEEK_V4_FLASH_0731 | {"n_mtp_layers": 2})
+    names = {group.name for group in two.weights if group.component == "mtp"}
+    assert "mtp.1.markov_head.markov_w1.weight" in names
+    assert "mtp.0.main_proj.weight" in names
+    assert not any(name.startswith("mtp.2.") for name in names)
