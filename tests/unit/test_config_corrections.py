@@ -103,6 +103,27 @@ def test_experts_of_an_fp8_checkpoint_are_stored_as_it_says() -> None:
     assert {"eh_proj", "o_proj"} <= wide
 
 
+def test_glm_5_3_flash_has_the_prediction_layer_that_its_config_states() -> None:
+    text = {"hidden_size": 4096, "index_kpool": 4, "num_nextn_predict_layers": 1}
+    quantizer = {
+        "quant_method": "fp8",
+        "weight_block_size": [128, 128],
+        "modules_to_not_convert": [
+            *("lm_head", "model.visual", "indexer", "kv_b_proj"),
+            *(f"model.language_model.layers.{layer}.self_attn" for layer in range(45) if layer % 4 != 3),
+        ],
+    }
+    config = {
+        "architectures": ["Glm5NextForConditionalGeneration"],
+        "text_config": text,
+        "vision_config": {"out_hidden_size": 4096, "projection_intermediate_size": 10240},
+    }
+    model = read_config({**config, "quantization_config": quantizer}, assume_defaults=True)
+    # The release's headers: 321,322,735,872 elements in FP8 and BF16, and 295,518 in float32 that are not scales.
+    assert total(model) == 321_322_735_872 + 295_518
+    assert sum(row.parameters for row in model.weights if row.released == "fp8-block") == 314_396_639_232
+
+
 def test_experts_stored_as_something_unknown_are_refused() -> None:
     quantizer = {**MIMO_V2_6["quantization_config"], "store_dtype": "int3"}
     with pytest.raises(InputError, match="store_dtype"):

@@ -111,14 +111,16 @@ def indexer_tensors(keys: Keys, its: Sizes) -> Tensors:
     )
 
 
-def prediction_layers(keys: Keys, its: Sizes, tensors: Tensors, path: str) -> Tensors:
-    """The layers for multi-token prediction: a whole layer, its glue, and copies of both ends."""
+def prediction_layers(keys: Keys, its: Sizes, tensors: Tensors, path: str, *, ends: bool = True) -> Tensors:
+    """The layers for multi-token prediction: a whole layer, its glue, and (with ``ends``) copies of both ends."""
     count = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
     if not count:
         return ()
     glue = (
         *norms("enorm", "hnorm", "shared_head.norm", width=its.hidden),
         Tensor("eh_proj.weight", "mtp", (its.hidden, 2 * its.hidden)),
+    )
+    copies = (
         Tensor("embed_tokens.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
         Tensor("shared_head.head.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
     )
@@ -132,7 +134,7 @@ def prediction_layers(keys: Keys, its: Sizes, tensors: Tensors, path: str) -> Te
             tensor.count * count,
             tensor.linear,
         )
-        for tensor in (*tensors, *glue)
+        for tensor in (*tensors, *glue, *(copies if ends else ()))
     )
 
 

@@ -13,6 +13,7 @@ from kvreport.architectures.families.deepseek import (
     latent_tensors,
     mixture,
     mixture_pattern,
+    prediction_layers,
 )
 from kvreport.architectures.families.glm import indexed_layers
 from kvreport.architectures.families.kimi import kda_sizes, kda_state, kda_tensors
@@ -68,14 +69,17 @@ def glm5_next(keys: Keys) -> Blueprint:
         mixer = (*latent, *(picks if indexed else ())) if full else delta
         layers.append(Layer(*kept, (*mixer, *streams, *mlps[sparse])))
     nested = keys.outer is not keys
+    base = "model.language_model" if nested else "model"
+    # A layer of latent attention without hyper-connections (vLLM 0.33, glm5next/common/mtp.py).
+    ahead = prediction_layers(keys, its, (*latent, *picks, *mlps[True]), f"{base}.layers", ends=False)
     return decoder(
         keys,
         its,
         layers,
-        base="model.language_model" if nested else "model",
+        base=base,
         intermediate=width,
         experts=(routed, per_token),
-        extra=_vision(keys) if nested else (),
+        extra=(*(_vision(keys) if nested else ()), *ahead),
         notes=[_TAIL],
     )
 
