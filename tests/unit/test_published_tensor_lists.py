@@ -1,7 +1,8 @@
 """Configs of public checkpoints whose every tensor is listed, with its shape and its type, next to the config.
 
-The lists are those of gogongxt/python (scripts/models, commits cbff706d, 69107007 and c1feefbd): parameters to the last
-one, bytes in GiB with two digits.
+The lists are those of gogongxt/python (scripts/models, commits ec996269, 69107007, a0d3871a and c1feefbd): parameters to
+the last one, bytes in GiB with two digits. Inkling's bytes are ``metadata.total_size`` of its index, as
+dylantirandaz/inkling-quant has it (src/inkling_quant_lab/gguf/inkling.py).
 """
 
 from __future__ import annotations
@@ -9,12 +10,36 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from stated_configs import STARTS
 
 from kvreport.accounting.weights import released_bytes
 from kvreport.architectures.reader import read_config
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
 
+_MXFP4: dict[str, Any] = {
+    "quant_method": "compressed-tensors",
+    "format": "mxfp4-pack-quantized",
+    "ignore": [
+        "re:.*self_attn.*",
+        "re:.*shared_experts.*",
+        "re:.*lm_head.*",
+        "re:.*vision_tower.*",
+        "re:.*mm_projector.*",
+    ],
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {
+                "num_bits": 4,
+                "type": "float",
+                "strategy": "group",
+                "group_size": 32,
+                "symmetric": True,
+            },
+        }
+    },
+}
 _BLOCKS: dict[str, Any] = {
     "activation_scheme": "dynamic",
     "fmt": "e4m3",
@@ -131,6 +156,74 @@ DEEPSEEK_V4_FLASH_0731: dict[str, Any] = {
     "vocab_size": 129280,
 }
 
+GLM_5_1: dict[str, Any] = {
+    "architectures": ["GlmMoeDsaForCausalLM"],
+    "model_type": "glm_moe_dsa",
+    "attention_bias": False,
+    "dtype": "bfloat16",
+    "first_k_dense_replace": 3,
+    "head_dim": 64,
+    "hidden_size": 6144,
+    "index_head_dim": 128,
+    "index_n_heads": 32,
+    "index_topk": 2048,
+    "intermediate_size": 12288,
+    "kv_lora_rank": 512,
+    "max_position_embeddings": 202752,
+    "moe_intermediate_size": 2048,
+    "moe_layer_freq": 1,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 78,
+    "num_key_value_heads": 64,
+    "num_nextn_predict_layers": 1,
+    "q_lora_rank": 2048,
+    "qk_nope_head_dim": 192,
+    "qk_rope_head_dim": 64,
+    "tie_word_embeddings": False,
+    "v_head_dim": 256,
+    "vocab_size": 154880,
+}
+
+INKLING: dict[str, Any] = {
+    "architectures": ["InklingForConditionalGeneration"],
+    "model_type": "inkling_mm_model",
+    "audio_config": {"decoder_dmodel": 6144, "n_mel_bins": 80, "mel_vocab_size": 16},
+    "mtp_config": {"num_nextn_predict_layers": 8},
+    "text_config": {
+        "d_rel": 16,
+        "dense_intermediate_size": 24576,
+        "dense_mlp_idx": 2,
+        "head_dim": 128,
+        "hidden_size": 6144,
+        "intermediate_size": 3072,
+        "local_layer_ids": [index for index in range(66) if index % 6 != 5],
+        "model_max_length": 1048576,
+        "n_routed_experts": 256,
+        "n_shared_experts": 2,
+        "num_attention_heads": 64,
+        "num_experts_per_tok": 6,
+        "num_hidden_layers": 66,
+        "num_key_value_heads": 8,
+        "rel_extent": 1024,
+        "sconv_kernel_size": 4,
+        "sliding_window_size": 512,
+        "swa_head_dim": 128,
+        "swa_num_attention_heads": 64,
+        "swa_num_key_value_heads": 16,
+        "vocab_size": 201024,
+    },
+    "vision_config": {
+        "decoder_dmodel": 6144,
+        "n_channels": 3,
+        "n_layers": 4,
+        "patch_size": 40,
+        "temporal_patch_size": 2,
+    },
+}
+
 
 def _gib(model: Model) -> float:
     return round(released_bytes(model, open_catalog().weight_formats) / 2**30, 2)
@@ -138,8 +231,8 @@ def _gib(model: Model) -> float:
 
 @pytest.mark.parametrize(
     ("config", "gib"),
-    [(MIMO, 293.40), (MIMO_PRO, 962.40), (DEEPSEEK_V4_FLASH_0731, 155.42)],
-    ids=["MiMo-V2.5", "MiMo-V2.5-Pro", "DeepSeek-V4-Flash-0731"],
+    [(MIMO, 293.40), (MIMO_PRO, 962.40), (DEEPSEEK_V4_FLASH_0731, 155.42), (GLM_5_1, 1404.18)],
+    ids=["MiMo-V2.5", "MiMo-V2.5-Pro", "DeepSeek-V4-Flash-0731", "GLM-5.1"],
 )
 def test_bytes_are_those_of_the_listed_tensors(config: dict[str, Any], gib: float) -> None:
     assert _gib(read_config(config)) == gib
@@ -166,3 +259,27 @@ def test_dspark_has_three_layers_unless_the_config_says_how_many() -> None:
     assert "mtp.1.markov_head.markov_w1.weight" in names
     assert "mtp.0.main_proj.weight" in names
     assert not any(name.startswith("mtp.2.") for name in names)
+
+
+def test_the_prediction_layer_of_glm_5_shares_embedding_and_head() -> None:
+    assert sum(group.parameters for group in read_config(GLM_5_1).weights) == 753_864_139_008
+
+
+def test_inkling_is_as_large_as_its_index_says() -> None:
+    assert released_bytes(read_config(INKLING), open_catalog().weight_formats) == 1_904_604_285_204
+
+
+def test_the_latent_projections_of_kimi_k3_are_not_quantized() -> None:
+    rows = {
+        group.name.rsplit(".", 2)[1]: group for group in open_catalog().models["moonshotai/Kimi-K3"].weights
+    }
+    text = STARTS["KimiK3ForConditionalGeneration"]["text_config"] | {"routed_expert_hidden_size": 32}
+    config = {
+        "architectures": ["KimiK3ForConditionalGeneration"],
+        "text_config": text | {"quantization_config": _MXFP4},
+    }
+    read = read_config(config, assume_defaults=True)
+    for name in ("routed_expert_down_proj", "routed_expert_up_proj"):
+        assert rows[name].released is None
+        assert {group.released for group in read.weights if name in group.name} == {None}
+    assert {group.released for group in read.weights if group.component == "routed_experts"} == {"mxfp4"}

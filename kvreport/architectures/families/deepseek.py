@@ -148,6 +148,7 @@ def latent_mixture(
     extra: Tensors = (),
     beside: Tensors = (),
     bias: bool = False,
+    ends: bool = True,
 ) -> Blueprint:
     """Latent attention in every layer, a mixture of experts in most.
 
@@ -160,6 +161,7 @@ def latent_mixture(
         extra: Tensors outside the layers.
         beside: Tensors of every layer with a mixture, beside it.
         bias: Whether dense and shared MLPs have biases.
+        ends: Whether prediction layers hold copies of embedding and head.
     """
     its, rank, rope = latent_sizes(keys)
     width = keys.whole("intermediate_size")
@@ -194,7 +196,7 @@ def latent_mixture(
         head=head,
         intermediate=width,
         experts=(routed, per_token),
-        extra=(*extra, *prediction_layers(keys, its, predicted, f"{base}.layers")),
+        extra=(*extra, *prediction_layers(keys, its, predicted, f"{base}.layers", ends=ends)),
     )
 
 

@@ -94,8 +94,11 @@ def glm4_moe_lite(keys: Keys) -> Blueprint:
 
 @reads("GlmMoeDsaForCausalLM", family="GLM-5", model_types=("glm_moe_dsa",))
 def glm_moe_dsa(keys: Keys) -> Blueprint:
-    """GLM-5: DeepSeek-V3.2's layers; from 5.2 on only some of them run an indexer of their own."""
-    return latent_mixture(keys, indexed=indexed_layers(keys, layer_count(keys)))
+    """GLM-5: DeepSeek-V3.2's layers; from 5.2 on only some of them run an indexer of their own.
+
+    Its checkpoints (5.1, 5.2 FP8) share embedding and head with the prediction layer.
+    """
+    return latent_mixture(keys, indexed=indexed_layers(keys, layer_count(keys)), ends=False)
 
 
 def indexed_layers(keys: Keys, layers: int) -> list[bool]:

@@ -54,8 +54,9 @@ def inkling(keys: Keys) -> Blueprint:
     sparse = _sparse(keys, len(kinds))
     moe: Tensors = (
         *router(hidden, experts_and_chosen[0] + shared),
-        Tensor("mlp.gate.global_scale", "router", (1,)),
-        Tensor("mlp.gate.e_score_correction_bias", "router", (experts_and_chosen[0],)),
+        # Both are float32 (vLLM 0.33, models/inkling/nvidia/moe.py), as in the checkpoint.
+        Tensor("mlp.gate.global_scale", "router", (1,), stored="fp32"),
+        Tensor("mlp.gate.e_score_correction_bias", "router", (experts_and_chosen[0],), stored="fp32"),
         *_routed(hidden, routed, experts_and_chosen[0]),
         *gated_mlp(hidden, routed, "mlp.shared_experts.*", "shared_experts", count=shared),
     )

@@ -310,13 +310,14 @@ def _k3_mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
     around: Tensors = ()
     if inner != hidden:
         around = (
-            *linear(f"{base}.routed_expert_down_proj", "other", inner, hidden),
+            # Built without a quantizer (vLLM 0.33, models/kimi_k3), and at 16 bits in the checkpoint.
+            Tensor(f"{base}.routed_expert_down_proj.weight", "other", (inner, hidden)),
             *(
                 norm(f"{base}.routed_expert_norm", inner)
                 if keys.flag("latent_moe_use_norm", default=False)
                 else ()
             ),
-            *linear(f"{base}.routed_expert_up_proj", "other", hidden, inner),
+            Tensor(f"{base}.routed_expert_up_proj.weight", "other", (hidden, inner)),
         )
     return (
         *router(hidden, routed, f"{base}.gate"),
