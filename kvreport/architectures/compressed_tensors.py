@@ -20,7 +20,10 @@ _DENSE: Final = ("dense", "pack-quantized", "int-quantized", "float-quantized", 
 def compressed_tensors(found: Quantization, own: Keys) -> None:
     """Groups of modules, each with a scheme for its weights; the rest is left alone."""
     thinned = _thinned(own)
-    skip(found, own, "ignore", wildcards=own.text("quant_method") != "compressed-tensors")
+    # A name is a module, never what is below it (compressed-tensors 0.20, utils/match.py; vLLM 0.33,
+    # quantization/utils/config_utils.py::find_matching_patterns). ModelOpt's own lists have wildcards.
+    theirs = own.text("quant_method") == "compressed-tensors"
+    skip(found, own, "ignore", wildcards=not theirs, exact=theirs)
     groups = own.section("config_groups")
     if groups is None and thinned:
         found.take(lambda _module: True, "bf16-2of4", towers=False)

@@ -105,14 +105,14 @@ _AHEAD: Final = "model.decoder."
 """What SGLang calls a prediction layer, and what a checkpoint then lists (``models/mimo_v2_nextn.py``, 0.5.23)."""
 
 
-def skip(found: Quantization, own: Keys, *names: str, wildcards: bool = False) -> None:
+def skip(found: Quantization, own: Keys, *names: str, wildcards: bool = False, exact: bool = False) -> None:
     """Leave the modules listed under the first of these keys alone."""
     listed = own.texts(*names)
     if listed:
-        found.leave(matcher(own, names[0], listed, wildcards=wildcards))
+        found.leave(matcher(own, names[0], listed, wildcards=wildcards, exact=exact))
 
 
-def matcher(own: Keys, key: str, names: Sequence[str], *, wildcards: bool) -> Matcher:
+def matcher(own: Keys, key: str, names: Sequence[str], *, wildcards: bool, exact: bool = False) -> Matcher:
     """Match a module if a name is the module, one of its parents, or a run of its path's parts.
 
     Args:
@@ -121,6 +121,8 @@ def matcher(own: Keys, key: str, names: Sequence[str], *, wildcards: bool) -> Ma
         names: Module names; ``re:`` begins a regular expression, ``*`` is a wildcard.
         wildcards: True if a wildcard name must cover the whole module (ModelOpt), False if it may
             stand for a parent.
+        exact: True if a plain name is one module and nothing below it but experts; what comes before the name
+            may be left out.
     """
     plain = frozenset(name for name in names if not name.startswith("re:") and "*" not in name)
     parts = tuple(sorted(f".{name}." for name in plain if "layers." not in name))
@@ -142,6 +144,14 @@ def matcher(own: Keys, key: str, names: Sequence[str], *, wildcards: bool) -> Ma
 
     def matches(module: str) -> bool:
         dotted = f".{module}."
+        if exact:
+            return (
+                module in plain
+                or any(parent in plain for parent in _parents(module) if parent.endswith(".experts"))
+                or module.startswith(beginnings)
+                or dotted.endswith(parts)
+                or any(pattern.match(module) for pattern in patterns)
+            )
         return (
             any(parent in plain for parent in _parents(module))
             or module.startswith(beginnings)

@@ -247,6 +247,29 @@ def test_a_config_counts_before_the_quantizers_file(
     assert read_config(tmp_path, id="a/b").weight_format == form
 
 
+def test_an_ignored_name_of_compressed_tensors_is_one_module() -> None:
+    """Lists of unsloth's mixed copies name a block without its linear layers, which are quantized."""
+    quantizer = {
+        "quant_method": "compressed-tensors",
+        "format": "mixed-precision",
+        "config_groups": {
+            "group_0": {
+                "format": "float-quantized",
+                "targets": [r"re:.*self_attn\.(q|k|v|o)_proj$"],
+                "weights": {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True},
+            }
+        },
+        "ignore": ["model.layers.0.self_attn", "model.layers.0.self_attn.k_proj", "lm_head"],
+    }
+    made = read(LLAMA_3_1_8B, quantizer)
+    layers = {"q_proj": 0, "k_proj": 0}
+    for row in made.weights:
+        part = row.name.split(".")[-2]
+        if row.released == "fp8-channel" and part in layers:
+            layers[part] += row.count
+    assert layers == {"q_proj": 32, "k_proj": 31}
+
+
 def test_ascend_describes_every_tensor(tmp_path: Path) -> None:
     config = plain("LlamaForCausalLM", 64, 2, 4, 4, 128, 256, 128)
     description = {
