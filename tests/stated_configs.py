@@ -28,6 +28,19 @@ _MIXTURE: Final = {
     "n_shared_experts": 1,
     "first_k_dense_replace": 1,
 }
+_STEP_3: Final = {
+    **_PLAIN,
+    "intermediate_size": 512,
+    "num_attention_groups": 1,
+    "head_dim": 64,
+    "share_q_dim": 128,
+    "moe_num_experts": 8,
+    "moe_top_k": 2,
+    "moe_intermediate_size": 64,
+    "share_expert_dim": 64,
+    "moe_layers_enum": "1,2,3",
+    "max_position_embedding": 4096,
+}
 _OCR: Final = {**_MIXTURE, "num_key_value_heads": 4, "qk_nope_head_dim": 0, "qk_rope_head_dim": 0}
 
 STARTS: Final[dict[str, dict[str, Any]]] = {
@@ -116,6 +129,18 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
     "Lfm3VlForConditionalGeneration": {
         "vision_config": {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"]},
         "text_config": {"architectures": None},
+    },
+    "Step3TextForCausalLM": _STEP_3,
+    "Step3VLForConditionalGeneration": {
+        "text_config": _STEP_3,
+        "vision_config": {
+            "hidden_size": 64,
+            "image_size": 56,
+            "intermediate_size": 128,
+            "num_hidden_layers": 2,
+            "output_hidden_size": 128,
+            "patch_size": 14,
+        },
     },
     "LlamaForCausalLMEagle3": {**_PLAIN, "num_hidden_layers": 1, "intermediate_size": 512},
     "MiniCPMV": {

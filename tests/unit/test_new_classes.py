@@ -283,3 +283,56 @@ def test_a_list_may_stand_where_a_class_has_lists() -> None:
 def test_what_cannot_be_read_names_what_can(name: str, instead: str) -> None:
     with pytest.raises(InputError, match=instead):
         read_config({"architectures": [name]})
+
+
+def test_step_3_has_one_key_head_and_queries_through_a_low_rank() -> None:
+    text = {
+        "head_dim": 256,
+        "hidden_size": 7168,
+        "intermediate_size": 18432,
+        "max_position_embedding": 65536,
+        "moe_intermediate_size": 5120,
+        "moe_layers_enum": ",".join(map(str, range(4, 60))),
+        "moe_num_experts": 48,
+        "moe_top_k": 3,
+        "num_attention_groups": 1,
+        "num_attention_heads": 64,
+        "num_hidden_layers": 61,
+        "share_expert_dim": 5120,
+        "share_q_dim": 2048,
+        "vocab_size": 128815,
+    }
+    model = read_config({"architectures": ["Step3TextForCausalLM"], **text})
+    # Per layer: 7168 x (2048 + 2 x 256) + 2048 x 16384 + 16384 x 7168, norms of 7168 twice and 2048. Five dense layers of
+    # 3 x 7168 x 18432; 56 mixtures of 49 x 3 x 7168 x 5120 and a router of 48; two tables of 128815, and the last norm.
+    attention = 7168 * (2048 + 2 * 256) + 2048 * 16384 + 16384 * 7168 + 2 * 7168 + 2048
+    mixtures = 56 * (49 * 3 * 7168 * 5120 + 48 * 7168)
+    expected = 61 * attention + 5 * 3 * 7168 * 18432 + mixtures + 2 * 128815 * 7168 + 7168
+    assert sum(group.parameters for group in model.weights) == expected == 316_294_538_240
+    # One key and one value of 256 in each of 61 layers, at two bytes.
+    kept = [cache for group in model.layers for cache in group.caches]
+    assert [(cache.kv_heads, cache.key_dim, cache.value_dim) for cache in kept] == [(1, 256, 256)]
+    tower = {
+        "hidden_size": 1792,
+        "image_size": 728,
+        "intermediate_size": 3072,
+        "num_channels": 3,
+        "num_hidden_layers": 63,
+        "output_hidden_size": 4096,
+        "patch_size": 14,
+    }
+    whole = read_config(
+        {
+            "architectures": ["Step3VLForConditionalGeneration"],
+            "projector_bias": True,
+            "text_config": text,
+            "vision_config": tower,
+        }
+    )
+    # vLLM's own defaults: 63 blocks of four square projections with biases, two norms and an MLP; patches and positions;
+    # two convolutions; a projection.
+    block = 4 * (1792 * 1792 + 1792) + 4 * 1792 + 2 * 1792 * 3072 + 3072 + 1792
+    ends = 1792 * 3 * 14 * 14 + 1792 + 1792 + (52 * 52 + 1) * 1792
+    merged = 4096 * 1792 * 4 + 4096 + 8192 * 4096 * 9 + 8192 + 8192 * 7168 + 7168
+    vision = sum(group.parameters for group in whole.weights if group.component == "vision")
+    assert vision == 63 * block + ends + merged

@@ -1,11 +1,11 @@
-"""Step 3.5 and 3.7: gated attention with windows, a sigmoid-routed mixture, and a large vision tower."""
+"""Step 3 (low-rank queries, one key), 3.5 and 3.7 (gated windows, a sigmoid-routed mixture); large vision towers."""
 
 from __future__ import annotations
 
 from kvreport.architectures.attention import attention_cache, layer_count, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, outer_tied, vocabulary
-from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
@@ -16,6 +16,7 @@ from kvreport.architectures.weights import (
     linear,
     norm,
     norms,
+    out_linear,
     routed_experts,
     router,
     self_attention,
@@ -38,6 +39,90 @@ def step3p7(keys: Keys) -> Blueprint:
 def step3p5(keys: Keys) -> Blueprint:
     """The first three layers are dense; windows may have more query heads than full layers."""
     return _step(keys, "model", ())
+
+
+@reads("Step3VLForConditionalGeneration", family="Step 3", model_types=("step3_vl",))
+def step3_vl(keys: Keys) -> Blueprint:
+    """Step 3, with a vision tower and two convolutions (vLLM 0.33, ``step3_vl.py``)."""
+    if keys.outer is keys:
+        raise keys.fault("text_config", None, "an object")
+    return _step3(keys, _vision_3(keys.outer, keys.whole("hidden_size")))
+
+
+@reads("Step3TextForCausalLM", family="Step 3", model_types=("step3_text",))
+def step3_text(keys: Keys) -> Blueprint:
+    """Step 3's text model: one key and one value head, queries through a low rank (vLLM 0.33, ``step3_text.py``)."""
+    return _step3(keys, ())
+
+
+def _step3(keys: Keys, extra: Tensors) -> Blueprint:
+    its = Sizes(
+        hidden=keys.whole("hidden_size"),
+        layers=layer_count(keys),
+        heads=keys.whole("num_attention_heads", high=1 << 14),
+        kv_heads=keys.whole("num_attention_groups", default=1, high=1),
+        head_dim=keys.whole("head_dim", high=1 << 14),
+        vocabulary=vocabulary(keys),
+        context=keys.whole("max_position_embedding", "max_seq_len", high=MAX_CONTEXT),
+    )
+    if not keys.has("moe_layers_enum"):
+        raise keys.fault("moe_layers_enum", None, "which layers are mixtures, separated by commas")
+    rank = keys.whole("share_q_dim")
+    routed, per_token = expert_counts(keys, "moe_num_experts", per_token=("moe_top_k",))
+    inner = its.heads * its.head_dim
+    attention: Tensors = (
+        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
+        # Every rank holds all of the first three.
+        *linear("self_attn.q_proj", "attention", rank, its.hidden),
+        *linear("self_attn.k_proj", "attention", its.head_dim, its.hidden),
+        *linear("self_attn.v_proj", "attention", its.head_dim, its.hidden),
+        *norms("self_attn.inter_norm", width=rank),
+        *linear("self_attn.wq", "attention", inner, rank, "heads", heads=its.heads),
+        *out_linear("self_attn.o_proj", "attention", its.hidden, inner, its.heads),
+    )
+    width = keys.whole("intermediate_size")
+    mlps = {
+        True: (
+            *router(its.hidden, routed, "moe.gate"),
+            *routed_experts(its.hidden, keys.whole("moe_intermediate_size"), routed, "moe.experts.*"),
+            *gated_mlp(its.hidden, keys.whole("share_expert_dim"), "share_expert", "shared_experts"),
+        ),
+        False: gated_mlp(its.hidden, width),
+    }
+    cache = attention_cache("full", 1, its.head_dim)
+    layers = [Layer(*cache, (*attention, *mlps[sparse])) for sparse in _mixtures(keys, its.layers)]
+    return decoder(keys, its, layers, intermediate=width, experts=(routed, per_token), extra=extra)
+
+
+def _vision_3(outer: Keys, text_hidden: int) -> Tensors:
+    vision = outer.section("vision_config")
+    if vision is None:
+        raise outer.fault("vision_config", None, "an object")
+    hidden, wide = vision.whole("hidden_size"), vision.whole("output_hidden_size")
+    patch = vision.whole("patch_size", high=1 << 12)
+    patches = max(1, vision.whole("image_size", high=1 << 16) // patch) ** 2
+    channels = vision.whole("num_channels", default=3, high=64)
+    tower = "vision_model"
+    block = plain_block(f"{tower}.transformer.layers.*", hidden, vision.whole("intermediate_size"))
+    outer.has("understand_projector_stride")
+    return (
+        Tensor(f"{tower}.embeddings.class_embedding", "vision", (1, hidden)),
+        Tensor(f"{tower}.embeddings.patch_embedding.weight", "vision", (hidden, channels, patch, patch)),
+        Tensor(f"{tower}.embeddings.patch_embedding.bias", "vision", (hidden,)),
+        Tensor(f"{tower}.embeddings.position_embedding.weight", "vision", (patches + 1, hidden)),
+        *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), block),
+        Tensor("vit_downsampler.weight", "vision", (wide, hidden, 2, 2)),
+        Tensor("vit_downsampler.bias", "vision", (wide,)),
+        Tensor("vit_downsampler2.weight", "vision", (2 * wide, wide, 3, 3)),
+        Tensor("vit_downsampler2.bias", "vision", (2 * wide,)),
+        *linear(
+            "vit_large_projector",
+            "vision",
+            text_hidden,
+            2 * wide,
+            bias=outer.flag("projector_bias", default=True),
+        ),
+    )
 
 
 def _step(keys: Keys, base: str, extra: Tensors, *, tie: bool | None = None) -> Blueprint:
