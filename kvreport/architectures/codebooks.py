@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -26,6 +27,11 @@ _SPQR_WEIGHTS: Final = 16
 _ASCEND: Final = {"W8": "ascend-w8a8", "W4": "ascend-w4a8"}
 
 
+_PREDICTION: Final = re.compile(r"(?:^|\.)mtp\.")
+_PICTURES: Final = re.compile(r"(?:^|\.)(?:visual|vision_tower|vision_model)\.")
+_PLAIN_BITS: Final = 16
+
+
 def exllama(found: Quantization, own: Keys) -> None:
     """EXL2 and EXL3: an average for the layers, another for the head; EXL3 lists every module."""
     version = (own.text("quant_method") or "exl2")[-1]
@@ -41,7 +47,18 @@ def exllama(found: Quantization, own: Keys) -> None:
     if own.has("head_bits"):
         head = f"exl{version}-{own.number('head_bits', low=1, high=16):g}bpw"
         found.take(lambda module: module.endswith("lm_head"), head)
+    # ExLlamaV3 1.5 states prediction layers and image encoder apart; 16 bits, its default for the encoder, are no format.
+    for key, part in (("mtp_bits", _PREDICTION), ("vision_bits", _PICTURES)):
+        bits = own.number(key, low=1, high=16) if own.has(key) else None
+        if bits == _PLAIN_BITS:
+            found.leave(_within(part))
+        elif bits is not None:
+            found.take(_within(part), f"exl{version}-{bits:g}bpw")
     take_layers(found, form)
+
+
+def _within(part: re.Pattern[str]) -> Matcher:
+    return lambda module: part.search(module) is not None
 
 
 def _stored(stored: Keys, version: str) -> dict[str, str]:

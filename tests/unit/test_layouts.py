@@ -203,6 +203,42 @@ def test_exl3_lists_what_every_module_takes() -> None:
     assert forms == {"exl3-5bpw": 1, "exl3-3.5bpw": 1}
 
 
+def test_exl3_states_prediction_layers_and_encoder_apart() -> None:
+    quantizer = {
+        "quant_method": "exl3",
+        "version": "1.5.0",
+        "bits": 3.5,
+        "head_bits": 4,
+        "mtp_bits": 4,
+        "vision_bits": 6,
+    }
+    config = {
+        "architectures": ["Qwen3_5ForConditionalGeneration"],
+        "text_config": {"hidden_size": 5120, "mtp_num_hidden_layers": 1},
+        "vision_config": {"depth": 2},
+    }
+
+    def forms(**keys: int) -> dict[str, set[str | None]]:
+        made = read_config(
+            {**config, "quantization_config": {**quantizer, **keys}}, id="a/b", assume_defaults=True
+        )
+        rows = [
+            row for row in made.weights if row.name.endswith(("_proj.weight", "qkv.weight", "lm_head.weight"))
+        ]
+        return {
+            part: {row.released for row in rows if row.component == part}
+            for part in ("mtp", "vision", "dense_mlp", "output_head")
+        }
+
+    assert forms() == {
+        "mtp": {"exl3-4bpw"},
+        "vision": {"exl3-6bpw"},
+        "dense_mlp": {"exl3-3.5bpw"},
+        "output_head": {"exl3-4bpw"},
+    }
+    assert forms(vision_bits=16, mtp_bits=16)["vision"] == {None} == forms(mtp_bits=16)["mtp"]
+
+
 BESIDE = {
     "quantize_config.json": ({"bits": 4, "group_size": 128, "desc_act": False, "sym": True}, "gptq4-g128"),
     "quant_config.json": (
