@@ -478,7 +478,7 @@
         if (!seen.has(figure)) sizes.observe(figure);
         seen.add(figure);
       }
-      for (const tools of $$("nav.md-code__nav:not([role])")) tools.setAttribute("role", "group"); // the theme's
+      for (const tools of $$("nav.md-code__nav:not([role])")) tools.setAttribute("role", "none"); // the theme's
       for (const box of seen) {
         if (box.isConnected) continue;
         seen.delete(box);

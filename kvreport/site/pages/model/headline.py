@@ -18,6 +18,9 @@ from kvreport.words import SENTENCES, Pieces, counted, pieces, worded
 
 HEADLINE_CONTEXT: Final = 8192
 
+MLX: Final = "mlx"
+"""How the names of MLX's weight formats begin (``mlx4-g64``): see :mod:`kvreport.catalog.layouts`."""
+
 
 def headline_index(best: Series, model: Model) -> int:
     """Return the index of the context that the headline speaks of: 8K, or the longest that fits."""
@@ -52,7 +55,8 @@ def headline(site: SiteData, model: Model, best: Series | None, answer: Estimate
         )
     if best is None:
         most = max(site.catalog.grid.tensor_parallel)
-        return pieces(SENTENCES["nowhere"].format(model=model.name, most=most))
+        told = "nowhere_mlx" if model.weight_format.startswith(MLX) else "nowhere"
+        return pieces(SENTENCES[told].format(engine=site.engine.label, model=model.name, most=most))
     index = headline_index(best, model)
     answer = answer or headline_estimate(site, model, best)
     known = {
@@ -131,9 +135,9 @@ def requests_text(number: int) -> str:
 
 
 def approximate(tokens: int) -> str:
-    """Return a token count rounded down to what is worth saying: ``83K``."""
+    """Return a token count rounded down to what is worth saying: ``83K``, ``1M``, ``1.9M``."""
     if tokens >= 1 << 20:
-        return f"{tokens / (1 << 20):.1f}M"
+        return f"{(10 * tokens >> 20) / 10:g}M"
     return f"{tokens >> 10}K" if tokens >= 1 << 12 else units.count(tokens)
 
 

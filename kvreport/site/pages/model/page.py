@@ -323,9 +323,8 @@ def _facts(model: Model, best: Series | None, shown: int | None) -> Iterator[Fac
         )
         if best.state_bytes:
             yield Fact("Recurrent state per request", units.human_bytes(best.state_bytes), split)
-    yield Fact(
-        "Maximum context", units.human_tokens(model.context_tokens), f"{model.context_tokens:,} tokens"
-    )
+    limit, exact = units.human_tokens(model.context_tokens), f"{model.context_tokens:,}"
+    yield Fact("Maximum context", limit, "tokens" if limit == exact else f"{exact} tokens")
 
 
 def _any_kv(site: SiteData, model: Model) -> str:
@@ -376,11 +375,7 @@ def _downloads(site: SiteData, model: Model) -> tuple[Link, ...]:
         for text, name, note in offered
         if (size := site.downloads.size(name)) is not None
     ]
-    profile = Link(
-        "JSON",
-        f"{FOLDER}/v1/models/{model.slug}.json",
-        "profiles and budgets, as the form above reads them",
-    )
+    profile = Link("JSON", f"{FOLDER}/v1/models/{model.slug}.json", "profiles and budgets")
     return (*files, profile)
 
 
