@@ -113,6 +113,7 @@ _ALIASES: Final = {
     "InternS1ForConditionalGeneration": "InternVLForConditionalGeneration",
     "Lfm2BidirectionalModel": "Lfm2Model",
     "LightOnOCRForConditionalGeneration": "LightOnOcrForConditionalGeneration",
+    "MiMoV2OmniForCausalLM": "MiMoV2ForCausalLM",
     "Ovis2_6ForCausalLM": "Ovis2_5",
     "Ovis2_6_MoeForCausalLM": "Ovis2_5",
     "Qwen3ASRRealtimeGeneration": "Qwen3ASRForConditionalGeneration",

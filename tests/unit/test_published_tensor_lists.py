@@ -283,3 +283,8 @@ def test_the_latent_projections_of_kimi_k3_are_not_quantized() -> None:
         assert rows[name].released is None
         assert {group.released for group in read.weights if name in group.name} == {None}
     assert {group.released for group in read.weights if group.component == "routed_experts"} == {"mxfp4"}
+
+
+def test_the_name_that_vllm_gives_to_mimo_with_encoders_is_read() -> None:
+    named = read_config(MIMO | {"architectures": ["MiMoV2OmniForCausalLM"]})
+    assert named.weights == read_config(MIMO).weights
