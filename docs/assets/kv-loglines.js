@@ -115,7 +115,9 @@
           says: explain(table, pattern.says, stated),
         });
         if (pattern.engine) votes[pattern.engine] += 1;
-        for (const [name, one] of Object.entries(stated)) facts[name] = merged(table, name, facts[name], one);
+        for (const [name, one] of Object.entries(stated)) {
+          facts[name] = pattern.replaces ? one : merged(table, name, facts[name], one);
+        }
       });
       if (!any) unknown.push([index + 1, shown]);
     });

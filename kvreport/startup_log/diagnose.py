@@ -28,6 +28,7 @@ from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.laid_out import (
     POOL_AS_STATED,
     LaidOut,
+    dense_ranks_followed,
     exchange_of,
     own_drafts,
     pasted_start,
@@ -189,6 +190,8 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
     ]
     stated = {line.pattern for line in reading.recognised}
     ignored += [words for pattern, words in FLAGS_NOT_FOLLOWED.items() if pattern in stated]
+    if not dense_ranks_followed(reading):
+        ignored.append(f"dense layers over {reading.whole('dense_ranks')} ranks")
     named = reading.text("all_to_all")
     if named not in (None, "none") and exchange_of(reading) is None:
         ignored.append(f"the buffers of {named}")

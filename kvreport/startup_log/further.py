@@ -55,6 +55,12 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "The KV pool is {kv_pool} on this device.",
     ),
     Pattern(
+        "vllm_in_use_bytes",
+        "vllm",  # v1/worker/gpu_worker.py, 0.10.2
+        rf"Current kv cache memory in use is (?P<kv_pool>{WHOLE}) bytes",
+        "The KV pool is {kv_pool} on this device.",
+    ),
+    Pattern(
         "vllm_v0_results",
         "vllm",
         rf"Memory profiling results: .{{0,200}}?total_gpu_memory=(?P<total_memory__gib>{NUMBER}) ?GiB"
@@ -348,10 +354,16 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "Prompts are divided over {prefill_context} ranks.",
     ),
     Pattern(
-        "dense_apart",
+        "dense_ranks",
         "sglang",
-        r"(?P<dense_apart>--moe-dense-tp-size\b|moe_dense_tp_size=[0-9]|--enable-dp-lm-head\b|enable_dp_lm_head=True)",
-        "Dense layers or the output head have a tensor-parallel size of their own.",
+        rf"(?:--moe-dense-tp-size(?:=| +)|\bmoe_dense_tp_size'?(?:=|: ))(?P<dense_ranks>{WHOLE})\b",
+        "Dense layers are divided over {dense_ranks} ranks.",
+    ),
+    Pattern(
+        "head_by_data_rank",
+        "sglang",
+        r"(?P<head_by_data_rank>--enable-dp-lm-head\b|\benable_dp_lm_head'?(?:=|: )True)",
+        "Each data rank has an output head of its own.",
     ),
     Pattern(
         "text_only",
@@ -388,7 +400,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
     Pattern(
         "offloaded",
         None,
-        r"(?P<offloaded>--cpu[-_]offload[-_]gb|'cpu_offload_gb': ?[1-9]|--kv[-_]offloading[-_]size|--swap[-_]space)",
+        r"(?P<offloaded>--cpu[-_]offload[-_]gb|'cpu_offload_gb': ?[1-9]|--kv[-_]offloading[-_]size|--swap[-_]space(?![= ]+0\b(?!\.)))",
         "Part of the cache or weights is in host memory, which is not counted here.",
     ),
 )
@@ -399,6 +411,5 @@ NOT_FOLLOWED: Final = {
     "lora": "LoRA adapters",
     "offloaded": "offloading to the host",
     "prefill_context": "prompts that are divided over ranks",
-    "dense_apart": "dense layers and an output head that are divided by themselves",
 }
 """Facts that change memory and that no prediction here follows."""

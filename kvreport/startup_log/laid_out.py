@@ -94,6 +94,8 @@ def pasted_start(
         layout = replace(
             layout, whole_encoders=False
         )  # the engine divides the weights whatever the flag says
+    if rules(engine).dense_refusal(model, layout) is not None:
+        layout = _of_class(layout, model, engine)
     total, wsl = reading.whole("total_memory"), bool(reading.facts.get("wsl"))
     least = min((one.usable_bytes for one in devices), default=0)  # of several totals the least is read
     devices = [
@@ -141,6 +143,16 @@ def pasted_start(
         ),
         pool_unclear=_pool_unclear(reading, model),
     )
+
+
+def _of_class(layout: parallel.Layout, model: Model, engine: Engine) -> parallel.Layout:
+    """The layout without the options that the model's class does not ask for: the engine divides over all ranks."""
+    refuses = rules(engine).dense_refusal
+    if refuses(model, replace(layout, head_by_data_rank=False)) is not None:
+        layout = replace(layout, whole_dense=False)
+    if refuses(model, replace(layout, whole_dense=False)) is not None:
+        layout = replace(layout, head_by_data_rank=False)
+    return layout
 
 
 def replica_of(devices: Sequence[Accelerator], layout: parallel.Layout) -> tuple[Accelerator, ...]:
@@ -193,7 +205,15 @@ def layout_of(reading: Reading, tensor_parallel: int | None = None) -> parallel.
         redundant_experts=(reading.whole("redundant_experts") or 0) if experts else 0,
         all_to_all=exchange_of(reading) or "",
         whole_encoders=bool(reading.facts.get("whole_encoders")),
+        whole_dense=reading.whole("dense_ranks") == 1 < ranks * data,
+        head_by_data_rank=data > 1 and bool(reading.facts.get("head_by_data_rank")),
     )
+
+
+def dense_ranks_followed(reading: Reading) -> bool:
+    """True if dense layers are divided over all ranks or none, as SGLang lets them be."""
+    layout, asked = layout_of(reading), reading.whole("dense_ranks")
+    return asked in {None, 1, layout.tensor * layout.data}
 
 
 def exchange_of(reading: Reading) -> str | None:

@@ -26,12 +26,14 @@ class Pattern:
             A group is named ``fact`` or ``fact__unit``: ``gib``/``gb`` are 2^30 bytes (SGLang
             writes GB and means GiB), ``mib`` is 2^20; without a unit the text is the value.
         says: What the line means, with ``{fact}`` where its numbers go.
+        replaces: Whether a later line of this kind replaces an earlier one, whatever the facts are merged by.
     """
 
     name: str
     engine: Engine | None
     expression: str
     says: str
+    replaces: bool = False
 
 
 def _setting(name: str, fact: str, spelling: str, value: str, says: str, unit: str = "") -> Pattern:

@@ -182,7 +182,7 @@ def read_log(text: str) -> Reading:
             if pattern.engine:
                 votes[pattern.engine] += 1
             for name, value in stated.items():
-                facts[name] = _merge(name, facts.get(name), value)
+                facts[name] = value if pattern.replaces else _merge(name, facts.get(name), value)
         if not found:
             unknown.append((number, shown))
     most = max(votes, key=votes.__getitem__)
@@ -255,6 +255,7 @@ def table() -> dict[str, Any]:
                 "engine": pattern.engine,
                 "expression": browser_expression(pattern.expression),
                 "says": pattern.says,
+                **({"replaces": True} if pattern.replaces else {}),
             }
             for pattern in ALL
         ],
@@ -296,7 +297,7 @@ def _value(name: str, text: str, unit: str) -> Value:
     number = float(text.replace(",", ""))
     if unit:
         return int(number * _SCALES[unit] + 0.5) if number >= 0 else -int(-number * _SCALES[unit] + 0.5)
-    return int(number) if kind in ("tokens", "number") else number
+    return int(number) if kind in ("tokens", "number", "bytes") else number
 
 
 def _merge(name: str, known: Value | None, value: Value) -> Value:

@@ -60,6 +60,21 @@ TENSORRT_LLM: Final[tuple[Pattern, ...]] = (
         "tensorrt_llm",
         rf"\[MemUsageChange\] Allocated (?P<kv_pool__gib>{NUMBER}) GiB for max tokens(?: in paged KV cache)? \((?P<kv_tokens>{WHOLE})\)",
         "The cache takes {kv_pool} on each device and holds {kv_tokens} tokens.",
+        replaces=True,  # a small cache for the profiled step is allocated first and let go of
+    ),
+    Pattern(
+        "trtllm_windows",
+        "tensorrt_llm",
+        rf"Max KV cache blocks per sequence: {WHOLE} \[window size=[0-9, ]{{1,200}}\], tokens per block={WHOLE}, "
+        rf"primary blocks=(?P<gpu_blocks>{WHOLE}), secondary blocks={WHOLE}, max sequence length=(?P<max_model_len>{WHOLE})",
+        "The cache has {gpu_blocks} blocks, and requests may have {max_model_len} tokens.",
+        replaces=True,
+    ),
+    Pattern(
+        "trtllm_stored_weights",
+        "tensorrt_llm",
+        rf"\[TRT-LLM\] \[I\] Use (?P<weights__gb>{NUMBER}) GB for model weights\.",
+        "The weights take {weights} on each device.",
     ),
     Pattern(
         "trtllm_block",

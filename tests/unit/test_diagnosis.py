@@ -259,6 +259,47 @@ def test_the_summary_of_the_budget_is_read() -> None:
     )
 
 
+def test_a_pool_that_is_stated_in_bytes_is_read() -> None:
+    # vLLM 0.10.2 on an H100.
+    reading = read(
+        "(EngineCore_DP0 pid=3021) INFO 09-23 18:12:39 [gpu_worker.py:391] Free memory on device (78.66/79.19 GiB) on "
+        "startup. Desired GPU memory utilization is (0.9, 71.27 GiB). Actual usage is 14.08 GiB for weight, 1.97 GiB for "
+        "peak activation, 0.07 GiB for non-torch memory, and 0.67 GiB for CUDAGraph memory. Current kv cache memory in "
+        "use is 59212694937 bytes."
+    ).reading
+    assert reading.facts["kv_pool"] == 59_212_694_937
+    assert "The KV pool is 55.15 GiB on this device." in [line.says for line in reading.recognised]
+
+
+@pytest.mark.parametrize(
+    ("flag", "named"), [("--swap-space 0", False), ("--swap-space=0", False), ("--swap-space 4", True)]
+)
+def test_no_swap_space_is_no_offloading(flag: str, named: bool) -> None:
+    log = f"vllm serve Qwen/Qwen3-8B {flag}\nINFO Available KV cache memory: 10.65 GiB"
+    assert any("offloading" in note for note in read(log).notes) is named
+
+
+TRTLLM_TWICE = (
+    "[12/20/2025-04:21:00] [TRT-LLM] [I] Use 63.32 GB for model weights.\n"
+    "[TensorRT-LLM][INFO] Max KV cache blocks per sequence: 8193 [window size=262112], tokens per block=32, primary "
+    "blocks=8191, secondary blocks=0, max sequence length=262145\n"
+    "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 2.25 GiB for max tokens in paged KV cache (262112).\n"
+    "[TensorRT-LLM][INFO] Max KV cache blocks per sequence: 8193 [window size=262145], tokens per block=32, primary "
+    "blocks=216616, secondary blocks=0, max sequence length=262145\n"
+    "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 59.50 GiB for max tokens in paged KV cache (6931712).\n"
+)
+
+
+def test_the_cache_of_a_profiled_step_is_not_the_pool_of_tensorrt_llm() -> None:
+    found = read(TRTLLM_TWICE)
+    facts = found.reading.facts
+    assert (facts["kv_tokens"], facts["gpu_blocks"], facts["max_model_len"]) == (6_931_712, 216_616, 262_145)
+    assert facts["kv_pool"] == pytest.approx(59.5 * 2**30)
+    assert facts["weights"] == pytest.approx(63.32 * 2**30, abs=1)
+    assert not found.reading.unknown
+    assert found.headline.startswith("26.44x")
+
+
 def test_the_first_engines_profile_is_read() -> None:
     facts = read(
         "Memory profiling results: duration=1.2 seconds, total_gpu_memory=23.59GiB, initial_memory_usage=15.4GiB, "

@@ -112,6 +112,56 @@ def test_encoders_are_whole_in_a_prediction_where_the_class_has_it(model: str, f
     assert weights.predicted == pytest.approx(told.budget.weights, rel=0.001)
 
 
+@pytest.mark.parametrize(
+    ("flags", "options"),
+    [
+        ("", {}),
+        ("--moe-dense-tp-size 1", {"moe_dense_tp_size": 1}),
+        ("--enable-dp-lm-head", {"enable_dp_lm_head": True}),
+        (
+            "--moe-dense-tp-size 1 --enable-dp-lm-head",
+            {"moe_dense_tp_size": 1, "enable_dp_lm_head": True},
+        ),
+    ],
+)
+def test_dense_layers_and_the_head_of_a_log_are_divided_as_in_an_estimate(
+    flags: str, options: dict[str, object]
+) -> None:
+    told = estimate(
+        DEEPSEEK,
+        gpu="h200-sxm-141gb",
+        engine="sglang",
+        tensor_parallel=1,
+        data_parallel=8,
+        context_tokens=32768,
+        **options,
+    )
+    log = (
+        f"python -m sglang.launch_server --model-path {DEEPSEEK} --tp 8 --dp 8 --enable-dp-attention {flags}\n"
+        "[2026-09-12 00:22:48 TP0] Load weight end. elapsed=50.00 s, type=DeepseekV3ForCausalLM, avail mem=40.00 GB, "
+        f"mem usage={told.budget.weights / GIB:.2f} GB.\n"
+    )
+    weights = next(one for one in diagnose(log, gpu="h200-sxm-141gb").comparisons if one.fact == "weights")
+    assert weights.predicted == pytest.approx(told.budget.weights, rel=0.001)
+
+
+def test_dense_layers_of_a_class_that_does_not_ask_are_divided_over_all_ranks() -> None:
+    model = "moonshotai/Kimi-Linear-48B-A3B-Instruct"
+    log = (
+        f"python -m sglang.launch_server --model-path {model} --tp 8{{flag}}\n"
+        "Load weight end. avail mem=40.00 GB, mem usage=12.00 GB.\n"
+    )
+    plain, asked = (
+        next(
+            one.predicted
+            for one in diagnose(log.format(flag=flag), gpu="h200-sxm-141gb").comparisons
+            if one.fact == "weights"
+        )
+        for flag in ("", " --moe-dense-tp-size 1")
+    )
+    assert asked == plain
+
+
 def test_kernels_whose_buffers_are_not_known_are_named() -> None:
     line = WIDE.replace("deepep_low_latency", "flashinfer_all2allv").replace("{weights:.2f}", "100.00")
     notes = " ".join(diagnose(line, gpu="h200-sxm-141gb").notes)
@@ -149,12 +199,14 @@ def test_a_layout_that_cannot_be_is_told() -> None:
     ("flag", "said"),
     [
         ("--prefill-context-parallel-size 2", "prompts that are divided over ranks"),
-        ("--moe-dense-tp-size 1", "dense layers and an output head"),
+        ("--tp 8 --moe-dense-tp-size 4", "dense layers over 4 ranks"),
+        ("--tp 8 --moe-dense-tp-size 8", None),
+        ("--tp 8 --dp 8 --enable-dp-attention --moe-dense-tp-size 1 --enable-dp-lm-head", None),
         ("--prefill-context-parallel-size 1", None),
     ],
 )
 def test_what_no_number_follows_is_named(flag: str, said: str | None) -> None:
-    engine = "python -m sglang.launch_server" if "moe" in flag else "vllm serve"
+    engine = "python -m sglang.launch_server" if "--tp 8" in flag else "vllm serve"
     log = f"{engine} --model {DEEPSEEK} {flag}\nINFO Available KV cache memory: 60.00 GiB\n"
     notes = " ".join(diagnose(log, model=DEEPSEEK, gpu="h200-sxm-141gb").notes)
     assert ("Not followed here" in notes) is (said is not None)
