@@ -20,7 +20,7 @@
   const FILLERS = new Set(
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
-      "longest largest biggest maximum most best cheapest cost costs price prices compare compared vs versus and or which")
+      "my that models llm llms need needs want run running memory max longest largest biggest maximum most best cheapest cost costs price prices compare compared vs versus and or which")
       .split(
         " ",
       ),
@@ -42,7 +42,7 @@
     ],
     [/^(\d{1,3}(?:\.\d+)?)%$/, (m) => ({ share: Number(m[1]) / 100 }), (m) => `memory share ${m[1]}%`],
     [
-      /^(?:util|utilization|share)=?\s?(0?\.\d+)$/,
+      /^(?:-{0,2}(?:gpu[-_]?)?(?:memory[-_]?)?)?(?:util|utilization|share)=?\s?(0?\.\d+)$/,
       (m) => ({ share: Number(m[1]) }),
       (m) => `memory share ${m[1]}`,
     ],
@@ -65,6 +65,7 @@
      accelerators, which a comparison has]} of a line of text. */
   function understand(text, site, names) {
     const words = text.toLowerCase().replace(/[?!;]/g, " ").replace(/,(?!\d{3})/g, " ")
+      .replace(/(\d)\s+gi?b\b/g, "$1gb").replace(/(\d)gib\b/g, "$1gb")
       .replace(/\s[x×*]\s*(?=\d\d?(\s|$))/g, " ").replace(/(\d)\s*[x×*]\s*(?=[a-z0-9])/g, "$1x ")
       .split(/\s+/).filter(Boolean);
     const state = {}, understood = [], missed = [], left = [];
@@ -101,12 +102,18 @@
     }
     const home = left.filter((word) => AT_HOME.test(word));
     const rest = engineIn(site, left.filter((word) => !home.includes(word)), state, understood);
+    const stated = state.tp;
     const named = gpuIn(names, rest, state, understood, devices, home);
     const gpus = [];
     const after = state.gpu ? furtherGpus(names, named, understood, gpus) : named;
     if (devices && state.tp === undefined) state.tp = devices;
-    const macs = after.filter((word) => MAC.test(word));
-    home.push(...macs);
+    // "8x b200 dp8": the devices of all ranks and stages together.
+    const others = (state.dp || 1) * (state.pp || 1);
+    if (stated === undefined && state.tp % others === 0) state.tp /= others;
+    // A Mac has one memory: its size tells which one.
+    const mac = after.some((word) => MAC.test(word));
+    const macs = mac ? after.filter((word) => MAC.test(word) || /^\d+gb$/.test(word)) : [];
+    if (mac) home.push(macs.join(" "));
     const cards = cardsIn(after.filter((word) => !macs.includes(word)), home);
     const more = sizesIn(
       state.gpu ? cards : memoryIn(site, cards, state, understood, home),
@@ -138,6 +145,8 @@
     for (let size = Math.min(5, words.length); size >= 1; size -= 1) {
       for (let n = 0; n + size <= words.length; n += 1) {
         const phrase = plainName(words.slice(n, n + size).join(" "));
+        // "a 16 GB card" is no A16.
+        if (size > 1 && ONE.test(words[n]) && /^\d/.test(words[n + 1])) continue;
         if (phrase.length < 2 || (/^\d+$/.test(phrase) && phrase.length < 4)) continue;
         let found = gpus.find((gpu) => gpu.names.includes(phrase));
         if (!found) continue;

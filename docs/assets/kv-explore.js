@@ -28,6 +28,8 @@
   const COUNTED = 150000; /* rows of which a filter's counts are made */
   const PAGE = matchMedia("(max-width: 45em)").matches ? 20 : 50; /* rows shown at first */
   const FEW = 8; /* choices of a long list that are shown at first */
+  /* Columns of what is chosen: where all rows have one value, a sentence says it once. */
+  const CHOSEN = ["gpu", "tp", "layout", "context", "weights", "kv"];
   const START = { gpu: ["h100-sxm-80gb"], context: ["8192"], tp: ["1"], weights: ["released"], kv: ["own"] };
 
   function human(n) {
@@ -151,6 +153,35 @@
         );
       }
       return config.longest;
+    }
+
+    /* Columns whose value all rows share, with one of these rows; one that the rows are sorted by stays. */
+    function shared() {
+      const [first] = found.rows;
+      const alike = COLUMNS.filter(([id, , value]) =>
+        first && CHOSEN.includes(id) && state.sort?.[0].replace(/^-/, "") !== id &&
+        found.rows.every((row) => value(row) === value(first))
+      );
+      return new Set(alike.map(([id]) => id));
+    }
+
+    /* What every row is of, in words. */
+    function inEveryRow(columns) {
+      const { config, context } = found.rows[0] || {};
+      const has = (id, text) => columns.has(id) && text();
+      const named = (list, name) => formatLabel(list.find((one) => one.name === name) || { label: name });
+      const parts = [
+        has("gpu", () => config.gpu.short),
+        has("tp", () => plural(config.layout.devices, "GPU|GPUs")),
+        has("layout", () => `layout ${config.layout.label}`),
+        has("context", () => `context ${tokens(context)} tokens`),
+        has(
+          "weights",
+          () => `weights ${named(site.weight_formats, config.weightFormat).replace(/^As /, "as ")}`,
+        ),
+        has("kv", () => `KV cache ${named(site.kv_formats, config.kvFormat)}`),
+      ].filter(Boolean);
+      return parts.length ? `In every row: ${parts.join(", ")}. ` : "";
     }
 
     /* --- filters ------------------------------------------------------------------------------------------ */
@@ -288,6 +319,7 @@
       // Hidden until there are rows: what comes above the table first would move it.
       view.scroll = make("div", {
         class: "kv-scroll kv-scroll--open",
+        "data-kv-own-csv": "", // of all rows, above the table
         role: "region",
         tabindex: "0",
         "aria-label": "Configurations, those that fit first",
@@ -407,7 +439,13 @@
       box.append(facet.any);
       if (more) box.append(more);
       facet.values.slice(0, rest ? FEW : undefined).forEach(facet.reveal);
-      return make("fieldset", { "data-facet": facet.key }, make("legend", {}, facet.label), box);
+      return make(
+        "fieldset",
+        { "data-facet": facet.key },
+        make("legend", {}, facet.label),
+        box,
+        facet.key === "tp" ? make("small", { class: "kv-help" }, words().explorer.layouts) : null,
+      );
     }
 
     /* One value at a time, unless the reader asks for several; makers and attention types add up. */
@@ -594,20 +632,6 @@
       return unit && unit !== "each" ? `, ${unit}` : "";
     };
 
-    /* Columns that would say the same in every row: the sentence above the table says it. */
-    const OF_FACET = {
-      gpu: ["gpu"],
-      tp: ["tp", "layout"],
-      context: ["context"],
-      weights: ["weights"],
-      kv: ["kv"],
-    };
-    const isConstant = (id) => {
-      const key = Object.keys(OF_FACET).find((one) => OF_FACET[one].includes(id));
-      const chosen = key ? state[key] : null;
-      return chosen?.length === 1 && chosen[0] !== "own";
-    };
-
     function mark() {
       for (const facet of facets) {
         for (const value of state[facet.key] || []) {
@@ -627,7 +651,6 @@
       }
       for (const [id, , , numeric] of COLUMNS) {
         const cell = $(`th[data-column="${id}"]`, view.table);
-        cell.hidden = isConstant(id);
         const now = state.sort?.[0];
         if (now === id) cell.setAttribute("aria-sort", "ascending");
         else if (now === `-${id}`) cell.setAttribute("aria-sort", "descending");
@@ -787,10 +810,12 @@
         return cell;
       });
       view.body = make("tbody");
+      view.shared = make("span");
       view.table.replaceChildren(
         make(
           "caption",
           {},
+          view.shared,
           "Requests are for the whole deployment; sizes are per GPU. Rows that fit come first.",
         ),
         make("thead", {}, make("tr", {}, ...cells)),
@@ -801,6 +826,9 @@
     function draw() {
       for (const part of [view.scroll, view.after, view.door]) part.hidden = false;
       const again = kvreport.focusIn(view.body);
+      view.alike = shared();
+      view.shared.textContent = inEveryRow(view.alike);
+      for (const cell of view.table.tHead.rows[0].cells) cell.hidden = view.alike.has(cell.dataset.column);
       view.body.replaceChildren(...found.rows.slice(0, shown).map(line));
       again();
       units(view.table);
@@ -863,7 +891,7 @@
           ...attributes,
           "data-label": COLUMNS.find(([one]) => one === id)[1],
           "data-unit": unitOf(id),
-          hidden: isConstant(id),
+          hidden: view.alike.has(id),
         }, text);
       const number = (id, value, text) => cell(id, { class: "kv-num", "data-value": value }, text);
       const size = (id, value, text) => cell(id, { class: "kv-num kv-size", "data-value": value }, text);

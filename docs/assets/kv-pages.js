@@ -58,11 +58,9 @@
     }
     const one = site.gpus.find((gpu) => gpu.id === state.gpu);
     if (one && !state.model) {
-      return make(
-        "a",
-        { href: new URL(`gpus/${one.id}/`, kvreport.root).href },
-        `every model on ${one.name}`,
-      );
+      const address = new URL(`gpus/${one.id}/`, kvreport.root);
+      if (state.context) address.searchParams.set("context", state.context);
+      return make("a", { href: address.href }, `every model on ${one.name}`);
     }
     const which =
       /\b(what|which|how many|cheapest|best) (gpus?|cards?|hardware|server)\b|\b(costs?|prices?)\b/i;

@@ -99,7 +99,7 @@
       if (deployment.longest > 0 && verdict === "cache_exceeds_pool") told.push(say("longest_that_fits"));
       return told.join(" ");
     }
-    const told = [say("serves")];
+    const told = [say(answer.users === 1 ? "serves_one" : "serves")];
     if (verdict === "tight") told.push(say("tight"));
     if (answer.limitedBy === "max_num_seqs") {
       const all = answer.held >= kvKernel.UNLIMITED_REQUESTS;

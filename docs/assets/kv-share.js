@@ -297,7 +297,9 @@
         make(
           "p",
           { class: "kv-tools" },
-          tool("CSV", "Save this table as CSV", () => save(csv(table()), "text/csv", fileName("csv"))),
+          scroll.dataset.kvOwnCsv === undefined
+            ? tool("CSV", "Save this table as CSV", () => save(csv(table()), "text/csv", fileName("csv")))
+            : null,
           tool(
             "Copy as Markdown",
             "Copy as Markdown: this table",

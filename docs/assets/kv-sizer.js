@@ -232,7 +232,8 @@
         prices: given.prices,
       };
       await kvreport.pause();
-      const ranking = kvSizing.rank(site, peaks, model, times, made.work, choices);
+      const question = [site, peaks, model, times, made.work, choices];
+      const ranking = await kvSizing.rankInParts(kvreport.pause, ...question);
       await kvreport.pause();
       if (mine !== turn) return;
       if (site.engine.family === "sglang") {

@@ -257,7 +257,9 @@
     if (layout && layout.dcp > 1) flag("decode_context_parallel", layout.dcp);
     if (layout && layout.nodes > 1) flag("nodes", layout.nodes);
     flag("context_tokens", tokenWords(contextOf(state, model)));
-    if (state.weights && state.weights !== "released") flag("weights", state.weights);
+    // A release whose stored formats nobody read is answered in another one.
+    const weights = deployment ? deployment.weightFormat : state.weights;
+    if (weights && weights !== "released") flag("weights", weights);
     if (state.kv && state.kv !== kvOf(model, gpu)) flag("kv", state.kv);
     if (state.engine && state.engine !== site.engine.default) flag("engine", state.engine);
     else if (gpu.local) flag("engine", gpu.local.name);

@@ -194,7 +194,9 @@
     /* --- The answer ---------------------------------------------------------------------------------------- */
 
     async function show(model) {
+      await kvreport.script("kv-picker.js");
       const controls = choices(model);
+      const chosen = device(model, controls);
       const result = make("div", { class: "kv-yours-part" });
       const table = make("div", { class: "kv-yours-part" });
       box.replaceChildren(
@@ -207,10 +209,17 @@
         ...details(model),
       );
       units();
+      const read = () => ({
+        gpu: chosen(),
+        ...Object.fromEntries($$("select", controls).map((field) => [field.name, field.value])),
+      });
+      const start = JSON.stringify({ ...read(), gpu: form.dataset.gpu });
+      recall(controls);
       const update = async () => {
         const { ask } = await library();
         const mine = ++asking;
-        const own = Object.fromEntries($$("select", controls).map((field) => [field.name, field.value]));
+        const own = read();
+        keep(own, JSON.parse(start));
         const options = { context_tokens: Number(own.context), engine: own.engine };
         if (own.weights) options.weights = own.weights;
         if (own.kv) options.kv = own.kv;
@@ -227,8 +236,37 @@
         units();
       };
       controls.addEventListener("change", debounce(update, 50));
+      controls.addEventListener("chosen", update);
       await update();
       box.querySelector("h2").scrollIntoView({ block: "start", behavior: "smooth" });
+    }
+
+    /* The accelerator is found by typing, as on the other pages. */
+    function device(model, controls) {
+      const { gpus } = model.choices;
+      const asked = new URLSearchParams(location.search).get("gpu");
+      const [id, name] = gpus.find(([one]) => one === asked) ||
+        gpus.find(([one]) => one === form.dataset.gpu) || gpus[0];
+      const place = $("[data-kv-picker]", controls);
+      place.dataset.kvValue = id;
+      place.textContent = name;
+      const catalog = new URL(form.dataset.catalog, location.href);
+      const one = kvreport.picker(place, catalog, () => controls.dispatchEvent(new Event("chosen")));
+      return () => one.value();
+    }
+
+    /* What an address says of the fields. A model that came as a file has no address to share. */
+    function recall(controls) {
+      for (const [name, value] of new URLSearchParams(location.search)) {
+        const field = $(`select[name="${CSS.escape(name)}"]`, controls);
+        if (field && [...field.options].some((one) => one.value === value)) field.value = value;
+      }
+    }
+
+    function keep(own, start) {
+      const asked = Object.entries(own).filter(([name, value]) => value !== start[name]);
+      const hub = new URLSearchParams(location.search).get("hub");
+      kvreport.writeState({ ...(hub ? { hub } : {}), ...Object.fromEntries(asked) }, true);
     }
 
     const units = () => kvreport.units();
@@ -275,7 +313,7 @@
     }
 
     function choices(model) {
-      const { gpus, engines, weights, kv } = model.choices;
+      const { engines, weights, kv } = model.choices;
       const field = (name, label, options, value) =>
         make(
           "label",
@@ -296,7 +334,17 @@
       return make(
         "div",
         { class: "kv-controls" },
-        field("gpu", "GPU", gpus, form.dataset.gpu),
+        make(
+          "div",
+          { class: "kv-entry" },
+          make("label", { for: "kv-y-gpu" }, "GPU or accelerator"),
+          make("a", {
+            "data-kv-picker": "gpus",
+            "data-kv-name": "gpu",
+            "data-kv-id": "kv-y-gpu",
+            "data-kv-label": "GPUs and accelerators",
+          }),
+        ),
         field("tp", "GPUs (tensor parallel)", [1, 2, 4, 8, 16].map((n) => [n, String(n)]), 1),
         field("context", "Context per request (tokens)", lengths.map((n) => [n, tokens(n)]), usual),
         field("engine", "Engine", engines, engines[0][0]),
@@ -547,7 +595,8 @@
       const paste = event.submitter?.name === "paste" || (!hub && fields.config.value);
       if (paste) calculate(fromFiles);
       else {
-        kvreport.writeState({ hub }, true);
+        // What the address says of the fields is of its own model.
+        if (new URLSearchParams(location.search).get("hub") !== hub) kvreport.writeState({ hub }, true);
         calculate(() => fromHub(hub));
       }
     });

@@ -97,3 +97,11 @@ def test_nothing_moves_while_the_comparison_answers(browser: Any, address: str) 
     page.wait_for_timeout(500)
     assert page.evaluate("window.moved") < 0.1, page.evaluate("window.what")
     context.close()
+
+
+def test_the_comparison_is_offered_as_csv_once(visit: Visit) -> None:
+    page = visit.go("compare/")
+    rows(visit)
+    page.locator(".kv-compare .kv-tool", has_text="Copy as Markdown").wait_for()
+    assert page.locator(".kv-compare .kv-scroll + .kv-tools button", has_text="CSV").count() == 0
+    assert page.locator("[data-kv-csv]").is_visible()

@@ -407,3 +407,62 @@ def test_a_card_on_a_phone_has_units(page, address):
         "all => all.map((one) => one.getBoundingClientRect().height)"
     )
     assert min(heights) >= 24
+
+
+def test_columns_that_all_rows_share_are_one_sentence_and_nothing_scrolls_sideways(browser, address):
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, bypass_csp=True)
+    page = context.new_page()
+    page.goto(f"{address}explore/")
+    answered(page)
+    heads = "#explore-table thead th:visible"
+    titles = page.eval_on_selector_all(heads, "cells => cells.map((cell) => cell.dataset.column)")
+    assert not {"gpu", "tp", "layout", "context", "weights"} & set(titles)
+    assert "parameters" in titles
+    caption = page.locator("#explore-table caption").inner_text()
+    assert "In every row: H100, 1 GPU, layout tp1, context 8K tokens, weights as released" in caption
+    assert (
+        page.evaluate(
+            "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)"
+            "(document.querySelector('#explore-table').parentElement)"
+        )
+        <= 0
+    )
+    choose(page, "gpu", "")
+    answered(page)
+    assert page.locator("#explore-table th[data-column=gpu]").is_visible()
+    assert "H100" not in page.locator("#explore-table caption").inner_text()
+    assert page.locator(f"{FIRST} td[data-label=GPU]").is_visible()
+    context.close()
+
+
+def test_the_explorer_says_which_layouts_it_has_and_what_has_the_others(page, address):
+    page.goto(f"{address}explore/")
+    answered(page)
+    said = page.locator("fieldset[data-facet=tp]").inner_text()
+    assert "These layouts are published for every model" in said
+    assert "kvreport estimate" in said
+
+
+def test_the_table_is_offered_as_csv_once(page, address):
+    page.goto(f"{address}explore/")
+    answered(page)
+    page.locator(".kv-explore .kv-tool", has_text="Copy as Markdown").wait_for()
+    assert page.locator(".kv-explore button:visible", has_text="CSV").count() == 1
+
+
+def test_sort_buttons_on_a_phone_are_24_pixels_apart(browser, address):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, bypass_csp=True)
+    page = context.new_page()
+    page.goto(f"{address}explore/")
+    answered(page)
+    boxes = page.eval_on_selector_all(
+        "#explore-table .kv-sort",
+        "list => list.map((one) => one.getBoundingClientRect()).filter((box) => box.width)"
+        ".map(({x, y, width, height}) => [x, y, width, height])",
+    )
+    assert len(boxes) > 5
+    assert all(width >= 24 and height >= 24 for _, _, width, height in boxes)
+    for n, (x, y, width, height) in enumerate(boxes):
+        for left, top, wide, high in boxes[n + 1 :]:
+            assert x + width <= left or left + wide <= x or y + height <= top or top + high <= y
+    context.close()

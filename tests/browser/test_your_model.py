@@ -79,7 +79,7 @@ def test_a_hub_id_is_fetched_by_the_browser_and_answered_as_by_the_library(page:
     page.fill("[name=hub]", "acme/open")
     page.click("[name=fetch]")
     said = text_of(page)
-    gpu = page.input_value("select[name=gpu]")
+    gpu = page.input_value("[name=gpu]")
     ours = estimate(read_config(CONFIG), gpu=gpu, context_tokens=8192)
     assert f"{ours.max_concurrent_requests:,} requests of 8K tokens fit" in said
     assert f"{ours.kv_bytes_per_token_per_gpu:,}" in said
@@ -99,7 +99,7 @@ def test_other_questions_are_answered_without_loading_again(page: Any) -> None:
     page.select_option("select[name=engine]", "sglang")
     page.select_option("select[name=context]", "32768")
     page.wait_for_selector(".kv-big:has-text('32K')", timeout=WAIT_MS)
-    gpu = page.input_value("select[name=gpu]")
+    gpu = page.input_value("[name=gpu]")
     ours = estimate(read_config(CONFIG), gpu=gpu, context_tokens=32768, engine="sglang")
     assert f"{ours.max_concurrent_requests:,} requests of 32K tokens" in text_of(page)
     assert len([url for url in page.asked if "/assets/python/" in url]) == loaded
@@ -199,3 +199,25 @@ def test_arriving_without_a_load_brings_the_policy(page: Any) -> None:
     page.wait_for_url("**/your-model/**", timeout=WAIT_MS)
     page.wait_for_timeout(3000)
     assert page.evaluate("kvreport.landed").endswith("/your-model/"), "the page has another page's policy"
+
+
+@needs_runtime
+def test_the_gpu_is_found_by_typing_and_the_address_keeps_the_question(page: Any) -> None:
+    page.goto(page.url.split("your-model/")[0] + "your-model/")
+    page.fill("[name=hub]", "acme/open")
+    page.click("[name=fetch]")
+    page.wait_for_selector("select[name=engine]", timeout=WAIT_MS)
+    page.click("#kv-y-gpu")
+    page.keyboard.type("rtx 4090")
+    page.wait_for_selector(".kv-picker [role=option]:has-text('RTX 4090')")
+    page.keyboard.press("Enter")
+    page.select_option("select[name=context]", "16384")
+    page.wait_for_selector(".kv-big:has-text('RTX 4090'):has-text('16K')", timeout=WAIT_MS)
+    ours = estimate(read_config(CONFIG), gpu="RTX 4090", context_tokens=16384)
+    assert f"{ours.max_concurrent_requests:,} requests of 16K tokens fit" in text_of(page)
+    assert "gpu=rtx-4090" in page.url
+    assert "context=16384" in page.url
+    page.reload()
+    assert page.input_value("[name=hub]") == "acme/open"
+    page.click("[name=fetch]")
+    page.wait_for_selector(".kv-big:has-text('RTX 4090'):has-text('16K')", timeout=WAIT_MS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from page_states import published, run
 
@@ -209,3 +211,54 @@ def test_a_release_is_found_by_its_first_number() -> None:
         PAGE.replace("[^a-z0-9]", "[^a-z0-9.]") + own + FURTHER, {"site": site, "text": "minimax m2"}
     )
     assert (answer["state"]["model"], answer["missed"]) == ("m2", [])
+
+
+WORDS = """
+const { site, text } = JSON.parse(await new Response(Deno.stdin.readable).text());
+const names = kvreport.asked.prepared({
+  models: [
+    ["muse", "Muse Glimmer 30B", "Meta", "2026", 1, ["meta-models/Muse-Glimmer-30B"]],
+    ["deepseek", "DeepSeek-V3.2", "DeepSeek", "2025", 1, []],
+  ],
+  gpus: [
+    ["a16", "A16", "NVIDIA", "2021", 0, ["a16"]],
+    ["b200", "B200", "NVIDIA", "2024", 1, []],
+  ],
+});
+console.log(JSON.stringify(kvreport.asked.understand(text, site, names)));
+"""
+
+
+def in_words(text: str) -> dict[str, Any]:
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    answer: dict[str, Any] = run(PAGE + own + WORDS, {"site": site, "text": text})
+    return answer
+
+
+def test_an_article_and_a_size_are_no_name_of_an_accelerator() -> None:
+    answer = in_words("gguf Q4_K_M on a 16 GB Mac")
+    assert "gpu" not in answer["state"]
+    assert answer["missed"] == []
+    assert answer["home"] == ["gguf", "q4_k_m", "16gb mac"]
+
+
+def test_a_question_about_all_models_names_no_model() -> None:
+    answer = in_words("models that fit on 48 GiB at 32k")
+    assert "model" not in answer["state"]
+    assert answer["state"]["context"] == 32_768
+    assert answer["missed"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "tensor"), [("8x b200", 8), ("8xb200 dp8 ep", 1), ("16 b200 dp4", 4), ("8x b200 tp8 dp2", 8)]
+)
+def test_the_number_of_devices_is_that_of_all_ranks(text: str, tensor: int) -> None:
+    assert in_words(f"deepseek v3.2 {text}")["state"]["tp"] == tensor
+
+
+@pytest.mark.parametrize("text", ["gpu memory utilization 0.95", "--gpu-memory-utilization 0.95", "util=0.95"])
+def test_the_memory_share_is_read_as_people_write_it(text: str) -> None:
+    answer = in_words(f"deepseek v3.2 b200 {text}")
+    assert answer["state"]["share"] == 0.95
+    assert answer["missed"] == []

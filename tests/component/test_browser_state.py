@@ -169,3 +169,27 @@ def test_keys_of_addresses_differ():
     assert {"context_tokens", "tensor_parallel", "engine", "utilization"} <= {
         o.name for o in options() if o.url
     }
+
+
+AGAIN = """
+const { site, model, gpu, state, weights } = JSON.parse(await new Response(Deno.stdin.readable).text());
+const layout = { tp: 8, pp: 1, dp: 1, dcp: 1, nodes: 1 };
+console.log(JSON.stringify(kvState.estimateCommand(site, model, gpu, state, { layout, weightFormat: weights })));
+"""
+
+
+@pytest.mark.parametrize(
+    ("weights", "asked", "flag"),
+    [("int4", None, True), ("released", None, False), ("fp8", "fp8", True), ("int4", "fp8", True)],
+)
+def test_the_command_names_the_weight_format_that_was_answered(
+    weights: str, asked: str | None, flag: bool
+) -> None:
+    """A release whose stored formats are unverified is answered in another format, and its command says in which."""
+    shared, facts, _ = published()
+    asked_for = {"context": 8192} | ({"weights": asked} if asked else {})
+    model = next(iter(facts.values()))
+    gpu = shared["gpus"][0]
+    command = run(AGAIN, {"site": shared, "model": model, "gpu": gpu, "state": asked_for, "weights": weights})
+    assert (f"--weights {weights}" in command) is flag
+    assert command.count("--weights") == int(flag)

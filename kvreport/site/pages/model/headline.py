@@ -70,7 +70,8 @@ def headline(site: SiteData, model: Model, best: Series | None, answer: Estimate
         "held": units.count(answer.max_concurrent_requests_by_memory),
         "longest": approximate(best.longest),
     }
-    said = [SENTENCES["serves"], *_limits(answer)]
+    serves = "serves_one" if answer.max_concurrent_requests == 1 else "serves"
+    said = [SENTENCES[serves], *_limits(answer)]
     last = max(n for n in range(len(best.contexts)) if best.holds(n))
     if best.longest < model.context_tokens:
         said.append(SENTENCES["longest"])
