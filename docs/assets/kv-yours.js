@@ -209,10 +209,11 @@
         ...details(model),
       );
       units();
-      const read = () => ({
-        gpu: chosen(),
-        ...Object.fromEntries($$("select", controls).map((field) => [field.name, field.value])),
-      });
+      const read = () =>
+        Object.fromEntries([
+          ["gpu", chosen()],
+          ...$$("select", controls).map((field) => [field.name, field.value]),
+        ]);
       const start = JSON.stringify({ ...read(), gpu: form.dataset.gpu });
       recall(controls);
       const update = async () => {

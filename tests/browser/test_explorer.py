@@ -439,7 +439,7 @@ def test_the_explorer_says_which_layouts_it_has_and_what_has_the_others(page, ad
     page.goto(f"{address}explore/")
     answered(page)
     said = page.locator("fieldset[data-facet=tp]").inner_text()
-    assert "These layouts are published for every model" in said
+    assert "The published layouts." in said
     assert "kvreport estimate" in said
 
 

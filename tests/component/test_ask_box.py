@@ -257,7 +257,9 @@ def test_the_number_of_devices_is_that_of_all_ranks(text: str, tensor: int) -> N
     assert in_words(f"deepseek v3.2 {text}")["state"]["tp"] == tensor
 
 
-@pytest.mark.parametrize("text", ["gpu memory utilization 0.95", "--gpu-memory-utilization 0.95", "util=0.95"])
+@pytest.mark.parametrize(
+    "text", ["gpu memory utilization 0.95", "--gpu-memory-utilization 0.95", "util=0.95"]
+)
 def test_the_memory_share_is_read_as_people_write_it(text: str) -> None:
     answer = in_words(f"deepseek v3.2 b200 {text}")
     assert answer["state"]["share"] == 0.95
