@@ -346,7 +346,10 @@ def read_json(path: Path, where: str) -> dict[str, Any]:
     except RecursionError:
         fail("objects nested too deeply", "a config.json")
     except json.JSONDecodeError as error:
-        fail(f"{error.msg} in line {error.lineno}, column {error.colno}", "JSON")
+        place = f"line {error.lineno}, column {error.colno}"
+        if not error.doc[error.pos :].strip():
+            fail(f"JSON that ends early, in {place}", "a whole config.json")
+        fail(f"no JSON in {place} ({error.msg[0].lower()}{error.msg[1:]})", "JSON")
     except InputError:
         raise
     except ValueError as error:
