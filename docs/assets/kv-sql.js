@@ -165,6 +165,7 @@
       "div",
       {
         class: "kv-scroll",
+        "data-kv-own-csv": "",
         role: "region",
         tabindex: "0",
         "aria-label": "Result of the query",

@@ -118,7 +118,10 @@ def write(folder: Path, text: str, name: str = "config.json") -> Path:
         ("", "found JSON that ends early, in line 1, column 1"),
         ("{", "found JSON that ends early, in line 1, column 2"),
         ('{"hidden_size": 4096,\n "layers": 32', "found JSON that ends early, in line 2"),
-        ('{"hidden_size": 4096\n "layers": 32}', "found no JSON in line 2, column 2 (expecting ',' delimiter)"),
+        (
+            '{"hidden_size": 4096\n "layers": 32}',
+            "found no JSON in line 2, column 2 (expecting ',' delimiter)",
+        ),
         ("[]", "found a list"),
         ("42", "found a int"),
         ('{"a": 1, "a": 2}', "the key 'a' twice"),
