@@ -173,8 +173,8 @@
       const parts = [
         has("gpu", () => config.gpu.short),
         has("tp", () => plural(config.layout.devices, "GPU|GPUs")),
-        has("layout", () => `layout ${config.layout.label}`),
-        has("context", () => `context ${tokens(context)} tokens`),
+        has("layout", () => config.layout.label),
+        has("context", () => `${tokens(context)} context`),
         has(
           "weights",
           () => `weights ${named(site.weight_formats, config.weightFormat).replace(/^As /, "as ")}`,

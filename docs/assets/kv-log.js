@@ -2,7 +2,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, gib, load, debounce, grid, picker, ignoredNote } = kvreport;
+  const { $, $$, make, count, gib, load, debounce, grid, picker, plural, ignoredNote } = kvreport;
   const MOST_UNKNOWN = 40;
 
   function log(form) {
@@ -270,7 +270,11 @@
           make(
             "details",
             { class: "kv-unknown" },
-            make("summary", {}, `Not understood, and not used: ${count(reading.unknown.length)} lines`),
+            make(
+              "summary",
+              {},
+              `Not understood, and not used: ${plural(reading.unknown.length, "line|lines")}`,
+            ),
             make(
               "ul",
               {},

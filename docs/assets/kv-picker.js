@@ -10,13 +10,16 @@
   /* Letters and digits only, so that "rtx4090", "RTX 4090" and "rtx-4090" are one. */
   const plain = (text) => text.toLowerCase().replace(/[^a-z0-9.]+/g, "");
 
-  /* Items that have every word of the query, somewhere in their names. Those whose names have fewest other words come
-     first: a release before its quantized copies. */
+  /* Items that have every word of the query, somewhere in their names. First comes what is called just so ("h100"), then
+     what has fewest other words: a release before its quantized copies. */
   function narrowed(items, query) {
     const words = query.toLowerCase().split(/[\s,]+/).map(plain).filter(Boolean);
     const found = items.filter((item) => words.every((word) => item.plain.includes(word)));
     if (!words.length) return found;
-    const others = new Map(found.map((item) => [item, unasked(item, words)]));
+    const whole = plain(query);
+    const others = new Map(
+      found.map((item) => [item, item.called.includes(whole) ? -1 : unasked(item, words)]),
+    );
     return found.sort((a, b) => others.get(a) - others.get(b));
   }
 
@@ -56,6 +59,7 @@
     release,
     common: Boolean(common),
     plain: plain([id, name, maker, ...aliases].join(" ")),
+    called: [id, name, ...aliases].map(plain),
   });
 
   /* The catalog's names, read when they are first needed. */
@@ -201,5 +205,5 @@
     return { field, set, value: () => value };
   }
 
-  Object.assign(kvreport, { picker, names, plainName: plain });
+  Object.assign(kvreport, { picker, names, narrowed, itemOf, plainName: plain });
 })();

@@ -15,6 +15,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -160,7 +161,13 @@ def _document(lines: Iterable[str], name: str) -> Any:  # noqa: ANN401 - whateve
     return found
 
 
+_HEADER: Final = re.compile(r'[\w "]+(,[\w "]+)+\s*')
+
+
 def _mentions_usage(line: str) -> bool:
+    """True if a line states token counts. The header of a CSV file only names the columns of counts."""
+    if _HEADER.fullmatch(line):
+        return False
     return "prompt_tokens" in line and ("completion_tokens" in line or "output_tokens" in line)
 
 

@@ -419,7 +419,7 @@ def test_columns_that_all_rows_share_are_one_sentence_and_nothing_scrolls_sidewa
     assert not {"gpu", "tp", "layout", "context", "weights"} & set(titles)
     assert "parameters" in titles
     caption = page.locator("#explore-table caption").inner_text()
-    assert "In every row: H100, 1 GPU, layout tp1, context 8K tokens, weights as released" in caption
+    assert "In every row: H100, 1 GPU, tp1, 8K context, weights as released" in caption
     assert (
         page.evaluate(
             "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)"

@@ -244,3 +244,13 @@ def test_memory_depends_on_distinct_blocks_not_on_the_file():
     assert len(trace) == 20_001
     # Ten nodes and six columns of eight bytes a request, and half as much again while they grow.
     assert peak < 20_001 * (10 * 8 + 6 * 8) * 2.5
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["timestamp,prompt_tokens,completion_tokens", '"arrival","prompt_tokens","output_tokens"'],
+)
+def test_a_header_of_token_counts_is_csv_and_no_log_line(head):
+    trace = read_lines([head, "0.0,200,50", "0.5,300,60"], "own.csv")
+    assert list(trace.prompt_tokens) == [200, 300]
+    assert list(trace.output_tokens) == [50, 60]
