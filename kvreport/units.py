@@ -8,6 +8,7 @@ a token count is 1,024 (the field says "128K" for 131,072).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from kvreport.errors import InputError, shorten
@@ -131,3 +132,23 @@ def human_parameters(parameters: int) -> str:
             value = parameters / factor
             return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f}{unit}"
     return f"{parameters:,}"
+
+
+def columns(rows: Sequence[Sequence[str]], align: str) -> list[str]:
+    """Lay rows out in columns.
+
+    Args:
+        rows: Cells, every row of the same length.
+        align: One of ``<`` and ``>`` per column.
+
+    Returns:
+        One line per row, indented by two spaces.
+    """
+    widths = [max(len(row[column]) for row in rows) for column in range(len(align))]
+    return [
+        "  "
+        + "   ".join(
+            f"{cell:{side}{width}}" for cell, side, width in zip(row, align, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]

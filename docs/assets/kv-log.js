@@ -6,6 +6,8 @@
   const MOST_UNKNOWN = 40;
 
   function log(form) {
+    const release = form.dataset.kvRuns ? kvreport.ownPolicy() : () => {};
+    if (!release) return null;
     const box = $("[data-kv-logged]");
     const base = new URL(form.dataset.kvLog, location.href);
     let table, local; // what recognizes lines, fetched when a log is there
@@ -19,7 +21,7 @@
     );
     const named = picker(places.model, base, choose);
     const device = picker(places.gpu, base, choose);
-    let turn = 0, unread = [];
+    let turn = 0, unread = [], python = null;
 
     /* What the reader chose stands in the address; the log does not. */
     function choose() {
@@ -94,6 +96,71 @@
       );
     }
 
+    /* --- the whole of it: the same code as the command's, in a worker -------------------------------------- */
+
+    function say(text, share) {
+      const bar = $("[data-kv-progress]", form);
+      bar.hidden = !text;
+      $("span", bar).textContent = text;
+      if (share === undefined) $("progress", bar).removeAttribute("value");
+      else $("progress", bar).value = share;
+    }
+
+    /* What only the library can say: other engines, older releases, every layout. Nothing is fetched before a click. */
+    function whole() {
+      if (!form.dataset.kvRuns) return null;
+      const place = make("div", { class: "kv-whole" });
+      const button = make(
+        "button",
+        { type: "button", class: "kv-button", onclick: () => check(place, button) },
+        "Check every number with Python",
+      );
+      const loads = python ? "" : ` It is loaded from this site (${form.dataset.megabytes} MB).`;
+      place.append(
+        button,
+        make(
+          "p",
+          { class: "kv-note" },
+          `The answer of kvreport log, for every engine, release and layout.${loads}`,
+        ),
+      );
+      return place;
+    }
+
+    async function check(place, button) {
+      const mine = turn;
+      button.disabled = true;
+      try {
+        const base = new URL(form.dataset.kvPython, location.href).href;
+        python ||= kvreport.library({
+          base,
+          manifest: form.dataset.manifest,
+          say,
+          lost: () => python = null,
+        });
+        const { call } = await python;
+        say("Calculating …");
+        const told = await call({
+          log: { log: fields.log.value, model: named.value() || "", gpu: device.value() || "" },
+        });
+        if (mine !== turn) return;
+        place.replaceChildren(
+          make("h2", {}, "Checked with Python"),
+          make("pre", { class: "kv-told", tabindex: "0" }, told.join("\n")),
+        );
+      } catch (error) {
+        python = null;
+        if (mine === turn) {
+          place.replaceChildren(
+            make("p", { class: "kv-fault", role: "alert" }, String(error.message || error)),
+          );
+        }
+      } finally {
+        button.disabled = false;
+        if (mine === turn) say("");
+      }
+    }
+
     /* A start of llama.cpp or Ollama: where its bytes are, and what to change. */
     function showLocal(text) {
       const start = kvLogLocal.read(local, text);
@@ -119,6 +186,8 @@
           "kvreport log --model NAME compares the cache with the formula; kvreport estimate --engine llama-cpp predicts every buffer.",
         ),
       );
+      const every = whole();
+      if (every) children.push(every);
       box.replaceChildren(...children);
     }
 
@@ -259,6 +328,8 @@
         );
       }
       children.push(...remarks.map((text) => make("p", { class: "kv-note" }, text)));
+      const every = whole();
+      if (every) children.push(every);
       if (reading.starts > 1) {
         const line = reading.recognised.length ? reading.recognised[0].number : 1;
         const said =
@@ -363,7 +434,7 @@
       show();
     });
     restore();
-    return { restore };
+    return { restore, release };
   }
 
   kvreport.log = log;

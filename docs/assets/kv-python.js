@@ -1,17 +1,20 @@
-/* Python in a worker: the page "Your model" starts it on a click. The first message is the manifest of
+/* Python in a worker: the pages "Your model" and the log reader start it on a click. The first message is the manifest of
    assets/python/; every file is held against its digest before it is used. Then each message is a
    question, and each answer is what the library says. */
 
 /* Files by the address at which the runtime asks for them. */
 const ready = new Map();
-let ask = null;
+let ask = null, answerLog = null, runtime = null;
 
 self.onmessage = async (event) => {
-  const { id, start, read, question } = event.data;
+  const { id, start, read, question, log } = event.data;
   try {
     if (start) postMessage({ id, result: await boot(start) });
     else if (read) postMessage({ id, ...JSON.parse(ask.read(read)) });
-    else postMessage({ id, ...JSON.parse(ask.question(question)) });
+    else if (log) {
+      answerLog ||= runtime.runPython("from kvreport.startup_log.in_browser import answer; answer");
+      postMessage({ id, ...JSON.parse(answerLog(runtime.toPy(log))) });
+    } else postMessage({ id, ...JSON.parse(ask.question(question)) });
   } catch (error) {
     postMessage({ id, error: String(error.message || error).trim().split("\n").pop() });
   }
@@ -32,6 +35,7 @@ async function boot({ base, files, info }) {
     lockFileContents: JSON.stringify({ info, packages: {} }),
   });
   self.fetch = own;
+  runtime = python;
   postMessage({ stage: "Loading kvreport" });
   const site = python.runPython("import site; site.getsitepackages()[0]");
   python.unpackArchive(fetched.get("pydantic_core.whl"), "wheel");

@@ -16,18 +16,8 @@
   const REPOSITORY = /^[A-Za-z0-9][\w.-]{0,95}\/[A-Za-z0-9][\w.-]{0,95}$/;
 
   function yours(form) {
-    // The policy in force is that of the page that was loaded first: this page needs its own.
-    if (kvreport.landed !== location.pathname) {
-      location.reload();
-      return null;
-    }
-    const leave = (event) => {
-      const anchor = event.target instanceof Element && event.target.closest("a[href]");
-      if (anchor && !anchor.target && new URL(anchor.href).pathname !== location.pathname) {
-        anchor.target = "_self";
-      }
-    };
-    addEventListener("click", leave, true);
+    const release = kvreport.ownPolicy();
+    if (!release) return null;
 
     const box = $("[data-kv-answer]");
     const bar = $("[data-kv-progress]", form);
@@ -46,48 +36,12 @@
       else progress.value = share;
     }
 
-    async function start() {
-      const answer = await fetch(new URL(form.dataset.manifest, base));
-      if (!answer.ok) throw new Error(`Python for the browser is not on this site (status ${answer.status})`);
-      const manifest = await answer.json();
-      const worker = new Worker(new URL("../kv-python.js", base), { type: "module" });
-      const waiting = new Map();
-      let number = 0;
-      const fail = (event) => {
-        for (const { failed } of waiting.values()) {
-          failed(new Error(event.message || "Python could not be started"));
-        }
-        waiting.clear();
-        python = null;
-      };
-      worker.onerror = fail;
-      worker.onmessage = ({ data }) => {
-        if (data.stage) {
-          const share = data.all && data.done / data.all;
-          say(data.all ? `${data.stage}: ${mb(data.done)} of ${mb(data.all)} MB` : `${data.stage} …`, share);
-          return;
-        }
-        const asked = waiting.get(data.id);
-        waiting.delete(data.id);
-        if (data.error !== undefined) asked.failed(new Error(data.error));
-        else asked.done(data.result);
-      };
-      const call = (message) =>
-        new Promise((done, failed) => {
-          waiting.set(++number, { done, failed });
-          worker.postMessage({ id: number, ...message });
-        });
-      await call({ start: { base, files: manifest.files, info: manifest.info } });
-      return { call, ask: (ask, options) => call({ question: JSON.stringify({ ask, options }) }) };
-    }
-
-    const mb = (bytes) => (bytes / 1e6).toFixed(1);
-
     function library() {
-      python ||= start().catch((error) => {
-        python = null;
-        throw error;
-      });
+      python ||= kvreport.library({ base, manifest: form.dataset.manifest, say, lost: () => python = null })
+        .catch((error) => {
+          python = null;
+          throw error;
+        });
       return python;
     }
 
@@ -620,7 +574,7 @@
       });
     }
     fields.hub.value = new URLSearchParams(location.search).get("hub") || "";
-    return { release: () => removeEventListener("click", leave, true) };
+    return { release };
   }
 
   kvreport.yours = yours;

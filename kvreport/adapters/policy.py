@@ -26,9 +26,11 @@ _STYLE: Final = re.compile(r"<style\b[^>]*>(.*?)</style\s*>", re.DOTALL | re.IGN
 _TAG: Final = re.compile(r"""<[a-zA-Z](?:[^<>"']|"[^"]*"|'[^']*')*>""")
 _STYLED: Final = re.compile(r"\sstyle\s*=", re.IGNORECASE)
 _VALUE: Final = re.compile(r"""\s([^\s=<>"'/]+)\s*=\s*("[^"]*"|'[^']*'|[^\s<>"']+)""")
-_RUNS_PYTHON: Final = re.compile(r'<form [^<>]*data-kv-runs="python"')
-_PYTHON: Final = "'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self' https://huggingface.co"
-"""What the page that runs Python may do besides: compile WebAssembly, start a worker, fetch a config from the Hub."""
+_RUNS_PYTHON: Final = re.compile(r'<form [^<>]*data-kv-runs="(python(?: hub)?)"')
+_PYTHON: Final = "'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'"
+"""What a page that runs Python may do besides: compile WebAssembly and start a worker."""
+_HUB: Final = " https://huggingface.co"
+"""From where a page may fetch a config besides, if it says that it reads the Hub."""
 _REST: Final = "object-src 'none'; base-uri 'none'; form-action 'self'"
 
 
@@ -57,14 +59,14 @@ class Policy:
         """The ``<meta>`` that states the policy; it comes before every script."""
         return self._tag()
 
-    def _tag(self, *, python: bool = False) -> str:
+    def _tag(self, runs: str = "") -> str:
         scripts = _sources(()) + " 'unsafe-inline'" if self.preview else _sources(self.scripts)
         text = (
             f"default-src 'self'; img-src 'self' data:; style-src {_sources(self.styles)}; {_REST}; "
             f"script-src {scripts}"
         )
-        if python:
-            text += f" {_PYTHON}"
+        if runs:
+            text += f" {_PYTHON}{_HUB if runs.endswith('hub') else ''}"
         return f'<meta http-equiv="Content-Security-Policy" content="{text}">'
 
     def applied(self, html: str) -> str:
@@ -72,7 +74,8 @@ class Policy:
 
         A page that runs Python (``data-kv-runs="python"`` on its form) may compile WebAssembly and ask the Hub.
         """
-        tag = self._tag(python=_RUNS_PYTHON.search(html) is not None)
+        found = _RUNS_PYTHON.search(html)
+        tag = self._tag("" if found is None else found[1])
         return re.sub(r"(<meta charset=[^>]*>|<head>)", rf"\g<1>{tag}", html, count=1)
 
     def allows(self, scripts: frozenset[str], styles: frozenset[str]) -> bool:

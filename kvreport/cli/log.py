@@ -6,14 +6,9 @@ import argparse
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kvreport.cli.numbers import whole
-from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
-from kvreport.units import count
-
-if TYPE_CHECKING:
-    from kvreport.startup_log import Diagnosis
+from kvreport.cli.output import Add, add_data_option, add_fetch_options, write, write_json
 
 _EPILOG = """\
 examples:
@@ -24,8 +19,6 @@ examples:
   journalctl -u vllm | kvreport log - --model Qwen/Qwen2.5-7B
   llama-server -m model.gguf 2>&1 | kvreport log - --model Qwen/Qwen3-30B-A3B
 """
-
-MAX_UNKNOWN = 20
 
 
 def register(add: Add) -> None:
@@ -69,6 +62,7 @@ def _decoded(content: bytes) -> str:
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalog
     from kvreport.startup_log import MAX_CHARACTERS, diagnose
+    from kvreport.startup_log.lines import lines
     from kvreport.startup_log.llama_cpp import looks_like_llama_cpp
     from kvreport.startup_log.local import diagnose_local
 
@@ -104,39 +98,6 @@ def _run(options: argparse.Namespace) -> int:
     if options.format == "json":
         write_json(found.to_dict())
     else:
-        for line in text(found):
+        for line in lines(found):
             write(line)
     return 0
-
-
-def text(found: Diagnosis) -> list[str]:
-    """Lay the answer out: the conclusion, what lines mean, ours beside theirs, what to change, the rest."""
-    lines = [found.headline, ""]
-    said: set[str] = set()
-    for line in found.reading.recognised:
-        if line.says not in said:
-            said.add(line.says)
-            lines.append(f"  line {line.number}: {line.says}")
-    if not said:
-        lines.append(
-            "  No line was understood: this reads start-up logs of vLLM, SGLang, TensorRT-LLM, llama.cpp and Ollama."
-        )
-    if found.comparisons:
-        lines += ["", "Compared with our estimate:"]
-        lines += [f"  {one.line()}" for one in found.comparisons]
-    if found.changes:
-        lines += ["", "What to change:"]
-        lines += [f"  {one.line()}" for one in found.changes]
-    if found.shorter:
-        how = ", if every token costs the same" if found.linear else ""
-        lines += ["", f"Requests that fit by their length{how}:"]
-        lines += table([(f"{count(tokens)} tokens", count(fit)) for tokens, fit in found.shorter], "><")
-    if found.notes:
-        lines += ["", *found.notes]
-    if found.reading.unknown:
-        unknown = found.reading.unknown
-        lines += ["", f"Not understood, and not used ({len(unknown):,}):"]
-        lines += [f"  line {number}: {line[:160]}" for number, line in unknown[:MAX_UNKNOWN]]
-        if len(unknown) > MAX_UNKNOWN:
-            lines.append(f"  … and {len(unknown) - MAX_UNKNOWN:,} more")
-    return lines

@@ -7,8 +7,10 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol, TextIO
+
+from kvreport.units import columns
 
 REQUIREMENT_NOT_MET: Final = 3
 """Exit status where something is answered and falls short of what was required."""
@@ -95,21 +97,5 @@ def write_json(value: object) -> None:
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
-def table(rows: Sequence[Sequence[str]], align: str) -> list[str]:
-    """Lay rows out in columns.
-
-    Args:
-        rows: Cells, every row of the same length.
-        align: One of ``<`` and ``>`` per column.
-
-    Returns:
-        One line per row, indented by two spaces.
-    """
-    widths = [max(len(row[column]) for row in rows) for column in range(len(align))]
-    return [
-        "  "
-        + "   ".join(
-            f"{cell:{side}{width}}" for cell, side, width in zip(row, align, widths, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
+table = columns
+"""Rows laid out in columns."""

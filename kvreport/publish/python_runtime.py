@@ -1,6 +1,6 @@
 """Python for the browser: the runtime that a build was given, and this package's own code as one archive.
 
-The page "Your model" runs the library itself. It needs a Python interpreter (Pyodide), pydantic's compiled core
+The pages "Your model" and the log reader run the library itself. It needs a Python interpreter (Pyodide), pydantic's compiled core
 for it, and the pure Python of this package and what it imports. ``scripts/fetch_runtime.py`` brings interpreter and
 core into a folder of the build's cache; ``requirements/browser.json`` pins both, file by file, by SHA-256. The rest comes from the
 environment that builds the site, whose packages the lock pins. A build whose folder is empty publishes the page
@@ -34,10 +34,13 @@ KEPT: Final = "runtime"
 ARCHIVE: Final = "kvreport.zip"
 MANIFEST: Final = pinned_files.MANIFEST
 
-_ROOMS: Final = ("accounting", "architectures", "catalog", "estimation")
+_ROOMS: Final = ("accounting", "architectures", "catalog", "estimation", "startup_log")
 _MODULES: Final = ("__init__", "errors", "query", "resources", "units", "words")
 _DISTRIBUTIONS: Final = ("pydantic", "annotated-types", "typing-extensions", "typing-inspection", "PyYAML")
-_FACTS: Final = ("accelerators", "engines", "home", "llama_cpp", "formats.yaml", "grid.yaml", "support.yaml")
+_FACTS: Final = (
+    "accelerators", "engines", "home", "llama_cpp", "models", "formats.yaml", "grid.yaml", "support.yaml",
+    "sglang_releases.yaml", "vllm_releases.yaml",
+)  # fmt: skip
 _UNUSED: Final = frozenset({"..", "v1", "mypy.py"})
 """Parts of paths that are left out: scripts outside the package, pydantic's first version, a plug-in of mypy."""
 
@@ -98,7 +101,7 @@ def files(cache: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def kept_archive(folder: Path) -> bytes:
-    """Return the archive, made again where something in it has changed; no model is in it."""
+    """Return the archive, made again where something in it has changed."""
     package, data = resources.package_dir(), resources.data_dir()
     modules = (package / f"{name}.py" for name in _MODULES)
     own = (*modules, package / "words.json", *(package / name for name in _ROOMS))

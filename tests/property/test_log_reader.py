@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from startup_logs import LOGS, mutated_logs
 
 from kvreport.catalog.load import open_catalog
-from kvreport.cli.log import text as laid_out
 from kvreport.errors import InputError
 from kvreport.startup_log import FACTS, PATTERNS, diagnose, read_log
+from kvreport.startup_log.lines import lines as laid_out
 from kvreport.startup_log.reading import LARGEST, MAX_LINE, MAX_LINES
 
 CATALOG = open_catalog()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport.publish.profiles import FOLDER, encode
+from kvreport.publish.python_runtime import FOLDER as PYTHON
+from kvreport.publish.python_runtime import MANIFEST
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
@@ -52,16 +54,29 @@ class LogContext:
         slugs: Slugs of every model, which a log may name.
         example: A log to try it with.
         lines: The kinds of lines, for a reader.
+        runtime: True if this site has Python for the browser.
+        python: Address of its files.
+        manifest: Name of the list of those files.
+        megabytes: What the first use of Python downloads.
     """
 
     folder: str
     slugs: tuple[str, ...]
     example: str
     lines: Table
+    runtime: bool
+    python: str
+    manifest: str
+    megabytes: int
 
 
-def page(site: SiteData) -> Page:
-    """Return the page."""
+def page(site: SiteData, runtime_bytes: int) -> Page:
+    """Return the page.
+
+    Args:
+        site: The site's data.
+        runtime_bytes: Size of the runtime's files; 0 for a site without them.
+    """
     return Page(
         uri=URI,
         kind="tool",
@@ -70,17 +85,21 @@ def page(site: SiteData) -> Page:
         names=("log", "log reader", "start-up log"),
         description="Paste the start-up log of vLLM, SGLang, llama.cpp, Ollama or TensorRT-LLM: every number "
         "explained, compared with the formula, and what to change. The log stays in your browser.",
-        sections=(Section("log", "", render("log/body.html", URI, context(site))),),
+        sections=(Section("log", "", render("log/body.html", URI, context(site, runtime_bytes))),),
     )
 
 
-def context(site: SiteData) -> LogContext:
+def context(site: SiteData, runtime_bytes: int) -> LogContext:
     """Return what the template is given."""
     return LogContext(
         folder=f"{FOLDER}/",
         slugs=tuple(model.slug for model in site.models),
         example=EXAMPLE,
         lines=_lines(),
+        runtime=runtime_bytes > 0,
+        python=f"{PYTHON}/",
+        manifest=MANIFEST,
+        megabytes=round(runtime_bytes / 1e6),
     )
 
 
@@ -114,7 +133,7 @@ def files(_: SiteData) -> Iterator[tuple[str, bytes]]:
 
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the page."""
-    yield page(inputs.site)
+    yield page(inputs.site, inputs.runtime_bytes)
 
 
 TYPE: Final = PageType("log", pages, files=files)

@@ -1,0 +1,59 @@
+/* The library in a worker: fetched and started on a reader's click, for the pages that run Python. */
+(function () {
+  "use strict";
+
+  const mb = (bytes) => (bytes / 1e6).toFixed(1);
+
+  /* The policy in force is that of the page that was loaded first: a page that runs Python needs its own, and the
+     next page must not have it. Returns how to end that; null where the page is loaded anew. */
+  kvreport.ownPolicy = () => {
+    if (kvreport.landed !== location.pathname) {
+      location.reload();
+      return null;
+    }
+    const leave = (event) => {
+      const anchor = event.target instanceof Element && event.target.closest("a[href]");
+      if (anchor && !anchor.target && new URL(anchor.href).pathname !== location.pathname) {
+        anchor.target = "_self";
+      }
+    };
+    addEventListener("click", leave, true);
+    return () => removeEventListener("click", leave, true);
+  };
+
+  /* `say(text, share)` tells how far loading is; `lost` is called when the worker ends. What it returns asks the
+     library: `call` with a message, `ask` with a question about the model that was read. */
+  kvreport.library = async ({ base, manifest, say, lost }) => {
+    const answer = await fetch(new URL(manifest, base));
+    if (!answer.ok) throw new Error(`Python for the browser is not on this site (status ${answer.status})`);
+    const { files, info } = await answer.json();
+    const worker = new Worker(new URL("../kv-python.js", base), { type: "module" });
+    const waiting = new Map();
+    let number = 0;
+    worker.onerror = (event) => {
+      for (const { failed } of waiting.values()) {
+        failed(new Error(event.message || "Python could not be started"));
+      }
+      waiting.clear();
+      lost();
+    };
+    worker.onmessage = ({ data }) => {
+      if (data.stage) {
+        const share = data.all && data.done / data.all;
+        say(data.all ? `${data.stage}: ${mb(data.done)} of ${mb(data.all)} MB` : `${data.stage} …`, share);
+        return;
+      }
+      const asked = waiting.get(data.id);
+      waiting.delete(data.id);
+      if (data.error !== undefined) asked.failed(new Error(data.error));
+      else asked.done(data.result);
+    };
+    const call = (message) =>
+      new Promise((done, failed) => {
+        waiting.set(++number, { done, failed });
+        worker.postMessage({ id: number, ...message });
+      });
+    await call({ start: { base, files, info } });
+    return { call, ask: (ask, options) => call({ question: JSON.stringify({ ask, options }) }) };
+  };
+})();

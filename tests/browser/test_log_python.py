@@ -1,0 +1,87 @@
+"""The log page's Python: nothing before the click, then the command's own answer for an engine that the page does not plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import HEAR, served
+
+from kvreport.catalog.load import open_catalog
+from kvreport.publish import python_runtime
+from kvreport.startup_log import diagnose
+from kvreport.startup_log.lines import lines
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kvreport"
+WAIT_MS = 120_000
+SGLANG = """\
+[2026-09-12 00:20:11] server_args=ServerArgs(model_path='Qwen/Qwen3-32B', tp_size=2, mem_fraction_static=0.85, context_length=32768)
+[2026-09-12 00:21:40 TP0] Load weight end. type=Qwen3ForCausalLM, dtype=torch.bfloat16, avail mem=47.89 GB, mem usage=30.60 GB.
+[2026-09-12 00:21:41 TP0] KV Cache is allocated. #tokens: 274120, K size: 16.73 GB, V size: 16.73 GB
+"""
+
+needs_runtime = pytest.mark.skipif(
+    not python_runtime.found(CACHE), reason="scripts/fetch_runtime.py has not fetched Python for the browser"
+)
+
+
+@pytest.fixture(scope="module")
+def page(tiny_site, chromium_path, chromium_flags) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with served(tiny_site.folder) as root, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        opened = browser.new_page(viewport={"width": 390, "height": 844})
+        opened.add_init_script(HEAR)
+        asked: list[str] = []
+        opened.on("request", lambda request: asked.append(request.url))
+        opened.goto(root + "log/")
+        opened.asked = asked
+        opened.root = root
+        yield opened
+        browser.close()
+
+
+@needs_runtime
+def test_an_engine_without_a_plan_here_is_checked_by_the_library(page: Any) -> None:
+    page.fill("[name=log]", SGLANG)
+    page.wait_for_selector(".kv-whole button")
+    assert not [url for url in page.asked if "/assets/python/" in url]
+    policy = page.get_attribute("meta[http-equiv=Content-Security-Policy]", "content")
+    assert policy.endswith("'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'")
+    assert "MB)" in page.inner_text(".kv-whole")
+    page.click(".kv-whole button")
+    page.wait_for_selector(".kv-told, .kv-fault", timeout=WAIT_MS)
+    told = page.inner_text(".kv-told").strip()
+    assert told == "\n".join(lines(diagnose(SGLANG, catalog=open_catalog()))).strip()
+    assert "cache size: log 274,120" in told
+    # Everything comes from this site, and the log is in no address.
+    assert all(url.startswith(page.root) for url in page.asked)
+    assert "274120" not in page.url
+    assert page.is_hidden("[data-kv-progress]")
+
+
+@needs_runtime
+def test_another_log_takes_the_answer_away_and_asks_nothing_of_itself(page: Any) -> None:
+    before = len(page.asked)
+    page.fill("[name=log]", SGLANG.replace("274120", "174120"))
+    page.wait_for_function("!document.querySelector('.kv-told')")
+    assert page.locator(".kv-whole button").is_enabled()
+    assert not [url for url in page.asked[before:] if "/assets/python/" in url]
+    assert "MB)" not in page.inner_text(".kv-whole")
+
+
+@needs_runtime
+def test_the_next_page_does_not_have_the_policy(page: Any) -> None:
+    page.eval_on_selector("a[href$='sizer/']", "link => link.click()")
+    page.wait_for_url("**/sizer/**", timeout=WAIT_MS)
+    page.wait_for_load_state()
+    assert page.evaluate("kvreport.landed").endswith("/sizer/")
+    assert "wasm" not in page.get_attribute("meta[http-equiv=Content-Security-Policy]", "content")
+    page.eval_on_selector("a[href$='log/']", "link => link.click()")
+    page.wait_for_function("kvreport.landed.endsWith('/log/')", timeout=WAIT_MS)
+    page.wait_for_selector("[name=log]")
