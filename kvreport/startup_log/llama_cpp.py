@@ -36,6 +36,7 @@ _NUMBER: Final = {
 }
 _OFFLOADED: Final = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 _ARCHITECTURE: Final = re.compile(r"general\.architecture\s+str\s*=\s*(\S+)|print_info: arch\s*=\s*(\S+)")
+_BUILD: Final = re.compile(r"\bbuild(?:_info)?: +b?(\d{4,6})\b(?=[-\s(]|$)")
 _FREE: Final = re.compile(r"using device (\S+).*?-\s*(\d+) MiB free")
 _OUT: Final = re.compile(
     r"out of memory|failed to allocate|cudaMalloc failed|unable to allocate|ErrorOutOfDeviceMemory",
@@ -72,6 +73,7 @@ class LlamaStart:
         architecture: ``general.architecture``.
         free: Bytes free on each device at start.
         estimated: What an older Ollama expected, by part.
+        build: The number of the build, where the log names it.
         ran_out: True if a line says that memory ran out.
     """
 
@@ -89,6 +91,7 @@ class LlamaStart:
     architecture: str | None = None
     free: dict[str, int] = field(default_factory=dict)
     estimated: dict[str, int] = field(default_factory=dict)
+    build: str | None = None
     ran_out: bool = False
 
     @property
@@ -165,6 +168,8 @@ def read_start(lines: Iterable[str]) -> LlamaStart:
     start = LlamaStart()
     for line in lines:
         _read_line(start, line)
+        if named := _BUILD.search(line):
+            start.build = named[1]
     if not start.buffers and "full" in start.estimated:
         _expect(start)
     return start

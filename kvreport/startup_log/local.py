@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kvreport.accounting.engines.llama_cpp.builds import for_build
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.catalog.load import Catalog, open_catalog
@@ -185,6 +186,7 @@ def _computed(start: LlamaStart, model: Model, notes: list[str]) -> Buffers | No
         gpu_layers=None if start.offloaded is None else start.offloaded[0],
     )
     options = replace(options, batch=start.batch or options.batch, ubatch=start.ubatch or options.ubatch)
+    options = options if start.build is None else for_build(options, start.build)
     try:
         return diagnose_local_start(
             local_start(model, None, options, printed={}, devices=tuple(_devices(start)))

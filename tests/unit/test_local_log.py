@@ -112,3 +112,26 @@ def test_published_and_pasted_starts_have_one_judge() -> None:
     drafting = {one.quantity: one for one in cases["obs-199"].comparisons}
     assert abs(drafting["states"].error) < 1e-4
     assert drafting["buffers"].error == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "masks_and_logits"),
+    [
+        ("build_info: b9036-b863d41c7", True),
+        ("build: 9036 (b863d41c7) with GNU 13.3.0 for Linux", True),
+        ("build_info: b9849-0c1e57098", False),
+        ("", False),
+    ],
+)
+def test_the_build_of_a_log_decides_masks_and_logits(line: str, masks_and_logits: bool) -> None:
+    log = (
+        f"{line}\n"
+        "load_tensors:        CUDA0 model buffer size =  1918.36 MiB\n"
+        "llama_context: n_ctx         = 2048\n"
+        "llama_kv_cache: size =  224.00 MiB (  2048 cells,  28 layers,  1/1 seqs), K (f16):  112.00 MiB, V (f16):  112.00 MiB\n"
+        "sched_reserve:      CUDA0 compute buffer size =   256.50 MiB\n"
+    )
+    computed = diagnose_local(log, model="meta-llama/Llama-3.2-3B-Instruct").computed
+    assert computed is not None
+    # Logits of a micro-batch of 512 over 128,256 words in 32 bits.
+    assert (computed.compute >= 512 * 128_256 * 4) is masks_and_logits
