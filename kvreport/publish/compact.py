@@ -1,7 +1,7 @@
 """Leaving out of a script or a style sheet what only its readers need: comments, indentation, spaces at signs.
 
-Line ends stay, so a fault that a browser reports still has its line, and no statement depends on where another
-ends. Names stay too; compression on the way does the rest.
+Ends of statements stay ends of lines, so a fault that a browser reports still has its place, and no statement depends on
+where another ends. Names stay too; compression on the way does the rest.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from kvreport.translation.tokens import tokens
 _BLANKS: Final = re.compile(r"[ \t]*\n[ \t\n]*")
 _COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
 _STRING: Final = re.compile(r"""("[^"\n]*"|'[^'\n]*')""")
-_IN_STYLES: Final = re.compile(r" *([{};,]) *|(?<=:) +")
+_IN_STYLES: Final = re.compile(r"\s*([{};,])\s*|(?<=:)\s+")
 """Signs of a style sheet that need no space beside them. Before a colon it counts: ``a :hover`` is not ``a:hover``."""
 _AT_SIGNS: Final = re.compile(r" *([{}(),;:=<>?&|*]) *")
 """Signs that need no space beside them. Of ``+``, ``-``, ``/`` and ``!`` two can be another sign."""
+_INSIDE: Final = re.compile(r"(?<=[{(\[,])\n|\n(?=[)\]},.?:&|])")
+"""Line ends inside of a statement: after a sign that begins or separates, or before one that closes or goes on."""
 
 
 def compact_style(text: str) -> str:
@@ -43,4 +45,4 @@ def compact_script(text: str) -> str:
 
 
 def _without_blanks(code: str) -> str:
-    return _AT_SIGNS.sub(r"\1", _BLANKS.sub("\n", code))
+    return _INSIDE.sub("", _AT_SIGNS.sub(r"\1", _BLANKS.sub("\n", code)))

@@ -21,7 +21,9 @@ from kvreport.publish.compact import compact_script, compact_style
         ("const c = `a\n  // b ${f(`/* ${x} */`, {y: 1})}\n  z`; // d", "const c=`a\n  // b ${f(`/* ${x} */`,{y:1})}\n  z`;\n"),
         ("x = a / b; // c\ny = /[/\"]\\/'/g.test(z) / 2;", "x=a / b;\ny=/[/\"]\\/'/g.test(z)/ 2;\n"),
         ("return /\\/\\*/.test(s);", "return /\\/\\*/.test(s);\n"),
-        ("f(() => {\n    g();\n\n\n  });", "f(()=>{\ng();\n});\n"),
+        ("f(() => {\n    g();\n\n\n    h()\n  });", "f(()=>{g();\nh()});\n"),
+        ("const {\n  a,\n  b,\n} = c\n  .d(\n    e,\n  );\nlet f = [\n  1,\n];", "const{a,b,}=c.d(e,);\nlet f=[1,];\n"),
+        ("a\n++b\n(c)\n- d", "a\n++b\n(c)\n- d\n"),
     ],
 )  # fmt: skip
 def test_comments_and_indentation_go_and_strings_stay(text: str, left: str) -> None:
@@ -49,7 +51,7 @@ def _is_code(line: str, text: str) -> bool:
 
 
 def test_styles_keep_their_rules() -> None:
-    assert compact_style("/* a\n b */\n\n.x { color: red; }\n  .y { }\n") == ".x{color:red;}\n.y{}\n"
+    assert compact_style("/* a\n b */\n\n.x { color: red; }\n  .y { }\n") == ".x{color:red;}.y{}\n"
     kept = '.x :is(a, b):hover > p::after { content: "a; b, c"; margin: 0 calc(1rem - 2px) }'
     assert (
         compact_style(kept) == '.x :is(a,b):hover > p::after{content:"a; b, c";margin:0 calc(1rem - 2px)}\n'
