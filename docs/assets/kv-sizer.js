@@ -232,8 +232,7 @@
         prices: given.prices,
       };
       await kvreport.pause();
-      const question = [site, peaks, model, times, made.work, choices];
-      const ranking = await kvSizing.rankInParts(kvreport.pause, ...question);
+      const ranking = kvSizing.rank(site, peaks, model, times, made.work, choices);
       await kvreport.pause();
       if (mine !== turn) return;
       if (site.engine.family === "sglang") {

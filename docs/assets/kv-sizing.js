@@ -6,7 +6,6 @@
 
   const { kvKernel: kernel, kvCapacity: capacity } = root;
   const { MAX_REQUESTS } = kernel;
-  const PART_MS = 8; /* of a search between two pauses: a click waits no longer */
 
   /* The largest batch of one data rank, up to what memory holds, that meets the time targets. Pipeline stages
      work on as many micro-batches at once, and a prompt may pass through them in chunks. */
@@ -160,28 +159,6 @@
      choices: {gpus: ids or null (a machine of unequal ones has an id, too), weights: names, kv: names, layouts: labels or null, available: n or null,
      prices: {id: price} or null}. */
   function rank(site, peaks, model, times, work, choices) {
-    const search = ranking(site, peaks, model, times, work, choices);
-    for (;;) {
-      const step = search.next();
-      if (step.done) return step.value;
-    }
-  }
-
-  /* The same in parts of a few milliseconds: pause() lets the browser draw and hear between them. */
-  async function rankInParts(pause, ...question) {
-    const search = ranking(...question);
-    for (let began = performance.now();;) {
-      const step = search.next();
-      if (step.done) return step.value;
-      if (performance.now() - began > PART_MS) {
-        await pause();
-        began = performance.now();
-      }
-    }
-  }
-
-  /* A step of this search is one accelerator. */
-  function* ranking(site, peaks, model, times, work, choices) {
     const found = [], refused = {}, fastest = { tpot: NaN, ttft: NaN };
     const refuse = (reason) => {
       refused[reason] = (refused[reason] || 0) + 1;
@@ -191,7 +168,6 @@
     const asked = choices.gpus && choices.gpus.map((id) => capacity.gpuOf(site, id)).filter((gpu) => gpu);
     const machines = (asked || []).filter((gpu) => gpu.devices);
     for (const gpu of [...machines, ...site.gpus.filter((one) => !asked || asked.includes(one))]) {
-      yield;
       const limits = limitsOf(peaks, gpu);
       const own = gpu.devices && gpu.devices.map((one) => choices.prices?.[one.id]);
       const available = choices.available && choices.available * (own ? own.length : 1);
@@ -461,7 +437,6 @@
   root.kvSizing = {
     workload,
     rank,
-    rankInParts,
     bestOfEach,
     inverses,
     whatToRelax,

@@ -78,3 +78,8 @@ def test_classes_of_a_feature_that_no_page_asks_for_go() -> None:
     script = 'h("ul", "md-version__list"); h("form", "md-search__form")'
     assert pruned(css, script=script) == ".md-search__form{x:2}"
     assert pruned(css, '<div class="md-version">', script) == css
+
+
+def test_a_table_of_sizes_does_not_bring_the_explorer_s_styles() -> None:
+    link, cell = '<link rel="stylesheet" href="../assets/dataset.css">', '<td class="kv-num kv-size">1.5</td>'
+    assert Styles().applied(link + cell) == cell
