@@ -613,6 +613,38 @@ def test_adapters_have_slots_for_the_vocabulary_where_the_class_names_them(catal
     assert slots("Qwen/Qwen3-8B", "0.20.2") - slots("Qwen/Qwen3-8B", "0.19.1") == vocabulary
 
 
+@pytest.mark.parametrize(
+    ("version", "gpu", "written_out"),
+    [
+        ("0.28.0", "rtx-a6000", True),
+        ("0.28.0", "l20", False),
+        ("0.29.0", "l20", True),
+        ("0.29.0", "h100-sxm-80gb", False),
+        ("0.29.0", "rtx-5090", False),
+    ],
+)
+def test_marlin_has_a_scale_for_every_column_of_an_fp8_block(
+    catalog: Catalog, version: str, gpu: str, *, written_out: bool
+) -> None:
+    """Qwen3.8-27B-FP8 under 0.29.0 on an L20 and an RTX A6000 has 0.35 GiB less than on Hopper (first-025, first-026)."""
+    model, engine = catalog.model("Qwen/Qwen3.8-27B-FP8"), catalog.engine(f"vllm@{version}")
+    added = load_overhead(model, engine, None, catalog.weight_formats, catalog.accelerator(gpu))
+    assert added.get("grouped_scales", 0) / GIB == pytest.approx(0.349 * written_out, abs=0.005)
+
+
+def test_experts_have_scales_of_columns_below_capability_8_9_only(catalog: Catalog) -> None:
+    model = catalog.model("Qwen/Qwen3-30B-A3B-Instruct-2507-FP8")
+    engine = catalog.engine("vllm@0.29.0")
+    found = {
+        gpu: load_overhead(model, engine, None, catalog.weight_formats, catalog.accelerator(gpu))[
+            "grouped_scales"
+        ]
+        for gpu in ("rtx-3090", "rtx-4090")
+    }
+    experts = 48 * 128 * 3 * 2048 * 768
+    assert found["rtx-3090"] - found["rtx-4090"] == pytest.approx(experts * (2 / 128 - 4 / 128**2), rel=0.001)
+
+
 def test_a_head_that_is_the_embedding_has_slots_under_both_names(catalog: Catalog) -> None:
     """Qwen3-4B under 0.27.1 on an RTX 4090: 64 slots of rank 16 load 12.49 GiB (first-003), where two places made 12.03."""
     model, rank = catalog.model("Qwen/Qwen3-4B"), 16

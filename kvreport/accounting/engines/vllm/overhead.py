@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvreport.accounting.engines.vllm.expert_kernels import TILES, Kernel, block_float_kernel
+from kvreport.accounting.engines.vllm.releases import release_of
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import format_of, rank_elements
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent
-from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model, WeightGroup
 
@@ -27,6 +28,12 @@ _SCALED_FLOAT: Final = "nvfp4"
 _WIDENED_SCALES: Final = "bnb-4bit-dq"
 _WIDE_SCALE_BYTES: Final = 4
 _SCALED_TILES: Final = (128, 1)
+
+_FLOAT_BLOCKS: Final = "fp8-block"
+_COLUMN_SCALE_BYTES: Final = 2
+_NATIVE_FLOAT: Final = (8, 9)
+_OWN_BLOCKS: Final = (9, 0)
+_MARLIN_ON_NATIVE: Final = (0, 29)
 
 _PADDED_FORMATS: Final = ("fp8-block", "fp8-tensor")
 _ROW_BYTES: Final = 512
@@ -59,14 +66,15 @@ def load_overhead(
         layout: How the weights are divided.
 
     Returns:
-        ``position_table``, ``absorbed_projection``, ``widened_scales``, ``expert_padding`` and ``row_padding``,
-        where they apply.
+        ``position_table``, ``absorbed_projection``, ``widened_scales``, ``grouped_scales``, ``expert_padding`` and
+        ``row_padding``, where they apply.
     """
     stored = _stored(model, weight_format, formats)
     parts = {
         "position_table": _position_table(model),
         "absorbed_projection": _absorbed(stored, layout.tensor),
         "widened_scales": _widened_scales(model, stored, layout.tensor),
+        "grouped_scales": _grouped_scales(model, engine, stored, accelerator, layout),
         "expert_padding": _expert_padding(model, engine, stored, accelerator, layout),
         "row_padding": _row_padding(stored, accelerator, layout),
     }
@@ -130,6 +138,44 @@ def _widened_scales(model: Model, stored: _Stored, tensor_parallel: int) -> int:
             continue
         scales = rank_elements(row, tensor_parallel) / form.block[1]
         added += scales * (_WIDE_SCALE_BYTES - form.scale_bytes)
+    return int(added)
+
+
+def _grouped_scales(
+    model: Model,
+    engine: Engine,
+    stored: _Stored,
+    accelerator: Accelerator,
+    layout: Layout,
+) -> int:
+    """Scales of FP8 blocks are written out for every column where Marlin's kernels compute: 16 bits per 128 rows.
+
+    ``quantization/utils/marlin_utils_fp8.py``, ``prepare_fp8_layer_for_marlin`` and ``prepare_fp8_moe_layer_for_marlin``
+    (0.10.2 to 0.33.0). They compute below capability 8.9, and since 0.29.0 matrices outside the experts on 8.9, too: until
+    then Marlin refused it (0.28.0 ``kernels/linear/scaled_mm/marlin.py``, ``is_supported``), and CUTLASS's kernels, which
+    come first, need 9.0. Experts on 8.9 are Triton's (0.29.0 ``fused_moe/oracle/fp8.py``).
+    """
+    if accelerator.vendor.upper() != "NVIDIA" or not accelerator.compute_capability:
+        return 0
+    capability = version_number(accelerator.compute_capability)
+    if capability >= _OWN_BLOCKS:
+        return 0
+    native = capability >= _NATIVE_FLOAT
+    added = 0.0
+    for row, form in stored:
+        if (
+            form is None
+            or form.name != _FLOAT_BLOCKS
+            or form.block is None
+            or row.component in model.not_loaded
+        ):
+            continue
+        experts = row.component == "routed_experts"
+        if native and (experts or release_of(engine) < _MARLIN_ON_NATIVE):
+            continue
+        rows, columns = form.block
+        each = _COLUMN_SCALE_BYTES / columns - form.scale_bytes / (rows * columns)
+        added += rank_elements(row, layout.expert_ranks if experts else layout.tensor) * each
     return int(added)
 
 
