@@ -28,9 +28,12 @@ from kvreport.catalog.caches import (
     Shared,
     SlidingWindow,
 )
-from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
+
+NATIVE_FLOATS: Final = (8, 9)
+"""The first compute capability that multiplies FP8."""
 
 SIXTEEN_BIT_CACHE: Final = "cache_type_ignored"
 """The engine's list of classes whose attention never sees the flag: their cache stays in the model's type."""
@@ -74,12 +77,14 @@ class Device:
         major: Major compute capability; 0 where there is none.
         hybrid: False where the engine has no hybrid cache manager (neither GPU nor CPU).
         amd: True for AMD's, whose rows of FP8 are set apart.
+        floats: True for NVIDIA GPUs that compute in FP8 (8.9 and later), for which Marlin's kernels are not needed.
     """
 
     nvidia: bool
     major: int
     hybrid: bool
     amd: bool = False
+    floats: bool = True
 
     @classmethod
     @remembered
@@ -91,7 +96,13 @@ class Device:
         capability = accelerator.compute_capability or ""
         major = int(capability.split(".")[0]) if nvidia and capability else 0
         hybrid = accelerator.vendor.upper() in ("NVIDIA", "AMD", "INTEL")
-        return cls(nvidia=nvidia, major=major, hybrid=hybrid, amd=accelerator.vendor.upper() == "AMD")
+        return cls(
+            nvidia=nvidia,
+            major=major,
+            hybrid=hybrid,
+            amd=accelerator.vendor.upper() == "AMD",
+            floats=bool(nvidia and capability) and version_number(capability) >= NATIVE_FLOATS,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvreport.accounting.engines.vllm.expert_kernels import TILES, Kernel, block_float_kernel
+from kvreport.accounting.engines.vllm.kernels import Device
 from kvreport.accounting.engines.vllm.releases import release_of
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.parallel import Layout
@@ -18,7 +19,7 @@ from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import format_of, rank_elements
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model, WeightGroup
 
@@ -31,8 +32,7 @@ _SCALED_TILES: Final = (128, 1)
 
 _FLOAT_BLOCKS: Final = "fp8-block"
 _COLUMN_SCALE_BYTES: Final = 2
-_NATIVE_FLOAT: Final = (8, 9)
-_OWN_BLOCKS: Final = (9, 0)
+OWN_BLOCKS: Final = 9
 _MARLIN_ON_NATIVE: Final = (0, 29)
 
 _PADDED_FORMATS: Final = ("fp8-block", "fp8-tensor")
@@ -155,12 +155,9 @@ def _grouped_scales(
     then Marlin refused it (0.28.0 ``kernels/linear/scaled_mm/marlin.py``, ``is_supported``), and CUTLASS's kernels, which
     come first, need 9.0. Experts on 8.9 are Triton's (0.29.0 ``fused_moe/oracle/fp8.py``).
     """
-    if accelerator.vendor.upper() != "NVIDIA" or not accelerator.compute_capability:
+    device = Device.of(accelerator)
+    if not device.nvidia or not 0 < device.major < OWN_BLOCKS:
         return 0
-    capability = version_number(accelerator.compute_capability)
-    if capability >= _OWN_BLOCKS:
-        return 0
-    native = capability >= _NATIVE_FLOAT
     added = 0.0
     for row, form in stored:
         if (
@@ -171,7 +168,7 @@ def _grouped_scales(
         ):
             continue
         experts = row.component == "routed_experts"
-        if native and (experts or release_of(engine) < _MARLIN_ON_NATIVE):
+        if device.floats and (experts or release_of(engine) < _MARLIN_ON_NATIVE):
             continue
         rows, columns = form.block
         each = _COLUMN_SCALE_BYTES / columns - form.scale_bytes / (rows * columns)

@@ -108,9 +108,15 @@ class Vllm(EngineRules):
         return kernels.Device.of(accelerator)
 
     def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
-        """AMD's rows are set apart, and NVIDIA's kernels for experts pad them."""
-        amd = kernels.Device.of(accelerator).amd
-        return amd, overhead.padding_kernel(model, self.engine, accelerator)
+        """AMD's rows are set apart, NVIDIA's kernels for experts pad them, and Marlin's write scales out."""
+        device = kernels.Device.of(accelerator)
+        marlin = device.nvidia and 0 < device.major < overhead.OWN_BLOCKS
+        return (
+            device.amd,
+            marlin,
+            marlin and device.floats,
+            overhead.padding_kernel(model, self.engine, accelerator),
+        )
 
     def load_overhead(
         self,
