@@ -406,7 +406,8 @@ def large_workspace(accelerator: Accelerator) -> bool:
     PyTorch gives cuBLAS 32 MiB there, and 8.1 MiB elsewhere (``aten/src/ATen/cuda/CublasHandlePool.cpp::
     parseChosenWorkspaceSize``). Its allocator makes blocks of less than 10 MiB in pieces of 20 MiB, of which one is usually at
     hand; a larger block is cut out of the smallest free one, here the copy that compiling was measured on, and keeps all
-    of it reserved.
+    of it reserved. That this is the cause is inferred: one copy of the file was read, not that of PyTorch 2.13, and an
+    older one has Hopper alone. Logs show the difference on Blackwell cards; none is of Hopper.
     """
     nvidia = accelerator.vendor.upper() == "NVIDIA"
     return nvidia and (accelerator.compute_capability or "").split(".")[0] in ("9", "10", "11", "12")
