@@ -568,18 +568,30 @@
       if (awake) further(mine);
     }
 
+    /* Until nothing is pressed: a button that moves away under a finger loses the click that has begun. */
+    let released = Promise.resolve();
+    document.addEventListener("pointerdown", () => {
+      released = new Promise((resolve) => {
+        // A click follows the release at once, and a timer follows the click.
+        const done = () => setTimeout(resolve);
+        for (const end of ["pointerup", "pointercancel"]) addEventListener(end, done, { once: true });
+      });
+    });
+
     /* What can wait until a reader begins to choose: speeds, then the counts of each filter. */
     async function further(mine) {
       if (!found) return;
       try {
         const choice = choiceOf(state);
         if (!matrix.hasBounds(choice)) {
+          await released;
           show(); // again, with the upper bounds
           return;
         }
         await matrix.speed(choice, () => file("peaks.json"));
         if (mine !== turn) return;
         await kvreport.pause();
+        await released;
         if (mine !== turn) return;
         if (/speed/.test(state.sort?.[0] || "")) found.rows.sort(order());
         draw();
@@ -617,6 +629,8 @@
         );
         if (!done) return;
       }
+      await released;
+      if (mine !== turn) return;
       for (const [value, chip] of facet.chips) {
         const number = totals.get(value) || 0;
         $("small", chip).textContent = many ? count(number) : "";
@@ -810,7 +824,7 @@
         return cell;
       });
       view.body = make("tbody");
-      view.shared = make("span");
+      view.shared = make("span", { class: "kv-shared" });
       view.table.replaceChildren(
         make(
           "caption",

@@ -72,7 +72,9 @@ SERVERS_FLAGS: Final[dict[str, dict[str, str]]] = {
 }
 """A server's spelling of a flag, and this program's flag of the same meaning."""
 
-_OURS: Final = frozenset(ours for flags in SERVERS_FLAGS.values() for ours in flags.values())
+_OURS: Final = frozenset(
+    ours.partition("=")[0] for flags in SERVERS_FLAGS.values() for ours in flags.values()
+)
 
 WITHOUT_MEMORY: Final[dict[str, int]] = {
     flag: values

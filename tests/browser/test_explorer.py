@@ -466,3 +466,18 @@ def test_sort_buttons_on_a_phone_are_24_pixels_apart(browser, address):
         for left, top, wide, high in boxes[n + 1 :]:
             assert x + width <= left or left + wide <= x or y + height <= top or top + high <= y
     context.close()
+
+
+def test_the_first_text_is_the_largest(browser, address):
+    """What comes late, the table's caption, is no larger text than the page's first sentence: that is when a page is there."""
+    context = browser.new_context(viewport={"width": 412, "height": 823}, bypass_csp=True)
+    page = context.new_page()
+    page.add_init_script(
+        "window.largest = []; new PerformanceObserver((list) => window.largest.push(...list.getEntries()"
+        ".map((one) => one.element?.className))).observe({type: 'largest-contentful-paint', buffered: true})"
+    )
+    page.goto(f"{address}explore/")
+    answered(page)
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.largest.at(-1)") == "kv-lead"
+    context.close()

@@ -47,7 +47,7 @@ def test_a_log_is_read_and_goes_nowhere(page: Any, address: str) -> None:
         assert words in shown
     # 0.05 x 80 GiB more would make it 0.91: what does not suffice is not offered.
     assert "raise gpu-memory-utilization" not in shown
-    page.click("text=Not understood, and not used: 1 lines")
+    page.click("text=Not understood, and not used: 1 line")
     # What was pasted is text, never markup.
     assert "<b>moon</b>" in page.inner_text("[data-kv-logged]")
     assert page.query_selector("[data-kv-logged] b") is None

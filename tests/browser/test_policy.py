@@ -21,8 +21,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/"
 CARD = Path("embed/index.html")
-YOURS = Path("your-model/index.html")
 """The one page that other sites may frame: it states a stricter policy of its own."""
+YOURS = Path("your-model/index.html")
+LOG = Path("log/index.html")
 KINDS = (
     "",
     "models/",
@@ -55,10 +56,10 @@ def policy_of(html: str) -> str:
 
 
 def the_one_policy(folder: Path) -> str:
-    """Return what every page but two states.
+    """Return what every page but three states.
 
-    The card's policy allows nothing by default. The page that runs Python adds what that takes, if the build
-    has Python for the browser.
+    The card's policy allows nothing by default. The pages that run Python add what that takes, if the
+    build has Python for the browser.
     """
     stated = {
         path.relative_to(folder): policy_of(path.read_text(encoding="utf-8"))
@@ -69,11 +70,13 @@ def the_one_policy(folder: Path) -> str:
     assert parts.pop("default-src") == parts.pop("base-uri") == parts.pop("form-action") == "'none'"
     assert {parts.pop(kind) for kind in ("script-src", "style-src", "connect-src")} == {"'self'"}
     assert set(parts) <= {"require-trusted-types-for", "trusted-types"}, parts
-    own = stated.pop(YOURS)
+    python = {"'wasm-unsafe-eval'", "worker-src", "connect-src"}
+    takes = {YOURS: python | {"https://huggingface.co"}, LOG: python}
+    own = {path: stated.pop(path) for path in takes}
     (only,) = set(stated.values())
-    added = set(own.replace(";", "").split()) - set(only.replace(";", "").split())
-    python = {"'wasm-unsafe-eval'", "worker-src", "connect-src", "https://huggingface.co"}
-    assert not added or added == python, added
+    for path, policy in own.items():
+        added = set(policy.replace(";", "").split()) - set(only.replace(";", "").split())
+        assert not added or added == takes[path], (path, added)
     return only
 
 
