@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import http.server
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 HEAR = """
 window.refused = [];
@@ -34,3 +35,35 @@ def served(folder: Path, handler: type[Quiet] = Quiet) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def phone(
+    folder: Path,
+    uri: str,
+    chromium: tuple[str, list[str]],
+    routes: Mapping[str, Callable[[Any], None]] | None = None,
+) -> Iterator[Any]:
+    """A page of a built site on a phone: ``asked`` lists what it requested, ``root`` is the site's address.
+
+    Args:
+        folder: The site.
+        uri: The page's address in it.
+        chromium: The browser's path and flags.
+        routes: What answers requests of other addresses.
+    """
+    from playwright.sync_api import sync_playwright
+
+    path, flags = chromium
+    with served(folder) as root, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=flags)
+        opened = browser.new_page(viewport={"width": 390, "height": 844})
+        opened.add_init_script(HEAR)
+        asked: list[str] = []
+        opened.on("request", lambda request: asked.append(request.url))
+        for pattern, answer in (routes or {}).items():
+            opened.route(pattern, answer)
+        opened.goto(root + uri)
+        opened.asked, opened.root = asked, root
+        yield opened
+        browser.close()

@@ -20,7 +20,7 @@
   const FILLERS = new Set(
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
-      "my that models llm llms need needs want run running memory max longest largest biggest maximum most best cheapest cost costs price prices compare compared vs versus and or which")
+      "that models llm llms need needs want running memory max longest largest biggest maximum most best cheapest cost costs price prices compare compared vs versus and or which")
       .split(
         " ",
       ),

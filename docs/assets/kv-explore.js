@@ -570,7 +570,7 @@
 
     /* Until nothing is pressed: a button that moves away under a finger loses the click that has begun. */
     let released = Promise.resolve();
-    document.addEventListener("pointerdown", () => {
+    root.addEventListener("pointerdown", () => {
       released = new Promise((resolve) => {
         // A click follows the release at once, and a timer follows the click.
         const done = () => setTimeout(resolve);
@@ -585,7 +585,7 @@
         const choice = choiceOf(state);
         if (!matrix.hasBounds(choice)) {
           await released;
-          show(); // again, with the upper bounds
+          if (mine === turn) show(); // again, with the upper bounds
           return;
         }
         await matrix.speed(choice, () => file("peaks.json"));

@@ -5,7 +5,7 @@
   const mb = (bytes) => (bytes / 1e6).toFixed(1);
 
   /* The policy in force is that of the page that was loaded first: a page that runs Python needs its own, and the
-     next page must not have it. Returns how to end that; null where the page is loaded anew. */
+     next page must not have it. Returns how to end that; null where the page is loaded again. */
   kvreport.ownPolicy = () => {
     if (kvreport.landed !== location.pathname) {
       location.reload();
@@ -23,7 +23,7 @@
 
   /* `say(text, share)` tells how far loading is; `lost` is called when the worker ends. What it returns asks the
      library: `call` with a message, `ask` with a question about the model that was read. */
-  kvreport.library = async ({ base, manifest, say, lost }) => {
+  kvreport.loadLibrary = async ({ base, manifest, say, lost }) => {
     const answer = await fetch(new URL(manifest, base));
     if (!answer.ok) throw new Error(`Python for the browser is not on this site (status ${answer.status})`);
     const { files, info } = await answer.json();

@@ -132,7 +132,7 @@
       button.disabled = true;
       try {
         const base = new URL(form.dataset.kvPython, location.href).href;
-        python ||= kvreport.library({
+        python ||= kvreport.loadLibrary({
           base,
           manifest: form.dataset.manifest,
           say,

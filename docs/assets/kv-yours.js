@@ -37,7 +37,12 @@
     }
 
     function library() {
-      python ||= kvreport.library({ base, manifest: form.dataset.manifest, say, lost: () => python = null })
+      python ||= kvreport.loadLibrary({
+        base,
+        manifest: form.dataset.manifest,
+        say,
+        lost: () => python = null,
+      })
         .catch((error) => {
           python = null;
           throw error;

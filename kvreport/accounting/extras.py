@@ -135,7 +135,7 @@ def borrowed_copies(model: Model, tensor_parallel: int) -> int:
     return sum(2 * row.shape[0] * row.shape[1] * SERVED_BYTES // tensor_parallel for row in rows[:1])
 
 
-def vocabulary_slots(model: Model, max_loras: int, max_rank: int, places: int = 2) -> int:
+def vocabulary_slots(model: Model, max_loras: int, max_rank: int, places: int) -> int:
     """Bytes of adapter slots of embedding and output head, which every rank has whole; arguments as of :func:`lora_bytes`.
 
     Each has a factor of a row for every word of the vocabulary and one of the model's width (0.11.2

@@ -72,7 +72,8 @@ class Policy:
     def applied(self, html: str) -> str:
         """Return a page with the policy at the beginning of its head.
 
-        A page that runs Python (``data-kv-runs="python"`` on its form) may compile WebAssembly and ask the Hub.
+        A page that runs Python (``data-kv-runs="python"`` on its form) may compile WebAssembly; one that says ``python hub``
+        may ask the Hub, too.
         """
         found = _RUNS_PYTHON.search(html)
         tag = self._tag("" if found is None else found[1])

@@ -23,6 +23,7 @@ from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from kvreport.architectures.gguf_header import header_bytes
+from kvreport.architectures.gguf_names import is_mix_name, mix_of, stem_of
 from kvreport.architectures.quantizer_files import FILES as QUANTIZER_FILES
 from kvreport.architectures.safetensors import INDEXES, MAX_HEADER_BYTES
 from kvreport.errors import InputError, shorten
@@ -37,11 +38,7 @@ _REVISION: Final = re.compile(r"[A-Za-z0-9][\w./-]{0,199}", re.ASCII)
 _SHA: Final = re.compile(r"[0-9a-f]{7,64}")
 _CONFIGS: Final = ("config.json", "params.json")
 _SINGLE: Final = "model.safetensors"
-_GGUF_FILE: Final = re.compile(r"(?P<stem>[^\0]+?)(?:-\d{5}-of-\d{5})?\.gguf", re.ASCII)
 _NO_MODEL: Final = re.compile(r"mmproj|imatrix")
-_MIX_OF_STEM: Final = re.compile(
-    r"[-._]((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|MXFP4\w*|BF16|F16|F32))$", re.ASCII | re.IGNORECASE
-)
 GGUF_STEP_BYTES: Final = 4 << 20
 """First step of a header: tokens of a usual vocabulary are in it."""
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
@@ -81,17 +78,19 @@ def cache_folder() -> Path:
 
 def kept(name: str, revision: str | None = None, *, cache: Path | None = None) -> Repository | None:
     """Return a repository that was fetched before, or None; opens no connection."""
+    folder = _kept_folder(name, revision, "commits", cache)
+    return None if folder is None else Repository(name, folder.name, folder)
+
+
+def _kept_folder(name: str, revision: str | None, kind: str, cache: Path | None) -> Path | None:
+    """What is kept of a repository at a revision, in a folder that its commit names; None if nothing is."""
     if not is_repository_id(name) or (revision is not None and not _is_revision(revision)):
         return None
     home = _home(cache, name)
     asked = revision or MAIN
-    commit = asked if (home / "commits" / asked).is_dir() else _ref(home, asked)
-    folder = home / "commits" / commit if commit is not None else None
-    return (
-        Repository(name, commit, folder)
-        if commit is not None and folder is not None and folder.is_dir()
-        else None
-    )
+    commit = asked if (home / kind / asked).is_dir() else _ref(home, asked)
+    folder = home / kind / (commit or "")
+    return folder if commit is not None and folder.is_dir() else None
 
 
 def fetch(
@@ -111,12 +110,7 @@ def fetch(
     Raises:
         InputError: If it is missing, gated, not reachable, or holds no config.
     """
-    if not is_repository_id(name):
-        raise InputError(f"model: found {shorten(name)}; allowed: a Hub id, org/name")
-    if revision is not None and not _is_revision(revision):
-        raise InputError(f"revision: found {shorten(revision)}; allowed: a branch, tag or commit")
-    hub = _Hub(name, endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT)
-    asked = revision or MAIN
+    hub, asked = _asked(name, revision, endpoint)
     commit, files = hub.listing(asked)
     home = _home(cache, name)
     folder = home / "commits" / commit
@@ -124,6 +118,15 @@ def fetch(
         _keep(folder, hub, commit, files)
     _write_ref(home, asked, commit)
     return Repository(name, commit, folder)
+
+
+def _asked(name: str, revision: str | None, endpoint: str | None) -> tuple[_Hub, str]:
+    """The repository on its Hub and the revision, both checked."""
+    if not is_repository_id(name):
+        raise InputError(f"model: found {shorten(name)}; allowed: a Hub id, org/name")
+    if revision is not None and not _is_revision(revision):
+        raise InputError(f"revision: found {shorten(revision)}; allowed: a branch, tag or commit")
+    return _Hub(name, endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT), revision or MAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +160,11 @@ def kept_gguf(
     name: str, mix: str | None = None, revision: str | None = None, *, cache: Path | None = None
 ) -> GgufFile | None:
     """Return the header of a repository's file that was fetched before, or None; opens no connection."""
-    if not is_repository_id(name) or (revision is not None and not _is_revision(revision)):
-        return None
-    home = _home(cache, name)
-    asked = revision or MAIN
-    commit = asked if (home / "gguf" / asked).is_dir() else _ref(home, asked)
-    folder = home / "gguf" / (commit or "")
-    if commit is None or not folder.is_dir():
+    folder = _kept_folder(name, revision, "gguf", cache)
+    if folder is None:
         return None
     parts = gguf_parts((path.name for path in folder.iterdir()), mix)
-    return GgufFile(name, commit, mix, folder / parts[0]) if parts else None
+    return GgufFile(name, folder.name, mix, folder / parts[0]) if parts else None
 
 
 def fetch_gguf(
@@ -189,12 +187,7 @@ def fetch_gguf(
     Raises:
         InputError: If the repository is missing, gated or not reachable, or has no such file.
     """
-    if not is_repository_id(name):
-        raise InputError(f"model: found {shorten(name)}; allowed: a Hub id, org/name")
-    if revision is not None and not _is_revision(revision):
-        raise InputError(f"revision: found {shorten(revision)}; allowed: a branch, tag or commit")
-    hub = _Hub(name, endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT)
-    asked = revision or MAIN
+    hub, asked = _asked(name, revision, endpoint)
     commit, files = hub.listing(asked)
     parts = gguf_parts(files, mix)
     if not parts:
@@ -222,10 +215,10 @@ def gguf_parts(files: Iterable[str], mix: str | None) -> tuple[str, ...]:
     """
     models: dict[str, list[str]] = {}
     for file in sorted(files):
-        found = _GGUF_FILE.fullmatch(file)
-        if found is not None and not _NO_MODEL.search(file.lower()):
-            models.setdefault(found["stem"], []).append(file)
-    if mix is not None and _MIX_OF_STEM.fullmatch(f"-{mix}") is None:
+        stem = stem_of(file)
+        if stem is not None and not _NO_MODEL.search(file.lower()):
+            models.setdefault(stem, []).append(file)
+    if mix is not None and not is_mix_name(mix):
         return ()
     wanted = [mix] if mix is not None else ["Q4_K_M", ""]
     for one in wanted:
@@ -238,12 +231,8 @@ def gguf_parts(files: Iterable[str], mix: str | None) -> tuple[str, ...]:
 
 
 def _no_such_mix(name: str, mix: str | None, files: Iterable[str]) -> InputError:
-    stems = [
-        found["stem"].rpartition("/")[2]
-        for file in files
-        if (found := _GGUF_FILE.fullmatch(file)) and not _NO_MODEL.search(file.lower())
-    ]
-    mixes = sorted({found[1] for stem in stems if (found := _MIX_OF_STEM.search(stem))})
+    stems = [stem for file in files if (stem := stem_of(file)) and not _NO_MODEL.search(file.lower())]
+    mixes = sorted({found for stem in stems if (found := mix_of(stem))})
     if not stems:
         return InputError(f"model {name}: found no GGUF file; allowed: a repository of GGUF files")
     listed = ", ".join(mixes[:40]) or "a file of the repository"

@@ -101,8 +101,11 @@ def _llama(before: Sequence[str], words: Sequence[str]) -> list[str]:
         raise InputError(
             "server command: found no model; allowed: llama-server -hf REPOSITORY:MIX, or -m FILE"
         )
-    if file and ":" not in model and (mix := re.search(r"[-.]((?:UD-)?[A-Z]*Q\d\w*|BF16|F16)\.gguf$", file)):
-        model = f"{model}:{mix[1]}"
+    if file and ":" not in model:
+        from kvreport.architectures.gguf_names import mix_of, stem_of
+
+        mix = mix_of(stem_of(file) or "")
+        model = f"{model}:{mix}" if mix else model
     return [*kept, model, "--engine", "llama-cpp", *rest]
 
 

@@ -2,7 +2,8 @@
 
 ``vllm serve MODEL …``, ``python -m vllm.entrypoints.openai.api_server --model MODEL …``, ``python -m
 sglang.launch_server --model-path MODEL …``, ``sglang serve …`` and ``docker run … vllm/vllm-openai:v0.27.1 …`` are read, as
-words or as one quoted text; those of local engines in :mod:`kvreport.cli.local_server_command`. The program names the engine, and an image's tag its release.
+words or as one quoted text. The program names the engine, and an image's tag its release. Commands of local engines are read
+in :mod:`kvreport.cli.local_server_command`.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.quantize import is_mix
 from kvreport.architectures.gguf import GgufModel, read_gguf
+from kvreport.architectures.gguf_names import mix_of, stem_of
 from kvreport.architectures.hub import GgufFile, fetch_gguf, kept_gguf
 from kvreport.architectures.names import repository_name
 from kvreport.catalog.base import Source
@@ -21,7 +22,6 @@ from kvreport.query import Query
 
 _GGUF_REPOSITORY: Final = re.compile(r"^(?P<id>[^/:]+/[^/:]+-GGUF)(?::(?P<mix>[\w.-]+))?$", re.IGNORECASE)
 _MLX_REPOSITORY: Final = re.compile(r"^mlx-community/|^[^/]+/[^/]+-MLX(?:-\w+)*$", re.IGNORECASE)
-_MIX_AT_END: Final = re.compile(r"[-._]((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|MXFP4|BF16|F16))$", re.IGNORECASE)
 USUAL_MIX: Final = "q4_k_m"
 """What llama-server takes of a repository whose name states no mix (``common/arg.cpp``, ``-hf``)."""
 
@@ -124,11 +124,11 @@ def by_local_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
 def _by_file_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
     """The question of a file that is not here: by its name, which usually states base model and mix."""
     path = str(query.model)
-    stem = re.sub(r"-\d{5}-of-\d{5}$", "", re.split(r"[/\\]", path)[-1][: -len(".gguf")])
-    mix = _MIX_AT_END.search(stem)
+    stem = stem_of(re.split(r"[/\\]", path)[-1]) or ""
+    mix = mix_of(stem)
     if mix is None:
         return query, Named()
-    found = _by_base(query, f"{stem[: mix.start()]}-GGUF:{mix[1]}", mix[1], catalog)
+    found = _by_base(query, f"{stem[: -len(mix) - 1]}-GGUF:{mix}", mix, catalog)
     if found is None:
         return query, Named()
     base, said = found

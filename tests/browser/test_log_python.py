@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import HEAR, served
+from serving import phone
 
 from kvreport.catalog.load import open_catalog
 from kvreport.publish import python_runtime
@@ -31,19 +31,8 @@ needs_runtime = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def page(tiny_site, chromium_path, chromium_flags) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with served(tiny_site.folder) as root, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        opened = browser.new_page(viewport={"width": 390, "height": 844})
-        opened.add_init_script(HEAR)
-        asked: list[str] = []
-        opened.on("request", lambda request: asked.append(request.url))
-        opened.goto(root + "log/")
-        opened.asked = asked
-        opened.root = root
+    with phone(tiny_site.folder, "log/", (chromium_path, chromium_flags)) as opened:
         yield opened
-        browser.close()
 
 
 @needs_runtime

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from brought import CONFIG, gguf_file
-from serving import HEAR, served
+from serving import phone
 
 from kvreport import estimate
 from kvreport.architectures import read_config
@@ -44,19 +44,9 @@ def hub(route: Any) -> None:
 
 @pytest.fixture(scope="module")
 def page(tiny_site, chromium_path, chromium_flags) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with served(tiny_site.folder) as root, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        opened = browser.new_page(viewport={"width": 390, "height": 844})
-        opened.add_init_script(HEAR)
-        asked: list[str] = []
-        opened.on("request", lambda request: asked.append(request.url))
-        opened.route("https://huggingface.co/**", hub)
-        opened.goto(root + "your-model/")
-        opened.asked = asked
+    hubs = {"https://huggingface.co/**": hub}
+    with phone(tiny_site.folder, "your-model/", (chromium_path, chromium_flags), hubs) as opened:
         yield opened
-        browser.close()
 
 
 def text_of(page: Any, selector: str = "[data-kv-answer]") -> str:

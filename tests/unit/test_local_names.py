@@ -221,6 +221,10 @@ def test_ollamas_own_quantizer_differs_where_its_source_says() -> None:
         ("./build/bin/llama-server -m m.gguf -fa --mlock", "m.gguf --engine llama-cpp -fa on --mlock"),
         ("llama-cli -hf org/M-GGUF -hff M-UD-Q2_K_XL.gguf", "org/M-GGUF:UD-Q2_K_XL --engine llama-cpp"),
         (
+            "llama-cli -hf org/M-GGUF -hff Q8_0/M-Q8_0-00001-of-00002.gguf",
+            "org/M-GGUF:Q8_0 --engine llama-cpp",
+        ),
+        (
             "docker run --gpus all -p 80:80 ghcr.io/ggml-org/llama.cpp:server-cuda -hf org/M-GGUF -c 0",
             "org/M-GGUF --engine llama-cpp",
         ),

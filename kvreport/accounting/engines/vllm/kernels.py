@@ -34,6 +34,9 @@ from kvreport.catalog.model import Model
 
 NATIVE_FLOATS: Final = (8, 9)
 """The first compute capability that multiplies FP8."""
+OWN_BLOCKS: Final = 9
+"""The first major compute capability for which CUTLASS multiplies FP8 in blocks; Marlin's kernels do below it, as
+``overhead._grouped_scales`` says with its sources."""
 
 SIXTEEN_BIT_CACHE: Final = "cache_type_ignored"
 """The engine's list of classes whose attention never sees the flag: their cache stays in the model's type."""
@@ -78,6 +81,7 @@ class Device:
         hybrid: False where the engine has no hybrid cache manager (neither GPU nor CPU).
         amd: True for AMD's, whose rows of FP8 are set apart.
         floats: True for NVIDIA GPUs that compute in FP8 (8.9 and later), for which Marlin's kernels are not needed.
+        marlin: True for NVIDIA GPUs below 9.0, which have no other kernels of their own for FP8 in blocks.
     """
 
     nvidia: bool
@@ -85,6 +89,7 @@ class Device:
     hybrid: bool
     amd: bool = False
     floats: bool = True
+    marlin: bool = False
 
     @classmethod
     @remembered
@@ -102,6 +107,7 @@ class Device:
             hybrid=hybrid,
             amd=accelerator.vendor.upper() == "AMD",
             floats=bool(nvidia and capability) and version_number(capability) >= NATIVE_FLOATS,
+            marlin=0 < major < OWN_BLOCKS,
         )
 
 

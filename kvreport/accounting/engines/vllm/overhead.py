@@ -7,7 +7,7 @@ Each rule holds for every model that it applies to. Bytes are per rank.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kvreport.accounting.engines.vllm.expert_kernels import TILES, Kernel, block_float_kernel
@@ -32,7 +32,6 @@ _SCALED_TILES: Final = (128, 1)
 
 _FLOAT_BLOCKS: Final = "fp8-block"
 _COLUMN_SCALE_BYTES: Final = 2
-OWN_BLOCKS: Final = 9
 _MARLIN_ON_NATIVE: Final = (0, 29)
 
 _PADDED_FORMATS: Final = ("fp8-block", "fp8-tensor")
@@ -88,6 +87,15 @@ def _stored(model: Model, weight_format: WeightFormat | None, formats: Mapping[s
     return [(row, form) for row, form in each if form is not None or row.component == "routed_experts"]
 
 
+def _blocks(
+    model: Model, stored: _Stored, name: str
+) -> Iterator[tuple[WeightGroup, WeightFormat, tuple[int, int]]]:
+    """The loaded tensors of a format whose scales are of blocks, each with the block's rows and columns."""
+    for row, form in stored:
+        if form is not None and form.name == name and form.block and row.component not in model.not_loaded:
+            yield row, form, form.block
+
+
 @remembered
 def has_experts(model: Model) -> bool:
     """True for a model with routed experts."""
@@ -128,15 +136,8 @@ def _absorbed(stored: _Stored, tensor_parallel: int) -> int:
 def _widened_scales(model: Model, stored: _Stored, tensor_parallel: int) -> int:
     """Scales that bitsandbytes quantised a second time are kept as float32, so that kernels need not."""
     added = 0.0
-    for row, form in stored:
-        if (
-            form is None
-            or form.name != _WIDENED_SCALES
-            or form.block is None
-            or row.component in model.not_loaded
-        ):
-            continue
-        scales = rank_elements(row, tensor_parallel) / form.block[1]
+    for row, form, (_, columns) in _blocks(model, stored, _WIDENED_SCALES):
+        scales = rank_elements(row, tensor_parallel) / columns
         added += scales * (_WIDE_SCALE_BYTES - form.scale_bytes)
     return int(added)
 
@@ -156,21 +157,13 @@ def _grouped_scales(
     come first, need 9.0. Experts on 8.9 are Triton's (0.29.0 ``fused_moe/oracle/fp8.py``).
     """
     device = Device.of(accelerator)
-    if not device.nvidia or not 0 < device.major < OWN_BLOCKS:
+    if not device.marlin:
         return 0
     added = 0.0
-    for row, form in stored:
-        if (
-            form is None
-            or form.name != _FLOAT_BLOCKS
-            or form.block is None
-            or row.component in model.not_loaded
-        ):
-            continue
+    for row, form, (rows, columns) in _blocks(model, stored, _FLOAT_BLOCKS):
         experts = row.component == "routed_experts"
         if device.floats and (experts or release_of(engine) < _MARLIN_ON_NATIVE):
             continue
-        rows, columns = form.block
         each = _COLUMN_SCALE_BYTES / columns - form.scale_bytes / (rows * columns)
         added += rank_elements(row, layout.expert_ranks if experts else layout.tensor) * each
     return int(added)

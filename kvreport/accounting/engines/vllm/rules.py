@@ -110,11 +110,10 @@ class Vllm(EngineRules):
     def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
         """AMD's rows are set apart, NVIDIA's kernels for experts pad them, and Marlin's write scales out."""
         device = kernels.Device.of(accelerator)
-        marlin = device.nvidia and 0 < device.major < overhead.OWN_BLOCKS
         return (
             device.amd,
-            marlin,
-            marlin and device.floats,
+            device.marlin,
+            device.marlin and device.floats,
             overhead.padding_kernel(model, self.engine, accelerator),
         )
 
