@@ -70,7 +70,7 @@
   }
 
   function roughTokens(n) {
-    if (n >= 1 << 20) return `${(n / (1 << 20)).toFixed(1)}M`;
+    if (n >= 1 << 20) return `${Math.floor(10 * n / (1 << 20)) / 10}M`; // never rounded up, as on the page itself
     return n >= 4096 ? `${Math.floor(n / 1024)}K` : count(n);
   }
 

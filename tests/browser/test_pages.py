@@ -8,6 +8,8 @@ from importlib.resources import files
 import pytest
 from visits import Visit, address, browser
 
+from kvreport.site.pages.model.headline import approximate
+
 __all__ = ["address", "browser"]  # fixtures
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -374,3 +376,10 @@ def test_a_page_of_a_server_does_not_speak_of_files(visit):
     page = visit.go("explore/")
     page.wait_for_selector("#explore-table tbody tr")
     assert page.locator("main .kv-fault").count() == 0
+
+
+def test_the_browser_rounds_lengths_as_the_page_does(visit):
+    """A length is never rounded up, and a whole million has no decimal, before and after a choice."""
+    lengths = [448, 4095, 4096, 83 * 1024 + 5, 1 << 20, (2 << 20) - 1, 1_150_000, 10 << 20]
+    said = visit.go("").evaluate("(all) => all.map(kvreport.roughTokens)", lengths)
+    assert said == [approximate(tokens) for tokens in lengths]
