@@ -21,11 +21,13 @@ class QuantizedName:
         bases: Names that the model it was made from may have, likeliest first.
         weights: Weight format by its name in kvreport.
         usual: What is taken for granted, or None if the name says it all.
+        experts: Format of the routed experts, where the name gives them another one.
     """
 
     bases: tuple[str, ...]
     weights: str
     usual: str | None = None
+    experts: str | None = None
 
 
 _B: Final = r"(?:[-_.]?(?:int)?)"
@@ -54,7 +56,7 @@ _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
         "every layer in NVFP4; published ones often keep some wider",
     ),
     (r"-MXFP8", "mxfp8", None),
-    (r"-MXFP4(?:A16)?(?:-Q8)?", "mxfp4", None),
+    (r"-MXFP4(?:A16)?", "mxfp4", None),
     (r"-HQQ(?:-4bit)?", "hqq4-g64", "4 bits in groups of 64"),
     (r"-AQLM-2Bit-1x16(?:-hf)?|-AQLM-PV-2Bit-1x16(?:-hf)?", "aqlm-1x16-g8", None),
     (r"-AQLM-2Bit-2x8(?:-hf)?|-AQLM-PV-2Bit-2x8(?:-hf)?", "aqlm-2x8-g8", None),
@@ -63,9 +65,11 @@ _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
 _FP8_BLOCKS: Final = ("qwen", "deepseek-ai", "zai-org", "minimaxai", "xiaomimimo", "stepfun-ai")
 """Makers whose own FP8 releases have a scale per 128 x 128 block."""
 _MLX: Final = re.compile(
-    r"(?:-MLX)?-(?:(\d)-?bits?|mxfp4|mxfp8|nvfp4|bf16|fp16)(?:-(?:DWQ(?:-\w+)?|AWQ|mlx|v\d|gs\d+))*$",
+    r"(?:-MLX)?-(?:(\d)-?bits?|mxfp4|mxfp8|nvfp4|bf16|fp16)(?:-(?:(?:mx|nv)fp[48]|DWQ(?:-\w+)?|AWQ|mlx|v\d|gs\d+))*$",
     re.IGNORECASE,
 )
+_MLX_EXPERTS: Final = re.compile(r"(?<=.)-MXFP4-Q8$", re.IGNORECASE)
+"""MLX's name for experts in MXFP4 and everything else in 8 bits."""
 _BPW: Final = re.compile(
     r"[-_](\d(?:\.\d{1,2})?)[-_]?bpw(?:[-_]h\d)?(?:[-_](exl[23]))?$|[-_](exl[23])[-_](\d(?:\.\d{1,2})?)[-_]?bpw$",
     re.IGNORECASE,
@@ -102,6 +106,9 @@ def quantized_name(name: str) -> QuantizedName | None:
         version = (found[2] or found[3] or "exl2")[-1]
         bits = f"{float(found[1] or found[4]):g}"
         return _made(org, tail[: found.start()], f"exl{version}-{bits}bpw", None)
+    if (found := _MLX_EXPERTS.search(tail)) is not None:
+        bases = tuple(dict.fromkeys(_bases(org, tail[: found.start()])))
+        return QuantizedName(bases, "mlx8-g64", "the rest in groups of 64, as is usual", "mxfp4")
     mlx = org.lower() == "mlx-community" or re.search(r"[-_]MLX[-_]", tail, re.IGNORECASE)
     if mlx and (found := _MLX.search(tail)) is not None:
         return _made(org, re.sub(r"[-_]MLX$", "", tail[: found.start()], flags=re.IGNORECASE), *_mlx(found))
@@ -122,12 +129,14 @@ def quantized_name(name: str) -> QuantizedName | None:
 
 def _mlx(found: re.Match[str]) -> tuple[str, str | None]:
     bits, text = found[1], found[0].lower()
-    if bits is not None:
-        group = re.search(r"-gs(\d+)", text)
-        size = group[1] if group is not None else "64"
-        return f"mlx{bits}-g{size}", None if group else "groups of 64, as is usual"
-    form = next((form for form in ("mxfp4", "mxfp8", "nvfp4") if form in text), "bf16")
-    return ("mlx-nvfp4" if form == "nvfp4" else form), None
+    mode = next((mode for mode in ("mxfp4", "mxfp8", "nvfp4") if mode in text), None)
+    if mode is not None:
+        return f"mlx-{mode}", None
+    if bits is None:
+        return "bf16", None
+    group = re.search(r"-gs(\d+)", text)
+    size = group[1] if group is not None else "64"
+    return f"mlx{bits}-g{size}", None if group else "groups of 64, as is usual"
 
 
 def _made(org: str, tail: str, form: str, usual: str | None) -> QuantizedName | None:

@@ -15,6 +15,7 @@ or block size has an exact format without anybody listing it first:
 ``gptq4-g128``             GPTQ: packed zero points, and a 32-bit group index per input in the file
 ``fp8-block-64x128``       FP8 with a 32-bit scale per 64 x 128 weights
 ``mlx4-g64``               MLX affine: a 16-bit scale and a 16-bit bias per group
+``mlx-nvfp4``              MLX's NVFP4, MXFP4 or MXFP8 (``mlx-mxfp4``, ``mlx-mxfp8``): tables are converted, too
 ``mxfp6``                  6-bit floats, an 8-bit exponent per 32 inputs (AMD Quark)
 ``exl2-4.25bpw``           ExLlamaV2, by its average
 ``exl3-4bpw``              ExLlamaV3: the trellis, and a 16-bit scale per input and output
@@ -53,6 +54,9 @@ QUANTISED: Final[tuple[Component, ...]] = (
     "recurrent",
 )
 """What a layout converts when a whole model is asked for in it."""
+
+_BY_MLX: Final[tuple[Component, ...]] = (*QUANTISED, "embedding", "output_head", "other")
+"""What MLX converts: every linear layer and every table outside encoders (``mlx.nn.quantize``)."""
 
 _PLAIN: Final = {"fp32": 32, "fp64": 64, "int64": 64, "int32": 32, "int16": 16, "uint8": 8}
 _NAMED: Final = {
@@ -220,7 +224,7 @@ def _mlx(name: str, bits: str, group: str) -> WeightFormat | None:
         bits=int(bits),
         block=(1, int(group)),
         scale_bytes=2 * _SCALE_BYTES,
-        quantises=(*QUANTISED, "embedding", "output_head"),
+        quantises=_BY_MLX,
     )
 
 
@@ -235,14 +239,15 @@ def _mxfp6(name: str) -> WeightFormat:
     )
 
 
-def _mlx_nvfp4(name: str) -> WeightFormat:
+def _mlx_float(name: str, bits: str) -> WeightFormat | None:
+    shared = {"nvfp4": 16, "mxfp4": 32, "mxfp8": 32}[name.removeprefix("mlx-")]
     return WeightFormat(
         name=name,
-        label="MLX NVFP4 (4 bits, an FP8 scale per 16)",
-        bits=4,
-        block=(1, 16),
+        label=f"MLX {name.removeprefix('mlx-').upper()} ({bits} bits, an 8-bit scale per {shared})",
+        bits=int(bits),
+        block=(1, shared),
         scale_bytes=1,
-        quantises=(*QUANTISED, "embedding", "output_head"),
+        quantises=_BY_MLX,
     )
 
 
@@ -401,7 +406,7 @@ _GRAMMAR: Final[tuple[tuple[re.Pattern[str], _Build], ...]] = (
     (re.compile(r"fp8-channel-2of4"), _fp8_sparse),
     (re.compile(r"bf16-2of4"), _sparse),
     (re.compile(rf"mlx(\d)-g{_N}"), _mlx),
-    (re.compile(r"mlx-nvfp4"), _mlx_nvfp4),
+    (re.compile(r"mlx-(?:nvfp(?=4)|mxfp)([48])"), _mlx_float),
     (re.compile(r"mxfp6"), _mxfp6),
     (re.compile(r"exl([23])-(\d{1,2}(?:\.\d{1,2})?)bpw"), _exl),
     (re.compile(r"aqlm-(\d)x(\d{1,2})-g(\d{1,3})(?:o(\d{1,3}))?"), _aqlm),

@@ -521,8 +521,10 @@ def _only(matches: Mapping[str, R], noun: str, name: str, known: list[str]) -> R
     spelled = {candidate.lower(): candidate for candidate in known}
     spelled |= {candidate.lower().rpartition("/")[2]: candidate for candidate in known}
     asked = name.lower()[:200]
+    # Under another organization it is probably a copy: its own name says which model it is.
+    said = _words(asked.rpartition("/")[2])
     words = {candidate: _words(candidate) for candidate in spelled}
-    holding = [one for one, of in words.items() if _words(asked) <= of] if _words(asked) else []
+    holding = [one for one, of in words.items() if said <= of] if said else []
     holding.sort(key=lambda one: len(words[one]))
     close = get_close_matches(asked, spelled, n=_NEAREST, cutoff=0.5)
     near = list(dict.fromkeys(spelled[match] for match in [*holding, *close]))[:_NEAREST]

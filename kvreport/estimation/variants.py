@@ -56,7 +56,9 @@ def by_name(name: str, catalog: Catalog) -> tuple[Model, tuple[str, ...]] | None
         f"{name} is not in the catalog; by its name it is {base.id} in {form.label}{usual}. "
         "Its own config says it exactly: --fetch, or the path of its config.json."
     )
-    return quantized(base, form, name if "/" in name else f"{base.id.partition('/')[0]}/{name}"), (sentence,)
+    experts = None if said.experts is None else catalog.weight_formats.get(said.experts)
+    full_name = name if "/" in name else f"{base.id.partition('/')[0]}/{name}"
+    return quantized(base, form, full_name, experts), (sentence,)
 
 
 def gguf_base(name: str, catalog: Catalog) -> tuple[Model, str] | None:
@@ -81,13 +83,14 @@ def _base(said: QuantizedName, catalog: Catalog) -> Model | None:
     return None
 
 
-def quantized(base: Model, form: WeightFormat, name: str) -> Model:
+def quantized(base: Model, form: WeightFormat, name: str, experts: WeightFormat | None = None) -> Model:
     """Return a model converted to a format, as a quantizer leaves it: layers for prediction untouched.
 
     Args:
         base: The model it was made from.
         form: The format of every tensor that it converts.
         name: ``org/name`` of the copy.
+        experts: The format of its routed experts, where that is another one.
     """
     clean = name.replace(":", "-")
     source = Source(
@@ -100,6 +103,7 @@ def quantized(base: Model, form: WeightFormat, name: str) -> Model:
         name=clean.rpartition("/")[2],
         quantized_from=base.id,
         weight_format=form.name,
+        formats={} if experts is None else {"routed_experts": experts.name},
         sources=(source,),
     )
-    return expand(variant, base, {form.name: form})
+    return expand(variant, base, {form.name: form} | ({} if experts is None else {experts.name: experts}))

@@ -49,6 +49,9 @@ def test_a_name_is_looked_up_once(monkeypatch):
         ("qwen 3 32b", "Qwen/Qwen3-32B"),
         ("llama-3.3", "meta-llama/Llama-3.3-70B-Instruct"),
         ("mixtral", "mistralai/Mixtral-8x22B-v0.1"),
+        # A copy under another organization: its own name says which model it is.
+        ("mlx-community/Kimi-K2.5", "moonshotai/Kimi-K2.5"),
+        ("unsloth/DeepSeek-V4-Flash", "deepseek-ai/DeepSeek-V4-Flash"),
     ],
 )
 def test_a_name_that_holds_every_word_written_is_proposed_first(asked: str, first: str) -> None:
