@@ -74,6 +74,16 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
     "DeepseekOcr2ForConditionalGeneration": {"text_config": _MIXTURE},
     "DiaForConditionalGeneration": {"decoder_config": {"architectures": None}},
     "DFlashDraftModel": {**_PLAIN, "intermediate_size": 512},
+    "DFlash2DraftModel": {
+        **_PLAIN,
+        "intermediate_size": 512,
+        "dflash_config": {"conv_kernel_size": 4, "conv_group_size": 32, "selector_rank": 16},
+    },
+    "DominoDraftModel": {
+        **_PLAIN,
+        "intermediate_size": 512,
+        "dflash_config": {"emb_dim": 32, "gru_hidden_dim": 64},
+    },
     "Dots1ForCausalLM": {"n_routed_experts": 8, "n_shared_experts": 1},
     "Eagle3DeepseekV2ForCausalLM": {
         **_PLAIN,

@@ -23,6 +23,7 @@ from kvreport.catalog.model import Component, Split
 
 FOLDER: Final = "listings"
 _SECTION: Final = re.compile(r"^\[(\w+)\]\s*$", re.MULTILINE)
+_LIKE: Final = re.compile(r"^like:\s+(\w+)\s*$", re.MULTILINE)
 _HEAD: Final = re.compile(r"^([a-z_]+):\s+(.*)$")
 _ROW: Final = re.compile(r"^(\S+)\s+([a-z_]+)\s+\(([^|]*?),?\)\s*(?:x\s+([^|]+?))?\s*(?:\|\s*(.*))?$")
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
@@ -123,7 +124,13 @@ def index() -> Mapping[str, str]:
             if mark[1] in found:
                 raise ValueError(f"two listings for {mark[1]}")
             found[mark[1]] = text[mark.end() : following.start() if following else len(text)]
-    return found
+    return {name: _with_base(text, found) for name, text in found.items()}
+
+
+def _with_base(text: str, found: Mapping[str, str]) -> str:
+    """Put the lines of the class that a section begins from before its own."""
+    base = _LIKE.search(text)
+    return text if base is None else found[base[1]] + text.replace(base[0], "")
 
 
 @cache

@@ -88,7 +88,9 @@ _ALIASES: Final = {
     ),
     "Eagle3DeepseekV3ForCausalLM": "Eagle3DeepseekV2ForCausalLM",
     "PeagleQwen3ForCausalLM": "Eagle3Qwen3ForCausalLM",
-    "Qwen3OmniDSparkModel": "Qwen3DSparkModel",
+    # vLLM 0.33.0 and SGLang 0.5.23 (srt/models/dspark.py): the same drafts under further names.
+    **dict.fromkeys(("DSparkDraftModel", "LingDSparkModel", "Qwen3OmniDSparkModel"), "Qwen3DSparkModel"),
+    **dict.fromkeys(("DFlashMuseGlimmerAssistantModel", "MuseGlimmerAssistantModel"), "DFlashDraftModel"),
     "LlamaForCausalLMEagle": "EagleLlamaForCausalLM",
     "T5WithLMHeadModel": "T5ForConditionalGeneration",
     # transformers 5.23, models/cohere_compass and models/emu3: text halves that are another class's layers.

@@ -8,6 +8,7 @@ that was cut off after it will do. Everything in it is untrusted.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
@@ -27,6 +28,10 @@ INDEXES: Final = (
     "pytorch_model.bin.index.json",
 )
 _NONE: Final[frozenset[str]] = frozenset()
+_POINTER: Final = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/.*^size (\d{1,15})$", re.DOTALL | re.MULTILINE
+)
+"""What a clone without its large files has in place of one (Git LFS, ``docs/spec.md``)."""
 _BITS: Final = {
     "F64": 64,
     "I64": 64,
@@ -99,12 +104,27 @@ def read_witness(folder: Path) -> Witness | None:
     index = next((folder / name for name in INDEXES if (folder / name).is_file()), None)
     listed, total, names = _index(index) if index is not None else (_NONE, None, _NONE)
     files = sorted(_files(folder, listed))
-    if files and (not listed or len(files) == len(listed)):
+    complete = bool(files) and (not listed or len(files) == len(listed))
+    pointed = [size for path in files if (size := _pointed_bytes(path)) is not None]
+    if pointed:
+        # Each file's size has its header in it, which is a few hundredths of a percent.
+        total = total or (sum(pointed) if complete and len(pointed) == len(files) else None)
+    elif complete:
         tensors = tuple(tensor for path in files for tensor in read_header(path))
         if not tensors:
             raise _fault(str(folder), "tensors", "nothing", "safetensors files with tensors in them")
         return Witness(str(folder), sum(tensor.size for tensor in tensors), tensors)
-    return None if index is None or total is None else Witness(str(index), total, names=names)
+    return None if total is None else Witness(str(index or folder), total, names=names)
+
+
+def _pointed_bytes(path: Path) -> int | None:
+    """Bytes of the file that a Git LFS pointer stands for; None for any other file."""
+    try:
+        with path.open("rb") as file:
+            found = _POINTER.match(file.read(300))
+    except OSError:
+        return None
+    return None if found is None else int(found[1]) or None
 
 
 def _files(folder: Path, listed: frozenset[str]) -> Iterable[Path]:

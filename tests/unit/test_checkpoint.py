@@ -259,3 +259,22 @@ def test_odd_tensors_become_rows_and_no_crash(tmp_path: Path) -> None:
     config = {**CONFIG, "architectures": ["BrandNewForCausalLM"]}
     found = opened(write(tmp_path / "m", config, {**llama(*SIZES), **odd}))
     assert sum(whole_row_bytes(found.model, FORMATS)) == total(llama(*SIZES)) + 8
+
+
+def pointer(size: int) -> str:
+    """What Git writes in place of a large file (Git LFS, docs/spec.md)."""
+    return f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize {size}\n"
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_clone_without_its_large_files_has_their_sizes(tmp_path: Path, shards: int) -> None:
+    tensors = llama(*SIZES)
+    folder = write(tmp_path / "m", CONFIG, tensors, shards)
+    for path in folder.glob("*.safetensors"):
+        path.write_text(pointer(path.stat().st_size + total(tensors) // shards), encoding="utf-8")
+    witness = read_witness(folder)
+    assert witness is not None
+    assert not witness.tensors
+    assert witness.total == pytest.approx(total(tensors), rel=0.02)
+    assert (witness.total == total(tensors)) is (shards > 1)  # an index states it without the headers
+    assert opened(folder).model.layers == opened(write(tmp_path / "n", CONFIG, tensors)).model.layers

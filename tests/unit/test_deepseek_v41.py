@@ -138,3 +138,9 @@ def test_tables_of_n_grams_lie_in_host_memory() -> None:
     assert 8 * answer.budget.weights < 430e9
     older = estimate("deepseek-v4.1-flash", gpu="h200", tensor_parallel=8, engine="vllm 0.25")
     assert older.verdict == "engine_does_not_run"
+
+
+def test_drafts_without_the_layers_that_they_read_are_refused() -> None:
+    text = {key: value for key, value in TEXT.items() if key != "dspark_target_layer_ids"}
+    with pytest.raises(InputError, match="dspark_target_layer_ids: found nothing"):
+        read_config({**CONFIG, "text_config": text})

@@ -169,7 +169,9 @@ def dspark(
         markov: What the two tables of pairs are called, without their number.
     """
     rank = keys.whole("dspark_markov_rank")
-    taken = keys.wholes("dspark_target_layer_ids", high=MAX_LAYERS) or []
+    taken = keys.wholes("dspark_target_layer_ids", high=MAX_LAYERS)
+    if not taken:
+        raise keys.fault("dspark_target_layer_ids", None, "the layers whose states its drafts read")
     first: Tensors = (
         *linear("main_proj", "mtp", hidden, hidden * len(taken)),
         *norms("main_norm", width=hidden),

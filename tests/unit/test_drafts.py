@@ -1,0 +1,89 @@
+"""Drafts that predict a block of tokens at once, against the parameters of the classes that train them.
+
+The counts are those of SpecForge's own classes (8 August 2026) on the meta device, for the configs in its repository.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvreport.architectures import read_config
+from kvreport.errors import InputError
+
+QWEN3_8B: dict[str, Any] = {
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "intermediate_size": 12288,
+    "max_position_embeddings": 40960,
+    "model_type": "qwen3",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 5,
+    "num_key_value_heads": 8,
+    "vocab_size": 151936,
+}
+LAYERS = {"target_layer_ids": [1, 9, 17, 25, 33], "mask_token_id": 151669}
+MARKOV = {
+    "confidence_head_alpha": 1.0,
+    "confidence_head_with_markov": True,
+    "enable_confidence_head": True,
+    "markov_head_type": "vanilla",
+    "markov_rank": 256,
+}
+DSPARK = {**QWEN3_8B, "architectures": ["DSparkDraftModel"], "dflash_config": LAYERS | MARKOV}
+DOMINO = {
+    **QWEN3_8B,
+    "architectures": ["DominoDraftModel"],
+    "dflash_config": LAYERS | {"projector_type": "domino", "emb_dim": 256, "gru_hidden_dim": 1024},
+}
+PLAIN = 1_048_626_432
+"""The five layers, and the matrix in front of them."""
+
+
+def parameters(config: dict[str, Any]) -> int:
+    return sum(row.parameters for row in read_config(config).weights)
+
+
+def test_a_dspark_draft_has_its_head_whether_its_keys_are_nested_or_not() -> None:
+    assert parameters(DSPARK) == 1_126_422_017
+    flat = {**QWEN3_8B, **MARKOV, "architectures": ["Qwen3DSparkModel"], "dflash_config": LAYERS}
+    assert parameters(flat) == 1_126_422_017
+
+
+def test_a_gated_head_and_a_recurrent_one_have_one_matrix_more() -> None:
+    for kind, more in (("gated", 256 * (4096 + 256) + 256), ("rnn", 768 * (4096 + 512) + 768)):
+        config = {**DSPARK, "dflash_config": LAYERS | MARKOV | {"markov_head_type": kind}}
+        assert parameters(config) == 1_126_422_017 + more
+
+
+def test_a_domino_draft_has_a_recurrent_layer() -> None:
+    assert parameters(DOMINO) == 1_104_561_408
+
+
+def test_a_dflash_config_that_names_a_head_is_not_read_without_it() -> None:
+    for config in (DSPARK, DOMINO):
+        assert parameters(config | {"architectures": ["DFlashDraftModel"]}) == parameters(config)
+    plain = {**QWEN3_8B, "architectures": ["DFlashDraftModel"], "dflash_config": LAYERS}
+    assert parameters(plain) == PLAIN
+
+
+def test_dflash_2_has_convolutions_and_a_choice_among_candidates() -> None:
+    more = {"conv_kernel_size": 4, "conv_group_size": 64, "selector_rank": 128, "selector_top_k": 8}
+    config = {**QWEN3_8B, "architectures": ["DFlash2DraftModel"], "dflash_config": LAYERS | more}
+    # By hand, from vLLM 0.33.0 (qwen3_dflash2.py): two convolutions a layer, two tables and a matrix.
+    convolution = 2 * 4 * 4096 + 2 * 4 * (4096 // 64) * 4096
+    assert parameters(config) == PLAIN + 10 * convolution + 2 * 151936 * 128 + 128 * 4096
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "named"),
+    [
+        ("DSparkDraftModel", {"dflash_config": LAYERS}, "markov_rank"),
+        ("DSparkDraftModel", {"q_lora_rank": 1536}, "latent attention or experts"),
+        ("DominoDraftModel", {}, "gru_hidden_dim"),
+    ],
+)
+def test_a_draft_whose_head_is_not_stated_is_refused(name: str, change: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        read_config(DSPARK | {"architectures": [name]} | change)
