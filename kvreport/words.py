@@ -132,6 +132,9 @@ SENTENCES: Final[dict[str, str]] = ALL["sentences"]
 CELLS: Final[dict[str, str]] = ALL["cells"]
 """What a cell or a row says where no request fits."""
 
+CAPTIONS: Final[dict[str, str]] = ALL["captions"]
+"""Captions of the tables of requests; ``devices`` is ``fewest`` or a number of GPUs."""
+
 Pieces = tuple[tuple[str, bool], ...]
 """Text in pieces: (text, emphasised)."""
 

@@ -98,16 +98,14 @@ def _answered(said: str, answer: re.Match[str] | None, cells: list[list[str]]) -
     if not answer or answer[2] not in heads:
         return
     count, place, devices = answer[1], heads.index(answer[2]), answer[3] or "1"
-    for row in cells[1:]:
-        # The first cell is the name and its maker: "H100 NVIDIA", and not "H100 NVL NVIDIA".
-        if (
-            re.fullmatch(rf"{re.escape(answer[4].strip())}(?: \w+)?", row[0])
-            and len(row) == len(heads)
-            and row[1] == devices
-        ):
-            if row[place] != count:
-                yield f"the headline says {count}, the table {row[place]}: “{said[:90]}”"
-            return
+    # The first cell is the name and its maker: "H100 NVIDIA", and not "H100 NVL NVIDIA".
+    named = re.compile(rf"{re.escape(answer[4].strip())}(?: \w+)?")
+    rows = [row for row in cells[1:] if named.fullmatch(row[0]) and len(row) == len(heads)]
+    shown = next((row for row in rows if row[1] == devices), None)
+    if shown and shown[place] != count:
+        yield f"the headline says {count}, the table {shown[place]}: “{said[:90]}”"
+    elif rows and not shown:
+        yield f"the headline takes {devices}, the table {' and '.join(row[1] for row in rows)}: “{said[:90]}”"
 
 
 def _drawn(body: str, answer: re.Match[str]) -> Iterator[tuple[str, list[str]]]:

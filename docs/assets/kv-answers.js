@@ -120,7 +120,8 @@
     };
   }
 
-  /* One page with a state. render(site, model, gpu, state) fills what is the page's own. */
+  /* One page with a state. render(root, one, chosen) fills what is the page's own; chosen
+     says that the reader chose a layout. */
   function stateful(form) {
     const base = new URL(form.dataset.kvState, location.href);
     const start = JSON.parse($("template.kv-start", form).content.textContent);
@@ -147,11 +148,10 @@
       kvreport.now = () => state;
     });
 
+    const untouched = () => ["tp", "pp", "dp", "ep", "dcp"].every((name) => state[name] === start[name]);
+
     /* Another model or accelerator takes its own number of GPUs, unless the reader chose one. */
-    function unsplit() {
-      const untouched = ["tp", "pp", "dp", "ep", "dcp"].every((name) => state[name] === start[name]);
-      return untouched ? { tp: undefined } : {};
-    }
+    const unsplit = () => (untouched() ? { tp: undefined } : {});
 
     function changed(...names) {
       const changes = names.map((name) => controls.change(name));
@@ -210,7 +210,7 @@
         const deployment = kvState.pick(here, model, gpu, told);
         const one = result.facts(here, model, gpu, told, deployment);
         result.show(root, one, result.elsewhere(one));
-        page?.render?.(root, one, base);
+        page?.render?.(root, one, kvState.hasLayout(state) && !untouched());
         names();
       } catch (error) {
         controls.told.textContent = `The numbers of this engine could not be read (${error.message}).`;

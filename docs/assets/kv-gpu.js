@@ -225,6 +225,11 @@
             result.whyCell(kvCapacity.serve(one.deployment, context), one, context)
           ),
         );
+      const devices = kvState.hasLayout(state)
+        ? kvreport.plural(state.tp, "GPU|GPUs")
+        : words.captions.fewest;
+      const which = state.weights && state.weights !== "released" ? "devices_models" : "devices_released";
+      kvreport.captioned(table, result.fill(words.captions[which], { devices }));
       kvreport.putRows(table, sorted.map(line));
       if (!list) return;
       const gpu = here().gpus.find((one) => one.id === state.gpu);

@@ -101,6 +101,7 @@
     if (!kept.has(table)) {
       kept.set(table, {
         rows: kvreport.rowsOf(table).map((row) => row.cloneNode(true)),
+        caption: table.caption.firstChild.textContent,
         groups: list?.cloneNode(true),
       });
     }
@@ -113,17 +114,25 @@
     return new Map(all.map((one, n) => [one.id.replace(/^of-/, ""), n]));
   }
 
+  /* Give a table another caption; a button that stands in it stays. */
+  function captioned(table, text) {
+    table.caption.firstChild.textContent = text;
+    table.closest("[role=region]").setAttribute("aria-label", text);
+  }
+
   /* Put the table back as it was printed. */
   function restoreTable(root) {
     const table = $("#users-table", root);
     if (!table || !kept.has(table)) return;
-    const { rows, groups } = kept.get(table);
+    const { rows, groups, caption } = kept.get(table);
+    captioned(table, caption);
     kvreport.putRows(table, rows.map((row) => row.cloneNode(true)));
     if (groups) $(".kv-groups", root)?.replaceWith(groups.cloneNode(true));
   }
 
-  /* Every accelerator under the formats and settings of a state, on the fewest GPUs that serve or on those named. */
-  function rewrite(root, one) {
+  /* Every accelerator under the formats and settings of a state, on the fewest GPUs that serve or in the layout that
+     was chosen. */
+  function rewrite(root, one, chosen) {
     const table = /** @type {HTMLTableElement} */ ($("#users-table", root));
     const list = $(".kv-groups", root);
     if (!table) return;
@@ -133,15 +142,25 @@
     const rows = [], groups = new Map();
     for (const gpu of site.gpus) {
       const cellsFor = (deployment) => result.facts(site, model, gpu, state, deployment);
-      const possible = kvState.deployments(site, model, gpu, named(state));
+      const possible = kvState.deployments(site, model, gpu, chosen ? state : { ...state, ...FEWEST });
       const asked = Math.min(kvKernel.USEFUL_TOKENS, model.limit);
       const serving = possible.find((each) => kvCapacity.serves(each, asked));
-      if (serving) rows.push(row(cellsFor(serving), contexts));
-      else {
+      if (serving) {
+        rows.push(row(cellsFor(serving), contexts));
+        // The case that the first line speaks of has a row of its own where it takes more GPUs.
+        const { deployment: chosen } = one;
+        if (chosen && one.gpu.id === gpu.id && chosen.devices !== serving.devices) {
+          rows.push(row(one, contexts, `_${chosen.devices}`));
+        }
+      } else {
         const [reason, note] = whyNot(gpu, possible, asked, kvCapacity.isPublished(model, gpu));
         groups.set(reason, [...(groups.get(reason) || []), [gpu, note, cellsFor(possible.pop() || null)]]);
       }
     }
+    captioned(
+      table,
+      result.fill(words.captions.devices, { devices: chosen ? gpusOf(one) : words.captions.fewest }),
+    );
     kvreport.putRows(table, rows);
     list?.replaceChildren(
       ...[...groups].sort(([, a], [, b]) => a.length - b.length).flatMap(([reason, members]) =>
@@ -151,15 +170,22 @@
     kvreport.units?.(table);
   }
 
-  /* The layout counts for every accelerator only where it was chosen. */
-  const named = (state) => (state.layoutChosen === false ? { ...state, tp: "fewest" } : state);
+  const FEWEST = { tp: "fewest", pp: undefined, dp: undefined, ep: undefined, dcp: undefined };
 
-  function row(one, contexts) {
+  /* The number of GPUs of a chosen layout, and the layout where it is more than tensors. */
+  function gpusOf({ site, state }) {
+    const [layout] = kvState.layouts(site, state);
+    if (!layout) return words.captions.fewest;
+    const number = kvreport.plural(layout.devices, "GPU|GPUs");
+    return layout.label === `tp${layout.devices}` ? number : `${number} (${layout.label})`;
+  }
+
+  function row(one, contexts, which = "") {
     const { gpu, deployment } = one;
     const answers = contexts.map((context) => [context, kvCapacity.serve(deployment, context)]);
     return make(
       "tr",
-      { id: `on-${gpu.id}` },
+      { id: `on-${gpu.id}${which}` },
       make("th", { scope: "row" }, gpuLink(gpu), " ", make("small", {}, gpu.vendor)),
       make("td", { class: "kv-num", "data-value": deployment.devices }, String(deployment.devices)),
       ...answers.map(([context, answer]) => result.whyCell(answer, one, context)),
@@ -227,8 +253,9 @@
   function openers(root, base) {
     const table = $("#users-table", root);
     if (!table) return;
-    const open = (id, context) => {
-      const shown = $(`#on-${CSS.escape(id)} td`, table);
+    const open = (place, context) => {
+      const shown = $(`#${CSS.escape(place)} td`, table);
+      const id = place.replace(/^on-|_\d+$/g, "");
       const none = { pp: undefined, dp: undefined, ep: undefined, dcp: undefined };
       const tp = (shown && Number(shown.textContent)) || "fewest";
       return kvreport.whyOf(base, { ...kvreport.now(), gpu: id, tp, ...none, context });
@@ -236,20 +263,24 @@
     load(new URL("site.json", base)).then((site) => {
       for (const cell of $$("td.kv-no", table)) {
         if ($("button", cell) || cell.textContent === words.no_request.context_exceeds_model[0]) continue;
-        const id = cell.parentElement.id.replace("on-", "");
+        const place = cell.parentElement.id;
         const context = site.contexts[cell.cellIndex - 2];
         const said = cell.textContent;
         cell.replaceChildren(
-          make("button", { type: "button", class: "kv-whybutton", onclick: () => open(id, context) }, said),
+          make(
+            "button",
+            { type: "button", class: "kv-whybutton", onclick: () => open(place, context) },
+            said,
+          ),
         );
       }
       for (const note of $$(".kv-groups .kv-note-of", root)) {
-        const id = note.parentElement.id.replace("on-", "");
+        const place = note.parentElement.id;
         const least = Math.min(kvKernel.USEFUL_TOKENS, ...site.contexts.slice(-1));
         note.replaceWith(
           make(
             "button",
-            { type: "button", class: "kv-whybutton", onclick: () => open(id, least) },
+            { type: "button", class: "kv-whybutton", onclick: () => open(place, least) },
             note.textContent,
           ),
         );
@@ -261,12 +292,12 @@
     home: {},
     model: {
       keys: ["name"],
-      render: (root, one) => rewrite(root, one),
+      render: rewrite,
       restore: (root, base) => {
         restoreTable(root);
         openers(root, base);
       },
     },
   };
-  Object.assign(kvreport, { askBox, restoreTable, keepTable, printedOrder, whyNot });
+  Object.assign(kvreport, { askBox, restoreTable, keepTable, captioned, printedOrder, whyNot });
 })();

@@ -383,3 +383,46 @@ def test_the_browser_rounds_lengths_as_the_page_does(visit):
     lengths = [448, 4095, 4096, 83 * 1024 + 5, 1 << 20, (2 << 20) - 1, 1_150_000, 10 << 20]
     said = visit.go("").evaluate("(all) => all.map(kvreport.roughTokens)", lengths)
     assert said == [approximate(tokens) for tokens in lengths]
+
+
+LARGE = "models/meta-llama--Llama-3.1-70B-Instruct/"
+FEWEST = "the fewest GPUs that serve the model"
+
+
+def numbers(page, name: str) -> dict[str, list[str]]:
+    """The cells of a table, by the id of their row."""
+    return {
+        row.get_attribute("id"): [cell.inner_text() for cell in row.locator("td").all()]
+        for row in page.locator(f"#{name} tbody tr").all()
+    }
+
+
+@pytest.mark.parametrize(
+    ("uri", "layout"), [(LARGE, "tp8"), (H100, "tp2")], ids=["a model's page", "an accelerator's page"]
+)
+def test_a_table_says_on_how_many_gpus_its_numbers_are(visit, uri, layout):
+    """A change of something else keeps the fewest GPUs; a layout counts for every row, and the caption says so."""
+    page = visit.go(uri)
+    page.wait_for_load_state("networkidle")
+    printed = numbers(page, "users-table")
+    assert FEWEST in page.locator("#users-table caption").inner_text()
+
+    page = visit.go(uri + "?share=0.9")
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
+    changed = numbers(page, "users-table")
+    assert {place: cells[0] for place, cells in changed.items()} == {
+        place: cells[0] for place, cells in printed.items()
+    }
+    assert FEWEST in page.locator("#users-table caption").inner_text()
+
+    number = layout.removeprefix("tp")
+    page.goto(page.url.split("?")[0] + f"?tp={number}")
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
+    assert {cells[0] for cells in numbers(page, "users-table").values()} == {number}
+    assert f"on {number} GPUs" in page.locator("#users-table caption").inner_text()
+    assert f"on {number} GPUs" in page.locator("[role=region]:has(> #users-table)").get_attribute("aria-label")
+
+    page.locator("[data-kv-reset]").click()
+    page.wait_for_function("document.querySelector('[data-kv-shown]').dataset.kvShown === 'printed'")
+    assert numbers(page, "users-table") == printed
+    assert FEWEST in page.locator("#users-table caption").inner_text()

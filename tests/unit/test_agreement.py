@@ -15,15 +15,17 @@ MODEL: Any = SimpleNamespace(id="maker/model")
 GPU: Any = SimpleNamespace(id="h100")
 
 
-def grid(*anchors: str) -> Table:
-    """A table with a row for each anchor, on one device."""
-    rows = tuple(Row(Cell(name), (Cell("1"),), anchor=name) for name in anchors)
+def grid(*anchors: str, number: int = 1, users: int = 3) -> Table:
+    """A table with a row for each anchor, on so many devices."""
+    cells = (Cell(str(number)), Cell(str(users), value=users))
+    rows = tuple(Row(Cell(name), cells, anchor=name) for name in anchors)
     return Table("caption", Column("head"), (Column("GPUs"),), rows)
 
 
 def series(users: int) -> Any:
     """A series of one context."""
-    return SimpleNamespace(config=SimpleNamespace(gpu="h100"), users=(users,), contexts=(8192,))
+    config = SimpleNamespace(gpu="h100", tensor_parallel=1)
+    return SimpleNamespace(config=config, users=(users,), contexts=(8192,))
 
 
 def test_a_page_that_agrees_passes():
@@ -38,6 +40,18 @@ def test_a_page_that_agrees_passes():
 def test_a_first_line_that_the_table_does_not_have_stops_the_build(users, rows):
     with pytest.raises(InputError, match="maker/model"):
         agreement.of_model(MODEL, series(users), 0, SimpleNamespace(max_concurrent_requests=3), grid(*rows))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shown", [{"number": 2}, {"users": 4}], ids=["on more devices", "other requests"])
+def test_a_row_of_the_device_that_says_something_else_stops_the_build(shown):
+    with pytest.raises(InputError, match="the table"):
+        agreement.of_model(
+            MODEL,
+            series(3),
+            0,
+            SimpleNamespace(max_concurrent_requests=3),  # type: ignore[arg-type]
+            grid("on-h100", **shown),
+        )
 
 
 def test_nothing_serves_it_and_rows_below_stop_the_build():

@@ -40,8 +40,16 @@ def of_model(
             f"page of {model.id}: the first line says {answer.max_concurrent_requests} requests, the matrix "
             f"{best.users[shown]} on {best.config.gpu} at {best.contexts[shown]} tokens"
         )
-    if all(row.anchor != f"on-{best.config.gpu}" for row in grid.rows):
-        raise InputError(f"page of {model.id}: the table lacks {best.config.gpu}, which the first line names")
+    gpu, number = best.config.gpu, best.config.tensor_parallel
+    named = (f"on-{gpu}", f"on-{gpu}_{number}")
+    listed = [row.cells for row in grid.rows if row.anchor in named and row.cells[0].text == str(number)]
+    if not listed:
+        raise InputError(f"page of {model.id}: the table lacks {number} x {gpu}, which the first line names")
+    if listed[0][1 + shown].value != best.users[shown]:
+        raise InputError(
+            f"page of {model.id}: the first line says {best.users[shown]} requests on {number} x {gpu}, the table "
+            f"{listed[0][1 + shown].value}"
+        )
 
 
 def of_gpu(gpu: Accelerator, alone: int, grid: Table) -> None:

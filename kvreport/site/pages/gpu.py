@@ -33,7 +33,7 @@ from kvreport.site.pages.controls import (
 )
 from kvreport.site.pages.gpu_rows import FOLDER, Served, served
 from kvreport.site.pages.model.headline import plain
-from kvreport.words import worded
+from kvreport.words import CAPTIONS, worded
 
 EXAMPLES: Final = (
     "meta-llama/Llama-3.1-8B-Instruct",
@@ -372,8 +372,7 @@ def _grid(site: SiteData, gpu: Accelerator, served_rows: Served) -> tuple[Table,
         member = Member(f"of-{model.slug}", model.name, f"models/{model.slug}/", "" if refusal else why.note)
         groups.setdefault(reason, []).append(member)
     table = Table(
-        caption="Concurrent requests on the fewest GPUs that serve the model as released, by context per request "
-        "(tokens), newest models first",
+        caption=CAPTIONS["devices_released"].format(devices=CAPTIONS["fewest"]),
         head=Column("Model", numeric=False),
         columns=(Column("GPUs"), *tables.context_columns(site.contexts)),
         rows=tuple(rows),

@@ -13,7 +13,7 @@ from kvreport.site.kit import tables
 from kvreport.site.kit.groups import Group, Member, grouped
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.pages.model.headline import approximate
-from kvreport.words import worded
+from kvreport.words import CAPTIONS, worded
 
 
 def _maker(site: SiteData, gpu: Accelerator) -> str:
@@ -22,8 +22,15 @@ def _maker(site: SiteData, gpu: Accelerator) -> str:
     return gpu.vendor if engine is None else f"{gpu.vendor}, {engine.label}"
 
 
-def users_table(site: SiteData, model: Model) -> tuple[Table, tuple[Group, ...]]:
-    """Return the requests on the fewest GPUs of each accelerator that serve the model, and those that do not."""
+def users_table(site: SiteData, model: Model, best: Series | None) -> tuple[Table, tuple[Group, ...]]:
+    """Return the requests on the fewest GPUs of each accelerator that serve the model, and those that do not.
+
+    Args:
+        site: What every page may ask.
+        model: The model.
+        best: The series that the page's first line speaks of. Where it takes more GPUs than the fewest that serve,
+            it has a row of its own.
+    """
     contexts = contexts_of(site, model)
     rows = []
     groups: dict[str, list[Member]] = {}
@@ -34,14 +41,13 @@ def users_table(site: SiteData, model: Model) -> tuple[Table, tuple[Group, ...]]
             why = site.outcome(model, gpu.id).why
             groups.setdefault(why.group, []).append(Member(anchor, name, href, why.note))
             continue
-        cells = (
-            Cell(str(one.config.tensor_parallel), "kv-num", value=one.config.tensor_parallel),
-            *user_cells(one, len(contexts)),
-            Cell(approximate(one.longest), "kv-num", value=one.longest, hint=f"{one.longest:,} tokens"),
-        )
-        rows.append(Row(Cell(name, href=href, hint=_maker(site, gpu)), cells, anchor=anchor))
+        head = Cell(name, href=href, hint=_maker(site, gpu))
+        rows.append(Row(head, _served(one, len(contexts)), anchor=anchor))
+        if best is not None and best.config.gpu == gpu.id and best.config != one.config:
+            second = f"{anchor}_{best.config.tensor_parallel}"
+            rows.append(Row(head, _served(best, len(contexts)), anchor=second))
     table = Table(
-        caption="Concurrent requests on the fewest GPUs that serve the model, by context per request (tokens)",
+        caption=CAPTIONS["devices"].format(devices=CAPTIONS["fewest"]),
         head=Column("GPU or accelerator", numeric=False),
         columns=(
             Column("GPUs"),
@@ -55,6 +61,15 @@ def users_table(site: SiteData, model: Model) -> tuple[Table, tuple[Group, ...]]
         noun=worded("accelerators"),
     )
     return table, grouped(groups, single=site.refusal(model))
+
+
+def _served(one: Series, number: int) -> tuple[Cell, ...]:
+    """The number of GPUs, the requests at the first ``number`` contexts and the longest request."""
+    return (
+        Cell(str(one.config.tensor_parallel), "kv-num", value=one.config.tensor_parallel),
+        *user_cells(one, number),
+        Cell(approximate(one.longest), "kv-num", value=one.longest, hint=f"{one.longest:,} tokens"),
+    )
 
 
 def contexts_of(site: SiteData, model: Model) -> tuple[int, ...]:

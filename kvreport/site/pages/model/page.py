@@ -229,7 +229,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
     shown = headline_index(best, model) if best else None
     answer = headline_estimate(site, model, best) if best else None
     kv_format = best.config.kv_format if best else _any_kv(site, model)
-    grid, groups = users_table(site, model)
+    grid, groups = users_table(site, model, best)
     agreement.of_model(model, best, shown, answer, grid)
     return ModelContext(
         slug=model.slug,
