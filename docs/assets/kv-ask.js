@@ -56,7 +56,8 @@
   /* Programs and files of one computer: another page has their numbers. */
   const AT_HOME = /^(ollama|llama\.?cpp|llama-server|lm-?studio|gguf|mlx|q[2-8](_[a-z0-9]+)*)$/;
 
-  const MAC = /^(mac|macs|macbook|imac)$/;
+  const MAC = /^(mac|macs|macbook|macbooks|imac)$/;
+  const MAC_FORM = /^(studio|mini|pro|air)$/;
 
   const CARD = /^(rtx|gtx|rx|geforce|radeon|arc|quadro)$/;
   const ONE = /^(a|an|one|single)$/;
@@ -112,9 +113,10 @@
     if (stated === undefined && state.tp % others === 0) state.tp /= others;
     // A Mac has one memory: its size tells which one.
     const mac = after.some((word) => MAC.test(word));
-    const macs = mac ? after.filter((word) => MAC.test(word) || /^\d+gb$/.test(word)) : [];
-    if (mac) home.push(macs.join(" "));
-    const cards = cardsIn(after.filter((word) => !macs.includes(word)), home);
+    const ofMac = (word, n) =>
+      MAC.test(word) || /^\d+gb$/.test(word) || (MAC_FORM.test(word) && MAC.test(after[n - 1]));
+    if (mac) home.push(after.filter(ofMac).join(" "));
+    const cards = cardsIn(mac ? after.filter((word, n) => !ofMac(word, n)) : after, home);
     const more = sizesIn(
       state.gpu ? cards : memoryIn(site, cards, state, understood, home),
       state,
@@ -313,5 +315,5 @@
     ].filter(Boolean).join(" ");
   }
 
-  kvreport.asked = { understand, prepared, said };
+  kvreport.asked = { understand, prepared, said, AT_HOME };
 })();

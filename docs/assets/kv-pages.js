@@ -18,8 +18,11 @@
       ]);
       const found = kvreport.asked.understand(field.value, site, kvreport.asked.prepared(file));
       told.textContent = kvreport.asked.said(found);
-      if (found.home.length) told.append(` For ${found.home.join(", ")}: `, atHome(file, found.state), ".");
-      else if (site.gpus.find((gpu) => gpu.id === found.state.gpu)?.most === 1) {
+      const machine = found.home.filter((word) => !kvreport.asked.AT_HOME.test(word)).join(" ");
+      if (found.home.length) {
+        const programs = machine ? " with llama.cpp, Ollama or MLX" : "";
+        told.append(` For ${found.home.join(", ")}${programs}: `, atHome(file, found.state, machine), ".");
+      } else if (site.gpus.find((gpu) => gpu.id === found.state.gpu)?.most === 1) {
         told.append(" With llama.cpp or Ollama: ", atHome(file, found.state), ".");
       }
       // A size that no name has: the model that was found is another one.
@@ -74,11 +77,12 @@
   const yourModel = () =>
     make("a", { href: new URL("your-model/", kvreport.root).href }, "Your model reads its config");
 
-  /* The way to what runs with the programs of one computer. */
-  function atHome(file, state) {
+  /* The way to what runs with the programs of one computer: an accelerator of the site, or a machine in words. */
+  function atHome(file, state, words = "") {
     const machine = file.gpus.find(([id]) => id === state.gpu);
     const address = new URL("local/", kvreport.root);
-    if (machine) address.searchParams.set("name", machine[1]);
+    const name = machine ? machine[1] : words;
+    if (name) address.searchParams.set("name", name);
     return make("a", { href: address.href }, "what runs on your machine");
   }
 

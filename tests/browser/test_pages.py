@@ -420,7 +420,9 @@ def test_a_table_says_on_how_many_gpus_its_numbers_are(visit, uri, layout):
     page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
     assert {cells[0] for cells in numbers(page, "users-table").values()} == {number}
     assert f"on {number} GPUs" in page.locator("#users-table caption").inner_text()
-    assert f"on {number} GPUs" in page.locator("[role=region]:has(> #users-table)").get_attribute("aria-label")
+    assert f"on {number} GPUs" in page.locator("[role=region]:has(> #users-table)").get_attribute(
+        "aria-label"
+    )
 
     page.locator("[data-kv-reset]").click()
     page.wait_for_function("document.querySelector('[data-kv-shown]').dataset.kvShown === 'printed'")

@@ -150,13 +150,23 @@ def test_a_bare_count_before_the_gpu_and_words_around_it(reader, answer):
     assert "Not understood" not in reader.page.locator("[data-kv-understood]").inner_text()
 
 
-def test_programs_of_one_computer_lead_to_their_page(reader):
-    reader.ask("llama 8b rtx 4090 24gb q4_k_m ollama")
+@pytest.mark.parametrize(
+    ("text", "said", "name"),
+    [
+        ("llama 8b rtx 4090 24gb q4_k_m ollama", "For q4_k_m, ollama:", "GeForce+RTX+4090"),
+        (
+            "llama 8b on a mac studio 128gb",
+            "For mac studio 128gb with llama.cpp, Ollama or MLX:",
+            "mac+studio+128gb",
+        ),
+    ],
+)
+def test_programs_of_one_computer_lead_to_their_page(reader, text, said, name):
+    reader.ask(text)
     told = reader.page.locator("[data-kv-understood]")
     assert "Not understood" not in told.inner_text()
-    assert "For q4_k_m, ollama:" in told.inner_text()
-    target = told.locator("a").get_attribute("href")
-    assert target == f"{reader.visit.address}local/?name=GeForce+RTX+4090"
+    assert said in told.inner_text()
+    assert told.locator("a").get_attribute("href") == f"{reader.visit.address}local/?name={name}"
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,8 @@ console.log(JSON.stringify(kvreport.asked.understand(text, site, names)));
     [
         ("llama 70b m4 max 64gb", None, ["m4 max 64gb"], []),
         ("llama 70b m4 max 128gb", "m4-max-128", [], []),
+        ("llama 70b on a mac studio 128gb", None, ["mac studio 128gb"], []),
+        ("llama 70b macbook pro m4 max 64gb", None, ["m4 max 64gb", "macbook pro"], []),
         ("llama 70b h100 94gb", "h100-nvl-94gb", [], []),
         ("llama 70b h100 48gb", "h100-sxm-80gb", [], ["48gb"]),
     ],
