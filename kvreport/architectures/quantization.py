@@ -100,6 +100,10 @@ def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Q
         _by_method(found, own)
     elif config.has("quantization"):
         raise config.fault("quantization", config.raw("quantization"), "MLX's bits and group_size")
+    if own is not None and modelopt is not None:
+        # vLLM looks at the quantizer's own file only where the config has no section (0.29.0
+        # transformers_utils/config.py::get_config), so that its cache format counts there alone.
+        found.kv_format = _kv_algorithm(own.section("quantization") or own)
     if own is not None and found.kv_format is None:
         found.kv_format = _kv_scheme(own)
     if own is not None and not own.text("quant_method") and own.section("quantization") is None:
@@ -295,11 +299,18 @@ def _listed_layers(found: Quantization, own: Keys) -> list[str]:
     return met
 
 
+def _kv_algorithm(own: Keys) -> str | None:
+    """The cache format that ModelOpt names; None where it names none or a plain one."""
+    kv = own.text("kv_cache_quant_algo")
+    if kv is None or kv.upper() in _PLAIN:
+        return None
+    return _known(own, "kv_cache_quant_algo", kv, _KV_ALGORITHMS)
+
+
 def _modelopt(found: Quantization, own: Keys) -> None:
     algorithm = own.text("quant_algo")
     kv = own.text("kv_cache_quant_algo")
-    if kv is not None and kv.upper() not in _PLAIN:
-        found.kv_format = _known(own, "kv_cache_quant_algo", kv, _KV_ALGORITHMS)
+    found.kv_format = _kv_algorithm(own) or found.kv_format
     if algorithm is None and kv is None and own.data and "quant_algo" not in own.data:
         hint = (
             "; bits and group_size alone are MLX's: give the config it was made from"

@@ -140,8 +140,9 @@ class Observation(Record):
         static_share: SGLang's ``mem_fraction_static``.
         free_memory_share: TensorRT-LLM's ``free_gpu_memory_fraction``: of what is free beside the weights.
         sorts: True if the log says that sampling fell back to PyTorch's own, which sorts all logits.
-        compiled: True if the log says that compiled graphs were found in the cache, False if it was the first start;
-            None if it says neither.
+        compiled: True if compiled graphs were found in the cache, False if it was the first start: the log says so, its
+            printed peak is that of compiling or less than that, or another start of the command tells by the difference.
+            None where nothing tells.
         wsl: True if it ran under Windows' subsystem for Linux, where a device has all that its driver reports.
         expert_kernel: What serves MXFP4 experts on Hopper, where the log tells.
         offline: True if started with vLLM's offline class, whose steps take more tokens by default.

@@ -204,6 +204,29 @@ def test_a_file_beside_the_config_is_read_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("stated", "kv_format"),
+    [
+        ({}, None),
+        ({"kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}, "fp8"),
+        ({"kv_cache_quant_algo": "FP8"}, "fp8"),
+    ],
+)
+def test_a_section_of_the_config_decides_the_cache_format_alone(
+    tmp_path: Path, stated: dict[str, Any], kv_format: str | None
+) -> None:
+    """vLLM reads the quantizer's own file where the config has no section only.
+
+    As nvidia/Qwen3.6-35B-A3B-NVFP4 was released: a log of vLLM 0.29.0 (first-022) shows a cache of 16 bits.
+    """
+    own = {"quant_method": "modelopt", "quant_algo": "FP8", **stated}
+    config = LLAMA_3_1_8B | {"quantization_config": own}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    beside = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(beside), encoding="utf-8")
+    assert read_config(tmp_path, id="a/b").kv_format == kv_format
+
+
+@pytest.mark.parametrize(
     ("quantization", "named"),
     [
         ({"quant_method": "squeeze"}, "quant_method: found 'squeeze'"),

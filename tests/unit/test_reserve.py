@@ -340,6 +340,28 @@ def test_weights_as_loaded_agree_with_logs(
     assert size / GIB == pytest.approx(loaded_gib, rel=0.004)
 
 
+@pytest.mark.parametrize(
+    ("model", "ranks", "rests_mib", "loaded_gib"),
+    [
+        # 28 layers: gate and up of 2 x 18944 x 3584 are 259 MiB, down 129.5: one and a half MiB more, of which a rest of up to
+        # one is kept.
+        ("Qwen/Qwen2-7B-Instruct", 1, 57.0, 14.2488),
+        ("Qwen/Qwen2.5-32B-Instruct", 2, 192.0, 30.7098),
+    ],
+)
+def test_the_allocator_counts_the_rest_of_what_it_took(
+    catalog: Catalog, model: str, ranks: int, rests_mib: float, loaded_gib: float
+) -> None:
+    """What vLLM printed to four places: obs-059 of 0.10.1 and obs-205 of 0.7."""
+    from kvreport.accounting.weights import weight_bytes
+
+    record, formats = catalog.model(model), catalog.weight_formats
+    added = load_overhead(record, catalog.engine("vllm"), None, formats, catalog.accelerator("a100-sxm-80gb"), ranks)
+    assert added["allocated_blocks"] / 2**20 == pytest.approx(rests_mib, abs=2)
+    size = weight_bytes(record, None, formats, ranks) + sum(added.values())
+    assert size / GIB == pytest.approx(loaded_gib, abs=0.002)
+
+
 def test_images_on_axes_of_their_own_have_four_times_the_positions(catalog: Catalog) -> None:
     formats, gpu, engine = (
         catalog.weight_formats,

@@ -41,6 +41,17 @@ _BASES: Final = 2
 """Bases of rotation where latents are compressed: theirs and that of windows."""
 _ROW_PADDING_BYTES: Final = 256
 
+_TAKEN_FROM_BYTES: Final = 10 << 20
+_TAKEN_BYTES: Final = 2 << 20
+_KEPT_REST_BYTES: Final = 1 << 20
+_FUSED: Final = {
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
+    **dict.fromkeys(("gate_proj", "up_proj", "w1", "w3"), "gate_up_proj"),
+    **dict.fromkeys(("q_a_proj", "kv_a_proj_with_mqa"), "fused_qkv_a_proj"),
+    **dict.fromkeys(("in_proj_qkv", "in_proj_z"), "in_proj_qkvz"),
+}
+"""The tensors of a checkpoint that vLLM loads into one."""
+
 
 _Stored = Sequence[tuple[WeightGroup, WeightFormat | None]]
 """A model's tensors, each with its format; None is the model's own 16- or 32-bit type."""
@@ -65,8 +76,8 @@ def load_overhead(
         layout: How the weights are divided.
 
     Returns:
-        ``position_table``, ``absorbed_projection``, ``widened_scales``, ``grouped_scales``, ``expert_padding`` and
-        ``row_padding``, where they apply.
+        ``position_table``, ``absorbed_projection``, ``widened_scales``, ``grouped_scales``, ``expert_padding``,
+        ``row_padding`` and ``allocated_blocks``, where they apply.
     """
     stored = _stored(model, weight_format, formats)
     parts = {
@@ -76,6 +87,7 @@ def load_overhead(
         "grouped_scales": _grouped_scales(model, engine, stored, accelerator, layout),
         "expert_padding": _expert_padding(model, engine, stored, accelerator, layout),
         "row_padding": _row_padding(stored, accelerator, layout),
+        "allocated_blocks": _allocated_blocks(model, weight_format, formats, layout.tensor, layout.expert_ranks),
     }
     return {name: size for name, size in parts.items() if size}
 
@@ -245,6 +257,39 @@ def _row_padding(stored: _Stored, accelerator: Accelerator, layout: Layout) -> i
         if side * (SERVED_BYTES if plain else 1) % _ROW_BYTES == 0:
             padded += elements // side
     return padded * _ROW_PADDING_BYTES
+
+
+@remembered
+def _allocated_blocks(
+    model: Model,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    tensor_parallel: int,
+    expert_ranks: int,
+) -> int:
+    """What PyTorch's allocator counts beyond the tensors that it holds, of those at 16 bits.
+
+    From 10 MiB on, a tensor's memory is taken in multiples of 2 MiB, and a rest of up to 1 MiB stays with the tensor rather
+    than being split off, so that it is counted as allocated (PyTorch ``c10/cuda/CUDACachingAllocator.cpp``,
+    ``get_allocation_size`` and ``should_split``). What an engine fuses is one tensor: queries, keys and values, gate and
+    up, and a layer's experts. Matrices of other formats are repacked after loading, into whatever is free by then.
+    """
+    tensors: dict[tuple[str, int], int] = {}
+    for row in model.weights:
+        if row.component in model.not_loaded or row.component == "mtp" or len(row.shape) < 2:
+            continue
+        if format_of(model, row, weight_format, formats) is not None:
+            continue
+        module, _, name = row.name.removesuffix(".weight").rpartition(".")
+        ranks, count = tensor_parallel, row.count
+        if row.component == "routed_experts":
+            module, ranks = "experts", expert_ranks
+            if model.experts is not None and len(row.shape) == 2:
+                count = max(1, count // model.experts.routed)
+        key = f"{module}.{_FUSED.get(name, name)}", count
+        tensors[key] = tensors.get(key, 0) + rank_elements(row, ranks) * SERVED_BYTES // count
+    rests = ((-size % _TAKEN_BYTES, count) for (_, count), size in tensors.items() if size >= _TAKEN_FROM_BYTES)
+    return sum(rest * count for rest, count in rests if rest <= _KEPT_REST_BYTES)
 
 
 def _expert_sides(model: Model, row: WeightGroup) -> tuple[int, int]:
