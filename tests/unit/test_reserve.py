@@ -356,7 +356,9 @@ def test_the_allocator_counts_the_rest_of_what_it_took(
     from kvreport.accounting.weights import weight_bytes
 
     record, formats = catalog.model(model), catalog.weight_formats
-    added = load_overhead(record, catalog.engine("vllm"), None, formats, catalog.accelerator("a100-sxm-80gb"), ranks)
+    added = load_overhead(
+        record, catalog.engine("vllm"), None, formats, catalog.accelerator("a100-sxm-80gb"), ranks
+    )
     assert added["allocated_blocks"] / 2**20 == pytest.approx(rests_mib, abs=2)
     size = weight_bytes(record, None, formats, ranks) + sum(added.values())
     assert size / GIB == pytest.approx(loaded_gib, abs=0.002)

@@ -87,7 +87,9 @@ def load_overhead(
         "grouped_scales": _grouped_scales(model, engine, stored, accelerator, layout),
         "expert_padding": _expert_padding(model, engine, stored, accelerator, layout),
         "row_padding": _row_padding(stored, accelerator, layout),
-        "allocated_blocks": _allocated_blocks(model, weight_format, formats, layout.tensor, layout.expert_ranks),
+        "allocated_blocks": _allocated_blocks(
+            model, weight_format, formats, layout.tensor, layout.expert_ranks
+        ),
     }
     return {name: size for name, size in parts.items() if size}
 
@@ -288,7 +290,9 @@ def _allocated_blocks(
                 count = max(1, count // model.experts.routed)
         key = f"{module}.{_FUSED.get(name, name)}", count
         tensors[key] = tensors.get(key, 0) + rank_elements(row, ranks) * SERVED_BYTES // count
-    rests = ((-size % _TAKEN_BYTES, count) for (_, count), size in tensors.items() if size >= _TAKEN_FROM_BYTES)
+    rests = (
+        (-size % _TAKEN_BYTES, count) for (_, count), size in tensors.items() if size >= _TAKEN_FROM_BYTES
+    )
     return sum(rest * count for rest, count in rests if rest <= _KEPT_REST_BYTES)
 
 
