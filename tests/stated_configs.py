@@ -108,6 +108,17 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
         "downsample_rate": "1/2",
     },
     "PanguEmbeddedForCausalLM": {**_PLAIN, "intermediate_size": 512},
+    "K2HorizonForCausalLM": {
+        **_PLAIN,
+        "intermediate_size": 512,
+        "max_position_embeddings": 4096,
+        "mlp_only_layers": [0],
+        "moe_intermediate_size": 128,
+        "mova_num_experts": 3,
+        "num_key_value_heads": 2,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+    },
     "KimiK3ForConditionalGeneration": {
         "text_config": {
             "linear_attn_config": {

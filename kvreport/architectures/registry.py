@@ -15,6 +15,7 @@ from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.families import index
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listed import read_listed
+from kvreport.architectures.nearest import NEAREST, NO_CHECKPOINT, PREDICTS
 from kvreport.architectures.published import published_defaults
 from kvreport.architectures.variants import base_class, read_variant
 
@@ -108,6 +109,13 @@ _ALIASES: Final = {
     "DeepseekV3BidirectionalModel": "DeepseekV3Model",
     "Fairseq2LlamaForCausalLM": "LlamaForCausalLM",
     "GritLM": "MistralForCausalLM",
+    "H2OVLChatModel": "InternVLChatModel",
+    "InternS2PreviewForConditionalGeneration": "Qwen3_5MoeForConditionalGeneration",
+    "MistralLarge3ForCausalLM": "DeepseekV3ForCausalLM",
+    "OpenCUAForConditionalGeneration": "Qwen2_5_VLForConditionalGeneration",
+    "SkyworkR1VChatModel": "InternVLChatModel",
+    "TeleFLMForCausalLM": "LlamaForCausalLM",
+    "UnlimitedOCRForCausalLM": "DeepseekOCRForCausalLM",
     "Grok1ForCausalLM": "Grok1ModelForCausalLM",
     "GteModel": "NewModel",
     "GteNewModel": "NewModel",
@@ -225,6 +233,13 @@ def _allowed(name: str, model_type: str | None) -> str:
     """Say what can be read, beginning with the nearest class."""
     near = nearest_class(name, model_type)
     hint = f"{near} is the nearest class that is read; " if near else ""
+    if PREDICTS.search(name):
+        return (
+            f"{near}'s config, whose prediction layers are counted with it (--num-speculative-tokens, or --draft for a"
+            " model of its own)"
+        )
+    if NO_CHECKPOINT.search(name):
+        return "the class that the checkpoint's own config.json names; this is vLLM's name for what runs it"
     return (
         f"{hint}one of {len(known_classes())} classes and their pooling variants (looked for the keys"
         " architectures and model_type; see the page on adding a model)"
@@ -238,6 +253,8 @@ def nearest_class(name: str, model_type: str | None = None) -> str | None:
         name: The unknown class.
         model_type: The config's ``model_type``, which may name a class that is known.
     """
+    if name in NEAREST:
+        return NEAREST[name]
     for guess in (model_type, (model_type or "").removesuffix("_text")):
         known = index().model_types.get(guess or "") or listing.model_types().get(guess or "")
         if known is not None:
@@ -265,4 +282,4 @@ def _shared(one: str, other: str) -> int:
 
 def _stem(name: str) -> str:
     """Return what tells a class from others: its name without what most names end in."""
-    return re.sub(r"(For[A-Z]\w+|LMHeadModel|Model|Eagle\d*)$", "", name).lower()
+    return re.sub(r"(For[A-Z]\w+|LMHeadModel|_?MTP(?:Model)?|Model|Eagle\d*)$", "", name).lower()

@@ -87,6 +87,11 @@ def read_variant(name: str, read: Callable[[Keys], Blueprint], keys: Keys) -> Bl
         if ending == _BIASED:
             outer.append(Tensor(f"{head}.bias", "output_head", (labels,)))
     blueprint.outer = outer
+    return pooled(blueprint)
+
+
+def pooled(blueprint: Blueprint) -> Blueprint:
+    """Take the caches out of a model that runs each batch once."""
     blueprint.layers = [Layer(NOTHING_KEPT, (), layer.tensors) for layer in blueprint.layers]
     blueprint.notes.append(NOTE)
     return blueprint

@@ -19,6 +19,7 @@ from kvreport.architectures.gemma_towers import (
 from kvreport.architectures.keys import MAX_LAYERS, MAX_VOCABULARY, Keys
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
+from kvreport.architectures.variants import pooled
 from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import (
     Tensors,
@@ -152,17 +153,15 @@ def _per_layer(hidden: int, inner: int) -> Tensors:
     )
 
 
-def _per_layer_embedding(keys: Keys, its: Sizes, base: str, inner: int) -> Tensors:
+def _per_layer_embedding(keys: Keys, its: Sizes, base: str, inner: int, *, has_table: bool = True) -> Tensors:
     """A second embedding that gives every layer its own small vector per token."""
-    rows = keys.whole("vocab_size_per_layer_input", high=MAX_VOCABULARY)
+    table: Tensors = ()
+    if has_table:
+        rows = keys.whole("vocab_size_per_layer_input", high=MAX_VOCABULARY)
+        name = f"{base}.embed_tokens_per_layer.weight"
+        table = (Tensor(name, "other", (rows, its.layers * inner), "vocabulary", looked_up=True),)
     return (
-        Tensor(
-            f"{base}.embed_tokens_per_layer.weight",
-            "other",
-            (rows, its.layers * inner),
-            "vocabulary",
-            looked_up=True,
-        ),
+        *table,
         *linear(f"{base}.per_layer_model_projection", "other", its.layers * inner, its.hidden),
         Tensor(f"{base}.per_layer_projection_norm.weight", "other", (inner,)),
     )
@@ -215,6 +214,24 @@ def gemma4_assistant(keys: Keys) -> Blueprint:
     return blueprint
 
 
+@reads(
+    "EmbeddingGemma2Model",
+    "EmbeddingGemma2TextModel",
+    family="EmbeddingGemma",
+    model_types=("embedding_gemma2", "embedding_gemma2_text"),
+)
+def embedding_gemma2(keys: Keys) -> Blueprint:
+    """Gemma 4's layers that see both ways, with vectors of single layers projected from the embedding alone.
+
+    Source: transformers 5.24, ``modeling_embedding_gemma2.py``.
+    """
+    blueprint = _gemma4(keys, _gemma4_towers, has_table=False)
+    width = keys.whole("embedding_dim")
+    blueprint.outer = [tensor for tensor in blueprint.outer if tensor.component != "output_head"]
+    blueprint.outer += linear(f"{_base(keys)}.embedding_projection", "other", width, blueprint.hidden_size)
+    return pooled(blueprint)
+
+
 @reads("DiffusionGemmaForBlockDiffusion", family="DiffusionGemma", model_types=("diffusion_gemma",))
 def diffusion_gemma(keys: Keys) -> Blueprint:
     """Gemma 4's layers with a mixture, that first read a prompt and then write blocks of tokens at once.
@@ -239,7 +256,9 @@ def diffusion_gemma(keys: Keys) -> Blueprint:
     return blueprint
 
 
-def _gemma4(keys: Keys, towers: Callable[[Keys, int], Tensors], *, keeps: bool = True) -> Blueprint:
+def _gemma4(
+    keys: Keys, towers: Callable[[Keys, int], Tensors], *, keeps: bool = True, has_table: bool = True
+) -> Blueprint:
     """Five windows for one full layer with wider (and, with shared keys, fewer) heads.
 
     Where ``attention_k_eq_v`` is set, the full layers have no value projection: the key is the
@@ -249,6 +268,7 @@ def _gemma4(keys: Keys, towers: Callable[[Keys, int], Tensors], *, keeps: bool =
         keys: The text config.
         towers: What stands beside the decoder.
         keeps: False where every layer reads the cache of another model.
+        has_table: False where the vectors of single layers come from the embedding alone.
     """
     its = sizes(keys, scaled=False)
     kinds = layer_kinds(keys, its.layers, lambda i: "sliding" if (i + 1) % 6 else "full", ("full", "sliding"))
@@ -259,7 +279,9 @@ def _gemma4(keys: Keys, towers: Callable[[Keys, int], Tensors], *, keeps: bool =
         span = span // 2 + 1
     same = keys.flag("attention_k_eq_v")
     wide = keys.whole("global_head_dim", high=1 << 14)
-    few = keys.optional("num_global_key_value_heads", low=1, high=its.heads) if same else None
+    few = (
+        keys.optional("num_global_key_value_heads", low=1, high=its.heads) if same or not has_table else None
+    )
     bias = keys.flag("attention_bias")
     double = keys.flag("use_double_wide_mlp")
     width = keys.whole("intermediate_size")
@@ -300,7 +322,7 @@ def _gemma4(keys: Keys, towers: Callable[[Keys, int], Tensors], *, keeps: bool =
             )
         )
     base = _base(keys)
-    extra: Tensors = _per_layer_embedding(keys, its, base, inner) if inner else ()
+    extra: Tensors = _per_layer_embedding(keys, its, base, inner, has_table=has_table) if inner else ()
     if keys.outer is not keys:
         extra += towers(keys, its.hidden)
     return decoder(keys, its, layers, base=base, intermediate=width, experts=experts, extra=extra)

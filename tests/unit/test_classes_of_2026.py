@@ -1,0 +1,104 @@
+"""EmbeddingGemma 2 and K2 Horizon against parameters counted elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvreport.architectures import read_config
+
+TEXT: dict[str, Any] = {
+    "attention_bias": False,
+    "embedding_dim": 768,
+    "head_dim": 256,
+    "hidden_size": 512,
+    "hidden_size_per_layer_input": 512,
+    "intermediate_size": 2048,
+    "layer_types": [*["sliding_attention"] * 5, "full_attention"] * 4,
+    "max_position_embeddings": 262144,
+    "model_type": "embedding_gemma2_text",
+    "num_attention_heads": 4,
+    "num_hidden_layers": 24,
+    "num_key_value_heads": 2,
+    "per_layer_config": {str(i): {"head_dim": 512, "num_key_value_heads": 1} for i in (5, 11, 17, 23)},
+    "sliding_window": 512,
+    "vocab_size": 262144,
+}
+VISION = {"model_type": "gemma4_vision"}
+AUDIO = {"model_type": "gemma4_audio"}
+
+
+def parameters(config: dict[str, Any]) -> int:
+    model = read_config(config, assume_defaults=True)
+    return sum(row.parameters for row in model.weights)
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        # transformers 5.24 on the meta device, with the scalar of each layer, which is a buffer there.
+        ({}, 271_002_648),
+        ({"vision_config": VISION}, 438_760_472),
+        ({"vision_config": VISION, "audio_config": AUDIO}, 744_371_512),
+    ],
+)
+def test_embedding_gemma_has_the_parameters_of_its_class(sections: dict[str, Any], expected: int) -> None:
+    config = {
+        "architectures": ["EmbeddingGemma2Model"],
+        "model_type": "embedding_gemma2",
+        "text_config": TEXT,
+    }
+    assert parameters(config | sections) == expected
+
+
+def test_embedding_gemma_keeps_no_cache() -> None:
+    model = read_config(TEXT | {"architectures": ["EmbeddingGemma2TextModel"]}, assume_defaults=True)
+    assert all(not group.caches for group in model.layers)
+
+
+K2: dict[str, Any] = {
+    "architectures": ["K2HorizonForCausalLM"],
+    "attention_gate_func": None,
+    "head_dim": 128,
+    "hidden_size": 2560,
+    "intermediate_size": 10240,
+    "max_position_embeddings": 524288,
+    "model_type": "k2_horizon",
+    "num_attention_heads": 32,
+    "num_experts": 0,
+    "num_hidden_layers": 36,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": False,
+    "vocab_size": 250624,
+}
+
+
+def test_the_dense_k2_horizon_has_the_parameters_that_the_hub_lists() -> None:
+    assert parameters(K2) == 5_058_255_360
+
+
+def test_layers_with_experts_have_experts_for_values_too() -> None:
+    mixture = {
+        "attention_gate_func": "softplus",
+        "head_dim": 16,
+        "hidden_size": 64,
+        "intermediate_size": 48,
+        "mlp_only_layers": [0, 1],
+        "moe_gate_bias": True,
+        "moe_intermediate_size": 32,
+        "mova_num_experts": 3,
+        "mova_num_experts_per_tok": 2,
+        "num_attention_heads": 4,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "num_hidden_layers": 4,
+        "num_key_value_heads": 2,
+        "num_shared_experts": 1,
+        "vocab_size": 128,
+    }
+    # By hand: what all layers have; a dense one's values and MLP; a mixture's value experts, two routers, 4 + 1 experts.
+    every = 2 * 64 + 3 * 64 * 64 + 32 * 64
+    dense = 32 * 64 + 3 * 48 * 64
+    sparse = 3 * 32 * 64 + (3 * 64 + 3) + (4 * 64 + 4) + (4 + 1) * 3 * 32 * 64
+    assert parameters(K2 | mixture) == 2 * 128 * 64 + 64 + 4 * every + 2 * dense + 2 * sparse

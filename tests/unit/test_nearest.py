@@ -1,0 +1,39 @@
+"""Classes that engines know and kvreport does not read: the refusal names the nearest one that it does."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvreport.architectures import read_config
+from kvreport.architectures.nearest import NEAREST
+from kvreport.architectures.registry import is_read, nearest_class
+from kvreport.errors import InputError
+
+
+@pytest.mark.parametrize("name", sorted(NEAREST))
+def test_the_nearest_class_is_read_and_the_other_is_not(name: str) -> None:
+    assert not is_read(name)
+    assert is_read(NEAREST[name])
+    with pytest.raises(InputError, match=NEAREST[name]):
+        read_config({"architectures": [name]})
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("DeepSeekMTPModel", "Deepseek"),
+        ("Qwen3_5MoeMTP", "Qwen3_5Moe"),
+        ("Exaone4_5_MTP", "Exaone4_5"),
+        ("KimiK3MTPModel", "KimiK3"),
+        ("Step3p5MTP", "Step3p5"),
+    ],
+)
+def test_prediction_layers_are_counted_with_their_target(name: str, target: str) -> None:
+    assert (nearest_class(name) or "").startswith(target)
+    with pytest.raises(InputError, match="prediction layers are counted with it"):
+        read_config({"architectures": [name]})
+
+
+def test_a_name_that_vllm_gives_to_itself_is_told_so() -> None:
+    with pytest.raises(InputError, match="the class that the checkpoint's own"):
+        read_config({"architectures": ["TransformersMoEForCausalLM"]})
