@@ -150,7 +150,9 @@
         make(
           "tr",
           {},
-          ...["Change", "Concurrent requests", "Result"].map((t) => make("th", { scope: "col" }, t)),
+          ...["Change", "Concurrent requests", "Result"].map((text, n) =>
+            make("th", { scope: "col", class: n === 1 ? "kv-num" : null }, text)
+          ),
         ),
       ),
       make(
@@ -203,7 +205,9 @@
           log.starts ? "starts" : "does not start"
         }`,
         log.context_tokens ? ` at ${tokens(log.context_tokens)} tokens` : "",
-        log.pool_gib === null || log.pool_gib === undefined ? "" : `, KV pool ${log.pool_gib} GiB`,
+        log.pool_gib === null || log.pool_gib === undefined
+          ? ""
+          : `, KV pool ${String(log.pool_gib).replace("-", "−")} GiB`,
         log.kv_tokens ? `, ${count(log.kv_tokens)} KV tokens` : "",
       );
     dialog.append(

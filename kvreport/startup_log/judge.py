@@ -211,7 +211,8 @@ class _Judging:
             LocalOptions(
                 context=printed.cells,
                 parallel=start.flags.max_seqs or 1,
-                unified=True,
+                unified=printed.streams == 1,
+                swa_full=start.flags.window_share == 1,
                 type_k=_cache_type(start.flags.kv_format),
                 type_v=_cache_type(start.flags.kv_format),
                 draft=start.flags.draft_tokens,

@@ -119,7 +119,14 @@ def _figures(observation: Observation, model: Model) -> Figures:
         cache=_bytes(printed.kv_mib, MIB),
         values=_bytes(printed.v_mib, MIB),
         states=_bytes(printed.state_mib, MIB),
+        streams=_streams(observation),
     )
+
+
+def _streams(observation: Observation) -> int:
+    """Rows of cells, as llama.cpp's quoted line says: ``4/1 seqs`` are four slots that share one."""
+    found = (re.search(r"\d+/(\d+) seqs", line) for line in observation.origin.lines)
+    return next((int(one[1]) for one in found if one), 1)
 
 
 def _keeps_states(model: Model) -> bool:
@@ -193,7 +200,12 @@ def state_type(observation: Observation) -> str | None:
 
 
 def window_share(observation: Observation) -> float | None:
-    """SGLang's ``--swa-full-tokens-ratio``, as the flags say; None for the default."""
+    """SGLang's ``--swa-full-tokens-ratio``, as the flags say; None for the default.
+
+    ik_llama.cpp keeps window layers as full attention: its logs of Gemma 3 have all cells in each of 62 layers.
+    """
+    if observation.engine == "ik-llama.cpp":
+        return 1.0
     found = re.search(r"swa[-_]full[-_]tokens[-_]ratio[=: ]+(0?\.\d+|1(?:\.0)?)", observation.flags or "")
     return float(found[1]) if found else None
 

@@ -96,7 +96,7 @@ class Flags:
         prefix_caching: Whether prefixes are cached.
         draft_tokens: Tokens drafted per step.
         draft_in_model: True if the model's own prediction layers draft.
-        window_share: SGLang's ``--swa-full-tokens-ratio``.
+        window_share: SGLang's ``--swa-full-tokens-ratio``; 1 where window layers keep every token.
         utilization: Share of memory that the engine ran with.
         stated_utilization: Share that the source states, where its printed parts tell another.
         share_of_free: True if the share is of the memory that was free (SGLang), so that other processes count.
@@ -151,6 +151,7 @@ class Figures:
         cache: Keys and values of all cells (llama.cpp).
         values: Values among them (llama.cpp).
         states: Recurrent states (llama.cpp).
+        streams: Rows of cells that slots have (llama.cpp): 1 where all share one.
     """
 
     load: float | None = None
@@ -166,6 +167,7 @@ class Figures:
     cache: float | None = None
     values: float | None = None
     states: float | None = None
+    streams: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,3 +103,26 @@ def test_the_whole_is_plain_data_and_always_the_same(validation: Validation) -> 
     once = json.dumps(validation.to_dict(), sort_keys=True, allow_nan=False)
     again = json.dumps(validate(open_catalog()).to_dict(), sort_keys=True, allow_nan=False)
     assert once == again
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        pytest.param("obs-238", id="ik_llama.cpp keeps every token of window layers"),
+        pytest.param("obs-270", id="also without flash attention"),
+        pytest.param("obs-191", id="four slots that share one row of cells"),
+    ],
+)
+def test_buffers_of_llama_cpp_follow_what_the_log_says_of_windows_and_slots(
+    validation: Validation, log: str
+) -> None:
+    case = next(one for one in validation.cases if one.observation.id == log)
+    (buffers,) = (one for one in case.comparisons if one.quantity == "buffers")
+    assert buffers.predicted == pytest.approx(buffers.observed, rel=1e-3)
+
+
+def test_slots_with_rows_of_their_own_have_a_window_each(validation: Validation) -> None:
+    """The quoted lines say ``8/8 seqs``. The micro-batch is not stated, so that windows are off by their padding."""
+    case = next(one for one in validation.cases if one.observation.id == "obs-196")
+    (buffers,) = (one for one in case.comparisons if one.quantity == "buffers")
+    assert buffers.observed < buffers.predicted < 1.15 * buffers.observed
