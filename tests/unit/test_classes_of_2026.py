@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from kvreport.accounting.weights import parameters as counted
 from kvreport.architectures import read_config
+from kvreport.catalog.load import open_catalog
 
 TEXT: dict[str, Any] = {
     "attention_bias": False,
@@ -102,3 +104,18 @@ def test_layers_with_experts_have_experts_for_values_too() -> None:
     dense = 32 * 64 + 3 * 48 * 64
     sparse = 3 * 32 * 64 + (3 * 64 + 3) + (4 * 64 + 4) + (4 + 1) * 3 * 32 * 64
     assert parameters(K2 | mixture) == 2 * 128 * 64 + 64 + 4 * every + 2 * dense + 2 * sparse
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # n_parameters of MTEB 2.26.24; engines leave the output head of the class out.
+        ("Qwen/Qwen3-Embedding-0.6B", 595_776_512),
+        ("Qwen/Qwen3-Embedding-4B", 4_021_774_336),
+        ("Qwen/Qwen3-Embedding-8B", 7_567_295_488),
+        # Its buffers of the audio encoder are no parameters here: 480 of 744,371,992.
+        ("google/embeddinggemma-2", 744_371_512),
+    ],
+)
+def test_records_of_embedding_models_have_their_published_parameters(name: str, expected: int) -> None:
+    assert counted(open_catalog().model(name)) == expected
