@@ -20,6 +20,10 @@ from kvreport.startup_log.start import LEAST_FREE, SAME_RANK_WITHIN, STATED_WITH
 from kvreport.units import GIB, MIB
 
 
+_HALVINGS: Final = 24
+_EXACT: Final = 1e-8
+
+
 @dataclass(frozen=True, slots=True)
 class Judgment:
     """What our rules say of a start.
@@ -82,6 +86,12 @@ def with_pool(laid: Deployment, pool_bytes: int) -> Deployment:
     return replace(laid, pool_bytes=pool_bytes, others=others)
 
 
+def _rounding(size: float) -> float:
+    """Half of the last digit of a size that was printed in GiB, by two places or by four; 0 for one that was not."""
+    gib = size / GIB
+    return next((GIB / 2 / 10**places for places in (2, 4) if abs(gib - round(gib, places)) < _EXACT), 0.0)
+
+
 def printed_concurrency(laid: Deployment, context_tokens: int) -> float:
     """Requests of a context as this release prints them: some divide the tokens of the pool by the length."""
     if laid.case.rules.concurrency_is_tokens:
@@ -117,7 +127,7 @@ class _Judging:
         staged = start.published and start.flags.layout.pipeline > 1
         apart = staged and not self._same_rank(laid)
         if printed.pool is not None and printed.pool > 0 and not printed.refused and not apart:
-            yield from self._lines(with_pool(laid, int(printed.pool)), " given pool")
+            yield from self._lines(self._as_printed(laid, printed.pool), " given pool")
         if printed.needed and context:
             needed = int((laid.start_plan or laid.plan).profile.request_bytes(context))
             yield Comparison("needed", needed / GIB, printed.needed / GIB, "GiB")
@@ -134,6 +144,28 @@ class _Judging:
         if printed.concurrency:
             fitting = printed_concurrency(laid, context)
             yield Comparison(f"concurrency{suffix}", fitting, printed.concurrency, "requests")
+
+    def _as_printed(self, laid: Deployment, pool: float) -> Deployment:
+        """With a pool that is printed as this one, of those the one that holds the printed tokens if any does.
+
+        A line rounds the pool to its last digit, and to a small one that is more than a block.
+        """
+        printed, context = self.start.printed.tokens, self.start.context_tokens
+        half = _rounding(pool)
+        if not printed or context is None or not half:
+            return with_pool(laid, int(pool))
+
+        def missing(size: float) -> float:
+            return float(with_pool(laid, int(size)).printed_tokens(context)) - printed
+
+        low, high, middle = pool - half, pool + half, pool
+        for _ in range(_HALVINGS):
+            beyond = missing(middle)
+            if not beyond:
+                break
+            low, high = (low, middle) if beyond > 0 else (middle, high)
+            middle = (low + high) / 2
+        return with_pool(laid, int(min((pool, low, middle, high), key=lambda size: abs(missing(size)))))
 
     def _end_to_end(self, laid: Deployment, *, known: bool) -> Iterator[Comparison]:
         start, flags, printed = self.start, self.start.flags, self.start.printed

@@ -334,7 +334,8 @@ def static_share(left: float, before: float, pools: float) -> float:
 def _prefix_caching(observation: Observation) -> bool | None:
     said = (observation.flags or "").lower()
     if re.search(
-        r"prefix.caching'?:? (off|false)|no.enable.prefix|disable.radix.cache(?!\w*[=: ]+false)", said
+        r"prefix.caching'?[:= ]+(off|false)|no.enable.prefix|disable.radix.cache(?!\w*[=: ]+false)", said
     ):
         return False
-    return True if re.search(r"enable.prefix.caching'?:? true|--enable-prefix-caching", said) else None
+    asked = "enable-prefix-caching" in said or re.search(r"enable.prefix.caching'?[:= ]+true", said)
+    return True if asked else None

@@ -46,6 +46,24 @@ def test_token_counts_stand_in_a_quoted_line(observation: Observation) -> None:
     assert str(printed.gpu_blocks if in_blocks else printed.kv_tokens) in digits
 
 
+def test_no_start_is_recorded_twice() -> None:
+    """The same tokens from the same pool in one month are one start; a source is quoted in several places."""
+    seen: dict[object, str] = {}
+    for observation in ALL:
+        printed, date = observation.printed, str(observation.origin.date)[:7]
+        if printed.kv_tokens is None or printed.kv_tokens % 1000 == 0:
+            continue
+        start = (
+            observation.engine,
+            printed.kv_tokens,
+            observation.model_id or observation.shapes_of,
+            printed.available_kv_gib or observation.static_share,
+            date,
+        )
+        assert start not in seen, (seen[start], observation.id)
+        seen[start] = observation.id
+
+
 def test_accelerators_and_formats_are_the_catalogs() -> None:
     catalog = open_catalog()
     for observation in ALL:

@@ -340,3 +340,59 @@ def test_tables_of_hashed_n_grams_lie_in_host_memory_since_0_30(catalog: Catalog
         "google/gemma-4-E4B-it"
     )  # its tables have a row for each token, and stay on the device
     assert rules(at(catalog, (0, 33))).on_host(plain) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("release", "ranks", "context", "options", "block_bytes", "blocks"),
+    [
+        # "3,046,184 tokens" of 262,144 are 7,681 blocks by 661: 656 of 400 tokens, one of the rings, and four of states: the layer
+        # of n-grams has its own, which every rank keeps whole (nov-006).
+        ("0.31.0", 8, 262_144, {"prefix_caching": False}, 12 * (400 * 1024 + 100 * 256), 656 + 1 + 4),
+        # 328 blocks by 62 with two states each (fresh-012).
+        ("0.28.0", 4, 40_960, {"prefix_caching": True}, 12 * (784 * 1024 + 196 * 256), 53 + 1 + 8),
+    ],
+)
+def test_pooled_index_keys_lie_beside_keys_and_values(
+    catalog: Catalog,
+    release: str,
+    ranks: int,
+    context: int,
+    options: dict[str, bool],
+    block_bytes: int,
+    blocks: int,
+) -> None:
+    from kvreport.accounting.deployment import Case, plan_blocks
+    from kvreport.accounting.parallel import Layout
+    from kvreport.accounting.plan import Serving
+
+    case = Case(
+        model=catalog.model("Qwen/Qwen3.8-Flash-Next"),
+        engine=catalog.engine(f"vllm@{release}"),
+        accelerators=(catalog.accelerator("rtx-pro-6000-ws"),) * ranks,
+        formats=catalog.weight_formats,
+        serving=Serving(8192, **options),
+        layout=Layout(tensor=ranks),
+    )
+    plan = plan_blocks(case)
+    assert plan.block_bytes == block_bytes
+    assert int(plan.profile.request_bytes(context)) == blocks * block_bytes
+
+
+def test_a_draft_layer_of_pooled_index_keys_is_one_whole_layer(catalog: Catalog) -> None:
+    from kvreport.accounting.deployment import Case, plan_blocks
+    from kvreport.accounting.parallel import Layout
+    from kvreport.accounting.plan import Serving
+    from kvreport.accounting.state_types import with_state_type
+
+    # obs-222: 16-bit states and three speculative tokens on four ranks; 1,427 blocks by 652 are the 573,741 tokens.
+    case = Case(
+        model=with_state_type(catalog.model("Qwen/Qwen3.8-Flash-Next"), "bfloat16"),
+        engine=catalog.engine("vllm@0.28.0"),
+        accelerators=(catalog.accelerator("a40"),) * 4,
+        formats=catalog.weight_formats,
+        serving=Serving(8192, prefix_caching=True, draft_tokens=3),
+        layout=Layout(tensor=4),
+    )
+    plan = plan_blocks(case)
+    assert plan.block_bytes == 13 * (416 * 1024 + 104 * 256)
+    assert int(plan.profile.request_bytes(262_144)) == 652 * plan.block_bytes

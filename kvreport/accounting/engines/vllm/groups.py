@@ -38,6 +38,7 @@ class Page:
         stride_bytes: Multiple that a layer's pages are placed at.
         sharded: True if context parallelism splits its tokens over ranks.
         latent: True if it is addressed by rows and cannot be padded to any size.
+        replicated: True for states that every rank keeps whole: they are a kind of their own.
     """
 
     growth: Growth
@@ -51,6 +52,7 @@ class Page:
     stride_bytes: int = 1
     sharded: bool = True
     latent: bool = False
+    replicated: bool = False
 
     @property
     def page_bytes(self) -> int:
@@ -248,7 +250,9 @@ def _alike(pages: Sequence[Page]) -> bool:
     """True if layers need the same blocks for every request: same growth, tokens and window."""
     first = pages[0]
     if first.growth == "state":
-        return len({(page.growth, page.fixed_blocks, page.page_bytes) for page in pages}) == 1
+        return (
+            len({(page.growth, page.fixed_blocks, page.page_bytes, page.replicated) for page in pages}) == 1
+        )
     # A windowed latent and a windowed attention are different kinds to the engine.
     return (
         len(

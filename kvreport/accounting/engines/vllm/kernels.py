@@ -119,7 +119,9 @@ class Traits:
         latent: Its first latent cache, if it has one.
         indexed: True if it chooses the tokens it attends to through an indexer.
         packed: True if its latents are compressed (DeepSeek-V4) and lie side by side.
-        paired: True if it has index keys beside keys and values (MiniMax-M3).
+        paired: True if it has index keys beside keys and values, one per token (MiniMax-M3).
+        pooled: True if they are one of several tokens (Qwen3.8 Flash-Next): their pages lie beside those of keys and values,
+            and a ring of each layer keeps the tokens of the one that is not whole.
         states: Its recurrent states.
         widest_head: Width of its widest attention head; 0 without attention heads.
         plain: True if it has full attention only, its own or shared, or an encoder's.
@@ -129,6 +131,7 @@ class Traits:
     indexed: bool
     packed: bool
     paired: bool
+    pooled: bool
     states: tuple[RecurrentState, ...]
     widest_head: int
     plain: bool
@@ -148,7 +151,8 @@ class Traits:
             latent=latents[0] if latents else None,
             indexed=bool(indexers),
             packed=packed,
-            paired=bool(indexers) and not latents,
+            paired=any(one.stride == 1 for one in indexers) and not latents,
+            pooled=any(one.stride > 1 for one in indexers) and not latents,
             states=tuple(cache for cache in caches if isinstance(cache, RecurrentState)),
             widest_head=max(heads, default=0),
             plain=all(

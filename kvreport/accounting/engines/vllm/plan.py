@@ -34,6 +34,7 @@ from kvreport.accounting.engines.vllm.kernels import (
 )
 from kvreport.accounting.engines.vllm.releases import latent_hybrid_tokens, release_of, state_slots
 from kvreport.accounting.kv_cache import (
+    SERVED_BYTES,
     heads_per_rank,
     index_bytes,
     latent_bytes,
@@ -63,6 +64,7 @@ _PACKED_ROW: Final = 584
 _PACKED_ALIGNMENT: Final = 576
 _FLOAT32_BYTES: Final = 4
 _KERNEL_TOKENS: Final = 16
+_POSITION_BYTES: Final = 3 * 8
 """The smallest block of the kernels that read packed formats (``turboquant_attn.py``)."""
 
 
@@ -102,7 +104,7 @@ def plan(
     pages = [(page, len(indices)) for page, indices in laid]
     if not (serving.hybrid_manager and layers.device.hybrid):
         pages = promote_windows(pages)
-    interleaved = layers.shape.packed
+    interleaved = layers.shape.packed or layers.shape.pooled
     try:
         groups = group_layers(pages, interleaved=interleaved)
     except ValueError as error:
@@ -194,8 +196,9 @@ class _Layers:
 
     def pages(self) -> Iterator[tuple[Page, tuple[int, ...]]]:
         """Pages of all layers, with the layers that have each; a draft layer's last."""
-        draft: Page | None = None
+        draft: tuple[Page, ...] = ()
         for group in self.model.layers:
+            own: list[Page] = []
             for cache in group.caches:
                 page = self._page(cache)
                 if page is not None and not self.edges:
@@ -209,15 +212,19 @@ class _Layers:
                         )
                     yield page, inner if isinstance(cache, FullAttention) else group.indices
                 if page is not None and page.growth == "full":
-                    draft = page
-        if self._adds_draft_layer() and draft is not None:
-            yield draft, (self.model.layer_count,)
+                    own.append(page)
+                if isinstance(cache, Indexer) and self.shape.pooled:
+                    own.append(self._open_keys(cache))
+                    yield own[-1], group.indices
+            draft = tuple(own) or draft
+        if self._adds_draft_layer():
+            yield from ((page, (self.model.layer_count,)) for page in draft)
 
     def notes(self, groups: tuple[Group, ...]) -> Iterator[str]:
         """What a reader should know."""
         widest = max(group.page_bytes for group in groups)
         spare = sum(widest - group.page_bytes for group in groups)
-        if spare and not self.shape.packed:
+        if spare and not self.shape.packed and not self.shape.pooled:
             yield (
                 f"{len(groups)} cache groups share one pool; smaller groups are padded to the widest, "
                 f"which wastes {spare / (widest * len(groups)):.1%} of every set of blocks"
@@ -340,6 +347,21 @@ class _Layers:
             latent=True,
         )
 
+    def _open_keys(self, cache: Indexer) -> Page:
+        """The raw keys of one request that are not pooled yet, with their positions on three axes.
+
+        ``models/qwen4_exp/common/qsa_cache.py::QSAKeyStateCache`` (0.29.0 to 0.33.0).
+        """
+        rows = cache.stride * -(-(cache.stride + self.serving.draft_tokens) // cache.stride)
+        return Page(
+            growth="state",
+            kind="ring",
+            layout=("open", cache.index_dim),
+            block_tokens=self.block_tokens,
+            content_bytes=rows * (cache.index_dim * SERVED_BYTES + _POSITION_BYTES),
+            fixed_blocks=1,
+        )
+
     def _ring(self, cache: Ring) -> Page:
         # The short window (ratio 4) is kept in pages of 4 tokens, the long one (ratio 128) of 8.
         tokens = 4 if cache.window <= 8 else 8
@@ -383,6 +405,7 @@ class _Layers:
             padded_bytes=None if padded == size else padded,
             fixed_blocks=slots,
             sharded=False,
+            replicated=self.shape.pooled and cache.mechanism == "short_conv",
         )
 
     def _state_bytes(self, cache: RecurrentState) -> int:
