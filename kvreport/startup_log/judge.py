@@ -19,7 +19,6 @@ from kvreport.startup_log.local_start import diagnose_local_start, local_start
 from kvreport.startup_log.start import LEAST_FREE, SAME_RANK_WITHIN, STATED_WITHIN, Comparison, Start
 from kvreport.units import GIB, MIB
 
-
 _HALVINGS: Final = 24
 _EXACT: Final = 1e-8
 
