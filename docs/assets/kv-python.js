@@ -7,10 +7,12 @@ const ready = new Map();
 let ask = null, answerLog = null, runtime = null;
 
 self.onmessage = async (event) => {
-  const { id, start, read, question, log } = event.data;
+  const { id, start, read, question, log, ...other } = event.data;
   try {
     if (start) postMessage({ id, result: await boot(start) });
     else if (read) postMessage({ id, ...JSON.parse(ask.read(read)) });
+    else if (other.parts) postMessage({ id, ...JSON.parse(ask.parts(other.parts)) });
+    else if (other.header) postMessage({ id, ...JSON.parse(ask.header(other.header)) });
     else if (log) {
       answerLog ||= runtime.runPython("from kvreport.startup_log.in_browser import answer; answer");
       postMessage({ id, ...JSON.parse(answerLog(runtime.toPy(log))) });
@@ -42,7 +44,8 @@ async function boot({ base, files, info }) {
   python.unpackArchive(fetched.get("kvreport.zip"), "zip", { extractDir: site });
   ready.clear();
   const session = python.runPython("from kvreport.estimation.your_model import Session; Session()");
-  ask = { read: (given) => session.read(python.toPy(given)), question: (text) => session.question(text) };
+  ask = { question: (text) => session.question(text) };
+  for (const name of ["read", "parts", "header"]) ask[name] = (given) => session[name](python.toPy(given));
   return python.runPython(
     "import kvreport, sys; f'kvreport {kvreport.__version__}, Python {sys.version.split()[0]}'",
   );

@@ -13,6 +13,8 @@
     context: "context limit of the model",
   };
   const REFUSED = ["engine_does_not_run", "format_not_supported"];
+  const GGUF = /-GGUF$/i;
+  const STEP_BYTES = 4 << 20;
   const REPOSITORY = /^[A-Za-z0-9][\w.-]{0,95}\/[A-Za-z0-9][\w.-]{0,95}$/;
 
   function yours(form) {
@@ -52,20 +54,24 @@
 
     /* --- What the reader brings -------------------------------------------------------------------------- */
 
-    async function fromHub(id) {
-      if (!REPOSITORY.test(id)) throw new Error(`A Hugging Face id has the form org/name; found “${id}”.`);
+    async function fromHub(asked) {
+      const [id, mix] = asked.split(":");
+      if (!REPOSITORY.test(id) || (mix !== undefined && !GGUF.test(id))) {
+        throw new Error(
+          `A Hugging Face id has the form org/name, or org/name-GGUF:Q4_K_M; found “${asked}”.`,
+        );
+      }
       const hub = form.dataset.hub;
       const listing = await ask(`${hub}/api/models/${id}/revision/main`, id);
       const { sha, siblings } = await listing.json();
       const names = siblings.map((one) => one.rfilename);
+      if (GGUF.test(id)) return fromGguf(asked, id, sha, names);
       const wanted = readable.filter((name) => names.includes(name));
       if (!wanted.includes("config.json") && !wanted.includes("params.json")) {
         const gguf = names.some((name) => name.endsWith(".gguf"));
         throw new Error(
           `${id} has no config.json.` +
-            (gguf
-              ? " It has GGUF files: download one and choose it under Files."
-              : " Paste a config.json instead."),
+            (gguf ? " It has GGUF files: choose one under Files." : " Paste a config.json instead."),
         );
       }
       const content = await Promise.all(wanted.map(async (name) => {
@@ -81,10 +87,49 @@
       return { files: Object.fromEntries(content.filter(Boolean)), name: id };
     }
 
-    async function ask(address, id) {
+    /* The headers of the file that --fetch would take of a GGUF repository: all of its parts, and no more of them. */
+    async function fromGguf(asked, id, revision, names) {
+      const { call } = await library();
+      const files = {};
+      for (const part of await call({ parts: { repository: asked, files: names } })) {
+        say(`Reading the header of ${part} …`);
+        const path = part.split("/").map(encodeURIComponent).join("/");
+        const address = `${form.dataset.hub}/${id}/resolve/${revision}/${path}`;
+        const first = Object.keys(files).length === 0;
+        files[part.split("/").pop()] = await header(address, id, part, first ? STEP_BYTES : STEP_BYTES / 16);
+      }
+      return { files, name: asked, revision };
+    }
+
+    /* The beginning of a file, up to where Python says that its header ends; the rest is not downloaded. */
+    async function header(address, id, name, step) {
+      const { call } = await library();
+      const stop = new AbortController();
+      const reader = (await ask(address, id, stop.signal)).body.getReader();
+      const chunks = [];
+      try {
+        for (let have = 0, wanted = step;;) {
+          const { value, done } = await reader.read();
+          if (value) {
+            chunks.push(value);
+            have += value.length;
+          }
+          if (have < wanted && !done) continue;
+          const bytes = new Uint8Array(await new Blob(chunks).arrayBuffer());
+          const length = await call({ header: { name, first: bytes } });
+          if (length !== null) return bytes.slice(0, length);
+          if (done || have > HEADER_BYTES) throw new Error(`${name} has no whole GGUF header.`);
+          wanted = 2 * have;
+        }
+      } finally {
+        stop.abort();
+      }
+    }
+
+    async function ask(address, id, signal) {
       let answer;
       try {
-        answer = await fetch(address, { credentials: "omit", referrerPolicy: "no-referrer" });
+        answer = await fetch(address, { credentials: "omit", referrerPolicy: "no-referrer", signal });
       } catch {
         throw new Error("huggingface.co cannot be reached from this browser. Paste the config.json instead.");
       }
@@ -350,16 +395,17 @@
         own.kv && `--kv ${own.kv}`,
         own.engine === "vllm" ? "" : `--engine ${own.engine}`,
       ];
-      const source = REPOSITORY.test(model.id) && !model.id.startsWith("local/")
-        ? `${model.id} --fetch`
-        : model.source;
       const command = make(
         "div",
         { class: "highlight kv-command" },
         make(
           "pre",
           {},
-          make("code", {}, ...unbroken(["kvreport estimate", source, ...flags].filter(Boolean).join(" "))),
+          make(
+            "code",
+            {},
+            ...unbroken(["kvreport estimate", model.source, ...flags].filter(Boolean).join(" ")),
+          ),
         ),
       );
       const big = make("p", { class: "kv-big" }, ...sentence, missing);
@@ -551,7 +597,8 @@
 
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      const hub = fields.hub.value.trim().replace(/^https:\/\/huggingface\.co\//, "").replace(/\/+$/, "");
+      const hub = fields.hub.value.trim()
+        .replace(/^(https:\/\/)?(huggingface\.co|hf\.co)\//, "").replace(/\/+$/, "");
       const paste = event.submitter?.name === "paste" || (!hub && fields.config.value);
       if (paste) calculate(fromFiles);
       else {

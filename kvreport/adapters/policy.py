@@ -29,8 +29,11 @@ _VALUE: Final = re.compile(r"""\s([^\s=<>"'/]+)\s*=\s*("[^"]*"|'[^']*'|[^\s<>"']
 _RUNS_PYTHON: Final = re.compile(r'<form [^<>]*data-kv-runs="(python(?: hub)?)"')
 _PYTHON: Final = "'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'"
 """What a page that runs Python may do besides: compile WebAssembly and start a worker."""
-_HUB: Final = " https://huggingface.co"
-"""From where a page may fetch a config besides, if it says that it reads the Hub."""
+_HUB: Final = " https://huggingface.co https://*.hf.co"
+"""From where a page may fetch besides, if it says that it reads the Hub: the Hub, and where it stores large files.
+
+https://huggingface.co/docs/hub/models-downloading, "Downloading behind a proxy or firewall".
+"""
 _REST: Final = "object-src 'none'; base-uri 'none'; form-action 'self'"
 
 

@@ -189,9 +189,7 @@ def fetch_gguf(
     """
     hub, asked = _asked(name, revision, endpoint)
     commit, files = hub.listing(asked)
-    parts = gguf_parts(files, mix)
-    if not parts:
-        raise _no_such_mix(name, mix, files)
+    parts = chosen_parts(name, files, mix)
     home = _home(cache, name)
     folder = home / "gguf" / commit
     folder.mkdir(parents=True, exist_ok=True)
@@ -201,6 +199,19 @@ def fetch_gguf(
             _write_whole(path, _gguf_header(hub, commit, part))
     _write_ref(home, asked, commit)
     return GgufFile(name, commit, mix, folder / Path(parts[0]).name)
+
+
+def chosen_parts(name: str, files: Iterable[str], mix: str | None) -> tuple[str, ...]:
+    """Return what :func:`gguf_parts` chooses.
+
+    Raises:
+        InputError: If the repository has no such file.
+    """
+    files = tuple(files)
+    parts = gguf_parts(files, mix)
+    if not parts:
+        raise _no_such_mix(name, mix, files)
+    return parts
 
 
 def gguf_parts(files: Iterable[str], mix: str | None) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ def engine_of(model: str | Path, catalog: Catalog | None = None) -> dict[str, st
     if not isinstance(model, str):
         return {}
     name = repository_name(model)
-    if _GGUF_REPOSITORY.match(name):
+    if gguf_repository(name):
         return {"engine": "llama-cpp"}
     if _MLX_REPOSITORY.match(name):
         return {"engine": "mlx"}
@@ -105,20 +105,18 @@ def by_local_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
     if is_gguf(query.model):
         return _by_file_name(query, catalog)
     name = repository_name(query.model)
-    asked = _GGUF_REPOSITORY.match(name)
+    asked = gguf_repository(name)
     if asked is None:
         return query, Named()
-    file = _file(query, asked["id"], asked["mix"])
+    repository, mix = asked
+    file = _file(query, repository, mix)
     if file is not None:
-        header = (
-            f"types of every tensor: the header of {file.name} in {asked['id']}, revision {file.revision[:8]}"
-        )
-        return replace(query, model=_read(file)), Named((header,), name)
-    by_base = _by_base(query, name, asked["mix"], catalog)
+        return replace(query, model=read_fetched(file)), Named((said_of_header(file),), name)
+    by_base = _by_base(query, name, mix, catalog)
     if by_base is None:
         return query, Named()
     base, said = by_base
-    return base, Named(said, name if query.weights is None else f"{asked['id']}:{query.weights.upper()}")
+    return base, Named(said, name if query.weights is None else f"{repository}:{query.weights.upper()}")
 
 
 def _by_file_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
@@ -147,7 +145,25 @@ def _file(query: Query, repository: str, mix: str | None) -> GgufFile | None:
     return kept_gguf(repository, mix, query.revision)
 
 
-def _read(file: GgufFile) -> GgufModel:
+def said_of_header(file: GgufFile) -> str:
+    """Say where the types of a repository's file come from."""
+    return (
+        f"types of every tensor: the header of {file.name} in {file.repository}, revision {file.revision[:8]}"
+    )
+
+
+def gguf_repository(name: str) -> tuple[str, str | None] | None:
+    """Return repository and mix of a name such as ``org/name-GGUF:Q4_K_M``; None for any other name."""
+    found = _GGUF_REPOSITORY.match(name)
+    return None if found is None else (found["id"], found["mix"])
+
+
+def read_fetched(file: GgufFile) -> GgufModel:
+    """Read the header of a repository's file.
+
+    Raises:
+        InputError: If it is no GGUF file, or one that cannot be read.
+    """
     read = read_gguf(file.path)
     source = Source(
         covers=("layers", "weights", "context_tokens"),

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.architectures.gguf import GgufModel, read_gguf
-from kvreport.architectures.hub import is_repository_id
+from kvreport.architectures.gguf_header import header_bytes
+from kvreport.architectures.hub import GgufFile, chosen_parts, is_repository_id
 from kvreport.architectures.instead import CONFIG_FILES
 from kvreport.architectures.quantizer_files import FILES as QUANTIZER_FILES
 from kvreport.architectures.reader import DEFAULTS_TAKEN
@@ -28,6 +29,7 @@ from kvreport.errors import InputError, shorten
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.estimate import estimate
 from kvreport.estimation.local import said_of_file
+from kvreport.estimation.local_names import gguf_repository, read_fetched, said_of_header
 from kvreport.estimation.opened import Opened
 from kvreport.estimation.opening import open_folder
 
@@ -55,7 +57,7 @@ class YourModel:
     Attributes:
         opened: The model with what has to be said about how it was read.
         catalog: Accelerators, engines and formats.
-        source: Name of the file that a command is to read.
+        source: What a command is to read, as it is typed: a file's name, or a Hub id with ``--fetch``.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class YourModel:
             opened: The model, read.
             catalog: Accelerators, engines and formats.
             gguf: The GGUF file that it was read from, which llama.cpp's tensors come from.
-            source: Name of the file that a command is to read.
+            source: What a command is to read, as it is typed.
         """
         self.opened = opened
         self.source = source
@@ -81,14 +83,22 @@ class YourModel:
 
     @classmethod
     def read(
-        cls, files: Mapping[str, bytes], catalog: Catalog, *, name: str = "", assume_defaults: bool = False
+        cls,
+        files: Mapping[str, bytes],
+        catalog: Catalog,
+        *,
+        name: str = "",
+        revision: str = "",
+        assume_defaults: bool = False,
     ) -> YourModel:
         """Read a model from files.
 
         Args:
             files: Content by file name; of a GGUF file, at least its header.
             catalog: Accelerators, engines and formats.
-            name: A Hub id or a name of the reader's own; "" takes what the files say.
+            name: A Hub id, with the mix of a GGUF repository (``org/name-GGUF:Q4_K_M``), or a name of the reader's
+                own; "" takes what the files say.
+            revision: The commit of the Hub's repository that the files are of.
             assume_defaults: True to take a class's published defaults for dimensions that a config leaves out.
 
         Raises:
@@ -101,9 +111,14 @@ class YourModel:
             home.mkdir()
             for file, content in files.items():
                 (home / _plain(file)).write_bytes(content)
-            found = _opened(home, sorted(files), catalog, name, assume_defaults=assume_defaults)
+            found = (
+                _opened_fetched(home, sorted(files), catalog, name, revision)
+                if gguf_repository(name)
+                else _opened(home, sorted(files), catalog, name, assume_defaults=assume_defaults)
+            )
             first = min((file for file in files if file.lower().endswith(".gguf")), default="config.json")
-            return cls(*found, source=first.rpartition("/")[2])
+            known = is_repository_id(name) or gguf_repository(name)
+            return cls(*found, source=f"{name} --fetch" if known else quote(first.rpartition("/")[2]))
 
     @property
     def model(self) -> Model:
@@ -116,7 +131,7 @@ class YourModel:
         return {
             "id": model.id,
             "name": "Your model" if model.id == UNNAMED else model.name,
-            "source": quote(self.source),
+            "source": self.source,
             "architecture": model.architecture,
             "context_tokens": model.context_tokens,
             "weight_format": model.weight_format,
@@ -223,6 +238,16 @@ class YourModel:
         return estimate(asked, gpu=gpu, catalog=self.catalog, **options)
 
 
+def _opened_fetched(
+    home: Path, names: Sequence[str], catalog: Catalog, name: str, revision: str
+) -> tuple[Opened, Catalog, GgufModel | None]:
+    """A GGUF repository's file, as ``--fetch`` reads it."""
+    repository, mix = gguf_repository(name) or (name, None)
+    file = GgufFile(repository, revision, mix, home / _plain(names[0]))
+    read = read_fetched(file)
+    return Opened(read.model, (said_of_header(file), *said_of_file(read))), catalog, read
+
+
 def _opened(
     home: Path, names: Sequence[str], catalog: Catalog, name: str, *, assume_defaults: bool
 ) -> tuple[Opened, Catalog, GgufModel | None]:
@@ -268,7 +293,8 @@ class Session:
         """Read a model and describe it.
 
         Args:
-            given: ``files`` (content by name), ``name`` and ``assume_defaults`` as :meth:`YourModel.read` takes them.
+            given: ``files`` (content by name), ``name``, ``revision`` and ``assume_defaults`` as :meth:`YourModel.read`
+                takes them.
         """
         files = {name: bytes(content) for name, content in given["files"].items()}
         try:
@@ -276,11 +302,38 @@ class Session:
                 files,
                 self.catalog,
                 name=given.get("name") or "",
+                revision=given.get("revision") or "",
                 assume_defaults=bool(given.get("assume_defaults")),
             )
         except InputError as error:
             return json.dumps({"error": str(error)})
         return json.dumps({"result": self.model.describe()}, default=str)
+
+    def parts(self, given: Mapping[str, Any]) -> str:
+        """Choose the GGUF file of a repository, as ``--fetch`` does.
+
+        Args:
+            given: ``repository`` with its mix, if any, and the names of its ``files``.
+
+        Returns:
+            The names of all parts of the file, in order.
+        """
+        try:
+            repository, mix = gguf_repository(given["repository"]) or (given["repository"], None)
+            return json.dumps({"result": chosen_parts(repository, given["files"], mix)})
+        except InputError as error:
+            return json.dumps({"error": str(error)})
+
+    def header(self, given: Mapping[str, Any]) -> str:
+        """Say how long the header is that a GGUF file begins with; null if it goes on.
+
+        Args:
+            given: ``name`` and the ``first`` bytes of the file.
+        """
+        try:
+            return json.dumps({"result": header_bytes(bytes(given["first"]), given["name"])})
+        except InputError as error:
+            return json.dumps({"error": str(error)})
 
     def question(self, text: str) -> str:
         """Answer a question about the model.

@@ -71,7 +71,7 @@ def the_one_policy(folder: Path) -> str:
     assert {parts.pop(kind) for kind in ("script-src", "style-src", "connect-src")} == {"'self'"}
     assert set(parts) <= {"require-trusted-types-for", "trusted-types"}, parts
     python = {"'wasm-unsafe-eval'", "worker-src", "connect-src"}
-    takes = {YOURS: python | {"https://huggingface.co"}, LOG: python}
+    takes = {YOURS: python | {"https://huggingface.co", "https://*.hf.co"}, LOG: python}
     own = {path: stated.pop(path) for path in takes}
     (only,) = set(stated.values())
     for path, policy in own.items():

@@ -27,8 +27,12 @@ needs_runtime = pytest.mark.skipif(
 )
 
 
+GGUF = gguf_file() + bytes(300_000)
+"""A file with the beginning of its tensors."""
+
+
 def hub(route: Any) -> None:
-    """A Hub of two repositories: one open, one gated."""
+    """A Hub of three repositories: one open, one gated, one of GGUF files that has a config, too."""
     path = urlsplit(route.request.url).path
     headers = {"access-control-allow-origin": "*"}
     if "acme/secret" in path:
@@ -38,6 +42,12 @@ def hub(route: Any) -> None:
         route.fulfill(status=200, headers=headers, body=json.dumps({"sha": SHA, "siblings": names}))
     elif path == f"/acme/open/resolve/{SHA}/config.json":
         route.fulfill(status=200, headers=headers, body=json.dumps(CONFIG))
+    elif path == "/api/models/acme/tiny-GGUF/revision/main":
+        names = ["config.json", "mmproj-F16.gguf", "Q4_K_M/tiny-Q4_K_M.gguf", "tiny-Q8_0.gguf"]
+        siblings = [{"rfilename": name} for name in names]
+        route.fulfill(status=200, headers=headers, body=json.dumps({"sha": SHA, "siblings": siblings}))
+    elif path == f"/acme/tiny-GGUF/resolve/{SHA}/Q4_K_M/tiny-Q4_K_M.gguf":
+        route.fulfill(status=200, headers=headers, body=GGUF)
     else:
         route.fulfill(status=404, headers=headers, body="{}")
 
@@ -60,7 +70,7 @@ def text_of(page: Any, selector: str = "[data-kv-answer]") -> str:
 def test_nothing_is_loaded_before_the_first_click(page: Any) -> None:
     assert not [url for url in page.asked if "/assets/python/" in url or "huggingface.co" in url]
     assert page.get_attribute("meta[http-equiv=Content-Security-Policy]", "content").endswith(
-        "'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self' https://huggingface.co"
+        "'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self' https://huggingface.co https://*.hf.co"
     )
 
 
@@ -129,6 +139,23 @@ def test_a_gguf_file_is_read_from_its_header(page: Any, tmp_path: Path) -> None:
     said = text_of(page)
     assert "fit on" in said
     assert page.input_value("select[name=engine]") == "llama-cpp"
+
+
+@needs_runtime
+def test_a_gguf_repository_is_read_from_the_header_of_one_file(page: Any) -> None:
+    """Its config is that of the model that it was made from: it says nothing about the types in the file."""
+    page.fill("[name=hub]", "https://huggingface.co/acme/tiny-GGUF")
+    page.click("[name=fetch]")
+    said = text_of(page)
+    assert page.input_value("select[name=engine]") == "llama-cpp"
+    assert "kvreport estimate acme/tiny-GGUF --fetch --gpu" in said
+    assert "the header of tiny-Q4_K_M.gguf in acme/tiny-GGUF, revision 01234567" in said
+    page.fill("[name=hub]", "acme/tiny-GGUF:Q3_K_S")
+    page.click("[name=fetch]")
+    page.wait_for_selector(".kv-fault:has-text('allowed: Q4_K_M, Q8_0')", timeout=WAIT_MS)
+    page.fill("[name=hub]", "acme/open:Q4_K_M")
+    page.click("[name=fetch]")
+    page.wait_for_selector(".kv-fault:has-text('org/name-GGUF:Q4_K_M')", timeout=WAIT_MS)
 
 
 @needs_runtime

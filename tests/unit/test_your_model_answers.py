@@ -113,6 +113,31 @@ def test_a_session_answers_texts() -> None:
     assert any("num_hidden_layers" in sentence for sentence in assumed["assumptions"])
 
 
+def test_a_gguf_repository_is_read_as_fetch_reads_it() -> None:
+    session = Session(CATALOG)
+    names = ["config.json", "mmproj-f16.gguf", "tiny-Q4_K_M.gguf", "tiny-Q8_0.gguf"]
+    asked = {"repository": "acme/tiny-GGUF", "files": names}
+    assert json.loads(session.parts(asked)) == {"result": ["tiny-Q4_K_M.gguf"]}
+    asked["repository"] += ":q8_0"
+    assert json.loads(session.parts(asked)) == {"result": ["tiny-Q8_0.gguf"]}
+    asked["repository"] = "acme/tiny-GGUF:Q2_K"
+    assert "allowed: Q4_K_M, Q8_0" in json.loads(session.parts(asked))["error"]
+
+    file = gguf_file()
+    name = "tiny-Q4_K_M.gguf"
+    length = json.loads(session.header({"name": name, "first": file}))["result"]
+    assert json.loads(session.header({"name": name, "first": file[: length - 1]})) == {"result": None}
+    assert "GGUF" in json.loads(session.header({"name": name, "first": b"<html>" * 99}))["error"]
+
+    given = {"files": {name: file[:length]}, "name": "acme/tiny-GGUF:Q4_K_M", "revision": "0123456789abcdef"}
+    said = json.loads(session.read(given))["result"]
+    assert said["id"] == "acme/tiny-GGUF-Q4_K_M"
+    assert said["source"] == "acme/tiny-GGUF:Q4_K_M --fetch"
+    assert said["assumptions"][0].endswith(f"the header of {name} in acme/tiny-GGUF, revision 01234567")
+    assert not any("missing" in sentence for sentence in said["assumptions"])
+    assert said["tensors"] == YourModel.read({name: file}, CATALOG).describe()["tensors"]
+
+
 def test_the_archive_is_all_that_python_needs(tmp_path: Path) -> None:
     """The packed code answers on its own, without the checkout, numpy or a compiled YAML reader."""
     script = (
