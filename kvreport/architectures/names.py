@@ -41,6 +41,7 @@ _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
     (r"-AWQ-8bit", "int8-g128-zp", _G128),
     (r"-GPTQ(?:-Int4|-4bit?|-4b|-w4a16)?(?:-g?128g?)?", "gptq4-g128", _G128),
     (r"-GPTQ-(?:Int8|8bit)", "gptq8-g128", _G128),
+    (r"-gptqmodel-4bit", "gptq4-g128", _G128),
     (r"-GPTQ-(?:Int3|3bit)", "gptq3-g128", _G128),
     (r"(?:-int4)?-AutoRound(?:-GPTQ|-AWQ)?(?:-int4)?", "int4", _G128),
     (r"(?:-quantized)?[.-]w4a16(?:-G128)?", "int4-g128-sym", _G128),
@@ -56,7 +57,11 @@ _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
         "every layer in NVFP4; published ones often keep some wider",
     ),
     (r"-MXFP8", "mxfp8", None),
-    (r"-MXFP4(?:A16)?", "mxfp4", None),
+    (
+        r"-MXFP4(?:A16)?(?:-Preview)?",
+        "mxfp4",
+        "every layer in MXFP4; published ones often keep attention wider",
+    ),
     (r"-HQQ(?:-4bit)?", "hqq4-g64", "4 bits in groups of 64"),
     (r"-AQLM-2Bit-1x16(?:-hf)?|-AQLM-PV-2Bit-1x16(?:-hf)?", "aqlm-1x16-g8", None),
     (r"-AQLM-2Bit-2x8(?:-hf)?|-AQLM-PV-2Bit-2x8(?:-hf)?", "aqlm-2x8-g8", None),
@@ -77,6 +82,9 @@ _BPW: Final = re.compile(
 _GGUF: Final = re.compile(rf"[-_.](?:i1-)?GGUF(?::({_GGUF_TYPES}))?$", re.IGNORECASE)
 
 
+_MIX_BEFORE: Final = re.compile(rf"(?:[-_.]qat)?[-_.]({_GGUF_TYPES})[-_.]GGUF$", re.IGNORECASE)
+"""A repository of one file: its mix stands before the word GGUF."""
+
 _ADDRESS: Final = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
 _BEYOND_NAME: Final = re.compile(r"/(?:tree|blob|resolve|raw|discussions)/.*$|/$")
 
@@ -91,6 +99,12 @@ def repository_name(text: str) -> str:
     return text if found is None else _BEYOND_NAME.sub("", text[found.end() :])
 
 
+def mix_before_gguf(name: str) -> str | None:
+    """Return the mix of a repository that holds one file and says so before the word GGUF, or None."""
+    found = _MIX_BEFORE.search(name)
+    return None if found is None else found[1]
+
+
 def quantized_name(name: str) -> QuantizedName | None:
     """Read a repository's name; None if it does not say that it was quantized.
 
@@ -98,6 +112,8 @@ def quantized_name(name: str) -> QuantizedName | None:
         name: ``org/name``, or the last part alone; GGUF repositories may end in ``:Q4_K_M``.
     """
     org, _, tail = name.rpartition("/")
+    if (found := _MIX_BEFORE.search(tail)) is not None:
+        return _made(org, tail[: found.start()], found[1].lower(), None)
     if (found := _GGUF.search(tail)) is not None:
         stated = found[1]
         form = (stated or "q4_k_m").lower().removeprefix("ud-")

@@ -20,6 +20,7 @@ from kvreport.catalog.dump import dump_model
 from kvreport.catalog.engine import Engine, at_release, engine_for_version, version_number
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
 from kvreport.catalog.home import home_accelerators
+from kvreport.catalog.joined_names import files_by_joined_name, joined
 from kvreport.catalog.layouts import FAMILIES, Layouts, canonical, layout
 from kvreport.catalog.model import Model
 from kvreport.catalog.reads import EVERYTHING, again, note
@@ -123,6 +124,10 @@ class Catalog:
         _used(self.folder, found)
         return found
 
+    @cached_property
+    def _joined(self) -> Mapping[str, frozenset[str]]:
+        return files_by_joined_name(self._models.files)
+
     def _find_model(self, name: str) -> Model:
         slug = name.replace("/", "--")
         exact = _stem(self._models, slug)
@@ -137,6 +142,8 @@ class Catalog:
         if not matches and "/" not in name and "--" not in name:
             tails = [stem for stem in self._models.files if spoken(stem.rpartition("--")[2]) == heard]
             matches = {stem: self._models.read(stem) for stem in tails}
+            if not matches:
+                matches = {stem: self._models.read(stem) for stem in self._joined.get(joined(name), ())}
         known = [stem.replace("--", "/", 1) for stem in self._models.files]
         return _only(matches, "model", name, known)
 

@@ -11,7 +11,7 @@ from kvreport.accounting.engines.llama_cpp.quantize import is_mix
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_names import mix_of, stem_of
 from kvreport.architectures.hub import GgufFile, fetch_gguf, kept_gguf
-from kvreport.architectures.names import repository_name
+from kvreport.architectures.names import mix_before_gguf, repository_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.llama_cpp import load_ollama_names
 from kvreport.catalog.load import Catalog
@@ -112,7 +112,7 @@ def by_local_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
     file = _file(query, repository, mix)
     if file is not None:
         return replace(query, model=read_fetched(file)), Named((said_of_header(file),), name)
-    by_base = _by_base(query, name, mix, catalog)
+    by_base = _by_base(query, name, mix or mix_before_gguf(name), catalog)
     if by_base is None:
         return query, Named()
     base, said = by_base

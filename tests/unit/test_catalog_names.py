@@ -46,7 +46,7 @@ def test_a_name_is_looked_up_once(monkeypatch):
     ("asked", "first"),
     [
         ("qwen3-235b", "Qwen/Qwen3-235B-A22B"),
-        ("qwen 3 32b", "Qwen/Qwen3-32B"),
+        ("32b qwen3", "Qwen/Qwen3-32B"),
         ("llama-3.3", "meta-llama/Llama-3.3-70B-Instruct"),
         ("mixtral", "mistralai/Mixtral-8x22B-v0.1"),
         # A copy under another organization: its own name says which model it is.
@@ -62,3 +62,20 @@ def test_a_name_that_holds_every_word_written_is_proposed_first(asked: str, firs
 def test_words_of_a_card_are_found_in_any_order() -> None:
     with pytest.raises(InputError, match="did you mean rtx-pro-6000-server, rtx-pro-6000-ws, "):
         open_catalog().accelerator("rtx 6000 pro")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("gemma4-31b", "google/gemma-4-31B-it"),
+        ("Gemma4 E4B", "google/gemma-4-E4B-it"),
+        ("glm5.2", "zai-org/GLM-5.2"),
+    ],
+)
+def test_a_hyphen_between_a_word_and_its_number_may_be_left_out(typed: str, meant: str) -> None:
+    assert open_catalog().model(typed).id == meant
+
+
+def test_a_hyphen_between_two_numbers_may_not_be_left_out() -> None:
+    with pytest.raises(InputError, match="did you mean"):
+        open_catalog().model("gemma-22b")

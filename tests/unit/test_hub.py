@@ -212,6 +212,8 @@ BASE = "meta-llama/Llama-3.1-8B-Instruct"
         ("turboderp/Llama-3.1-8B-Instruct-exl3-3.0bpw", BASE, "exl3-3bpw"),
         ("bartowski/Qwen_Qwen3-32B-GGUF:Q4_K_M", "Qwen/Qwen3-32B", "q4_k_m"),
         ("mlx-community/Qwen3-30B-A3B-4bit-DWQ", "Qwen/Qwen3-30B-A3B", "mlx4-g64"),
+        ("amd/Llama-3.1-8B-Instruct-MXFP4-Preview", BASE, "mxfp4"),
+        ("ModelCloud/Llama-3.1-8B-Instruct-gptqmodel-4bit", BASE, "gptq4-g128"),
     ],
 )
 def test_a_quantized_copy_is_its_model_in_another_format(name: str, base: str, form: str) -> None:

@@ -290,3 +290,19 @@ def test_ollamas_own_types_give_the_printed_buffers() -> None:
     found = asked("qwen3.5:9b", parallel=1)
     assert found.local.devices[0].weights / 2**20 == pytest.approx(4717.38, abs=0.005)
     assert found.local.host.weights / 2**20 == pytest.approx(545.63, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "mix"),
+    [
+        ("Qwen/Qwen3-8B-Q8_0-GGUF", "Qwen/Qwen3-8B", "q8_0"),
+        ("google/gemma-4-E4B-it-qat-q4_0-gguf", "google/gemma-4-E4B-it", "q4_0"),
+    ],
+)
+def test_a_mix_may_stand_before_the_word_gguf(name: str, base: str, mix: str) -> None:
+    answer = estimate(name, gpu="rtx-4090", context_tokens=8192)
+    plain = estimate(base, gpu="rtx-4090", context_tokens=8192, engine="llama-cpp", weights=mix)
+    assert isinstance(answer, LocalEstimate)
+    assert isinstance(plain, LocalEstimate)
+    assert answer.request.model == plain.request.model
+    assert answer.budget == plain.budget
