@@ -347,12 +347,14 @@ def test_weights_as_loaded_agree_with_logs(
         # one is kept.
         ("Qwen/Qwen2-7B-Instruct", 1, 57.0, 14.2488),
         ("Qwen/Qwen2.5-32B-Instruct", 2, 192.0, 30.7098),
+        # 36 layers whose packed gate and up are 21.5 MiB: what Marlin repacks takes as much again.
+        ("Qwen/Qwen2.5-3B-Instruct-AWQ", 1, 18.0, 1.95),
     ],
 )
 def test_the_allocator_counts_the_rest_of_what_it_took(
     catalog: Catalog, model: str, ranks: int, rests_mib: float, loaded_gib: float
 ) -> None:
-    """What vLLM printed to four places: obs-059 of 0.10.1 and obs-205 of 0.7."""
+    """What vLLM printed to four places: obs-059 of 0.10.1 and obs-205 of 0.7, and to two eve-003 of 0.29."""
     from kvreport.accounting.weights import weight_bytes
 
     record, formats = catalog.model(model), catalog.weight_formats
@@ -361,7 +363,7 @@ def test_the_allocator_counts_the_rest_of_what_it_took(
     )
     assert added["allocated_blocks"] / 2**20 == pytest.approx(rests_mib, abs=2)
     size = weight_bytes(record, None, formats, ranks) + sum(added.values())
-    assert size / GIB == pytest.approx(loaded_gib, abs=0.002)
+    assert size / GIB == pytest.approx(loaded_gib, abs=0.003)
 
 
 def test_images_on_axes_of_their_own_have_four_times_the_positions(catalog: Catalog) -> None:

@@ -44,6 +44,9 @@ _ROW_PADDING_BYTES: Final = 256
 _TAKEN_FROM_BYTES: Final = 10 << 20
 _TAKEN_BYTES: Final = 2 << 20
 _KEPT_REST_BYTES: Final = 1 << 20
+_WHOLE_FORMATS: Final = ("fp8", "int4", "int8", "nvfp4")
+"""Formats whose matrices are loaded each into one tensor, their scales into another."""
+
 _FUSED: Final = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
     **dict.fromkeys(("gate_proj", "up_proj", "w1", "w3"), "gate_up_proj"),
@@ -269,18 +272,19 @@ def _allocated_blocks(
     tensor_parallel: int,
     expert_ranks: int,
 ) -> int:
-    """What PyTorch's allocator counts beyond the tensors that it holds, of those at 16 bits.
+    """What PyTorch's allocator counts beyond the tensors that it holds.
 
     From 10 MiB on, a tensor's memory is taken in multiples of 2 MiB, and a rest of up to 1 MiB stays with the tensor rather
     than being split off, so that it is counted as allocated (PyTorch ``c10/cuda/CUDACachingAllocator.cpp``,
     ``get_allocation_size`` and ``should_split``). What an engine fuses is one tensor: queries, keys and values, gate and
-    up, and a layer's experts. Matrices of other formats are repacked after loading, into whatever is free by then.
+    up, and a layer's experts. A matrix that is repacked after loading takes as much again as the one that it replaces.
     """
     tensors: dict[tuple[str, int], int] = {}
     for row in model.weights:
         if row.component in model.not_loaded or row.component == "mtp" or len(row.shape) < 2:
             continue
-        if format_of(model, row, weight_format, formats) is not None:
+        form = format_of(model, row, weight_format, formats)
+        if form is not None and not form.name.startswith(_WHOLE_FORMATS):
             continue
         module, _, name = row.name.removesuffix(".weight").rpartition(".")
         ranks, count = tensor_parallel, row.count
@@ -289,7 +293,8 @@ def _allocated_blocks(
             if model.experts is not None and len(row.shape) == 2:
                 count = max(1, count // model.experts.routed)
         key = f"{module}.{_FUSED.get(name, name)}", count
-        tensors[key] = tensors.get(key, 0) + rank_elements(row, ranks) * SERVED_BYTES // count
+        bits = 8 * SERVED_BYTES if form is None else form.bits
+        tensors[key] = tensors.get(key, 0) + int(rank_elements(row, ranks) * bits / 8) // count
     rests = (
         (-size % _TAKEN_BYTES, count) for (_, count), size in tensors.items() if size >= _TAKEN_FROM_BYTES
     )
