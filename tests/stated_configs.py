@@ -194,6 +194,13 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
     "Phi3VForCausalLM": {"img_processor": {"model_name": "openai/clip-vit-large-patch14-336"}},
     "Qwen3DSparkModel": {**_PLAIN, "intermediate_size": 512, "markov_rank": 32},
     "RWKV7ForCausalLM": {"hidden_size": 256, "vocab_size": 1024, "num_hidden_layers": 4},
+    "Spark2_5ForCausalLM": {
+        **_PLAIN,
+        "intermediate_size": 512,
+        "layer_types": _MIXED,
+        "num_key_value_heads": 2,
+        "sliding_window": 512,
+    },
     "T5Gemma2ForConditionalGeneration": {
         "decoder": {"num_hidden_layers": 4, "layer_types": _MIXED},
         "encoder": {"text_config": {"num_hidden_layers": 4, "layer_types": _MIXED}},

@@ -1,7 +1,7 @@
-"""Classes of vLLM's registry that are not read, and the one that is read whose layers are most like theirs.
+"""Classes of the engines' registries that are not read, and the one that is read whose layers are most like theirs.
 
 Source: the class that each one derives from or builds its layers of (vLLM 0.33.0, ``model_executor/models`` and
-``models``). A refusal names it; the likeness of names alone would say Albert for Alice.
+``models``; SGLang 0.5.23, ``srt/models``). A refusal names it; the likeness of names alone would say Albert for Alice.
 """
 
 from __future__ import annotations
@@ -32,10 +32,13 @@ NEAREST: Final = {
     "DFlash2BeamDraftModel": "DFlash2DraftModel",
     "DFlashLagunaForCausalLM": "DFlashDraftModel",
     "DFlashQwen3XPressModel": "DFlashDraftModel",
+    "DSparkMiniMaxDraftModel": "Qwen3DSparkModel",
     "DSparkV41DraftModel": "DeepseekV41ForCausalLM",
     "DeepseekV4ForConditionalGeneration": "DeepseekV4ForCausalLM",
+    "DeepseekVL2ForCausalLM": "DeepseekV2ForCausalLM",
     "DeepseekVLV2ForCausalLM": "DeepseekV2ForCausalLM",
     "DomynEdgeForCausalLM": "Qwen2ForCausalLM",
+    "DotsVLMForCausalLM": "DeepseekV2ForCausalLM",
     "Eagle2_5_VLForConditionalGeneration": "InternVLChatModel",
     "EagleCohereForCausalLM": "CohereForCausalLM",
     "EagleDeepSeekMTPModel": "DeepseekV3ForCausalLM",
@@ -49,30 +52,43 @@ NEAREST: Final = {
     "GLM4VForCausalLM": "ChatGLMModel",
     "Gemma4DSparkModel": "Gemma4AssistantForCausalLM",
     "Gemma4MTPModel": "Gemma4AssistantForCausalLM",
+    "GigaChat35ForCausalLM": "KimiLinearForCausalLM",
     "GteNewForSequenceClassification": "NewModel",
     "HF_ColBERT": "BertModel",
     "HfMoondream": "PhiForCausalLM",
     "InternS1ProForConditionalGeneration": "Qwen3VLMoeForConditionalGeneration",
     "InternS2MobiusForConditionalGeneration": "Qwen3_5MoeForConditionalGeneration",
     "IsaacForConditionalGeneration": "Qwen3ForCausalLM",
+    "JetNemotronForCausalLM": "Qwen2ForCausalLM",
     "JinaEmbeddingsV5Model": "Qwen3ForCausalLM",
     "JinaForRanking": "Qwen3ForCausalLM",
     "JinaVLForRanking": "Qwen2VLForConditionalGeneration",
     "K3DSparkModel": "KimiK3ForConditionalGeneration",
     "KananaVForConditionalGeneration": "LlamaForCausalLM",
     "KeyeVL1_5ForConditionalGeneration": "Qwen3ForCausalLM",
+    "KimiK3LinearForCausalLM": "KimiK3ForConditionalGeneration",
+    "LLaDA2MoeModelLM": "BailingMoeV2ForCausalLM",
+    "Lfm2DSparkDraftModel": "Qwen3DSparkModel",
     "LiLiCorrDraftModel": "DFlash2DraftModel",
+    "LlamaEmbeddingModel": "LlamaForCausalLM",
+    "LlamaForClassification": "LlamaForCausalLM",
     "LlamaNemotronVLForSequenceClassification": "LlamaForCausalLM",
     "LlamaNemotronVLModel": "LlamaForCausalLM",
     "Llama_Nemotron_Nano_VL": "LlamaForCausalLM",
     "LlavaOnevision2ForConditionalGeneration": "LlavaOnevisionForConditionalGeneration",
     "LongcatFlashNgramForCausalLM": "LongcatFlashForCausalLM",
     "MiDashengLMModel": "Qwen2ForCausalLM",
+    "MiniCPMSALAForCausalLM": "MiniCPMForCausalLM",
+    "MiniMaxDFlash2DraftModel": "DFlash2DraftModel",
+    "MistralForCausalLMEagle": "EagleLlamaForCausalLM",
     "ModernVBertModel": "ModernBertModel",
     "Moondream3ForCausalLM": "PhiForCausalLM",
     "MoonshotKimiaForCausalLM": "Qwen2ForCausalLM",
     "MossAudioModel": "Qwen3ForCausalLM",
+    "MultiModalityCausalLM": "JanusForConditionalGeneration",
     "MuseSparkDSparkModel": "MuseSparkForConditionalGeneration",
+    "NVILAForConditionalGeneration": "LlavaForConditionalGeneration",
+    "NVILALiteForConditionalGeneration": "LlavaForConditionalGeneration",
     "NVLM_D": "InternVLChatModel",
     "NemotronHPuzzleForCausalLM": "NemotronHForCausalLM",
     "NemotronH_Super_Omni_Reasoning_V3": "NemotronH_Nano_VL_V2",
@@ -82,12 +98,14 @@ NEAREST: Final = {
     "OpenVLAForActionPrediction": "LlamaForCausalLM",
     "OpsColQwen3Model": "Qwen3VLForConditionalGeneration",
     "Ovis": "Ovis2ForConditionalGeneration",
+    "POINTSV15ChatModel": "Qwen2ForCausalLM",
     "PanguProMoEV2ForCausalLM": "PanguEmbeddedForCausalLM",
     "PanguUltraMoEForCausalLM": "DeepseekV3ForCausalLM",
     "Param2MoEForCausalLM": "BailingMoeForCausalLM",
     "Phi4ForCausalLMV": "Phi3ForCausalLM",
     "PixtralForConditionalGeneration": "Mistral3ForConditionalGeneration",
     "Plamo3ForCausalLM": "Gemma3ForCausalLM",
+    "Qwen2ForCausalLMEagle": "EagleLlamaForCausalLM",
     "Qwen3ASRForcedAlignerForTokenClassification": "Qwen3ASRForConditionalGeneration",
     "Qwen3VLNemotronEmbedModel": "Qwen3VLForConditionalGeneration",
     "Qwen3XPressModel": "DFlashDraftModel",
@@ -97,15 +115,17 @@ NEAREST: Final = {
     "Step1ForCausalLM": "LlamaForCausalLM",
     "Step5ForCausalLM": "Step3p5ForCausalLM",
     "Step5ForConditionalGeneration": "Step3p7ForConditionalGeneration",
-    "StepVLForConditionalGeneration": "Qwen3ForCausalLM",
     "VoyageQwen3BidirectionalEmbedModel": "Qwen3ForCausalLM",
+    "XllmForCausalLM": "K2HorizonForCausalLM",
+    "XverseMoeForCausalLM": "XverseForCausalLM",
+    "YiVLForCausalLM": "LlavaForConditionalGeneration",
 }
 """The nearest class that is read, by the name of one that is not."""
 
-PREDICTS: Final = re.compile(r"_?MTP(?:Model)?$")
+PREDICTS: Final = re.compile(r"_?MTP(?:Model)?$|NextN$")
 """Names that engines give to a model's own prediction layers; no config of a checkpoint has them."""
 
 NO_CHECKPOINT: Final = re.compile(
-    r"^Transformers(?:MultiModal)?(?:MoE)?(?:For\w+|EmbeddingModel)$|^ExtractHiddenStatesModel$"
+    r"^TorchNative|^MindSpore|^Transformers(?:MultiModal)?(?:MoE)?(?:For\w+|EmbeddingModel)$|^ExtractHiddenStatesModel$"
 )
 """Names that vLLM gives to itself: a class of transformers' that it has no code of its own for, or a probe."""

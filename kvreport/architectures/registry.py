@@ -99,6 +99,10 @@ _ALIASES: Final = {
     "Emu3ForCausalLM": "LlamaForCausalLM",
     "MT5EncoderModel": "T5EncoderModel",
     "RobertaForMaskedLM": "XLMRobertaForMaskedLM",
+    # SGLang 0.5.23, srt/models: nanbeige.py, sdar.py and sdar_moe.py have these layers; SDAR writes blocks of tokens.
+    "NanbeigeForCausalLM": "LlamaForCausalLM",
+    "SDARForCausalLM": "Qwen3ForCausalLM",
+    "SDARMoeForCausalLM": "Qwen3MoeForCausalLM",
     # vLLM 0.33.0, the same file: classes that are Llama with another name, or without its causal mask.
     "LlamaBidirectionalForSequenceClassification": "LlamaForSequenceClassification",
     "LlamaBidirectionalModel": "LlamaModel",
@@ -239,7 +243,9 @@ def _allowed(name: str, model_type: str | None) -> str:
             " model of its own)"
         )
     if NO_CHECKPOINT.search(name):
-        return "the class that the checkpoint's own config.json names; this is vLLM's name for what runs it"
+        return (
+            "the class that the checkpoint's own config.json names; this is an engine's name for what runs it"
+        )
     return (
         f"{hint}one of {len(known_classes())} classes and their pooling variants (looked for the keys"
         " architectures and model_type; see the page on adding a model)"

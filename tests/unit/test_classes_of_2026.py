@@ -119,3 +119,61 @@ def test_layers_with_experts_have_experts_for_values_too() -> None:
 )
 def test_records_of_embedding_models_have_their_published_parameters(name: str, expected: int) -> None:
     assert counted(open_catalog().model(name)) == expected
+
+
+def test_spark_gates_each_head_and_has_windows() -> None:
+    config = {
+        "architectures": ["Spark2_5ForCausalLM"],
+        "head_dim": 256,
+        "headwise_attn_output_gate": True,
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "layer_types": [*["sliding_attention"] * 3, "full_attention"] * 9,
+        "max_position_embeddings": 1048576,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 36,
+        "num_key_value_heads": 4,
+        "sliding_window": 512,
+        "tie_word_embeddings": True,
+        "vocab_size": 131072,
+    }
+    # By hand, for the sizes that a copy of Spark-X2.5-4B states: queries and outputs, keys and values, gates, MLP, norms.
+    layer = 2 * 2560 * 4096 + 2 * 2560 * 1024 + 16 * 2560 + 3 * 10240 * 2560 + 2 * 2560
+    assert parameters(config) == 36 * layer + 131072 * 2560 + 2560
+    caches = [cache for group in read_config(config).layers for cache in group.caches]
+    assert {cache.kind for cache in caches} == {"sliding", "full"}
+
+
+def test_step_vl_is_its_text_model_behind_a_perception_encoder() -> None:
+    text = {
+        "head_dim": 16,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "max_position_embeddings": 4096,
+        "model_type": "qwen3",
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "num_key_value_heads": 2,
+        "vocab_size": 100,
+    }
+    vision = {
+        "image_size": 28,
+        "layers": 3,
+        "mlp_ratio": 4.0,
+        "num_channels": 3,
+        "patch_size": 14,
+        "width": 32,
+    }
+    config = {
+        "architectures": ["StepVLForConditionalGeneration"],
+        "projector_bias": False,
+        "text_config": text,
+        "tie_word_embeddings": False,
+        "vision_config": vision,
+    }
+    # By hand: four matrices and an MLP with biases, two norms and two scales a layer; patches, positions, one norm,
+    # two convolutions of 3 x 3, the projector.
+    layer = 4 * (32 * 32 + 32) + 2 * 32 * 128 + 128 + 32 + 2 * 64 + 2 * 32
+    tower = 3 * layer + 32 * 3 * 14 * 14 + 4 * 32 + 64 + 9 * 32 * 64 + 64 + 9 * 64 * 128 + 128 + 128 * 64
+    alone = parameters({"architectures": ["Qwen3ForCausalLM"], "tie_word_embeddings": False, **text})
+    assert parameters(config) == alone + tower

@@ -25,6 +25,7 @@ def test_the_nearest_class_is_read_and_the_other_is_not(name: str) -> None:
         ("Qwen3_5MoeMTP", "Qwen3_5Moe"),
         ("Exaone4_5_MTP", "Exaone4_5"),
         ("KimiK3MTPModel", "KimiK3"),
+        ("GlmMoeDsaForCausalLMNextN", "GlmMoeDsa"),
         ("Step3p5MTP", "Step3p5"),
     ],
 )

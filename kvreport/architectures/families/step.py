@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvreport.architectures.attention import attention_cache, layer_count, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, outer_tied, vocabulary
+from kvreport.architectures.families.beside import text_model
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
@@ -47,6 +48,14 @@ def step3_vl(keys: Keys) -> Blueprint:
     if keys.outer is keys:
         raise keys.fault("text_config", None, "an object")
     return _step3(keys, _vision_3(keys.outer, keys.whole("hidden_size")))
+
+
+@reads("StepVLForConditionalGeneration", family="Step 3", model_types=("step_robotics",))
+def step_vl(keys: Keys) -> Blueprint:
+    """A text model of another class behind the vision tower of Step 3.7 (vLLM 0.33, ``step_vl.py``)."""
+    blueprint = text_model(keys, "qwen3")
+    blueprint.outer += _vision(keys, blueprint.hidden_size)
+    return blueprint
 
 
 @reads("Step3TextForCausalLM", family="Step 3", model_types=("step3_text",))
