@@ -123,6 +123,7 @@
       understood,
     );
     modelIn(names.models, more, state, understood, missed);
+    checkpointOf(names.models, words, state, understood);
     return { state, understood, missed, home, gpus };
   }
 
@@ -275,6 +276,23 @@
       understood.unshift(best.model.name);
     }
     missed.push(...asked.filter((word) => !best || !best.hits.includes(word)));
+  }
+
+  /* "qwen 72b awq" is a checkpoint of that name, where there is one: its layers may be padded, so that it can be split. */
+  function checkpointOf(models, words, state, understood) {
+    const quantizer = words.find((word) => word === "awq" || word === "gptq");
+    const base = models.find((one) => one.id === state.model);
+    if (!quantizer || !base || state.weights !== "int4") return;
+    const own = (id) => plainName(id.split("--").pop());
+    const ending = new RegExp(`^(meta)?${quantizer}(int4|4bit)?$`);
+    const found = models.find((one) =>
+      own(one.id).includes(own(base.id)) && ending.test(own(one.id).replace(own(base.id), ""))
+    );
+    if (!found) return;
+    state.model = found.id;
+    delete state.weights;
+    understood[0] = found.name;
+    understood.splice(understood.indexOf(`${quantizer.toUpperCase()} weights`), 1);
   }
 
   const hit = (model, word) =>

@@ -85,6 +85,11 @@
       const layout = kvState.hasLayout(state) &&
         Number(state.tp || 1) * (state.dp || 1) * (state.pp || 1) > 1;
       if (gpu.local && !layout) return say("no_platform", { local: gpu.local.label });
+      if (
+        layout && state.weights && kvState.deployments(site, model, gpu, { ...state, weights: undefined })[0]
+      ) {
+        return say("format_not_split", { weights: weightsText(site, state.weights) });
+      }
       return say(layout && anywhere(one) ? "not_split" : "engine_does_not_run");
     }
     const verdict = answer.verdict;
@@ -114,6 +119,9 @@
     return told.join(" ");
   }
 
+  const label = (list, name) => (list.find((one) => one.name === name) || {}).label || name;
+  const weightsText = (site, name) => label(site.weight_formats, name);
+
   const anywhere = ({ site, model, gpu, state }) =>
     kvState.deployments(site, model, gpu, { weights: state.weights, kv: state.kv }).length > 0;
 
@@ -127,9 +135,8 @@
     ].filter(Boolean);
 
   function conditions({ site, deployment, state }) {
-    const label = (list, name) => (list.find((one) => one.name === name) || {}).label || name;
     if (!deployment) return "From formulas, not measured.";
-    const weights = label(site.weight_formats, deployment.weightFormat);
+    const weights = weightsText(site, deployment.weightFormat);
     const cache = label(site.kv_formats, deployment.kvFormat);
     const settings = [
       state.engine === "ceiling" ? "No engine overhead" : site.engine.label,

@@ -47,7 +47,6 @@ KINDS = {
     "home": "",
     "models index": "models/",
     "a dense model": "models/meta-llama--Llama-3.1-70B-Instruct/",
-    "more GPUs than the fewest": "models/ByteDance-Seed--Seed-OSS-36B-Instruct/?context=16384",
     "a latent model": "models/deepseek-ai--DeepSeek-V3/",
     "a hybrid model": "models/Qwen--Qwen3.6-27B/",
     "GPU index": "gpus/",
@@ -354,6 +353,15 @@ def test_a_page_that_a_script_fills_agrees_with_itself(
     assert "headline and table" in names or not uri.startswith(("models/", "gpus/"))
     if "serves" in page.locator("[data-kv-slot=headline]").inner_text() and not uri.startswith("gpus/"):
         assert {"headline and chart", "headline and bar", "bar and its parts"} <= names
+
+
+def test_a_format_that_cannot_be_split_says_so(page: Any, address: str) -> None:
+    """29,568 columns over four GPUs are no multiple of 128; in 16 bits they can be split."""
+    page.goto(f"{address}?model=Qwen--Qwen2.5-72B-Instruct&gpu=rtx-4090&tp=4&weights=int4")
+    page.mouse.move(3, 3)
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
+    said = page.locator("[data-kv-slot=headline]").inner_text()
+    assert said.endswith("cannot be split as tp4: the blocks of its weights do not divide."), said
 
 
 def test_a_machine_without_a_platform_has_one_answer_on_every_page(page: Any, address: str) -> None:

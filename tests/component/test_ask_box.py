@@ -126,6 +126,11 @@ const names = kvreport.asked.prepared({
     ["glm-5.2", "GLM-5.2", "Z.ai", "2026-06", 1, []],
     ["phi-4", "Phi-4", "Microsoft", "2024-12", 0, []],
     ["qwen3", "Qwen3 32B", "Qwen", "2025-04", 1, []],
+    ["q--Qwen2.5-72B-Instruct", "Qwen2.5 72B", "Qwen", "2024-09", 1, []],
+    ["q--Qwen2.5-72B-Instruct-AWQ", "Qwen2.5 72B Instruct AWQ", "Qwen", "2024-09", 0, []],
+    ["q--Qwen2.5-VL-72B-Instruct-AWQ", "Qwen2.5 VL 72B Instruct AWQ", "Qwen", "2025-01", 0, []],
+    ["m--Llama-3.1-70B-Instruct", "Llama 3.1 70B", "Meta", "2024-07", 1, []],
+    ["h--Meta-Llama-3.1-70B-Instruct-GPTQ-INT4", "Llama 3.1 70B Instruct GPTQ INT4", "Meta", "2024-07", 0, []],
   ],
   gpus: [
     ["rtx-5090", "GeForce RTX 5090", "NVIDIA", "2025", 1, ["rtx 5090", "5090"]],
@@ -134,6 +139,24 @@ const names = kvreport.asked.prepared({
 });
 console.log(JSON.stringify(kvreport.asked.understand(text, site, names)));
 """
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("qwen2.5 72b awq 2x 3090", {"model": "q--Qwen2.5-72B-Instruct-AWQ", "gpu": "rtx-3090", "tp": 2}),
+        ("llama 3.1 70b gptq", {"model": "h--Meta-Llama-3.1-70B-Instruct-GPTQ-INT4"}),
+        ("llama 3.1 70b awq", {"model": "m--Llama-3.1-70B-Instruct", "weights": "int4"}),
+        ("qwen2.5 72b int4", {"model": "q--Qwen2.5-72B-Instruct", "weights": "int4"}),
+    ],
+)
+def test_a_quantizer_s_name_is_the_checkpoint_where_there_is_one(text: str, state: dict[str, object]) -> None:
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    answer = run(PAGE + own + NAMES, {"site": site, "text": text})
+    assert answer["state"] == state
+    assert answer["missed"] == []
+    assert any("weights" in said for said in answer["understood"]) == ("weights" in state)
 
 
 @pytest.mark.parametrize(
