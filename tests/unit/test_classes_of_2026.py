@@ -106,6 +106,21 @@ def test_layers_with_experts_have_experts_for_values_too() -> None:
     assert parameters(K2 | mixture) == 2 * 128 * 64 + 64 + 4 * every + 2 * dense + 2 * sparse
 
 
+def test_published_totals_hold_to_the_last_parameter() -> None:
+    """Totals of the Hub's records, as quoted on 26 September 2026; prediction layers are in them."""
+    totals = {
+        "IFM/K2-Horizon-3.7B": 5_058_255_360,
+        "Qwen/Qwen3.5-2B": 2_274_069_824,
+        "Qwen/Qwen3.5-4B": 4_659_865_088,
+        "Qwen/Qwen3.6-27B": 27_781_427_952,
+        "Qwen/Qwen3.8-27B": 27_781_427_952,
+        "google/gemma-4-12B-it": 11_959_730_224,
+        "openbmb/MiniCPM5-2B": 2_516_756_480,
+    }
+    catalog = open_catalog()
+    assert {name: sum(row.parameters for row in catalog.model(name).weights) for name in totals} == totals
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
