@@ -129,19 +129,25 @@
   // Of several starts one after the other, the last that tells something: the same as last_start() in Python.
   function lastStart(table, lines) {
     const begins = new RegExp(table.begins, "s"),
+      commands = new RegExp(table.commands, "s"),
       results = new RegExp(table.results, "s");
     let begun = 0,
       told = false,
       starts = 1,
+      command = -1,
       chosen = { first: 0, end: lines.length };
     lines.forEach((line, index) => {
       const cut = line.slice(0, LONGEST_LINE);
-      if (told && begins.test(cut)) {
-        chosen = { first: begun, end: index };
-        begun = index;
-        told = false;
+      const result = (!told || command >= 0) && results.test(cut);
+      if ((told && begins.test(cut)) || (result && command >= 0)) {
+        const first = command >= 0 ? command : index;
+        chosen = { first: begun, end: first };
+        begun = first;
+        told = result;
+        command = -1;
         starts += 1;
-      } else if (!told && results.test(cut)) told = true;
+      } else if (result) told = true;
+      else if (told && command < 0 && commands.test(cut)) command = index;
     });
     return told || starts === 1 ? { first: begun, end: lines.length, starts } : { ...chosen, starts };
   }

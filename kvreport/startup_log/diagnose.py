@@ -28,6 +28,7 @@ from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.laid_out import (
     POOL_AS_STATED,
     LaidOut,
+    adapters_of,
     dense_ranks_followed,
     exchange_of,
     own_drafts,
@@ -185,6 +186,8 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
     if inferred is not None and reading.number("mem_fraction") is None:
         notes.append(f"Its share of memory, {inferred:g}, is worked out from what its lines leave free.")
     followed = {"speculative"} if laid is not None and own_drafts(reading, laid.whole.model) else set()
+    if adapters_of(reading) != (0, 0):
+        followed.add("lora")
     ignored = [
         words for name, words in NOT_FOLLOWED.items() if reading.facts.get(name) and name not in followed
     ]

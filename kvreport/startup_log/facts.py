@@ -57,6 +57,8 @@ FACTS: Final[dict[str, Fact]] = {
     "draft_branches": Fact("branches of a drafted tree", "number"),
     "draft_from": Fact("draft model", "text"),
     "lora": Fact("LoRA adapters", "flag"),
+    "lora_slots": Fact("adapters at once", "number"),
+    "lora_rank": Fact("largest rank of an adapter", "number"),
     "expert_parallel": Fact("experts over all ranks", "flag"),
     "data_parallel": Fact("data parallel", "number"),
     "data_attention": Fact("data-parallel attention", "flag"),

@@ -235,7 +235,19 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "lora",
         None,
         r"(?P<lora>--enable[-_]lora\b|enable_lora=True|'enable_lora': True|--max[-_]lora(?:s|[-_]rank)\b)",
-        "LoRA adapters are served: their buffers are not counted here.",
+        "LoRA adapters are served.",
+    ),
+    Pattern(
+        "lora_slots",
+        "vllm",
+        r"(?:--max[-_]loras[= ]|\bmax_loras=|'max_loras': )(?P<lora_slots>[0-9]+)",
+        "vLLM keeps the buffers of {lora_slots} adapters.",
+    ),
+    Pattern(
+        "lora_rank",
+        "vllm",
+        r"(?:--max[-_]lora[-_]rank[= ]|\bmax_lora_rank=|'max_lora_rank': )(?P<lora_rank>[0-9]+)",
+        "An adapter has a rank of up to {lora_rank}.",
     ),
     Pattern(
         "expert_parallel",

@@ -130,6 +130,7 @@ def pasted_start(
             encodes_at_start=not reading.facts.get("no_encoding"),
             draft_tokens=drafted,
             draft_in_model=drafted > 0,
+            lora_slots=adapters_of(reading),
         ),
         printed=Figures(
             load=None if drafted else reading.whole("weights"),  # of the model alone
@@ -143,6 +144,13 @@ def pasted_start(
         ),
         pool_unclear=_pool_unclear(reading, model),
     )
+
+
+def adapters_of(reading: Reading) -> tuple[int, int]:
+    """LoRA adapters that vLLM holds at once and their largest rank; one of rank 16 where the log states neither."""
+    if not reading.facts.get("lora") or reading.engine not in (None, "vllm"):
+        return 0, 0
+    return reading.whole("lora_slots") or 1, reading.whole("lora_rank") or 16
 
 
 def _of_class(layout: parallel.Layout, model: Model, engine: Engine) -> parallel.Layout:

@@ -30,6 +30,12 @@ BEGINS: Final = (
 )
 """A line that a server writes once, before anything else."""
 
+COMMANDS: Final = (
+    r"(?:^|[$#>&;] ?|\b(?:exec|nohup) )(?:[A-Z][A-Z0-9_]*=[^ ]+ )*"
+    r"(?:vllm serve|sglang serve|python3? -m (?:vllm\.entrypoints\.|sglang\.launch_server))[ \\]"
+)
+"""A command line of a server: the beginning of a start if one is told after it, else only quoted."""
+
 RESULTS: Final = (
     r"KV cache size: [0-9]|Maximum concurrency for |KV Cache is allocated|max_total_num_tokens=[0-9]|"
     r"leave no GPU memory for the KV cache|"
@@ -39,6 +45,7 @@ RESULTS: Final = (
 """A line that a start ends with, whether it succeeds or not: a further beginning after it is another start."""
 
 _BEGINS: Final = re.compile(BEGINS, re.ASCII)
+_COMMANDS: Final = re.compile(COMMANDS, re.ASCII)
 _RESULTS: Final = re.compile(RESULTS, re.ASCII)
 _SERVING: Final = re.compile(
     r'HTTP/[12](?:\.[01])?" [1-5][0-9]{2}\b|throughput: [0-9.]+ tokens/s|(?:Prefill|Decode) batch[,.] ?#',
@@ -201,15 +208,20 @@ def last_start(lines: list[str]) -> tuple[int, int, int]:
         Index of its first line, index after its last one, and how many starts there are.
     """
     begun, told, chosen = 0, False, (0, len(lines))
-    starts = 1
+    starts, command = 1, -1
     for index, line in enumerate(lines):
         cut = line[:MAX_LINE]
-        if told and _BEGINS.search(cut):
+        begins = told and _BEGINS.search(cut) is not None
+        result = (not told or command >= 0) and _RESULTS.search(cut) is not None
+        if begins or (result and command >= 0):
+            index = command if command >= 0 else index
             chosen = (begun, index)
-            begun, told = index, False
+            begun, told, command = index, result, -1
             starts += 1
-        elif not told and _RESULTS.search(cut):
+        elif result:
             told = True
+        elif told and command < 0 and _COMMANDS.search(cut):
+            command = index
     return (*((begun, len(lines)) if told or starts == 1 else chosen), starts)
 
 
@@ -260,6 +272,7 @@ def table() -> dict[str, Any]:
             for pattern in ALL
         ],
         "begins": browser_expression(BEGINS),
+        "commands": browser_expression(COMMANDS),
         "results": browser_expression(RESULTS),
         "scales": dict(_SCALES),
         "largest": LARGEST,

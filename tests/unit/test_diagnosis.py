@@ -324,10 +324,27 @@ def test_a_number_at_the_end_of_a_sentence_is_read() -> None:
 
 
 def test_flags_that_are_not_followed_are_listed() -> None:
-    found = read('vllm serve Qwen/Qwen2.5-7B --enable-lora --speculative-config \'{"method": "mtp"}\'')
+    found = read('vllm serve Qwen/Qwen2.5-7B --cpu-offload-gb 4 --speculative-config \'{"method": "mtp"}\'')
     (note,) = (note for note in found.notes if note.startswith("Not followed"))
-    assert "LoRA adapters" in note
+    assert "offloading to the host" in note
     assert "speculative decoding" in note
+
+
+def test_adapters_of_vllm_are_counted() -> None:
+    # Llama 3.1 8B on an A100 (held-034): 15.1749 GiB were loaded, two slots of rank 16 among them.
+    log = (
+        "INFO vLLM API server version 0.8.2\n"
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct {}\n"
+        "INFO [gpu_model_runner.py:1186] Model loading took 15.1749 GB and 59.268527 seconds\n"
+    )
+    flags = "--enable-lora --max-loras 2 --max-lora-rank 16"
+    found = [read(log.format(said), gpu="a100-sxm4-40gb") for said in (flags, "")]
+    with_slots, without = (one.comparisons[0] for one in found)
+    assert with_slots.predicted == pytest.approx(with_slots.stated, rel=0.002)
+    assert without.predicted < 0.99 * without.stated
+    assert not any("LoRA" in note for note in found[0].notes)
+    sglang = "server_args=ServerArgs(model_path='Qwen/Qwen2.5-7B-Instruct', enable_lora=True)"
+    assert any("LoRA adapters" in note for note in read(sglang).notes)
 
 
 def test_headline_and_table_come_from_one_plan() -> None:

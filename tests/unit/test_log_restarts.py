@@ -14,6 +14,8 @@ INFO 08-07 16:58:54 [core.py:184] Initializing a V1 LLM engine (v0.30.0) with co
 SMALL = START.format(pool="4.0", tokens="29,120", fits="3.55")
 LARGE = START.format(pool="8.0", tokens="58,240", fits="7.11")
 CUT = "".join(START.format(pool=1, tokens=1, fits=1).splitlines(keepends=True)[:2])
+SERVE = "$ VLLM_LOGGING_LEVEL=INFO vllm serve Qwen/Qwen3-4B --max-num-seqs 7\n"
+TAIL = "Maximum concurrency for 8,192 tokens per request: 9.00x\n"
 SGLANG = """\
 [2026-08-20] server_args=ServerArgs(model_path='Qwen/Qwen3-8B', tp_size=1)
 [2026-08-20] KV Cache is allocated. dtype: torch.bfloat16, #tokens: {tokens}, K size: 10.08 GB, V size: 10.08 GB
@@ -27,12 +29,23 @@ SGLANG = """\
     (SMALL + SMALL + LARGE, 7.11, 3),
     (LARGE + CUT, 7.11, 2),
     (CUT + LARGE, 7.11, 1),
+    (SMALL + SERVE + LARGE, 7.11, 2),
+    (SMALL + SERVE + TAIL, 9.0, 2),
+    (SMALL + SERVE, 3.55, 1),
+    (SERVE + SMALL, 3.55, 1),
 ])  # fmt: skip
 def test_the_last_start_that_ends_is_read(text, fits, starts):
     found = read_log(text)
     assert found.facts["concurrency"] == fits
     assert found.starts == starts
     assert any("starts one after the other" in note for note in diagnose(text).notes) == (starts > 1)
+
+
+def test_a_command_line_belongs_to_the_start_that_follows():
+    found = read_log(SMALL + SERVE + LARGE)
+    assert (found.recognised[0].number, found.facts["max_seqs"]) == (5, 7)
+    # One that is only quoted below a log belongs to that log.
+    assert read_log(SMALL + SERVE).facts["max_seqs"] == 7
 
 
 def test_numbers_of_lines_stay_those_of_the_log():
