@@ -214,9 +214,9 @@ def last_start(lines: list[str]) -> tuple[int, int, int]:
         begins = told and _BEGINS.search(cut) is not None
         result = (not told or command >= 0) and _RESULTS.search(cut) is not None
         if begins or (result and command >= 0):
-            index = command if command >= 0 else index
-            chosen = (begun, index)
-            begun, told, command = index, result, -1
+            first = command if command >= 0 else index
+            chosen = (begun, first)
+            begun, told, command = first, result, -1
             starts += 1
         elif result:
             told = True
