@@ -209,8 +209,13 @@
       if (facts.weights && rules.weights) add("weights", rules.weights);
       if (rules.current && found.pool > 0 && found.longest) {
         const request = rules.own(found.longest);
-        if (facts.concurrency) add("concurrency", rules.concurrency(found.pool, found.longest));
-        if (facts.kv_tokens) add("kv_tokens", rules.tokensOf(found.pool, found.longest));
+        const pool = kvLogLines.asPrinted(
+          found.pool,
+          facts.kv_tokens,
+          (size) => rules.tokensOf(size, found.longest),
+        );
+        if (facts.concurrency) add("concurrency", rules.concurrency(pool, found.longest));
+        if (facts.kv_tokens) add("kv_tokens", rules.tokensOf(pool, found.longest));
         if (facts.needed) add("needed", request);
       }
       const other = facts.weights && Math.abs(rules.weights / facts.weights - 1) > kvKernel.OTHER_WEIGHTS;

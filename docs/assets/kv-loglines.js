@@ -422,6 +422,23 @@
 
   const tokensOf = (facts) => facts.full_tokens || facts.kv_tokens || null;
 
+  /* Of the pools that are printed as this one, the one that holds the printed tokens if any does: _as_printed() in Python. */
+  function asPrinted(pool, tokens, holds) {
+    const gib = pool / GIB,
+      places = [100, 10000].find((digits) => Math.abs(gib - Math.round(gib * digits) / digits) < 1e-8);
+    if (!tokens || !places) return pool;
+    const missing = (size) => holds(Math.trunc(size)) - tokens;
+    let low = pool - GIB / 2 / places, high = pool + GIB / 2 / places, middle = pool;
+    for (let halving = 0; halving < 24; halving++) {
+      const beyond = missing(middle);
+      if (!beyond) return Math.trunc(middle);
+      if (beyond > 0) high = middle;
+      else low = middle;
+      middle = (low + high) / 2;
+    }
+    return pool;
+  }
+
   function concurrency(facts, longest, pool, rules) {
     if (facts.concurrency !== undefined) return facts.concurrency;
     if (pool !== null && pool <= 0) return 0;
@@ -431,6 +448,6 @@
     return longest && rules && pool !== null ? rules.concurrency(pool, longest) : null;
   }
 
-  const api = { readLog, spread, otherRanks, layout, diagnose, show, explain };
+  const api = { readLog, spread, otherRanks, layout, diagnose, show, explain, asPrinted };
   root.kvLogLines = api;
 })(typeof globalThis === "object" ? globalThis : this);

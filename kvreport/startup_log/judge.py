@@ -161,10 +161,10 @@ class _Judging:
         for _ in range(_HALVINGS):
             beyond = missing(middle)
             if not beyond:
-                break
+                return with_pool(laid, int(middle))
             low, high = (low, middle) if beyond > 0 else (middle, high)
             middle = (low + high) / 2
-        return with_pool(laid, int(min((pool, low, middle, high), key=lambda size: abs(missing(size)))))
+        return with_pool(laid, int(pool))
 
     def _end_to_end(self, laid: Deployment, *, known: bool) -> Iterator[Comparison]:
         start, flags, printed = self.start, self.start.flags, self.start.printed
