@@ -64,8 +64,9 @@ _PACKED_ROW: Final = 584
 _PACKED_ALIGNMENT: Final = 576
 _FLOAT32_BYTES: Final = 4
 _KERNEL_TOKENS: Final = 16
-_POSITION_BYTES: Final = 3 * 8
 """The smallest block of the kernels that read packed formats (``turboquant_attn.py``)."""
+_POSITION_BYTES: Final = 3 * 8
+"""A token's place on three axes, in 64 bits (``qsa_cache.py``)."""
 
 
 def plan(
