@@ -115,6 +115,7 @@ def test_published_totals_hold_to_the_last_parameter() -> None:
         "Qwen/Qwen3.6-27B": 27_781_427_952,
         "Qwen/Qwen3.8-27B": 27_781_427_952,
         "google/gemma-4-12B-it": 11_959_730_224,
+        "inclusionAI/Ling-3.0-flash": 127_486_405_600,
         "openbmb/MiniCPM5-2B": 2_516_756_480,
     }
     catalog = open_catalog()
@@ -192,3 +193,16 @@ def test_step_vl_is_its_text_model_behind_a_perception_encoder() -> None:
     tower = 3 * layer + 32 * 3 * 14 * 14 + 4 * 32 + 64 + 9 * 32 * 64 + 64 + 9 * 64 * 128 + 128 + 128 * 64
     alone = parameters({"architectures": ["Qwen3ForCausalLM"], "tie_word_embeddings": False, **text})
     assert parameters(config) == alone + tower
+
+
+def test_ling_3_has_a_prediction_layer_without_copies_of_the_ends() -> None:
+    record = open_catalog().model("inclusionAI/Ling-3.0-flash")
+    config = {
+        "architectures": ["BailingHybridForCausalLM"],
+        "model_type": "bailing_hybrid",
+        "num_nextn_predict_layers": 1,
+    }
+    model = read_config(config, assume_defaults=True)
+    predicts = [row for row in model.weights if row.component == "mtp"]
+    assert sum(row.parameters for row in predicts) == 3_072_194_048
+    assert sum(row.parameters for row in model.weights) == sum(row.parameters for row in record.weights)

@@ -11,7 +11,7 @@ from kvreport.architectures.attention import attention_cache, head_dim, latent_c
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
 from kvreport.architectures.families.bailing import UNCOUNTED, grouped_attention, mixture
-from kvreport.architectures.families.deepseek import latent_sizes, latent_tensors
+from kvreport.architectures.families.deepseek import latent_sizes, latent_tensors, prediction_layers
 from kvreport.architectures.families.kimi import kda_state, kda_tensors
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
@@ -64,7 +64,7 @@ def bailing_v3(keys: Keys) -> Blueprint:
         (latent_cache(rank, rope), latent) if attends else (kda_state(heads, width, kernel), delta)
         for attends in full
     ]
-    return _model(keys, its, layers, tie=False)
+    return _model(keys, its, layers, tie=False, predicting=latent)
 
 
 @reads("BailingMoeV2_5ForCausalLM", family="Ling")
@@ -72,7 +72,7 @@ def bailing_v2_5(keys: Keys) -> Blueprint:
     """Ling and Ring 2.5: lightning attention, then latent attention."""
     its, rank, rope = latent_sizes(keys)
     latent = latent_cache(rank, rope), latent_tensors(keys, its, rank, rope)
-    return _lightning_model(keys, its, latent)
+    return _lightning_model(keys, its, latent, predicts=True)
 
 
 @reads(
@@ -94,7 +94,9 @@ def bailing_linear(keys: Keys) -> Blueprint:
 _Kept = tuple[str, tuple[Cache, ...]]
 
 
-def _lightning_model(keys: Keys, its: Sizes, attends: tuple[_Kept, Tensors]) -> Blueprint:
+def _lightning_model(
+    keys: Keys, its: Sizes, attends: tuple[_Kept, Tensors], *, predicts: bool = False
+) -> Blueprint:
     """Lightning attention in all layers of a group but the last."""
     group = keys.whole("layer_group_size", high=MAX_LAYERS)
     # The maker's class lets the layers of an incomplete group attend, an engine's does not.
@@ -103,9 +105,8 @@ def _lightning_model(keys: Keys, its: Sizes, attends: tuple[_Kept, Tensors]) -> 
     state = StateTensor(name="recurrent", channels=its.heads, columns=width * width)
     kept: _Kept = "lightning attention", (RecurrentState(mechanism="lightning", tensors=(state,)),)
     linear_layer = kept, _lightning(keys, its, width)
-    return _model(
-        keys, its, [linear_layer if (index + 1) % group else attends for index in range(its.layers)]
-    )
+    layers = [linear_layer if (index + 1) % group else attends for index in range(its.layers)]
+    return _model(keys, its, layers, predicting=attends[1] if predicts else ())
 
 
 def _lightning(keys: Keys, its: Sizes, width: int) -> Tensors:
@@ -151,8 +152,23 @@ def _output_gate(keys: Keys, its: Sizes) -> Tensors:
 
 
 def _model(
-    keys: Keys, its: Sizes, mixers: list[tuple[_Kept, Tensors]], *, tie: bool | None = None
+    keys: Keys,
+    its: Sizes,
+    mixers: list[tuple[_Kept, Tensors]],
+    *,
+    tie: bool | None = None,
+    predicting: Tensors = (),
 ) -> Blueprint:
+    """Put the layers between both ends.
+
+    Args:
+        keys: The config.
+        its: Its sizes.
+        mixers: What each layer keeps, and its tensors without the MLP.
+        tie: Whether the head is the embedding; None to read it from the config.
+        predicting: The attention of a prediction layer (vLLM 0.33, ``bailing_moe_v3_mtp.py`` and
+            ``bailing_moe_mtp.py``); its checkpoints have no copies of embedding and head. Empty where it is not known.
+    """
     width = keys.whole("intermediate_size")
     experts = expert_counts(
         keys, "num_experts", "num_local_experts", per_token=("num_experts_per_tok", "num_experts_per_token")
@@ -169,6 +185,9 @@ def _model(
         Layer(*kept, (*tensors, *(mixed if mixes else dense)))
         for mixes, (kept, tensors) in zip(sparse, mixers, strict=True)
     ]
+    extra = (
+        prediction_layers(keys, its, (*predicting, *mixed), "model.layers", ends=False) if predicting else ()
+    )
     predicts = keys.whole("num_nextn_predict_layers", "num_mtp_layers", default=0, low=0, high=64)
     return decoder(
         keys,
@@ -178,5 +197,6 @@ def _model(
         tie=tie,
         intermediate=width,
         experts=experts,
-        notes=[UNCOUNTED] if predicts else [],
+        extra=extra,
+        notes=[UNCOUNTED] if predicts and not extra else [],
     )
