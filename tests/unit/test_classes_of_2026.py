@@ -107,16 +107,32 @@ def test_layers_with_experts_have_experts_for_values_too() -> None:
 
 
 def test_published_totals_hold_to_the_last_parameter() -> None:
-    """Totals of the Hub's records, as quoted on 26 September 2026; prediction layers are in them."""
+    """Totals of the Hub's records, as public lists and reviews of 2026 quote them; prediction layers are in them."""
     totals = {
         "IFM/K2-Horizon-3.7B": 5_058_255_360,
+        "MiniMaxAI/MiniMax-M2": 228_689_764_864,
+        "Qwen/Qwen3-235B-A22B": 235_093_634_560,
+        "Qwen/Qwen3-30B-A3B": 30_532_122_624,
+        "Qwen/Qwen3-Coder-480B-A35B-Instruct": 480_154_875_392,
+        "Qwen/Qwen3-Next-80B-A3B-Instruct": 81_324_862_720,
         "Qwen/Qwen3.5-2B": 2_274_069_824,
         "Qwen/Qwen3.5-4B": 4_659_865_088,
         "Qwen/Qwen3.6-27B": 27_781_427_952,
+        "Qwen/Qwen3.8-2.4T-A95B": 2_446_182_725_504,
         "Qwen/Qwen3.8-27B": 27_781_427_952,
+        "deepseek-ai/DeepSeek-V4-Flash": 290_944_616_402,
+        "deepseek-ai/DeepSeek-V4-Pro": 1_598_839_674_782,
         "google/gemma-4-12B-it": 11_959_730_224,
         "inclusionAI/Ling-3.0-flash": 127_486_405_600,
+        "meta-llama/Llama-4-Maverick-17B-128E-Instruct": 401_583_781_376,
+        "meta-llama/Llama-4-Scout-17B-16E-Instruct": 108_641_793_536,
+        "mistralai/Mixtral-8x22B-v0.1": 140_620_634_112,
+        "openai/gpt-oss-120b": 116_829_156_672,
         "openbmb/MiniCPM5-2B": 2_516_756_480,
+        "zai-org/GLM-4.5": 358_337_791_296,
+        "zai-org/GLM-4.5-Air": 110_468_824_832,
+        "zai-org/GLM-4.7-Flash": 31_221_488_576,
+        "zai-org/GLM-5.3": 753_329_940_480,
     }
     catalog = open_catalog()
     assert {name: sum(row.parameters for row in catalog.model(name).weights) for name in totals} == totals

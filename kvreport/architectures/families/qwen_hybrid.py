@@ -109,7 +109,7 @@ def _vision(keys: Keys) -> Tensors:
 
 def _mtp(keys: Keys, its: Sizes, mlp: Tensors) -> Tensors:
     """The layers for multi-token prediction, which only speculative decoding loads."""
-    count = keys.whole("mtp_num_hidden_layers", default=0, low=0, high=MAX_LAYERS)
+    count = keys.whole("mtp_num_hidden_layers", "num_nextn_predict_layers", default=0, low=0, high=MAX_LAYERS)
     if not count:
         return ()
     block = (
