@@ -32,9 +32,20 @@ def test_the_page_names_the_engine_and_offers_only_what_the_browser_computes(gpu
 
 
 def test_a_model_s_table_names_the_engine_of_other_rows():
-    table, _ = users_table(site(), site().models[0])
+    table, _ = users_table(site(), site().models[0], None)
     hints = {row.anchor: row.head.hint for row in table.rows}
     assert hints == {f"on-{MAC}": "Apple, mlx-lm", f"on-{SERVER}": "NVIDIA"}
+
+
+def test_the_first_line_s_case_has_a_row_where_it_takes_more_gpus_than_the_fewest():
+    model = site().models[0]
+    fewest = site().serving(model, SERVER)
+    wider = next(one for one in site().on_headline_gpu[model.id].values() if one.config.tensor_parallel == 4)
+    same, _ = users_table(site(), model, fewest)
+    more, _ = users_table(site(), model, wider)
+    rows = {row.anchor: [cell.text for cell in row.cells[:2]] for row in more.rows}
+    assert list(rows) == [*(row.anchor for row in same.rows), f"on-{SERVER}_4"]
+    assert rows[f"on-{SERVER}_4"] == ["4", f"{wider.users[0]:,}"]
 
 
 def test_the_browser_is_told():
