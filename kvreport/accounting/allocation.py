@@ -296,7 +296,14 @@ def _plan_key(case: Case, device: Accelerator | None, serving: Serving) -> Hasha
         serving.sequences,
         serving.window_share,
     )
-    return "plan", case.engine.name, *_plan_class(case, device, serving), rest, case.layout
+    return (
+        "plan",
+        case.engine.name,
+        case.engine.version,
+        *_plan_class(case, device, serving),
+        rest,
+        case.layout,
+    )
 
 
 def stored_key(form: KvFormat | None) -> Hashable:

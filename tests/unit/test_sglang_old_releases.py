@@ -54,5 +54,5 @@ def test_context_ranks_divide_a_token_s_bytes_but_not_its_index_keys(catalog: Ca
     # Eight KV heads on one group of eight ranks: each rank holds all of them for an eighth of the tokens.
     assert token_bytes(grouped, engine, eight) == token_bytes(grouped, engine, one)
     sparse = catalog.model("deepseek-ai/DeepSeek-V3.2")
-    kept = index_bytes(sparse, one) * sparse.layer_count
+    kept = index_bytes(sparse, engine, one) * sparse.layer_count
     assert token_bytes(sparse, engine, eight) - kept == (token_bytes(sparse, engine, one) - kept) / 8

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 import kvreport
 from kvreport.accounting.deployment import Case, Memo, plan_blocks
+from kvreport.accounting.engines.sglang.pools import PoolFlags, token_bytes
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.load import open_catalog
+from kvreport.units import GIB
 
 
 def test_no_context_fits_where_the_pool_of_states_holds_no_request():
@@ -54,3 +58,24 @@ def test_plans_for_different_window_shares_are_kept_apart() -> None:
         return plan_blocks(case, known).pool.flags.window_share
 
     assert [window(0.8), window(0.5)] == [0.8, 0.5]
+
+
+def test_index_keys_of_pooled_tokens_are_sized_by_release() -> None:
+    """0.5.21 sizes one index key of 132 bytes for each token, 0.5.22 for each four: ``pool_configurator.py``.
+
+    A start of 4 B200 (2026-09-19) prints 41.75 GB for 6,327,680 tokens of 11 layers: 512 + 132 bytes a layer.
+    """
+    catalog = open_catalog()
+    model = catalog.model("zai-org/GLM-5.3-Flash")
+    flags = PoolFlags(element_bytes=1, scaled_latents=False)
+    sizes = {
+        release: token_bytes(model, catalog.engine(f"sglang@{release}"), flags)
+        for release in ("0.5.20", "0.5.21", "0.5.22", "0.5.23")
+    }
+    assert sizes == {
+        "0.5.20": 11 * (512 + 132),
+        "0.5.21": 11 * (512 + 132),
+        "0.5.22": 11 * (512 + 33),
+        "0.5.23": 11 * (512 + 33),
+    }
+    assert sizes["0.5.20"] * 6_327_680 / GIB == pytest.approx(41.75, abs=0.005)

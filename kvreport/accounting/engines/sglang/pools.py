@@ -15,7 +15,7 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.sglang import compressed, shapes
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.numeric import Integers
-from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.units import GIB
@@ -29,6 +29,10 @@ LEAST_REQUESTS: Final = 2048
 MOST_REQUESTS: Final = 4096
 CONTEXTS_ESTIMATED: Final = 512
 """``resolve_max_num_reqs``: requests at once are 512 contexts' worth, within these bounds."""
+
+INDEX_POOLED: Final = (0, 5, 22)
+"""First release that sizes pools with one index key for each group of pooled tokens, not one for each token
+(``pool_configurator.py::_compute_dsa_indexer_cell_size``, 0.5.20 to 0.5.23)."""
 
 EVICTION_TOKENS: Final = 128
 """Tokens decoded between two evictions from a window pool (``SGLANG_SWA_EVICTION_INTERVAL``)."""
@@ -350,7 +354,7 @@ def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> float:
         )
         whole = token_bytes(model, engine, heads)
         shared = token_bytes(model, engine, replace(heads, draft_layers=0))
-        shared -= index_bytes(model, flags) * shapes.layers(model, engine).indexed
+        shared -= index_bytes(model, engine, flags) * shapes.layers(model, engine).indexed
         return whole - shared + shared / flags.context_ranks
     counted = shapes.layers(model, engine)
     if shapes.latent_of(model) is None:
@@ -358,7 +362,7 @@ def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> float:
         cell = int(width * counted.full * flags.element_bytes)
     else:
         cell = int(latent_bytes(model, flags) * counted.full)
-    keys = index_bytes(model, flags)
+    keys = index_bytes(model, engine, flags)
     target = cell + keys * counted.indexed
     if not flags.draft_layers or not counted.full:
         return target
@@ -378,8 +382,8 @@ def latent_bytes(model: Model, flags: PoolFlags) -> float:
     return (latent.latent_dim + latent.rope_dim) * flags.element_bytes
 
 
-def index_bytes(model: Model, flags: PoolFlags) -> int:
-    """Bytes of one token's index key in one layer.
+def index_bytes(model: Model, engine: Engine, flags: PoolFlags) -> int:
+    """Bytes of one token's index key in one layer, or its part of the key of a group of tokens.
 
     FP8 with a 4-byte scale per 128 elements; without scales (MiniMax-M3) the model's own 16 bits, or FP8
     on Hopper beside an FP8 cache (``get_minimax_sparse_index_dtype``).
@@ -389,7 +393,9 @@ def index_bytes(model: Model, flags: PoolFlags) -> int:
         return 0
     if not index.scaled:
         return index.index_dim * (1 if flags.narrow_index else SERVED_BYTES)
-    return -(-(index.index_dim + index.index_dim // SCALE_EVERY * SCALE_BYTES) // index.stride)
+    one = index.index_dim + index.index_dim // SCALE_EVERY * SCALE_BYTES
+    pooled = version_number(engine.version or "9999") >= INDEX_POOLED
+    return -(-one // index.stride) if pooled else one
 
 
 def window_cap_tokens(window: int, flags: PoolFlags) -> int:
