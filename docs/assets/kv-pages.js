@@ -144,6 +144,7 @@
     const { site, model, state } = one;
     const contexts = site.contexts.slice(0, $$("thead th", table).length - 3);
     const rows = [], groups = new Map();
+    let caption = chosen ? gpusOf(one) : words.captions.fewest;
     for (const gpu of site.gpus) {
       const cellsFor = (deployment) => result.facts(site, model, gpu, state, deployment);
       const possible = kvState.deployments(site, model, gpu, chosen ? state : { ...state, ...FEWEST });
@@ -152,19 +153,17 @@
       if (serving) {
         rows.push(row(cellsFor(serving), contexts));
         // The case that the first line speaks of has a row of its own where it takes more GPUs.
-        const { deployment: chosen } = one;
-        if (chosen && one.gpu.id === gpu.id && chosen.devices !== serving.devices) {
-          rows.push(row(one, contexts, `_${chosen.devices}`));
+        const devices = one.gpu.id === gpu.id && one.deployment?.devices;
+        if (devices && devices !== serving.devices) {
+          rows.push(row(one, contexts, `_${devices}`));
+          caption = words.captions.fewest_and_case;
         }
       } else {
         const [reason, note] = whyNot(gpu, possible, asked, kvCapacity.isPublished(model, gpu));
         groups.set(reason, [...(groups.get(reason) || []), [gpu, note, cellsFor(possible.pop() || null)]]);
       }
     }
-    captioned(
-      table,
-      result.fill(words.captions.devices, { devices: chosen ? gpusOf(one) : words.captions.fewest }),
-    );
+    captioned(table, result.fill(words.captions.devices, { devices: caption }));
     kvreport.putRows(table, rows);
     list?.replaceChildren(
       ...[...groups].sort(([, a], [, b]) => a.length - b.length).flatMap(([reason, members]) =>

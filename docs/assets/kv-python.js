@@ -7,16 +7,16 @@ const ready = new Map();
 let ask = null, answerLog = null, runtime = null;
 
 self.onmessage = async (event) => {
-  const { id, start, read, question, log, ...other } = event.data;
+  const { id, start, log, ...asked } = event.data;
   try {
     if (start) postMessage({ id, result: await boot(start) });
-    else if (read) postMessage({ id, ...JSON.parse(ask.read(read)) });
-    else if (other.parts) postMessage({ id, ...JSON.parse(ask.parts(other.parts)) });
-    else if (other.header) postMessage({ id, ...JSON.parse(ask.header(other.header)) });
     else if (log) {
       answerLog ||= runtime.runPython("from kvreport.startup_log.in_browser import answer; answer");
       postMessage({ id, ...JSON.parse(answerLog(runtime.toPy(log))) });
-    } else postMessage({ id, ...JSON.parse(ask.question(question)) });
+    } else {
+      const [[name, given]] = Object.entries(asked);
+      postMessage({ id, ...JSON.parse(ask[name](given)) });
+    }
   } catch (error) {
     postMessage({ id, error: String(error.message || error).trim().split("\n").pop() });
   }

@@ -85,12 +85,12 @@
       const layout = kvState.hasLayout(state) &&
         Number(state.tp || 1) * (state.dp || 1) * (state.pp || 1) > 1;
       if (gpu.local && !layout) return say("no_platform", { local: gpu.local.label });
-      if (
-        layout && state.weights && kvState.deployments(site, model, gpu, { ...state, weights: undefined })[0]
-      ) {
-        return say("format_not_split", { weights: weightsText(site, state.weights) });
-      }
-      return say(layout && anywhere(one) ? "not_split" : "engine_does_not_run");
+      if (!layout || !anywhere(one)) return say("engine_does_not_run");
+      const wider = state.weights &&
+        kvState.deployments(site, model, gpu, { ...state, weights: undefined })[0];
+      return wider
+        ? say("format_not_split", { weights: weightsText(site, state.weights) })
+        : say("not_split");
     }
     const verdict = answer.verdict;
     if (verdict === "context_exceeds_model") {
@@ -122,6 +122,7 @@
   const label = (list, name) => (list.find((one) => one.name === name) || {}).label || name;
   const weightsText = (site, name) => label(site.weight_formats, name);
 
+  /* Whether the formats that were chosen run on the accelerator in some layout. */
   const anywhere = ({ site, model, gpu, state }) =>
     kvState.deployments(site, model, gpu, { weights: state.weights, kv: state.kv }).length > 0;
 

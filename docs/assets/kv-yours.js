@@ -13,8 +13,8 @@
     context: "context limit of the model",
   };
   const REFUSED = ["engine_does_not_run", "format_not_supported"];
-  const GGUF = /-GGUF$/i;
-  const STEP_BYTES = 4 << 20;
+  const GGUF = /-GGUF$/i; /* a repository of GGUF files, as --fetch tells it */
+  const STEP_BYTES = 4 << 20; /* of a GGUF file read before Python looks for the end of its header */
   const REPOSITORY = /^[A-Za-z0-9][\w.-]{0,95}\/[A-Za-z0-9][\w.-]{0,95}$/;
 
   function yours(form) {
@@ -126,17 +126,20 @@
       }
     }
 
+    /* What to do where the Hub does not answer. */
+    const instead = (id) => (GGUF.test(id) ? "choose the file under Files" : "paste its config.json");
+
     async function ask(address, id, signal) {
       let answer;
       try {
         answer = await fetch(address, { credentials: "omit", referrerPolicy: "no-referrer", signal });
       } catch {
-        throw new Error("huggingface.co cannot be reached from this browser. Paste the config.json instead.");
+        throw new Error(`huggingface.co cannot be reached from this browser: ${instead(id)} instead.`);
       }
       if (answer.ok) return answer;
       if (answer.status === 401 || answer.status === 403) {
         throw new Error(
-          `${id} is gated or private, or does not exist. Open it on huggingface.co and paste its config.json.`,
+          `${id} is gated or private, or does not exist. If you have access to it: ${instead(id)}.`,
         );
       }
       if (answer.status === 404) throw new Error(`${id} is not on huggingface.co under this name.`);

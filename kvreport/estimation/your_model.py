@@ -118,7 +118,7 @@ class YourModel:
             )
             first = min((file for file in files if file.lower().endswith(".gguf")), default="config.json")
             known = is_repository_id(name) or gguf_repository(name)
-            return cls(*found, source=f"{name} --fetch" if known else quote(first.rpartition("/")[2]))
+            return cls(*found, source=f"{quote(name)} --fetch" if known else quote(first.rpartition("/")[2]))
 
     @property
     def model(self) -> Model:

@@ -15,6 +15,21 @@ globalThis.kvreport = {
 };
 """
 
+
+def understood(text: str, names: str, page: str = PAGE) -> dict[str, Any]:
+    """What the box takes a text for.
+
+    Args:
+        text: What is typed.
+        names: A script with the models and accelerators that there are; it prints the answer.
+        page: What the box finds of the page.
+    """
+    site, _, _ = published()
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    answer: dict[str, Any] = run(page + own + names, {"site": site, "text": text})
+    return answer
+
+
 ASK = """
 const { site, text } = JSON.parse(await new Response(Deno.stdin.readable).text());
 const names = kvreport.asked.prepared({
@@ -38,18 +53,14 @@ console.log(JSON.stringify(kvreport.asked.understand(text, site, names)));
     ],
 )
 def test_the_number_of_devices_stands_before_or_after_the_name(text: str) -> None:
-    site, _, _ = published()
-    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
-    answer = run(PAGE + own + ASK, {"site": site, "text": text})
+    answer = understood(text, ASK)
     assert answer["missed"] == [], answer
     assert (answer["state"]["gpu"], answer["state"]["tp"]) == ("mi355x", 8)
     assert answer["state"]["model"] == "llama"
 
 
 def test_a_length_after_a_name_is_no_number_of_devices() -> None:
-    site, _, _ = published()
-    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
-    answer = run(PAGE + own + ASK, {"site": site, "text": "llama 70b h100 32k"})
+    answer = understood("llama 70b h100 32k", ASK)
     assert "tp" not in answer["state"]
     assert answer["state"]["context"] == 32_768
 
@@ -58,25 +69,19 @@ def test_a_length_after_a_name_is_no_number_of_devices() -> None:
     "text", ["llama 70b h100 kv fp8", "llama 70b h100 fp8 kv", "llama 70b h100 cache=fp8"]
 )
 def test_the_cache_format_stands_before_or_after_its_name(text: str) -> None:
-    site, _, _ = published()
-    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
-    answer = run(PAGE + own + ASK, {"site": site, "text": text})
+    answer = understood(text, ASK)
     assert answer["state"]["kv"] == "fp8"
     assert answer["missed"] == []
 
 
 def test_a_format_of_the_cache_without_an_answer_is_named_and_is_not_taken_for_the_weights() -> None:
-    site, _, _ = published()
-    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
-    answer = run(PAGE + own + ASK, {"site": site, "text": "llama 70b h100 int4 kv cache"})
+    answer = understood("llama 70b h100 int4 kv cache", ASK)
     assert "weights" not in answer["state"]
     assert "int4 kv" in answer["missed"]
 
 
 def test_a_mac_leads_to_the_page_of_machines() -> None:
-    site, _, _ = published()
-    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
-    answer = run(PAGE + own + ASK, {"site": site, "text": "llama on my mac"})
+    answer = understood("llama on my mac", ASK)
     assert answer["home"] == ["mac"]
     assert answer["missed"] == []
 
@@ -109,9 +114,7 @@ console.log(JSON.stringify(kvreport.asked.understand(text, site, names)));
 def test_a_size_of_memory_is_answered_with_it_or_named(
     text: str, gpu: str | None, home: list[str], missed: list[str]
 ) -> None:
-    site, _, _ = published()
-    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
-    answer = run(PAGE + own + SIZES, {"site": site, "text": text})
+    answer = understood(text, SIZES)
     assert (answer["state"].get("gpu"), answer["home"], answer["missed"]) == (gpu, home, missed)
     assert answer["state"]["model"] == "llama"
 
@@ -151,9 +154,7 @@ console.log(JSON.stringify(kvreport.asked.understand(text, site, names)));
     ],
 )
 def test_a_quantizer_s_name_is_the_checkpoint_where_there_is_one(text: str, state: dict[str, object]) -> None:
-    site, _, _ = published()
-    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
-    answer = run(PAGE + own + NAMES, {"site": site, "text": text})
+    answer = understood(text, NAMES)
     assert answer["state"] == state
     assert answer["missed"] == []
     assert any("weights" in said for said in answer["understood"]) == ("weights" in state)
@@ -173,9 +174,7 @@ def test_a_quantizer_s_name_is_the_checkpoint_where_there_is_one(text: str, stat
     ],
 )
 def test_names_keep_their_numbers_and_devices_theirs(text: str, state: dict[str, object]) -> None:
-    site, _, _ = published()
-    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
-    answer = run(PAGE + own + NAMES, {"site": site, "text": text})
+    answer = understood(text, NAMES)
     assert answer["state"] == state
     assert answer["missed"] == answer["home"] == []
 
@@ -189,9 +188,7 @@ def test_names_keep_their_numbers_and_devices_theirs(text: str, state: dict[str,
     ],
 )
 def test_a_card_without_numbers_leads_to_the_page_of_machines(text: str, home: str) -> None:
-    site, _, _ = published()
-    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
-    answer = run(PAGE + own + NAMES, {"site": site, "text": text})
+    answer = understood(text, NAMES)
     assert answer["state"] == {"model": "phi-4"}, "its number is no context"
     assert (answer["home"], answer["missed"]) == ([home], [])
 
@@ -215,26 +212,18 @@ console.log(JSON.stringify(kvreport.asked.understand(text, site, names)));
 
 @pytest.mark.parametrize("text", ["llama 70b h100 vs mi300x", "compare h100 and mi300x for llama 70b"])
 def test_a_second_accelerator_is_understood(text: str) -> None:
-    site, _, _ = published()
-    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
-    answer = run(PAGE + own + FURTHER, {"site": site, "text": text})
+    answer = understood(text, FURTHER)
     assert answer["missed"] == []
     assert (answer["state"]["gpu"], answer["gpus"], answer["state"]["model"]) == ("h100", ["mi300x"], "llama")
 
 
 @pytest.mark.parametrize("text", ["longest context of llama 70b", "cost of llama 70b for 100 users"])
 def test_words_of_a_question_are_no_names(text: str) -> None:
-    site, _, _ = published()
-    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
-    assert run(PAGE + own + FURTHER, {"site": site, "text": text})["missed"] == []
+    assert understood(text, FURTHER)["missed"] == []
 
 
 def test_a_release_is_found_by_its_first_number() -> None:
-    site, _, _ = published()
-    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
-    answer = run(
-        PAGE.replace("[^a-z0-9]", "[^a-z0-9.]") + own + FURTHER, {"site": site, "text": "minimax m2"}
-    )
+    answer = understood("minimax m2", FURTHER, PAGE.replace("[^a-z0-9]", "[^a-z0-9.]"))
     assert (answer["state"]["model"], answer["missed"]) == ("m2", [])
 
 
@@ -254,22 +243,15 @@ console.log(JSON.stringify(kvreport.asked.understand(text, site, names)));
 """
 
 
-def in_words(text: str) -> dict[str, Any]:
-    site, _, _ = published()
-    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
-    answer: dict[str, Any] = run(PAGE + own + WORDS, {"site": site, "text": text})
-    return answer
-
-
 def test_an_article_and_a_size_are_no_name_of_an_accelerator() -> None:
-    answer = in_words("gguf Q4_K_M on a 16 GB Mac")
+    answer = understood("gguf Q4_K_M on a 16 GB Mac", WORDS)
     assert "gpu" not in answer["state"]
     assert answer["missed"] == []
     assert answer["home"] == ["gguf", "q4_k_m", "16gb mac"]
 
 
 def test_a_question_about_all_models_names_no_model() -> None:
-    answer = in_words("models that fit on 48 GiB at 32k")
+    answer = understood("models that fit on 48 GiB at 32k", WORDS)
     assert "model" not in answer["state"]
     assert answer["state"]["context"] == 32_768
     assert answer["missed"] == []
@@ -279,13 +261,13 @@ def test_a_question_about_all_models_names_no_model() -> None:
     ("text", "tensor"), [("8x b200", 8), ("8xb200 dp8 ep", 1), ("16 b200 dp4", 4), ("8x b200 tp8 dp2", 8)]
 )
 def test_the_number_of_devices_is_that_of_all_ranks(text: str, tensor: int) -> None:
-    assert in_words(f"deepseek v3.2 {text}")["state"]["tp"] == tensor
+    assert understood(f"deepseek v3.2 {text}", WORDS)["state"]["tp"] == tensor
 
 
 @pytest.mark.parametrize(
     "text", ["gpu memory utilization 0.95", "--gpu-memory-utilization 0.95", "util=0.95"]
 )
 def test_the_memory_share_is_read_as_people_write_it(text: str) -> None:
-    answer = in_words(f"deepseek v3.2 b200 {text}")
+    answer = understood(f"deepseek v3.2 b200 {text}", WORDS)
     assert answer["state"]["share"] == 0.95
     assert answer["missed"] == []

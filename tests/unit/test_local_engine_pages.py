@@ -46,6 +46,8 @@ def test_the_first_line_s_case_has_a_row_where_it_takes_more_gpus_than_the_fewes
     rows = {row.anchor: [cell.text for cell in row.cells[:2]] for row in more.rows}
     assert [row.anchor for row in same.rows] == [f"on-{SERVER}", f"on-{MAC}"]
     assert list(rows) == [f"on-{SERVER}", f"on-{SERVER}_4", f"on-{MAC}"]
+    assert "and in the case above" in more.caption
+    assert "case above" not in same.caption
     assert rows[f"on-{SERVER}_4"] == ["4", f"{wider.users[0]:,}"]
 
 

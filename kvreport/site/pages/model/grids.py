@@ -33,6 +33,7 @@ def users_table(site: SiteData, model: Model, best: Series | None) -> tuple[Tabl
     """
     contexts = contexts_of(site, model)
     rows = []
+    devices = CAPTIONS["fewest"]
     groups: dict[str, list[Member]] = {}
     for gpu in site.gpus:
         one = site.serving(model, gpu.id)
@@ -46,8 +47,9 @@ def users_table(site: SiteData, model: Model, best: Series | None) -> tuple[Tabl
         if best is not None and best.config.gpu == gpu.id and best.config != one.config:
             second = f"{anchor}_{best.config.tensor_parallel}"
             rows.append(Row(head, _served(best, len(contexts)), anchor=second))
+            devices = CAPTIONS["fewest_and_case"]
     table = Table(
-        caption=CAPTIONS["devices"].format(devices=CAPTIONS["fewest"]),
+        caption=CAPTIONS["devices"].format(devices=devices),
         head=Column("GPU or accelerator", numeric=False),
         columns=(
             Column("GPUs"),
