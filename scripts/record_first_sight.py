@@ -1,14 +1,17 @@
 """Record how well new logs are predicted before any rule is changed for them.
 
     python scripts/record_first_sight.py FILE... --day 2026-11-22 --revision 1a2b3c4
+    python scripts/record_first_sight.py --local log-501 log-502 ...
 
-Adds one run to ``data/first_seen.yaml``. A log that an earlier run has is passed over: a first sight is only once.
+The first form adds one run to ``data/first_seen.yaml``. The second writes ``first_error`` to logs of local engines in
+``data/llama_cpp/logs.yaml``. A log that has one already is passed over: a first sight is only once.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,9 @@ import yaml
 
 from kvreport.catalog.first_seen import load_first_seen
 from kvreport.catalog.load import load_catalog
+from kvreport.catalog.local_logs import FILE, load_local_logs
 from kvreport.evidence.judgment import end_to_end
+from kvreport.evidence.local_logs import judge_log
 from kvreport.evidence.records import read_observations
 from kvreport.evidence.validation import Case, validate
 from kvreport.resources import data_dir
@@ -41,13 +46,37 @@ def row(case: Case) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def with_first_errors(text: str, errors: dict[str, float]) -> str:
+    """The text of ``llama_cpp/logs.yaml`` with these errors after the last line of their logs."""
+    for name, error in errors.items():
+        entry = rf"(  - id: {re.escape(name)}\n(?:    .*\n)+)"
+        text = re.sub(entry, rf"\g<1>    first_error: {error:.4f}\n", text, count=1)
+    return text
+
+
+def record_local(names: list[str]) -> None:
+    """Write the errors of local engines' logs as they are predicted now."""
+    catalog = load_catalog()
+    wanted = [log for log in load_local_logs().logs if log.id in names and log.first_error is None]
+    found = {log.id: judge_log(log, catalog).total_error for log in wanted}
+    path = data_dir() / FILE
+    told = {name: error for name, error in found.items() if error is not None}
+    path.write_text(with_first_errors(path.read_text(), told))
+
+
 def main() -> None:
     """Add a run."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    arguments.add_argument("file", nargs="+", type=Path)
-    arguments.add_argument("--day", required=True)
-    arguments.add_argument("--revision", required=True)
+    arguments.add_argument("file", nargs="*", type=Path)
+    arguments.add_argument("--day")
+    arguments.add_argument("--revision")
+    arguments.add_argument("--local", nargs="+", default=[], metavar="ID", help="logs of local engines")
     given = arguments.parse_args()
+    if given.local:
+        record_local(given.local)
+        return
+    if not (given.file and given.day and given.revision):
+        arguments.error("name files with --day and --revision, or logs with --local")
     known = load_first_seen(data_dir())
     runs = [] if known is None else [run.model_dump(exclude_none=True) for run in known.runs]
     seen = {log["id"] for run in runs for log in run["logs"]} | {

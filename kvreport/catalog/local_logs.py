@@ -24,19 +24,22 @@ class LogDevice(Record):
     """One device of a log: what was free, and the backend."""
 
     free_mib: Annotated[float, Field(gt=0)]
-    backend: Literal["cuda", "vulkan", "rocm", "metal"]
+    backend: Literal["cuda", "vulkan", "rocm", "metal", "sycl"]
 
 
 class LogOptions(Record):
     """Options of a start, under the names of ``data/llama_cpp/runs.json``.
 
     Attributes:
+        swa_full: True where window layers keep every token; Ollama's own runner did so before mid-2026.
+        tensor_split: Shares of the devices.
         wide_masks: True for a build before pull request 23764 (late May 2026), by its number, its date or its lines.
     """
 
     ctx: int
     np: int = 1
     unified: bool = False
+    b: int = 2048
     ub: int = 512
     k: Text = "f16"
     v: Text = "f16"
@@ -45,6 +48,8 @@ class LogOptions(Record):
     cpu_moe: int = 0
     out: int | None = None
     mtp: int = 0
+    swa_full: bool = False
+    tensor_split: tuple[float, ...] = ()
     wide_masks: bool = False
     overrides: tuple[Text, ...] = ()
 

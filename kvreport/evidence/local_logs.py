@@ -117,6 +117,7 @@ def _judge_llama(log: LocalLog, catalog: Catalog) -> Judged:
         context=asked.ctx,
         parallel=asked.np,
         unified=asked.unified,
+        batch=asked.b,
         ubatch=asked.ub,
         type_k=asked.k,
         type_v=asked.v,
@@ -126,6 +127,8 @@ def _judge_llama(log: LocalLog, catalog: Catalog) -> Judged:
         outputs=asked.out,
         draft=asked.mtp,
         mtp=bool(asked.mtp),
+        swa_full=asked.swa_full,
+        tensor_split=asked.tensor_split,
         wide_masks=asked.wide_masks,
         overrides=parse_overrides(asked.overrides),
     )
