@@ -21,12 +21,14 @@ class Tool(Record):
         name: Name with its version.
         url: Where it comes from.
         how: What was called, with which settings.
+        run: The day it was run, where that is not the day of its table.
     """
 
     key: Slug
     name: Text
     url: Annotated[str, StringConstraints(pattern=r"^https://\S+$", max_length=300)]
     how: Text
+    run: Day | None = None
 
 
 class _Answer(Record):

@@ -166,3 +166,21 @@ def test_other_comparisons_have_a_page_and_keep_their_anchors(page: Page, catalo
     for one in more.sections:
         assert BeautifulSoup(one.html, "html.parser").select("tbody tr")
         assert section(page, one.id).a["href"] == f"comparisons/#{one.id}"
+
+
+def test_every_tool_has_its_version_and_the_day_it_was_run(page: Page, catalog: Catalog) -> None:
+    peers = load_peers(catalog.folder)
+    assert peers is not None
+    tables = section(page, "peers").select("table")
+    rows = {row.th.get_text(): row.get_text() for row in tables[3].select("tbody tr")}
+    assert set(rows) == {tool.name for tool in peers.tools}
+    assert "2026-11-22" in rows["mlsysim 0.3.0"]
+    assert "2026-11-25" in rows["kvfit 0.3.0"]
+    assert "from 2026-11-22 to 2026-11-25" in tables[0].get_text()
+
+
+def test_all_rows_of_the_comparison_have_the_planners_answer_and_ours_equals_it(catalog: Catalog) -> None:
+    peers = load_peers(catalog.folder)
+    assert peers is not None
+    assert len(peers.pools) == 16
+    assert all(question.planner is not None for question in peers.pools)

@@ -1,4 +1,7 @@
-"""The part of the evidence page about other calculators: what they answer to the same questions."""
+"""The part of the evidence page about other calculators: what they answer to the same questions.
+
+Our own answers are computed when the page is built; only those of the other tools are recorded.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ POOL_BYTES: Final = 40 * units.GIB
 
 
 def tables(catalog: Catalog, peers: PeersFile) -> Iterator[Table]:
-    """Requests that fit by tool, requests in a given pool by tool, and tools that were not run.
+    """Requests that fit by tool, requests in a given pool by tool, further tools, and how each was run.
 
     Args:
         catalog: Where our answers come from.
@@ -29,16 +32,37 @@ def tables(catalog: Catalog, peers: PeersFile) -> Iterator[Table]:
         yield _pools(catalog, peers)
     if peers.cited:
         yield Table(
-            "Tools that are cited but were not run",
-            Column("Tool", numeric=False),
-            (Column("Reason, and what the tool does better", numeric=False),),
+            "Further tools, and what a tool does better",
+            Column("Tool and version", numeric=False),
+            (Column("Why it was not run, or what it does better", numeric=False),),
             tuple(Row(Cell(tool.name, href=tool.url), (Cell(tool.why, "kv-why"),)) for tool in peers.cited),
         )
+    yield Table(
+        "Versions and settings of the tools that were run",
+        Column("Tool and version", numeric=False),
+        (Column("Run on", numeric=False), Column("Function and settings", numeric=False)),
+        tuple(
+            Row(Cell(tool.name, href=tool.url), (Cell(_run_on(peers, tool)), Cell(tool.how, "kv-why")))
+            for tool in peers.tools
+        ),
+    )
+
+
+def _run_on(peers: PeersFile, tool: Tool) -> str:
+    """The day a tool was run: its own, else that of its table."""
+    asked_for_a_pool = any(answer.tool == tool.key for pool in peers.pools for answer in pool.answers)
+    return tool.run or (peers.pools_date if asked_for_a_pool else None) or peers.date
+
+
+def _days(peers: PeersFile, questions: Sequence[Question | PoolQuestion]) -> str:
+    """The days on which the tools of a table were run, for its caption."""
+    days = sorted({_run_on(peers, tool) for tool in _asked_tools(peers, questions)})
+    return f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
 
 
 def _peers(catalog: Catalog, peers: PeersFile) -> Table:
     return Table(
-        f"Requests that fit, by tool. Other tools were run on {peers.date}",
+        f"Requests that fit, by tool. Other tools were run {_days(peers, peers.cases)}",
         Column("Question", numeric=False),
         (
             Column("kvreport, vLLM"),
@@ -67,7 +91,7 @@ def _answers(tools: Sequence[Tool], question: Question | PoolQuestion) -> tuple[
 def _pools(catalog: Catalog, peers: PeersFile) -> Table:
     tools = _asked_tools(peers, peers.pools)
     return Table(
-        f"Requests in a pool of 40 GiB per device, cache in 16 bits. Other tools were run on {peers.pools_date or peers.date}",
+        f"Requests in a pool of 40 GiB per device, cache in 16 bits. Other tools were run {_days(peers, peers.pools)}",
         Column("Question", numeric=False),
         (
             Column("vLLM's own planner"),

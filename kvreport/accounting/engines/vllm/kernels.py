@@ -50,6 +50,10 @@ UNCOMPRESSED: Final = "latents_expanded"
 SHARED_DRAFTS: Final = "drafts_share_cache"
 """The engine's list of classes whose drafter reads the target's cache and keeps none (0.24 ``models/gemma4_mtp.py``)."""
 
+SHORT_BLOCKS: Final = "packed_in_short_blocks"
+"""The engine's list of classes whose packed latents lie in blocks of 64 or 128 tokens, with windows in blocks of 32, and
+whose open group is one block per request (0.30 ``models/deepseek_v41/attention.py``, ``compressor.py``, ``sparse_mla.py``)."""
+
 _FP8_LATENT_ON_SM100: Final = "fp8_cache_on_sm100"
 """The engine's list of classes whose cache becomes FP8 on Blackwell data-center GPUs unless the user says otherwise."""
 
@@ -119,6 +123,9 @@ class Traits:
         latent: Its first latent cache, if it has one.
         indexed: True if it chooses the tokens it attends to through an indexer.
         packed: True if its latents are compressed (DeepSeek-V4) and lie side by side.
+        short: True if such latents lie in short blocks (DeepSeek-V4.1).
+        grouped: True if it has latents that are not packed and index keys of several tokens each (GLM-5.3-Flash): both lie
+            in one block, and a ring of each layer keeps the tokens of the key that is not whole.
         paired: True if it has index keys beside keys and values, one per token (MiniMax-M3).
         pooled: True if they are one of several tokens (Qwen3.8 Flash-Next): their pages lie beside those of keys and values,
             and a ring of each layer keeps the tokens of the one that is not whole.
@@ -130,6 +137,8 @@ class Traits:
     latent: Latent | None
     indexed: bool
     packed: bool
+    short: bool
+    grouped: bool
     paired: bool
     pooled: bool
     states: tuple[RecurrentState, ...]
@@ -151,6 +160,8 @@ class Traits:
             latent=latents[0] if latents else None,
             indexed=bool(indexers),
             packed=packed,
+            short=packed and engine.lists(SHORT_BLOCKS, model.architecture),
+            grouped=any(one.stride > 1 for one in indexers) and bool(latents) and not packed,
             paired=any(one.stride == 1 for one in indexers) and not latents,
             pooled=any(one.stride > 1 for one in indexers) and not latents,
             states=tuple(cache for cache in caches if isinstance(cache, RecurrentState)),
@@ -198,6 +209,7 @@ def plan_class(
     return (
         device.hybrid,
         device.nvidia and device.major == 12,
+        shape.short and each[0].interleaved_records(),
         None
         if stored is None
         else (stored.name, stored.scale_bytes, stored.scale_every, stored.wide_rope_bytes),
@@ -281,6 +293,8 @@ class Kernels:
         if given is not None:
             return given
         default = self.engine.block_tokens
+        if self.traits.short:
+            return 64 if self.device.nvidia and self.device.major == 9 else 128
         if self.traits.packed:
             return 256
         if self.traits.paired:
@@ -294,6 +308,9 @@ class Kernels:
     def _latent_block(self, latent: Latent) -> int:
         if not self.device.nvidia:
             return 1
+        if self.traits.grouped:
+            # Pages of 32 or 64 keys, of several tokens each (0.33 ``mla/indexer.py::Glm5NextIndexerBackend``).
+            return 256 if self.device.major == 12 else 128
         if self.traits.indexed:
             return 64
         if latent.latent_dim + latent.rope_dim not in _MLA_ROWS:
@@ -301,6 +318,13 @@ class Kernels:
         if self.device.major == 10:
             return 32
         return 64 if self.device.major == 9 and self.fp8 else 16
+
+    def interleaved_records(self) -> bool:
+        """True where latents in short blocks are FP8 throughout, which Blackwell data-center GPUs alone read.
+
+        ``models/deepseek_v41/attention.py::_use_v41_mxfp8_kv_record``.
+        """
+        return self.device.nvidia and self.device.major == 10
 
     def checkpoint_tokens(self) -> int | None:
         """Tokens to which a state inside a prefill must be aligned; None if none can be kept.

@@ -62,7 +62,11 @@ from kvreport.errors import InputError
 
 _PACKED_ROW: Final = 584
 _PACKED_ALIGNMENT: Final = 576
+_INTERLEAVED_ROW: Final = 528
+"""512 values in FP8 and 16 scales (0.30 ``models/deepseek_v41/attention.py``)."""
+_INTERLEAVED_ALIGNMENT: Final = 512
 _FLOAT32_BYTES: Final = 4
+_WHOLE_ROWS: Final = (0, 33)
 _KERNEL_TOKENS: Final = 16
 """The smallest block of the kernels that read packed formats (``turboquant_attn.py``)."""
 _POSITION_BYTES: Final = 3 * 8
@@ -105,7 +109,7 @@ def plan(
     pages = [(page, len(indices)) for page, indices in laid]
     if not (serving.hybrid_manager and layers.device.hybrid):
         pages = promote_windows(pages)
-    interleaved = layers.shape.packed or layers.shape.pooled
+    interleaved = layers.shape.packed or layers.shape.pooled or layers.shape.grouped
     try:
         groups = group_layers(pages, interleaved=interleaved)
     except ValueError as error:
@@ -214,8 +218,8 @@ class _Layers:
                     yield page, inner if isinstance(cache, FullAttention) else group.indices
                 if page is not None and page.growth == "full":
                     own.append(page)
-                if isinstance(cache, Indexer) and self.shape.pooled:
-                    own.append(self._open_keys(cache))
+                if isinstance(cache, Indexer) and (self.shape.pooled or self.shape.grouped):
+                    own.append(self._open_keys(cache) if self.shape.pooled else self._open_group(cache))
                     yield own[-1], group.indices
             draft = tuple(own) or draft
         if self._adds_draft_layer():
@@ -225,7 +229,7 @@ class _Layers:
         """What a reader should know."""
         widest = max(group.page_bytes for group in groups)
         spare = sum(widest - group.page_bytes for group in groups)
-        if spare and not self.shape.packed and not self.shape.pooled:
+        if spare and not (self.shape.packed or self.shape.pooled or self.shape.grouped):
             yield (
                 f"{len(groups)} cache groups share one pool; smaller groups are padded to the widest, "
                 f"which wastes {spare / (widest * len(groups)):.1%} of every set of blocks"
@@ -318,9 +322,15 @@ class _Layers:
             return self._attention(uncompressed(self.model))
         self._require_storable("latent")
         if self.shape.packed:
-            tokens = 64 if cache.window else self.block_tokens
-            page = self._packed("latent", ("row", cache.stride), tokens, tokens // cache.stride * _PACKED_ROW)
-            return page if cache.window is None else self._windowed(page, cache.window)
+            windowed = 32 if self.shape.short else 64
+            tokens = windowed if cache.window else self.block_tokens
+            row = _INTERLEAVED_ROW if self._interleaved() else _PACKED_ROW
+            page = self._packed("latent", ("row", cache.stride), tokens, tokens // cache.stride * row)
+            if cache.window is None:
+                return page
+            # FlashMLA reads rows of the whole cache, so a block holds whole rows (0.33 ``packed_block_stride_alignment``).
+            whole_rows = self._interleaved() and release_of(self.engine) >= _WHOLE_ROWS
+            return self._windowed(replace(page, stride_bytes=row) if whole_rows else page, cache.window)
         page = Page(
             growth="full",
             kind="latent",
@@ -363,17 +373,47 @@ class _Layers:
             fixed_blocks=1,
         )
 
+    def _open_group(self, cache: Indexer) -> Page:
+        """The raw keys and gates of one request's open group: one block for as long as it runs.
+
+        ``models/glm5next/nvidia/attention.py::Glm5NextTailCache`` (0.30.0), ``common`` since 0.32.0.
+        """
+        groups = -(-(cache.stride + self.serving.draft_tokens) // cache.stride)
+        rows = cache.stride * (1 << (groups - 1).bit_length())
+        return Page(
+            growth="state",
+            kind="ring",
+            layout=("open group", cache.index_dim),
+            block_tokens=self.block_tokens,
+            content_bytes=rows * 2 * cache.index_dim * SERVED_BYTES,
+            fixed_blocks=1,
+        )
+
+    def _interleaved(self) -> bool:
+        return self.shape.short and self.kernels.interleaved_records()
+
     def _ring(self, cache: Ring) -> Page:
+        if self.shape.short:
+            # Drafts, the bonus token and the row before them, as a power of two (0.30 ``deepseek_v41/compressor.py``).
+            rows = max(8, 1 << (self.serving.draft_tokens + 1).bit_length())
+            return Page(
+                growth="state",
+                kind="ring",
+                layout=("open group", cache.elements_per_token),
+                block_tokens=self.block_tokens,
+                content_bytes=rows * cache.elements_per_token * _FLOAT32_BYTES,
+                fixed_blocks=1,
+            )
         # The short window (ratio 4) is kept in pages of 4 tokens, the long one (ratio 128) of 8.
         tokens = 4 if cache.window <= 8 else 8
         content = tokens * cache.elements_per_token * _FLOAT32_BYTES
         page = self._packed("ring", ("ring", cache.elements_per_token), tokens, content)
         return self._windowed(page, cache.window)
 
-    @staticmethod
-    def _packed(kind: Kind, layout: tuple[int | str, ...], tokens: int, content: int) -> Page:
-        """A page of DeepSeek-V4, placed at multiples of 576 bytes."""
-        padded = -(-content // _PACKED_ALIGNMENT) * _PACKED_ALIGNMENT
+    def _packed(self, kind: Kind, layout: tuple[int | str, ...], tokens: int, content: int) -> Page:
+        """A page of DeepSeek-V4, placed at multiples of 576 bytes, or of 512 where rows are FP8 throughout."""
+        alignment = _INTERLEAVED_ALIGNMENT if self._interleaved() else _PACKED_ALIGNMENT
+        padded = -(-content // alignment) * alignment
         return Page(
             growth="full",
             kind=kind,
