@@ -31,8 +31,12 @@ class LogOptions(Record):
     """Options of a start, under the names of ``data/llama_cpp/runs.json``.
 
     Attributes:
+        draft_k: Type of keys in the cache of the context that drafts (``--cache-type-k-draft``).
+        draft_v: The same for values.
         swa_full: True where window layers keep every token; Ollama's own runner did so before mid-2026.
         tensor_split: Shares of the devices.
+        cache_copies: Backends that reserve 16-bit copies of caches: none before pull request 23907 (early June 2026),
+            CUDA and HIP since, Metal since 27390 (late August 2026).
         wide_masks: True for a build before pull request 23764 (late May 2026), by its number, its date or its lines.
     """
 
@@ -48,9 +52,12 @@ class LogOptions(Record):
     cpu_moe: int = 0
     out: int | None = None
     mtp: int = 0
+    draft_k: Text = "f16"
+    draft_v: Text = "f16"
     swa_full: bool = False
     tensor_split: tuple[float, ...] = ()
     wide_masks: bool = False
+    cache_copies: tuple[Literal["cuda", "metal"], ...] = ("cuda", "metal")
     overrides: tuple[Text, ...] = ()
 
 

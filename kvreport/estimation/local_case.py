@@ -25,6 +25,7 @@ from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name, quantized
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
+from kvreport.accounting.engines.llama_cpp.scratch import Scratch
 from kvreport.accounting.engines.registry import rules
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_projector import read_projector
@@ -249,7 +250,12 @@ def local_device(accelerator: Accelerator, coefficients: Mapping[str, float]) ->
         offloads=not apple,
         # CUDA, ROCm, Vulkan and Metal all state asynchronous computing and events, which several devices need.
         pipelines=True,
+        scratch=_SCRATCH.get(accelerator.vendor.lower(), "none"),
     )
+
+
+_SCRATCH: Final[Mapping[str, Scratch]] = {"apple": "metal", "nvidia": "cuda", "amd": "cuda"}
+"""The backend that llama.cpp is built with for a vendor's devices."""
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
+from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions, parse_overrides
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
+from kvreport.accounting.engines.llama_cpp.scratch import Scratch
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.local_logs import PRINTED, LocalLog, LogDevice, Part, load_local_logs
 from kvreport.estimation.estimate import estimate
@@ -127,8 +129,11 @@ def _judge_llama(log: LocalLog, catalog: Catalog) -> Judged:
         outputs=asked.out,
         draft=asked.mtp,
         mtp=bool(asked.mtp),
+        draft_type_k=asked.draft_k,
+        draft_type_v=asked.draft_v,
         swa_full=asked.swa_full,
         tensor_split=asked.tensor_split,
+        cache_copies=asked.cache_copies,
         wide_masks=asked.wide_masks,
         overrides=parse_overrides(asked.overrides),
     )
@@ -152,5 +157,9 @@ def _device(index: int, device: LogDevice) -> LocalDevice:
         int(device.free_mib * MIB),
         align=32 if device.backend == "metal" else 128,
         offloads=device.backend == "cuda",
-        pipelines=True,
+        pipelines=device.backend != "sycl",  # its devices state no events
+        scratch=_SCRATCH.get(device.backend, "none"),
     )
+
+
+_SCRATCH: Final[Mapping[str, Scratch]] = {"cuda": "cuda", "rocm": "cuda", "metal": "metal"}

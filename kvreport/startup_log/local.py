@@ -9,6 +9,7 @@ from typing import Any, Final
 from kvreport.accounting.engines.llama_cpp.builds import for_build
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
+from kvreport.accounting.engines.llama_cpp.scratch import Scratch
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -206,7 +207,14 @@ def _devices(start: LlamaStart) -> Iterator[LocalDevice]:
                 align=32 if backend.startswith(("METAL", "MTL")) else 128,
                 offloads=backend.startswith("CUDA"),
                 pipelines=True,
+                scratch=_scratch(backend),
             )
+
+
+def _scratch(backend: str) -> Scratch:
+    if backend.startswith(("METAL", "MTL")):
+        return "metal"
+    return "cuda" if backend.startswith(("CUDA", "ROCM", "HIP", "MUSA")) else "none"
 
 
 _UNKNOWN: Final = 1 << 60

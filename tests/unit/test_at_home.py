@@ -96,9 +96,9 @@ def test_public_logs_are_told_right(catalog: Catalog) -> None:
     assert score.said >= 30
     # Logs that were found after the rules had been written, as first predicted.
     # A first sight never changes: half of these logs were within 0.5%, and the page states how far off the tenth was.
-    assert score.first_count >= 57
+    assert score.first_count >= 55
     assert score.first_median <= 0.005
-    assert score.first_p90 <= 0.11
+    assert score.first_p90 <= 0.09
 
 
 def test_mixes_are_sorted(catalog: Catalog) -> None:

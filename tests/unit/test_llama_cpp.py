@@ -19,17 +19,22 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions, parse_ov
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
+from kvreport.accounting.engines.llama_cpp.scratch import scratch_bytes
 from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, longest_context, most_slots
+from kvreport.accounting.engines.llama_cpp.tensors import Tensor
+from kvreport.accounting.engines.llama_cpp.types import TYPES
 from kvreport.accounting.engines.ollama import automatic_batch
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Step
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.llama_cpp import load_ollama_names
 from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.catalog.local_logs import Part, load_local_logs
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.local_answer import LocalEstimate
 from kvreport.estimation.local_case import open_local
+from kvreport.evidence.local_logs import judge_log
 
 MIB = 1 << 20
 PRINTED = 0.006
@@ -537,7 +542,60 @@ def test_older_builds_keep_masks_in_32_bits(catalog: Catalog) -> None:
     layout = lay_out_local(local, for_build(options, "b9010"), card)
     assert layout.devices[0].compute / MIB == pytest.approx(836, abs=1)
     assert layout.host.compute / MIB == pytest.approx(532, abs=1)
-    assert for_build(options, "b9849") == for_build(options, "0c1e57098") == options
+    assert for_build(options, "b10969") == for_build(options, "0c1e57098") == options
+    assert for_build(options, "b9849") == replace(options, cache_copies=("cuda",))
+    assert for_build(options, "b9010").cache_copies == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("log-508", "compute"),  # a cache in q8_0 on CUDA: 324 instead of 516 MiB without its copies
+        ("log-510", "companions"),  # the same in the context that drafts
+        ("log-501", "host_compute"),  # layers on the host: a device computes their whole micro-batches
+        ("log-513", "host_compute"),  # experts on the host, beside four devices
+        ("log-514", "host_compute"),
+        ("log-520", "host_compute"),
+    ],
+)
+def test_buffers_of_public_logs_are_equal_to_the_printed_digit(
+    catalog: Catalog, name: str, part: Part
+) -> None:
+    log = next(one for one in load_local_logs().logs if one.id == name)
+    assert judge_log(log, catalog).ours[part] == pytest.approx(log.printed[part], rel=1e-3)
+
+
+def test_layers_on_the_host_keep_flash_attention(catalog: Catalog) -> None:
+    """Hermes 3 8B with 15 of 33 layers on an RTX 2060 printed "Flash Attention was auto, set to enabled" and 248 MiB.
+
+    Without flash attention the scores of 32,768 cells alone would take 2 GiB.
+    """
+    local = read(catalog, "meta-llama/Llama-3.1-8B-Instruct", "q4_0")
+    options = LocalOptions(context=32768, parallel=1, batch=512, gpu_layers=15)
+    device = lay_out_local(local, options, [LocalDevice("CUDA0", 5141 * MIB)]).devices[0]
+    assert (device.compute + device.offload_copies) / MIB < 250
+
+
+def test_what_metal_needs_beside_its_results() -> None:
+    """By hand, from ``ggml-metal-ops.cpp``: 512 queries of 16 heads on 1,024 cells of 4 heads of 256, in 16 bits."""
+    q = Tensor("permute", (256, 512, 16, 1))
+    k, v = (
+        Tensor("permute", (256, 1024, 4, 1), 2, nb=(2, 2048, 512, 2 << 20), root=Tensor("none", (1024, 1024)))
+        for _ in range(2)
+    )
+    out = Tensor("flash_attn", (256, 16, 512, 1), srcs=(q, k, v, Tensor("none", (1024, 512), 2)))
+    out.stored = (TYPES["f16"], TYPES["f16"])
+    padding = 64 * (2 * 2048 * 4 + 2 * 512)
+    blocks = (512 // 8) * (1024 // 64)
+    partial_results = 4 * 32 * 16 * 32 * (256 + 2)
+    assert scratch_bytes(out, "metal", copies=False) == padding + blocks + partial_results
+    copies = 2 * (2 * 256 * 1024 * 4)
+    assert scratch_bytes(out, "metal", copies=True) == padding + blocks + partial_results + copies
+    experts = Tensor(
+        "mul_mat_id", (64, 8, 512, 1), srcs=(Tensor("none", (64, 64, 128)), q, Tensor("none", (8, 512)))
+    )
+    assert scratch_bytes(experts, "metal", copies=False) == 4 * 128 * 513 + 8 + 256 * 4
+    assert scratch_bytes(experts, "cuda", copies=True) == scratch_bytes(out, "none", copies=True) == 0
 
 
 def test_a_build_is_named_with_the_engine(catalog: Catalog) -> None:

@@ -29,6 +29,7 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     view,
     weight,
 )
+from kvreport.accounting.engines.llama_cpp.types import TYPES
 
 if TYPE_CHECKING:
     from kvreport.accounting.engines.llama_cpp.network import Network
@@ -312,6 +313,7 @@ def attend(
         if step.wide_keys:
             k, v = (Tensor("cast", tensor.ne, F16, (tensor,)) for tensor in (k, v))
         out = Tensor("flash_attn", (v.ne[0], q.ne[2], q.ne[1], q.ne[3]), srcs=(q, k, v, mask, *extra))
+        out.stored = (TYPES["f16"],) * 2 if step.wide_keys else (step.key_type, step.value_type)
         graph.fused.append((out, home))
         if up is not None:
             out = permute(mul_mat(up, permute(out, 0, 2, 1, 3)), 0, 2, 1, 3)

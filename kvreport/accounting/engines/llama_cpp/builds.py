@@ -19,6 +19,10 @@ FIRST_F16_MASKS: Final = 9400
 FIRST_FEW_OUTPUTS: Final = 9450
 """First build, likewise, whose server reserves logits of one token per slot instead of the whole micro-batch."""
 
+FIRST_COPIED_CACHES: Final = {"cuda": 9490, "metal": 10600}
+"""First builds whose backends reserve 16-bit copies of the caches that flash attention reads: pull request 23907
+(early June 2026, within about fifty) for CUDA and HIP, 27390 (late August 2026, within about a hundred) for Metal."""
+
 OLDEST: Final = 4000
 """Builds before this one (autumn 2024) lay caches out by other rules."""
 
@@ -42,4 +46,6 @@ def for_build(options: LocalOptions, version: str) -> LocalOptions:
     if number is None:
         return options
     outputs = 0 if options.outputs is None and number < FIRST_FEW_OUTPUTS else options.outputs
-    return replace(options, outputs=outputs, wide_masks=options.wide_masks or number < FIRST_F16_MASKS)
+    copies = tuple(one for one in options.cache_copies if number >= FIRST_COPIED_CACHES[one])
+    wide = options.wide_masks or number < FIRST_F16_MASKS
+    return replace(options, outputs=outputs, wide_masks=wide, cache_copies=copies)

@@ -45,11 +45,11 @@ ALONE: Final = Companions()
 
 
 def companion_options(options: LocalOptions) -> LocalOptions:
-    """Options of the context that drafts: the same cells and slots, 16-bit caches, logits of one token per slot."""
+    """Options of the context that drafts: the same cells and slots, caches of its own types, logits of one token per slot."""
     return replace(
         options,
-        type_k="f16",
-        type_v="f16",
+        type_k=options.draft_type_k,
+        type_v=options.draft_type_v,
         gpu_layers=None,
         cpu_moe=0,
         overrides=(),

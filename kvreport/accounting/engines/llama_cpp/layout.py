@@ -266,7 +266,7 @@ def compute_bytes(
         placement = place(network, everywhere, devices)
     step = plan_step(network, options, cells)
     backends = (
-        *(Backend(device.name, device.align) for device in devices),
+        *(_backend(device, options) for device in devices),
         Backend("host", 32),
     )
     pipelined = _pipelined(options, devices, placement)
@@ -287,7 +287,14 @@ def compute_bytes(
         return list(plain), [0] * len(plain)
     sizes = _sizes_by_shape(local.tensors)
     grown = _planned(network, step, homes, (*eager, backends[-1]), 1, sizes)
-    return list(plain), [max(0, after - before) for before, after in zip(plain, grown, strict=True)]
+    copied = [max(0, after - before) for before, after in zip(plain, grown, strict=True)]
+    # What a device takes over, the host does not compute.
+    return [*plain[:-1], grown[-1]], [*copied[:-1], 0]
+
+
+def _backend(device: LocalDevice, options: LocalOptions) -> Backend:
+    copies = device.scratch in options.cache_copies and not options.wide_masks
+    return Backend(device.name, device.align, scratch=device.scratch, copies_caches=copies)
 
 
 def _every_row_leaves(options: LocalOptions, cells: Cells) -> bool:
@@ -361,10 +368,21 @@ def _planned(
         if leaf.weight and leaf.home == homes.cpu:
             leaf.nbytes = known.get(leaf.ne[:3], 4 * leaf.count if leaf.ne[1] == 1 else leaf.count)
     assign(graph, backends, op_offload=bool(known))
-    if step.auto and step.fused and any(tensor.backend != home for tensor, home in graph.fused):
-        # llama_context::resolve_fused_ops: an operation on another device than its layer disables it everywhere.
+    if step.auto and step.fused and not _stays(network, step, homes, backends):
         return _planned(network, replace(step, fused=False), homes, backends, copies, sizes)
     return tuple(sizes_of(graph, backends, copies=copies))
+
+
+def _stays(network: Network, step: Step, homes: Homes, backends: tuple[Backend, ...]) -> bool:
+    """True unless flash attention runs on another device than its layer, which disables it everywhere.
+
+    ``llama_context::resolve_fused_ops`` asks with a graph of one token per sequence: few enough that no device takes
+    over what lies in host memory, as it does with a whole micro-batch.
+    """
+    few = replace(step, tokens=step.sequences, outputs=step.sequences)
+    graph = build_graph(network, few, homes)
+    assign(graph, backends, op_offload=True)
+    return all(tensor.backend == home for tensor, home in graph.fused)
 
 
 def plan_step(network: Network, options: LocalOptions, cells: Cells) -> Step:
@@ -389,6 +407,8 @@ def plan_step(network: Network, options: LocalOptions, cells: Cells) -> Step:
         rollback=rollback_copies(network, options),
         slots=slots,
         wide_masks=options.wide_masks,
+        key_type=key,
+        value_type=value,
     )
 
 

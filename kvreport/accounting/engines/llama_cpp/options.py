@@ -52,11 +52,14 @@ class LocalOptions:
         overrides: ``--override-tensor``: patterns and the buffer types that matching tensors go to
             (``CPU``, ``CUDA0``, ...); the first that matches wins.
         main_gpu: ``--main-gpu``: the device that ``--split-mode none`` uses.
+        draft_type_k: ``--cache-type-k-draft``, of the context that drafts.
+        draft_type_v: ``--cache-type-v-draft``.
         mtp: True with ``--spec-type draft-mtp``: the file's prediction blocks are loaded and draft tokens.
         ubatch_given: False if nobody stated ``--ubatch-size``, so that Ollama may choose one.
         cache_ram: ``--cache-ram``: bytes that the prompt cache may take.
         checkpoints: ``--ctx-checkpoints``: checkpoints per slot.
         wide_masks: True for builds that keep attention masks in 32 bits beside the 16-bit copies they use.
+        cache_copies: Backends that reserve 16-bit copies of the caches that flash attention reads.
     """
 
     context: int = 0
@@ -76,6 +79,8 @@ class LocalOptions:
     op_offload: bool = True
     outputs: int | None = None
     draft: int = 0
+    draft_type_k: str = "f16"
+    draft_type_v: str = "f16"
     embeddings: bool = False
     overrides: tuple[tuple[str, str], ...] = ()
     main_gpu: int = 0
@@ -84,6 +89,7 @@ class LocalOptions:
     cache_ram: int = DEFAULT_CACHE_RAM
     checkpoints: int = DEFAULT_CHECKPOINTS
     wide_masks: bool = False
+    cache_copies: tuple[str, ...] = ("cuda", "metal")
 
     @property
     def slots(self) -> int:

@@ -18,6 +18,7 @@ from kvreport.accounting.engines.llama_cpp.feed import FeedHomes
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.network import Network
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.scratch import Scratch
 from kvreport.errors import InputError
 
 _EXPERTS: Final = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps")
@@ -36,6 +37,7 @@ class LocalDevice:
         align: Bytes that its allocations are multiples of.
         offloads: True if it takes over large batches of operations on weights in host memory.
         pipelines: True if it can overlap copies with work (CUDA's events).
+        scratch: Whose rules say what operations need beside their results; HIP is CUDA's code.
     """
 
     name: str
@@ -44,6 +46,7 @@ class LocalDevice:
     align: int = 128
     offloads: bool = True
     pipelines: bool = False
+    scratch: Scratch = "none"
 
 
 @dataclass(frozen=True)

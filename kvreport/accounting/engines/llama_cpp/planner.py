@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kvreport.accounting.engines.llama_cpp.scratch import Scratch, scratch_bytes
 from kvreport.accounting.engines.llama_cpp.tensors import IN_PLACE, VIEW_OPS, Graph, Tensor
 
 OFFLOAD_MIN_BATCH: Final = 32
@@ -28,12 +29,16 @@ class Backend:
         align: Bytes that every allocation is a multiple of.
         offloads: True if it takes over operations with weights in host memory (CUDA does, RPC does not).
         chunk: Largest single allocation, in bytes.
+        scratch: Whose rules say what operations need beside their results.
+        copies_caches: True if flash attention reserves 16-bit copies of the caches that it reads.
     """
 
     name: str
     align: int = 128
     offloads: bool = False
     chunk: int = 1 << 62
+    scratch: Scratch = "none"
+    copies_caches: bool = False
 
 
 def plan(graph: Graph, backends: Sequence[Backend], *, copies: int = 1, op_offload: bool = True) -> list[int]:
@@ -241,6 +246,10 @@ def _allocate(
     nodes: list[tuple[Tensor, int]], leafs: list[tuple[Tensor, int]], backends: Sequence[Backend]
 ) -> list[int]:
     arenas = [_Arena(backend.align) for backend in backends]
+    for tensor, place in nodes:
+        if tensor.root is None:
+            rules = backends[place]
+            tensor.nbytes += scratch_bytes(tensor, rules.scratch, copies=rules.copies_caches)
     for leaf, place in leafs:
         _place(leaf, place, arenas)
     for node, place in nodes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvreport.accounting.engines.llama_cpp.tensors import Tensor, add, like, mul, weight
+from kvreport.accounting.engines.llama_cpp.types import TYPES, GgmlType
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Step:
         rollback: Copies of a recurrent state kept for rollback.
         slots: Sequences that states are kept for.
         wide_masks: True if masks are filled in 32 bits and cast for flash attention.
+        key_type: Storage type of cached keys.
+        value_type: Storage type of cached values.
     """
 
     tokens: int
@@ -46,6 +49,8 @@ class Step:
     rollback: int = 0
     slots: int = 1
     wide_masks: bool = False
+    key_type: GgmlType = TYPES["f16"]
+    value_type: GgmlType = TYPES["f16"]
 
 
 def norm(x: Tensor, home: int, *, layer_norm: bool = False, weighted: bool = True) -> Tensor:

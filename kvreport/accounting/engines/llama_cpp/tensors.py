@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from kvreport.accounting.engines.llama_cpp.types import GgmlType
+
 Shape = tuple[int, int, int, int]
 
 F32: Final = 4
@@ -40,11 +42,12 @@ class Tensor:
         is_input: True for what the caller fills in before each step.
         is_output: True for what must survive the graph.
         pinned: Backend that the graph's author chose, or None.
+        stored: Types of cached keys and values that a flash attention reads, else empty.
     """
 
     __slots__ = (
         "backend", "children", "home", "is_input", "is_output", "mine", "nb", "nbytes", "ne", "offset", "op",
-        "pinned", "place", "root", "seen", "srcs", "views", "weight",
+        "pinned", "place", "root", "seen", "srcs", "stored", "views", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +76,7 @@ class Tensor:
         self.is_input = is_input
         self.is_output = False
         self.pinned: int | None = None
+        self.stored: tuple[GgmlType, ...] = ()
         self.seen = False
         self.backend = -1
         self.children = 0
