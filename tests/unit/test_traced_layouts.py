@@ -122,3 +122,31 @@ def test_no_release_before_0_30_has_glm_5_3_flash(catalog: Catalog) -> None:
         "zai-org/GLM-5.3-Flash", gpu="h200", tensor_parallel=4, engine="vllm@0.29.0", catalog=catalog
     )
     assert older.verdict == "engine_does_not_run"
+
+
+def test_a_log_of_glm_5_3_flash_on_8_h200_is_met(catalog: Catalog) -> None:
+    # A public start-up log: 81.79 GiB left and 7,228,559 tokens at 0.9 of 139.8 GiB, 38.24 GiB of weights, 4.04 GiB of
+    # activations, blocks of 640 tokens. The release is not stated. Videos were counted frame by frame before, which took 13 GiB.
+    answer = estimate(
+        "zai-org/GLM-5.3-Flash",
+        gpu="h200",
+        tensor_parallel=8,
+        context_tokens=131_072,
+        max_seqs=512,
+        utilization=0.9,
+        engine="vllm@0.30.0",
+        catalog=catalog,
+    )
+    assert answer.plan.block_tokens == 640
+    assert answer.budget.activations / 2**30 == pytest.approx(4.04, abs=0.3)
+    assert answer.budget.kv_pool_bytes / 2**30 == pytest.approx(81.79, rel=0.01)
+    given = estimate(
+        "zai-org/GLM-5.3-Flash",
+        gpu="h200",
+        tensor_parallel=8,
+        context_tokens=131_072,
+        engine="vllm@0.30.0",
+        kv_pool=round(81.79 * 2**30),
+        catalog=catalog,
+    )
+    assert given.to_dict()["kv_pool_tokens"] == pytest.approx(7_228_559, rel=2e-4)

@@ -49,6 +49,10 @@ from kvreport.catalog.model import Model
 UNIFIED: Final = ("dgx-spark", "jetson")
 """Devices that share their memory with a CPU: what the process and the page cache take counts, too."""
 
+BUDGETED_VIDEOS: Final = "videos_within_a_budget"
+"""The engine's list of classes whose videos share one budget of pixels over all their frames, so that a longer one has
+smaller frames (0.30 ``models/glm5next/nvidia/multimodal.py::_get_video_max_pixels``)."""
+
 UNQUANTIZED: Final = ("bf16", "fp16", "fp32")
 
 
@@ -194,7 +198,9 @@ class ReserveRates:
             per_graph=constant(engine, graph_constant(second=second)) * graph_layers(sizes)
             if graphs
             else 0.0,
-            images=passed.images if videos else 1,
+            images=passed.images
+            if videos and not engine.lists(BUDGETED_VIDEOS, model.architecture, release)
+            else 1,
             encoded=passed.kept,
             encoded_per_token=passed.kept_per_token,
             compiling=copied,
