@@ -321,8 +321,17 @@ def resolve(query: Query, catalog: Catalog) -> Request:
     layout.check(record)
     draft = _draft(query, record, catalog)
     network = network_rate(query, devices, layout, assumed)
+    context_tokens = (
+        record.context_tokens
+        if query.context_tokens is None
+        else parsed("context", parse_tokens, query.context_tokens)
+    )
     tokens, rows = engine.scheduler(
-        accelerator, max_batched_tokens=query.max_batched_tokens, max_seqs=query.max_seqs
+        accelerator,
+        max_batched_tokens=query.max_batched_tokens,
+        max_seqs=query.max_seqs,
+        context_tokens=context_tokens,
+        images=any(row.component == "vision" for row in record.weights),
     )
     if query.max_batched_tokens is None and policy.device_classes:
         assumed.append(f"max_batched_tokens {tokens:,}: default of {policy.label} on this device")
@@ -362,11 +371,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         ceiling=catalog.engine("ceiling"),
         weight_formats=catalog.weight_formats,
         layout=layout,
-        context_tokens=(
-            record.context_tokens
-            if query.context_tokens is None
-            else parsed("context", parse_tokens, query.context_tokens)
-        ),
+        context_tokens=context_tokens,
         weight_format=form,
         kv_format=cache,
         utilization=engine.share_on(accelerator, query.utilization),

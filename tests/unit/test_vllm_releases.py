@@ -7,7 +7,7 @@ import pytest
 import kvreport
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.vllm import releases, scheduler
-from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel
+from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel, triton_bytes
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.load import Catalog, open_catalog
@@ -71,6 +71,9 @@ def test_all_records_have_the_same_constants(records: list[Engine]) -> None:
         ((0, 6, 4), 20_000, 20_000),
         ((0, 6, 4), 1024, 2048),
         ((0, 6, 4), 131_072, 512),
+        # 0.6.5 config.py:1344 and 0.6.6 config.py:1438.
+        ((0, 6, 5), 131_072, 2048),
+        ((0, 6, 6), 131_072, 2048),
         ((0, 7, 3), 131_072, 2048),
     ],
 )
@@ -80,7 +83,8 @@ def test_the_first_engine_takes_the_longest_prompt_in_a_step(
     sizes = scheduler.default_sizes(release, "rtx-3090", 24 * GIB, context_tokens=context)
     assert sizes == (tokens, 256)
     unchunked = scheduler.default_sizes(release, "rtx-3090", 24 * GIB, context_tokens=context, images=True)
-    assert unchunked[0] == max(context, 2048)
+    # 0.6.4 config.py:40, _MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS.
+    assert unchunked[0] == max(context, 5120)
 
 
 def test_large_devices_were_known_by_name_before_they_were_by_memory() -> None:
@@ -396,3 +400,47 @@ def test_a_draft_layer_of_pooled_index_keys_is_one_whole_layer(catalog: Catalog)
     plan = plan_blocks(case)
     assert plan.block_bytes == 13 * (416 * 1024 + 104 * 256)
     assert int(plan.profile.request_bytes(262_144)) == 652 * plan.block_bytes
+
+
+@pytest.mark.parametrize(
+    ("version", "context", "tokens"),
+    [("0.6.6", 8192, 8192), ("0.6.6", 1024, 2048), ("0.6.6", 65_536, 2048), ("0.6.4", 65_536, 512)],
+)
+def test_an_estimate_takes_the_first_engines_step_from_the_context(
+    version: str, context: int, tokens: int
+) -> None:
+    answer = kvreport.estimate("llama-3.1-8b", gpu="h100", context_tokens=context, engine=f"vllm@{version}")
+    assert (answer.to_dict()["max_batched_tokens"], answer.to_dict()["max_seqs"]) == (tokens, 256)
+
+
+def test_a_model_of_images_is_not_chunked_by_the_first_engine() -> None:
+    answer = kvreport.estimate("llama-3.2-11b-vision", gpu="h100", context_tokens=65_536, engine="vllm@0.6.6")
+    assert answer.to_dict()["max_batched_tokens"] == 65_536
+
+
+def test_gpt_oss_on_hopper_is_not_padded_by_the_triton_kernels_that_come_with_vllm() -> None:
+    # A start on one H100 under 0.29.0 loaded 65,959,960,248 bytes (Apron, verification report 1220ded0ff281432); with the
+    # package of its own 0.11.0 loaded 64.38 GiB, which the values along the width take.
+    def loaded(version: str) -> int:
+        return kvreport.estimate(
+            "gpt-oss-120b", gpu="h100", engine=f"vllm@{version}", context_tokens=640
+        ).budget.weights
+
+    assert loaded("0.29.0") == pytest.approx(65_959_960_248, rel=0.01)
+    assert loaded("0.33.0") == loaded("0.29.0")
+    # hopper_value.py of 0.17 to 0.20 pads both sides to 64 bytes.
+    assert loaded("0.19.1") - loaded("0.29.0") == pytest.approx(1.2e9, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("release", "outputs", "inputs", "wanted"),
+    [
+        # 5,760 rows of 2,880 values in 4 bits; scales of 5,888 rows by 92 groups of 90.
+        ((0, 29), 5760, 2880, 5760 * 1440 + 5888 * 92),
+        ((0, 22), 2880, 2880, 2880 * 1440 + 3072 * 90),
+        # 2,880 values are 22.5 tiles of 128.
+        ((0, 19), 2880, 2880, 2880 * 1472 + 3072 * 90),
+    ],
+)
+def test_tiles_of_triton_on_hopper(release: tuple[int, ...], outputs: int, inputs: int, wanted: int) -> None:
+    assert triton_bytes(release, outputs, inputs) == wanted

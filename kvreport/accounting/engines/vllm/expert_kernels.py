@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from kvreport.accounting.engines.vllm.releases import release_of, vendored_triton_kernels
+from kvreport.accounting.engines.vllm.releases import Release, release_of, vendored_triton_kernels
 from kvreport.catalog.engine import Engine
 
 Kernel = Literal["triton", "marlin", "flashinfer"]
@@ -18,8 +18,15 @@ Tiles = tuple[int, int]
 TILES: Final[dict[Kernel, Tiles]] = {"triton": (1, 256), "marlin": (128, 256), "flashinfer": (256, 256)}
 """Multiples that each rank's inner side and the model's width are padded to.
 
-Triton pads the values along the width and leaves the scales.
+Triton's are those of the package of its own, up to 0.11: it pads the values along the width and leaves the scales.
+:func:`triton_bytes` has those of the package's own copy after.
 """
+
+OWN_COPY: Final = (0, 12)
+_WIDER_TILES: Final = ((0, 17), (0, 22))
+_MORE_GROUPS: Final = (0, 26)
+_SCALED_ROWS: Final = 256
+_GROUP_VALUES: Final = 32
 
 OWN_KERNELS: Final = "expert_kernels"
 """The engine's list of classes that have a list of kernels of their own: since 0.20 ``_get_priority_backends_for_gpt_oss``,
@@ -49,3 +56,26 @@ def block_float_kernel(
     release = release_of(engine)
     listed = release < (0, 20) or engine.lists(OWN_KERNELS, architecture, release)
     return "triton" if listed and vendored_triton_kernels(release) else "marlin"
+
+
+def triton_bytes(release: Release, outputs: int, inputs: int) -> int:
+    """Bytes of one MXFP4 matrix as OpenAI's Triton kernels keep it on Hopper, since 0.12.
+
+    ``third_party/triton_kernels/tensor_details/layout_details``: ``hopper_value.py`` pads the outputs to 16 and the
+    inputs to 64, and from 0.17 to 0.20 to 64 and 128; ``hopper_scale.py`` pads the outputs to 256, for eight warps, and the
+    groups of 32 inputs to 2, which vLLM makes 4 since 0.26 (``quantization/utils/mxfp4_utils.py::_swizzle_mxfp4``). Biases
+    are widened to 32 bits. What vLLM allocates before has the inner side in multiples of 64 (``oracle/mxfp4.py``).
+
+    Args:
+        release: The vLLM release.
+        outputs: Outputs of the matrix on one rank, gate and up together.
+        inputs: Inputs on one rank.
+    """
+    wide = _WIDER_TILES[0] <= release < _WIDER_TILES[1]
+    values = _up(outputs, 64 if wide else 16) * _up(inputs, 128 if wide else 64) // 2
+    groups = _up(-(-inputs // _GROUP_VALUES), 4 if release >= _MORE_GROUPS else 2)
+    return values + _up(outputs, _SCALED_ROWS) * groups
+
+
+def _up(size: int, tile: int) -> int:
+    return -(-size // tile) * tile

@@ -10,9 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from kvreport.accounting.engines.vllm.expert_kernels import TILES, Kernel, block_float_kernel
+from kvreport.accounting.engines.vllm.expert_kernels import (
+    OWN_COPY,
+    TILES,
+    Kernel,
+    block_float_kernel,
+    triton_bytes,
+)
 from kvreport.accounting.engines.vllm.kernels import Device
-from kvreport.accounting.engines.vllm.releases import release_of
+from kvreport.accounting.engines.vllm.releases import Release, release_of
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.remembered import remembered
@@ -29,6 +35,8 @@ _SCALED_FLOAT: Final = "nvfp4"
 _WIDENED_SCALES: Final = "bnb-4bit-dq"
 _WIDE_SCALE_BYTES: Final = 4
 _SCALED_TILES: Final = (128, 1)
+_TRITON_SHARE: Final = 64
+_GROUP_VALUES: Final = 32
 
 _FLOAT_BLOCKS: Final = "fp8-block"
 _COLUMN_SCALE_BYTES: Final = 2
@@ -214,12 +222,27 @@ def _expert_padding(
             routed = model.experts.routed
             count, share = row.count * -(-routed // layout.expert_ranks) // routed, inner
         per_rank = count * share * width
+        if kernel == "triton" and form.name == _BLOCK_FLOAT and release_of(engine) >= OWN_COPY:
+            added += count * _triton_padding(release_of(engine), row, share, width)
+            continue
         inner_tile, width_tile = TILES[kernel] if form.name == _BLOCK_FLOAT else _SCALED_TILES
         padded = count * _up(share, inner_tile) * _up(width, width_tile)
         scaled = form.block and (form.name == _SCALED_FLOAT or kernel != "triton")
         scale_bits = 8 * form.scale_bytes / form.block[1] if scaled and form.block else 0.0
         added += (padded - per_rank) * (form.bits + scale_bits) / 8
     return int(added)
+
+
+def _triton_padding(release: Release, row: WeightGroup, share: int, width: int) -> float:
+    """Bytes that one expert matrix takes beyond its values and scales; gate and up are one matrix of both.
+
+    Biases, which are widened from 16 to 32 bits, belong to the matrix that has their outputs.
+    """
+    share_up = _up(share, _TRITON_SHARE)
+    stored = share * width * (1 / 2 + 1 / _GROUP_VALUES)
+    if row.name.endswith(("down_proj.weight", "w2.weight")):
+        return triton_bytes(release, width, share_up) + SERVED_BYTES * width - stored
+    return triton_bytes(release, 2 * share_up, width) / 2 + SERVED_BYTES * share_up - stored
 
 
 def padding_kernel(model: Model, engine: Engine, accelerator: Accelerator) -> Kernel | None:

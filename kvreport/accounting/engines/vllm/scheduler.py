@@ -15,8 +15,11 @@ LARGE_BYTES: Final = 70 * GIB
 LARGEST_BYTES: Final = 160 * GIB
 
 FIRST_ENGINE_LEAST: Final = 2048
+FIRST_ENGINE_IMAGES: Final = 5120
+"""The least for a model that takes images (0.6.4 and 0.6.6 ``config.py::_MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS``)."""
 FIRST_ENGINE_LONG: Final = 32768
 FIRST_ENGINE_SEQS: Final = 256
+FIRST_ENGINE_WIDER: Final = (0, 6, 5)
 
 Sizes = tuple[int, int]
 
@@ -51,13 +54,14 @@ def default_sizes(
 def first_engine_tokens(release: Release, context_tokens: int | None, *, images: bool = False) -> int:
     """Tokens of one step of the first engine: the longest prompt, in chunks above 32K.
 
-    A chunk is 512 tokens up to 0.6 and 2048 in 0.7; multimodal models are not chunked.
+    A chunk is 512 tokens up to 0.6.4 and 2048 since 0.6.5 (``config.py::SchedulerConfig``); multimodal models are not
+    chunked.
     """
     if context_tokens is None:
-        return FIRST_ENGINE_LEAST
+        return FIRST_ENGINE_IMAGES if images else FIRST_ENGINE_LEAST
     if context_tokens > FIRST_ENGINE_LONG and not images:
-        return 512 if release < (0, 7) else 2048
-    return max(context_tokens, FIRST_ENGINE_LEAST)
+        return 512 if release < FIRST_ENGINE_WIDER else 2048
+    return max(context_tokens, FIRST_ENGINE_IMAGES if images else FIRST_ENGINE_LEAST)
 
 
 def is_large(release: Release, device: str, memory_bytes: int) -> bool:
