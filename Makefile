@@ -64,13 +64,17 @@ trials: $(STAMP) ## give a million seeded inputs to every public interface and j
 # PyTorch and transformers are gigabytes, and comparing with new ones is the point: they are in no lock and
 # have an environment of their own.
 TORCH_VENV ?= .venv-torch
+# The build for processors: the plain one brings gigabytes of CUDA on Linux, and nothing here needs a GPU.
+TORCH      ?= torch==2.13.0$(if $(filter Linux,$(shell uname -s)),+cpu)
 CONFIGS    ?=
 JOBS       ?= 2
 # Finished classes are kept in .cache/class_check.jsonl, so that a stopped run goes on where it was: remove the file
 # to check every class again.
 torch-check: $(STAMP) ## compare our counts with real tensors of transformers (CONFIGS="a/config.json ..." for other models)
 	@[ -x $(TORCH_VENV)/bin/python ] || $(BIN)/python -m venv $(TORCH_VENV)
-	@$(TORCH_VENV)/bin/python -m pip install --quiet -e '.[torch-check]'
+	@$(TORCH_VENV)/bin/python -m pip install --quiet '$(TORCH)' -e '.[torch-check]' || { \
+		echo "torch-check: no $(TORCH) in your registries. Name PyTorch's index of CPU builds in PIP_EXTRA_INDEX_URL," >&2; \
+		echo "or take the build with CUDA: make torch-check TORCH=torch" >&2; exit 1; }
 	@$(TORCH_VENV)/bin/python -m experiments check $(CONFIGS)
 	@[ -n "$(CONFIGS)" ] || $(TORCH_VENV)/bin/python -W ignore -m experiments classes --out data/class_check.yaml \
 		--journal .cache/class_check.jsonl --jobs $(JOBS)

@@ -81,10 +81,12 @@ def _scheme(weights: Keys, packing: str, *, sparse: bool) -> str:
             return form
         if form in ("fp8-channel", "fp8-tensor"):
             return "fp8-channel-2of4"
+    if kind == "float" and bits == 6 and not sparse and weights.optional("group_size", low=-1) == 32:
+        return "mxfp6"
     raise weights.fault(
         "num_bits",
         f"{kind} with {bits} bits{', 2:4 sparse' if sparse else ''}",
-        "float with 4 or 8 bits, int with 2 to 8 bits",
+        "float with 4 or 8 bits, or 6 in groups of 32, int with 2 to 8 bits",
     )
 
 

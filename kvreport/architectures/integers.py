@@ -12,6 +12,7 @@ from kvreport.architectures.rules import (
     gptq_form,
     integer_form,
     matcher,
+    narrowest,
     skip,
     take_everything,
     take_layers,
@@ -139,12 +140,20 @@ def hqq(found: Quantization, own: Keys) -> None:
     if each is None:
         raise own.fault("quant_config.weight_quant_params", None, "one scheme for all linear layers")
     skip(found, own, "skip_modules")
-    bits, group = _filling(each, "nbits", each.whole("nbits", high=16), each.raw("group_size"))
+    bits, group = each.whole("nbits", high=16), each.raw("group_size")
+    if bits not in (1, 3):
+        bits, group = _filling(each, "nbits", bits, group)
+    elif not isinstance(group, int) or not 8 <= group <= 1 << 16:
+        raise each.fault("group_size", group, "a whole number from 8 to 65,536")
     take_everything(found, f"hqq{bits}-g{group}")
 
 
 def torchao(found: Quantization, own: Keys) -> None:
-    """Torchao: a scheme by the name of its class, or by the older short name."""
+    """Torchao: a scheme by the name of its class or by the older short name, or a scheme by module.
+
+    transformers leaves input embedding and output head out, unless the config includes them (5.24,
+    ``quantizers/quantizer_torchao.py``); an embedding is converted only if it is named.
+    """
     kind = own.raw("quant_type")
     if isinstance(kind, str):
         name, inner = kind, own.section("quant_type_kwargs") or own
@@ -154,31 +163,71 @@ def torchao(found: Quantization, own: Keys) -> None:
         if chosen is None:
             raise own.fault("quant_type", kind, "a text, or an object with default alone")
         name, inner = chosen.text("_type") or "", chosen.section("_data") or chosen
+    ends = own.flag("include_input_output_embeddings", default=False)
+    skip(found, own, "modules_to_not_convert")
+    if name not in ("FqnToConfig", "ModuleFqnToConfig"):
+        take_everything(found, _torchao_form(own, name, inner))
+        found.keeps_head = not ends
+        return
+    schemes = inner.section("fqn_to_config", "module_fqn_to_config")
+    if schemes is None:
+        raise inner.fault("fqn_to_config", None, "an object of modules and their schemes")
+    forms = _by_module(found, schemes, ends=ends)
+    found.keeps_head = not ends
+    found.weight_format = narrowest(forms)
+
+
+def _by_module(found: Quantization, schemes: Keys, *, ends: bool) -> list[str]:
+    """Take each module's scheme: by its name, by the first expression that covers it, else by default.
+
+    torchao 0.18, ``quantization/quant_api.py``: names are of modules or of their weights; null leaves a module alone.
+    """
+    forms = []
+    for entry in sorted(schemes.data, key=lambda name: (name == "_default", name.startswith("re:"))):
+        scheme = schemes.section(entry)
+        named = entry.removesuffix("$").removesuffix(".weight").removesuffix("\\.weight").removesuffix("\\")
+        if named.startswith("re:"):
+            named = f"re:(?:{named.removeprefix('re:')})$"
+        everything = entry == "_default"
+        covers = matcher(schemes, entry, [named], wildcards=False, exact=True)
+        if scheme is None:
+            if not everything:
+                found.leave(covers)
+            continue
+        form = _torchao_form(scheme, scheme.text("_type") or "", scheme.section("_data") or scheme)
+        forms.append(form)
+        found.take(_every if everything else covers, form, tables=ends and not everything)
+    return forms
+
+
+def _every(_module: str) -> bool:
+    return True
+
+
+def _torchao_form(own: Keys, name: str, inner: Keys) -> str:
+    """Name the layout of one scheme."""
     short = name.removesuffix("Config").replace("_", "").lower()
     if short == "int4weightonly":
         bits, group = _filling(inner, "group_size", 4, inner.whole("group_size", default=128))
-        form = integers(bits, group, "z16")
-    elif short in ("int8weightonly", "int8dynamicactivationint8weight"):
-        form = _rows_of_bytes(inner)
-    elif short in ("float8weightonly", "float8dynamicactivationfloat8weight"):
+        return integers(bits, group, "z16")
+    if short in ("int8weightonly", "int8dynamicactivationint8weight"):
+        return _rows_of_bytes(inner)
+    if short in ("float8weightonly", "float8dynamicactivationfloat8weight"):
         stated = str(inner.raw("granularity")).lower()
         by_row = "perrow" in stated or (short == "float8weightonly" and "pertensor" not in stated)
-        form = "fp8-channel" if by_row else "fp8-tensor"
-    elif short in ("intxweightonly", "int8dynamicactivationintxweight"):
-        form = _unpacked(inner)
-    elif short in ("nvfp4weightonly", "nvfp4dynamicactivationnvfp4weight"):
-        form = "nvfp4"
-    elif short == "mxdynamicactivationmxweight":
-        form = "mxfp4" if "float4" in str(inner.raw("weight_dtype")).lower() else "mxfp8"
-    else:
-        raise own.fault(
-            "quant_type",
-            name,
-            "int4_weight_only, int8_weight_only, int8_dynamic_activation_int8_weight, float8_weight_only,"
-            " float8_dynamic_activation_float8_weight, or the classes of NVFP4 and MX",
-        )
-    skip(found, own, "modules_to_not_convert")
-    take_everything(found, form)
+        return "fp8-channel" if by_row else "fp8-tensor"
+    if short in ("intxweightonly", "int8dynamicactivationintxweight"):
+        return _unpacked(inner)
+    if short in ("nvfp4weightonly", "nvfp4dynamicactivationnvfp4weight"):
+        return "nvfp4"
+    if short == "mxdynamicactivationmxweight":
+        return "mxfp4" if "float4" in str(inner.raw("weight_dtype")).lower() else "mxfp8"
+    raise own.fault(
+        "quant_type",
+        name,
+        "int4_weight_only, int8_weight_only, int8_dynamic_activation_int8_weight, float8_weight_only,"
+        " float8_dynamic_activation_float8_weight, FqnToConfig, or the classes of NVFP4 and MX",
+    )
 
 
 def _rows_of_bytes(inner: Keys) -> str:

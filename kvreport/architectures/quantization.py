@@ -45,7 +45,7 @@ _MODELOPT: Final = {
     "NVFP4": "nvfp4",
     "NVFP4_AWQ": "nvfp4",
     "W4A16_NVFP4": "nvfp4",
-    "W4A8_NVFP4_FP8": "nvfp4",
+    "W4A8_NVFP4_FP8": "nvfp4-g32",
     "MXFP4": "mxfp4",
     "W4A8_MXFP4_FP8": "mxfp4",
     "MXFP8": "mxfp8",
@@ -97,7 +97,7 @@ def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Q
     elif description is not None:
         ascend(found, description)
     elif own is not None:
-        _by_method(found, own)
+        _by_method(found, own, config, text)
     elif config.has("quantization"):
         raise config.fault("quantization", config.raw("quantization"), "MLX's bits and group_size")
     if own is not None and modelopt is not None:
@@ -133,7 +133,7 @@ def _expert_type(config: Keys, text: Keys, own: Keys) -> str | None:
     return config.text("expert_dtype") or text.text("expert_dtype") or own.text("expert_dtype")
 
 
-def _by_method(found: Quantization, own: Keys) -> None:
+def _by_method(found: Quantization, own: Keys, config: Keys, text: Keys) -> None:
     method = (own.text("quant_method") or "").lower()
     if _is_compressed(own, method):
         compressed_tensors(found, own)
@@ -141,10 +141,20 @@ def _by_method(found: Quantization, own: Keys) -> None:
         # ModelOpt's own file and early exports nest what newer ones state at the top.
         _modelopt(found, own.section("quantization") or own)
     elif method in _METHODS:
+        if method in _LINEAR_ONLY and _stacks_experts(config):
+            found.leave(lambda module: ".experts." in module)
+        if method == "bitsandbytes" and _stacks_experts(config) and any(map(text.data.get, _EXPERTS)):
+            own.trail.derived.append(_EXPERTS_CONVERTED)
         _METHODS[method](found, own)
     else:
         known = ["fp8", "compressed-tensors", "modelopt", *_METHODS]
         raise own.fault("quant_method", method, f"one of {', '.join(known)}{_advice(method, known)}")
+
+
+def _stacks_experts(config: Keys) -> bool:
+    """True if the checkpoint was written by transformers 5, whose experts are stacked and no linear layers."""
+    major = (config.text("transformers_version") or "").partition(".")[0]
+    return major.isdecimal() and len(major) < 4 and int(major) >= 5
 
 
 def _is_compressed(own: Keys, method: str) -> bool:
@@ -329,8 +339,8 @@ def _modelopt(found: Quantization, own: Keys) -> None:
         return
     form = _known(own, "quant_algo", algorithm, _MODELOPT)
     if form == "int4":
-        # ModelOpt's own AWQ stores a scale per group and no zero point.
-        form = integer_form(own, 4, own.raw("group_size"), "sym")
+        # ModelOpt's own AWQ stores a 32-bit scale per group and no zero point (0.47, ``export/quant_utils.py``).
+        form = integer_form(own, 4, own.raw("group_size"), "s32")
     take_layers(found, form)
 
 
@@ -443,6 +453,13 @@ _METHODS: Final[dict[str, Callable[[Quantization, Keys], None]]] = {
     "spqr": spqr,
     "vptq": vptq,
 }
+_LINEAR_ONLY: Final = ("eetq", "higgs", "quanto", "sinq", "torchao")
+"""Methods that transformers applies to ``nn.Linear`` alone (5.24, ``integrations/quanto.py`` and others)."""
+_EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+_EXPERTS_CONVERTED: Final = (
+    "Experts are taken as converted by bitsandbytes, as Unsloth writes them; transformers 5 alone leaves stacked experts"
+    " at 16 bits."
+)
 _HEADERS: Final = "; or give the folder with its safetensors files, whose headers say every byte"
 _NEAREST: Final = {"quip": "exl3"}
 """The method that is read whose layout is nearest to that of one that is not."""

@@ -49,7 +49,7 @@ class Quantization:
         self.kv_format: str | None = None
         self.keeps_head = False
         self.decide: Decision | None = None
-        self._rules: list[tuple[Matcher, str | None, bool]] = []
+        self._rules: list[tuple[Matcher, str | None, bool, bool]] = []
 
     def released(self, path: str, tensor: Tensor) -> str | None:
         """Return the format of one tensor, by its full path (``model.layers.3.mlp.up_proj.weight``).
@@ -59,13 +59,14 @@ class Quantization:
         module = path.removesuffix(".weight").replace("*", "0")
         if self.decide is not None:
             return self.decide(module, tensor)
-        if not tensor.linear or (self.keeps_head and tensor.component == "output_head"):
+        table = tensor.component == "embedding"
+        if not (tensor.linear or table) or (self.keeps_head and tensor.component == "output_head"):
             return None
         other = next(
             (module.removesuffix(old) + new for old, new in _OTHER_NAMES if module.endswith(old)), module
         )
-        for matches, form, towers in self._rules:
-            if tensor.component in _TOWERS and not towers:
+        for matches, form, towers, tables in self._rules:
+            if (tensor.component in _TOWERS and not towers) or (table and not tables):
                 continue
             if matches(module) or (other != module and matches(other)):
                 return form
@@ -73,9 +74,9 @@ class Quantization:
 
     def leave(self, matches: Matcher) -> None:
         """Add a rule: these modules were left alone."""
-        self._rules.append((matches, None, True))
+        self._rules.append((matches, None, True, True))
 
-    def take(self, matches: Matcher, form: str, *, towers: bool = True) -> None:
+    def take(self, matches: Matcher, form: str, *, towers: bool = True, tables: bool = False) -> None:
         """Add a rule: these modules were published in ``form``.
 
         Args:
@@ -84,8 +85,9 @@ class Quantization:
             towers: False for a rule that speaks of a kind of layer in general ("every Linear"): engines
                 build image and audio encoders without it (vLLM 0.33.0, model_executor/models: the
                 towers get no quant_config), and published checkpoints leave them at 16 bits.
+            tables: True if an embedding of that name is stored so, too.
         """
-        self._rules.append((matches, form, towers))
+        self._rules.append((matches, form, towers, tables))
 
 
 def take_layers(found: Quantization, form: str) -> None:
@@ -206,7 +208,7 @@ def integer_form(own: Keys, bits: int, group: object, zero: str = "zp") -> str:
         own: The object the numbers stand in, for messages.
         bits: Bits of one integer.
         group: Inputs that share a scale; None for the usual 128.
-        zero: What is stored of zero points: ``sym``, ``zp`` or ``z16``.
+        zero: What is stored of zero points: ``sym``, ``zp`` or ``z16``; ``s32``: none, and a wider scale.
     """
     size = _group(own, bits, group)
     if not 2 <= bits <= 8:

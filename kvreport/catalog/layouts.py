@@ -9,6 +9,7 @@ or block size has an exact format without anybody listing it first:
 ``int4-g32-zp``            the same with a zero point of 4 bits, packed (AWQ)
 ``int4-g32-z16``           the same with a 16-bit zero point (torchao, quanto)
 ``hqq4-g64``               HQQ: the same bytes, which other loaders read
+``int4-g128-s32``          a 32-bit scale per 128 inputs, no zero point (ModelOpt)
 ``int8-g64-s32z8``         a 32-bit scale and an 8-bit zero point per 64 inputs (torchao)
 ``int8-channel-sym``       one 16-bit scale per output channel
 ``int4-g128-sym-2of4``     two of four weights kept: half the bits, and one bit of position each
@@ -16,7 +17,8 @@ or block size has an exact format without anybody listing it first:
 ``fp8-block-64x128``       FP8 with a 32-bit scale per 64 x 128 weights
 ``mlx4-g64``               MLX affine: a 16-bit scale and a 16-bit bias per group
 ``mlx-nvfp4``              MLX's NVFP4, MXFP4 or MXFP8 (``mlx-mxfp4``, ``mlx-mxfp8``): tables are converted, too
-``mxfp6``                  6-bit floats, an 8-bit exponent per 32 inputs (AMD Quark)
+``mxfp6``                  6-bit floats, an 8-bit exponent per 32 inputs (AMD Quark, compressed-tensors)
+``nvfp4-g32``              4-bit floats, an FP8 scale per 32 inputs (ModelOpt, with FP8 activations)
 ``exl2-4.25bpw``           ExLlamaV2, by its average
 ``exl3-4bpw``              ExLlamaV3: the trellis, and a 16-bit scale per input and output
 ``aqlm-1x16-g8``           AQLM: codebooks x bits each, per group of inputs
@@ -74,6 +76,7 @@ _ZERO: Final = {
     "sym": "",
     "zp": ", packed zero points",
     "z16": ", 16-bit zero points",
+    "s32": ", 32-bit scales",
     "s32z8": ", 32-bit scales and 8-bit zero points",
 }
 _SCALE_BYTES: Final = 2
@@ -144,7 +147,7 @@ def _integer(name: str, bits: str, group: str | None, zero: str, sparse: str | N
         return None
     over = f"in groups of {size}" if size else "one scale per output channel"
     # What stands beside a 16-bit scale; the last has 16 bits more of it.
-    zero_bytes = {"sym": 0.0, "zp": width / 8, "z16": 2.0, "s32z8": 3.0}[zero]
+    zero_bytes = {"sym": 0.0, "zp": width / 8, "z16": 2.0, "s32": 2.0, "s32z8": 3.0}[zero]
     return WeightFormat(
         name=name,
         label=f"INT{width} {over}{_ZERO[zero]}{', 2:4 sparse' if sparse else ''}",
@@ -161,7 +164,8 @@ def _hqq(name: str, bits: str, group: str) -> WeightFormat | None:
     return WeightFormat(
         name=name,
         label=f"HQQ, {bits} bits in groups of {group}",
-        bits=int(bits),
+        # hqq 0.2.8, ``core/bitpack.py``: ten integers of 3 bits to a 32-bit word; the others fill their bytes.
+        bits=3.2 if bits == "3" else int(bits),
         block=(1, int(group)),
         scale_bytes=2 * _SCALE_BYTES,
         quantises=QUANTISED,
@@ -236,6 +240,19 @@ def _mxfp6(name: str) -> WeightFormat:
         block=(1, 32),
         scale_bytes=1,
         quantises=QUANTISED,
+    )
+
+
+def _nvfp4_wide(name: str) -> WeightFormat:
+    return WeightFormat(
+        name=name,
+        label="NVFP4 (4 bits, an FP8 scale per 32)",
+        bits=4,
+        block=(1, 32),
+        scale_bytes=1,
+        tensor_bytes=4,
+        quantises=QUANTISED,
+        multiplies="fp8",
     )
 
 
@@ -399,8 +416,8 @@ _Build = Callable[..., WeightFormat | None]
 _N: Final = r"(\d{1,5})"
 _GRAMMAR: Final[tuple[tuple[re.Pattern[str], _Build], ...]] = (
     (re.compile(rf"(?:{'|'.join(_PLAIN)})"), _plain),
-    (re.compile(rf"int(\d)-(?:g{_N}|channel)-(sym|zp|z16|s32z8)(-2of4)?"), _integer),
-    (re.compile(rf"hqq([248])-g{_N}"), _hqq),
+    (re.compile(rf"int(\d)-(?:g{_N}|channel)-(sym|zp|z16|s32z8|s32)(-2of4)?"), _integer),
+    (re.compile(rf"hqq([12348])-g{_N}"), _hqq),
     (re.compile(rf"gptq(\d)-(?:g{_N}|channel)"), _gptq),
     (re.compile(rf"fp8-block-{_N}x{_N}"), _fp8_block),
     (re.compile(r"fp8-channel-2of4"), _fp8_sparse),
@@ -408,6 +425,7 @@ _GRAMMAR: Final[tuple[tuple[re.Pattern[str], _Build], ...]] = (
     (re.compile(rf"mlx(\d)-g{_N}"), _mlx),
     (re.compile(r"mlx-(?:nvfp(?=4)|mxfp)([48])"), _mlx_float),
     (re.compile(r"mxfp6"), _mxfp6),
+    (re.compile(r"nvfp4-g32"), _nvfp4_wide),
     (re.compile(r"exl([23])-(\d{1,2}(?:\.\d{1,2})?)bpw"), _exl),
     (re.compile(r"aqlm-(\d)x(\d{1,2})-g(\d{1,3})(?:o(\d{1,3}))?"), _aqlm),
     (re.compile(rf"vptq-v(\d{{1,2}})-k{_N}(?:-r{_N})?-n(\d{{1,2}})-c([0246])"), _vptq),

@@ -493,8 +493,8 @@ def test_hqq_and_torchao_name_one_scheme_for_all_linear_layers(
         ({**BNB, "bnb_4bit_quant_type": "nf3"}, "bnb_4bit_quant_type: found 'nf3'"),
         ({"quant_method": "hqq", "quant_config": {"a.b": {}}}, "weight_quant_params: found nothing"),
         (
-            {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 3, "group_size": 64}}},
-            "nbits: found '3 bits in groups of 64'",
+            {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 5, "group_size": 64}}},
+            "nbits: found '5 bits in groups of 64'",
         ),
         ({"quant_method": "torchao", "quant_type": "uintx"}, "quant_type: found 'uintx'"),
         ({"quant_method": "torchao", "quant_type": {"default": {}, "x": {}}}, "an object with default alone"),
