@@ -14,11 +14,13 @@ import pytest
 from kvreport.accounting.engines.llama_cpp import layout as layout_module
 from kvreport.accounting.engines.llama_cpp.builds import for_build
 from kvreport.accounting.engines.llama_cpp.fit import fit
+from kvreport.accounting.engines.llama_cpp.inventory import tensors_of
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.network import Hyper, Ngram
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions, parse_overrides
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name
-from kvreport.accounting.engines.llama_cpp.reading import LocalModel
+from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
 from kvreport.accounting.engines.llama_cpp.scratch import scratch_bytes
 from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, longest_context, most_slots
 from kvreport.accounting.engines.llama_cpp.tensors import Tensor
@@ -27,7 +29,7 @@ from kvreport.accounting.engines.ollama import automatic_batch
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Step
 from kvreport.accounting.parallel import Layout
-from kvreport.catalog.llama_cpp import load_ollama_names
+from kvreport.catalog.llama_cpp import load_local_architectures, load_ollama_names
 from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.local_logs import Part, load_local_logs
 from kvreport.errors import InputError
@@ -552,6 +554,11 @@ def test_older_builds_keep_masks_in_32_bits(catalog: Catalog) -> None:
     [
         ("log-508", "compute"),  # a cache in q8_0 on CUDA: 324 instead of 516 MiB without its copies
         ("log-510", "companions"),  # the same in the context that drafts
+        (
+            "log-515",
+            "compute",
+        ),  # blocks picked by index keys and streams joined by hyper-connections: 1,354 of 5,696
+        ("log-515", "host_compute"),
         ("log-501", "host_compute"),  # layers on the host: a device computes their whole micro-batches
         ("log-513", "host_compute"),  # experts on the host, beside four devices
         ("log-514", "host_compute"),
@@ -563,6 +570,26 @@ def test_buffers_of_public_logs_are_equal_to_the_printed_digit(
 ) -> None:
     log = next(one for one in load_local_logs().logs if one.id == name)
     assert judge_log(log, catalog).ours[part] == pytest.approx(log.printed[part], rel=1e-3)
+
+
+def test_hyper_connections_are_read_from_files_too(catalog: Catalog) -> None:
+    """A checkpoint keeps both sets of a layer and the index's matrices in one tensor each, a GGUF file does not."""
+    model = catalog.model("Qwen/Qwen3.8-Flash-Next")
+    architecture = load_local_architectures().by_class[model.architecture]
+    names = {"key_proj": "ple_key", "conv1d": "ple_conv1d"}
+    halves = {"block_inject_weight": "hc_attn_inject", "input_mix_weight_down": "hc_attn_down"}
+    listed = []
+    for tensor in tensors_of(model):
+        role = names.get(tensor.role, tensor.role)
+        listed.append(replace(tensor, role=role))
+        if tensor.layer >= 0 and role in halves:
+            listed[-1] = replace(tensor, role=halves[role], rows=tensor.rows // 2)
+        if role == "attn_k":
+            listed[-1:] = [replace(tensor, rows=512), replace(tensor, role="indexer.q_proj", rows=4 * 128)]
+    found = read_local(model, architecture, tuple(listed)).network
+    assert found == read_local(model, architecture).network
+    assert found.hyper == Hyper(4, 320)
+    assert found.blocks[1].ngram == Ngram(width=2560, row=160, kernel=4, history=9)
 
 
 def test_layers_on_the_host_keep_flash_attention(catalog: Catalog) -> None:

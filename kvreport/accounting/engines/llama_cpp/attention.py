@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvreport.accounting.engines.llama_cpp.network import Attention, Indexer, LatentAttention
+from kvreport.accounting.engines.llama_cpp.network import Attention, BlockIndexer, Indexer, LatentAttention
 from kvreport.accounting.engines.llama_cpp.step import Step, norm
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F16,
@@ -18,6 +18,7 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     cache,
     concat,
     cont,
+    get_rows,
     graph_input,
     into,
     like,
@@ -58,9 +59,27 @@ class AttentionInputs:
         self.index_cells = graph_input(step.tokens, width=I64)
         self.index_rotation: Tensor | None = None
         self.picks: Tensor | None = None
+        self.blocks: dict[int, BlockInputs] = {}
         slots = graph_input(step.slots, width=I32)
         self.states_read = view(slots, (step.sequences,))
         self.states_moved = view(slots, (step.slots - step.sequences,))
+
+
+@dataclass(frozen=True)
+class BlockInputs:
+    """What layers share that pick blocks of one size (``llm_graph_input_qsa``).
+
+    Attributes:
+        members: Cells of each block.
+        positions: Positions of each block.
+        block_of: Block of each cell.
+        bias: Which blocks each query sees.
+    """
+
+    members: Tensor
+    positions: Tensor
+    block_of: Tensor
+    bias: Tensor
 
 
 def _mask(step: Step, cells: int, tokens: int) -> Tensor:
@@ -94,11 +113,14 @@ def attention(
         home: Where the layer computes.
         cache_home: Where its cache lies.
     """
+    picks = None
+    if attn.picker is not None:
+        picks = _picked_blocks(graph, inputs, attn.picker, x, home, cache_home)
     if attn.latent is None:
         heads, gate = _project(inputs, attn, x, home)
     else:
         heads, gate = _unfolded(inputs, attn.latent, x, home), None
-    out = _attend(graph, inputs, attn, heads, cache_home, home)
+    out = _attend(graph, inputs, attn, heads, picks, cache_home, home)
     if gate is not None:
         out = mul(out, like("unary", gate))
     out = mul_mat(weight(out.ne[0], x.ne[0], home=home), out)
@@ -199,12 +221,19 @@ def _fused_qkv(attn: Attention, x: Tensor, home: int) -> tuple[Tensor, Tensor, T
 
 
 def _attend(
-    graph: Graph, inputs: AttentionInputs, attn: Attention, heads: _Heads, cache_home: int, home: int
+    graph: Graph,
+    inputs: AttentionInputs,
+    attn: Attention,
+    heads: _Heads,
+    picks: Tensor | None,
+    cache_home: int,
+    home: int,
 ) -> Tensor:
     step, windowed = inputs.step, attn.window is not None
     cells = step.window_cells if windowed else step.cells
     turned = _turn(inputs, heads, windowed=windowed)
     graph.expand(turned.query)
+    mask = inputs.masks[windowed]
     order = (turned.key, turned.value) if step.window_cells else (turned.value, turned.key)
     for tensor in order:
         if tensor is not None:
@@ -224,7 +253,7 @@ def _attend(
         turned.query,
         k,
         v,
-        inputs.masks[windowed],
+        mask if picks is None else _sparse_mask(mask, picks),
         home=home,
         cache_home=cache_home,
         sinks=sinks,
@@ -453,6 +482,55 @@ def _index(
     )
     chosen = Tensor("top_k", (min(step.cells, indexer.top_k), per, 1, step.streams), I32, (scores,))
     return Tensor("cont", chosen.ne, I32, (chosen,))
+
+
+def _picked_blocks(
+    graph: Graph, inputs: AttentionInputs, picker: BlockIndexer, x: Tensor, home: int, cache_home: int
+) -> Tensor:
+    """Scores of pooled index keys, and the cells of the best blocks (``build_qsa_top_k`` of ``qwen4exp.cpp``)."""
+    step, tokens, dim, size = inputs.step, x.ne[1], picker.dim, picker.block
+    cells, streams = step.cells, step.streams
+    blocks, per = -(-cells // size), tokens // streams
+    if size not in inputs.blocks:
+        inputs.blocks[size] = BlockInputs(
+            graph_input(size * blocks, streams, width=I32),
+            graph_input(4 * blocks * streams, width=I32),
+            graph_input(cells, streams, width=I32),
+            graph_input(blocks, per, streams),
+        )
+    shared = inputs.blocks[size]
+    key = reshape(mul_mat(weight(x.ne[0], dim, home=home), x), dim, 1, tokens)
+    keys = cache(dim, cells, streams, home=cache_home)
+    graph.expand(_store(key, keys, inputs.index_cells))
+    members = get_rows(view(keys, (dim, cells, streams), (dim * F16, dim * cells * F16)), shared.members)
+    members = reshape(members, dim, size, blocks, streams)
+    pooled = _summed([cont(view(members, (dim, blocks, streams), members.nb[2:])) for _ in range(size)])
+    pooled = norm(reshape(like("scale", pooled), dim, blocks * streams), home)
+    pooled = reshape(pooled, dim, 1, blocks * streams)
+    pooled = Tensor("rope", pooled.ne, srcs=(pooled, shared.positions))
+    pooled = reshape(pooled, dim, blocks, streams)
+    query = reshape(mul_mat(weight(x.ne[0], dim * picker.heads, home=home), x), dim, picker.heads, tokens)
+    query = norm(query, home)
+    query = Tensor("rope", query.ne, srcs=(query, inputs.positions))
+    score = mul_mat(pooled, reshape(query, dim, picker.heads * per, streams))
+    score = like("unary", reshape(score, blocks, picker.heads, per, streams))
+    heads = [view(score, (blocks, per, streams), score.nb[2:]) for _ in range(picker.heads)]
+    score = add(_summed([cont(heads[0]), *heads[1:]]), shared.bias)
+    spread = get_rows(cont(permute(score, 1, 0, 2, 3)), shared.block_of)
+    spread = cont(permute(spread, 1, 0, 2, 3))
+    mask = inputs.masks[False]
+    mask = mask if mask.width == F32 else Tensor("cast", mask.ne, F32, (mask,))
+    spread = add(spread, reshape(mask, cells, per, streams))
+    width = min(cells, picker.top_k + size - 1)
+    chosen = Tensor("top_k", (width, per, streams), I32, (spread,))
+    return reshape(Tensor("cont", chosen.ne, I32, (chosen,)), width, per, 1, streams)
+
+
+def _summed(parts: list[Tensor]) -> Tensor:
+    total = parts[0]
+    for part in parts[1:]:
+        total = add(total, part)
+    return total
 
 
 def _sparse_mask(mask: Tensor, picks: Tensor) -> Tensor:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from kvreport.accounting.engines.llama_cpp import altup, recurrent
+from kvreport.accounting.engines.llama_cpp import altup, hyper, recurrent
 from kvreport.accounting.engines.llama_cpp.attention import AttentionInputs, attention, latent_attention
 from kvreport.accounting.engines.llama_cpp.feed import FeedHomes, feed_forward, mixture
 from kvreport.accounting.engines.llama_cpp.network import (
     Attention,
     Block,
     FeedForward,
+    Hyper,
     LatentAttention,
     Mixture,
     Network,
@@ -78,6 +79,9 @@ def build_graph(network: Network, step: Step, homes: Homes) -> Graph:
     per_layer = _per_layer_inputs(graph, network, step, homes, stream) if network.per_layer else None
     last = len(network.blocks) - 1
     early = not (network.late_rows or network.late_before_norm)
+    if network.hyper is not None:
+        _in_connections(graph, network, network.hyper, step, homes, inputs, stream, rows)
+        return graph
     if network.streams > 1 and per_layer is not None:
         stream = _in_streams(graph, network, step, homes, inputs, stream, per_layer)
         _head(graph, network, homes, stream, rows)
@@ -109,6 +113,34 @@ def _in_streams(
         feed = block.feed if isinstance(block.feed, FeedForward) else FeedForward(network.hidden)
         streams = altup.layer(network, feed, streams, per_layer, at.home, index, partial(_mix, at, block))
     return altup.merged(network, streams, homes.output)
+
+
+def _in_connections(
+    graph: Graph,
+    network: Network,
+    joined: Hyper,
+    step: Step,
+    homes: Homes,
+    inputs: AttentionInputs,
+    stream: Tensor,
+    rows: Tensor,
+) -> None:
+    """The layers and the head of a model with hyper-connections (``qwen4exp.cpp``)."""
+    table = hyper.embedded(graph, network, step.tokens, homes.cpu)
+    streams = hyper.stacked(joined, stream)
+    last = len(network.blocks) - 1
+    for index, block in enumerate(network.blocks):
+        at = _At(graph, network, step, homes, inputs, index)
+        where = hyper.At(graph, inputs, joined, at.home, homes.caches[index])
+        run = (partial(_mix, at), partial(_fed, at))
+        streams = hyper.layer(where, block, streams, table, rows if index == last else None, run)
+    cur = hyper.merged(joined, streams, homes.output)
+    cur.is_output = True
+    _logits(graph, network, homes, cur)
+
+
+def _fed(at: _At, block: Block, cur: Tensor) -> Tensor:
+    return _feed(at, block, cur, cur)
 
 
 def _embed(graph: Graph, network: Network, step: Step, homes: Homes) -> Tensor:
@@ -227,7 +259,11 @@ def _head(graph: Graph, network: Network, homes: Homes, stream: Tensor, rows: Te
             cur.is_output = True
         cur = get_rows(cur, rows)
     cur.is_output = True
-    logits = mul_mat(weight(network.hidden, network.vocabulary, home=home), cur)
+    _logits(graph, network, homes, cur)
+
+
+def _logits(graph: Graph, network: Network, homes: Homes, cur: Tensor) -> None:
+    logits = mul_mat(weight(network.hidden, network.vocabulary, home=homes.output), cur)
     if network.logit_scaled:
         logits = like("scale", logits)
     if network.softcapped:

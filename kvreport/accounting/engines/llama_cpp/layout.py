@@ -309,7 +309,11 @@ def _has_inputs_by_layer(network: Network) -> bool:
     Inputs grow with per-layer embeddings and with the mask of each layer of sparse attention; networks of many
     widths leave gaps that depend on their order.
     """
-    sparse = any(isinstance(block.mixer, LatentAttention) and block.mixer.indexer for block in network.blocks)
+    sparse = any(
+        (isinstance(block.mixer, LatentAttention) and block.mixer.indexer)
+        or (isinstance(block.mixer, Attention) and block.mixer.picker)
+        for block in network.blocks
+    )
     widths = {block.feed.width for block in network.blocks if isinstance(block.feed, FeedForward)}
     return sparse or network.per_layer > 0 or len(widths) > _WIDTHS_THAT_REPEAT
 

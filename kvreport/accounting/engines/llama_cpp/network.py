@@ -40,6 +40,7 @@ class Attention:
         index_dim: Width of index keys that are cached beside keys and values, 0 if none.
         index_values: True if the cache of index keys has rows of values, too (they are never read).
         latent: The latent that keys and values are unfolded from before they are cached, or None.
+        picker: Index keys of blocks, of which each query picks some, or None for all.
     """
 
     heads: int
@@ -65,6 +66,24 @@ class Attention:
     index_dim: int = 0
     index_values: bool = False
     latent: LatentAttention | None = None
+    picker: BlockIndexer | None = None
+
+
+@dataclass(frozen=True)
+class BlockIndexer:
+    """Index keys that are pooled over blocks of tokens (Qwen4's sparse attention).
+
+    Attributes:
+        heads: Index heads.
+        dim: Width of an index key.
+        block: Tokens per block.
+        top_k: Tokens that are picked for each query, besides its own block.
+    """
+
+    heads: int
+    dim: int
+    block: int
+    top_k: int
 
 
 @dataclass(frozen=True)
@@ -133,6 +152,7 @@ class Recurrence:
         conv_elements: Elements of the convolution state of one sequence.
         state_elements: Elements of the recurrent state of one sequence.
         low_rank: Widths of the low-rank paths, where they are not the state's.
+        copied_columns: True if the columns to keep are copied before they are written back.
     """
 
     mechanism: Mechanism
@@ -146,6 +166,37 @@ class Recurrence:
     conv_elements: int = 0
     state_elements: int = 0
     low_rank: tuple[int, ...] = ()
+    copied_columns: bool = False
+
+
+@dataclass(frozen=True)
+class Ngram:
+    """Embeddings of the last tokens together, added to the residual streams.
+
+    Attributes:
+        width: Width of a token's embedding, all rows of the table side by side.
+        row: Width of a row of the table.
+        kernel: Taps of the convolution after it.
+        history: Columns that the convolution keeps.
+    """
+
+    width: int
+    row: int
+    kernel: int
+    history: int
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Hyper-connections between residual streams.
+
+    Attributes:
+        streams: Residual streams.
+        rank: Width of the low-rank gate.
+    """
+
+    streams: int
+    rank: int
 
 
 @dataclass(frozen=True)
@@ -228,6 +279,7 @@ class Block:
         own_norm: False if a parallel layer has no second norm.
         out_scaled: True if the layer's output is multiplied by a weight of its own (Gemma 4).
         normal: Kind of its norms.
+        ngram: Embeddings of n-grams that the layer adds first, or None.
     """
 
     mixer: Attention | LatentAttention | Recurrence | None
@@ -241,6 +293,7 @@ class Block:
     own_norm: bool = False
     out_scaled: bool = False
     normal: Literal["rms", "layer"] = "rms"
+    ngram: Ngram | None = None
 
 
 @dataclass(frozen=True)
@@ -269,6 +322,7 @@ class Network:
         logit_scaled: True if logits are multiplied by a constant.
         embedding_norm: True for a norm on embeddings.
         learned_positions: True for a table of position embeddings.
+        hyper: Hyper-connections, or None.
     """
 
     hidden: int
@@ -291,3 +345,4 @@ class Network:
     learned_positions: bool = False
     predicts: bool = False
     prediction_layers: int = 0
+    hyper: Hyper | None = None

@@ -11,11 +11,14 @@ from kvreport.accounting.engines.llama_cpp.inventory import LayerSets, LocalTens
 from kvreport.accounting.engines.llama_cpp.network import (
     Attention,
     Block,
+    BlockIndexer,
     FeedForward,
+    Hyper,
     Indexer,
     LatentAttention,
     Mixture,
     Network,
+    Ngram,
     QkNorm,
     Recurrence,
 )
@@ -92,7 +95,17 @@ class _Reader:
             rollback=self.architecture.rollback,
             positions=self.architecture.positions,
             learned_positions="position_embd" in outside,
+            hyper=self._hyper,
         )
+
+    @property
+    def _hyper(self) -> Hyper | None:
+        """Hyper-connections: two sets per layer, which a checkpoint keeps in one tensor each."""
+        shares, rank = self._rows_of("hc_attn_inject"), self._rows_of("hc_attn_down")
+        if not shares:
+            shares = self._rows_of("block_inject_weight") // 2
+            rank = self._rows_of("input_mix_weight_down") // 2
+        return Hyper(shares, rank) if shares and rank else None
 
     def _rows_of(self, *names: str) -> int:
         """Rows of the first layer's tensor with one of these names; 0 if it has none."""
@@ -113,7 +126,28 @@ class _Reader:
             first = mixers[0] if mixers else None
             second = next((m for m in mixers[1:] if isinstance(m, Recurrence)), None)
             feed = self._feed(index, roles)
-            yield self._block(index, roles, first, second, feed)
+            block = self._block(index, roles, first, second, feed)
+            yield block if self._hyper is None else self._connected(block, roles)
+
+    def _connected(self, block: Block, roles: Roles) -> Block:
+        """A layer of a model with hyper-connections: a short convolution beside it is that of its n-grams."""
+        mixer = block.mixer
+        if isinstance(mixer, Recurrence):
+            mixer = replace(mixer, copied_columns=True)
+        key = roles.get("ple_key") or roles.get("key_proj")
+        taps = roles.get("ple_conv1d") or roles.get("conv1d")
+        table = next(
+            (
+                found["per_layer_token_embd"]
+                for found in self.roles.values()
+                if "per_layer_token_embd" in found
+            ),
+            None,
+        )
+        if block.second is None or key is None or taps is None or table is None:
+            return replace(block, mixer=mixer)
+        ngram = Ngram(key.columns, table.columns, taps.columns, block.second.conv)
+        return replace(block, mixer=mixer, ngram=ngram)
 
     def _block(
         self,
@@ -157,7 +191,7 @@ class _Reader:
         for cache in cached:
             match cache:
                 case kinds.FullAttention() | kinds.SlidingWindow() | kinds.ChunkedAttention():
-                    found.append(self._indexed(self._attention(cache, roles), indexer))
+                    found.append(self._indexed(self._attention(cache, roles), indexer, roles))
                 case kinds.Latent() if any(isinstance(one, LatentAttention) for one in found):
                     continue
                 case kinds.Latent():
@@ -171,11 +205,22 @@ class _Reader:
                     continue
         return found
 
-    def _indexed(self, attention: Attention, indexer: kinds.Indexer | None) -> Attention:
+    def _indexed(self, attention: Attention, indexer: kinds.Indexer | None, roles: Roles) -> Attention:
         kept = self.architecture.index_keys
         if indexer is None or kept == "no":
             return attention
-        return replace(attention, index_dim=indexer.index_dim, index_values=kept == "keys_and_values")
+        cached = replace(attention, index_dim=indexer.index_dim, index_values=kept == "keys_and_values")
+        if self._hyper is None or not indexer.top_k:
+            return cached
+        query, key = roles.get("indexer.q_proj"), roles.get("attn_k")
+        rows = 0 if query is None else query.rows
+        if query is None and key is not None:
+            # A checkpoint keeps keys, index keys and index queries in one matrix.
+            rows = key.rows - attention.kv_heads * attention.key_dim - indexer.index_dim
+        heads = max(1, rows // indexer.index_dim)
+        return replace(
+            cached, picker=BlockIndexer(heads, indexer.index_dim, max(1, indexer.stride), indexer.top_k)
+        )
 
     def _compressed(self, latent: LatentAttention, cached: tuple[kinds.Cache, ...]) -> LatentAttention:
         """The caches of one layer together: a window, compressed cells, and what the compressors keep."""

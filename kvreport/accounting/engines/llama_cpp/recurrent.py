@@ -46,7 +46,7 @@ def layer(
         home: Where the layer computes.
         cache_home: Where its cache lies.
     """
-    at = _At(graph, inputs, mixer, home, cache_home)
+    at = RecurrentPlace(graph, inputs, mixer, home, cache_home)
     match mixer.mechanism:
         case "mamba1":
             return _mamba1(at, x)
@@ -62,8 +62,8 @@ def layer(
             return _linear_attention(at, x)
 
 
-class _At:
-    """Where a layer stands: graph, dimensions and the caches it reads and writes."""
+class RecurrentPlace:
+    """Where a recurrent layer stands: graph, dimensions and the states it reads and writes."""
 
     def __init__(
         self, graph: Graph, inputs: AttentionInputs, mixer: Recurrence, home: int, cache_home: int
@@ -78,6 +78,7 @@ class _At:
         self.state = cache(mixer.state_elements, step.slots * copies, home=cache_home, width=F32)
 
     def weight(self, *ne: int) -> Tensor:
+        """A weight of the layer."""
         return weight(*ne, home=self.home)
 
     def read(self, states: Tensor, rows: ReadRows = get_rows) -> Tensor:
@@ -94,25 +95,31 @@ class _At:
         graph.expand(into("cpy", view(states, (size, rest), (size * F32,)), extra))
         return out
 
+    def carried(self, x: Tensor, channels: int, *, copied: bool = False) -> Tensor:
+        """The kept columns and the new ones; the last of them are kept, copied first by some models."""
+        mixer = self.mixer
+        before = reshape(self.read(self.conv), mixer.conv, channels, self.sequences)
+        joined = concat(before, transpose(x))
+        for _ in range(self.snapshots):
+            last = view(joined, (mixer.conv, channels, self.sequences), joined.nb[1:3])
+            self.keep(cont(last) if copied else last, self.conv)
+        return joined
+
     def keep(self, source: Tensor, states: Tensor) -> None:
         """Write new states back."""
         target = view(states, (states.ne[0], self.sequences), (states.nb[1],))
         self.graph.expand(into("cpy", target, source, target))
 
 
-def _convolve(at: _At, x: Tensor, channels: int) -> Tensor:
+def _convolve(at: RecurrentPlace, x: Tensor, channels: int) -> Tensor:
     """The causal convolution with its carried columns; returns its raw output."""
     mixer = at.mixer
-    carried = reshape(at.read(at.conv), mixer.conv, channels, at.sequences)
-    joined = concat(carried, transpose(x))
-    for _ in range(at.snapshots):
-        last = view(joined, (mixer.conv, channels, at.sequences), joined.nb[1:3])
-        at.keep(last, at.conv)
+    joined = at.carried(x, channels)
     kernel = at.weight(mixer.conv + 1, channels)
     return Tensor("ssm_conv", (channels, at.per_sequence, at.sequences), srcs=(joined, kernel))
 
 
-def _short_conv(at: _At, x: Tensor) -> Tensor:
+def _short_conv(at: RecurrentPlace, x: Tensor) -> Tensor:
     hidden = x.ne[0]
     x = reshape(x, hidden, at.per_sequence, at.sequences)
     both = mul_mat(at.weight(hidden, 3 * hidden), x)
@@ -124,7 +131,7 @@ def _short_conv(at: _At, x: Tensor) -> Tensor:
     return reshape(out, hidden, at.per_sequence * at.sequences)
 
 
-def _mamba1(at: _At, x: Tensor) -> Tensor:
+def _mamba1(at: RecurrentPlace, x: Tensor) -> Tensor:
     mixer, hidden, inner = at.mixer, x.ne[0], at.mixer.inner
     carried = reshape(at.read(at.conv), mixer.conv, inner, at.sequences)
     x = reshape(x, hidden, at.per_sequence, at.sequences)
@@ -161,7 +168,7 @@ def _mamba1(at: _At, x: Tensor) -> Tensor:
     return reshape(out, hidden, at.per_sequence * at.sequences)
 
 
-def _scan(at: _At, x: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> Tensor:
+def _scan(at: RecurrentPlace, x: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> Tensor:
     mixer = at.mixer
     decay = at.weight(mixer.state, mixer.heads)
 
@@ -173,7 +180,7 @@ def _scan(at: _At, x: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> Tensor:
     return at.read(at.state, rows)
 
 
-def _mamba2(at: _At, x: Tensor) -> Tensor:
+def _mamba2(at: RecurrentPlace, x: Tensor) -> Tensor:
     mixer, hidden, inner = at.mixer, x.ne[0], at.mixer.inner
     head_dim, channels = inner // mixer.heads, inner + 2 * mixer.groups * mixer.state
     carried = reshape(at.read(at.conv), mixer.conv, channels, at.sequences)
@@ -205,7 +212,7 @@ def _mamba2(at: _At, x: Tensor) -> Tensor:
     return mul_mat(at.weight(inner, hidden), y)
 
 
-def _gated_deltanet(at: _At, x: Tensor) -> Tensor:
+def _gated_deltanet(at: RecurrentPlace, x: Tensor) -> Tensor:
     mixer, hidden, inner = at.mixer, x.ne[0], at.mixer.inner
     channels = inner + 2 * mixer.groups * mixer.state
     head_v = inner // mixer.heads
@@ -217,10 +224,7 @@ def _gated_deltanet(at: _At, x: Tensor) -> Tensor:
     alpha = reshape(mul_mat(at.weight(hidden, mixer.heads), x), mixer.heads, per, sequences)
     alpha = like("unary", add(alpha, at.weight(mixer.heads)))
     gate = reshape(mul(alpha, at.weight(mixer.heads)), 1, mixer.heads, per, sequences)
-    carried = reshape(at.read(at.conv), mixer.conv, channels, sequences)
-    joined = concat(carried, transpose(mixed))
-    for _ in range(at.snapshots):
-        at.keep(view(joined, (mixer.conv, channels, sequences), joined.nb[1:3]), at.conv)
+    joined = at.carried(mixed, channels, copied=mixer.copied_columns)
     state = reshape(at.read(at.state), head_v, head_v, mixer.heads, sequences)
     conv = Tensor("ssm_conv", (channels, per, sequences), srcs=(joined, at.weight(mixer.conv + 1, channels)))
     conv = like("unary", conv)
@@ -239,7 +243,7 @@ def _gated_deltanet(at: _At, x: Tensor) -> Tensor:
 
 
 def _delta_rule(
-    at: _At, qkv: tuple[Tensor, Tensor, Tensor], gate: Tensor, beta: Tensor, state: Tensor
+    at: RecurrentPlace, qkv: tuple[Tensor, Tensor, Tensor], gate: Tensor, beta: Tensor, state: Tensor
 ) -> Tensor:
     """The fused delta rule: outputs and new states in one tensor, states copied back."""
     v = qkv[2]
@@ -255,7 +259,7 @@ def _delta_rule(
     return out
 
 
-def _kda(at: _At, x: Tensor) -> Tensor:
+def _kda(at: RecurrentPlace, x: Tensor) -> Tensor:
     mixer, hidden = at.mixer, x.ne[0]
     heads, dim = mixer.heads, mixer.state
     inner, per, sequences = heads * dim, at.per_sequence, at.sequences
@@ -279,7 +283,7 @@ def _kda(at: _At, x: Tensor) -> Tensor:
     return mul_mat(at.weight(inner, hidden), gated)
 
 
-def _kda_conv(at: _At, x: Tensor, carried: Tensor) -> Tensor:
+def _kda_conv(at: RecurrentPlace, x: Tensor, carried: Tensor) -> Tensor:
     mixer = at.mixer
     inner, per, sequences = mixer.heads * mixer.state, at.per_sequence, at.sequences
     part = view(carried, (mixer.conv, inner, sequences), (mixer.conv * F32, carried.nb[1]))
@@ -294,7 +298,7 @@ def _kda_conv(at: _At, x: Tensor, carried: Tensor) -> Tensor:
     return reshape(out, mixer.state, mixer.heads, per, sequences)
 
 
-def _linear_attention(at: _At, x: Tensor) -> Tensor:
+def _linear_attention(at: RecurrentPlace, x: Tensor) -> Tensor:
     """A linear attention whose graph is not followed node by node: projections, state, gate, output."""
     mixer, hidden, inner = at.mixer, x.ne[0], at.mixer.inner
     q, k, v, gate = (mul_mat(at.weight(hidden, inner), x) for _ in range(4))
