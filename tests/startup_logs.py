@@ -129,3 +129,20 @@ def mutated_logs(draw: st.DrawFn) -> str:
                 line += draw(st.sampled_from(LINES))
         parts.append(line)
     return draw(st.sampled_from(("\n", "\r\n", "\r", ""))).join(parts)
+
+
+OLLAMA_PLACED = """\
+time=2026-04-09T23:30:16.030-07:00 level=DEBUG source=device.go:240 msg="model weights" device=CUDA0 size="21.4 GiB"
+time=2026-04-09T23:30:16.030-07:00 level=DEBUG source=device.go:272 msg="total memory" size="51.9 GiB"
+time=2026-04-09T23:30:17.230-07:00 level=INFO source=runner.go:1278 msg=load request="{Operation:commit LoraPath:[] Parallel:2 \
+BatchSize:512 FlashAttention:Enabled KvSize:65536 KvCacheType: NumThreads:12 GPULayers:20[ID:GPU-5 Layers:20(28..47)]}"
+time=2026-04-09T23:30:17.630-07:00 level=INFO source=ggml.go:494 msg="offloaded 20/49 layers to GPU"
+time=2026-04-09T23:30:17.630-07:00 level=INFO source=device.go:240 msg="model weights" device=CUDA0 size="19.9 GiB"
+time=2026-04-09T23:30:17.631-07:00 level=INFO source=device.go:245 msg="model weights" device=CPU size="28.3 GiB"
+time=2026-04-09T23:30:17.631-07:00 level=INFO source=device.go:251 msg="kv cache" device=CUDA0 size="1.1 GiB"
+time=2026-04-09T23:30:17.631-07:00 level=INFO source=device.go:256 msg="kv cache" device=CPU size="1.5 GiB"
+time=2026-04-09T23:30:17.631-07:00 level=INFO source=device.go:262 msg="compute graph" device=CUDA0 size="884.1 MiB"
+time=2026-04-09T23:30:17.631-07:00 level=INFO source=device.go:267 msg="compute graph" device=CPU size="270.6 MiB"
+time=2026-04-09T23:30:17.631-07:00 level=INFO source=device.go:272 msg="total memory" size="51.9 GiB"
+"""
+"""Lines as Ollama's own engine prints them since late 2025."""

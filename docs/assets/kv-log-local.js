@@ -37,6 +37,8 @@
       offloaded: null,
       free: {},
       ranOut: false,
+      placed: {},
+      complete: false,
     };
     const estimated = {};
     for (const line of text.split(/\r\n|\n|\r/)) {
@@ -44,6 +46,10 @@
       for (const one of line.matchAll(find.ollama)) {
         estimated[one.groups.part] = Math.trunc(Number(one.groups.size) * table.units[one.groups.unit]);
       }
+    }
+    if (!Object.keys(start.buffers).length && Object.keys(start.placed).length) {
+      start.buffers = start.placed;
+      start.cache = Object.values(start.placed).reduce((sum, kinds) => sum + (kinds.KV || 0), 0);
     }
     if (!Object.keys(start.buffers).length && "full" in estimated) expect(table, start, estimated);
     return start;
@@ -89,6 +95,13 @@
       start.offloaded = [Number(found[1]), Number(found[2])];
     } else if ((found = find.layers.exec(line))) {
       start.offloaded = [Number(found.groups.placed), Number(found.groups.all)];
+    } else if ((found = find.placed.exec(line))) {
+      if (start.complete) [start.placed, start.complete] = [{}, false];
+      const kinds = start.placed[found.groups.device] ??= {};
+      const bytes = Math.trunc(Number(found.groups.size) * table.units[found.groups.unit]);
+      kinds[table.placedKinds[found.groups.what]] = bytes;
+    } else if (line.includes(table.placedEnds)) {
+      start.complete = true;
     } else if ((found = find.free.exec(line))) {
       start.free[found[1]] = Number(found[2]) * table.mib;
     }

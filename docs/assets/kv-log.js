@@ -371,12 +371,15 @@
       box.kvCompared = compared;
     }
 
-    function refused(facts, concurrency) {
-      const sentences = kvKernel.words.sentences;
+    function refused({ facts, recognised }, concurrency) {
+      const { sentences, no_room: noRoom } = kvKernel.words;
       if (facts.state_blocks !== undefined) {
         const name = facts.max_seqs && facts.max_seqs > facts.state_blocks ? "log_states" : "log_no_states";
         return sentences[name].replaceAll("{seqs}", count(facts.max_seqs || 0))
           .replaceAll("{states}", count(facts.state_blocks));
+      }
+      if (concurrency === null && recognised.some((one) => noRoom.includes(one.pattern))) {
+        return sentences.log_no_room;
       }
       const { free_memory: free, total_memory: total, requested: wanted } = facts;
       if (concurrency !== null || !free || !total || !wanted || free >= wanted) return null;
@@ -390,7 +393,7 @@
           gib(found.pool)
         } GiB for the cache.`;
       }
-      const stopped = refused(reading.facts, found.concurrency);
+      const stopped = refused(reading, found.concurrency);
       if (stopped !== null) return stopped;
       if (found.concurrency === null || found.longest === null) {
         return "The log does not say how many requests fit.";

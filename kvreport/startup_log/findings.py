@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from kvreport import words
 from kvreport.startup_log.facts import FACTS
 from kvreport.startup_log.reading import Reading, show
 from kvreport.units import GIB
@@ -40,6 +41,10 @@ class Comparison:
             f"{FACTS[self.fact].label}: log {_shown(self.fact, self.stated)}, we compute "
             f"{_shown(self.fact, self.predicted)} ({apart})"
         )
+
+
+NO_ROOM: Final = frozenset(words.ALL["no_room"])
+"""Patterns of the engines' own words that nothing is left for the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,8 @@ class Diagnosis:
         if states is not None:
             name = "log_states" if seqs and seqs > states else "log_no_states"
             return SENTENCES[name].format(seqs=f"{seqs or 0:,}", states=f"{states:,}")
+        if self.concurrency is None and any(line.pattern in NO_ROOM for line in self.reading.recognised):
+            return SENTENCES["log_no_room"]
         free, total = self.reading.number("free_memory"), self.reading.number("total_memory")
         wanted = self.reading.number("requested")
         if self.concurrency is not None or not free or not total or not wanted or free >= wanted:

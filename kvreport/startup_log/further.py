@@ -193,6 +193,24 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "The engine refuses to start: {requested} of memory are requested, and less is free.",
     ),
     Pattern(
+        "vllm_experts_triton",
+        "vllm",
+        r"(?:mxfp4\.py:[0-9]{1,5}\] Using Triton backend(?: for mxfp4 lora)?\s{0,8}$|Using 'TRITON(?:_UNFUSED)?' Mxfp4 MoE backend)",
+        "OpenAI's Triton kernels compute the experts.",
+    ),
+    Pattern(
+        "vllm_experts_marlin",
+        "vllm",
+        r"(?:mxfp4\.py:[0-9]{1,5}\] Using Marlin backend(?: for mxfp4 lora)?\s{0,8}$|Using '(?:BATCHED_)?MARLIN' Mxfp4 MoE backend)",
+        "Marlin's kernels compute the experts.",
+    ),
+    Pattern(
+        "vllm_no_room",
+        "vllm",
+        r"No available memory for the cache blocks",
+        "The engine refuses to start: nothing is left for the cache.",
+    ),
+    Pattern(
         "sglang_states_refused",
         "sglang",
         rf"max_mamba_cache_size=(?P<state_blocks>{WHOLE})\b.{{0,80}}?resulting max_num_reqs=0",

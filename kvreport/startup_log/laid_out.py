@@ -88,7 +88,7 @@ def pasted_start(
     Raises:
         InputError: If no rules are known for the log's engine, or other ranks than the log's are listed.
     """
-    engine = _engine(reading, known)
+    engine = _with_kernel(reading, _engine(reading, known))
     layout = layout_of(reading, tensor_parallel)
     if layout.whole_encoders and rules(engine).encoder_refusal(model) is not None:
         layout = replace(
@@ -342,6 +342,15 @@ def _several_pools(model: Model) -> bool:
     return any(
         cache.kind in ("sliding", "chunked", "state") for group in model.layers for cache in group.caches
     )
+
+
+def _with_kernel(reading: Reading, engine: Engine) -> Engine:
+    """The record with the kernel of MXFP4 experts that the log names."""
+    named = [line.pattern for line in reading.recognised if line.pattern in _EXPERT_KERNELS]
+    return engine.model_copy(update={"expert_kernel": _EXPERT_KERNELS[named[-1]]}) if named else engine
+
+
+_EXPERT_KERNELS: Final = {"vllm_experts_triton": "triton", "vllm_experts_marlin": "marlin"}
 
 
 def _engine(reading: Reading, known: Catalog) -> Engine:

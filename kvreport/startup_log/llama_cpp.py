@@ -29,8 +29,8 @@ _STATES: Final = re.compile(
 )
 _COMPRESSORS: Final = re.compile(r"llama_dsv4_comp_state: .*layers = \d+, size =\s*(?P<mib>[\d.]+) MiB$")
 _NUMBER: Final = {
-    "context": re.compile(r"(?:llama_context: n_ctx\s*=\s*|--ctx-size )([1-9]\d*)"),
-    "slots": re.compile(r"(?:llama_context: n_seq_max\s*=\s*|--parallel )([1-9]\d*)"),
+    "context": re.compile(r"(?:llama_context: n_ctx\s*=\s*|--ctx-size |\bKvSize:)([1-9]\d*)"),
+    "slots": re.compile(r"(?:llama_context: n_seq_max\s*=\s*|--parallel |\bParallel:)([1-9]\d*)"),
     "ubatch": re.compile(r"llama_context: n_ubatch\s*=\s*(\d+)"),
     "batch": re.compile(r"llama_context: n_batch\s*=\s*(\d+)"),
 }
@@ -48,6 +48,13 @@ _OLLAMA: Final = re.compile(
     r'="?\[?(?P<size>[\d.]+) (?P<unit>[KMGT]?i?B)'
 )
 _OLLAMA_LAYERS: Final = re.compile(r"layers\.model=(?P<all>\d+) layers\.offload=(?P<placed>\d+)")
+_PLACED: Final = re.compile(
+    r'msg="(?P<what>model weights|kv cache|compute graph)" device=(?P<device>[\w.:-]+) '
+    r'size="(?P<size>[\d.]+) (?P<unit>[KMGT]?i?B)"'
+)
+"""Where Ollama's own engine put its bytes, since late 2025 (Ollama ``ml/device.go``, ``BackendMemory.Log``)."""
+_PLACED_KINDS: Final = {"model weights": "model", "kv cache": "KV", "compute graph": "compute"}
+_PLACED_ENDS: Final = 'msg="total memory"'
 _EXPECTED: Final = ("expected on devices", "CPU (expected)")
 _EXPECTED_NAMES: Final = frozenset(_EXPECTED)
 _UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -74,6 +81,8 @@ class LlamaStart:
         free: Bytes free on each device at start.
         estimated: What an older Ollama expected, by part.
         build: The number of the build, where the log names it.
+        placed: Where Ollama's own engine says that its bytes lie, by device and kind; each of its attempts anew.
+        complete: True after the last line of such an attempt.
         ran_out: True if a line says that memory ran out.
     """
 
@@ -92,6 +101,8 @@ class LlamaStart:
     free: dict[str, int] = field(default_factory=dict)
     estimated: dict[str, int] = field(default_factory=dict)
     build: str | None = None
+    placed: dict[str, dict[str, int]] = field(default_factory=dict)
+    complete: bool = False
     ran_out: bool = False
 
     @property
@@ -134,6 +145,7 @@ MARKS: Final = (
     "sched_reserve:",
     "llama_context:",
     "memory.required.full=",
+    'msg="model weights" device=',
 )
 """Words of lines that only llama.cpp and Ollama print."""
 
@@ -142,7 +154,7 @@ def browser_table() -> dict[str, Any]:
     """The patterns of this module as plain data, for the reader in the browser."""
     named = {
         "buffer": _BUFFER, "cells": _CELLS, "states": _STATES, "offloaded": _OFFLOADED, "free": _FREE, "out": _OUT,
-        "hosts": _HOSTS, "ollama": _OLLAMA, "layers": _OLLAMA_LAYERS,
+        "hosts": _HOSTS, "ollama": _OLLAMA, "layers": _OLLAMA_LAYERS, "placed": _PLACED,
     }  # fmt: skip
     return {
         "marks": list(MARKS),
@@ -151,6 +163,8 @@ def browser_table() -> dict[str, Any]:
         "mib": MIB,
         "units": _UNITS,
         "expected": list(_EXPECTED),
+        "placedKinds": _PLACED_KINDS,
+        "placedEnds": _PLACED_ENDS,
     }
 
 
@@ -170,6 +184,9 @@ def read_start(lines: Iterable[str]) -> LlamaStart:
         _read_line(start, line)
         if named := _BUILD.search(line):
             start.build = named[1]
+    if not start.buffers and start.placed:
+        start.buffers = start.placed
+        start.kv_bytes = sum(kinds.get("KV", 0) for kinds in start.placed.values())
     if not start.buffers and "full" in start.estimated:
         _expect(start)
     return start
@@ -220,12 +237,24 @@ def _read_line(start: LlamaStart, line: str) -> None:
         start.architecture = found[1] or found[2]
     elif found := _FREE.search(line):
         start.free[found[1]] = int(found[2]) * MIB
+    _read_placed(start, line)
     for part in _OLLAMA.finditer(line):
         start.estimated[part["part"]] = int(float(part["size"]) * _UNITS[part["unit"]])
     for name, pattern in _NUMBER.items():
         if found := pattern.search(line):
             setattr(start, name, int(found[1]))
     start.ran_out = start.ran_out or bool(_OUT.search(line))
+
+
+def _read_placed(start: LlamaStart, line: str) -> None:
+    """Read what Ollama's own engine says; a line after the last of an attempt begins another."""
+    if found := _PLACED.search(line):
+        if start.complete:
+            start.placed, start.complete = {}, False
+        kinds = start.placed.setdefault(found["device"], {})
+        kinds[_PLACED_KINDS[found["what"]]] = int(float(found["size"]) * _UNITS[found["unit"]])
+    elif _PLACED_ENDS in line:
+        start.complete = True
 
 
 def _mib(text: str) -> int:

@@ -17,6 +17,7 @@ CODE: Final = frozenset(
         "online_weights",
         "two_byte_kv",
         "fewer_requests",
+        "no_room",
         "request_steps",
     ]
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from startup_logs import OLLAMA_PLACED
 
 from kvreport.startup_log.llama_cpp import browser_table, looks_like_llama_cpp, read_start
 from kvreport.startup_log.local import diagnose_local
@@ -65,8 +66,8 @@ def page(chromium_path: str, chromium_flags: list[str], repository: Path) -> Ite
 
 @pytest.mark.parametrize(
     "text",
-    [FITS, RUNS_OUT, QUANTIZED, OLLAMA, "nothing\n"],
-    ids=["fits", "out", "quantized", "ollama", "none"],
+    [FITS, RUNS_OUT, QUANTIZED, OLLAMA, OLLAMA_PLACED, "nothing\n"],
+    ids=["fits", "out", "quantized", "ollama", "placed", "none"],
 )
 def test_the_browser_reads_local_starts_as_python_does(page: Any, text: str) -> None:
     theirs = page.evaluate(READ, [browser_table(), text])

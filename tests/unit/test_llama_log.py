@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from startup_logs import LLAMA_CPP as QWEN
+from startup_logs import OLLAMA_PLACED
 
 from kvreport.startup_log.llama_cpp import looks_like_llama_cpp, read_start
 
@@ -84,3 +85,26 @@ def test_an_older_ollama_alone_tells_where_it_expects_its_bytes() -> None:
     assert cut.host_bytes == pytest.approx(23 / 63 * (15.4 * gib + 795.9 * MIB + 1.6 * gib), rel=1e-6)
     none = read_start(OLLAMA.replace("layers.offload=63", "layers.offload=0").splitlines())
     assert (none.device_bytes, list(none.buffers)) == (0, ["CPU (expected)"])
+
+
+def test_ollamas_own_engine_tells_where_its_bytes_lie() -> None:
+    assert looks_like_llama_cpp(OLLAMA_PLACED)
+    start = read_start(OLLAMA_PLACED.splitlines())
+    gib = 1 << 30
+    # The last attempt counts: the first line's 21.4 GiB were one that was given up.
+    assert start.buffers["CUDA0"]["model"] == int(19.9 * gib)
+    assert start.buffers["CPU"] == {
+        "model": int(28.3 * gib),
+        "KV": int(1.5 * gib),
+        "compute": int(270.6 * (1 << 20)),
+    }
+    assert start.kv_bytes == int(1.1 * gib) + int(1.5 * gib)
+    assert (start.offloaded, start.context, start.slots) == ((20, 49), 65_536, 2)
+    assert not start.is_expected
+    # The printed total is that of these parts.
+    assert (start.device_bytes + start.host_bytes) / gib == pytest.approx(51.9, abs=0.05)
+
+
+def test_buffers_of_llama_cpp_count_before_what_ollama_says() -> None:
+    both = OLLAMA_PLACED + "load_tensors:        CUDA0 model buffer size =  4455.34 MiB\n"
+    assert read_start(both.splitlines()).buffers == {"CUDA0": {"model": round(4455.34 * (1 << 20))}}

@@ -296,3 +296,48 @@ def test_the_most_that_a_rank_loads_is_that_of_the_rank_with_most() -> None:
     }
     assert loaded["rtx-5070ti+rtx-5090"] == pytest.approx(loaded["rtx-5090"], rel=0.01)
     assert loaded["rtx-5090"] > 15 * GIB
+
+
+def test_the_kernel_of_mxfp4_experts_is_read_from_the_log() -> None:
+    # 0.11 computes them with Marlin's kernels, or with the package triton_kernels where it is installed.
+    log = """\
+INFO 10-31 12:00:01 [core.py:77] Initializing a V1 LLM engine (v0.11.0) with config: model='openai/gpt-oss-120b', \
+max_seq_len=16000, tensor_parallel_size=1, kv_cache_dtype=auto, enable_prefix_caching=True
+INFO 10-31 12:00:02 [mxfp4.py:144] Using Triton backend
+INFO 10-31 12:00:10 [gpu_model_runner.py:2653] Model loading took 64.38 GiB and 20 seconds
+INFO 10-31 12:00:30 [gpu_worker.py:298] Available KV cache memory: 3.33 GiB
+"""
+
+    def loaded(text: str) -> float:
+        (weights,) = (one for one in diagnose(text, gpu="h100").comparisons if one.fact == "weights")
+        return weights.predicted / 2**30
+
+    assert loaded(log) == pytest.approx(64.38, rel=0.002)
+    assert loaded(log.replace("Using Triton", "Using Marlin")) == pytest.approx(65.9, rel=0.002)
+    assert (
+        loaded(
+            log.replace(
+                "[mxfp4.py:144] Using Triton backend", "[fp8.py:202] Using Triton backend for FP8 MoE"
+            )
+        )
+        > 65
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: 0.8",
+        "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.8",
+    ],
+)
+def test_a_refusal_of_sglang_is_the_verdict(line: str) -> None:
+    log = "server_args=ServerArgs(model_path='meta-llama/Llama-3.1-70B-Instruct', mem_fraction_static=0.8, tp_size=1)\n"
+    assert diagnose(log + line, gpu="h100").headline.startswith("It does not start: ")
+
+
+def test_vllms_word_that_nothing_is_left_is_read() -> None:
+    log = "INFO vLLM API server version 0.10.1\nERROR [core.py:700] ValueError: No available memory for the cache blocks. Try"
+    found = diagnose(log, gpu="h100")
+    assert found.headline.startswith("It does not start: ")
+    assert not found.reading.unknown
