@@ -87,6 +87,8 @@ class Serving:
         sequences: Requests that share one row of cells (llama.cpp's unified cache).
         window_share: Tokens of SGLang's window pool for each of the full one (``--swa-full-tokens-ratio``); None
             for the engine's default.
+        max_states: Slots of recurrent states given by hand (SGLang's ``--max-mamba-cache-size``); None to size them
+            by the budget.
     """
 
     max_batched_tokens: int
@@ -98,6 +100,7 @@ class Serving:
     hybrid_manager: bool = True
     sequences: int = 1
     window_share: float | None = None
+    max_states: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

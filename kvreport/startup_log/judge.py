@@ -16,7 +16,7 @@ from kvreport.catalog.caches import Latent
 from kvreport.catalog.local_logs import Part
 from kvreport.errors import InputError
 from kvreport.startup_log.local_start import diagnose_local_start, local_start
-from kvreport.startup_log.start import LEAST_FREE, SAME_RANK_WITHIN, STATED_WITHIN, Comparison, Start
+from kvreport.startup_log.start import SAME_RANK_WITHIN, STATED_WITHIN, Comparison, Start
 from kvreport.units import GIB, MIB
 
 _HALVINGS: Final = 24
@@ -170,11 +170,6 @@ class _Judging:
         start, flags, printed = self.start, self.start.flags, self.start.printed
         if not known or start.accelerator is None:
             self.excluded.append("end to end: model format or device is not stated")
-            return
-        free = printed.free
-        expected = start.rules.free_before_loading(start.accelerator, flags.layout)
-        if flags.share_of_free and free and free < LEAST_FREE * expected:
-            self.excluded.append(f"end to end: other processes held memory, {free / GIB:g} GiB was free")
             return
         stated, taken = flags.stated_utilization, flags.utilization
         if stated is not None and taken is not None and abs(stated - taken) > STATED_WITHIN:

@@ -121,6 +121,7 @@ def pasted_start(
             block_tokens=reading.whole("block_tokens"),
             prefix_caching=_caches(reading),
             window_share=reading.number("window_share"),
+            max_states=reading.whole("states_set"),
             utilization=static if static is not None else reading.number("utilization"),
             share_of_free=reading.engine == "sglang",
             eager=bool(reading.facts.get("eager")),
@@ -314,8 +315,6 @@ def _sglang_unclear(reading: Reading, model: Model) -> tuple[str, ...]:
         missing.append("what drafts take")
     if reading.whole("most_tokens") is not None:
         missing.append("a pool without a cap")
-    if reading.whole("states_set") is not None:
-        missing.append("a number of states that follows from its memory")
     return tuple(missing)
 
 

@@ -126,7 +126,7 @@ MEMORY_FLAGS: Final = (
     _sglang("--swa-full-tokens-ratio", "the pool of windows", None, "window_share"),
     _sglang("--disable-hybrid-swa-memory", "the pool of windows"),
     _sglang("--mamba-full-memory-ratio", "the pool of recurrent states", usual="0.9"),
-    _sglang("--max-mamba-cache-size", "the pool of recurrent states"),
+    _sglang("--max-mamba-cache-size", "the pool of recurrent states", None, "states_set"),
     _sglang("--mamba-ssm-dtype", "recurrent states", "--mamba-ssm-cache-dtype", "state_dtype"),
     _sglang("--mamba-radix-cache-strategy", "slots of recurrent states", usual="*"),
     _sglang("--enable-int8-mamba-checkpoint", "recurrent states"),

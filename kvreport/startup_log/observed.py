@@ -80,6 +80,7 @@ def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
         draft_tokens=_draft_tokens(observation),
         draft_in_model=drafts,
         window_share=window_share(observation),
+        max_states=states_given(observation),
         utilization=share_taken(observation),
         stated_utilization=observation.utilization,
         share_of_free=bool(observation.static_share),
@@ -208,6 +209,12 @@ def window_share(observation: Observation) -> float | None:
         return 1.0
     found = re.search(r"swa[-_]full[-_]tokens[-_]ratio[=: ]+(0?\.\d+|1(?:\.0)?)", observation.flags or "")
     return float(found[1]) if found else None
+
+
+def states_given(observation: Observation) -> int | None:
+    """SGLang's ``--max-mamba-cache-size``, as the flags say; None where the budget decides."""
+    found = re.search(r"max[-_]mamba[-_]cache[-_]size[=: ]+(\d+)", observation.flags or "")
+    return int(found[1]) if found else None
 
 
 def drafts_itself(observation: Observation, model: Model) -> bool:

@@ -97,6 +97,7 @@ class Flags:
         draft_tokens: Tokens drafted per step.
         draft_in_model: True if the model's own prediction layers draft.
         window_share: SGLang's ``--swa-full-tokens-ratio``; 1 where window layers keep every token.
+        max_states: SGLang's ``--max-mamba-cache-size``.
         utilization: Share of memory that the engine ran with.
         stated_utilization: Share that the source states, where its printed parts tell another.
         share_of_free: True if the share is of the memory that was free (SGLang), so that other processes count.
@@ -121,6 +122,7 @@ class Flags:
     draft_tokens: int = 0
     draft_in_model: bool = False
     window_share: float | None = None
+    max_states: int | None = None
     utilization: float | None = None
     stated_utilization: float | None = None
     share_of_free: bool = False
@@ -233,7 +235,7 @@ class Start:
         return Case(
             model=self.model,
             engine=self.engine,
-            accelerators=() if self.accelerator is None else (self.accelerator,),
+            accelerators=() if self.accelerator is None else (self._device(self.accelerator),),
             replica=self.replica,
             weight_formats=(form,),
             formats=self.known.weight_formats,
@@ -247,6 +249,7 @@ class Start:
                 draft_tokens=flags.draft_tokens,
                 draft_in_model=flags.draft_in_model,
                 window_share=flags.window_share,
+                max_states=flags.max_states,
             ),
             utilization=flags.utilization,
             eager=flags.eager,
@@ -258,6 +261,17 @@ class Start:
             context_tokens=flags.context_tokens,
             lora_slots=flags.lora_slots,
         )
+
+    def _device(self, accelerator: Accelerator) -> Accelerator:
+        """The device with the memory that is its own: an engine whose share is of what was free has no more.
+
+        SGLang 0.5.23, ``mem_cache/kv_cache_configurator.py::_profile_available_bytes``.
+        """
+        flags, free = self.flags, self.printed.free
+        expected = self.rules.free_before_loading(accelerator, flags.layout)
+        if not flags.share_of_free or not free or free >= LEAST_FREE * expected:
+            return accelerator
+        return as_found(accelerator, free + accelerator.usable_bytes - expected)
 
     def kv_format(self) -> KvFormat | None:
         """How the cache is stored; None for the type that the model is served in."""

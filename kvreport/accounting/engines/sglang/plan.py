@@ -175,6 +175,7 @@ def pool_flags(
             model, engine, prefix_cache=prefix_cache, overlap=True, staged=layout.pipeline > 1
         ),
         max_requests=None if requests is None else max(1, requests // layout.data),
+        max_states=None if serving.max_states is None else max(1, serving.max_states // layout.data),
         prefix_cache=prefix_cache,
         overlap=layout.pipeline == 1,
         chunk_tokens=settings.chunk_of(model, engine, chunk_tokens, layout.data),
