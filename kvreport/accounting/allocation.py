@@ -295,6 +295,7 @@ def _plan_key(case: Case, device: Accelerator | None, serving: Serving) -> Hasha
         serving.hybrid_manager,
         serving.sequences,
         serving.window_share,
+        serving.max_states,
     )
     return (
         "plan",

@@ -76,6 +76,14 @@ Load weight end. elapsed=269.29 s, type=Glm4MoeLiteForCausalLM, avail mem=0.00 G
 ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.85. Raise --mem-fraction-static above 1.000 (minimum viable = 1 - available/pre = 1.0000).
 """
 
+# SGLang 0.5.14 on a device where another server runs: 41.29 GiB were free (2026-06-30). Two smaller shares were refused.
+BESIDE = """\
+server_args=ServerArgs(model_path='Qwen/Qwen3.5-9B', context_length=32768, mem_fraction_static={share}, max_running_requests=1, chunked_prefill_size=8192)
+Load weight begin. avail mem=41.29 GB
+Load weight end. elapsed=132.95 s, type=Qwen3_5ForConditionalGeneration, avail mem=24.12 GB, mem usage=17.17 GB.
+max_total_num_tokens=268319, chunked_prefill_size=8192, max_prefill_tokens=16384, max_running_requests=1, context_len=32768, available_gpu_mem=10.35 GB
+"""
+
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
@@ -193,6 +201,23 @@ def test_a_share_that_is_not_stated_is_worked_out() -> None:
     # (49.33 - 35.98) of 78.48 GiB are left free: a share of 0.83.
     assert any("share of memory, 0.83, is worked out" in note for note in found.notes)
     assert "kv_pool" in _compared(found)
+
+
+def test_a_share_is_of_what_another_server_left_free() -> None:
+    found = diagnose("docker run lmsysorg/sglang:v0.5.14\n" + BESIDE.format(share=0.8), gpu="dgx-spark-gb10")
+    log, ours = _compared(found)["kv_tokens"]
+    assert log == 268_319
+    assert ours == pytest.approx(log, rel=0.02)
+
+
+def test_states_given_by_hand_are_followed() -> None:
+    given = COMMAND.replace("--max-running-requests 32", "--max-running-requests 32 --max-mamba-cache-size 124")
+    found = diagnose(given, gpu="NVIDIA H100 80GB HBM3")
+    assert found.reading.facts["states_set"] == 124
+    log, ours = _compared(found)["kv_tokens"]
+    assert ours == pytest.approx(log, rel=0.01)
+    more = diagnose(given.replace("size 124", "size 160"), gpu="NVIDIA H100 80GB HBM3")
+    assert _compared(more)["kv_tokens"][1] < ours
 
 
 def test_requests_that_the_engine_capped_are_not_those_asked_for() -> None:

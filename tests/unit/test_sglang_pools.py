@@ -6,7 +6,7 @@ import pytest
 
 import kvreport
 from kvreport.accounting.deployment import Case, Memo, plan_blocks
-from kvreport.accounting.engines.sglang.pools import PoolFlags, token_bytes
+from kvreport.accounting.engines.sglang.pools import PoolFlags, PoolRule, pools_of, token_bytes
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.load import open_catalog
@@ -79,3 +79,27 @@ def test_index_keys_of_pooled_tokens_are_sized_by_release() -> None:
         "0.5.23": 11 * (512 + 33),
     }
     assert sizes["0.5.20"] * 6_327_680 / GIB == pytest.approx(41.75, abs=0.005)
+
+
+def test_states_given_by_hand_take_no_share_of_the_budget() -> None:
+    """``--max-mamba-cache-size 700`` of a published start: what states leave is for tokens."""
+    catalog, known = open_catalog(), Memo()
+
+    def pools(max_states: int | None) -> tuple[int, int]:
+        case = Case(
+            model=catalog.model("Qwen/Qwen3.6-27B"),
+            engine=catalog.engine("sglang"),
+            accelerators=(catalog.accelerator("h100-sxm-80gb"),),
+            formats=catalog.weight_formats,
+            kv_format=catalog.kv_format("bf16"),
+            layout=Layout(),
+            serving=Serving(max_batched_tokens=8192, max_seqs=8, max_states=max_states),
+        )
+        rule = plan_blocks(case, known).pool
+        assert isinstance(rule, PoolRule)
+        found = pools_of(rule, 30 * GIB)
+        return int(found.tokens), int(found.state_slots or 0)
+
+    assert pools(40)[1] == 40
+    assert pools(40)[0] > pools(80)[0] > 0
+    assert pools(None)[1] not in (40, 80)
