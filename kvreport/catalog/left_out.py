@@ -103,6 +103,28 @@ class LeftOutLog(Record):
     rules: Slug | None = None
 
 
+class Band(Record):
+    """The error band of one kind of devices, and what it covers of sources left out.
+
+    Attributes:
+        sources: Sources that it is calibrated on, each counted once, with its largest error.
+        sources_inside: Those all of whose logs lie in a band that was calibrated without them.
+        logs: Logs of these sources, which state all flags.
+        median_error: Of the absolute relative error end to end.
+        coverage: Share of the logs inside a band that was calibrated without their source.
+        width_bytes: Half the band, on several ranks that of a device of 80 GiB: it grows with the root of the memory.
+        first_sight: Coverage of logs as they were first predicted, whether they state all flags or not.
+    """
+
+    sources: Positive
+    sources_inside: Annotated[int, Field(ge=0)]
+    logs: Positive
+    median_error: Error
+    coverage: Share
+    width_bytes: Bytes
+    first_sight: FirstSight | None = None
+
+
 class FamilyErrors(Record):
     """Errors on the logs of one engine family.
 
@@ -113,6 +135,7 @@ class FamilyErrors(Record):
         sources: Sources of these logs; None if not counted.
         p90_error: The 90th percentile of the same error.
         coverage: Share of pools inside a band that was calibrated without the log's source.
+        bands: Its error bands, by kind of devices: one rank, several, memory shared with a CPU.
     """
 
     logs: Positive
@@ -121,6 +144,7 @@ class FamilyErrors(Record):
     sources: Positive | None = None
     p90_error: Error | None = None
     coverage: Share | None = None
+    bands: dict[Slug, Band] = Field(default_factory=dict)
 
 
 class LeftOut(Record):

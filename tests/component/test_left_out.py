@@ -13,9 +13,12 @@ import yaml
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Step
 from kvreport.accounting.parallel import Layout
+from kvreport.catalog.left_out import load_left_out
 from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.observation import load_observations
+from kvreport.evidence.validation import Validation
 from kvreport.resources import data_dir
+from kvreport.site.pages import left_out as page_part
 from kvreport.site.pages.left_out import confirmed
 
 pytest.importorskip("statsmodels")
@@ -141,7 +144,12 @@ def test_a_page_says_how_well_its_engine_s_rules_are_confirmed() -> None:
     told = confirmed(catalog, catalog.engine("vllm"))
     assert "start-up logs" in told
     assert "of this release" in told
-    assert "start-up logs, 0 of this release" in confirmed(catalog, catalog.engine("sglang-0.5.20"))
+    found = load_left_out(data_dir())
+    assert found is not None
+    of_release = found.others["sglang"].records["sglang-0.5.20"]
+    assert f"start-up logs, {of_release} of this release" in confirmed(
+        catalog, catalog.engine("sglang-0.5.20")
+    )
     assert confirmed(catalog, catalog.engine("tensorrt-llm")) == ""
 
 
@@ -166,6 +174,59 @@ def test_sglang_s_records_have_the_band_of_these_logs(fitting: ModuleType, catal
         for engine in catalog.engines.values():
             if engine.family == "sglang":
                 assert engine.coefficients[f"uncertainty_bytes{ending}"] == pytest.approx(width, rel=0.02)
+
+
+def test_many_starts_of_one_source_are_one_observation(fitting: ModuleType) -> None:
+    rows = [
+        {"source": source, "class": "server_ranks", "pool_error_bytes": size << 20, "memory_bytes": 80 << 30}
+        for source, size in [*((f"s{i}", i) for i in range(1, 9)), *([("one machine", 1000)] * 6)]
+    ]
+    assert fitting.widths(rows)["_ranks"] == pytest.approx(8 << 20, rel=0.01)
+    # A source counts with its largest error, wherever its other starts lie.
+    assert fitting.widths([*rows, rows[7] | {"pool_error_bytes": 0}])["_ranks"] == pytest.approx(
+        8 << 20, rel=0.01
+    )
+
+
+def test_a_class_of_few_sources_has_the_width_of_its_kind(fitting: ModuleType) -> None:
+    rows = [
+        {"source": f"s{i}", "class": name, "pool_error_bytes": size << 20, "memory_bytes": 80 << 30}
+        for i, (name, size) in enumerate([("other_ranks", 1)] * 8 + [("server_ranks", 99)])
+    ]
+    found = fitting.widths(rows)
+    assert found["_server_ranks"] == found["_ranks"] == pytest.approx(1 << 20, rel=0.01)
+
+
+def test_files_of_one_repository_are_one_source(fitting: ModuleType) -> None:
+    observations = [
+        one for one in load_observations(data_dir()) if one.id in ("obs-073", "obs-074", "eve-101")
+    ]
+    assert len({fitting.source_of(one) for one in observations}) == 3
+    assert len({fitting.publisher_of(one) for one in observations}) == 2
+
+
+def test_logs_with_unknown_flags_widen_no_band_of_sglang_s(fitting: ModuleType) -> None:
+    row = {"source": "a", "class": "server", "pool_error_bytes": 1 << 20, "memory_bytes": 1 << 30}
+    worse = row | {"source": "b", "pool_error_bytes": 9 << 30, "complete": False}
+    assert fitting.widths([row, worse]) == fitting.widths([row])
+    assert fitting.within([row, row | {"source": "c"}, worse]) == [True, True, False]
+
+
+def test_the_evidence_page_says_what_sglang_s_band_covers(published: dict[str, Any]) -> None:
+    found = load_left_out(data_dir())
+    assert found is not None
+    table = next(
+        one
+        for one in page_part.tables(found, Validation((), (), ()))
+        if one.caption.startswith("SGLang's band")
+    )
+    several = next(row for row in table.rows if row.head.text == "several ranks")
+    told = published["others"]["sglang"]["bands"]["several"]
+    cells = [cell.text for cell in several.cells]
+    assert cells[0] == str(told["sources"])
+    assert cells[4] == str(told["sources_inside"])
+    assert cells[5] == f"{told['coverage']:.1%}"
+    assert cells[7] == f"{told['first_sight']['coverage']:.1%}"
 
 
 def test_a_band_of_few_logs_is_no_narrower_than_that_of_all(fitting: ModuleType) -> None:

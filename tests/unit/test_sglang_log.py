@@ -211,7 +211,9 @@ def test_a_share_is_of_what_another_server_left_free() -> None:
 
 
 def test_states_given_by_hand_are_followed() -> None:
-    given = COMMAND.replace("--max-running-requests 32", "--max-running-requests 32 --max-mamba-cache-size 124")
+    given = COMMAND.replace(
+        "--max-running-requests 32", "--max-running-requests 32 --max-mamba-cache-size 124"
+    )
     found = diagnose(given, gpu="NVIDIA H100 80GB HBM3")
     assert found.reading.facts["states_set"] == 124
     log, ours = _compared(found)["kv_tokens"]

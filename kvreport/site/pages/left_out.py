@@ -8,7 +8,7 @@ from typing import Final
 
 from kvreport import units
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.left_out import FirstSight, LeftOut, load_left_out
+from kvreport.catalog.left_out import Band, FirstSight, LeftOut, load_left_out
 from kvreport.catalog.load import Catalog
 from kvreport.evidence.validation import Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table
@@ -21,6 +21,12 @@ CLASSES: Final = {
     "stages": "pipeline stages, on any device",
     "unified": "memory shared with a CPU",
     "other": "other vendors",
+}
+
+BANDS: Final = {
+    "one": "one rank",
+    "several": "several ranks",
+    "unified": "memory shared with a CPU",
 }
 
 CONSTANTS: Final = {
@@ -64,7 +70,49 @@ def _known(folder: Path) -> LeftOut | None:
 
 def tables(found: LeftOut, validation: Validation) -> list[Table]:
     """Errors by class of devices and by release, the constants, and the logs that are missed most."""
-    return [_classes(found), _releases(found, validation), _constants(found), _misses(found, validation)]
+    others = [_bands(family, one.bands) for family, one in found.others.items() if one.bands]
+    return [
+        _classes(found),
+        *others,
+        _releases(found, validation),
+        _constants(found),
+        _misses(found, validation),
+    ]
+
+
+def _bands(family: str, bands: dict[str, Band]) -> Table:
+    """The error band of an engine without fitted constants, and what it covers of sources left out."""
+    rows = [
+        Row(
+            Cell(BANDS.get(name, name)),
+            (
+                _count(one.sources),
+                _count(one.logs),
+                _share(one.median_error),
+                Cell(f"± {one.width_bytes / GIB:.1f} GiB", "kv-num", value=one.width_bytes),
+                _count(one.sources_inside),
+                _share(one.coverage),
+                *_first(one.first_sight),
+            ),
+        )
+        for name, one in bands.items()
+    ]
+    return Table(
+        f"{engine_name(family)}'s band for 80% of sources, and what it covers. A source counts once, with its largest error. "
+        "On several ranks the width is that of a device of 80 GiB and grows with the root of the memory",
+        Column("Devices", numeric=False),
+        (
+            Column("Sources"),
+            Column("Logs"),
+            Column("Median error"),
+            Column("Band"),
+            Column("Left-out sources inside it"),
+            Column("Their logs inside it"),
+            Column("Logs at first sight"),
+            Column("Inside it at first sight"),
+        ),
+        tuple(rows),
+    )
 
 
 def _classes(found: LeftOut) -> Table:
