@@ -93,6 +93,10 @@ def _kept_folder(name: str, revision: str | None, kind: str, cache: Path | None)
     return folder if commit is not None and folder.is_dir() else None
 
 
+class NoConnectionError(InputError):
+    """The Hub could not be asked; what was fetched before may do."""
+
+
 def fetch(
     name: str, revision: str | None = None, *, cache: Path | None = None, endpoint: str | None = None
 ) -> Repository:
@@ -319,9 +323,9 @@ class _Hub:
             raise self._refused(error.code) from error
         except (URLError, HTTPException, TimeoutError, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
-            raise self._fault(
-                f"no connection to {self.endpoint} ({shorten(str(reason))})",
-                "a connection, a repository fetched before, or the path of a config.json",
+            raise NoConnectionError(
+                f"model {self.name}: found no connection to {self.endpoint} ({shorten(str(reason))}); allowed: a"
+                " connection, a repository fetched before, or the path of a config.json"
             ) from error
         if len(data) > most and limit is None:
             raise self._fault(f"more than {MAX_BYTES:,} bytes", "a config or an index")

@@ -10,7 +10,7 @@ from typing import Final
 from kvreport.accounting.engines.llama_cpp.quantize import is_mix
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_names import mix_of, stem_of
-from kvreport.architectures.hub import GgufFile, fetch_gguf, kept_gguf
+from kvreport.architectures.hub import GgufFile, NoConnectionError, fetch_gguf, kept_gguf
 from kvreport.architectures.names import mix_before_gguf, repository_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.llama_cpp import load_ollama_names
@@ -141,7 +141,13 @@ def _file(query: Query, repository: str, mix: str | None) -> GgufFile | None:
     if query.weights is not None:
         return None
     if query.fetch:
-        return fetch_gguf(repository, mix, query.revision)
+        try:
+            return fetch_gguf(repository, mix, query.revision)
+        except NoConnectionError:
+            file = kept_gguf(repository, mix, query.revision)
+            if file is None:
+                raise
+            return file
     return kept_gguf(repository, mix, query.revision)
 
 

@@ -7,13 +7,14 @@ is fetched unless it is asked for; what was fetched before is found without a co
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from kvreport.accounting.weights import whole_row_bytes
 from kvreport.architectures.checkpoint import confront
 from kvreport.architectures.headers import read_headers
-from kvreport.architectures.hub import Repository, fetch, is_repository_id, kept
+from kvreport.architectures.hub import NoConnectionError, Repository, fetch, is_repository_id, kept
 from kvreport.architectures.instead import CONFIG_FILES, config_file
 from kvreport.architectures.keys import Keys, read_json
 from kvreport.architectures.reader import read_config_report
@@ -54,7 +55,7 @@ def open_name(name: str, catalog: Catalog, *, fetching: bool = False, revision: 
         except InputError as error:
             unknown = error
     if fetching:
-        return open_repository(fetch(name, revision), catalog)
+        return _fetched(name, revision, catalog)
     repository = kept(name, revision)
     if repository is not None:
         return open_repository(repository, catalog)
@@ -66,6 +67,19 @@ def open_name(name: str, catalog: Catalog, *, fetching: bool = False, revision: 
     if variant is not None:
         return Opened(*variant)
     raise InputError(f"{unknown}{_ALSO}") from unknown
+
+
+def _fetched(name: str, revision: str | None, catalog: Catalog) -> Opened:
+    """Ask the Hub; without a connection, take what was fetched before, and say so."""
+    try:
+        return open_repository(fetch(name, revision), catalog)
+    except NoConnectionError:
+        repository = kept(name, revision)
+        if repository is None:
+            raise
+    opened = open_repository(repository, catalog)
+    said = f"{name}: no connection to the Hub, so revision {repository.revision[:8]} is used, which was fetched before"
+    return replace(opened, assumptions=(said, *opened.assumptions))
 
 
 def open_repository(repository: Repository, catalog: Catalog) -> Opened:

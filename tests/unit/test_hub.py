@@ -83,6 +83,22 @@ def test_what_was_fetched_is_pinned_and_found_again_without_a_connection(
     assert len(hub.asked) == asked
 
 
+@pytest.mark.usefixtures("hub")
+def test_without_a_connection_what_was_fetched_before_answers_and_the_answer_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    online = open_model(NAME, CATALOG, fetch=True)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    offline = open_model(NAME, CATALOG, fetch=True)
+    assert offline.model == online.model
+    assert offline.assumptions[0] == (
+        f"{NAME}: no connection to the Hub, so revision {SHA[:8]} is used, which was fetched before"
+    )
+    assert open_model(NAME, CATALOG, fetch=True, revision=SHA).model == online.model
+    with pytest.raises(InputError, match="no connection to"):
+        open_model(NAME, CATALOG, fetch=True, revision="v2")
+
+
 def test_a_revision_is_asked_for_by_name_and_kept_by_its_commit(hub: FakeHub) -> None:
     with pytest.raises(InputError, match="no such revision kept"):
         open_model(NAME, CATALOG, revision="v2")
