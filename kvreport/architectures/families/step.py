@@ -148,14 +148,20 @@ def _step(keys: Keys, base: str, extra: Tensors, *, tie: bool | None = None) -> 
     other = keys.section("attention_other_setting")
     sliding_heads = (
         keys.optional("num_sliding_attention_heads", low=1)
-        or (other.optional("num_attention_heads", low=1) if other is not None else None)
+        or (_other_heads(other) if other is not None else None)
         or heads
     )
     span = window(keys)
     kinds = layer_kinds(
         _without_prediction(keys, its.layers), its.layers, lambda _index: "full", ("full", "sliding")
     )
-    routed, per_token = expert_counts(keys, "n_routed_experts", "moe_num_experts", "num_experts")
+    routed, per_token = expert_counts(
+        keys,
+        "n_routed_experts",
+        "moe_num_experts",
+        "num_experts",
+        per_token=("num_experts_per_tok", "moe_top_k"),
+    )
     mlps = {
         True: _mixture(keys, its.hidden, routed),
         False: gated_mlp(its.hidden, keys.whole("intermediate_size"), bias=keys.flag("mlp_bias")),
@@ -179,6 +185,13 @@ def _step(keys: Keys, base: str, extra: Tensors, *, tie: bool | None = None) -> 
     )
 
 
+def _other_heads(other: Keys) -> int | None:
+    """Query heads of window layers; their keys and values are those of the others (vLLM 0.33, ``step3p5.py``)."""
+    other.has("num_attention_groups", "head_dim")
+    kind = other.text("attention_type", default="sliding_attention")
+    return other.optional("num_attention_heads", low=1) if kind == "sliding_attention" else None
+
+
 def _without_prediction(keys: Keys, layers: int) -> Keys:
     """Return the config with its per-layer list cut to the layers that are not for prediction only."""
     listed = keys.raw("layer_types")
@@ -191,11 +204,12 @@ def _without_prediction(keys: Keys, layers: int) -> Keys:
 def _attention(keys: Keys, its: Sizes, heads: int) -> Tensors:
     keys.divide("num_attention_heads", heads, "num_key_value_heads", its.kv_heads)
     bias = keys.flag("attention_bias")
+    gated = keys.flag("use_head_wise_attn_gate", default=True)
     return (
         *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
         *self_attention(its.hidden, heads, its.kv_heads, its.head_dim, qkv_bias=bias, output_bias=bias),
         *norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim),
-        *linear("self_attn.g_proj", "attention", heads, its.hidden, "heads", heads=heads),
+        *(linear("self_attn.g_proj", "attention", heads, its.hidden, "heads", heads=heads) if gated else ()),
     )
 
 

@@ -1,0 +1,66 @@
+"""Step 3.5's config as its maker writes it: other query heads in windows, its own names of counts and gates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvreport.accounting.weights import parameters
+from kvreport.architectures.reader import ConfigReading, read_config_report
+
+# sgl-project/sglang-jax, issue 1367, "verified against config.json"; keys as vLLM 0.33 reads them (``step3p5.py``).
+STEP: dict[str, Any] = {
+    "architectures": ["Step3p5ForCausalLM"],
+    "attention_other_setting": {
+        "attention_type": "sliding_attention",
+        "head_dim": 128,
+        "num_attention_groups": 8,
+        "num_attention_heads": 96,
+    },
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "intermediate_size": 11264,
+    "layer_types": ["full_attention" if layer % 4 == 0 else "sliding_attention" for layer in range(48)],
+    "max_position_embeddings": 262144,
+    "model_type": "step3p5",
+    "moe_intermediate_size": 1280,
+    "moe_layers_enum": ",".join(str(layer) for layer in range(3, 45)),
+    "moe_num_experts": 288,
+    "moe_top_k": 8,
+    "num_attention_groups": 8,
+    "num_attention_heads": 64,
+    "num_hidden_layers": 45,
+    "num_nextn_predict_layers": 3,
+    "share_expert_dim": 1280,
+    "sliding_window": 512,
+    "use_head_wise_attn_gate": True,
+    "vocab_size": 128896,
+}
+HEADS = 12 * 64 + 33 * 96
+
+
+def read(**changed: object) -> ConfigReading:
+    return read_config_report({**STEP, **changed}, id="local/step")
+
+
+def test_every_key_that_decides_bytes_is_read_and_nothing_is_assumed_of_them() -> None:
+    reading = read()
+    assert reading.not_read == ()
+    assert not any("moe_top_k" in line or "num_experts_per_tok" in line for line in reading.assumptions)
+    assert reading.model.experts is not None
+    assert (reading.model.experts.routed, reading.model.experts.per_token) == (288, 8)
+    hidden, experts, shared = 4096, 288, 1
+    attention = 2 * HEADS * 128 * hidden + 45 * 2 * 8 * 128 * hidden + HEADS * hidden
+    mixtures = 42 * ((experts + shared) * 3 * hidden * 1280 + experts * (hidden + 1))
+    dense, ends = 3 * 3 * hidden * 11264, 2 * 128896 * hidden
+    norms = 45 * (2 * hidden + 2 * 128) + hidden
+    assert parameters(reading.model) == attention + mixtures + dense + ends + norms
+
+
+def test_without_gates_there_are_no_matrices_of_them() -> None:
+    assert parameters(read().model) - parameters(read(use_head_wise_attn_gate=False).model) == HEADS * 4096
+
+
+def test_a_setting_of_other_layers_does_not_change_those_of_windows() -> None:
+    other = {**STEP["attention_other_setting"], "attention_type": "full_attention"}
+    changed = 33 * (96 - 64) * (2 * 128 + 1) * 4096
+    assert parameters(read().model) - parameters(read(attention_other_setting=other).model) == changed
