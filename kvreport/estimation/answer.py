@@ -255,7 +255,7 @@ class Estimate:
 
     def _host_bytes(self) -> dict[str, int]:
         asked = self.request
-        names, ranks = rules(asked.engine).on_host(asked.model), asked.layout.tensor
+        names, ranks = rules(asked.engine).on_host(asked.model, asked.accelerator), asked.layout.tensor
         tables = sum(
             row_bytes(asked.model, row, asked.weight_format, asked.weight_formats, ranks) * ranks
             for row in asked.model.weights

@@ -165,7 +165,11 @@ def test_sglang_s_band_covers_what_it_says_of_sources_left_out(fitting: ModuleTy
     rows = fitting.counted(catalog, load_observations(data_dir()))
     assert len(rows) >= 15
     inside = fitting.within(rows)
-    assert 0.75 <= sum(inside) / len(inside) <= 0.9
+    # A source is one observation, however many of its starts were published; by logs the share is published, too.
+    missed = {row["source"] for row, held in zip(rows, inside, strict=True) if not held}
+    sources = {row["source"] for row in rows}
+    assert 0.75 <= 1 - len(missed) / len(sources) <= 0.9
+    assert sum(inside) / len(inside) >= 0.7
 
 
 def test_sglang_s_records_have_the_band_of_these_logs(fitting: ModuleType, catalog: Catalog) -> None:

@@ -80,6 +80,24 @@ def test_qwen4_with_its_tower_and_its_table_of_n_grams() -> None:
     assert active_parameters(model) < 177_392_830_576 - table.parameters - 110e9
 
 
+def test_qwen4_has_a_prediction_layer_of_31_tensors_and_5_gb() -> None:
+    """As a fork of SGLang says of the checkpoint, whose experts are fused into two tensors."""
+    ahead = [
+        row
+        for row in read("Qwen4ExpForConditionalGeneration", **FLASH_NEXT).weights
+        if row.component == "mtp"
+    ]
+    experts = [row for row in ahead if ".experts." in row.name]
+    assert len(ahead) - len(experts) + 2 == 31
+    assert sum(row.parameters for row in ahead) * 2 == 5_214_301_696
+    # Its mixer reads the four streams, and its projections are shared between them.
+    assert {"mtp.fc_hidden.weight", "mtp.hyper_connection_mixer.hc_norm.weight"} <= {
+        row.name for row in ahead
+    }
+    without = FLASH_NEXT | {"text_config": FLASH_NEXT["text_config"] | {"mtp_num_hidden_layers": 0}}
+    assert "mtp" not in parts(read("Qwen4ExpForConditionalGeneration", **without))
+
+
 def test_qwen4_keeps_a_state_on_three_layers_and_keys_with_pooled_index_keys_on_the_fourth() -> None:
     model = read("Qwen4ExpForConditionalGeneration", **FLASH_NEXT)
     assert kinds(model)[:4] == ["state", "state+state", "state", "full+indexer"]

@@ -6,7 +6,9 @@ import pytest
 
 import kvreport
 from kvreport.accounting.deployment import Case, Memo, plan_blocks
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang.pools import PoolFlags, PoolRule, pools_of, token_bytes
+from kvreport.accounting.engines.sglang.settings import narrows_index, page_size
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.load import open_catalog
@@ -103,3 +105,39 @@ def test_states_given_by_hand_take_no_share_of_the_budget() -> None:
     assert pools(40)[1] == 40
     assert pools(40)[0] > pools(80)[0] > 0
     assert pools(None)[1] not in (40, 80)
+
+
+def test_pooled_index_keys_without_scales_take_their_part_of_a_token_s_cell() -> None:
+    """0.5.20 to 0.5.23 keep 128 elements of 16 bits for four tokens (``qsa_kv_pool.py::qsa_bytes_per_token``).
+
+    A start on 8 H100 (2026-09) prints 1,856,704 tokens, which are pages of 64.
+    """
+    catalog = open_catalog()
+    model = catalog.model("Qwen/Qwen3.8-Flash-Next")
+    flags = PoolFlags(element_bytes=2, attention_ranks=8)
+    for release in ("0.5.20", "0.5.23"):
+        engine = catalog.engine(f"sglang@{release}")
+        assert token_bytes(model, engine, flags) == 12 * (2 * 256 * 2 + 128 * 2 // 4)
+        assert page_size(model, engine, "flashinfer") == 64
+    hopper = catalog.accelerator("h100-sxm-80gb")
+    assert not narrows_index(model, hopper)
+    assert narrows_index(catalog.model("MiniMaxAI/MiniMax-M3"), hopper)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "on_host"), [("h100-sxm-80gb", True), ("mi355x", False), ("dgx-spark-gb10", False)]
+)
+def test_tables_of_n_grams_lie_in_host_memory_where_it_is_apart(gpu: str, on_host: bool) -> None:
+    """A start on 8 H100 (2026-09) prints 31.25 GB of weights on each rank."""
+    catalog = open_catalog()
+    engine, device = catalog.engine("sglang@0.5.20"), catalog.accelerator(gpu)
+    model = catalog.model("Qwen/Qwen3.8-Flash-Next")
+    table = next(row for row in model.weights if "ngram_embedding" in row.name)
+    assert (table.name in rules(engine).on_host(model, device)) is on_host
+    added = rules(engine).load_overhead(model, None, catalog.weight_formats, device, Layout(tensor=8))
+    assert added.get("tables", 0) == (0 if on_host else table.parameters * 2 // 8)
+    if on_host:
+        found = kvreport.estimate(
+            model.id, gpu=gpu, engine="sglang@0.5.20", tensor_parallel=8, context_tokens=8192
+        )
+        assert found.budget.weights / GIB == pytest.approx(31.25, rel=0.03)

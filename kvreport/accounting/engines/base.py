@@ -190,9 +190,9 @@ class EngineRules:
         del model
         return 0
 
-    def on_host(self, model: Model) -> frozenset[str]:
-        """Names of weight rows that lie in host memory by default."""
-        del model
+    def on_host(self, model: Model, accelerator: Accelerator | None = None) -> frozenset[str]:
+        """Names of weight rows that lie in host memory by default, on a device or on most."""
+        del model, accelerator
         return frozenset()
 
     def plan_stage(

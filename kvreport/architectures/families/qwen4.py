@@ -14,7 +14,7 @@ from kvreport.architectures.attention import FULL, attention_cache, gated_deltan
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, expert_counts, sizes
 from kvreport.architectures.families.qwen import mixture
-from kvreport.architectures.families.qwen_hybrid import gated_deltanet
+from kvreport.architectures.families.qwen_hybrid import as_mtp, gated_deltanet
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
@@ -29,7 +29,6 @@ _POOLED: Final = (
     "Index keys are counted pooled, as engines score them. The raw keys of the last, incomplete pool take more,"
     " and so does an engine that also keeps all raw keys (transformers does)."
 )
-_UNCOUNTED: Final = "Its layer for multi-token prediction, which only speculation loads, is not counted."
 
 
 @dataclass(slots=True)
@@ -92,8 +91,32 @@ def qwen4_exp(keys: Keys) -> Blueprint:
         base=base,
         norm_weight=False,
         experts=(routed, per_token),
-        extra=(*mixer, *vision),
-        notes=[*([_POOLED] if attention.name != FULL else []), *([_UNCOUNTED] if predicts else [])],
+        extra=(
+            *mixer,
+            *vision,
+            *_prediction(predicts, (*attention.tensors, *around), its.hidden, streams, rank),
+        ),
+        notes=[_POOLED] if attention.name != FULL else [],
+    )
+
+
+def _prediction(count: int, layer: Tensors, hidden: int, streams: int, rank: int) -> Tensors:
+    """The layers for multi-token prediction: attention, residuals and experts, and two projections of what they read.
+
+    SGLang 0.5.20 to 0.5.23, ``models/qwen4_exp_mtp.py``, and vLLM 0.33.0, ``models/qwen4_exp``.
+    """
+    if not count:
+        return ()
+    shared = (
+        *linear("fc_embedding", "mtp", hidden, hidden),
+        *linear("fc_hidden", "mtp", hidden, hidden),
+        *norms("pre_fc_norm_embedding", width=hidden),
+        *norms("pre_fc_norm_hidden", width=streams * hidden),
+        *_residual("hyper_connection_mixer", hidden, streams, rank, inject=False),
+    )
+    return (
+        *(as_mtp(f"mtp.layers.*.{tensor.name}", tensor, count) for tensor in layer),
+        *(as_mtp(f"mtp.{tensor.name}", tensor, 1) for tensor in shared),
     )
 
 

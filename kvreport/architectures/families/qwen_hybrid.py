@@ -119,16 +119,17 @@ def _mtp(keys: Keys, its: Sizes, mlp: Tensors) -> Tensors:
         *mlp,
     )
     return (
-        *(_as_mtp(f"mtp.layers.*.{tensor.name}", tensor, count) for tensor in block),
+        *(as_mtp(f"mtp.layers.*.{tensor.name}", tensor, count) for tensor in block),
         *linear("mtp.fc", "mtp", its.hidden, 2 * its.hidden),
         *(
-            _as_mtp(f"mtp.{tensor.name}", tensor, 1)
+            as_mtp(f"mtp.{tensor.name}", tensor, 1)
             for tensor in norms("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm", width=its.hidden)
         ),
     )
 
 
-def _as_mtp(name: str, tensor: Tensor, times: int) -> Tensor:
+def as_mtp(name: str, tensor: Tensor, times: int) -> Tensor:
+    """A tensor as one of the prediction layers."""
     return Tensor(name, "mtp", tensor.shape, tensor.split, tensor.heads, tensor.count * times, tensor.linear)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from kvreport.accounting.engines.vllm.reserve import device_class
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import format_of, rank_elements, row_bytes
@@ -51,6 +52,41 @@ def layer_tables(model: Model, engine: Engine, accelerator: Accelerator) -> int:
         width = max(rotary_width(cache) for cache in group.caches)
         size += group.count * model.context_tokens * width * SERVED_BYTES
     return size
+
+
+def has_host_apart(accelerator: Accelerator) -> bool:
+    """True where SGLang moves tables of n-grams to the host: NVIDIA GPUs with memory of their own.
+
+    On unified memory pinned tables come out of the same memory (0.5.20 ``models/qwen4_exp_ple_table.py``).
+    """
+    return accelerator.vendor.upper() == "NVIDIA" and device_class(accelerator) != "unified"
+
+
+def tables_on_device(
+    model: Model,
+    tables: Collection[str],
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    accelerator: Accelerator,
+    tensor_parallel: int,
+) -> int:
+    """Tables that other devices keep in host memory, and this one does not.
+
+    Args:
+        model: The model.
+        tables: Names of rows that a release keeps in host memory.
+        weight_format: The format that the model is converted to; None for as released.
+        formats: Weight formats by name, for what released tensors carry.
+        accelerator: The device.
+        tensor_parallel: Ranks that share each table.
+    """
+    if not tables or has_host_apart(accelerator):
+        return 0
+    return sum(
+        row_bytes(model, row, weight_format, formats, tensor_parallel)
+        for row in model.weights
+        if row.name in tables
+    )
 
 
 def widened_projection(
@@ -110,7 +146,7 @@ def device_traits(model: Model, engine: Engine, accelerator: Accelerator) -> tup
     """
     repacks = engine.loaded_scales_kept and repacks_block_floats(accelerator)
     grouped = has_groups(model) and multiplies_groups(engine, accelerator)
-    return accelerator.vendor == "AMD", grouped, repacks
+    return accelerator.vendor == "AMD", grouped, repacks, has_host_apart(accelerator)
 
 
 def repacks_block_floats(accelerator: Accelerator) -> bool:

@@ -386,13 +386,14 @@ def index_bytes(model: Model, engine: Engine, flags: PoolFlags) -> int:
     """Bytes of one token's index key in one layer, or its part of the key of a group of tokens.
 
     FP8 with a 4-byte scale per 128 elements; without scales (MiniMax-M3) the model's own 16 bits, or FP8
-    on Hopper beside an FP8 cache (``get_minimax_sparse_index_dtype``).
+    on Hopper beside an FP8 cache (``get_minimax_sparse_index_dtype``). Pooled keys without scales are 16 bits wide for each
+    group of tokens (0.5.20 to 0.5.23 ``mem_cache/qsa_kv_pool.py::qsa_bytes_per_token``).
     """
     index = shapes.indexer_of(model)
     if index is None:
         return 0
     if not index.scaled:
-        return index.index_dim * (1 if flags.narrow_index else SERVED_BYTES)
+        return index.index_dim * (1 if flags.narrow_index else SERVED_BYTES) // index.stride
     one = index.index_dim + index.index_dim // SCALE_EVERY * SCALE_BYTES
     pooled = version_number(engine.version or "9999") >= INDEX_POOLED
     return -(-one // index.stride) if pooled else one

@@ -26,6 +26,7 @@ from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.extras import borrowed_copies
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
+from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -194,10 +195,26 @@ class Sglang(EngineRules):
                 model, self.engine, weight_format, formats, accelerator, layout.tensor
             ),
             "draft_copies": borrowed_copies(model, layout.tensor),
+            "tables": overhead.tables_on_device(
+                model, self.on_host(model), weight_format, formats, accelerator, layout.tensor
+            ),
         }
         if self.engine.loaded_scales_kept and overhead.repacks_block_floats(accelerator):
             parts["loaded_scales"] = overhead.loaded_scales(model, weight_format, formats, layout.tensor)
         return {name: size for name, size in parts.items() if size}
+
+    def on_host(self, model: Model, accelerator: Accelerator | None = None) -> frozenset[str]:
+        """Tables of hashed n-grams lie in pinned memory of the host, for the classes that the release lists.
+
+        That is the default on NVIDIA GPUs (``arg_groups/model_overrides/qwen4_exp.py``, ``ple_offload_embedding``, 0.5.20 to
+        0.5.23). Where a device has no such memory apart, :meth:`load_overhead` counts them.
+        """
+        listed = self.engine.architectures.get("tables_on_host") and self.engine.lists(
+            "tables_on_host", model.architecture
+        )
+        if not listed or (accelerator is not None and not overhead.has_host_apart(accelerator)):
+            return frozenset()
+        return frozenset(row.name for row in model.weights if is_hashed(model, row))
 
     def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
         """What is left free when ``mem_fraction_static`` is not set, and what a process held before.

@@ -398,10 +398,12 @@ def page_size(model: Model, engine: Engine, backend: str, given: int | None = No
         backend: The attention backend.
         given: Tokens given by hand, or None.
     """
+    index = shapes.indexer_of(model)
     if is_compressed(model):
         return 256
+    if index is not None and index.stride > 1 and not index.scaled:
+        return 64  # arg_groups/model_overrides/qwen4_exp.py, 0.5.20 to 0.5.23
     if backend == "dsa":
-        index = shapes.indexer_of(model)
         return 64 * (index.stride if index else 1)
     if backend == "fa4" or (
         engine.lists("pages_of_128", model.architecture) and backend in WIDE_PAGE_BACKENDS
@@ -448,9 +450,13 @@ def states_per_request(
 
 
 def narrows_index(model: Model, accelerator: Accelerator | None) -> bool:
-    """True if index keys without scales follow an FP8 cache on the device (``get_minimax_sparse_index_dtype``)."""
+    """True if index keys without scales follow an FP8 cache on the device (``get_minimax_sparse_index_dtype``).
+
+    Keys of pooled tokens do not (``mem_cache/qsa_kv_pool.py::resolve_qsa_indexer_dtype``, 0.5.22 and 0.5.23).
+    """
     index = shapes.indexer_of(model)
-    return index is not None and not index.scaled and capability(accelerator) in NARROW_INDEX
+    unscaled = index is not None and not index.scaled and index.stride == 1
+    return unscaled and capability(accelerator) in NARROW_INDEX
 
 
 def capability(accelerator: Accelerator | None) -> int:

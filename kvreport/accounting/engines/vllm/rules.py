@@ -351,12 +351,13 @@ class Vllm(EngineRules):
         tied = all(row.component != "output_head" for row in model.weights)
         return 3 if tied and self.engine.lists("head_is_embedding", model.architecture, release) else 2
 
-    def on_host(self, model: Model) -> frozenset[str]:
+    def on_host(self, model: Model, accelerator: Accelerator | None = None) -> frozenset[str]:
         """Tables of hashed n-grams lie in pinned memory of the host, for the classes that the release lists.
 
         That is the default since 0.30 (``config/engram.py::EngramConfig.cpu_offload``; 0.29.0 keeps them on the device;
         ``models/qwen4_exp/nvidia/ngram_embedding.py`` of 0.30.0, 0.31.0 and 0.33.0).
         """
+        del accelerator
         release = releases.release_of(self.engine)
         if not self.engine.lists("tables_on_host", model.architecture, release):
             return frozenset()
