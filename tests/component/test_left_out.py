@@ -286,3 +286,17 @@ def test_what_is_taken_before_loading_is_the_median_of_the_logs(
         for engine in catalog.engines.values():
             if engine.family == "sglang":
                 assert engine.coefficients[name] == pytest.approx(value, rel=0.1)
+
+
+def test_vllm_s_records_have_the_band_of_these_logs(
+    fitting: ModuleType, catalog: Catalog, left_out: list[dict[str, Any]]
+) -> None:
+    # A band of a byte in the records failed no test before.
+    records = [engine for engine in catalog.engines.values() if engine.family == "vllm"]
+    assert records
+    for name, width in fitting.band(left_out).items():
+        ending = f"_{name}" if name else ""
+        for engine in records:
+            assert engine.coefficients[f"uncertainty_share{ending}"] == pytest.approx(width, rel=0.05, abs=0.005)
+            least = engine.coefficients[f"uncertainty_bytes{ending}"]
+            assert least == pytest.approx(width * fitting.FLOOR_BYTES, rel=0.05, abs=0.005 * fitting.FLOOR_BYTES)
