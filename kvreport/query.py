@@ -375,6 +375,13 @@ class Query:
         choices=("auto", "flashinfer", "sort"),
         help="sampler of vLLM: sort where FlashInfer is not installed (auto)",
     )
+    moe_backend: str | None = _option(
+        "--moe-backend",
+        kind="text",
+        group="engine",
+        metavar="NAME",
+        help="kernels of experts in vLLM: marlin or triton for MXFP4 on Hopper (auto: those of the published images)",
+    )
     mamba_ssm_cache_dtype: str | None = _option(
         "--mamba-ssm-cache-dtype",
         kind="choice",

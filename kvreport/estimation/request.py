@@ -290,6 +290,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         if isinstance(query.engine, Engine)
         else at_release(catalog.engine(query.engine), query.engine)
     )
+    policy = _with_kernel(query, policy, assumed)
     devices, held = with_others(devices_of(query, catalog), query, policy, assumed)
     stated = layout_of(query, len(devices), assumed)
     refuse_unlinked(stated, devices, query.network_bandwidth)
@@ -350,7 +351,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         images=_served(limits),
         sorts=query.sampler is not None,
     )
-    assumed += engine.open_choices(record, accelerator, step)
+    assumed += engine.open_choices(record, accelerator, step, catalog.weight_formats)
     if query.utilization is None and engine.reserves:
         share = engine.share_on(accelerator, None)
         if share == policy.utilization:
@@ -427,6 +428,27 @@ def _refuse_unused(query: Query, engine: Engine) -> None:
         raise InputError(
             f"max-lora-rank: found {query.max_lora_rank} without adapters; allowed with --max-loras of at least 1"
         )
+
+
+def _with_kernel(query: Query, engine: Engine, assumed: list[str]) -> Engine:
+    """The record with the kernels of MXFP4 experts that are asked for.
+
+    Raises:
+        InputError: If the engine has no such choice.
+    """
+    named = query.moe_backend
+    if named in (None, "auto"):
+        return engine
+    if engine.family != "vllm":
+        raise InputError(
+            f"moe-backend: found {shorten(named)} for {engine.label}; allowed with vLLM, which has such a choice"
+        )
+    if named in ("marlin", "triton"):
+        return engine.model_copy(update={"expert_kernel": named})
+    assumed.append(
+        f"moe-backend {shorten(named)}: not followed; experts are padded as by the release's own choice"
+    )
+    return engine
 
 
 def _say_newer(query: Query, catalog: Catalog, assumed: list[str]) -> None:

@@ -297,6 +297,10 @@ def test_vllm_s_records_have_the_band_of_these_logs(
     for name, width in fitting.band(left_out).items():
         ending = f"_{name}" if name else ""
         for engine in records:
-            assert engine.coefficients[f"uncertainty_share{ending}"] == pytest.approx(width, rel=0.05, abs=0.005)
+            assert engine.coefficients[f"uncertainty_share{ending}"] == pytest.approx(
+                width, rel=0.05, abs=0.005
+            )
             least = engine.coefficients[f"uncertainty_bytes{ending}"]
-            assert least == pytest.approx(width * fitting.FLOOR_BYTES, rel=0.05, abs=0.005 * fitting.FLOOR_BYTES)
+            assert least == pytest.approx(
+                width * fitting.FLOOR_BYTES, rel=0.05, abs=0.005 * fitting.FLOOR_BYTES
+            )

@@ -444,3 +444,27 @@ def test_gpt_oss_on_hopper_is_not_padded_by_the_triton_kernels_that_come_with_vl
 )
 def test_tiles_of_triton_on_hopper(release: tuple[int, ...], outputs: int, inputs: int, wanted: int) -> None:
     assert triton_bytes(release, outputs, inputs) == wanted
+
+
+def test_the_kernels_of_mxfp4_experts_are_an_input_and_both_answers_are_told() -> None:
+    def answer(**given: str) -> kvreport.Estimate:
+        return kvreport.estimate(
+            "gpt-oss-120b", gpu="h100", context_tokens=4096, engine="vllm@0.10.2", **given
+        )
+
+    by_default, triton = answer(), answer(moe_backend="triton")
+    apart = (by_default.budget.weights - triton.budget.weights) / GIB
+    # vllm#23278 and llm-d-planner's table: 65.97 and 64.38 GiB.
+    assert apart == pytest.approx(65.97 - 64.38, abs=0.05)
+    assert any(
+        f"{apart:.1f} GiB less on each GPU (--moe-backend triton)" in one
+        for one in by_default.to_dict()["assumptions"]
+    )
+    assert not any("--moe-backend" in one for one in triton.to_dict()["assumptions"])
+    other = answer(moe_backend="flashinfer_cutlass")
+    assert other.budget.weights == by_default.budget.weights
+    assert any(
+        "moe-backend 'flashinfer_cutlass': not followed" in one for one in other.to_dict()["assumptions"]
+    )
+    with pytest.raises(kvreport.InputError, match="moe-backend: found 'marlin' for SGLang"):
+        kvreport.estimate("gpt-oss-120b", gpu="h100", engine="sglang", moe_backend="marlin")

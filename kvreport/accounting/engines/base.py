@@ -480,9 +480,11 @@ class EngineRules:
         del model, serving, eager
         return None
 
-    def open_choices(self, model: Model, accelerator: Accelerator, step: Step) -> tuple[str, ...]:
+    def open_choices(
+        self, model: Model, accelerator: Accelerator, step: Step, formats: Mapping[str, WeightFormat]
+    ) -> tuple[str, ...]:
         """What an installation decides and no flag tells, with what the other choice takes; none by default."""
-        del model, accelerator, step
+        del model, accelerator, step, formats
         return ()
 
     # --- limits -------------------------------------------------------------------------------------------------

@@ -235,7 +235,9 @@ class Vllm(EngineRules):
         states = any(isinstance(c, RecurrentState) for group in model.layers for c in group.caches)
         return serving.max_seqs if states else None
 
-    def open_choices(self, model: Model, accelerator: Accelerator, step: Step) -> tuple[str, ...]:
+    def open_choices(
+        self, model: Model, accelerator: Accelerator, step: Step, formats: Mapping[str, WeightFormat]
+    ) -> tuple[str, ...]:
         """Up to 0.10 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts.
 
         From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs.
@@ -247,21 +249,32 @@ class Vllm(EngineRules):
                 f"a first start, whose compiling takes {spared / GIB:.1f} GiB while memory is measured: a later start "
                 "that finds the compiled graphs has as much more for the cache"
             )
-        if step.sorts:
-            return tuple(found)
-        if releases.sampler_is_open(release, second=False) and accelerator.vendor.upper() == "NVIDIA":
+        if not step.sorts and releases.sampler_is_open(release, second=False) and _is_nvidia(accelerator):
             more = step.max_seqs * model.vocabulary * (LOGIT_BYTES["sort"] - LOGIT_BYTES["probabilities"])
             found.append(
                 f"sampler FlashInfer's, as in the published images: without it all logits are sorted, which takes "
                 f"{more / GIB:.1f} GiB more (--sampler sort)"
             )
-        hopper = (accelerator.compute_capability or "").startswith("9")
-        if hopper and not releases.vendored_triton_kernels(release) and model.weight_format == "mxfp4":
-            found.append(
-                "MXFP4 experts by Marlin's kernels: with the package triton_kernels they are padded along the "
-                "model's width only"
-            )
+        hopper = _is_nvidia(accelerator) and (accelerator.compute_capability or "").startswith("9")
+        if hopper and self.engine.expert_kernel is None and not releases.vendored_triton_kernels(release):
+            spared = self._spared_by_triton(model, accelerator, step.layout, formats)
+            if spared > 0:
+                found.append(
+                    f"MXFP4 experts by Marlin's kernels: with the package triton_kernels they take {spared / GIB:.1f} GiB "
+                    "less on each GPU (--moe-backend triton)"
+                )
         return tuple(found)
+
+    def _spared_by_triton(
+        self, model: Model, accelerator: Accelerator, layout: Layout, formats: Mapping[str, WeightFormat]
+    ) -> int:
+        """Bytes that Marlin's kernels take of MXFP4 experts on one GPU beyond OpenAI's."""
+        each = (self.engine.model_copy(update={"expert_kernel": kernel}) for kernel in ("marlin", "triton"))
+        marlin, triton = (
+            sum(overhead.load_overhead(model, engine, None, formats, accelerator, layout).values())
+            for engine in each
+        )
+        return marlin - triton
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """Scheduler defaults, vendor and error band, and whether kernels for experts bring their own buffers."""
@@ -367,3 +380,7 @@ class Vllm(EngineRules):
     def command(served: Served) -> Command:
         """``vllm serve`` and its flags."""
         return serve.command(served)
+
+
+def _is_nvidia(accelerator: Accelerator) -> bool:
+    return accelerator.vendor.upper() == "NVIDIA"
