@@ -141,3 +141,16 @@ def test_tables_of_n_grams_lie_in_host_memory_where_it_is_apart(gpu: str, on_hos
             model.id, gpu=gpu, engine="sglang@0.5.20", tensor_parallel=8, context_tokens=8192
         )
         assert found.budget.weights / GIB == pytest.approx(31.25, rel=0.03)
+
+
+def test_two_ranks_set_up_no_multicast() -> None:
+    """Two H200 print 138.27 GiB free before loading (2026-06-23): NCCL's ``ncclNvlsInit`` asks for more than two GPUs."""
+    catalog = open_catalog()
+    engine, device = rules(catalog.engine("sglang@0.5.12")), catalog.accelerator("h200-sxm-141gb")
+    free = [engine.free_before_loading(device, Layout(tensor=ranks)) for ranks in (1, 2, 4, 8)]
+    assert free[1] / GIB == pytest.approx(138.27, abs=0.01)
+    assert free[0] > free[1] > free[2] == free[3]
+    card = catalog.accelerator("rtx-4090")  # its links do not multicast
+    assert engine.free_before_loading(card, Layout(tensor=2)) == engine.free_before_loading(
+        card, Layout(tensor=4)
+    )

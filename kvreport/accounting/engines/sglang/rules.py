@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from kvreport.accounting.all_to_all import Exchange
 from kvreport.accounting.engines.base import EngineRules
@@ -33,6 +33,9 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
 from kvreport.errors import InputError
 from kvreport.units import GIB, MIB
+
+PAIR: Final = 2
+"""Ranks that NCCL sets up no multicast for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +322,8 @@ class Sglang(EngineRules):
         The buffers are those of links between data-center GPUs; two RTX 4090 on PCIe print 0.19 GB for both. RCCL
         and AITER take more than NCCL, and data-parallel attention has more groups of ranks. Where device and host
         share their memory, SGLang asks the system what is available (``utils/common.py::get_available_gpu_memory``,
-        ``is_integrated``), which the host's own share is not.
+        ``is_integrated``), which the host's own share is not. Two ranks set up no NVLink SHARP (NCCL's
+        ``transport/nvls.cc::ncclNvlsInit``).
         """
         taken = constant(self.engine, "taken_before_bytes")
         if device_class(accelerator) == "unified":
@@ -330,7 +334,10 @@ class Sglang(EngineRules):
             named = "taken_before_data_bytes_amd" if layout.data > 1 else "taken_before_parallel_bytes_amd"
             taken += constant(self.engine, named)
         elif multicasts(accelerator):
-            taken += constant(self.engine, "taken_before_parallel_bytes")
+            pair = layout.devices == PAIR
+            taken += constant(
+                self.engine, "taken_before_pair_bytes" if pair else "taken_before_parallel_bytes"
+            )
         return round(taken)
 
     def _uncertainty(self, accelerator: Accelerator, layout: Layout) -> int:
