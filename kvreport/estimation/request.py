@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
@@ -351,7 +351,8 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         images=_served(limits),
         sorts=query.sampler is not None,
     )
-    assumed += engine.open_choices(record, accelerator, step, catalog.weight_formats)
+    asked = replace(step, context_tokens=None if query.context_tokens is None else context_tokens)
+    assumed += engine.open_choices(record, accelerator, asked, catalog.weight_formats)
     if query.utilization is None and engine.reserves:
         share = engine.share_on(accelerator, None)
         if share == policy.utilization:

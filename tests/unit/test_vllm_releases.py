@@ -468,3 +468,20 @@ def test_the_kernels_of_mxfp4_experts_are_an_input_and_both_answers_are_told() -
     )
     with pytest.raises(kvreport.InputError, match="moe-backend: found 'marlin' for SGLang"):
         kvreport.estimate("gpt-oss-120b", gpu="h100", engine="sglang", moe_backend="marlin")
+
+
+def test_an_answer_says_what_a_shorter_longest_request_spares() -> None:
+    # The engine measures itself with the longest request that it was told to take. A start of GLM-5.3 on 8 H200 under 0.30.0
+    # with 32,768 tokens left 30.94 GiB for the cache (Apron, verification report 12208ef8aa4a3de7).
+    given: dict[str, object] = {
+        "gpu": "h200",
+        "tensor_parallel": 8,
+        "engine": "vllm@0.30.0",
+        "utilization": 0.9,
+    }
+    answer = kvreport.estimate("zai-org/GLM-5.3-FP8", context_tokens=32_768, **given)
+    (said,) = (one for one in answer.to_dict()["assumptions"] if "--max-model-len 32768" in one)
+    spared = float(said.partition("measures ")[2].split()[0])
+    assert answer.budget.kv_pool_bytes / GIB + spared == pytest.approx(30.94, rel=0.03)
+    whole = kvreport.estimate("zai-org/GLM-5.3-FP8", **given)
+    assert not any("--max-model-len" in one for one in whole.to_dict()["assumptions"])

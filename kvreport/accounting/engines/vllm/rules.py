@@ -243,12 +243,21 @@ class Vllm(EngineRules):
         From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs.
         """
         release, found = releases.release_of(self.engine), []
-        spared = self.spared_later(model, accelerator, step) if releases.compiles_on_copies(release) else 0
+        whole = replace(step, context_tokens=None)
+        spared = self.spared_later(model, accelerator, whole) if releases.compiles_on_copies(release) else 0
         if spared > 0:
             found.append(
                 f"a first start, whose compiling takes {spared / GIB:.1f} GiB while memory is measured: a later start "
                 "that finds the compiled graphs has as much more for the cache"
             )
+        longest = step.context_tokens
+        if longest is not None and longest < model.context_tokens:
+            each = (self.reserve(model, accelerator, one).activations for one in (whole, step))
+            if (less := next(each) - next(each)) > GIB // 4:
+                found.append(
+                    f"activations of a server that takes the model's {model.context_tokens:,} tokens: with --max-model-len "
+                    f"{longest} it measures {less / GIB:.1f} GiB less, and has as much more for the cache"
+                )
         if not step.sorts and releases.sampler_is_open(release, second=False) and _is_nvidia(accelerator):
             more = step.max_seqs * model.vocabulary * (LOGIT_BYTES["sort"] - LOGIT_BYTES["probabilities"])
             found.append(
