@@ -296,7 +296,9 @@
     const { taken } = peaks.gpus[found.gpu.least || found.gpu.id];
     const [kept, left] = times.static;
     const share = Array.isArray(left) ? left[found.gpu.laid ?? found.gpu.kind] : left;
-    const of = (found.total - taken[found.layout.devices === 1 ? 0 : found.layout.dp > 1 ? 2 : 1]) * share;
+    const { devices, dp } = found.layout;
+    const place = devices === 1 ? 0 : (dp > 1 ? 3 : 1) + (devices > 2 ? 1 : 0);
+    const of = (found.total - taken[place]) * share;
     const lowest = kernel.lowestStaticFraction(pool, found.weights, kept, of);
     const highest = kernel.ownStaticFraction(found.total, found.reserve, kept, of);
     return lowest > highest ? null : { lowest, highest };

@@ -142,11 +142,11 @@ def _static(site: SiteData, model: Model) -> list[Any]:
 
 
 def _taken(site: SiteData, gpu: Accelerator) -> list[int] | None:
-    """What SGLang takes before weights are loaded: of one device, of several, of data-parallel ones."""
+    """What SGLang takes before weights are loaded: of one device, of two and of more, the latter also data-parallel."""
     engine = site.catalog.engines.get("sglang")
     if engine is None:
         return None
-    layouts = (SINGLE, Layout(tensor=2), Layout(data=2))
+    layouts = (SINGLE, Layout(tensor=2), Layout(tensor=4), Layout(data=2), Layout(data=4))
     return [gpu.usable_bytes - rules(engine).free_before_loading(gpu, layout) for layout in layouts]
 
 
