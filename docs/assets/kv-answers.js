@@ -1,6 +1,7 @@
 /* Pages whose answer follows a state: the front page and the model pages. A form changes the state, the address keeps
    it, and the page's places are filled from it; as long as nothing differs from what the page was printed with,
-   the page stays as it is. Needs kv-state.js, kv-chart.js, kv-picker.js, kv-result.js, kv-why.js. */
+   the page stays as it is. Needs kv-state.js, kv-chart.js, kv-result.js; kv-picker.js and
+   kv-why.js come when they are used. */
 (function () {
   "use strict";
 
@@ -135,10 +136,9 @@
     const ready = load(new URL("site.json", base)).then((facts) => {
       site = facts;
       controls = formOf(form, site);
-      for (const place of $$("[data-kv-picker]", form)) {
-        const name = place.dataset.kvName;
-        pickers[name] = kvreport.picker(place, base, (id) => go({ ...state, ...unsplit(), [name]: id }));
-      }
+      kvreport.wake().then(() => kvreport.script("kv-picker.js")).then(enter).catch(() => {
+        /* the links to the lists stay */
+      });
       for (const field of $$("select, input:not([role=combobox])", form)) {
         field.addEventListener("change", () => changed(field.name));
       }
@@ -147,6 +147,16 @@
       kvreport.go = go;
       kvreport.now = () => state;
     });
+
+    /* The links to the lists of models and accelerators become fields to type into when the reader begins to do
+       something. */
+    const places = $$("[data-kv-picker]", form);
+    function enter() {
+      for (const place of places) {
+        const name = place.dataset.kvName;
+        pickers[name] = kvreport.picker(place, base, (id) => go({ ...state, ...unsplit(), [name]: id }));
+      }
+    }
 
     const untouched = () => ["tp", "pp", "dp", "ep", "dcp"].every((name) => state[name] === start[name]);
 
@@ -221,8 +231,18 @@
     function names() {
       const model = site.models.find(([slug]) => slug === state.model);
       const gpu = kvCapacity.gpuOf(site, state.gpu);
-      if (model) pickers.model?.set(model[0], model[1]);
-      if (gpu) pickers.gpu?.set(gpu.id, gpu.name);
+      if (model) named("model", model[0], model[1]);
+      if (gpu) named("gpu", gpu.id, gpu.name);
+    }
+
+    /* Show a name in its field, or in the link that will be one. */
+    function named(kind, id, name) {
+      if (pickers[kind]) return pickers[kind].set(id, name);
+      for (const place of places) {
+        if (place.dataset.kvName !== kind) continue;
+        place.dataset.kvValue = id;
+        place.textContent = name;
+      }
     }
 
     /* Tell whoever waits that the page is what the address says. */

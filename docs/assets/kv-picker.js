@@ -201,7 +201,9 @@
         field.value = current;
       }
     });
+    const focused = document.activeElement === place;
     place.replaceWith(box);
+    if (focused) field.focus();
     return { field, set, value: () => value };
   }
 

@@ -577,8 +577,8 @@
   /* What a page has, the scripts that it takes, and who starts it. They are fetched with the first
      page that needs them. */
   const scriptsOf = (names) => names.split(" ").map((name) => `kv-${name}.js`);
-  const ANSWER = scriptsOf("kernel capacity state chart picker result");
-  const STATE = [...ANSWER, ...scriptsOf("ask answers pages")];
+  const ANSWER = scriptsOf("kernel capacity state chart result");
+  const STATE = [...ANSWER, ...scriptsOf("answers pages")];
   /* Pages that are whole as printed: their scripts come when the reader begins to do something. */
   const LATE = ["stateful", "askBox", "gpuPage", "plots", "reader"];
 
@@ -587,7 +587,7 @@
     ["[data-kv-index]", "index", ["kv-index.js"]],
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
     ["[data-kv-state]", "stateful", STATE],
-    ["[data-kv-ask]", "askBox", STATE],
+    ["[data-kv-ask]", "askBox", [...STATE, ...scriptsOf("picker ask ask-box")]],
     ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-matrix.js", "kv-gpu.js"]],
     ["[data-kv-plots]", "plots", scriptsOf("kernel chart")],
     ["[data-kv-reader]", "reader", scriptsOf("kernel lessons capacity state picker question")],
@@ -614,7 +614,7 @@
       "kv-log.js",
     ]],
     ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-library.js", "kv-yours.js"]],
-    ["[data-kv-compare]", "compare", [...ANSWER, "kv-compare.js"]],
+    ["[data-kv-compare]", "compare", [...ANSWER, "kv-picker.js", "kv-compare.js"]],
     ["[data-kv-guess]", "guess", ["kv-book.js"]],
     ["[data-kv-quiz]", "quiz", ["kv-book.js"]],
     ["[data-kv-choice]", "choice", ["kv-book.js"]],
@@ -671,10 +671,11 @@
     const filed = location.protocol === "file:";
     const unread = PARTS.filter(([, name]) => filed && !ALONE.includes(name)).map(([mark]) => mark);
     if (filed) asFile(unread);
+    const asked = new URLSearchParams(location.search).has("ask");
     for (const [mark, name, files] of PARTS) {
       const roots = unread.includes(mark) ? [] : $$(mark);
       if (!roots.length) continue;
-      const later = LATE.includes(name) && !location.search;
+      const later = LATE.includes(name) && (name === "askBox" ? !asked : !location.search);
       (later ? wake() : Promise.resolve()).then(() => Promise.all(files.map(script))).then(() => {
         if (parts === here) parts.push(...roots.map(kvreport[name])); // else another page is shown by now
       }).catch(() => {/* the page is whole without it */});

@@ -166,6 +166,8 @@ def test_programs_of_one_computer_lead_to_their_page(reader, text, said, name):
     told = reader.page.locator("[data-kv-understood]")
     assert "Not understood" not in told.inner_text()
     assert said in told.inner_text()
+    # What stands below is of a GPU that nobody asked for.
+    assert ("Below: the answer for servers." in told.inner_text()) == ("mac" in text)
     assert told.locator("a").get_attribute("href") == f"{reader.visit.address}local/?name={name}"
 
 
@@ -316,7 +318,7 @@ def test_a_layout_with_expert_parallelism(reader, answer):
         context_tokens="32K",
     )
     assert reader.requests() == want.max_concurrent_requests
-    assert "dp8-ep" in reader.headline
+    assert "(DP 8 attention + expert parallel)" in reader.headline
 
 
 def test_the_command_computes_the_same_answer(reader, answer):

@@ -229,6 +229,40 @@ def test_a_first_load_is_light(page: Any, address: str, uri: str) -> None:
     assert 0 < total <= FIRST_LOAD_BYTES, sorted(Compressing.sent, key=lambda one: -one[1])[:12]
 
 
+def test_an_answer_that_is_opened_by_its_address_is_light(page: Any, address: str) -> None:
+    """The question box and the lists of names come when a reader begins to do something."""
+    loaded: list[str] = []
+    page.on("response", lambda answer: loaded.append(urlsplit(answer.url).path))
+    page.goto(f"{address}?model=Qwen--Qwen3-32B&gpu=h200-sxm-141gb&context=32768")
+    page.wait_for_function("document.querySelector('[data-kv-slot=headline]').innerText.includes('H200')")
+    assert not [path for path in loaded if re.search(r"kv-(ask|ask-box|picker)[.]js$", path)]
+    assert page.locator("[data-kv-picker=gpus]").inner_text() == "H200 SXM 141GB"
+    page.locator("h1").hover()
+    page.locator("input[name=gpu]").wait_for()
+    assert page.input_value("input[name=gpu]") == "H200 SXM 141GB"
+
+
+def test_what_the_index_says_exceeds_eight_gpus_is_short_of_memory_there(folder: Path) -> None:
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(
+        folder / "downloads" / "capacity.parquet",
+        columns=["model", "verdict"],
+        filters=[
+            ("gpu", "==", "h100-sxm-80gb"),
+            ("layout", "==", "tp8"),
+            ("context_tokens", "==", 1024),
+        ],
+    ).to_pylist()
+    short = {"weights_exceed_memory", "cache_exceeds_pool", "may_fit", "max_seqs_exceeds_states"}
+    of_memory = {row["model"] for row in rows if row["verdict"] in short}
+    plain = (folder / "models" / "rows.html").read_text(encoding="utf-8")
+    saying = [row for row in plain.split("<tr")[1:] if "exceeds 8 × H100" in row]
+    said = {re.findall(r'href="[^"]*?([^/"]+)/"', row)[0].replace("--", "/", 1) for row in saying}
+    assert len(said) == len(saying) > 0
+    assert said <= of_memory, said - of_memory
+
+
 def test_the_search_finds_what_people_type(folder: Path) -> None:
     index = json.loads((folder / "search/search_index.json").read_text(encoding="utf-8"))
     found = searched(index, list(SEARCHES))
@@ -361,7 +395,7 @@ def test_a_format_that_cannot_be_split_says_so(page: Any, address: str) -> None:
     page.mouse.move(3, 3)
     page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
     said = page.locator("[data-kv-slot=headline]").inner_text()
-    assert said.endswith("cannot be split as tp4: the blocks of its weights do not divide."), said
+    assert said.endswith("cannot be split as TP 4: the blocks of its weights do not divide."), said
 
 
 def test_a_machine_without_a_platform_has_one_answer_on_every_page(page: Any, address: str) -> None:

@@ -23,6 +23,9 @@ from kvreport.site.pages.gpu import advertised
 from kvreport.site.pages.model.headline import HEADLINE_CONTEXT
 from kvreport.words import worded
 
+SHORT: Final = frozenset({"weights", "cache", "seqs", "may_fit", "limit"})
+"""Reasons of an accelerator that are of its memory, not of what an engine supports."""
+
 SIZES: Final = (
     (4, "under 4B"),
     (16, "4B to 16B"),
@@ -124,6 +127,8 @@ def models(site: SiteData) -> IndexContext:
             else tables.users_cell(0, "context_exceeds_model")
             if model.context_tokens < site.axes.contexts[0]
             else Cell(f"exceeds 8 × {name}", "kv-no", value=0, hint=f"does not fit on 8 × {name}")
+            if (why := site.outcome(model, gpu).why).kind in SHORT
+            else Cell("not supported", "kv-no", value=0, hint=why.group)
         )
         cells = (
             _count_cell(parameters(model)),
