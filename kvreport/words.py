@@ -30,6 +30,9 @@ NO_REQUEST: Final[dict[str, tuple[str, str]]] = {
 
 LAYOUT_ORDER: Final[str] = ALL["layout_order"]
 
+WAYS: Final[dict[str, str]] = ALL["ways"]
+"""How a layout divides a model, by the part of its label; ``{number}`` is put in."""
+
 ENGINES: Final[dict[str, str]] = ALL["engines"]
 """What engines are called, by the names of their records and of logs."""
 

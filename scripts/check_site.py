@@ -123,7 +123,7 @@ def _drawn(body: str, answer: re.Match[str]) -> Iterator[tuple[str, list[str]]]:
     counted = _IN_BAR.search(caption)
     if counted:
         # One GPU has the requests of its data rank.
-        ranks = re.match(r"\s*\(dp(\d+)", answer.string[answer.end() :])
+        ranks = re.match(r"\s*\([^)]*\bDP (\d+)", answer.string[answer.end() :])
         each = int(answer[1].replace(",", "")) // (int(ranks[1]) if ranks else 1)
         same = (int(counted[1].replace(",", "")), counted[2]) == (each, answer[2])
         said = f"the headline says {answer[1]} at {answer[2]}, the memory bar “{caption[:70]}”"

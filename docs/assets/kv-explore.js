@@ -88,6 +88,8 @@
     const unlimited = (n) => n >= kvKernel.UNLIMITED_REQUESTS;
     const month = (text) => (text ? Number(text.replace("-", "").padEnd(6, "0")) : 0);
 
+    const waysOf = ({ ways, tp }) => ways || words().ways.tp.replace("{number}", tp);
+
     /** @type {[string, string, (row: any) => any, boolean, string, string][]} */
     const COLUMNS = [
       ["model", "Model", (row) => row.config.model.name, false, "", ""],
@@ -104,10 +106,10 @@
       [
         "layout",
         "Layout",
-        (row) => row.config.layout.label,
+        (row) => waysOf(row.config.layout),
         false,
         "",
-        "How the model is divided: tp tensor parallel, dp data ranks, ep expert parallel, dcp decode context, pp pipeline stages",
+        "How the model is divided: TP tensor parallel, DP data ranks, PP pipeline stages",
       ],
       ["context", "Context", (row) => row.context, true, "tokens", "Tokens of each request"],
       ["parameters", "Parameters", (row) => row.config.model.parameters, true, "", ""],
@@ -115,7 +117,7 @@
       ["released", "Released", (row) => month(row.config.model.release), true, "", ""],
       [
         "speed",
-        "Speed bound",
+        "Speed bound under load",
         speedOf,
         true,
         "tokens/s",
@@ -173,7 +175,7 @@
       const parts = [
         has("gpu", () => config.gpu.short),
         has("tp", () => plural(config.layout.devices, "GPU|GPUs")),
-        has("layout", () => config.layout.label),
+        has("layout", () => config.layout.ways),
         has("context", () => `${tokens(context)} context`),
         has(
           "weights",
@@ -942,7 +944,7 @@
         answer,
         cell("gpu", {}, make("a", { href: new URL(`gpus/${config.gpu.id}/`, up).href }, config.gpu.short)),
         number("tp", config.layout.devices, String(config.layout.devices)),
-        cell("layout", {}, config.layout.label),
+        cell("layout", {}, waysOf(config.layout)),
         number("context", row.context, tokens(row.context)),
         number("parameters", model.parameters, human(model.parameters)),
         number("active", model.active, human(model.active)),

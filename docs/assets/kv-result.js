@@ -22,13 +22,20 @@
     ? "unlimited requests"
     : plural(n, "concurrent request|concurrent requests"));
 
-  /* "8 × H200", "one H100", "16 × H200 (dp16-ep)", "RTX 5090 + RTX 3090 (tp2)". */
+  /* "8 × H200", "one H100", "16 × H200 (DP 16 attention + expert parallel)", "RTX 5090 + RTX 3090 (TP 2)". */
   function devicesText(layout, gpu) {
-    if (gpu.devices) return `${gpu.short} (${layout.label})`;
+    if (gpu.devices) return `${gpu.short} (${ways(layout)})`;
     const number = kvreport.onDevices(layout.devices, gpu.short);
     return layout.devices === layout.tp && layout.dcp === 1 && !layout.ep
       ? number
-      : `${number} (${layout.label})`;
+      : `${number} (${ways(layout)})`;
+  }
+
+  /* How a layout divides a model: "PP 2 + TP 8". */
+  function ways(layout) {
+    const parts = Object.entries(words.ways).filter(([name]) => name === "ep" ? layout.ep : layout[name] > 1);
+    const said = parts.map(([name, text]) => fill(text, { number: layout[name] }));
+    return said.join(" + ") || fill(words.ways.tp, { number: 1 });
   }
 
   /* Everything that sentences need to know of a case. */
@@ -67,14 +74,7 @@
     };
   }
 
-  const layoutWords = (state) =>
-    [
-      state.pp > 1 && `pp${state.pp}`,
-      state.dp > 1 && `dp${state.dp}`,
-      state.tp && state.tp !== "fewest" && `tp${state.tp}`,
-      state.ep && "ep",
-      state.dcp > 1 && `dcp${state.dcp}`,
-    ].filter(Boolean).join("-") || "tp1";
+  const layoutWords = (state) => ways({ ...state, tp: state.tp === "fewest" ? 1 : state.tp });
 
   /* The conclusion, as text with **emphasis**. */
   function conclusion(one) {
@@ -466,6 +466,7 @@
       table,
       whyCell,
       why,
+      ways,
       cellWords,
       commands,
       command,

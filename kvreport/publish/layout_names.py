@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvreport.accounting.parallel import Layout
-from kvreport.words import counted
+from kvreport.words import WAYS, counted
 
 
 def layout_words(layout: Layout) -> str:
@@ -16,11 +16,11 @@ def ways(layout: Layout) -> str:
     """Return how a layout divides a model: ``DP 16 attention + expert parallel``; nothing for tensor parallelism."""
     if layout.is_tensor_only:
         return ""
-    parts = [
-        f"PP {layout.pipeline}" * (layout.pipeline > 1),
-        f"TP {layout.tensor}" * (layout.tensor > 1),
-        f"DP {layout.data} attention" * (layout.data > 1),
-        "expert parallel" * layout.expert,
-        f"decode context {layout.decode_context}" * (layout.decode_context > 1),
-    ]
-    return " + ".join(part for part in parts if part)
+    parts = {
+        "pp": layout.pipeline,
+        "tp": layout.tensor,
+        "dp": layout.data,
+        "ep": 1 + layout.expert,
+        "dcp": layout.decode_context,
+    }
+    return " + ".join(WAYS[name].format(number=number) for name, number in parts.items() if number > 1)

@@ -118,7 +118,9 @@ def test_a_memory_bar_that_differs_is_a_fault(site_check, count, cache, fault):
 
 
 def test_a_memory_bar_has_the_requests_of_its_data_rank(site_check):
-    lead = "A serves 352 concurrent requests of 8K tokens each on 8 × H100 (dp8-ep)."
+    lead = (
+        "A serves 352 concurrent requests of 8K tokens each on 8 × H100 (DP 8 attention + expert parallel)."
+    )
     assert not list(site_check.faults(page(lead, "", BAR.format(count=44, cache="64.1"))))
     assert list(site_check.faults(page(lead, "", BAR.format(count=352, cache="64.1"))))
 
