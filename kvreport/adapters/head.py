@@ -44,10 +44,7 @@ def tags(page: Page, site_url: str, release: str, repository: str, files: Collec
     if page.moved_to is not None:
         target = escape(urljoin(site_url, page.moved_to))
         return f'{html}<link rel="canonical" href="{target}"><meta http-equiv="refresh" content="0; url={target}">'
-    if release:
-        html += f'<meta name="kv-release" content="{escape(release)}">'
-    if repository:
-        html += f'<meta name="kv-issues" content="{escape(repository.rstrip("/"))}/issues/new">'
+    html += tools(release, repository)
     if page.kind in ("home", "data"):
         # Two words: the theme looks for a sitemap beside everything that is an alternate and no more.
         feed = link(page.uri, feeds.NAMES[0])
@@ -57,6 +54,19 @@ def tags(page: Page, site_url: str, release: str, repository: str, files: Collec
         # A data block, which runs nothing; "</" could end it.
         text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
         html += f'<script type="application/ld+json">{text}</script>'
+    return html
+
+
+def tools(release: str, repository: str) -> str:
+    """Return what the page's own tools read: which data a citation is of, and where a number is reported.
+
+    Args:
+        release: Release of the data.
+        repository: Address of the source repository, or "".
+    """
+    html = f'<meta name="kv-release" content="{escape(release)}">' if release else ""
+    if repository:
+        html += f'<meta name="kv-issues" content="{escape(repository.rstrip("/"))}/issues/new">'
     return html
 
 

@@ -318,6 +318,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 output = self.mount.closed(output, page.url, self.known)
         elif self.mount.foreign:
             return output
+        else:
+            output = output.replace("</head>", f"{self._tags(None, config)}</head>", 1)
         output = theme.whole_options(theme.waiting(output))
         output = theme.fonts_first(output, page.url, self.known, self.mount)
         if self.report is not None:
@@ -325,11 +327,13 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 log.warning(fault)
         return output
 
-    def _tags(self, ours: Page, config: MkDocsConfig) -> str:
-        """Return what goes to the head of a generated page."""
+    def _tags(self, ours: Page | None, config: MkDocsConfig) -> str:
+        """Return what goes to the head of a page: a generated one, or None for one that is written by hand."""
+        release = self.report.version if self.report else ""
+        if ours is None:
+            return head.tools(release, config.repo_url or "")
         if ours.uri not in self.tags:
             base = urljoin(config.site_url, self.mount.prefix) if config.site_url else ""
-            release = self.report.version if self.report else ""
             self.tags[ours.uri] = head.tags(ours, base, release, config.repo_url or "", self.known)
         return self.tags[ours.uri]
 

@@ -109,7 +109,7 @@ class PageCache:
         self,
         files: Iterable[File],
         generated: Mapping[str, Page],
-        tags: Callable[[Page], str],
+        tags: Callable[[Page | None], str],
         *,
         searched: bool,
     ) -> tuple[dict[str, bytes], dict[str, Finished]]:
@@ -118,7 +118,7 @@ class PageCache:
         Args:
             files: The pages' files.
             generated: The generated pages, by source address.
-            tags: Returns what goes to the head of a generated page.
+            tags: Returns what goes to the head of a page: a generated one, or None for one that is written by hand.
             searched: Whether the index is ours, and has read them.
 
         Returns:
@@ -131,7 +131,7 @@ class PageCache:
             if page is None:
                 continue
             ours = generated.get(file.src_uri)
-            keys[file.src_uri] = self.key(page, ours, tags(ours) if ours is not None else "")
+            keys[file.src_uri] = self.key(page, ours, tags(ours))
             if searched:
                 page.meta["search"] = {"exclude": True}
             found = self.find(keys[file.src_uri])

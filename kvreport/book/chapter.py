@@ -123,7 +123,7 @@ def table(
 
 def formula(*lines: str) -> Html:
     """Show a formula as text, one line under the other; needs no script and no foreign server."""
-    return Html(f'<pre class="kv-formula">{escape(chr(10).join(lines))}</pre>')
+    return Html(f'<pre class="kv-formula" tabindex="0">{escape(chr(10).join(lines))}</pre>')
 
 
 def fold(summary: str, *parts: Html | str) -> Html:

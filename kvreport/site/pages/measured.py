@@ -389,7 +389,7 @@ def _summary(question: Question, one: Measurement) -> Table:
                     Cell(_WORDS[relation] or "nothing computed"),
                     Cell(f"{sum(held)} of {len(held)}" if held else "–", "kv-num"),
                     Cell("–" if worst is None else share(worst), "kv-num", value=worst),
-                    Cell(f"{refused} refused" if refused else ""),
+                    Cell(units.count(refused), "kv-num", value=refused),
                 ),
             )
         )
@@ -401,7 +401,7 @@ def _summary(question: Question, one: Measurement) -> Table:
             Column("Measured against computed", numeric=False),
             Column("Holds"),
             Column("Largest relative difference"),
-            Column("", numeric=False),
+            Column("Refused"),
         ),
         rows=tuple(rows),
     )
