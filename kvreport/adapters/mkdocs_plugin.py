@@ -33,7 +33,7 @@ from kvreport.adapters.notebooks import Notebooks, notebooks
 from kvreport.adapters.page_cache import Finished, PageCache
 from kvreport.adapters.policy import Policy, digests
 from kvreport.adapters.settings import KvreportConfig
-from kvreport.adapters.skeleton import address, filled, outline, skeleton
+from kvreport.adapters.skeleton import address, filled, outline, shared, skeleton
 from kvreport.adapters.staging import Staging, stage, warned
 from kvreport.adapters.styles import SHARED, Styles
 from kvreport.adapters.written import Written
@@ -319,7 +319,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         elif self.mount.foreign:
             return output
         else:
-            output = output.replace("</head>", f"{self._tags(None, config)}</head>", 1)
+            output = shared(output, self._tags(None, config))
         output = theme.whole_options(theme.waiting(output))
         output = theme.fonts_first(output, page.url, self.known, self.mount)
         if self.report is not None:

@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from kvreport.site.kit.page import Page, Section
 
 _INDENTS: Final = re.compile(r"\n\s+")
+_SHARE: Final = '<div class="kv-share-place"></div>'
+"""Where the box for sharing goes; it is kept free, so that nothing moves when the box comes."""
 
 
 def skeleton(page: Page) -> str:
     """Return headings and lead of a page, and where its sections will go."""
-    parts = [f'<h1 id="top">{escape(page.heading)}</h1>', '<div class="kv-share-place"></div>', page.lead]
+    parts = [f'<h1 id="top">{escape(page.heading)}</h1>', _SHARE, page.lead]
     for number, section in enumerate(page.sections):
         parts.append(_heading(section) + _placeholder(number))
     return "\n".join(parts)
@@ -35,6 +37,12 @@ def filled(output: str, page: Page, tags: str) -> str:
     for number, section in enumerate(page.sections):
         output = output.replace(_placeholder(number), section.html, 1)
     return output.replace("</head>", f"{tags}</head>", 1)
+
+
+def shared(output: str, tags: str) -> str:
+    """Return a page that is written by hand with tags in its head, and the place for sharing after its title."""
+    output = output.replace("</head>", f"{tags}</head>", 1)
+    return output.replace("</h1>", f"</h1>{_SHARE}", 1) if tags else output
 
 
 def outline(page: Page) -> list[dict[str, Any]]:

@@ -89,17 +89,6 @@ def test_what_is_embedded_says_what_the_page_says(visit):
     assert said in embedded[1]
 
 
-@pytest.mark.parametrize("uri", ["learn/the-formula/", "about/method/"])
-def test_a_page_that_is_written_by_hand_can_be_shared_and_cited(visit, uri):
-    page = visit.go(uri)
-    page.locator("h1").hover()
-    page.locator("details.kv-share > summary").click()
-    title = page.locator("h1").inner_text().replace("¶", "").strip()
-    cited = page.locator("#kv-share-bibtex").input_value()
-    assert f"title = {{{title}}}" in cited
-    assert "Data release 20" in cited
-
-
 @pytest.mark.parametrize("uri", KINDS)
 def test_a_phone_never_scrolls_sideways(browser, address, uri):
     made = Visit(browser, address, viewport={"width": 390, "height": 844}, has_touch=True)

@@ -263,6 +263,17 @@ def test_what_the_index_says_exceeds_eight_gpus_is_short_of_memory_there(folder:
     assert said <= of_memory, said - of_memory
 
 
+@pytest.mark.parametrize("uri", ["learn/the-formula/", "questions/why-70-gb/", "about/method/"])
+def test_a_page_that_is_written_by_hand_can_be_shared_and_cited(page: Any, address: str, uri: str) -> None:
+    page.goto(address + uri)
+    page.locator("h1").hover()
+    page.locator("details.kv-share > summary").click()
+    title = page.locator("h1").inner_text().replace("¶", "").strip()
+    cited = page.locator("#kv-share-bibtex").input_value()
+    assert f"title = {{{title}}}" in cited
+    assert "Data release 20" in cited
+
+
 def test_the_search_finds_what_people_type(folder: Path) -> None:
     index = json.loads((folder / "search/search_index.json").read_text(encoding="utf-8"))
     found = searched(index, list(SEARCHES))
