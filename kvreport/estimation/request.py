@@ -39,6 +39,10 @@ from kvreport.estimation.sharing import with_others
 from kvreport.query import Query, options
 from kvreport.units import parse_bytes, parse_tokens
 
+SHORTEST_SERVER_TOKENS = 64
+"""A question of fewer tokens is no ``--max-model-len``: vLLM's steps of 16,384 tokens are cut below this for 256 requests
+(``engine/arg_utils.py::_set_default_max_num_seqs_and_batched_tokens_args``), and rows of all lengths share one step."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -331,7 +335,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         accelerator,
         max_batched_tokens=query.max_batched_tokens,
         max_seqs=query.max_seqs,
-        context_tokens=context_tokens,
+        context_tokens=max(context_tokens, SHORTEST_SERVER_TOKENS),
         images=any(row.component == "vision" for row in record.weights),
     )
     if query.max_batched_tokens is None and policy.device_classes:
@@ -440,7 +444,7 @@ def _with_kernel(query: Query, engine: Engine, assumed: list[str]) -> Engine:
     named = query.moe_backend
     if named in (None, "auto"):
         return engine
-    if engine.family != "vllm":
+    if not rules(engine).chooses_expert_kernels:
         raise InputError(
             f"moe-backend: found {shorten(named)} for {engine.label}; allowed with vLLM, which has such a choice"
         )

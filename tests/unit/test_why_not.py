@@ -19,7 +19,7 @@ CATALOG = open_catalog()
 SHORT = [
     ("meta-llama/Llama-3.1-70B-Instruct", "h100-sxm-80gb", {"context_tokens": 8192}),
     ("Qwen/Qwen3-32B", "rtx-4090", {"context_tokens": 32768}),
-    ("openai/gpt-oss-120b", "h100-sxm-80gb", {}),
+    ("openai/gpt-oss-120b", "h100-sxm-80gb", {"moe_backend": "marlin"}),
     ("Qwen/Qwen3.6-27B-FP8", "h100-sxm-80gb", {}),
     ("deepseek-ai/DeepSeek-V3", "h100-sxm-80gb", {"tensor_parallel": 8, "context_tokens": 32768}),
 ]
@@ -69,7 +69,16 @@ def test_a_refusal_is_told_with_the_engines_and_gpus_that_run_it():
 
 
 def test_json_has_it_and_the_text_names_logs_of_the_same_pair(capsys):
-    words = ["estimate", "openai/gpt-oss-120b", "--gpu", "h100", "--context", "128K"]
+    words = [
+        "estimate",
+        "openai/gpt-oss-120b",
+        "--gpu",
+        "h100",
+        "--context",
+        "128K",
+        "--moe-backend",
+        "marlin",
+    ]
     assert main([*words, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)["why_not"]
     assert found["waterfall"][0]["term"] == "usable"

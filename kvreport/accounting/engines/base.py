@@ -43,6 +43,9 @@ class EngineRules:
 
     engine: Engine
 
+    chooses_expert_kernels: ClassVar[bool] = False
+    """Whether a flag names the kernels of MXFP4 experts."""
+
     reserves: ClassVar[bool] = True
     """False for the ceiling, which is no engine and has no flags to change."""
 
@@ -483,7 +486,14 @@ class EngineRules:
     def open_choices(
         self, model: Model, accelerator: Accelerator, step: Step, formats: Mapping[str, WeightFormat]
     ) -> tuple[str, ...]:
-        """What an installation decides and no flag tells, with what the other choice takes; none by default."""
+        """What an installation decides and no flag tells, with what the other choice takes; none by default.
+
+        Args:
+            model: The model.
+            accelerator: The device.
+            step: The scheduler's sizes.
+            formats: All weight formats, by name.
+        """
         del model, accelerator, step, formats
         return ()
 

@@ -45,6 +45,7 @@ class Vllm(EngineRules):
     """The rules of one vLLM release."""
 
     serves_only: ClassVar[bool] = True
+    chooses_expert_kernels: ClassVar[bool] = True
 
     held_in_reserve: ClassVar[bool] = False
     """A share is of all memory, and what others held at start is not charged: it only has to be free."""
