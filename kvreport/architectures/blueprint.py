@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from kvreport.catalog.caches import Cache
 from kvreport.catalog.model import Component, LayerGroup, Split, WeightGroup, compress
+from kvreport.errors import InputError
 
 Released = Callable[[str, "Tensor"], str | None]
 """Given a tensor's full module path, the storage format it was published in (None: unquantised)."""
@@ -95,10 +96,19 @@ def layer_groups(layers: Iterable[Layer]) -> tuple[LayerGroup, ...]:
 
 
 def weight_groups(blueprint: Blueprint, released: Released) -> tuple[WeightGroup, ...]:
-    """Fold equal tensors into rows; layers that were published in different formats stay apart."""
+    """Fold equal tensors into rows; layers that were published in different formats stay apart.
+
+    Raises:
+        InputError: If a tensor that every model of the class has is without elements.
+    """
     rows: dict[tuple[object, ...], int] = {}
 
     def add(name: str, path: str, tensor: Tensor) -> None:
+        if 0 in tensor.shape and tensor.count:
+            if tensor.component == "shared_experts":
+                return  # a model may have none
+            found = " x ".join(map(str, tensor.shape))
+            raise InputError(f"config: {path}: found sizes that make it {found}; allowed: 1 or more for each")
         key = (
             name,
             tensor.component,

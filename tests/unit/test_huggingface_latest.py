@@ -83,3 +83,17 @@ def test_lfm3_mixes_convolutions_windows_and_full_attention() -> None:
     assert total(model) - total(bare) == 11 * 16 * 2048 + 24 * 2 * 2048
     # Windows of 256 on 5 layers, full attention on 6, 4 heads x 256 x 2 B; 6 columns of 2,048 on 13.
     assert int(held(model).request_bytes(1000)) == 2048 * (5 * 256 + 6 * 1000) + 13 * 6 * 2048 * 2
+
+
+def test_a_tensor_without_elements_is_refused_by_its_name() -> None:
+    # Half of one rotary dimension is none: found by random input, which ended in a traceback.
+    with pytest.raises(
+        InputError, match=r"rotary_emb\.alpha: found sizes that make it 0; allowed: 1 or more"
+    ):
+        large(qk_rope_head_dim=1, qk_nope_head_dim=1, num_attention_heads=1)
+
+
+def test_a_model_may_have_no_shared_expert() -> None:
+    without = large(n_shared_experts=0)
+    assert not any(row.component == "shared_experts" for row in without.weights)
+    assert total(without) < total(large())

@@ -6,6 +6,7 @@ import pytest
 
 from kvreport.catalog.load import load_catalog
 from kvreport.catalog.model import Model
+from kvreport.site.pages.data import sourced
 
 FLOOR = 0.9
 
@@ -20,6 +21,20 @@ def test_nine_of_ten_models_have_the_field_with_its_source(field: str) -> None:
     models = list(load_catalog().models.values())
     unsourced = [model.id for model in models if not is_sourced(model, field)]
     assert len(unsourced) <= (1 - FLOOR) * len(models), unsourced
+
+
+def test_the_data_page_states_the_shares() -> None:
+    models = list(load_catalog().models.values())
+    shares = []
+    for field in ("release", "licence", "context_tokens"):
+        found = sum(is_sourced(model, field) for model in models)
+        shares.append(f"{100 * found / len(models):.0f}%")
+        assert found >= FLOOR * len(models)
+    release, licence, context = shares
+    assert sourced(models) == (
+        f"with a source: release date {release}, license {licence}, context limit {context}"
+    )
+    assert sourced([]) == ""
 
 
 def test_a_copy_has_the_release_and_the_license_of_its_original() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
+from kvreport.catalog.model import Model
 from kvreport.dataset import columns
 from kvreport.publish import archive, changes
 from kvreport.publish.downloads import FOLDER, SUMS
@@ -138,9 +139,25 @@ def _facts(site: SiteData) -> Iterator[Fact]:
         yield Fact(
             "Rows", units.count(site.downloads.rows), "model × accelerator × layout × formats × context"
         )
-    yield Fact("Models", units.count(len(site.models)))
+    yield Fact("Models", units.count(len(site.models)), sourced(site.models))
     yield Fact("Accelerators", units.count(len(site.gpus)))
     yield Fact("Data release", site.version)
+
+
+def sourced(models: Sequence[Model]) -> str:
+    """Say for how many models the facts that nobody computes have a source."""
+    if not models:
+        return ""
+    shares = [
+        sum(getattr(model, field) is not None and _has_source(model, field) for model in models) / len(models)
+        for field in ("release", "licence", "context_tokens")
+    ]
+    release, licence, context = (f"{100 * share:.0f}%" for share in shares)
+    return f"with a source: release date {release}, license {licence}, context limit {context}"
+
+
+def _has_source(model: Model, field: str) -> bool:
+    return any(field in source.covers and source.evidence != "unverified" for source in model.sources)
 
 
 def _files(site: SiteData) -> Iterator[Link]:
