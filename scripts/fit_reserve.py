@@ -26,7 +26,7 @@ devices has its own width from ten sources on. On several ranks an error counts 
 nine sources, from 24 to 288 GB: the logarithms of errors spread by 1.67 in bytes, by 1.54 per root and by 1.53 per byte of
 memory. So a share of the memory describes them no better than the root, and would be 17 GiB on 288 GB, where no complete
 log is further off than 5.2 GiB. Logs that do not state all flags widen no band of SGLang's; how many of them the
-band covers as first predicted is published beside it.
+band covers as first predicted is published with it.
 
 ``--write`` puts constants and band into ``data/engines/vllm*.yaml`` and the figures into
 ``data/left_out.yaml``, which the evidence pages read; the test compares both with a new fit.

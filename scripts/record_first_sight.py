@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from kvreport.atomic.files import write_whole
 from kvreport.catalog.first_seen import load_first_seen
 from kvreport.catalog.load import load_catalog
 from kvreport.catalog.local_logs import FILE, load_local_logs
@@ -61,7 +62,7 @@ def record_local(names: list[str]) -> None:
     found = {log.id: judge_log(log, catalog).total_error for log in wanted}
     path = data_dir() / FILE
     told = {name: error for name, error in found.items() if error is not None}
-    path.write_text(with_first_errors(path.read_text(), told))
+    write_whole(path, with_first_errors(path.read_text(encoding="utf-8"), told).encode())
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
 /* The box for free text: a question becomes a state of the page, and leads on where another page answers it. Needs
-   kv-ask.js, kv-answers.js. */
+   kv-picker.js, kv-ask.js, kv-answers.js. */
 (function () {
   "use strict";
 

@@ -81,7 +81,7 @@ class LlamaStart:
         free: Bytes free on each device at start.
         estimated: What an older Ollama expected, by part.
         build: The number of the build, where the log names it.
-        placed: Where Ollama's own engine says that its bytes lie, by device and kind; each of its attempts anew.
+        placed: Where Ollama's own engine says that its bytes lie, by device and kind, of its last attempt.
         complete: True after the last line of such an attempt.
         ran_out: True if a line says that memory ran out.
     """

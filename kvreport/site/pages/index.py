@@ -24,7 +24,7 @@ from kvreport.site.pages.model.headline import HEADLINE_CONTEXT
 from kvreport.words import worded
 
 SHORT: Final = frozenset({"weights", "cache", "seqs", "may_fit", "limit"})
-"""Reasons of an accelerator that are of its memory, not of what an engine supports."""
+"""Why a model is not served where the engine supports it: memory, requests or context."""
 
 SIZES: Final = (
     (4, "under 4B"),

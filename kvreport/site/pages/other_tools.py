@@ -40,9 +40,12 @@ def tables(catalog: Catalog, peers: PeersFile) -> Iterator[Table]:
     yield Table(
         "Versions and settings of the tools that were run",
         Column("Tool and version", numeric=False),
-        (Column("Run on", numeric=False), Column("Function and settings", numeric=False)),
+        (Column("Run on"), Column("Function and settings", numeric=False)),
         tuple(
-            Row(Cell(tool.name, href=tool.url), (Cell(_run_on(peers, tool)), Cell(tool.how, "kv-why")))
+            Row(
+                Cell(tool.name, href=tool.url),
+                (Cell(_run_on(peers, tool), "kv-num"), Cell(tool.how, "kv-why")),
+            )
             for tool in peers.tools
         ),
     )

@@ -23,7 +23,7 @@ from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import local
-from kvreport.words import LIMITS
+from kvreport.words import LIMITS, WAYS
 
 URI: Final = "sizer/"
 TITLE: Final = "Size a deployment"
@@ -202,7 +202,7 @@ def _layouts(site: SiteData) -> list[Layout]:
 
 def _words(layout: Layout) -> str:
     """What divides the model in a layout; its GPUs stand next to it."""
-    return f"TP {layout.tensor}" if layout.is_tensor_only else ways(layout)
+    return WAYS["tp"].format(number=layout.tensor) if layout.is_tensor_only else ways(layout)
 
 
 def _example(site: SiteData) -> Model:

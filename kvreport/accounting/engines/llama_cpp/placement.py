@@ -37,7 +37,7 @@ class LocalDevice:
         align: Bytes that its allocations are multiples of.
         offloads: True if it takes over large batches of operations on weights in host memory.
         pipelines: True if it can overlap copies with work (CUDA's events).
-        scratch: Whose rules say what operations need beside their results; HIP is CUDA's code.
+        scratch: Whose rules say what operations need in addition to their results; HIP is CUDA's code.
     """
 
     name: str

@@ -29,7 +29,7 @@ class Backend:
         align: Bytes that every allocation is a multiple of.
         offloads: True if it takes over operations with weights in host memory (CUDA does, RPC does not).
         chunk: Largest single allocation, in bytes.
-        scratch: Whose rules say what operations need beside their results.
+        scratch: Whose rules say what operations need in addition to their results.
         copies_caches: True if flash attention reserves 16-bit copies of the caches that it reads.
     """
 

@@ -130,7 +130,7 @@ class _Reader:
             yield block if self._hyper is None else self._connected(block, roles)
 
     def _connected(self, block: Block, roles: Roles) -> Block:
-        """A layer of a model with hyper-connections: a short convolution beside it is that of its n-grams."""
+        """A layer of a model with hyper-connections: a second short convolution is that of its n-grams."""
         mixer = block.mixer
         if isinstance(mixer, Recurrence):
             mixer = replace(mixer, copied_columns=True)

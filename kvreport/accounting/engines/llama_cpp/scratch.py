@@ -1,4 +1,4 @@
-"""What an operation needs beside its result, as the backends state it to the graph's allocator.
+"""Memory of an operation in addition to its result, as the backends state it to the graph's allocator.
 
 ``get_alloc_size`` of each backend's buffer type, llama.cpp 0c1e57098: ``ggml-cuda.cu`` with ``fattn.cu`` and
 ``fattn-common.cuh`` (HIP compiles the same files), ``ggml-metal.cpp`` with ``ggml-metal-ops.cpp``. Vulkan and the
@@ -28,7 +28,7 @@ _SCALES: Final = 8 + 256 * 4
 
 
 def scratch_bytes(tensor: Tensor, rules: Scratch, *, copies: bool) -> int:
-    """Bytes beside the result of one operation.
+    """Bytes in addition to the result of one operation.
 
     Args:
         tensor: The operation's result.

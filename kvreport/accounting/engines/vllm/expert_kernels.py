@@ -26,7 +26,8 @@ OWN_COPY: Final = (0, 12)
 _WIDER_TILES: Final = ((0, 17), (0, 22))
 _MORE_GROUPS: Final = (0, 26)
 _SCALED_ROWS: Final = 256
-_GROUP_VALUES: Final = 32
+GROUP_VALUES: Final = 32
+"""Values that share a scale."""
 
 OWN_KERNELS: Final = "expert_kernels"
 """The engine's list of classes that have a list of kernels of their own: since 0.20 ``_get_priority_backends_for_gpt_oss``,
@@ -72,10 +73,11 @@ def triton_bytes(release: Release, outputs: int, inputs: int) -> int:
         inputs: Inputs on one rank.
     """
     wide = _WIDER_TILES[0] <= release < _WIDER_TILES[1]
-    values = _up(outputs, 64 if wide else 16) * _up(inputs, 128 if wide else 64) // 2
-    groups = _up(-(-inputs // _GROUP_VALUES), 4 if release >= _MORE_GROUPS else 2)
-    return values + _up(outputs, _SCALED_ROWS) * groups
+    values = rounded_up(outputs, 64 if wide else 16) * rounded_up(inputs, 128 if wide else 64) // 2
+    groups = rounded_up(-(-inputs // GROUP_VALUES), 4 if release >= _MORE_GROUPS else 2)
+    return values + rounded_up(outputs, _SCALED_ROWS) * groups
 
 
-def _up(size: int, tile: int) -> int:
+def rounded_up(size: int, tile: int) -> int:
+    """Return a size in whole tiles."""
     return -(-size // tile) * tile

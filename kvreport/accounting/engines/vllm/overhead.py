@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kvreport.accounting.engines.vllm.expert_kernels import (
+    GROUP_VALUES,
     OWN_COPY,
     TILES,
     Kernel,
     block_float_kernel,
+    rounded_up,
     triton_bytes,
 )
 from kvreport.accounting.engines.vllm.kernels import Device
@@ -36,7 +38,6 @@ _WIDENED_SCALES: Final = "bnb-4bit-dq"
 _WIDE_SCALE_BYTES: Final = 4
 _SCALED_TILES: Final = (128, 1)
 _TRITON_SHARE: Final = 64
-_GROUP_VALUES: Final = 32
 
 _FLOAT_BLOCKS: Final = "fp8-block"
 _COLUMN_SCALE_BYTES: Final = 2
@@ -226,7 +227,7 @@ def _expert_padding(
             added += count * _triton_padding(release_of(engine), row, share, width)
             continue
         inner_tile, width_tile = TILES[kernel] if form.name == _BLOCK_FLOAT else _SCALED_TILES
-        padded = count * _up(share, inner_tile) * _up(width, width_tile)
+        padded = count * rounded_up(share, inner_tile) * rounded_up(width, width_tile)
         scaled = form.block and (form.name == _SCALED_FLOAT or kernel != "triton")
         scale_bits = 8 * form.scale_bytes / form.block[1] if scaled and form.block else 0.0
         added += (padded - per_rank) * (form.bits + scale_bits) / 8
@@ -238,8 +239,8 @@ def _triton_padding(release: Release, row: WeightGroup, share: int, width: int) 
 
     Biases, which are widened from 16 to 32 bits, belong to the matrix that has their outputs.
     """
-    share_up = _up(share, _TRITON_SHARE)
-    stored = share * width * (1 / 2 + 1 / _GROUP_VALUES)
+    share_up = rounded_up(share, _TRITON_SHARE)
+    stored = share * width * (1 / 2 + 1 / GROUP_VALUES)
     if row.name.endswith(("down_proj.weight", "w2.weight")):
         return triton_bytes(release, width, share_up) + SERVED_BYTES * width - stored
     return triton_bytes(release, 2 * share_up, width) / 2 + SERVED_BYTES * share_up - stored
@@ -329,7 +330,3 @@ def _expert_sides(model: Model, row: WeightGroup) -> tuple[int, int]:
     rows, columns = row.shape[-2:]
     down = row.name.endswith(("down_proj.weight", "w2.weight"))
     return (columns, rows) if down or (rows == model.hidden_size != columns) else (rows, columns)
-
-
-def _up(size: int, tile: int) -> int:
-    return -(-size // tile) * tile
