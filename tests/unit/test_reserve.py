@@ -370,6 +370,55 @@ def test_the_allocator_counts_the_rest_of_what_it_took(
     assert size / GIB == pytest.approx(loaded_gib, abs=0.003)
 
 
+@pytest.mark.parametrize(
+    ("model", "release", "form", "loaded_gib"),
+    [
+        # Keys that are values, too, are loaded into both places: web-002 of 0.19, obs-071 of 0.20 and, in 8 bits, unseen-010.
+        ("google/gemma-4-26B-A4B", "0.20.0", None, 48.5),
+        ("google/gemma-4-31B-it", "0.19.0", "fp8-tensor", 31.47),
+        # Until 0.29, 18 layers that read another's cache have places for keys and values; late-012 of 0.22.1 printed 15.18,
+        # 42 MiB of it the embeddings of every layer for 2,048 tokens, which are counted with what tokens take.
+        ("google/gemma-4-E4B-it", "0.22.1", None, 15.18 - 2048 * 42 * 256 * 2 / GIB),
+    ],
+)
+def test_projections_that_a_checkpoint_lacks_are_allocated(
+    catalog: Catalog, model: str, release: str, form: str | None, loaded_gib: float
+) -> None:
+    from kvreport.accounting.weights import weight_bytes
+
+    record, formats = catalog.model(model), catalog.weight_formats
+    engine = engine_for_version(catalog.engines.values(), "vllm", release)
+    assert engine is not None
+    asked = None if form is None else formats[form]
+    added = load_overhead(record, engine, asked, formats, catalog.accelerator("a100-sxm4-80gb"))
+    size = weight_bytes(record, asked, formats) + sum(added.values())
+    assert size / GIB == pytest.approx(loaded_gib, abs=0.025)
+
+
+def test_layers_without_keys_have_no_places_for_them_since_0_30(catalog: Catalog) -> None:
+    record, formats = catalog.model("google/gemma-4-E4B-it"), catalog.weight_formats
+    missing = []
+    for release in ("0.29.0", "0.30.0"):
+        engine = engine_for_version(catalog.engines.values(), "vllm", release)
+        assert engine is not None
+        asked = engine.model_copy(update={"version": release})
+        parts = load_overhead(record, asked, None, formats, catalog.accelerator("l4"))
+        missing.append(parts.get("missing_projections", 0))
+    assert missing == [(15 * 512 + 3 * 1024) * 2 * 2560 * 2, 0]
+    sglang = load_overhead(record, catalog.engine("sglang"), None, formats, catalog.accelerator("l4"))
+    assert sglang["missing_projections"] == missing[0]
+
+
+def test_heads_of_unequal_width_lack_nothing(catalog: Catalog) -> None:
+    """Narrower values are not missing ones, and a class that is not listed projects queries alone."""
+    formats, engine = catalog.weight_formats, catalog.engine("vllm")
+    for model in ("XiaomiMiMo/MiMo-V2-Flash", "tencent/Tencent-Hunyuan-Large"):
+        parts = load_overhead(
+            catalog.model(model), engine, None, formats, catalog.accelerator("h200-sxm-141gb"), 8
+        )
+        assert "missing_projections" not in parts
+
+
 def test_images_on_axes_of_their_own_have_four_times_the_positions(catalog: Catalog) -> None:
     formats, gpu, engine = (
         catalog.weight_formats,
@@ -706,3 +755,20 @@ def test_images_are_prepared_in_memory_that_a_device_shares_with_a_cpu(catalog: 
     assert reserve(reading, engine, **arguments).non_framework == 100 + 1000
     assert reserve(seeing, engine, **arguments).non_framework == 100 + 3000
     assert reserve(seeing, engine, images=False, **arguments).non_framework == 100 + 1000
+
+
+def test_windows_that_rotate_on_their_own_have_a_table_of_their_own(catalog: Catalog) -> None:
+    """Gemma 3 1B: 32,768 positions, heads of 256 values, 16 bits, twice; held-017 of 0.13 printed 1.9148 GiB."""
+    from kvreport.accounting.weights import weight_bytes
+
+    record, formats = catalog.model("google/gemma-3-1b-it"), catalog.weight_formats
+    engine = engine_for_version(catalog.engines.values(), "vllm", "0.25.0")
+    assert engine is not None
+    added = load_overhead(record, engine, None, formats, catalog.accelerator("l4"))
+    assert added["position_table"] == 2 * 32_768 * 256 * 2
+    assert (weight_bytes(record, None, formats) + sum(added.values())) / GIB == pytest.approx(
+        1.9148, abs=0.002
+    )
+    # gpt-oss asks for 32 bits, 131,072 positions of heads of 64 values.
+    oss = load_overhead(catalog.model("openai/gpt-oss-20b"), engine, None, formats, catalog.accelerator("l4"))
+    assert oss["position_table"] == 131_072 * 64 * 4

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 from kvreport.accounting.all_to_all import Exchange
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
+from kvreport.accounting.engines.projections import missing_projections
 from kvreport.accounting.engines.sglang import command as serve
 from kvreport.accounting.engines.sglang import overhead, settings, shapes
 from kvreport.accounting.engines.sglang.plan import (
@@ -189,13 +190,18 @@ class Sglang(EngineRules):
         """Position tables, scales that a release keeps beside those its kernels read, and what a draft lets go of.
 
         A draft head is built with an embedding and an output head; they are given up for the target's only after
-        the pools were sized (``speculative/eagle_worker_v2.py::alloc_memory_pool``, 0.5.23).
+        the pools were sized (``speculative/eagle_worker_v2.py::alloc_memory_pool``, 0.5.23). Layers that read another's
+        cache have places for keys and values, and keys that are values, too, are loaded twice (0.5.11 to 0.5.23
+        ``models/gemma4_causal.py``).
         """
         parts = {
             "position_table": overhead.float_position_table(model),
             "layer_tables": overhead.layer_tables(model, self.engine, accelerator),
             "widened_projection": overhead.widened_projection(
                 model, self.engine, weight_format, formats, accelerator, layout.tensor
+            ),
+            "missing_projections": missing_projections(
+                model, weight_format, formats, layout.tensor, joined=True
             ),
             "draft_copies": borrowed_copies(model, layout.tensor),
             "tables": overhead.tables_on_device(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from kvreport.accounting.engines.projections import allocated_rows, missing_projections
 from kvreport.accounting.engines.vllm.expert_kernels import (
     GROUP_VALUES,
     OWN_COPY,
@@ -26,7 +27,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import format_of, rank_elements
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.caches import Latent
+from kvreport.catalog.caches import Latent, SlidingWindow
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model, WeightGroup
@@ -55,6 +56,18 @@ _TAKEN_BYTES: Final = 2 << 20
 _KEPT_REST_BYTES: Final = 1 << 20
 _WHOLE_FORMATS: Final = ("fp8", "int4", "int8", "nvfp4")
 """Formats whose matrices are loaded each into one tensor, their scales into another."""
+
+JOINED_WITHOUT_KEYS: Final = "keys_of_shared_layers"
+"""The engine's list of classes whose layers have places for keys and values even where they read another layer's cache:
+until 0.29 (``models/gemma4.py`` and ``gemma3n.py``, ``qkv_proj``), while 0.30 makes ``q_proj`` alone. Values that are the
+keys' projection (``attention_k_eq_v``) are loaded a second time in every release read (0.19.1 to 0.33.0)."""
+
+ROTATION_OF_WINDOWS: Final = "rotation_of_windows"
+"""The engine's list of classes whose windows rotate by a base, or by a scaling, of their own (0.10.2 to 0.33.0
+``models/gemma3.py`` and ``gemma3n.py``; 0.11.0 to 0.25.0 ``models/olmo2.py``)."""
+
+FLOAT_ROTATION: Final = "float_rotation"
+"""The engine's list of classes that ask for cosines and sines of 32 bits (0.10.2 to 0.33.0 ``models/gpt_oss.py``)."""
 
 _FUSED: Final = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
@@ -88,19 +101,27 @@ def load_overhead(
         layout: How the weights are divided.
 
     Returns:
-        ``position_table``, ``absorbed_projection``, ``widened_scales``, ``grouped_scales``, ``expert_padding``,
-        ``row_padding`` and ``allocated_blocks``, where they apply.
+        ``position_table``, ``missing_projections``, ``absorbed_projection``, ``widened_scales``, ``grouped_scales``,
+        ``expert_padding``, ``row_padding`` and ``allocated_blocks``, where they apply.
     """
     stored = _stored(model, weight_format, formats)
+    joined = engine.lists(JOINED_WITHOUT_KEYS, model.architecture, release_of(engine))
     parts = {
-        "position_table": _position_table(model),
+        "position_table": _position_table(
+            model,
+            engine.lists(FLOAT_ROTATION, model.architecture, release_of(engine)),
+            engine.lists(ROTATION_OF_WINDOWS, model.architecture, release_of(engine)),
+        ),
+        "missing_projections": missing_projections(
+            model, weight_format, formats, layout.tensor, joined=joined
+        ),
         "absorbed_projection": _absorbed(stored, layout.tensor),
         "widened_scales": _widened_scales(model, stored, layout.tensor),
         "grouped_scales": _grouped_scales(model, engine, stored, accelerator, layout),
         "expert_padding": _expert_padding(model, engine, stored, accelerator, layout),
         "row_padding": _row_padding(stored, accelerator, layout),
         "allocated_blocks": _allocated_blocks(
-            model, weight_format, formats, layout.tensor, layout.expert_ranks
+            model, joined, weight_format, formats, layout.tensor, layout.expert_ranks
         ),
     }
     return {name: size for name, size in parts.items() if size}
@@ -129,7 +150,7 @@ def has_experts(model: Model) -> bool:
 
 
 @remembered
-def _position_table(model: Model) -> int:
+def _position_table(model: Model, floats: bool, apart: bool) -> int:  # noqa: FBT001 - part of a memo's key
     """Cosines and sines of every position, once per width; 16 bits each, on every rank.
 
     Models that place images and time on axes of their own get a table of four times the positions
@@ -137,15 +158,26 @@ def _position_table(model: Model) -> int:
     table is that of its whole heads and plain positions. Classes without rotation have no table (0.33,
     ``models/jamba.py`` and ``nemotron_h.py``). Compressed latents rotate by a base of their own, and both their tables
     are floats (0.27.1 and 0.33.0, ``rotary_embedding/deepseek_scaling_rope.py::DeepseekV4ScalingRotaryEmbedding``).
+    Layers share a table where width and parameters are equal (0.10.2 to 0.33.0 ``rotary_embedding/__init__.py::get_rope``).
+
+    Args:
+        model: The model.
+        floats: True for classes that ask for a table of 32-bit numbers.
+        apart: True for classes whose windows rotate by parameters of their own.
     """
     if not model.rotary_axes:
         return 0
     caches = [cache for group in model.layers for cache in group.caches]
-    widths = {rotary_width(cache) for cache in caches}
+    widths = [
+        width
+        for width, _ in {
+            (rotary_width(cache), apart and isinstance(cache, SlidingWindow)) for cache in caches
+        }
+    ]
     if any(isinstance(cache, Latent) and cache.stride > 1 for cache in caches):
         return sum(model.context_tokens * width * _FLOAT_BYTES * _BASES for width in widths)
     positions = model.context_tokens * (_AXES_FACTOR if model.rotary_axes > 1 else 1)
-    return sum(positions * width * SERVED_BYTES for width in widths)
+    return sum(positions * width * (_FLOAT_BYTES if floats else SERVED_BYTES) for width in widths)
 
 
 def _absorbed(stored: _Stored, tensor_parallel: int) -> int:
@@ -291,6 +323,7 @@ def _row_padding(stored: _Stored, accelerator: Accelerator, layout: Layout) -> i
 @remembered
 def _allocated_blocks(
     model: Model,
+    joined: bool,  # noqa: FBT001 - part of a memo's key
     weight_format: WeightFormat | None,
     formats: Mapping[str, WeightFormat],
     tensor_parallel: int,
@@ -304,7 +337,7 @@ def _allocated_blocks(
     up, and a layer's experts. A matrix that is repacked after loading takes as much again as the one that it replaces.
     """
     tensors: dict[tuple[str, int], int] = {}
-    for row in model.weights:
+    for row in allocated_rows(model, joined):
         if row.component in model.not_loaded or row.component == "mtp" or len(row.shape) < 2:
             continue
         form = format_of(model, row, weight_format, formats)

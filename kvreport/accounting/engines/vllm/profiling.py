@@ -244,7 +244,8 @@ def loaded_bytes_per_token(model: Model, shape: Shape, engine: Engine) -> int:
     ``models/qwen3_vl.py``, ``deepstack_input_embeds``); and places of the tokens that attention picked, where every layer
     keeps its own, 32 bits each: as many as are picked, one for each key but one that a stored key stands for, and
     their count (0.29.0 to 0.33.0 ``models/qwen4_exp/nvidia/qsa.py``, ``topk_indices_buffer``; the engine's record
-    lists the classes as ``picks_kept``). Logs print them with the weights.
+    lists the classes as ``picks_kept``). Models with encoders keep embeddings of every layer (0.10.2 to 0.33.0
+    ``models/gemma3n_mm.py`` and ``gemma4_mm.py``, ``per_layer_embeddings``). Logs print them with the weights.
 
     Args:
         model: The model.
@@ -258,6 +259,9 @@ def loaded_bytes_per_token(model: Model, shape: Shape, engine: Engine) -> int:
         for group in model.layers:
             picks = [one for one in group.caches if isinstance(one, Indexer) and one.top_k]
             kept += group.count * sum(((one.top_k or 0) + one.stride) * PICK_BYTES for one in picks)
+    if any(row.component in ("vision", "audio") for row in model.weights):
+        tables = (row for row in model.weights if row.name.endswith(".embed_tokens_per_layer.weight"))
+        kept += sum(SERVED_BYTES * row.shape[-1] for row in tables)
     return kept
 
 

@@ -1,0 +1,103 @@
+"""Query, key and value matrices as engines allocate them, where a checkpoint lacks some.
+
+Engines load queries, keys and values of a layer into one matrix. Where values are the keys' projection, keys are loaded
+into both places; where a layer reads another's cache, some releases keep places for its own keys and values, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from kvreport.accounting.remembered import remembered
+from kvreport.accounting.weights import row_bytes
+from kvreport.catalog.formats import WeightFormat
+from kvreport.catalog.model import Model, WeightGroup
+
+_QUERY: Final = ".q_proj.weight"
+_KEY: Final = ".k_proj.weight"
+_VALUE: Final = ".v_proj.weight"
+
+
+@remembered
+def allocated_rows(model: Model, joined: bool) -> tuple[WeightGroup, ...]:  # noqa: FBT001 - part of a memo's key
+    """A model's tensors, those of attention as an engine allocates them.
+
+    Args:
+        model: The model.
+        joined: True if a layer that reads another's cache has places for keys and values of its own.
+    """
+    return tuple(_allocated(model, joined=joined))
+
+
+def missing_projections(
+    model: Model,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    tensor_parallel: int,
+    *,
+    joined: bool,
+) -> int:
+    """Bytes per rank of the places whose tensors the checkpoint lacks.
+
+    Args:
+        model: The model.
+        weight_format: The format that the model is converted to; None for as released.
+        formats: Weight formats by name.
+        tensor_parallel: Ranks that share each layer.
+        joined: As for :func:`allocated_rows`.
+    """
+    rows = allocated_rows(model, joined)
+    if rows == tuple(model.weights):
+        return 0
+
+    def held(row: WeightGroup) -> int:
+        return row_bytes(model, row, weight_format, formats, tensor_parallel)
+
+    return sum(held(row) for row in rows if _projects(row)) - sum(
+        held(row) for row in model.weights if _projects(row)
+    )
+
+
+def _projects(row: WeightGroup) -> bool:
+    return row.component == "attention" and row.name.endswith((_QUERY, _KEY, _VALUE))
+
+
+def _allocated(model: Model, *, joined: bool) -> Iterator[WeightGroup]:
+    rows = [row for row in model.weights if _projects(row)]
+    keys = [row for row in rows if row.name.endswith(_KEY)]
+    values = [row.count for row in rows if row.name.endswith(_VALUE)]
+    for row in model.weights:
+        if row not in rows:
+            yield row
+            continue
+        lacking = _without_own(row, rows)
+        if lacking and joined and not row.name.endswith(_QUERY):
+            yield row.model_copy(update={"count": row.count + lacking})
+        elif lacking and not joined and row.name.endswith(_QUERY):
+            yield row.model_copy(update={"count": row.count - lacking})
+            yield row.model_copy(update={"count": lacking})
+        else:
+            yield row
+    for key in keys:
+        if key.count in values:
+            values.remove(key.count)
+        else:
+            yield key.model_copy(update={"name": key.name.removesuffix(_KEY) + _VALUE})
+
+
+def _without_own(row: WeightGroup, rows: list[WeightGroup]) -> int:
+    """Layers of a row's kind that have queries and no keys of their own."""
+    width = _head(row)
+    if not width:
+        return 0
+    counts = {
+        part: sum(one.count for one in rows if one.name.endswith(part) and _head(one) == width)
+        for part in (_QUERY, _KEY)
+    }
+    return max(0, counts[_QUERY] - counts[_KEY]) if counts[_KEY] else 0
+
+
+def _head(row: WeightGroup) -> int:
+    """Width of a head of queries or keys."""
+    return row.shape[0] // row.heads if row.heads else 0
