@@ -10,6 +10,8 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.rules import (
     Matcher,
     Quantization,
+    convert,
+    leave_listed,
     narrowest,
     skip,
     take_everything,
@@ -168,7 +170,7 @@ def sinq(found: Quantization, own: Keys) -> None:
     tiling = (own.text("tiling_mode", default="1D") or "1D").lower()
     if bits not in SINQ_STORED or tiling not in ("1d", "2d"):
         raise own.fault("nbits", f"{bits} bits, {tiling}", "2, 3, 4, 5, 6 or 8 bits, tiled 1D or 2D")
-    skip(found, own, "modules_to_not_convert")
+    leave_listed(found, own)
     form = f"sinq{bits}-g{group}{'-2d' if tiling == '2d' else ''}"
 
     def linear(module: str) -> bool:
@@ -191,8 +193,7 @@ def bitnet(found: Quantization, own: Keys) -> None:
 
 def eetq(found: Quantization, own: Keys) -> None:
     """EETQ: bytes with a 16-bit scale per output channel, the head left alone."""
-    skip(found, own, "modules_to_not_convert")
-    take_everything(found, integers(8, 0, "sym"))
+    convert(found, own, integers(8, 0, "sym"))
 
 
 def fp_quant(found: Quantization, own: Keys) -> None:

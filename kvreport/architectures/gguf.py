@@ -33,6 +33,11 @@ _COMPONENTS: Final[tuple[tuple[str, Component], ...]] = (
 
 MAX_LAYERS: Final = 4096
 
+_INERT: Final = re.compile(
+    r"epsilon|scal|rope\.|vocab_size|feed_forward|expert_|dense_block|weights_norm|gating_func|causal|pooling|clamp|token"
+)
+"""Words of keys that decide how a model computes and not what it keeps."""
+
 _ARCHITECTURE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """How llama.cpp names architectures (``llama-arch.cpp``)."""
 
@@ -47,6 +52,7 @@ class GgufModel:
         tensors: Every tensor with its type; prediction layers included.
         prediction_layers: Layers at the end that are not loaded for plain decoding.
         missing_bytes: Bytes by which the file ends before its tensors do; 0 for a whole file.
+        not_read: Keys of the architecture that hold numbers and were not used.
     """
 
     model: Model
@@ -54,6 +60,7 @@ class GgufModel:
     tensors: tuple[LocalTensor, ...]
     prediction_layers: int
     missing_bytes: int = 0
+    not_read: tuple[str, ...] = ()
 
 
 def read_gguf(path: str | Path) -> GgufModel:
@@ -105,7 +112,7 @@ def model_from_header(header: Header) -> GgufModel:
             ),
         ),
     )
-    return GgufModel(model, keys.architecture, tensors, nextn, header.missing_bytes)
+    return GgufModel(model, keys.architecture, tensors, nextn, header.missing_bytes, keys.not_read())
 
 
 class _Keys:
@@ -125,9 +132,26 @@ class _Keys:
                 f"{self.file}: general.architecture: found {shorten(found)}; allowed: letters, digits and -._, as in 'llama'"
             )
         self.architecture = found
+        self.used: set[str] = set()
 
     def get(self, key: str) -> Any:  # noqa: ANN401
+        self.used.add(key)
         return self.metadata.get(f"{self.architecture}.{key}")
+
+    def not_read(self) -> tuple[str, ...]:
+        """Keys of the architecture that hold numbers other than zero and were not used, sorted."""
+        own = f"{self.architecture}."
+        return tuple(
+            sorted(
+                name
+                for name, value in self.metadata.items()
+                if name.startswith(own)
+                and name.removeprefix(own) not in self.used
+                and isinstance(value, int | list)
+                and value
+                and not _INERT.search(name)
+            )
+        )
 
     def number(self, key: str, default: int | None = None) -> int:
         found = self.get(key)
@@ -184,6 +208,7 @@ class _Layers:
         period = pattern if isinstance(pattern, int) and not isinstance(pattern, bool) else 0
         period = period or _WINDOW_PERIODS.get(self.keys.architecture, 0)
         if period == 0:
+            self.keys.used.discard("attention.sliding_window")
             return [0] * self.layers
         return [width if index % period < period - 1 else 0 for index in range(self.layers)]
 
@@ -345,8 +370,9 @@ def _usual_format(tensors: tuple[LocalTensor, ...]) -> str:
 
 
 def _weights(tensors: tuple[LocalTensor, ...], layers: int) -> Iterator[WeightGroup]:
-    """Tensors of like name and shape, counted."""
+    """Tensors of like name and shape, counted, with the bytes that the file's header states."""
     counts: dict[tuple[str, tuple[int, ...], Component], int] = {}
+    sizes: dict[tuple[str, tuple[int, ...], Component], int] = {}
     for tensor in tensors:
         name = f"blk.*.{tensor.role}.weight" if tensor.layer >= 0 else f"{tensor.role}.weight"
         if tensor.layer >= layers:
@@ -355,8 +381,10 @@ def _weights(tensors: tuple[LocalTensor, ...], layers: int) -> Iterator[WeightGr
         component: Component = "mtp" if tensor.layer >= layers else _component(f"{tensor.role}.")
         key = (name, shape, component)
         counts[key] = counts.get(key, 0) + 1
+        sizes[key] = sizes.get(key, 0) + tensor.nbytes
     for (stem, size, part), count in counts.items():
-        yield WeightGroup(name=stem, component=part, shape=size, count=count)
+        stored = sizes[stem, size, part]
+        yield WeightGroup(name=stem, component=part, shape=size, count=count, stored_bytes=stored or None)
 
 
 def _component(role: str) -> Component:

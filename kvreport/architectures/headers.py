@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
+from kvreport.architectures.assumptions import not_read
 from kvreport.architectures.checkpoint import component_of, module_key, served_size
 from kvreport.architectures.keys import MAX_CONTEXT, Keys
 from kvreport.architectures.safetensors import StoredTensor, Witness
@@ -33,6 +34,8 @@ _ODD: Final = re.compile(
     r"rg_lru|delta|indexer|short_conv|k_conv|cross_attn|encoder_attn|slope|decay"
 )
 """Modules that cache something else than keys and values."""
+_IN_THE_FILES: Final = ("intermediate_size", "moe_intermediate_size", "tie_word_embeddings")
+"""Keys that decide weights alone, which the files state."""
 _STORED: Final = {"U8": 2, "I32": 8, "U32": 8}
 """Weights in one stored element of a packed type; four bits each is the usual width."""
 _SPLITS: Final[tuple[tuple[re.Pattern[str], Split], ...]] = (
@@ -50,10 +53,12 @@ class HeaderReading:
     Attributes:
         model: The model.
         assumptions: What was taken for granted, one sentence each.
+        not_read: Dotted paths of keys and sections that look like sizes and were not used.
     """
 
     model: Model
     assumptions: tuple[str, ...]
+    not_read: tuple[str, ...]
 
 
 def read_headers(config: Mapping[str, Any], witness: Witness, *, id: str, where: str) -> HeaderReading:  # noqa: A002
@@ -82,12 +87,12 @@ def read_headers(config: Mapping[str, Any], witness: Witness, *, id: str, where:
     _check_width(witness, whole, kv_heads, width)
     groups = _layer_groups(keys, layers, kv_heads, width)
     name = config.get("architectures")
-    architecture = (
-        name[0] if isinstance(name, list) and name and isinstance(name[0], str) else "unknown class"
-    )
+    named = name[0] if isinstance(name, list) and name and isinstance(name[0], str) else None
+    architecture = named or "unknown class"
     weights = weight_rows(witness.tensors, layers)
     sentence = (
-        f"{architecture} is not a class that is read. Its weights are those of the files. Every layer is "
+        f"{f'{named} is not a class' if named else 'The config names no class'} that is read. "
+        f"Its weights are those of the files. Every layer is "
         f"taken for plain attention with {kv_heads} key/value heads of {width}, as its projections show."
     )
     model = Model(
@@ -112,10 +117,8 @@ def read_headers(config: Mapping[str, Any], witness: Witness, *, id: str, where:
             ),
         ),
     )
-    return HeaderReading(
-        model,
-        (sentence,),
-    )
+    keys.has(*_IN_THE_FILES)
+    return HeaderReading(model, (sentence,), not_read(whole))
 
 
 def _refuse_odd(witness: Witness, whole: Keys, layers: int) -> None:

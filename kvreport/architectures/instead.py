@@ -62,6 +62,12 @@ def config_file(path: Path, where: str | None = None) -> Path:
             "a folder of GGUF files",
             _of_original("its weights as --weights q4_k_m or q8_0"),
         )
+    if any(path.glob("*.safetensors")):
+        _refuse(
+            where or str(path),
+            "safetensors files without a config.json",
+            "the config.json of the model in the same folder: heads and context are in no header",
+        )
     return path / "config.json"
 
 

@@ -9,8 +9,10 @@ from kvreport.architectures.compressed_tensors import block_form
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.rules import (
     Quantization,
+    convert,
     gptq_form,
     integer_form,
+    leave_listed,
     matcher,
     narrowest,
     skip,
@@ -164,16 +166,16 @@ def torchao(found: Quantization, own: Keys) -> None:
             raise own.fault("quant_type", kind, "a text, or an object with default alone")
         name, inner = chosen.text("_type") or "", chosen.section("_data") or chosen
     ends = own.flag("include_input_output_embeddings", default=False)
-    skip(found, own, "modules_to_not_convert")
     if name not in ("FqnToConfig", "ModuleFqnToConfig"):
-        take_everything(found, _torchao_form(own, name, inner))
-        found.keeps_head = not ends
+        convert(found, own, _torchao_form(own, name, inner), ending=".weight")
+        found.keeps_head = found.keeps_head and not ends
         return
+    leave_listed(found, own, ending=".weight")
     schemes = inner.section("fqn_to_config", "module_fqn_to_config")
     if schemes is None:
         raise inner.fault("fqn_to_config", None, "an object of modules and their schemes")
     forms = _by_module(found, schemes, ends=ends)
-    found.keeps_head = not ends
+    found.keeps_head = not ends and (not found.anchored or own.raw("modules_to_not_convert") is None)
     found.weight_format = narrowest(forms)
 
 

@@ -29,6 +29,7 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.mlx import is_mlx, mlx
 from kvreport.architectures.rules import (
     Quantization,
+    convert,
     integer_form,
     matcher,
     narrowest,
@@ -141,6 +142,7 @@ def _by_method(found: Quantization, own: Keys, config: Keys, text: Keys) -> None
         # ModelOpt's own file and early exports nest what newer ones state at the top.
         _modelopt(found, own.section("quantization") or own)
     elif method in _METHODS:
+        found.anchored = _stacks_experts(config)
         if method in _LINEAR_ONLY and _stacks_experts(config):
             found.leave(lambda module: ".experts." in module)
         if method == "bitsandbytes" and _stacks_experts(config) and any(map(text.data.get, _EXPERTS)):
@@ -153,7 +155,9 @@ def _by_method(found: Quantization, own: Keys, config: Keys, text: Keys) -> None
 
 def _stacks_experts(config: Keys) -> bool:
     """True if the checkpoint was written by transformers 5, whose experts are stacked and no linear layers."""
-    major = (config.text("transformers_version") or "").partition(".")[0]
+    # Read without a trail: a config without it is not told that a dimension is missing.
+    stated = config.data.get("transformers_version")
+    major = stated.partition(".")[0] if isinstance(stated, str) else ""
     return major.isdecimal() and len(major) < 4 and int(major) >= 5
 
 
@@ -205,7 +209,7 @@ def _quanto(found: Quantization, own: Keys) -> None:
         form = plain[weights]
     else:
         raise own.fault("weights", weights, f"one of {', '.join((*plain, *grouped))}{_HEADERS}")
-    _everywhere(found, own, form)
+    convert(found, own, form)
 
 
 def _higgs(found: Quantization, own: Keys) -> None:
@@ -214,7 +218,7 @@ def _higgs(found: Quantization, own: Keys) -> None:
     group = own.whole("group_size", default=256)
     if group not in (64, 128, 256):
         raise own.fault("group_size", group, "64, 128 or 256")
-    _everywhere(found, own, f"higgs{bits}-g{group}")
+    convert(found, own, f"higgs{bits}-g{group}")
 
 
 def _four_over_six(found: Quantization, own: Keys) -> None:

@@ -41,6 +41,7 @@ class Quantization:
         keeps_head: True if the output head stays as it is, whatever the rules say.
         decide: Decides about every tensor alone, tables and heads too, where a tool has a rule of
             its own (MLX); None for the rules.
+        anchored: True if transformers 5 wrote the checkpoint, whose lists of modules name no part of a path.
     """
 
     def __init__(self) -> None:
@@ -49,6 +50,7 @@ class Quantization:
         self.kv_format: str | None = None
         self.keeps_head = False
         self.decide: Decision | None = None
+        self.anchored = False
         self._rules: list[tuple[Matcher, str | None, bool, bool]] = []
 
     def released(self, path: str, tensor: Tensor) -> str | None:
@@ -112,6 +114,60 @@ def skip(found: Quantization, own: Keys, *names: str, wildcards: bool = False, e
     listed = own.texts(*names)
     if listed:
         found.leave(matcher(own, names[0], listed, wildcards=wildcards, exact=exact))
+
+
+def convert(found: Quantization, own: Keys, form: str, *, ending: str = "") -> None:
+    """Take every linear layer that transformers converts: those not listed, and the output head where a list leaves it out.
+
+    A list stands in the place of the usual one, which has the head (transformers 5.24, ``quantizers/base.py``).
+    Version 4 looked for a name anywhere in a module's path. Version 5 looks for it as an expression at the beginning,
+    up to the end of a part, or as an ending (``quantizers/quantizers_utils.py::should_convert_module``).
+
+    Args:
+        found: Where the rules go.
+        own: The section of the quantizer, with ``modules_to_not_convert``.
+        form: The format.
+        ending: What the tool appends to a module's name before it looks (torchao: ``.weight``).
+    """
+    leave_listed(found, own, ending=ending)
+    take_everything(found, form)
+    found.keeps_head = not found.anchored or own.raw("modules_to_not_convert") is None
+
+
+def leave_listed(found: Quantization, own: Keys, *, ending: str = "") -> None:
+    """Leave the modules of ``modules_to_not_convert`` alone, by the rule of the version that wrote the checkpoint."""
+    key = "modules_to_not_convert"
+    if not found.anchored:
+        skip(found, own, key)
+    elif names := own.texts(key):
+        found.leave(_anchored(own, key, names, ending))
+
+
+def _anchored(own: Keys, key: str, names: Sequence[str], ending: str) -> Matcher:
+    """Match a module whose path begins with a name, up to the end of a part, or ends with it."""
+    plain = frozenset(name.rstrip(".") for name in names if not _EXPRESSION.search(name))
+    endings = tuple(names)
+    patterns = [
+        re.compile(rf"(?:{_expression(own, key, name).pattern})(?:(?<=\.)|(?=\.|$))")
+        for name in names
+        if _EXPRESSION.search(name)
+    ]
+    if len(patterns) > 500:
+        raise own.fault(key, f"{len(patterns)} patterns", "at most 500 patterns")
+
+    def matches(module: str) -> bool:
+        path = f"{module}{ending}"
+        return (
+            path.endswith(endings)
+            or any(parent in plain for parent in _parents(path))
+            or any(pattern.match(path) for pattern in patterns)
+        )
+
+    return matches
+
+
+_EXPRESSION: Final = re.compile(r"[^\w.\-]")
+"""A character that makes a module's name an expression."""
 
 
 def matcher(own: Keys, key: str, names: Sequence[str], *, wildcards: bool, exact: bool = False) -> Matcher:

@@ -108,7 +108,9 @@ def open_query(query: Query, engine: Engine, catalog: Catalog) -> LocalCase:
 
 def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) -> LocalEstimate:
     model = case.request.model
-    request = replace(case.request, assumptions=_assumptions(case, changed))
+    request = replace(
+        case.request, assumptions=_assumptions(case, changed), not_read=not_read_of_file(case.file)
+    )
     device = fullest(layout)
     uncertainty = int(device.context + 0.02 * device.compute)
     rows = tuple(_at(case, tokens) for tokens in _contexts(model, request.context_tokens))
@@ -284,6 +286,13 @@ def said_of_file(file: GgufModel | None) -> list[str]:
         return []
     unknown = f"architecture {file.architecture} is unknown to the build that the rules read"
     return [f"{unknown}: it refuses the file; computed from the tensors for a newer one"]
+
+
+def not_read_of_file(file: GgufModel | None) -> tuple[str, ...]:
+    """Keys that nobody used of a file whose architecture the known build does not have: that build reads all of its own."""
+    if file is None or file.architecture in load_local_architectures().by_name:
+        return ()
+    return file.not_read
 
 
 def _layers_said(case: LocalCase) -> list[str]:

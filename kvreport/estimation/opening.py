@@ -30,6 +30,9 @@ from kvreport.estimation.variants import by_name
 _ALSO: Final = (
     "; a config.json, a folder with one, a GGUF file or a Hub id (org/name, with --fetch) also works"
 )
+_ALL_FILES: Final = (
+    "; or all of its safetensors files in this folder, whose headers give the weights of any class"
+)
 
 
 def open_name(name: str, catalog: Catalog, *, fetching: bool = False, revision: str | None = None) -> Opened:
@@ -115,8 +118,13 @@ def open_folder(path: Path, catalog: Catalog, **fields: Any) -> Opened:  # noqa:
     if witness.tensors and config.name == CONFIG_FILES[0] and not _known(raw):
         identity = str(fields.get("id") or f"local/{config.resolve().parent.name}")
         found = read_headers(raw, witness, id=identity, where=str(config))
-        return Opened(found.model, found.assumptions)
-    reading = read_config_report(config, **fields)
+        return Opened(found.model, found.assumptions, found.not_read)
+    try:
+        reading = read_config_report(config, **fields)
+    except InputError as error:
+        if witness.tensors or _known(raw):
+            raise
+        raise InputError(f"{error}{_ALL_FILES}") from error
     heard = hear(reading.model, witness, catalog, raw)
     return Opened(heard.model, (*reading.assumptions, *heard.assumptions), reading.not_read)
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import Case
@@ -229,7 +230,8 @@ def open_model(
     if str(model).lower().endswith(".gguf"):
         from kvreport.architectures.gguf import read_gguf  # noqa: PLC0415
 
-        return Opened(read_gguf(model).model)
+        file = read_gguf(model).model
+        return Opened(file.model_copy(update={"unsupported_by": dict.fromkeys(_NO_GGUF, _AS_FILE)}))
     if isinstance(model, Path) or is_config_path(model):
         from kvreport.estimation.opening import open_folder  # noqa: PLC0415
 
@@ -244,6 +246,15 @@ def open_model(
     return open_name(model, catalog, fetching=fetch, revision=revision)
 
 
+_NO_GGUF: Final = ("vllm", "sglang", "tensorrt_llm", "transformers", "mlx")
+"""Engine families that do not compute with the tensors of a GGUF file, or only with those of some classes and releases."""
+
+_AS_FILE: Final = (
+    "the file is for llama.cpp; allowed: --engine llama-cpp, ollama or ceiling, or the config.json of the model that it"
+    " was made from, with --weights q4_k_m or q8_0"
+)
+
+
 def at_release(engine: Engine, name: str) -> Engine:
     """The record as it is for the release that a name like ``vllm@0.27.1`` asks for."""
     _, at, version = name.partition("@")
@@ -254,7 +265,11 @@ def is_config_path(text: str) -> bool:
     """True if a model's name on the command line is the path of a config rather than an id."""
     if text.endswith((".json", ".safetensors")) or text.startswith((".", "/", "~")):
         return True
-    return "\0" not in text and Path(text, "config.json").is_file()
+    if "\0" in text:
+        return False
+    if Path(text, "config.json").is_file():
+        return True
+    return Path(text).is_dir() and any(Path(text).glob("*.safetensors"))
 
 
 def whole_number(name: str, value: object, low: int, high: int) -> int:

@@ -15,6 +15,7 @@ from kvreport.architectures.safetensors import read_header, read_witness
 from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.opening import open_folder
+from kvreport.estimation.request import open_model
 
 CATALOG = open_catalog()
 FORMATS = CATALOG.weight_formats
@@ -181,6 +182,34 @@ def test_a_class_that_nobody_reads_is_read_from_its_headers(tmp_path: Path) -> N
     assert (group.count, cache.kv_heads, cache.key_dim) == (4, 2, 64)  # type: ignore[union-attr]
     parts = {row.component for row in model.weights}
     assert parts == {"embedding", "output_head", "norms", "attention", "dense_mlp"}
+
+
+def test_sizes_that_an_unknown_class_states_and_nobody_used_are_listed(tmp_path: Path) -> None:
+    config = {**CONFIG, "architectures": ["BrandNewForCausalLM"], "sliding_window": 512, "kv_share_every": 2}
+    found = opened(write(tmp_path / "m", config, llama(*SIZES)))
+    assert found.not_read == ("kv_share_every", "sliding_window")
+    nameless = {key: value for key, value in CONFIG.items() if key not in ("architectures", "model_type")}
+    said = opened(write(tmp_path / "n", nameless, llama(*SIZES))).assumptions[0]
+    assert said.startswith("The config names no class that is read. Its weights")
+
+
+@pytest.mark.parametrize("name", ["folder", "model.safetensors"])
+def test_headers_without_a_config_are_told_what_is_missing(tmp_path: Path, name: str) -> None:
+    folder = write(tmp_path / "m", CONFIG, llama(*SIZES))
+    (folder / "config.json").unlink()
+    given = folder if name == "folder" else next(folder.glob("*.safetensors"))
+    with pytest.raises(
+        InputError, match=r"safetensors files without a config\.json; allowed: the config\.json of"
+    ):
+        open_model(str(given), CATALOG)
+
+
+def test_a_missing_file_of_an_unknown_class_is_named(tmp_path: Path) -> None:
+    config = {**CONFIG, "architectures": ["BrandNewForCausalLM"], "model_type": "brand_new"}
+    folder = write(tmp_path / "m", config, llama(*SIZES), 2)
+    next(folder.glob("*.safetensors")).unlink()
+    with pytest.raises(InputError, match=r"BrandNewForCausalLM.*; or all of its safetensors files"):
+        opened(folder)
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,31 @@ def test_an_unknown_architecture_and_a_projector_are_named(tmp_path: Path) -> No
         estimate(path, gpu="rtx-4090")
 
 
+def test_keys_of_an_unknown_architecture_that_nobody_used_are_listed(tmp_path: Path) -> None:
+    """A window without its pattern is no guess; sizes of weights are in the tensor table."""
+    keys = {key.replace("llama.", "newer."): value for key, value in KEYS.items()}
+    keys |= {"general.architecture": "newer", "newer.attention.sliding_window": 1024}
+    keys |= {"newer.kv_sharing_period": 4, "newer.expert_shared_count": 1, "newer.zero": 0}
+    path = tmp_path / "model.gguf"
+    path.write_bytes(header(keys, tensors()))
+    found = estimate(path, gpu="rtx-4090")
+    unused = ["newer.attention.sliding_window", "newer.kv_sharing_period"]
+    assert list(found.request.not_read) == found.to_dict()["not_read"] == unused
+    path.write_bytes(header({**KEYS, "llama.kv_sharing_period": 4}, tensors()))
+    assert not estimate(path, gpu="rtx-4090").request.not_read
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm", "transformers", "vllm@0.23.0"])
+def test_a_server_is_not_answered_in_16_bits_for_a_file(tmp_path: Path, engine: str) -> None:
+    """The bytes of the file are those of its types, and a server is told what to give."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(header(KEYS, tensors()))
+    with pytest.raises(InputError, match=r"the file is for llama\.cpp; allowed: --engine llama-cpp"):
+        estimate(path, gpu="rtx-4090", engine=engine)
+    bound = estimate(path, gpu="rtx-4090", engine="ceiling")
+    assert bound.budget.weights == size_of(tensors())
+
+
 @pytest.mark.parametrize("name", ["\x1b[31mllama", "x" * 3000, "<b>", "ll ama", "\u202ellama"])
 def test_an_architecture_that_is_no_name_is_refused_in_one_short_line(tmp_path: Path, name: str) -> None:
     path = tmp_path / "tiny.gguf"

@@ -7,6 +7,7 @@ compressed-tensors 0.20.0; nvidia-modelopt 0.47.0; mlx 0.32.4 with mlx-lm 0.32.2
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import pytest
@@ -201,3 +202,43 @@ def test_a_mixture_has_the_bytes_that_mlx_wrote(quantization: dict[str, Any], th
     stated = {**config, "quantization": {**quantization, **routers}}
     reading = read_config_report(stated, id="local/x")
     assert released_bytes(reading.model, open_catalog().weight_formats) == theirs
+
+
+QUANTO: dict[str, Any] = {"quant_method": "quanto", "weights": "int8"}
+
+
+@pytest.mark.parametrize(
+    ("names", "by_weight", "by_module"),
+    [
+        # Elements that transformers 5.24.0 converts of this model: its own lists, run over its modules on the meta device.
+        (None, 8_847_360, 8_847_360),
+        (["lm_head"], 8_847_360, 8_847_360),
+        (["self_attn"], 9_371_648, 9_371_648),
+        (["q_proj"], 9_371_648, 8_585_216),
+        (["q_proj.weight"], 8_585_216, 9_371_648),
+        (["model.layers.1"], 6_422_528, 6_422_528),
+        (["model.layers.1", "lm_head"], 5_898_240, 5_898_240),
+        (["model.layers.*.mlp"], 2_883_584, 2_883_584),
+        (["layers.1.mlp"], 9_371_648, 9_371_648),
+        (["mlp.down_proj", "lm_head"], 8_847_360, 6_684_672),
+        ([], 9_371_648, 9_371_648),
+    ],
+)
+def test_names_left_alone_are_matched_as_transformers_5_does(
+    names: list[str] | None, by_weight: int, by_module: int
+) -> None:
+    left = {"modules_to_not_convert": names}
+    assert converted(DENSE, torchao(scheme("Float8WeightOnlyConfig"), **left)) == by_weight
+    assert converted(DENSE, {**QUANTO, **left}) == by_module
+    assert converted(DENSE, {"quant_method": "eetq", **left}) == by_module
+
+
+def test_transformers_4_looked_for_a_name_anywhere_in_a_path() -> None:
+    older = {**DENSE, "transformers_version": "4.57.1"}
+    assert converted(older, {**QUANTO, "modules_to_not_convert": ["self_attn"]}) == 3 * 3 * 512 * 1408
+
+
+def converted(config: dict[str, Any], quantization: dict[str, Any]) -> int:
+    return sum(
+        prod(row.shape) * row.count for row in read(config, quantization).model.weights if row.released
+    )
