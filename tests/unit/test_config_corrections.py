@@ -182,6 +182,17 @@ def test_each_class_asks_its_own_place_whether_the_head_is_tied(
     assert (total(model, "output_head") > 0) is has_head
 
 
+@pytest.mark.parametrize(("inner", "outer", "has_head"), [(True, False, True), (False, True, False)])
+def test_glm_4_6v_asks_the_whole_config_alone(inner: bool, outer: bool, has_head: bool) -> None:
+    config = {
+        "architectures": ["Glm46VForConditionalGeneration"],
+        "model_type": "glm46v",
+        "text_config": {"tie_word_embeddings": inner},
+        "tie_word_embeddings": outer,
+    }
+    assert (total(read_config(config, assume_defaults=True), "output_head") > 0) is has_head
+
+
 def test_shieldgemma_2_ties_its_head_if_its_text_part_says_so() -> None:
     config = {
         "architectures": ["Gemma3ForConditionalGeneration"],

@@ -118,6 +118,13 @@ def test_layers_of_muse_spark_alternate_from_the_last() -> None:
     assert kinds(model) == ["sliding", "full", "sliding", "sliding", "sliding", "full"]
 
 
+def test_muse_spark_ties_nothing() -> None:
+    model = read(
+        "MuseSparkForConditionalGeneration", text_config={"hidden_size": 8192}, tie_word_embeddings=True
+    )
+    assert total(model) == 822_036_529_664
+
+
 def hunyuan_ocr(*, nested: bool) -> Model:
     text = {
         "attention_head_dim": 16,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.architectures.blueprint import Blueprint, Tensor
-from kvreport.architectures.decoder import decoder, either_tied, expert_counts, sizes
+from kvreport.architectures.decoder import decoder, either_tied, expert_counts, outer_tied, sizes
 from kvreport.architectures.dense import PRE_NORMS, attention_layers, block
 from kvreport.architectures.families.deepseek import mixture, mixture_pattern
 from kvreport.architectures.families.glm import fused_mlp
@@ -30,11 +30,13 @@ def glm4v(keys: Keys) -> Blueprint:
     its = sizes(keys)
     width = keys.whole("intermediate_size")
     tensors = block(its, fused_mlp(its.hidden, width), around=_AROUND, qkv_bias=True)
+    # The later config class copies no word of its text part (transformers 5.24, ``configuration_glm46v.py``).
+    alone = (keys.outer.text("model_type") or "glm4v") != "glm4v"
     return decoder(
         keys,
         its,
         attention_layers(its, tensors),
-        tie=either_tied(keys),
+        tie=outer_tied(keys) if alone else either_tied(keys),
         base=_BASE,
         extra=_tower(keys),
         intermediate=width,

@@ -105,7 +105,8 @@ def muse_spark(keys: Keys) -> Blueprint:
         its,
         attention_layers(its, layers, kinds=_kinds(keys, its), span=window(keys)),
         base="model.language_model" if nested else "model",
-        tie=outer_tied(keys),
+        # The composite ties nothing, whatever its config says (5.24, ``modular_muse_spark.py``: ``_tied_weights_keys``).
+        tie=outer_tied(keys) and not nested,
         intermediate=dense_width,
         experts=chosen,
         extra=(*_vision(keys, its.hidden), *_audio(keys, its.hidden)) if nested else (),
