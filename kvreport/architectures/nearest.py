@@ -90,7 +90,6 @@ NEAREST: Final = {
     "NVILAForConditionalGeneration": "LlavaForConditionalGeneration",
     "NVILALiteForConditionalGeneration": "LlavaForConditionalGeneration",
     "NVLM_D": "InternVLChatModel",
-    "NemotronHPuzzleForCausalLM": "NemotronHForCausalLM",
     "NemotronH_Super_Omni_Reasoning_V3": "NemotronH_Nano_VL_V2",
     "NemotronParseForConditionalGeneration": "MBartForConditionalGeneration",
     "OpenAIPrivacyFilterForTokenClassification": "GptOssForCausalLM",

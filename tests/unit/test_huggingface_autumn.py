@@ -1,5 +1,7 @@
 """Inkling, Muse Spark and readers of documents: counted on the meta device with transformers 5.23.0."""
 
+from typing import Any
+
 import pytest
 from reading import kinds, parts, read, total
 
@@ -238,6 +240,69 @@ def test_prediction_layers_of_nemotron_h_are_counted_at_16_bits(said: dict[str, 
     assert _predicted(model) == attention + mixture + 2 * 2688 * 2688 + 5 * 2688
     assert {group.released for group in model.weights if group.component == "mtp"} == {None}
     assert _predicted(read("NemotronHForCausalLM", **NEMOTRON)) == 0
+
+
+MOE = {key: size for key, size in NEMOTRON.items() if key.startswith(("moe_", "n_routed", "num_experts"))}
+SHARED = {key: size for key, size in NEMOTRON.items() if key not in MOE and key != "layers_block_type"}
+PUZZLE: dict[str, object] = {**SHARED, "num_nextn_predict_layers": 1}
+
+
+def puzzle(*blocks: dict[str, object], **more: object) -> Model:
+    return read("NemotronHPuzzleForCausalLM", **PUZZLE, **more, block_configs=list(blocks))
+
+
+def test_blocks_of_puzzle_that_say_what_the_plain_class_says_are_the_same_model() -> None:
+    plain = read("NemotronHForCausalLM", **NEMOTRON, num_nextn_predict_layers=1)
+    mixture = {"block_type": "moe", **MOE}
+    ahead = [{"block_type": "attention"}, mixture]
+    model = puzzle({"block_type": "mamba"}, mixture, {"block_type": "attention"}, mtp_block_configs=ahead)
+    assert (model.weights, model.layers, model.experts) == (plain.weights, plain.layers, plain.experts)
+
+
+def test_each_block_of_puzzle_has_its_own_sizes() -> None:
+    small = {
+        **MOE,
+        "block_type": "moe",
+        "n_routed_experts": 64,
+        "num_experts_per_tok": 4,
+        "moe_latent_size": 1024,
+    }
+    blocks: list[dict[str, object]] = [
+        {"block_type": "moe", **MOE},
+        small,
+        {"block_type": "attention", "sliding_window": 4096},
+        {"block_type": "attention"},
+        {"block_type": "mamba", "ssm_state_size": 96},
+        {"block_type": "mamba"},
+        {"block_type": "mlp", "intermediate_size": 5000},
+    ]
+    model = puzzle(*blocks, mtp_block_configs=blocks[:1])
+    each = dict.fromkeys(["routed_experts", "dense_mlp"], 0)
+    for group in model.weights:
+        if group.component in each:
+            each[group.component] += group.parameters
+    assert each["routed_experts"] == 2 * 1856 * (128 * 2688 + 64 * 1024)
+    assert each["dense_mlp"] == 2 * 5000 * 2688
+    assert kinds(model) == ["", "", "sliding", "full", "state", "state", ""]
+    assert model.experts is not None
+    assert (model.experts.routed, model.experts.per_token) == (128, 6)
+    states = [group.caches for group in model.layers if group.name == "Mamba-2"]
+    assert len(states) == 2
+    assert states[0] != states[1]
+
+
+@pytest.mark.parametrize(
+    ("block", "named"),
+    [
+        ({"block_type": "cross"}, r"block_configs\[0\]\.block_type: found 'cross'"),
+        ({"block_type": "attention", "q_indexer_dim": 64}, r"block_configs\[0\]\.q_indexer_dim"),
+        ("moe", r"block_configs\[0\]"),
+        ({"block_type": "moe", "moe_intermediate_size": 0}, "moe_intermediate_size"),
+    ],
+)
+def test_a_block_of_puzzle_that_is_not_known_is_refused(block: Any, named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        puzzle(block)
 
 
 def test_prediction_layers_of_deepseek_v4_have_the_formats_of_its_layers() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, Literal
 
-from kvreport.architectures.attention import attention_cache, grouped_heads, precision
+from kvreport.architectures.attention import Kind, attention_cache, grouped_heads, precision
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
-from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.mamba import mamba2_state, mamba2_tensors
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import (
@@ -62,13 +62,24 @@ def _parts(keys: Keys) -> list[Part]:
     return parts
 
 
-@reads("NemotronHForCausalLM", family="Nemotron-H", model_types=("nemotron_h",))
+@reads(
+    "NemotronHForCausalLM",
+    "NemotronHPuzzleForCausalLM",
+    family="Nemotron-H",
+    model_types=("nemotron_h", "nemotron_h_puzzle"),
+)
 def nemotron_h(keys: Keys) -> Blueprint:
     """Most layers keep a constant state or nothing; a handful are attention.
 
-    The output head is always one of its own.
+    The output head is always one of its own. Puzzle states sizes block by block, and everything else for all of them
+    (SGLang 0.5.23, ``srt/configs/nemotron_h.py``; vLLM 0.33.0, ``models/nemotron_h.py``).
     """
-    parts = _parts(keys)
+    blocks = _blocks(keys, "block_configs")
+    parts = _parts(keys) if blocks is None else [part for part, _ in blocks]
+    if blocks is not None and keys.optional("num_hidden_layers") not in (None, len(parts)):
+        raise keys.fault(
+            "num_hidden_layers", keys.raw("num_hidden_layers"), f"{len(parts)}, as block_configs says"
+        )
     heads = keys.whole("num_attention_heads", high=1 << 14)
     its = Sizes(
         hidden=keys.whole("hidden_size"),
@@ -79,21 +90,90 @@ def nemotron_h(keys: Keys) -> Blueprint:
         vocabulary=vocabulary(keys),
         context=context(keys),
     )
-    counts = expert_counts(keys, "n_routed_experts") if "moe" in parts else None
-    built = {part: _layer(keys, its, part, counts) for part in set(parts)}
+    counts = _counts(keys, parts, blocks)
+    built = {} if blocks is not None else {part: _layer(keys, its, part, counts) for part in set(parts)}
     return decoder(
         keys,
         its,
-        [built[part] for part in parts],
+        [built[part] for part in parts] if blocks is None else _built(blocks, its),
         tie=False,
         base="backbone",
         embed="embeddings",
         final_norm="norm_f",
         extra=_predictions(keys, its, counts),
-        intermediate=keys.whole("intermediate_size"),
+        intermediate=keys.whole("intermediate_size") if blocks is None else None,
         experts=counts,
         rotates=False,
     )
+
+
+def _blocks(keys: Keys, name: str) -> list[tuple[Part, Keys]] | None:
+    """Read what each layer is, and the config as it is for that layer; None where no blocks are stated."""
+    stated = keys.raw(name)
+    if stated is None or stated == []:
+        return None
+    if not isinstance(stated, list) or len(stated) > MAX_LAYERS:
+        raise keys.fault(name, stated, f"a list of up to {MAX_LAYERS} objects, one for each layer")
+    found: list[tuple[Part, Keys]] = []
+    for index, block in enumerate(stated):
+        path = f"{name}[{index}]"
+        kind = block.get("block_type") if isinstance(block, dict) else None
+        if not isinstance(block, dict) or not isinstance(kind, str) or kind not in _WORDS:
+            raise keys.fault(f"{path}.block_type", kind, f"one of {', '.join(_WORDS)}")
+        unknown = next(
+            (key for key, value in block.items() if value is not None and key not in _OF_BLOCKS), None
+        )
+        if unknown is not None:
+            raise keys.fault(f"{path}.{unknown}", block[unknown], f"nothing but {', '.join(_OF_BLOCKS)}")
+        own = {**keys.data, **{key: value for key, value in block.items() if value is not None}}
+        found.append((_WORDS[kind], Keys(own, keys.where, keys.path, keys.defaults, keys.trail)))
+    return found
+
+
+_OF_BLOCKS: Final = (
+    "block_type",
+    "intermediate_size",
+    "moe_intermediate_size",
+    "moe_latent_size",
+    "moe_shared_expert_intermediate_size",
+    "n_group",
+    "n_routed_experts",
+    "norm_topk_prob",
+    "num_experts_per_tok",
+    "routed_scaling_factor",
+    "sliding_window",
+    "ssm_state_size",
+    "topk_group",
+)
+"""Keys that a block may have of its own (``configuration_nemotron_h_puzzle.py``)."""
+
+
+def _counts(keys: Keys, parts: list[Part], blocks: list[tuple[Part, Keys]] | None) -> tuple[int, int] | None:
+    """Experts of a layer and experts that a token reads; the most of any layer where they differ."""
+    if "moe" not in parts:
+        return None
+    if blocks is None:
+        return expert_counts(keys, "n_routed_experts")
+    each = {expert_counts(own, "n_routed_experts") for part, own in blocks if part == "moe"}
+    read = sorted({chosen for _, chosen in each})
+    if len(each) > 1:
+        keys.trail.derived.append(
+            f"A token reads {read[0]} to {read[-1]} experts of a layer; active parameters are counted with {read[-1]} in each."
+        )
+    return max(routed for routed, _ in each), read[-1]
+
+
+def _built(blocks: list[tuple[Part, Keys]], its: Sizes) -> list[Layer]:
+    """Build each block once for all that are alike."""
+    built: dict[str, Layer] = {}
+    layers = []
+    for part, own in blocks:
+        sizes = repr([part, *(own.data.get(key) for key in _OF_BLOCKS)])
+        if sizes not in built:
+            counts = expert_counts(own, "n_routed_experts") if part == "moe" else None
+            built[sizes] = _layer(own, its, part, counts)
+        layers.append(built[sizes])
+    return layers
 
 
 def _predictions(keys: Keys, its: Sizes, counts: tuple[int, int] | None) -> Tensors:
@@ -101,6 +181,9 @@ def _predictions(keys: Keys, its: Sizes, counts: tuple[int, int] | None) -> Tens
     steps = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
     if not steps:
         return ()
+    blocks = _blocks(keys, "mtp_block_configs")
+    if blocks is not None:
+        return _prediction_tensors(its, _built(blocks, its), steps)
     words = keys.texts("mtp_layers_block_type", of=tuple(_WORDS))
     letters = keys.text("mtp_hybrid_override_pattern") or "*E"
     if words is None and any(letter not in _LETTERS for letter in letters):
@@ -110,14 +193,17 @@ def _predictions(keys: Keys, its: Sizes, counts: tuple[int, int] | None) -> Tens
     )
     if "moe" in parts and counts is None:
         raise keys.fault("n_routed_experts", None, "how many experts the prediction layer has")
+    return _prediction_tensors(its, [_layer(keys, its, part, counts) for part in parts], steps)
+
+
+def _prediction_tensors(its: Sizes, layers: list[Layer], steps: int) -> Tensors:
     tensors: Tensors = (
         *norms("0.enorm", "0.hnorm", width=its.hidden),
         *linear("0.eh_proj", "mtp", its.hidden, 2 * its.hidden),
     )
-    for index, part in enumerate(parts):
-        layer = _layer(keys, its, part, counts)
+    for index, layer in enumerate(layers):
         tensors += tuple(replace(tensor, name=f"{index}.{tensor.name}") for tensor in layer.tensors)
-    tensors += norm(f"{len(parts) - 1}.final_layernorm", its.hidden)
+    tensors += norm(f"{len(layers) - 1}.final_layernorm", its.hidden)
     return tuple(
         replace(
             tensor,
@@ -135,7 +221,9 @@ def _layer(keys: Keys, its: Sizes, part: Part, counts: tuple[int, int] | None) -
     if part == "attention":
         # The class builds its attention without biases whatever ``attention_bias`` says.
         tensors = self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim, prefix="mixer")
-        return Layer(*attention_cache("full", its.kv_heads, its.head_dim), (*before, *tensors))
+        span = keys.optional("sliding_window", low=1, high=MAX_CONTEXT) if keys.has("block_type") else None
+        kind: Kind = "full" if span is None else "sliding"
+        return Layer(*attention_cache(kind, its.kv_heads, its.head_dim, span=span), (*before, *tensors))
     if part == "mamba":
         heads = keys.whole("mamba_num_heads", high=1 << 16)
         width = keys.whole("mamba_head_dim", high=1 << 14)
