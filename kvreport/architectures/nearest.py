@@ -52,7 +52,6 @@ NEAREST: Final = {
     "GLM4VForCausalLM": "ChatGLMModel",
     "Gemma4DSparkModel": "Gemma4AssistantForCausalLM",
     "Gemma4MTPModel": "Gemma4AssistantForCausalLM",
-    "GigaChat35ForCausalLM": "KimiLinearForCausalLM",
     "GteNewForSequenceClassification": "NewModel",
     "HF_ColBERT": "BertModel",
     "HfMoondream": "PhiForCausalLM",

@@ -1,0 +1,107 @@
+"""GigaChat 3.5: latent attention and Gated DeltaNet, norms with gates, three prediction layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvreport.accounting.weights import released_bytes
+from kvreport.architectures.reader import read_config
+from kvreport.catalog.load import open_catalog
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+
+# The sizes of ai-sage/GigaChat3.5-432B-A28B-Reasoning: those of its config.json that differ from the class's defaults, and
+# vLLM's own defaults of the class (``configs/gigachat3_5.py``) for the rest.
+RELEASED: dict[str, Any] = {
+    "architectures": ["GigaChat35ForCausalLM"],
+    "first_k_dense_replace": 3,
+    "full_attention_layers": list(range(3, 40, 4)),
+    "gated_attention": True,
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "kv_lora_rank": 512,
+    "layernorm_type": "pre_post",
+    "linear_attention_type": "Qwen3NextGatedDeltaNet",
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_num_key_heads": 32,
+    "linear_num_value_heads": 64,
+    "linear_value_head_dim": 128,
+    "max_position_embeddings": 262_144,
+    "model_type": "gigachat3_5",
+    "moe_intermediate_size": 2048,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "nextn_is_sparse": False,
+    "norm_type": "ZeroCenteredGatedNorm",
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 40,
+    "num_nextn_predict_layers": 3,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "tie_word_embeddings": False,
+    "v_head_dim": 128,
+    "vocab_size": 128_256,
+}
+FP8 = {
+    "quant_method": "fp8",
+    "weight_block_size": [128, 128],
+    "modules_to_not_convert": ["lm_head", "in_proj_ba"],
+}
+
+
+def read(**changes: object) -> Model:
+    return read_config({**RELEASED, **changes}, id="local/x")
+
+
+def parameters(model: Model, *, ahead: bool = False) -> int:
+    return sum(row.parameters for row in model.weights if (row.component == "mtp") is ahead)
+
+
+def test_the_published_weights_are_met_to_the_byte() -> None:
+    # The total that the weight map of the Reasoning release states. The two small projections of states are at 16 bits, and
+    # each prediction layer holds embedding and head.
+    total = released_bytes(read(quantization_config=FP8), open_catalog().weight_formats)
+    assert total == 445_994_440_544
+
+
+def test_one_layer_of_four_keeps_a_latent_and_the_others_a_state() -> None:
+    (states, latents) = read().layers
+    assert (states.count, latents.count) == (30, 10)
+    assert [cache.kind for cache in states.caches] == ["state"]
+    assert [cache.kind for cache in latents.caches] == ["latent"]
+    words = ["linear_attention", "linear_attention", "linear_attention", "attention"] * 10
+    listed = [word.replace("attention", "full_attention") if word == "attention" else word for word in words]
+    assert read(layer_types=listed).layers == read().layers
+    (alone,) = read(linear_attention_type=None).layers
+    assert alone.count == 40
+
+
+def test_norms_and_gates_are_counted_as_stated() -> None:
+    whole = parameters(read())
+    norms = 40 * 4 * 7168 + 7168 + 10 * (1536 + 512)
+    assert whole - parameters(read(norm_type="LlamaRMSNorm")) == 2 * 16 * norms
+    assert whole - parameters(read(layernorm_type="pre")) == 40 * 2 * 7168 * (1 + 2 * 16)
+    assert whole - parameters(read(gated_attention=False)) == 10 * 64 * 128 * 7168
+    assert parameters(read(num_nextn_predict_layers=0), ahead=True) == 0
+    sparse = parameters(read(nextn_is_sparse=True), ahead=True)
+    dense = 3 * 7168 * 18432
+    assert sparse - parameters(read(), ahead=True) == 3 * (257 * 3 * 7168 * 2048 + 256 * 7168 + 256 - dense)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"norm_type": "LayerNorm"}, "norm_type: found 'LayerNorm'"),
+        ({"layernorm_type": "sandwich"}, "layernorm_type: found 'sandwich'"),
+        ({"full_attention_layers": None}, "full_attention_layers: found nothing"),
+        ({"kv_lora_rank": None}, "kv_lora_rank"),
+    ],
+)
+def test_what_is_not_known_is_refused(changes: dict[str, object], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        read(**changes)
