@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from kvreport.architectures.reader import read_config
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
+from kvreport.estimation import estimate
 
 # The sizes of ai-sage/GigaChat3.5-432B-A28B-Reasoning: those of its config.json that differ from the class's defaults, and
 # vLLM's own defaults of the class (``configs/gigachat3_5.py``) for the rest.
@@ -105,3 +108,13 @@ def test_norms_and_gates_are_counted_as_stated() -> None:
 def test_what_is_not_known_is_refused(changes: dict[str, object], named: str) -> None:
     with pytest.raises(InputError, match=named):
         read(**changes)
+
+
+@pytest.mark.parametrize(
+    ("engine", "runs"), [("vllm", False), ("sglang", True), ("sglang@0.5.20", False), ("sglang@0.5.21", True)]
+)
+def test_releases_without_the_class_do_not_run_it(tmp_path: Path, engine: str, *, runs: bool) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**RELEASED, "quantization_config": FP8}), encoding="utf-8")
+    found = estimate(path, gpu="8xH200", tensor_parallel=8, engine=engine, context_tokens=32_768)
+    assert (found.verdict != "engine_does_not_run") is runs
