@@ -237,14 +237,14 @@ def _allowed(name: str, model_type: str | None) -> str:
     """Say what can be read, beginning with the nearest class."""
     near = nearest_class(name, model_type)
     hint = f"{near} is the nearest class that is read; " if near else ""
+    if NO_CHECKPOINT.search(name):
+        return (
+            "the class that the checkpoint's own config.json names; this is an engine's name for what runs it"
+        )
     if PREDICTS.search(name):
         return (
             f"{near}'s config, whose prediction layers are counted with it (--num-speculative-tokens, or --draft for a"
             " model of its own)"
-        )
-    if NO_CHECKPOINT.search(name):
-        return (
-            "the class that the checkpoint's own config.json names; this is an engine's name for what runs it"
         )
     return (
         f"{hint}one of {len(known_classes())} classes and their pooling variants (looked for the keys"

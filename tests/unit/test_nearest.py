@@ -21,7 +21,9 @@ def test_the_nearest_class_is_read_and_the_other_is_not(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "target"),
     [
-        ("DeepSeekMTPModel", "Deepseek"),
+        ("DeepSeekMTPModel", "DeepseekV3"),
+        ("ErnieMTPModel", "Ernie4_5_Moe"),
+        ("OpenPanguMTPModel", "DeepseekV3"),
         ("Qwen3_5MoeMTP", "Qwen3_5Moe"),
         ("Exaone4_5_MTP", "Exaone4_5"),
         ("KimiK3MTPModel", "KimiK3"),
@@ -35,6 +37,9 @@ def test_prediction_layers_are_counted_with_their_target(name: str, target: str)
         read_config({"architectures": [name]})
 
 
-def test_a_name_that_vllm_gives_to_itself_is_told_so() -> None:
+@pytest.mark.parametrize(
+    "name", ["TransformersMoEForCausalLM", "TransformersForMTP", "TransformersMoEForMTP"]
+)
+def test_a_name_that_vllm_gives_to_itself_is_told_so(name: str) -> None:
     with pytest.raises(InputError, match="the class that the checkpoint's own"):
-        read_config({"architectures": ["TransformersMoEForCausalLM"]})
+        read_config({"architectures": [name]})
