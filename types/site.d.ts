@@ -33,6 +33,12 @@ interface CapacityScript {
   reserveParts(config: Configuration): { activations: number; outside: number; graphs: number } | null;
   underEngine(site: any, other: any): any;
   isPublished(model: any, gpu: any): boolean;
+  /** The same of a server that is told a longest request of so many tokens. */
+  told(config: Configuration, context: number): Configuration;
+  /** The same rank with a pool that much larger. */
+  shifted(rank: any, bytes: number): any;
+  /** The longest context that one request, or each of so many, can have. */
+  longestOf(rank: any, wanted?: number): number;
   answer(config: Configuration, context: number): Answer;
   /** The deployment of a layout: its fullest rank, with all of them under `ranks`. */
   deploy(
@@ -50,6 +56,7 @@ interface CapacityScript {
 
 /** What is asked beside model, device and formats. */
 interface Asked {
+  context?: number;
   later?: boolean;
   share?: number;
   batched?: number;

@@ -7,7 +7,8 @@
   const kernel = root.kvKernel;
 
   /* What is asked beside model, device and formats; nothing of it is the engine's default.
-     later: leave the longest context to be asked for; share: memory share; batched: tokens of one step;
+     later: leave the longest context to be asked for; context: tokens of the longest request that the server is told
+     to take, else the model's longest; share: memory share; batched: tokens of one step;
      seqs: requests at once; eager: no graphs; ceiling: nothing reserved, nothing rounded. */
   const NOTHING = {};
   const NOT_READ = [0, [], 0]; /* what the architecture needs, until its file is read */
@@ -43,7 +44,8 @@
     const room = Math.min(kernel.roomLeft(gpu.usable, memory, resident, reserve, constant, terms), most);
     // A plan without caches may have blocks of no bytes: nothing is divided then.
     const free = block > 0 ? Math.min(room, kernel.freeBytes(room, block, kept)) : room;
-    return {
+    const rates = options.ceiling ? null : followed(model, gpu, size);
+    const config = {
       model,
       gpu,
       size: size < site.sizes.length ? site.sizes[size] : undefined,
@@ -72,8 +74,64 @@
       heldTerms,
       state,
       fitsWeights: resident <= gpu.usable,
-      longest: options.later ? undefined : kernel.longestContext(free, constant, terms, model.limit),
+      rates,
+      staged: Boolean(rates) && isStage(site, size),
     };
+    config.longest = options.later ? undefined : longestOf(config);
+    return options.context === undefined ? config : at(config, options.context);
+  }
+
+  /* The rates of a reserve that follows the longest request; null where it does not. */
+  function followed(model, gpu, size) {
+    const rates = model.following ? model.following[gpu.reserve]?.[size] : ratesOf(model, gpu, size);
+    return rates && kernel.followsLength(rates) ? rates : null;
+  }
+
+  /* The same configuration of a server that is told a longest request of so many tokens. */
+  function at(config, context) {
+    const whole = config.whole || config;
+    const { rates, model, gpu, tokens, seqs, eager, block, kept } = whole;
+    const told = Math.min(context, model.limit);
+    if (!rates || told === model.limit) return whole;
+    const { own, splits } = gpu;
+    const freed = kernel.freedBytes(rates, tokens, seqs, told, model.limit, own, splits, eager);
+    const most = kernel.sparedBytes(rates, tokens, seqs, model.limit, own, splits, eager);
+    const spared = kernel.sparedBytes(rates, tokens, seqs, told, own, splits, eager);
+    const [share, least] = gpu.band.slice(whole.staged ? 2 : 0);
+    const band = (bytes) => kernel.errorBytes(share, least, bytes);
+    const reserve = whole.reserve - freed, left = whole.left + freed, room = whole.room + freed;
+    return {
+      ...whole,
+      whole,
+      told,
+      reserve,
+      left,
+      room,
+      pool: Math.max(left, 0),
+      free: block > 0 ? Math.min(room, kernel.freeBytes(room, block, kept)) : room,
+      uncertainty: whole.uncertainty &&
+        whole.uncertainty - band(whole.reserve) + band(reserve) - most + spared,
+    };
+  }
+
+  /* The longest context that one request, or each of so many, can have, told to the server: see
+     kvreport.accounting.capacity.followed. */
+  function longestOf(config, wanted) {
+    const { rates, model } = config;
+    const reach = (length) => {
+      const { pool, block, kept, constant, terms, free } = at(config, length);
+      return wanted
+        ? kernel.boundaryContext(pool, block, kept, constant, terms, wanted, model.limit)
+        : kernel.longestContext(free, constant, terms, model.limit);
+    };
+    let low = reach(model.limit);
+    let high = rates ? Math.max(reach(Math.max(low, 1)), low) : low;
+    while (low < high) {
+      const middle = Math.floor((low + high + 1) / 2), found = reach(middle);
+      if (found >= middle) [low, high] = [middle, Math.min(high, found)];
+      else [low, high] = [Math.max(low, found), middle - 1];
+    }
+    return low;
   }
 
   /* The scheduler's sizes: as asked, or as the engine defaults them on this device. */
@@ -130,11 +188,11 @@
 
   /* The parts of a configuration's reserve; null for engines whose reserve is one number. */
   function reserveParts(config) {
-    const { model, gpu, place, tokens, seqs, eager } = config;
+    const { model, gpu, place, tokens, seqs, eager, told = model.limit } = config;
     const rates = ratesOf(model, gpu, place);
     if (!rates) return null;
     return {
-      activations: kernel.activationBytes(rates, tokens, seqs, model.limit, gpu.own, gpu.splits, eager),
+      activations: kernel.activationBytes(rates, tokens, seqs, told, gpu.own, gpu.splits, eager),
       outside: kernel.outsideBytes(rates, gpu.outside[0], gpu.outside[1]),
       graphs: eager ? 0 : kernel.graphBytes(rates, seqs, tokens, gpu.own),
     };
@@ -158,7 +216,8 @@
     };
   }
 
-  function answerOfEngine(config, context) {
+  function answerOfEngine(asked, context) {
+    const config = at(asked, context);
     const { model, gpu, block, kept, room } = config;
     const request = kernel.requestBytes(config.constant, config.terms, context);
     const own = kernel.requestBytes(config.heldConstant, config.heldTerms, context);
@@ -285,18 +344,47 @@
   function deploy(site, model, gpu, layout, weightFormat, kvFormat, asked) {
     const ranks = stands(gpu, layout) && ranksOf(site, model, gpu, layout, weightFormat, kvFormat, asked);
     if (!ranks) return null;
-    return { ...fullestOf(ranks), layout, ranks, devices: layout.devices, longest: least(ranks, "longest") };
+    return together(layout, ranks, least(ranks, "longest"));
+  }
+
+  /* A deployment of ranks, whose sizes are those of the fullest. */
+  const together = (layout, ranks, longest) => ({
+    ...fullestOf(ranks),
+    layout,
+    ranks,
+    devices: layout.devices,
+    longest,
+  });
+
+  /* A configuration or a deployment of a server that is told a longest request of so many tokens. */
+  function told(asked, context) {
+    if (!asked.ranks) return at(asked, context);
+    const ranks = asked.ranks.map((rank) => at(rank, context));
+    return together(asked.layout, ranks, asked.longest);
+  }
+
+  /* The same with a pool that much larger, at every length. */
+  function shifted(rank, bytes) {
+    const moved = {
+      ...rank,
+      left: rank.left + bytes,
+      room: rank.room + bytes,
+      pool: Math.max(rank.left + bytes, 0),
+      uncertainty: 0,
+    };
+    return rank.whole ? { ...moved, whole: shifted(rank.whole, bytes) } : moved;
   }
 
   const least = (list, name) => Math.min(...list.map((one) => one[name]));
 
   /* The answer of a deployment: what all its ranks hold, times its data ranks. Bytes are those of the fullest device. */
   function serve(deployment, context) {
-    const each = deployment.ranks.map((rank) => answer(rank, context));
+    const ranks = deployment.ranks.map((rank) => at(rank, context));
+    const each = ranks.map((rank) => answer(rank, context));
     const worst = each.reduce((most, one) => (codeOf(one.verdict) > codeOf(most.verdict) ? one : most));
     const all = (name) => kernel.ofAllRanks(least(each, name), deployment.layout.dp);
     const held = least(each, "held");
-    const fullest = each[deployment.ranks.indexOf(fullestOf(deployment.ranks))];
+    const fullest = each[ranks.indexOf(fullestOf(ranks))];
     const code = codeOf(worst.verdict);
     return {
       users: all("users"),
@@ -366,6 +454,9 @@
     ranksOf,
     demandOf,
     reserveParts,
+    told,
+    shifted,
+    longestOf,
     answer,
     deploy,
     serve,

@@ -149,9 +149,7 @@
     function longest({ config }) {
       if (!(config.longest >= 0)) {
         config.longest = Math.min(
-          ...(config.ranks || [config]).map(({ free, constant, terms, model }) =>
-            kvKernel.longestContext(free, constant, terms, model.limit)
-          ),
+          ...(config.ranks || [config]).map((rank) => kvCapacity.longestOf(rank)),
         );
       }
       return config.longest;

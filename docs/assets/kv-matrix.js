@@ -4,7 +4,7 @@
   "use strict";
 
   const kernel = root.kvKernel;
-  const { configure, answer, deploy, serve, stands, demandOf, underEngine } = root.kvCapacity;
+  const { configure, answer, deploy, serve, told, stands, demandOf, underEngine } = root.kvCapacity;
   const SLICE_MS = 10; /* longest stretch of work between two looks at the page */
 
   const NOTHING = Object.freeze([]);
@@ -54,6 +54,7 @@
       plan: {},
       held: {},
       reserve: [],
+      following: {},
       times: null,
     }));
     const kinds = 1 + Math.max(...site.gpus.map((gpu) => gpu.kind));
@@ -98,6 +99,7 @@
         models.forEach((model, n) => {
           const bytes = packed.reserve[n];
           const more = packed.spared[n] || 0;
+          at(model.following, number, size)(packed.rates[n] || null);
           at(model.reserve, number, size)(
             bytes === null ? null : [bytes, kernel.errorBytes(share, least, bytes) + more],
           );
@@ -236,7 +238,7 @@
           ([shared, decided]) => {
             const here = shared ? underEngine(site, shared) : site;
             const these = models.filter((model) => decided[model.slug]).map((model) =>
-              Object.assign(Object.create(model), decided[model.slug])
+              Object.assign(Object.create(model), { following: null }, decided[model.slug])
             );
             return evaluated(here, these, shared ? weightsOnly : own);
           },
@@ -305,7 +307,8 @@
           if (!config) continue;
           config.layout = layout;
           for (const context of choice.contexts) {
-            yield { ...(alone ? answer(config, context) : serve(config, context)), config, context };
+            const here = told(config, context);
+            yield { ...(alone ? answer(here, context) : serve(here, context)), config: here, context };
           }
         }
       }

@@ -116,6 +116,7 @@
       const kv = options.kv || kvState.kvOf(own, gpu);
       if (!own.plan[kv]) throw new NoAnswer("this model cannot have this KV format");
       const state = {
+        context: options.tokens || 8192,
         tp: options.tp || 1,
         pp: options.pp,
         dp: options.dp,

@@ -39,8 +39,9 @@
   }
 
   /* Everything that sentences need to know of a case. */
-  function facts(site, model, gpu, state, deployment) {
+  function facts(site, model, gpu, state, found) {
     const asked = kvState.contextOf(state, model);
+    const deployment = found && kvCapacity.told(found, asked);
     const answer = deployment && kvCapacity.serve(deployment, asked);
     return {
       site,
@@ -212,13 +213,7 @@
 
   /* The same deployment with a pool at one end of its error band. */
   function shifted(deployment, bytes) {
-    const ranks = deployment.ranks.map((rank) => ({
-      ...rank,
-      left: rank.left + bytes,
-      room: rank.room + bytes,
-      pool: Math.max(rank.left + bytes, 0),
-      uncertainty: 0,
-    }));
+    const ranks = deployment.ranks.map((rank) => kvCapacity.shifted(rank, bytes));
     return { ...deployment, left: deployment.left + bytes, ranks };
   }
 

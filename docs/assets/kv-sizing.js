@@ -177,7 +177,10 @@
         if (!layout.row && layout.devices > layout.nodes * limits.node) continue; // a machine has slots for any row
         for (const kv of choices.kv) {
           for (const weightFormat of choices.weights) {
-            const stages = capacity.ranksOf(site, model, gpu, layout, weightFormat, kv, true);
+            const stages = capacity.ranksOf(site, model, gpu, layout, weightFormat, kv, {
+              later: true,
+              context: work.longest,
+            });
             if (!stages) continue;
             if (stages.some((stage) => stage.room <= 0)) {
               refuse("weights");
@@ -230,6 +233,7 @@
                 uncertainty: stage.uncertainty,
                 total: stage.gpu.usable,
                 stages,
+                stage,
                 mean: work.mean,
                 prefix: work.prefix,
                 weights: stage.resident,
@@ -318,7 +322,7 @@
       pool,
       utilization: isStatic || utilization > 1 ? null : utilization,
       fractions: isStatic ? staticFractions(peaks, times, found, pool) : null,
-      longest: kernel.boundaryContext(found.pool, block, kept, constant, terms, each, found.model.limit),
+      longest: capacity.longestOf(found.stage, each),
     };
   }
 

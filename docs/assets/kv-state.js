@@ -151,6 +151,7 @@
   /* --- deployments --------------------------------------------------------------------------------------- */
 
   const asked = (state) => ({
+    context: state.context || kernel.USEFUL_TOKENS,
     share: state.share,
     batched: state.batched,
     seqs: state.seqs,

@@ -11,7 +11,8 @@
 
   /* [words, bytes, role] of each step from the usable memory to what is missing. */
   function steps(one, context) {
-    const { deployment, state } = one;
+    const { state } = one;
+    const deployment = kvCapacity.told(one.deployment, context);
     const { gpu } = deployment; // the fullest
     const label = (name, values = {}) => kvreport.result.fill(words.waterfall[name], values);
     const parts = kvCapacity.reserveParts(deployment);
@@ -38,7 +39,7 @@
   }
 
   function waterfall(one, context) {
-    const { deployment } = one;
+    const deployment = kvCapacity.told(one.deployment, context);
     const { gpu } = deployment;
     const rows = steps(one, context);
     const { short } = kvCapacity.serve(deployment, Math.min(context, deployment.model.limit));
@@ -83,7 +84,8 @@
 
   /* Changes worth a try, as kvreport.estimation.remedies lists them: [words, the change of the state]. */
   function levers(one, context) {
-    const { site, model, gpu, state, deployment } = one;
+    const { site, model, gpu, state } = one;
+    const deployment = kvCapacity.told(one.deployment, context);
     const found = [];
     if (deployment.longest > 0 && deployment.longest < context) {
       found.push([`Context of ${tokens(deployment.longest)} tokens`, { context: deployment.longest }]);

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvreport.accounting import numeric as xp
@@ -24,6 +24,102 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 
 
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """How a reserve follows the longest request that a server is told to take: the longer, the more is kept.
+
+    Attributes:
+        reserves: What is kept where requests of so many tokens are told, for each class of devices.
+        less: How much less that is than for ``base`` tokens, the different functions of these classes.
+        less_of: Which of them each class has; ``len(less)`` for none.
+        base: The length that the allocation's numbers are for.
+        limit: The model's longest; what is longer is asked of no server.
+        classes: The class of each device of a fleet, ``len(reserves)`` for none; None where there is one class.
+    """
+
+    reserves: tuple[Callable[[Any], Reserve], ...]
+    less: tuple[Callable[[Any], Any], ...]
+    less_of: tuple[int, ...]
+    base: int
+    limit: int
+    classes: Integers | None = None
+    _made: dict[int, tuple[Any, Any]] = field(default_factory=dict, compare=False, repr=False)
+
+    def freed(self, contexts: xp.ArrayLike) -> Any:  # noqa: ANN401
+        """Bytes that are kept less than in the allocation, and by how much narrower the error is, at each context.
+
+        Returns:
+            Two numbers, or arrays ``[context]``, or ``[device, 1, context]`` of a fleet.
+        """
+        if self.classes is None:
+            return self._less(self.reserves[0], contexts)
+        known = self._made.get(id(contexts))
+        if known is not None:
+            return known[1]
+        np = xp.numpy()
+        asked = np.atleast_1d(contexts)
+        each = [self._less(one, asked) for one in self.reserves] + [(0 * asked, 0 * asked)]
+        found = tuple(np.stack(part)[self.classes][:, None] for part in zip(*each, strict=True))
+        self._made[id(contexts)] = (
+            contexts,
+            found,
+        )  # the array is kept, so that no other one gets its identity
+        return found
+
+    def freed_for(self, tokens: Any) -> Any:  # noqa: ANN401
+        """The bytes that are kept less, for a length of each pool: ``[device, …]`` of a fleet."""
+        if self.classes is None:
+            return self.less[0](xp.minimum(tokens, self.limit))
+        np = xp.numpy()
+        found = np.zeros_like(tokens)
+        which = xp.integers([*self.less_of, len(self.less)])[self.classes]
+        for number, less in enumerate(self.less):
+            own = which == number
+            found[own] = less(np.minimum(tokens[own], self.limit))
+        return found
+
+    def of(self, places: Any) -> Lengths:  # noqa: ANN401 - as numpy takes them
+        """The same of some devices."""
+        if self.classes is None:
+            return self
+        return replace(self, classes=self.classes[places], _made={})
+
+    def _less(self, reserve: Callable[[Any], Reserve], contexts: xp.ArrayLike) -> tuple[Any, Any]:
+        here, there = reserve(self.base), reserve(xp.minimum(contexts, self.limit))
+        return here.total - there.total, here.uncertainty - there.uncertainty
+
+
+def joined(
+    parts: Sequence[Lengths | None], classes: Sequence[int | Integers], by_row: Callable[[Any], Any]
+) -> Lengths | None:
+    """How the reserves of several fleets together follow the longest request; None where none does.
+
+    Args:
+        parts: Those of each fleet.
+        classes: An array of the shape of each fleet's devices, for a fleet whose reserve follows nothing.
+        by_row: How arrays of each fleet's devices become one.
+    """
+    known = [one for one in parts if one is not None]
+    if not known:
+        return None
+    reserves = tuple(one for part in known for one in part.reserves)
+    less = tuple(one for part in known for one in part.less)
+    numbers: list[Any] = []
+    less_of: list[int] = []
+    first, before = 0, 0
+    for part, shape in zip(parts, classes, strict=True):
+        if part is None:
+            numbers.append(xp.full_like(shape, len(reserves)))
+            continue
+        own, count = xp.integers(part.classes), len(part.reserves)
+        numbers.append(xp.where(own < count, own + first, len(reserves)))
+        less_of += [one + before if one < len(part.less) else len(less) for one in part.less_of]
+        first, before = first + count, before + len(part.less)
+    return replace(
+        known[0], reserves=reserves, less=less, less_of=tuple(less_of), classes=by_row(numbers), _made={}
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
     """What is taken of a device before requests come. Bytes are per device.
@@ -42,6 +138,8 @@ class Allocation:
         memory_bytes: What the engine may take of it.
         pool_bytes: Left for the cache; negative where nothing is.
         uncertainty_bytes: Half width of the pool's error band.
+        lengths: How the reserve follows the longest request that the server is told to take; None where it does not, or
+            where the pool is given.
     """
 
     case: Case
@@ -54,6 +152,7 @@ class Allocation:
     memory_bytes: int | Integers
     pool_bytes: int | Integers
     uncertainty_bytes: int | Integers
+    lengths: Lengths | None = None
 
     @property
     def budget(self) -> Budget:
@@ -104,6 +203,58 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
             pools(case, column(totals), weights, kept.total, by_share(shares)) if given is None else given
         ),
         uncertainty_bytes=kept.uncertainty if given is None else 0,
+        lengths=None
+        if case.accelerator is None
+        else lengths_on(case, ((case.accelerator, case.serving),), known),
+    )
+
+
+def lengths_on(case: Case, classes: Sequence[tuple[Accelerator, Serving]], known: Memo) -> Lengths | None:
+    """How the reserve follows the longest request; None where it does not, or where the pool is given.
+
+    Args:
+        case: What is laid out.
+        classes: A device of each class, and the scheduler sizes that the engine takes there.
+        known: What other cases of the same model have worked out.
+    """
+    if case.kv_pool_bytes is not None:
+        return None
+    engine, model, limit = case.rules, _reserving(case), case.model.context_tokens
+    untold = replace(case, context_tokens=None)
+    peaks: dict[Hashable, tuple[int, Callable[[Any], Any]]] = {}
+    kinds: list[Hashable] = []
+    for device, serving in classes:
+        found = engine.following_peak(model, device, untold.step_of(serving))
+        kinds.append(None if found is None else found[0])
+        if found is not None and found[0] not in peaks and found[1](1) != found[1](limit):
+            peaks[found[0]] = len(peaks), found[1]
+    if not peaks:
+        return None
+
+    def told(device: Accelerator, serving: Serving) -> Callable[[Any], Reserve]:
+        kept: dict[int, Reserve] = {}
+
+        def reserve(tokens: Any) -> Reserve:  # noqa: ANN401 - a number or an array
+            if not xp.is_plain(tokens):
+                return reserve_on(replace(case, context_tokens=tokens), device, serving, known)
+            if tokens not in kept:
+                kept[tokens] = reserve_on(replace(case, context_tokens=tokens), device, serving, known)
+            return kept[tokens]
+
+        return reserve
+
+    base = case.context_tokens or limit
+
+    def less(peak: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        whole = peak(base)
+        return lambda tokens: whole - peak(tokens)
+
+    return Lengths(
+        reserves=tuple(told(*one) for one in classes),
+        less=tuple(less(peak) for _, peak in peaks.values()),
+        less_of=tuple(peaks[kind][0] if kind in peaks else len(peaks) for kind in kinds),
+        base=base,
+        limit=limit,
     )
 
 
@@ -257,16 +408,24 @@ def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -
         serving: The scheduler sizes.
         known: What other cases of the same model have worked out.
     """
-    engine, step = case.rules, case.step_of(serving)
-    model = _planned(case) if engine.stages_reserve_as_whole else case.model
-    kept = known.get(
-        ("reserve", case.engine.name, engine.reserve_class(device), step),
-        lambda: engine.reserve(model, device, step),
+    engine, step, model = case.rules, case.step_of(serving), _reserving(case)
+    kept = (
+        known.get(
+            ("reserve", case.engine.name, engine.reserve_class(device), step),
+            lambda: engine.reserve(model, device, step),
+        )
+        if step.context_tokens is None or xp.is_plain(step.context_tokens)
+        else engine.reserve(model, device, step)
     )
     kept = engine.given_share_reserve(kept, engine.share(case.utilization), model, device, step)
     if not case.held_bytes or not engine.held_in_reserve:
         return kept
     return replace(kept, non_framework=kept.non_framework + case.held_bytes)
+
+
+def _reserving(case: Case) -> Model:
+    """The model whose reserve it is."""
+    return _planned(case) if case.rules.stages_reserve_as_whole else case.model
 
 
 def _planned(case: Case) -> Model:

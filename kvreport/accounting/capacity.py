@@ -6,9 +6,10 @@ into blocks, a request takes whole blocks, and an engine may keep some blocks fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Final, Literal, Protocol, cast
+from itertools import count
+from typing import Any, Final, Literal, Protocol, cast
 
 from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
@@ -202,6 +203,34 @@ def boundary(pool_bytes: xp.ArrayLike, plan: Plan, users_wanted: xp.ArrayLike, l
     most = beside(pool_bytes, plan, longest)
     return longest if most is None else xp.integers(xp.where(most >= wanted, longest, 0))
 
+
+def followed(reach: Callable[[Any], Integers], limit_tokens: int) -> Integers:
+    """The longest context that fits where the pool is larger for a server that is told a shorter one.
+
+    Args:
+        reach: The longest context that fits the pool of a server that is told so many tokens, which falls with them.
+        limit_tokens: Where to stop looking.
+    """
+    low = reach(xp.integers(limit_tokens))
+    high = xp.maximum(reach(xp.maximum(low, 1)), low)
+    # What a length reaches lies on the other side of the answer: each probe narrows both ends. The ends are probed
+    # first, because they are close where a token of a request takes more than a token of the told length.
+    for turn in count():
+        if not xp.any_of(low < high):
+            break
+        ends = (high, xp.maximum(low, 1))
+        probe = ends[turn % 2] if turn < _ENDS_FIRST else (low + high + 1) // 2
+        found = reach(probe)
+        enough = found >= probe
+        low, high = (
+            xp.maximum(low, xp.where(enough, probe, found)),
+            xp.minimum(high, xp.where(enough, found, probe - 1)),
+        )
+        high = xp.maximum(low, high)
+    return xp.integers(low)
+
+
+_ENDS_FIRST: Final = 4
 
 STARTS: Final = (Verdict.FITS, Verdict.TIGHT)
 """Verdicts of an engine that is expected to start and serve."""

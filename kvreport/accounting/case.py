@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
@@ -47,7 +47,8 @@ class Case:
         sorts: True if sampling sorts all logits.
         compiled: True if compiled graphs are in the cache.
         lora_slots: LoRA adapters held on a device at once, and their largest rank.
-        context_tokens: The longest request that the engine was told to take; None for the model's longest.
+        context_tokens: The longest request that the engine was told to take. None for that of each answer: a server
+            that is told just that length.
         many: True for arrays even where there is one device and one format.
         stage_of: The whole model and the layers that ``model`` is of it, where it is a pipeline stage; else None.
         replica: The accelerators of one data rank, place by place, where they differ; else empty.
@@ -73,7 +74,7 @@ class Case:
     sorts: bool = False
     compiled: bool = False
     lora_slots: tuple[int, int] = (0, 0)
-    context_tokens: int | None = None
+    context_tokens: Any = None
     many: bool = False
     stage_of: tuple[Model, range] | None = None
     replica: tuple[Accelerator, ...] = ()

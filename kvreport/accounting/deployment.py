@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kvreport.accounting import capacity
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import (
     Allocation,
+    Lengths,
     allocate,
     column,
     device_class,
@@ -121,9 +122,37 @@ class Deployment(Allocation):
         kept = reserve if isinstance(reserve, int) else column(reserve)
         return column(self.total_bytes) - self.resident_bytes - kept
 
+    @property
+    def following(self) -> Lengths | None:
+        """How the reserve follows the contexts of answers; None where it is that of a stated length."""
+        return self.lengths if self.case.context_tokens is None else None
+
+    def at_any_length(self) -> Deployment:
+        """The same, with answers for a server that is told just the length that is asked for."""
+        if all(one.lengths is None for one in (self, *self.others)):
+            return self
+        case = replace(self.case, context_tokens=None)
+        return replace(self, case=case, others=tuple(one.at_any_length() for one in self.others))
+
+    def room_for(self, contexts: xp.ArrayLike) -> Any:  # noqa: ANN401
+        """What decides whether one request of each context runs: :attr:`room_bytes`, with an axis for contexts."""
+        return self._with_freed(self.room_bytes, contexts)
+
+    def pools_for(self, contexts: xp.ArrayLike) -> Any:  # noqa: ANN401
+        """The pool of a server that is told each context, with an axis for contexts; negative where nothing is left."""
+        return self._with_freed(self.pool_bytes, contexts)
+
+    def _with_freed(self, size: int | Integers, contexts: xp.ArrayLike) -> Any:  # noqa: ANN401
+        found = self.following
+        return _spread(size) if found is None else _spread(size) + found.freed(contexts)[0]
+
+    def _errors_for(self, contexts: xp.ArrayLike) -> Any:  # noqa: ANN401
+        found, error = self.following, _spread(column(self.uncertainty_bytes))
+        return error if found is None else error - found.freed(contexts)[1]
+
     def own_requests(self, contexts: xp.ArrayLike) -> Integers:
         """Whole requests of each context that this rank's pool holds its part of."""
-        return capacity.users(_spread(self.room_bytes), self.plan, contexts)
+        return capacity.users(self.room_for(contexts), self.plan, contexts)
 
     def requests(self, contexts: xp.ArrayLike) -> Integers:
         """Whole requests of each context that the pool holds."""
@@ -132,21 +161,36 @@ class Deployment(Allocation):
 
     def concurrency(self, contexts: xp.ArrayLike) -> Reals:
         """The same as the engine prints it: a real number, infinite where a request holds nothing."""
-        own = capacity.concurrency(_spread(self.room_bytes), self.plan, contexts)
+        own = capacity.concurrency(self.room_for(contexts), self.plan, contexts)
         return _reduce(xp.minimum, own, (one.concurrency(contexts) for one in self.others))
 
     def printed_tokens(self, contexts: xp.ArrayLike) -> Integers:
         """Tokens of the pool as the engine's log line counts them."""
-        pool, line = _spread(self.room_bytes), self.case.engine.token_line
+        pool, line = self.room_for(contexts), self.case.engine.token_line
         own = capacity.printed_tokens(pool, self.plan, contexts, line)
         return _reduce(_fewer_tokens, own, (one.printed_tokens(contexts) for one in self.others))
 
     def longest_context(self) -> Integers:
         """The longest single request that the pool holds, up to the model's limit."""
-        asked = self.start_plan or self.plan
-        own = capacity.longest_context(_spread(self.room_bytes), asked, self.case.model.context_tokens)
+        own = self._longest(self.start_plan or self.plan, 1)
         own = own if xp.is_plain(own) else own[..., 0]
         return _reduce(xp.minimum, own, (one.longest_context() for one in self.others))
+
+    def boundary(self, users_wanted: int) -> int:
+        """The longest context that each of so many requests can have, of one device and one format."""
+        own = int(self._longest(self.plan, users_wanted))
+        return min((own, *(one.boundary(users_wanted) for one in self.others)))
+
+    def _longest(self, plan: BlockPlan, users_wanted: int) -> Integers:
+        room, limit, following = _spread(self.room_bytes), self.case.model.context_tokens, self.following
+        if following is None:
+            return capacity.boundary(room, plan, users_wanted, limit)
+        return capacity.followed(
+            lambda tokens: capacity.boundary(
+                room + following.freed_for(xp.spread_over(tokens, room)), plan, users_wanted, limit
+            ),
+            limit,
+        )
 
     def verdicts(self, contexts: xp.ArrayLike) -> Codes:
         """Codes of :class:`kvreport.accounting.capacity.Verdict` for one request of each context."""
@@ -155,11 +199,11 @@ class Deployment(Allocation):
         own = capacity.verdict(
             usable_bytes=MAX_BYTES if given else _spread(column(self.total_bytes)),
             weight_bytes=_spread(self.resident_bytes),
-            pool_bytes=_spread(self.room_bytes),
+            pool_bytes=self.room_for(contexts),
             plan=self.start_plan or self.plan,
             context_tokens=contexts,
             limit_tokens=self.case.model.context_tokens,
-            uncertainty_bytes=_spread(column(self.uncertainty_bytes)),
+            uncertainty_bytes=self._errors_for(contexts),
             state_slots_wanted=self.state_slots_wanted,
         )
         if self.start_shortage is not None:
@@ -170,7 +214,7 @@ class Deployment(Allocation):
     def shortfall(self, contexts: xp.ArrayLike) -> Integers:
         """Bytes per device that one request of each context lacks; 0 where it fits."""
         asked = self.start_plan or self.plan
-        own = capacity.shortfall(_spread(self.room_bytes), asked, contexts, self.state_slots_wanted)
+        own = capacity.shortfall(self.room_for(contexts), asked, contexts, self.state_slots_wanted)
         if self.start_shortage is not None:
             own = xp.integers(xp.maximum(own, _spread(self.start_shortage[0])))
         return _reduce(xp.maximum, own, (one.shortfall(contexts) for one in self.others))

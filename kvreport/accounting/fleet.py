@@ -12,6 +12,7 @@ from kvreport.accounting.allocation import (
     Allocation,
     asked_memory,
     by_share,
+    lengths_on,
     overhead_on,
     plan_on,
     pools,
@@ -217,7 +218,8 @@ def allocation_on(case: Case, alike: Groups, known: Memo, memo: Memo) -> Allocat
         memo: The same of the whole model.
     """
     return known.get(
-        ("fleet", case.layout, _fleet_key(case), alike), lambda: _allocate_fleet(case, alike, known, memo)
+        ("fleet", case.layout, _fleet_key(case), alike, case.context_tokens),
+        lambda: _allocate_fleet(case, alike, known, memo),
     )
 
 
@@ -248,6 +250,7 @@ def _only(rank: Deployment, places: list[int]) -> Deployment:
         memory_bytes=xp.integers(rank.memory_bytes)[places],
         pool_bytes=xp.integers(rank.pool_bytes)[places],
         uncertainty_bytes=kept.uncertainty,
+        lengths=None if rank.lengths is None else rank.lengths.of(places),
         refused=rank.refused if isinstance(rank.refused, int) else rank.refused[places],
         start_shortage=None
         if short is None
@@ -289,6 +292,7 @@ def _allocate_fleet(case: Case, alike: Groups, known: Memo, memo: Memo) -> Alloc
     added: dict[Hashable, list[int]] = {}
     found: dict[Hashable, tuple[int, ...]] = {}
     overheads, reserves = [], []
+    classes: dict[Hashable, tuple[Accelerator, Serving]] = {}
     for group, kernel in zip(alike, kernels, strict=True):
         device, serving = devices[group.places[0]], group.serving
         # Buffers of an exchange between experts are as large as a step.
@@ -302,11 +306,15 @@ def _allocate_fleet(case: Case, alike: Groups, known: Memo, memo: Memo) -> Alloc
         if group.reserves not in found:
             kept = reserve_on(case, device, serving, known)
             found[group.reserves] = kept.activations, kept.non_framework, kept.graphs, kept.uncertainty
+            classes[group.reserves] = device, serving
         reserves.append(found[group.reserves])
     # Accelerators of no group are asked for nothing; they are in no deployment.
     which = alike.numbers(len(devices))
     resident = tensors + xp.integers([*overheads, [0] * len(tensors)])[which]
     reserve = Reserve(*xp.integers([*reserves, (0, 0, 0, 0)]).T[:, which])
+    lengths = lengths_on(case, tuple(classes.values()), known)
+    order = {kind: number for number, kind in enumerate(classes)}
+    numbers = [order[group.reserves] for group in alike]
     return Allocation(
         case=case,
         components=components,
@@ -318,6 +326,9 @@ def _allocate_fleet(case: Case, alike: Groups, known: Memo, memo: Memo) -> Alloc
         memory_bytes=memory[:, None],
         pool_bytes=pools(case, total[:, None], resident, reserve.total[:, None], shares),
         uncertainty_bytes=reserve.uncertainty,
+        lengths=None
+        if lengths is None
+        else replace(lengths, classes=xp.integers([*numbers, len(classes)])[which]),
     )
 
 
@@ -350,6 +361,7 @@ def _of_fleet(
         memory_bytes=xp.integers(taken.memory_bytes)[where],
         pool_bytes=xp.integers(taken.pool_bytes)[where],
         uncertainty_bytes=kept.uncertainty,
+        lengths=None if taken.lengths is None else taken.lengths.of(where),
         plan=plan,
         max_requests=case.rules.max_requests(serving),
         state_slots_wanted=case.rules.state_slots_wanted(case.model, serving, eager=case.eager),

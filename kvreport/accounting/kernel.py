@@ -527,6 +527,41 @@ def spared_bytes(
     return first - activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, True)  # noqa: FBT003
 
 
+def follows_length(rates: Rates) -> bool:
+    """Return whether vLLM's activation peak may follow the longest request that it is told to take.
+
+    It does where keys are gathered for an indexer, and where a longer request is measured with a longer video.
+    """
+    videos = max(rates[8], rates[17]) if rates[16] > 1 else 0.0
+    return max(rates[11], videos) > 0
+
+
+def freed_bytes(
+    rates: Rates,
+    tokens: int,
+    max_num_seqs: int,
+    context: int,
+    longest: int,
+    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
+    splits: bool,  # noqa: FBT001
+    compiled: bool,  # noqa: FBT001
+) -> int:
+    """Return how much smaller vLLM's activation peak is with a shorter longest request.
+
+    Args:
+        rates: The model's rates on one device.
+        tokens: Tokens of one scheduler step.
+        max_num_seqs: Requests that run at once.
+        context: Tokens of the longest request that it was told to take.
+        longest: The longest that it would take by itself.
+        own_kernels: As of :func:`activation_bytes`, and so are those that follow.
+        splits: As there.
+        compiled: As there.
+    """
+    most = activation_bytes(rates, tokens, max_num_seqs, longest, own_kernels, splits, compiled)
+    return most - activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, compiled)
+
+
 def graph_bytes(
     rates: Rates,
     max_num_seqs: int,

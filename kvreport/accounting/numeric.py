@@ -10,9 +10,10 @@ Return types say array, because that is what most callers hold; plain numbers co
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, reduce
 from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -51,6 +52,23 @@ def fixed(values: A) -> A:
     """The array itself, which cannot be written to from here on."""
     values.flags.writeable = False
     return values
+
+
+@cache
+def on_arrays(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """The same formula of plain numbers for arrays: its ``min``, ``max`` and ``round`` are numpy's.
+
+    Args:
+        formula: A function that calls no other one of its module; what it decides on must be plain numbers.
+    """
+    np = numpy()
+    own = {
+        "max": lambda *values: reduce(np.maximum, values),
+        "min": lambda *values: reduce(np.minimum, values),
+        "round": lambda values: integers(np.rint(values)),
+    }
+    assert isinstance(formula, FunctionType)  # noqa: S101 - formulas are functions
+    return FunctionType(formula.__code__, formula.__globals__ | own, formula.__name__)
 
 
 @cache
@@ -109,6 +127,11 @@ def fmax(first: Any, second: Any) -> Numbers:  # noqa: ANN401
             return cast("Numbers", second if math.isnan(first) else first)
         return cast("Numbers", max(first, second))
     return cast("Numbers", numpy().fmax(first, second))
+
+
+def any_of(values: Any) -> bool:  # noqa: ANN401
+    """Whether any element is true."""
+    return bool(values) if is_plain(values) else bool(numpy().any(values))
 
 
 def least(values: Any) -> Any:  # noqa: ANN401
@@ -173,6 +196,11 @@ def trunc(values: Any) -> Reals:  # noqa: ANN401
     return _rounded("trunc", math.trunc, values)
 
 
+def rint(values: Any) -> Reals:  # noqa: ANN401
+    """Rounded to the nearest integer, a half to the even one, still real."""
+    return _rounded("rint", round, values)
+
+
 def log10(values: Any) -> Reals:  # noqa: ANN401
     """The decimal logarithm; minus infinity of 0."""
     if is_plain(values):
@@ -188,6 +216,11 @@ def isnan(values: Any) -> Any:  # noqa: ANN401
 def isfinite(values: Any) -> Any:  # noqa: ANN401
     """True where a value is a finite number."""
     return math.isfinite(values) if is_plain(values) else numpy().isfinite(values)
+
+
+def spread_over(values: Any, others: Any) -> Any:  # noqa: ANN401
+    """The values in the shape of others that are not plain, as an array of its own."""
+    return values if is_plain(others) else numpy().array(numpy().broadcast_to(values, numpy().shape(others)))
 
 
 def broadcast(*values: Any) -> tuple[Any, ...]:  # noqa: ANN401

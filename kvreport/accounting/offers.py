@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvreport.accounting import kernel
+from kvreport.accounting.allocation import Lengths
+from kvreport.accounting.capacity import boundary, followed
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.sizing import Binds
@@ -102,6 +104,7 @@ class Deployment:
         weight_bytes: Weights as loaded.
         reserve_bytes: Activations, non-framework memory and graphs.
         pool_bytes: Left for the cache.
+        lengths: How the reserve follows the longest request; None where it does not.
         request_bytes: What an average request holds.
         shared_bytes: What the shared prefix holds, once for all.
         users_held: Average requests that one replica's memory holds, on all its data ranks.
@@ -123,6 +126,7 @@ class Deployment:
     weight_bytes: int
     reserve_bytes: int
     pool_bytes: int
+    lengths: Lengths | None
     request_bytes: int
     shared_bytes: int
     users_held: int
@@ -160,6 +164,20 @@ class Deployment:
     def users_at_peak(self) -> int:
         """Requests that the replicas of the peak serve, spares not counted."""
         return self.replicas[1] * self.users_each
+
+    def longest_of(self, requests: int) -> int:
+        """The longest context that each of so many requests of a data rank could have, told to the server."""
+        limit, lengths = self.model.context_tokens, self.lengths
+        if lengths is None:
+            return int(boundary(self.pool_bytes, self.plan, requests, limit))
+        return int(
+            followed(
+                lambda tokens: boundary(
+                    self.pool_bytes + lengths.freed_for(tokens), self.plan, requests, limit
+                ),
+                limit,
+            )
+        )
 
     def headroom(self, peak: int) -> float:
         """Requests that could come on top of the peak, spares not counted, as a share of the peak."""

@@ -231,6 +231,7 @@ class _Group:
                         weight_bytes=int(np.asarray(stage.resident_bytes)[self.place]),
                         reserve_bytes=stage.reserve.total,
                         pool_bytes=int(pool),
+                        lengths=stage.lengths,
                         request_bytes=int(plan.profile.request_bytes(work.mean_tokens)),
                         shared_bytes=shared_bytes(plan.profile, work.shared_prefix_tokens),
                         users_held=int(held[index]) * layout.data,
@@ -282,7 +283,7 @@ def _groups(model: Model, workload: Workload, offers: Sequence[Offer], choices: 
                 continue
             for kv in _caches(model, choices, able[0].accelerator):
                 storing = [offer for offer in able if _stores(offer, kv)]
-                laid = _lay_out(model, choices, storing, kv, layout, memo)
+                laid = _lay_out(model, workload, choices, storing, kv, layout, memo)
                 if laid is None:
                     continue
                 ids = tuple(offer.accelerator.id for offer in storing)
@@ -315,7 +316,7 @@ def _unequal(model: Model, workload: Workload, offers: Sequence[Offer], choices:
             for kv in _caches(model, choices, offer.machine[0]):
                 if not all(kv.stored_by(one.compute_capability, one.vendor) for one in offer.machine):
                     continue
-                case = _case(model, choices, (offer.machine[0],), kv, layout)
+                case = _case(model, workload, choices, (offer.machine[0],), kv, layout)
                 case = replace(case, replica=offer.machine)
                 try:
                     if layout.pipeline > 1:
@@ -395,12 +396,18 @@ def _stores(offer: Offer, kv: KvFormat) -> bool:
 
 
 def _lay_out(
-    model: Model, choices: Choices, offers: Sequence[Offer], kv: KvFormat, layout: Layout, memo: Memo
+    model: Model,
+    workload: Workload,
+    choices: Choices,
+    offers: Sequence[Offer],
+    kv: KvFormat,
+    layout: Layout,
+    memo: Memo,
 ) -> deployment.Deployment | None:
     """The deployments of offers that the engine treats alike, or None where there can be none."""
     if not offers:
         return None
-    case = _case(model, choices, tuple(offer.accelerator for offer in offers), kv, layout)
+    case = _case(model, workload, choices, tuple(offer.accelerator for offer in offers), kv, layout)
     try:
         return lay_out(case, memo)
     except InputError:
@@ -408,7 +415,12 @@ def _lay_out(
 
 
 def _case(
-    model: Model, choices: Choices, devices: tuple[Accelerator, ...], kv: KvFormat, layout: Layout
+    model: Model,
+    workload: Workload,
+    choices: Choices,
+    devices: tuple[Accelerator, ...],
+    kv: KvFormat,
+    layout: Layout,
 ) -> Case:
     tokens, rows = _scheduler(choices, devices[0])
     return Case(
@@ -421,6 +433,7 @@ def _case(
         layout=layout,
         serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
         utilization=choices.utilization,
+        context_tokens=min(workload.longest_tokens, model.context_tokens),
         many=True,
         support=choices.support,
     )

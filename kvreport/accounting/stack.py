@@ -8,12 +8,12 @@ at once: what differs between plans becomes an array by row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.allocation import Allocation
+from kvreport.accounting.allocation import Allocation, joined
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.deployment import Bound, Deployment, bound_of, bound_under, ceiling_plan, refused
 from kvreport.accounting.engines.step import Reserve
@@ -115,12 +115,14 @@ class Rows:
         laid: The deployment; its ``case`` is the first one.
         bound: What it would hold without an engine.
         copies: Data ranks of each row.
+        at: The place of the one context that the deployment is told; None where it answers for all.
     """
 
     places: Any
     laid: Deployment
     bound: Bound
     copies: int | Integers
+    at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +159,13 @@ def lay_out_rows(
         devices = len(case.accelerators)
         entry = _entry(place, case, alike, ceiling, memo)
         if entry is None:
+            staged = False
             for members, laid in lay_out_fleet(case, alike, memo):
                 bound = bound_of(laid, ceiling, contexts, memo)
+                staged |= not _in_order(laid, contexts)
                 yield Rows(xp.integers(members) + place * devices, laid, bound, case.layout.data)
+            if staged:
+                yield from _by_context(place, case, alike, ceiling, contexts, memo)
             continue
         if not entry.shared:
             continue
@@ -171,6 +177,34 @@ def lay_out_rows(
         cells += more
     if waiting:
         yield _stacked(waiting, ceiling, contexts, memo)
+
+
+def _in_order(laid: Deployment, contexts: Integers) -> bool:
+    """Whether the ranks stand in the order of their pools for a server that is told any of the contexts."""
+    ranks = (laid, *laid.others)
+    if not laid.others or all(one.lengths is None for one in ranks):
+        return True
+    np = xp.numpy()
+    own = [n for n, form in enumerate(laid.case.weight_formats) if form is None] or slice(None)
+    places = sorted(range(len(ranks)), key=lambda number: ranks[number].layers.start)
+    pools = np.stack(
+        np.broadcast_arrays(*(ranks[place].pools_for(contexts)[:, own].min(axis=1) for place in places))
+    )
+    return bool((np.argsort(pools, axis=0, kind="stable") == np.argsort(places)[:, None, None]).all())
+
+
+def _by_context(
+    place: int, case: Case, alike: Groups, ceiling: Engine, contexts: Integers, memo: Memo
+) -> Iterator[Rows]:
+    """The rows of pipeline stages again, a context at a time: which stage is the fullest may differ between lengths."""
+    for number, tokens in enumerate(contexts.tolist()):
+        told = replace(case, context_tokens=min(tokens, case.model.context_tokens))
+        for members, laid in lay_out_fleet(told, alike, memo):
+            here = contexts[number : number + 1]
+            bound = bound_of(laid, ceiling, here, memo)
+            yield Rows(
+                xp.integers(members) + place * len(case.accelerators), laid, bound, case.layout.data, number
+            )
 
 
 def _entry(place: int, case: Case, alike: Groups, ceiling: Engine, memo: Memo) -> _Entry | None:
@@ -243,6 +277,7 @@ def _stacked(entries: Sequence[_Entry], ceiling: Engine, contexts: Integers, mem
         memory_bytes=by_row([one.memory_bytes for one in taken]),
         pool_bytes=by_row([one.pool_bytes for one in taken]),
         uncertainty_bytes=reserve.uncertainty,
+        lengths=joined([one.lengths for one in taken], [one.total_bytes for one in taken], by_row),
         start_shortage=None if lacking is None else tuple(by_row([one] * len(entries)) for one in lacking),
         plan=BlockPlan(
             block_bytes=of_plan(plan.block_bytes for plan in plans),

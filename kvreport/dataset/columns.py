@@ -199,7 +199,8 @@ CAPACITY: Final = Table(
         Column(
             "kv_pool_bytes_per_gpu",
             "int64",
-            "Memory left for the cache; 0 where the weights and the reserve leave nothing.",
+            "Memory left for the cache by a server that is told this context as its longest request; 0 where the weights "
+            "and the reserve leave nothing.",
             unit="bytes",
             formula="Usable memory x utilization - weights - activation peak - non-framework memory - "
             "graphs, not below 0.",
@@ -239,7 +240,7 @@ CAPACITY: Final = Table(
             "int64",
             "The longest single request whose cache fits the engine's pool, up to the model's limit.",
             unit="tokens",
-            formula="Largest n whose reserved bytes fit the pool.",
+            formula="Largest n whose reserved bytes fit the pool of a server that is told n.",
             minimum=0,
         ),
         Column(

@@ -97,7 +97,13 @@ def boundary(
         counts = list(requests)
     each = [-(-count // copies) for count in counts]
     limit = answer.request.model.context_tokens
-    longest = longest_each(answer.budget.kv_pool_bytes, answer.plan, np.asarray(each, dtype=np.int64), limit)
+    laid = None if answer.deployment is None else answer.deployment.at_any_length()
+    if laid is None or laid.following is None:
+        longest = longest_each(
+            answer.budget.kv_pool_bytes, answer.plan, np.asarray(each, dtype=np.int64), limit
+        )
+    else:
+        longest = np.asarray([laid.boundary(one) for one in each], dtype=np.int64)
     # A model without a cache has no pool: whether it runs at all is in its own longest context.
     longest = np.minimum(longest, answer.max_context_tokens)
     return pd.DataFrame({"requests": counts, "max_context_tokens": longest})

@@ -228,10 +228,14 @@ class _Answer:
             for name in _COLUMNS
         }
         self._contexts = contexts
+        self.spread = False
 
     def put(self, rows: Rows, contexts: Integers) -> None:
         """Fill in some devices under their plans: all weight formats."""
         laid, bound = rows.laid, rows.bound
+        contexts = contexts if rows.at is None else contexts[rows.at : rows.at + 1]
+        if laid.following is not None:
+            self._spread()
         held, codes = laid.requests(contexts), laid.verdicts(contexts)
 
         def of_all(requests: Integers) -> Integers:
@@ -239,7 +243,9 @@ class _Answer:
 
         found: dict[str, Any] = {
             "weight_bytes_per_gpu": laid.weight_bytes,
-            "kv_pool_bytes_per_gpu": np.maximum(laid.pool_bytes, 0),
+            "kv_pool_bytes_per_gpu": np.maximum(
+                laid.pools_for(contexts) if self.spread else laid.pool_bytes, 0
+            ),
             "kv_bytes_per_token_per_gpu": np.rint(bound.profile.marginal_bytes(contexts)),
             "state_bytes_per_request_per_gpu": bound.profile.state_bytes,
             "max_concurrent_requests_ceiling": of_all(bound.requests),
@@ -248,12 +254,21 @@ class _Answer:
             "max_concurrent_requests": of_all(laid.running(held, codes)),
             "limited_by": laid.limited_by(held, codes),
             "shortfall_bytes_per_gpu": laid.shortfall(contexts),
-            "max_context_tokens": laid.longest_context(),
             "verdict": codes,
         }
+        if rows.at is None:
+            found["max_context_tokens"] = laid.longest_context()
         self._flat(self.possible)[rows.places] = True
         for name, values in found.items():
-            self._flat(self.columns[name])[rows.places] = values
+            column = self._flat(self.columns[name])
+            if self.spread and name in _ONCE and np.ndim(values) and np.ndim(values) < column.ndim:
+                values = np.asarray(values)[..., None]  # noqa: PLW2901
+            if rows.at is None:
+                column[rows.places] = values
+            else:
+                column[rows.places, :, rows.at] = np.broadcast_to(
+                    values, (*np.shape(laid.resident_bytes), 1)
+                )[..., 0]
 
     def put_bounds(
         self, cases: Sequence[Case], caches: Sequence[KvFormat], peaks: Peaks, contexts: Integers, memo: Memo
@@ -285,6 +300,14 @@ class _Answer:
                     contexts,
                     1 if max(stages) == 1 else np.reshape(stages, (-1, 1, 1, 1)),
                 )
+
+    def _spread(self) -> None:
+        """Give every column an axis for contexts, each of which has its own reserve."""
+        if self.spread:
+            return
+        self.spread = True
+        for name in _ONCE:
+            self.columns[name] = np.repeat(self.columns[name][..., None], self._contexts, axis=-1)
 
     def _flat(self, column: Array) -> Array:
         """A column with one axis for layouts, KV formats and accelerators together."""
@@ -325,7 +348,7 @@ _ONCE: Final = frozenset(
         "max_context_tokens",
     }
 )
-"""Columns that are the same at every context."""
+"""Columns that are the same at every context, unless the reserve follows the longest request."""
 
 _KINDS: Final[dict[str, type]] = {
     "limited_by": np.int8,

@@ -81,9 +81,18 @@ def answer(request: Request) -> Estimate:
         InputError: If the combination is impossible for this model, format or engine.
     """
     model, layout, context = request.model, request.layout, request.context_tokens
-    laid = lay_out(request.case)
-    blocks, known = laid.plan, Memo()
-    at = [_at_context(request, laid, tokens, known) for tokens in (context, *_table_contexts(model, context))]
+    known = Memo()
+    laid = lay_out(request.case, known)
+    blocks, any_length = laid.plan, laid.at_any_length()
+
+    def at_context(tokens: int) -> AtContext:
+        there = any_length
+        if laid.others and any_length is not laid:  # which stage is the fullest may differ between lengths
+            told = replace(request.case, context_tokens=min(tokens, model.context_tokens))
+            there = lay_out(told, known)
+        return _at_context(request, there, tokens, known)
+
+    at = [at_context(tokens) for tokens in (context, *_table_contexts(model, context))]
     if at[0].max_concurrent_requests >= UNLIMITED_REQUESTS:
         raise InputError(
             f"engine {request.engine.name}: found {model.id}, which keeps no cache, so nothing bounds its requests; "
@@ -132,7 +141,7 @@ def answer(request: Request) -> Estimate:
         limited_by=at[0].limited_by,
         shortfall_bytes=at[0].shortfall_bytes,
         kv_pool_tokens=None if limitless else layout.data * int(laid.printed_tokens(context)),
-        max_context_tokens=int(laid.longest_context()),
+        max_context_tokens=int(any_length.longest_context()),
         verdict=at[0].verdict,
         decode_ms_lower_bound=_known(step),
         prefill_ms_lower_bound=_known(first),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -171,6 +171,7 @@ class Request:
             serving=self.serving,
             utilization=self.utilization,
             kv_pool_bytes=self.kv_pool_bytes,
+            context_tokens=min(self.context_tokens, self.model.context_tokens),
             eager=self.eager,
             images=self.images,
             videos=self.inputs.get("video") != 0,
@@ -369,9 +370,9 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         eager=query.eager,
         images=_served(limits),
         sorts=query.sampler is not None,
+        context_tokens=min(context_tokens, record.context_tokens),
     )
-    asked = replace(step, context_tokens=None if query.context_tokens is None else context_tokens)
-    assumed += engine.open_choices(record, accelerator, asked, catalog.weight_formats)
+    assumed += engine.open_choices(record, accelerator, step, catalog.weight_formats)
     if query.utilization is None and engine.reserves:
         share = engine.share_on(accelerator, None)
         if share == policy.utilization:

@@ -7,7 +7,6 @@ from math import ceil, isnan
 from typing import Any
 
 from kvreport import words
-from kvreport.accounting.capacity import boundary
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.offers import Deployment
@@ -85,7 +84,7 @@ class Sizing:
         )
         engine = rules(self.catalog.engine(self.engine))
         share = engine.share_for(needed, found.weight_bytes, found.reserve_bytes, found.total_bytes)
-        longest = int(boundary(found.pool_bytes, found.plan, per_rank, found.model.context_tokens))
+        longest = found.longest_of(per_rank)
         served = self.served(found)
         interval = self.fractions(found, needed)
         average, peak, spared = found.replicas

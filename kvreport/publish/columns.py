@@ -19,6 +19,7 @@ from kvreport.accounting.deployment import (
     upper_bound,
 )
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.kernel import follows_length
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
@@ -363,6 +364,16 @@ def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict
 
     usual, other = listed(nvidia=True), listed(nvidia=False)
     return {"rates": usual, "other_rates": None if other == usual else other}
+
+
+def following(rates: dict[str, Any]) -> dict[str, Any]:
+    """Return the rates of a model whose reserve follows the longest request; nothing of others.
+
+    Args:
+        rates: What :func:`reserve_rates` says.
+    """
+    columns = [one for name in ("rates", "other_rates") for one in rates[name] or () if one is not None]
+    return rates if any(map(follows_length, columns)) else {}
 
 
 def _parts(site: SiteData, model: Model, columns: Sequence[Place | None]) -> list[Model | None]:

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kvreport.accounting.kernel import error_bytes
+from kvreport.accounting.kernel import error_bytes, follows_length
 from kvreport.accounting.parallel import Layout
 from kvreport.publish.columns import NONE, places
 from kvreport.publish.layout_names import layout_words, ways
@@ -57,6 +57,8 @@ _GPU: Final = (
     "free",
     "most",
     "reserve",
+    "own",
+    "splits",
     "kind",
     "rented",
     "step",
@@ -80,7 +82,8 @@ def files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> It
 
     Args:
         site: The catalog.
-        models: :func:`kvreport.publish.profiles.model_facts` of every model.
+        models: :func:`kvreport.publish.profiles.model_facts` of every model, with the rates of those whose reserve follows
+            the longest request (:func:`kvreport.publish.columns.following`).
         times: :func:`kvreport.publish.sizer_data.times_facts` of every model.
     """
     for name, content in _files(site, models, times):
@@ -89,7 +92,7 @@ def files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> It
 
 def _files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> Iterator[tuple[str, Facts]]:
     whole = site_facts(site)
-    bands = {gpu["reserve"]: gpu["band"] for gpu in whole["gpus"]} if models else {}
+    classes = {gpu["reserve"]: (gpu["band"], gpu["runner"]) for gpu in whole["gpus"]} if models else {}
     yield "site", _site(whole, {one.layout.label: one.layout for one in places(site, further=True)})
     yield "models", _common(site, models)
     yield "aliases", {name: [facts[name] for facts in models] for name in ("family", "aliases")}
@@ -100,9 +103,10 @@ def _files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> I
         for cache in (OWN, *site.kv_names):
             yield f"{folder.name}/cache-{cache}", _caches(models, cache, place)
             yield f"{folder.name}/held-{cache}", {"held": [_held(facts, cache, place) for facts in models]}
-        for number, band in bands.items():
+        for number, (band, runner) in classes.items():
             kept = [facts["reserve"][number][place] for facts in models]
-            yield f"{folder.name}/reserve-{number}", _reserves(kept, band[2:] if folder.staged else band[:2])
+            reserves = _reserves(kept, band[2:] if folder.staged else band[:2])
+            yield f"{folder.name}/reserve-{number}", reserves | {"rates": _rates(models, place, runner)}
         yield f"{folder.name}/speed", _speed(site, times, place)
 
 
@@ -195,6 +199,17 @@ def _reserves(kept: Sequence[list[int] | None], band: tuple[float, float]) -> Fa
         if one is not None and (more := one[1] - error_bytes(*band, one[0]))
     }
     return {"reserve": [None if one is None else one[0] for one in kept], "spared": spared}
+
+
+def _rates(models: Sequence[Facts], place: int, runner: bool) -> Facts:  # noqa: FBT001 - of a device
+    """The rates of models whose reserve follows the longest request, on devices of one class."""
+    found = {}
+    for number, facts in enumerate(models):
+        rates = (runner and facts.get("other_rates")) or facts.get("rates")
+        own = rates and rates[place]
+        if own and follows_length(own):
+            found[str(number)] = own
+    return found
 
 
 def _speed(site: SiteData, times: Sequence[Facts], place: int) -> Facts:

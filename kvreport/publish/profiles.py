@@ -25,6 +25,7 @@ from kvreport.publish.columns import (
     NONE,
     Columns,
     by_number,
+    following,
     own_kv,
     places,
     published_columns,
@@ -61,8 +62,9 @@ def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[t
         def one(model: Model) -> tuple[bytes, dict[str, Any]]:
             def make() -> tuple[bytes, dict[str, Any]]:
                 facts = model_facts(site, model, further=True)
-                own = {"schema": SCHEMA, "release": site.version, **facts, **reserve_rates(site, model)}
-                return encode(own), of_sizes(facts, published)
+                rates = reserve_rates(site, model)
+                own = {"schema": SCHEMA, "release": site.version, **facts, **rates}
+                return encode(own), of_sizes(facts | following(rates), published)
 
             content, few = kept.get(site.parts.key(site.parts.of_model(model), lists), make)
             return content, few

@@ -258,7 +258,7 @@ class Start:
             sorts=flags.sorts,
             compiled=flags.compiled,
             kv_pool_bytes=flags.kv_pool_bytes,
-            context_tokens=flags.context_tokens,
+            context_tokens=flags.context_tokens or self.model.context_tokens,
             lora_slots=flags.lora_slots,
         )
 

@@ -14,6 +14,7 @@ from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
 from kvreport.publish import explorer_data, profiles, sizer_data
 from kvreport.publish.browser import script as browser_script
+from kvreport.publish.columns import following, reserve_rates
 from kvreport.publish.page_data import gather
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -35,7 +36,8 @@ ANSWER = """({site, models, rows}) => {
         let got = null;
         if (config) {
             const answer = kvCapacity.serve(config, context);
-            got = [config.weights, answer.token, config.state, answer.request, config.pool,
+            const told = kvCapacity.told(config, context);
+            got = [told.weights, answer.token, told.state, answer.request, told.pool,
                    answer.users, answer.ceiling, config.longest, answer.verdict];
         }
         compared += 1;
@@ -123,7 +125,12 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
     chosen = sorted({*sorted(catalog.models)[::EVERY], *LAID_OUT_BY_KERNELS})
     site = gather(catalog, models=",".join(chosen), version="2026.01.01")
     shared = profiles.site_facts(site)
-    models = [profiles.model_facts(site, model, further=True) for model in site.models]
+    rates = [following(reserve_rates(site, model)) for model in site.models]
+    models = [
+        profiles.model_facts(site, model, further=True) | own
+        for model, own in zip(site.models, rates, strict=True)
+    ]
+    assert sum(map(bool, rates)) > 1
     everything = axes(catalog, models=",".join(chosen))
     take = np.random.default_rng(20261121)
     rows: list[list[Any]] = []

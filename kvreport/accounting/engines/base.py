@@ -8,9 +8,9 @@ constants. Its *rules* are code: one class per family, bound to a record. The tr
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
@@ -293,6 +293,24 @@ class EngineRules:
         """
         del share, model, accelerator, step
         return reserve
+
+    def following_peak(
+        self, model: Model, accelerator: Accelerator, step: Step
+    ) -> tuple[Hashable, Callable[[Any], Any]] | None:
+        """The part of the reserve that grows with the longest request that is stated; None where all is the same.
+
+        :meth:`reserve` then takes an array of lengths in a step, too.
+
+        Args:
+            model: The model, or the part of it that a pipeline stage runs.
+            accelerator: The device.
+            step: What decides the reserve beside model and device, but for the length.
+
+        Returns:
+            What decides it, and its bytes for a length, or for each of an array.
+        """
+        del model, accelerator, step
+        return None
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True if the device's kernels for experts bring buffers of their own."""

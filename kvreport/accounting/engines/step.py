@@ -68,7 +68,8 @@ class Step:
         videos: False if it was told to take no videos.
         sorts: True if sampling sorts all logits (vLLM without FlashInfer's sampler).
         compiled: True if compiled graphs are in the cache, as at a later start (vLLM).
-        context_tokens: The longest request that the engine was told to take; None for the model's longest.
+        context_tokens: The longest request that the engine was told to take, or an array of them where the engine's rules
+            follow it; None for the model's longest.
         receives: True for a pipeline stage after the first, which keeps a buffer for what it receives.
         held_bytes: Memory of the device that other processes hold when the engine starts.
     """
@@ -81,7 +82,7 @@ class Step:
     videos: bool = True
     sorts: bool = False
     compiled: bool = False
-    context_tokens: int | None = None
+    context_tokens: Any = None
     receives: bool = False
     held_bytes: int = 0
 

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, Final, Self
 
 from kvreport.accounting import kernel
+from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.step import Reserve, constant
 from kvreport.accounting.engines.vllm import releases
 from kvreport.accounting.engines.vllm.profiling import (
@@ -236,7 +237,7 @@ def reserve(
     compiled: bool = False,
     nvidia: bool = True,
     multicast: bool = True,
-    context_tokens: int | None = None,
+    context_tokens: xp.ArrayLike | None = None,
     device_class: str = "server",
     receives: bool = False,
     stages: bool = False,
@@ -261,7 +262,7 @@ def reserve(
         compiled: True if it finds its compiled graphs in the cache, as at a later start.
         nvidia: False on other vendors' devices.
         multicast: False on devices whose links have no multicast (:func:`multicasts`).
-        context_tokens: The longest request that the engine was told to take; None for the model's.
+        context_tokens: The longest request that the engine was told to take, or several; None for the model's.
         device_class: Which of the engine's error bands applies.
         receives: True for a pipeline stage after the first.
         stages: True for a pipeline stage, whose error band is that of the logs of such.
@@ -269,7 +270,7 @@ def reserve(
     Raises:
         InputError: If the engine's data lacks a coefficient.
     """
-    rates = _rates(
+    rates = rates_of(
         model,
         engine,
         tensor_parallel,
@@ -283,25 +284,27 @@ def reserve(
         whole_encoders,
     )
     flat = rates.flat
-    asked = context_tokens or model.context_tokens
-    step = (flat, max_batched_tokens, max_seqs, asked, own_expert_kernels, splits, eager or compiled)
-    activations = kernel.activation_bytes(*step)
+    asked: Any = model.context_tokens if context_tokens is None else context_tokens
+    peak = kernel.activation_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.activation_bytes)
+    step = (flat, max_batched_tokens, max_seqs, asked, own_expert_kernels, splits)
+    activations = peak(*step, eager or compiled)
     shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
     outside = kernel.outside_bytes(flat, multicast, shared)
     graphs = 0 if eager else kernel.graph_bytes(flat, max_seqs, max_batched_tokens, own_expert_kernels)
     total = activations + outside + graphs
     # A later start has what compiling took. No flag tells which start it is: the band spans both.
-    spared = kernel.spared_bytes(*step)
+    spared = activations - (activations if eager or compiled else peak(*step, True))  # noqa: FBT003
+    band = error_band(engine, total, device_class, stages=stages)
     return Reserve(
         activations=activations,
         non_framework=outside,
         graphs=graphs,
-        uncertainty=round(error_band(engine, total, device_class, stages=stages)) + spared,
+        uncertainty=xp.integers(xp.rint(band)) + spared,
     )
 
 
 @remembered
-def _rates(
+def rates_of(
     model: Model,
     engine: Engine,
     tensor_parallel: int,
@@ -351,6 +354,16 @@ def runs_second(model: Model, sizes: Shape, engine: Engine, *, nvidia: bool = Tr
         quantized=model.weight_format not in UNQUANTIZED,
         nvidia=nvidia,
     )
+
+
+def follows_length(model: Model) -> bool:
+    """Whether the reserve may follow the longest request: one with an indexer, or with images that become videos.
+
+    Args:
+        model: The model, or a stage of it.
+    """
+    sizes = Shape.of(model)
+    return bool(sizes.indexed) or sizes.tower is not None
 
 
 def error_band(engine: Engine, reserve_bytes: float, device_class: str, *, stages: bool = False) -> float:

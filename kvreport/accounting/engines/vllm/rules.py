@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
+from kvreport.accounting import kernel
+from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import NVLINK_BYTES, Exchange
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
@@ -154,6 +156,39 @@ class Vllm(EngineRules):
             stages=step.layout.pipeline > 1,
         )
 
+    def following_peak(
+        self, model: Model, accelerator: Accelerator, step: Step
+    ) -> tuple[Hashable, Callable[[Any], Any]] | None:
+        """Activations of models with an indexer's keys, and of those whose longest video goes by the longest request."""
+        if not reserve.follows_length(model):
+            return None
+        nvidia, eager = accelerator.vendor.upper() == "NVIDIA", step.eager or step.compiled
+        own, splits = reserve.own_expert_kernels(accelerator), reserve.large_workspace(accelerator)
+        rates = reserve.rates_of(
+            model,
+            self.engine,
+            step.layout.tensor,
+            step.layout.expert,
+            step.images,
+            step.videos,
+            own,
+            step.sorts,
+            nvidia,
+            step.receives,
+            step.layout.whole_encoders,
+        ).flat
+        if not kernel.follows_length(rates):
+            return None
+        before = (rates, step.max_batched_tokens, step.max_seqs)
+
+        def peak(tokens: Any) -> Any:  # noqa: ANN401 - a number or an array
+            formula = (
+                kernel.activation_bytes if xp.is_plain(tokens) else xp.on_arrays(kernel.activation_bytes)
+            )
+            return formula(*before, tokens, own, splits, eager)
+
+        return (*before, own, splits, eager), peak
+
     def spared_later(self, model: Model, accelerator: Accelerator, step: Step) -> int:
         """Bytes that a first start takes for compiling, and a later one with the same flags does not."""
         first: int = self.reserve(model, accelerator, step).activations
@@ -244,21 +279,12 @@ class Vllm(EngineRules):
         From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs.
         """
         release, found = releases.release_of(self.engine), []
-        whole = replace(step, context_tokens=None)
-        spared = self.spared_later(model, accelerator, whole) if releases.compiles_on_copies(release) else 0
+        spared = self.spared_later(model, accelerator, step) if releases.compiles_on_copies(release) else 0
         if spared > 0:
             found.append(
                 f"a first start, whose compiling takes {spared / GIB:.1f} GiB while memory is measured: a later start "
                 "that finds the compiled graphs has as much more for the cache"
             )
-        longest = step.context_tokens
-        if longest is not None and longest < model.context_tokens:
-            each = (self.reserve(model, accelerator, one).activations for one in (whole, step))
-            if (less := next(each) - next(each)) > GIB // 4:
-                found.append(
-                    f"activations of a server that takes the model's {model.context_tokens:,} tokens: with --max-model-len "
-                    f"{longest} it measures {less / GIB:.1f} GiB less, and has as much more for the cache"
-                )
         if not step.sorts and releases.sampler_is_open(release, second=False) and _is_nvidia(accelerator):
             more = step.max_seqs * model.vocabulary * (LOGIT_BYTES["sort"] - LOGIT_BYTES["probabilities"])
             found.append(

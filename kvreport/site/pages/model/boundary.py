@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.accounting import capacity
+from kvreport.accounting import numeric as xp
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate, estimate
 from kvreport.publish.series import Series
@@ -91,8 +92,10 @@ def _series_name(site: SiteData, one: Series) -> str:
 
 def _with_pool(best: Series, answer: Estimate, more_bytes: int) -> tuple[tuple[int, int], ...]:
     """Return the headline's line with a pool that much larger."""
-    pool = answer.budget.kv_pool_bytes + more_bytes
-    counts: list[int] = capacity.users(pool, answer.plan, best.contexts).tolist()
+    laid = answer.deployment
+    own = answer.budget.kv_pool_bytes
+    pool = own if laid is None else xp.maximum(laid.at_any_length().pools_for(best.contexts), 0)
+    counts: list[int] = capacity.users(pool + more_bytes, answer.plan, best.contexts).tolist()
     return best.line(counts)
 
 

@@ -1,0 +1,193 @@
+"""An answer is for the server whose command stands beside it: the reserve is that of the stated longest request."""
+
+import random
+
+import numpy as np
+import pytest
+
+import kvreport
+from kvreport.accounting import kernel
+from kvreport.accounting import numeric as xp
+from kvreport.accounting.capacity import followed
+from kvreport.accounting.engines.vllm.reserve import ReserveRates
+from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.dataset.frames import boundary
+from kvreport.dataset.grid import axes
+from kvreport.dataset.matrix import matrix
+from kvreport.estimation.commands import estimate_command
+from kvreport.units import GIB
+
+VIDEOS = "Qwen/Qwen2.5-VL-7B-Instruct"
+INDEXED = "zai-org/GLM-5.3-FP8"
+STAGED = "XiaomiMiMo/MiMo-V2.5"
+"""With an encoder on the first of its stages: which of them is the fullest depends on the length."""
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def test_the_reserve_is_that_of_the_printed_length() -> None:
+    # vLLM 0.33 measures Qwen2.5-VL with min(7, C // 16,384) images' worth of a video, at least one
+    # (`models/qwen2_vl.py`, `_MAX_FRAMES_PER_VIDEO`), so 8K and 16K have equal activations and 32K has more.
+    kept = {}
+    for context in (8192, 16_384, 32_768, 128_000):
+        answer = kvreport.estimate(VIDEOS, gpu="h100", context_tokens=context)
+        assert f"--max-model-len {context}" in (estimate_command(answer) or "")
+        kept[context] = answer.budget.activations / GIB
+    assert kept[8192] == kept[16_384] == pytest.approx(2.977, abs=0.001)
+    assert kept[32_768] == pytest.approx(4.864, abs=0.001)
+    assert kept[128_000] == pytest.approx(15.391, abs=0.001)
+
+
+def test_no_sentence_is_left_about_another_server() -> None:
+    answer = kvreport.estimate(INDEXED, gpu="h200", tensor_parallel=8, context_tokens=8192)
+    assert not any("--max-model-len" in one for one in answer.to_dict()["assumptions"])
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        (VIDEOS, {"gpu": "rtx-4090"}),
+        (VIDEOS, {"gpu": "h100"}),
+        (INDEXED, {"gpu": "h200", "tensor_parallel": 8}),
+        (STAGED, {"gpu": "h100", "tensor_parallel": 8, "pipeline_parallel": 2}),
+        ("Qwen/Qwen2.5-7B", {"gpu": "rtx-4090"}),
+    ],
+)
+def test_each_line_of_a_table_is_the_answer_at_its_context(model: str, options: dict[str, object]) -> None:
+    answer = kvreport.estimate(model, context_tokens=8192, **options)
+    for line in answer.by_context:
+        alone = kvreport.estimate(model, context_tokens=line.context_tokens, **options)
+        for name in (
+            "max_concurrent_requests",
+            "max_concurrent_requests_by_memory",
+            "verdict",
+            "shortfall_bytes",
+            "limited_by",
+            "kv_bytes_per_request_per_gpu",
+        ):
+            assert getattr(alone, name) == getattr(line, name), (line.context_tokens, name)
+        assert alone.max_context_tokens == answer.max_context_tokens
+    longest = answer.max_context_tokens
+    limit = answer.request.model.context_tokens
+    at, beyond = (kvreport.estimate(model, context_tokens=n, **options) for n in (longest, longest + 1))
+    assert at.max_concurrent_requests_by_memory >= 1
+    assert longest == limit or beyond.max_concurrent_requests_by_memory == 0
+
+
+def test_rows_of_the_dataset_are_the_estimates(catalog: Catalog) -> None:
+    gpus = ("rtx-4090", "h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x")
+    draw = random.Random(20261126)  # noqa: S311 - a spread of cases, no secret
+    compared = several = 0
+    for name in (VIDEOS, INDEXED, STAGED, "MiniMaxAI/MiniMax-M3"):
+        for cube in matrix(
+            axes(catalog, models=name, gpus=",".join(g for g in gpus if g in catalog.accelerators))
+        ):
+            if cube.engine != "vllm":
+                continue
+            places = list(zip(*np.nonzero(cube.possible), strict=True))
+            for g, t, w, k in draw.sample(places, 12):
+                layout = cube.layouts[t]
+                for c, context in enumerate(cube.contexts):
+                    answer = kvreport.estimate(
+                        name,
+                        gpu=cube.gpus[g],
+                        tensor_parallel=layout.tensor,
+                        pipeline_parallel=layout.pipeline,
+                        data_parallel=layout.data,
+                        expert_parallel=layout.expert,
+                        decode_context_parallel=layout.decode_context,
+                        nodes=layout.nodes,
+                        weights=cube.weight_formats[w],
+                        kv=cube.kv_formats[k],
+                        context_tokens=context,
+                        catalog=catalog,
+                    )
+                    row = {column: values[g, t, w, k, c] for column, values in cube.values.items()}
+                    where = (name, cube.gpus[g], layout.label, cube.weight_formats[w], context)
+                    assert row["kv_pool_bytes_per_gpu"] == answer.budget.kv_pool_bytes, where
+                    assert row["weight_bytes_per_gpu"] == answer.weight_bytes_per_gpu, where
+                    assert row["max_concurrent_requests"] == answer.max_concurrent_requests, where
+                    assert row["shortfall_bytes_per_gpu"] == answer.shortfall_bytes, where
+                    assert row["max_context_tokens"] == answer.max_context_tokens, where
+                    compared += 1
+                several += len(set(cube.values["kv_pool_bytes_per_gpu"][g, t, w, k].tolist())) > 1
+    assert compared > 300
+    assert several > 10
+
+
+def test_a_reserve_that_follows_nothing_costs_nothing() -> None:
+    answer = kvreport.estimate("Qwen/Qwen2.5-7B", gpu="h100", context_tokens=8192)
+    assert answer.deployment is not None
+    assert answer.deployment.lengths is None
+    assert answer.deployment.at_any_length() is answer.deployment
+    # A pool by hand is the pool, whatever the length.
+    given = kvreport.estimate(VIDEOS, gpu="h100", context_tokens=8192, kv_pool="10GiB")
+    assert given.deployment is not None
+    assert given.deployment.lengths is None
+
+
+@pytest.mark.parametrize(
+    ("model", "options"), [(VIDEOS, {"gpu": "rtx-4090"}), (INDEXED, {"gpu": "h200", "tensor_parallel": 8})]
+)
+def test_requests_fit_exactly_up_to_their_boundary(model: str, options: dict[str, object]) -> None:
+    counts = [1, 2, 3, 7, 20]
+    frame = boundary(model, requests=counts, **options)
+    for count, longest in zip(counts, frame["max_context_tokens"].tolist(), strict=True):
+        limit = kvreport.estimate(model, **options).request.model.context_tokens
+        for context, fits in ((longest, True), (longest // 2, True), (longest + 1, False)):
+            if 64 <= context <= limit:
+                answer = kvreport.estimate(model, context_tokens=context, **options)
+                assert (answer.max_concurrent_requests_by_memory >= count) == fits, (count, context)
+
+
+def test_a_size_reserves_for_the_length_of_its_command() -> None:
+    found = kvreport.size(VIDEOS, gpus=["rtx-4090"], concurrent=4, context=8192)
+    best = found.ranking.deployments[0]
+    answer = kvreport.estimate(
+        VIDEOS, gpu="rtx-4090", tensor_parallel=best.tensor_parallel, context_tokens=8192
+    )
+    assert best.pool_bytes == answer.budget.kv_pool_bytes
+    assert (
+        best.reserve_bytes == answer.budget.activations + answer.budget.non_framework + answer.budget.graphs
+    )
+    requests = 4
+    longest = best.longest_of(requests)
+    for context, fits in ((longest, True), (longest + 1, False)):
+        told = kvreport.estimate(
+            VIDEOS, gpu="rtx-4090", tensor_parallel=best.tensor_parallel, context_tokens=context
+        )
+        assert (told.max_concurrent_requests_by_memory >= requests) == fits
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_longest_that_fits_is_found_where_the_pool_falls(seed: int) -> None:
+    draw = random.Random(seed)  # noqa: S311 - a spread of cases, no secret
+    limit = draw.choice([1, 2, 50, 300])
+    drops = sorted((draw.randint(0, limit + 20) for _ in range(draw.randint(1, 9))), reverse=True)
+    reached = [drops[min(tokens * len(drops) // (limit + 1), len(drops) - 1)] for tokens in range(limit + 1)]
+    reached = [min(one, limit) for one in reached]
+    expected = max((n for n in range(1, limit + 1) if reached[n] >= n), default=0)
+    assert followed(lambda tokens: reached[tokens], limit) == expected
+    many = np.array([reached])
+    found = followed(lambda tokens: many[0][np.broadcast_to(tokens, (2, 3))], limit)
+    assert found.tolist() == [[expected] * 3] * 2
+
+
+def test_a_formula_on_an_array_is_the_formula(catalog: Catalog) -> None:
+    engine = catalog.engine("vllm")
+    draw = random.Random(3)  # noqa: S311
+    lengths = np.array([0, 1, 64, 8192, 16_383, 16_384, 65_536, 1 << 20])
+    for name in (VIDEOS, INDEXED, STAGED, "deepseek-ai/DeepSeek-V4.1-Flash", "Qwen/Qwen2.5-7B"):
+        rates = ReserveRates.of(catalog.model(name), engine, tensor_parallel=draw.choice([1, 8])).flat
+        step = (rates, draw.choice([2048, 8192]), draw.choice([1, 256, 1024]))
+        flags = [draw.random() < 0.5 for _ in range(3)]
+        plain = [kernel.activation_bytes(*step, int(one), *flags) for one in lengths]
+        assert xp.on_arrays(kernel.activation_bytes)(*step, lengths, *flags).tolist() == plain
+        assert (len(set(plain)) > 1) <= kernel.follows_length(rates)
+        most = kernel.activation_bytes(*step, 1 << 20, *flags)
+        freed = [kernel.freed_bytes(*step, int(one), 1 << 20, *flags) for one in lengths]
+        assert [most - one for one in freed] == plain
+        assert plain == sorted(plain)
