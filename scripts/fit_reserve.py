@@ -48,10 +48,12 @@ import yaml
 from kvreport.accounting.deployment import allocate
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang.rules import band_class, grown
+from kvreport.accounting.engines.step import constant
 from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers, shared_units
 from kvreport.accounting.engines.vllm.releases import largest_capture, measures_links, release_of
 from kvreport.accounting.engines.vllm.reserve import (
     device_class,
+    graph_constant,
     multicasts,
     own_expert_kernels,
     runs_second,
@@ -162,9 +164,11 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
     linked = multicasts(device) and measures_links(release_of(start.engine))
     further = float((observation.tensor_parallel or 1) - 1) * linked
     shared = float(device_class(device) == "unified") * shared_units(start.model, images=case.step.images)
+    each = constant(start.engine, graph_constant(second=second))
+    partial = kept.graphs - each * graphs if kept.graphs else 0.0
     if printed.cudagraph_est_gib is not None and not observation.eager:
         counts = (0.0, 0.0, 0.0, *by_runner(graphs, second=second))
-        yield Row(source, weight, counts, printed.cudagraph_est_gib * GIB)
+        yield Row(source, weight, counts, printed.cudagraph_est_gib * GIB - partial)
     if shared and not observation.complete:
         return
     if printed.non_torch_gib is not None:
@@ -178,7 +182,7 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
     weights = load * GIB if load is not None else float(allocate(case).resident_bytes)
     whole = share * device.usable_bytes - weights - pool
     counted = by_runner(graphs if kept.graphs else 0.0, second=second)
-    yield Row(source, weight, (1.0, further, shared, *counted), whole - kept.activations)
+    yield Row(source, weight, (1.0, further, shared, *counted), whole - kept.activations - partial)
 
 
 def by_runner(graphs: float, *, second: bool) -> tuple[float, float]:

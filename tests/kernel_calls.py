@@ -137,6 +137,7 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
                 draw.random() * 1e6,
                 draw.choice([512, 1024]),
                 draw.choice([1, 3]),
+                draw.choice([0.0, draw.uniform(0, 1 << 21)]),
             ),
             "Step": step,
             "bool": lambda: draw.random() < 0.5,

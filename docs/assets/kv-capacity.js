@@ -163,7 +163,7 @@
     if (!rates) return null;
     const [multicast, shared] = gpu.outside;
     const { tokens, seqs, eager } = step;
-    const { own, splits } = gpu;
+    const { own, splits, partial } = gpu;
     const reserve = kernel.reserveBytes(
       rates,
       tokens,
@@ -171,6 +171,7 @@
       eager,
       own,
       splits,
+      partial,
       multicast,
       shared,
       model.limit,
@@ -194,7 +195,7 @@
     return {
       activations: kernel.activationBytes(rates, tokens, seqs, told, gpu.own, gpu.splits, eager),
       outside: kernel.outsideBytes(rates, gpu.outside[0], gpu.outside[1]),
-      graphs: eager ? 0 : kernel.graphBytes(rates, seqs, tokens, gpu.own),
+      graphs: eager ? 0 : kernel.graphBytes(rates, seqs, tokens, gpu.own, gpu.partial),
     };
   }
 

@@ -303,6 +303,7 @@
             eager,
             device.own,
             device.splits,
+            device.partial,
             multicast,
             shared,
             longest,

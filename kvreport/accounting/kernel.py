@@ -62,6 +62,7 @@ Rates = tuple[
     float,
     int,
     int,
+    float,
 ]
 """What vLLM's reserve grows with, in the order of
 :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
@@ -567,10 +568,15 @@ def graph_bytes(
     max_num_seqs: int,
     tokens: int,
     own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
+    partial: bool,  # noqa: FBT001
 ) -> int:
-    """Return the bytes of all captured graphs; arguments as of :func:`activation_bytes`."""
+    """Return the bytes of all captured graphs; arguments as of :func:`activation_bytes`.
+
+    ``partial`` tells that the device's kernels keep partial results of attention for every request of the largest graph.
+    """
     largest = rates[22] if own_kernels else LARGEST_CAPTURE
-    return round(rates[15] * graphs_up_to(largest, max_num_seqs, tokens))
+    results = rates[24] * min(max_num_seqs, LARGEST_CAPTURE, tokens) if partial else 0.0
+    return round(rates[15] * graphs_up_to(largest, max_num_seqs, tokens) + results)
 
 
 def outside_bytes(rates: Rates, multicast: bool, shared: int) -> int:  # noqa: FBT001 - JavaScript has no keywords
@@ -591,6 +597,7 @@ def reserve_bytes(
     eager: bool,  # noqa: FBT001 - JavaScript has no keywords
     own_kernels: bool,  # noqa: FBT001
     splits: bool,  # noqa: FBT001
+    partial: bool,  # noqa: FBT001
     multicast: bool,  # noqa: FBT001
     shared: int,
     context: int,
@@ -600,7 +607,7 @@ def reserve_bytes(
     ``eager`` tells that no graphs are captured.
     """
     activations = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, eager)
-    graphs = 0 if eager else graph_bytes(rates, max_num_seqs, tokens, own_kernels)
+    graphs = 0 if eager else graph_bytes(rates, max_num_seqs, tokens, own_kernels, partial)
     return activations + outside_bytes(rates, multicast, shared) + graphs
 
 

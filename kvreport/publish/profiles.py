@@ -107,7 +107,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     place in a ranking (2: current and commonly rented, 1: older, 0: not rented), ``gpus[].most`` how many a computer holds of its own chip, ``gpus[].providers`` how many clouds that are, ``gpus[].machine`` the devices of
     the smallest machine that is rented out; ``gpus[].step`` is [tokens of
     one scheduler step, requests at once] that they suppose, ``gpus[].own`` whether its kernels for experts
-    bring their own buffers, ``gpus[].splits`` whether a workspace is cut out of what compiling freed, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU],
+    bring their own buffers, ``gpus[].splits`` whether a workspace is cut out of what compiling freed,
+    ``gpus[].partial`` whether graphs keep partial results of attention, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU],
     ``gpus[].share`` the default share of memory, ``gpus[].free`` [bytes free at start, half width of their band]
     where the engine asks, ``gpus[].band`` [share of the reserve, bytes] of the error band and the same of pipeline stages, ``gpus[].runner`` which of a model's
     rates hold (1: ``other_rates``), ``gpus[].local`` the engine whose rows the pages of a machine print where the
@@ -169,6 +170,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "step": list(rules(site.engine).scheduler(gpu)),
                 "own": rules(site.engine).brings_expert_buffers(gpu),
                 "splits": rules(site.engine).splits_freed(gpu),
+                "partial": rules(site.engine).keeps_partial_results(gpu),
                 "outside": list(rules(site.engine).outside_framework(gpu)),
                 "band": [
                     one

@@ -156,7 +156,7 @@ def test_a_reserve_is_the_package_s_own():
         model = catalog.model(name)
         for own in (False, True):
             rates = reserve.ReserveRates.of(model, engine, tensor_parallel=4)
-            multicast, splits = draw.random() < 0.5, draw.random() < 0.5
+            multicast, splits, partial = (draw.random() < 0.5 for _ in range(3))
             tokens, rows, eager = draw.choice([2048, 8192]), draw.choice([1, 256, 1024]), draw.random() < 0.5
             whole = reserve.reserve(
                 model,
@@ -167,11 +167,14 @@ def test_a_reserve_is_the_package_s_own():
                 eager=eager,
                 own_expert_kernels=own,
                 splits=splits,
+                partial=partial,
                 multicast=multicast,
                 context_tokens=32_768,
             )
             flat = tuple(getattr(rates, one) for one in rates.__slots__)
-            found = kernel.reserve_bytes(flat, tokens, rows, eager, own, splits, multicast, 0, 32_768)
+            found = kernel.reserve_bytes(
+                flat, tokens, rows, eager, own, splits, partial, multicast, 0, 32_768
+            )
             assert found == whole.total
 
 

@@ -772,3 +772,52 @@ def test_windows_that_rotate_on_their_own_have_a_table_of_their_own(catalog: Cat
     # gpt-oss asks for 32 bits, 131,072 positions of heads of 64 values.
     oss = load_overhead(catalog.model("openai/gpt-oss-20b"), engine, None, formats, catalog.accelerator("l4"))
     assert oss["position_table"] == 131_072 * 64 * 4
+
+
+@pytest.mark.parametrize(
+    ("model", "heads", "width", "rows", "estimated_gib"),
+    [
+        # CUDA graphs as starts on an H100 under 0.29 and 0.30 estimated them (apron-015, -009, -004, -002); 64, 36, 64 and 36
+        # layers. The rest is 10 to 18 MiB per layer, as on devices without these kernels.
+        ("Qwen/Qwen3-32B", 64, 128, 512, 2.19),
+        ("Qwen/Qwen3-8B-AWQ", 32, 128, 512, 0.96),
+        ("Qwen/Qwen3.8-27B", 24, 256, 275, 1.09),
+        ("openai/gpt-oss-120b", 64, 64, 512, 0.80),
+    ],
+)
+def test_graphs_on_hopper_hold_partial_results_of_attention_twice(
+    catalog: Catalog, model: str, heads: int, width: int, rows: int, estimated_gib: float
+) -> None:
+    record = catalog.model(model)
+    seqs = 1024 if rows == 512 else rows
+    step = Step(max_batched_tokens=8192, max_seqs=seqs, layout=Layout())
+    engine = rules(release("0.30.0"))
+    found = {
+        name: engine.reserve(record, catalog.accelerator(name), step).graphs
+        for name in ("h100-sxm-80gb", "a100-sxm4-80gb", "rtx-pro-6000")
+    }
+    assert found["h100-sxm-80gb"] == 2 * 32 * heads * width * 4 * rows
+    assert found["a100-sxm4-80gb"] == found["rtx-pro-6000"] == 0
+    rest = estimated_gib - found["h100-sxm-80gb"] / GIB
+    assert 7 < 1024 * rest / record.layer_count < 20
+
+
+def test_heads_wider_than_256_have_no_partial_results(catalog: Catalog) -> None:
+    """Gemma 4 31B on an H100 (apron-001) estimated 0.76 GiB for 60 layers: 13 MiB each, and nothing beside."""
+    engine = release("0.29.0")
+    assert ReserveRates.of(catalog.model("google/gemma-4-31B-it"), engine).partial_per_row == 0
+    # Nor are those of latents counted.
+    assert ReserveRates.of(catalog.model("zai-org/GLM-5.3"), engine).partial_per_row == 0
+    # The first runner estimates in its own way.
+    assert ReserveRates.of(catalog.model("Qwen/Qwen3-32B"), release("0.27.1")).partial_per_row == 0
+
+
+def test_experts_leave_the_freed_copy_reserved_too(catalog: Catalog) -> None:
+    """gpt-oss-120b on an H100 under 0.29.0 (apron-002): 2.20 GiB stay beside weights, of which 1.08 are that copy."""
+    record = catalog.model("openai/gpt-oss-120b")
+    arguments = {"max_batched_tokens": 8192, "max_seqs": 1024}
+    table = 201_088 * 2880 * 2
+    held = reserve(record, release("0.29.0"), splits=True, **arguments).activations
+    assert held - reserve(record, release("0.29.0"), **arguments).activations == table
+    counted = 1024 * 201_088 * 4.125
+    assert (table + counted) / GIB == pytest.approx(2.20, abs=0.4)

@@ -377,7 +377,7 @@ def test_smaller_steps_are_a_lever_where_windows_keep_the_tokens_in_flight() -> 
     )
     levers = {label: (devices, users) for label, devices, users in found.levers}
     devices, users = levers["steps of 2,048 tokens (--max-num-batched-tokens)"]
-    assert (devices, users) == (32, 128)
+    assert (devices, users) == (32, 160)
     assert found.ranking.deployments[0].users_each < users
     assert not [label for label, _, _ in sized(LLAMA).levers if label.startswith("steps")]
 

@@ -322,6 +322,11 @@ class EngineRules:
         del accelerator
         return False
 
+    def keeps_partial_results(self, accelerator: Accelerator) -> bool:
+        """True if captured graphs of the device keep partial results of attention for every request."""
+        del accelerator
+        return False
+
     def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int]:
         """What of a device changes memory outside the framework: multicasting links, bytes shared with a CPU."""
         del accelerator

@@ -26,7 +26,14 @@ from kvreport.accounting.engines.vllm.towers import Tower
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import is_hashed
-from kvreport.catalog.caches import CrossAttention, Indexer, Latent, RecurrentState
+from kvreport.catalog.caches import (
+    CrossAttention,
+    FullAttention,
+    Indexer,
+    Latent,
+    RecurrentState,
+    SlidingWindow,
+)
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model, WeightGroup
 from kvreport.units import MIB
@@ -39,6 +46,10 @@ All hold the model's 16-bit logits, and all but the last their 32-bit copy (2 + 
 buffers hold again (8 + 12: PyTorch ``aten/src/ATen/native/cuda/Sort.cu::segmented_sort_pairs``, CUB's
 temporary storage for keys and values). Nine logs of vLLM 0.11 to 0.15 give 38.0 to 38.6.
 """
+
+_PARTS: Final = 32
+_RESULT_BYTES: Final = 4
+_WIDEST_HEAD: Final = 256
 
 KEPT_STREAMS: Final = 2
 """Copies of the last hidden state, 16 bits each, that are held while logits are sampled from."""
@@ -158,11 +169,35 @@ class Shape:
 def graph_layers(shape: Shape) -> int:
     """Layers, each counted by how many kernels a captured graph launches for it, in those of a dense layer.
 
-    Choosing what to attend to adds as many, and mixing several residual streams twice as many. Experts add none that logs
+    Compressing keys and values or choosing what to attend to adds as many (0.55 MB per layer of DeepSeek-V2-Lite, 0.32 MB of
+    GLM-5.3's), and mixing several residual streams twice as many. Experts add none that logs
     show: graphs of Qwen3-30B-A3B take 0.17 MB per layer on an RTX 5090, of GPT-OSS 0.15 to 0.26 MB on an H100, and those of
     dense models 0.22 to 0.29 MB.
     """
-    return shape.layers * (1 + shape.indexed + 2 * (shape.streams > 1))
+    return shape.layers * (1 + (shape.indexed or shape.latent_heads > 0) + 2 * (shape.streams > 1))
+
+
+def partial_bytes_per_row(model: Model, tensor_parallel: int) -> float:
+    """Bytes per token of the largest graph that FlashAttention 3 keeps partial results in, 32 bits each.
+
+    Keys are divided into up to 32 parts (0.13.0 to 0.33.0 ``config/attention.py``,
+    ``flash_attn_max_num_splits_for_cuda_graph``), and every head has a result of each
+    (``hopper/flash_api.cpp``, ``out_accum``). They are allocated twice: in the pass that warms up, and in the pool of the graphs
+    (0.29.0 ``v1/worker/gpu/cudagraph_utils.py::CudaGraphManager.capture``). Heads wider than 256 are no kernel's of these. Those
+    of latents are not counted: one start shows more than its graphs explain (apron-003, 20 heads), but 128 heads would have 8
+    GiB, which no log shows.
+
+    Args:
+        model: The model.
+        tensor_parallel: Ranks that share the heads.
+    """
+    caches = [cache for group in model.layers for cache in group.caches]
+    plain = [one for one in caches if isinstance(one, FullAttention | SlidingWindow)]
+    widths = [one.value_dim for one in plain]
+    if not widths or any(one.key_dim > _WIDEST_HEAD for one in plain):
+        return 0.0
+    heads = -(-model.attention_heads // tensor_parallel)
+    return 2.0 * _PARTS * heads * max(widths) * _RESULT_BYTES
 
 
 def _inner(model: Model, row: WeightGroup) -> int:

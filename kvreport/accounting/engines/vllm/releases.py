@@ -160,21 +160,23 @@ def measures_links(release: Release) -> bool:
     return release < (0, 23)
 
 
-def keeps_freed_copy(release: Release, *, experts: bool) -> bool:
+def keeps_freed_copy(release: Release, *, second: bool, experts: bool) -> bool:
     """Whether the copy that compiling is measured on is charged once more at a first start: in 0.28 to 0.30.
 
     What is freed stays reserved where a smaller allocation lies in it, and is charged with all that stays
     (:func:`charges_all_that_stays`): on devices with a large workspace (``reserve.large_workspace``). 0.31 splits no such
     block any more while it measures (``v1/worker/gpu_worker.py::determine_available_memory``,
-    ``_scoped_allocator_max_split``). All four first starts of 0.28 to 0.30 without experts on Blackwell cards show it, and
-    one of ten on Ada and Ampere. The same model under the same release kept it on an RTX 5090, and not on an L4
-    (Qwen3-14B-AWQ, 0.28.0). Starts with experts and those of 0.27 show none.
+    ``_scoped_allocator_max_split``). All four first starts of 0.28 to 0.30 without experts on Blackwell cards show it, one of
+    two on an H100, and few on Ada and Ampere. The same model under the same release kept it on an RTX 5090, and not on an L4
+    (Qwen3-14B-AWQ, 0.28.0). With experts, four of five starts of the second model runner show it (apron-002, -003, -007,
+    eve-001; not first-022), and none of the first runner (eve-007, -008). Starts of 0.27 show none.
 
     Args:
         release: The release.
+        second: True for the second model runner.
         experts: True for a mixture of experts.
     """
-    return (0, 28) <= release < (0, 31) and not experts
+    return (0, 28) <= release < (0, 31) and (second or not experts)
 
 
 def largest_capture(release: Release, *, blackwell: bool) -> int:

@@ -33,6 +33,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     kept_bytes,
     loaded_bytes_per_token,
     logit_bytes,
+    partial_bytes_per_row,
     received_bytes_per_token,
     rows_buffered,
     shared_units,
@@ -87,6 +88,7 @@ class ReserveRates:
         counted_per_row: Of one request's counts of words.
         largest_capture: Tokens of the largest captured graph on data-center Blackwell GPUs.
         shared: How often the constant of devices that share their memory with a CPU counts.
+        partial_per_row: Of partial results of attention, for one request of the largest graph (:func:`keeps_partial_results`).
     """
 
     forward_per_token: float
@@ -113,6 +115,7 @@ class ReserveRates:
     counted_per_row: float
     largest_capture: int
     shared: int
+    partial_per_row: float
 
     @property
     def flat(self) -> Any:  # noqa: ANN401 - a tuple of as many floats as there are fields
@@ -206,11 +209,12 @@ class ReserveRates:
             encoded_per_token=passed.kept_per_token,
             compiling=copied,
             left_copy=copied
-            if releases.keeps_freed_copy(release, experts=bool(sizes.experts_per_token))
+            if releases.keeps_freed_copy(release, second=second, experts=bool(sizes.experts_per_token))
             else 0,
             counted_per_row=counted_bytes(sizes, release, second=second),
             largest_capture=releases.largest_capture(release, blackwell=True),
             shared=shared_units(model, images=images),
+            partial_per_row=partial_bytes_per_row(model, tensor_parallel) if second and graphs else 0.0,
         )
 
 
@@ -233,6 +237,7 @@ def reserve(
     videos: bool = True,
     own_expert_kernels: bool = False,
     splits: bool = False,
+    partial: bool = False,
     sorts: bool = False,
     compiled: bool = False,
     nvidia: bool = True,
@@ -257,6 +262,7 @@ def reserve(
         videos: False if it was told to take no videos, so that it measures itself with an image.
         own_expert_kernels: True if the device's kernels for experts bring their own buffers.
         splits: True on devices with a large workspace (:func:`large_workspace`).
+        partial: True on devices whose attention keeps partial results (:func:`keeps_partial_results`).
         sorts: True if the engine said that sampling sorts all logits, whatever its release does otherwise; the second
             model runner measures itself without sorting (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``).
         compiled: True if it finds its compiled graphs in the cache, as at a later start.
@@ -290,7 +296,9 @@ def reserve(
     activations = peak(*step, eager or compiled)
     shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
     outside = kernel.outside_bytes(flat, multicast, shared)
-    graphs = 0 if eager else kernel.graph_bytes(flat, max_seqs, max_batched_tokens, own_expert_kernels)
+    graphs = (
+        0 if eager else kernel.graph_bytes(flat, max_seqs, max_batched_tokens, own_expert_kernels, partial)
+    )
     total = activations + outside + graphs
     # A later start has what compiling took. No flag tells which start it is: the band spans both.
     spared = activations - (activations if eager or compiled else peak(*step, True))  # noqa: FBT003
@@ -430,6 +438,16 @@ def large_workspace(accelerator: Accelerator) -> bool:
     """
     nvidia = accelerator.vendor.upper() == "NVIDIA"
     return nvidia and (accelerator.compute_capability or "").split(".")[0] in ("9", "10", "11", "12")
+
+
+def keeps_partial_results(accelerator: Accelerator) -> bool:
+    """True for Hopper GPUs, whose attention is FlashAttention 3 (0.29.0 ``v1/attention/backends/fa_utils.py``).
+
+    A graph must do for every length, so that keys are divided into as many parts as there may be
+    (``v1/attention/backends/flash_attn.py``, ``max_num_splits``).
+    """
+    nvidia = accelerator.vendor.upper() == "NVIDIA"
+    return nvidia and (accelerator.compute_capability or "").split(".")[0] == "9"
 
 
 def own_expert_kernels(accelerator: Accelerator) -> bool:

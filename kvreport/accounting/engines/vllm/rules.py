@@ -148,6 +148,7 @@ class Vllm(EngineRules):
             compiled=step.compiled,
             own_expert_kernels=reserve.own_expert_kernels(accelerator),
             splits=reserve.large_workspace(accelerator),
+            partial=reserve.keeps_partial_results(accelerator),
             nvidia=accelerator.vendor.upper() == "NVIDIA",
             multicast=reserve.multicasts(accelerator),
             context_tokens=step.context_tokens,
@@ -202,6 +203,10 @@ class Vllm(EngineRules):
     def splits_freed(self, accelerator: Accelerator) -> bool:
         """True on Hopper and Blackwell."""
         return reserve.large_workspace(accelerator)
+
+    def keeps_partial_results(self, accelerator: Accelerator) -> bool:
+        """True on Hopper."""
+        return reserve.keeps_partial_results(accelerator)
 
     def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int]:
         """NVLink with multicast keeps buffers; on unified memory the process's own share counts, too."""
@@ -318,6 +323,7 @@ class Vllm(EngineRules):
             *self.scheduler(accelerator),
             reserve.own_expert_kernels(accelerator),
             reserve.large_workspace(accelerator),
+            reserve.keeps_partial_results(accelerator),
             reserve.multicasts(accelerator),
             reserve.device_class(accelerator),
         )
