@@ -198,7 +198,7 @@ def _variant(name: str) -> Architecture | None:
     if base is None:
         return None
     own = _load(base)
-    return Architecture(name, own.family, own.defaults, partial(read_variant, name, own.read))
+    return Architecture(name, own.family, own.defaults, partial(read_variant, name, base, own.read))
 
 
 def find_architecture(config: Keys) -> Architecture:

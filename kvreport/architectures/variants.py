@@ -60,11 +60,12 @@ def base_class(name: str, known: Callable[[str], bool]) -> str | None:
     return None
 
 
-def read_variant(name: str, read: Callable[[Keys], Blueprint], keys: Keys) -> Blueprint:
+def read_variant(name: str, base: str, read: Callable[[Keys], Blueprint], keys: Keys) -> Blueprint:
     """Read a pooling class by the class it is made of.
 
     Args:
         name: The pooling class.
+        base: The class it is made of.
         read: Reads the class it is made of.
         keys: The (text) config.
 
@@ -73,7 +74,7 @@ def read_variant(name: str, read: Callable[[Keys], Blueprint], keys: Keys) -> Bl
     """
     blueprint = read(keys)
     ending = next(ending for ending in _HEADS if name.endswith(ending))
-    _check_heads(name, bool(_HEADS[ending]), blueprint, keys)
+    _check_heads(name, base, bool(_HEADS[ending]), blueprint, keys)
     dropped = ("mtp", *_ENCODERS) if ending == _TEXT else ("mtp",)
     outer = [
         tensor
@@ -97,7 +98,7 @@ def pooled(blueprint: Blueprint) -> Blueprint:
     return blueprint
 
 
-def _check_heads(name: str, classifies: bool, blueprint: Blueprint, keys: Keys) -> None:  # noqa: FBT001
+def _check_heads(name: str, base: str, classifies: bool, blueprint: Blueprint, keys: Keys) -> None:  # noqa: FBT001
     """Refuse a class that is not its base with the output head changed."""
     crossed = any(cache.kind == "cross" for layer in blueprint.layers for cache in layer.caches)
     encoder = not any(layer.caches for layer in blueprint.layers)
@@ -105,4 +106,4 @@ def _check_heads(name: str, classifies: bool, blueprint: Blueprint, keys: Keys) 
         classifies and (crossed or encoder)
     ):
         allowed = "a class that is its decoder with one matrix for a head; this one has layers of its own"
-        raise keys.outer.fault("architectures", name, allowed)
+        raise keys.outer.fault("architectures", name, f"{base} is the nearest class that is read; {allowed}")
