@@ -200,6 +200,7 @@
         }
         plots?.release();
         plots = kvreport.plots(root);
+        result.titled(root, true);
         await page?.restore?.(root, base);
         names();
         done();
@@ -220,6 +221,7 @@
         const deployment = kvState.pick(here, model, gpu, told);
         const one = result.facts(here, model, gpu, told, deployment);
         result.show(root, one, result.elsewhere(one));
+        result.titled(root);
         page?.render?.(root, one, kvState.hasLayout(state) && !untouched());
         names();
       } catch (error) {

@@ -49,6 +49,7 @@
       controls.told.replaceChildren(ignoredNote(ignored) || "");
       if (printed) {
         for (const [slot, nodes] of slots) slot.replaceChildren(...nodes);
+        result.titled(root, true);
         kvreport.restoreTable(root);
         plots?.release();
         plots = kvreport.plots(root);
@@ -146,6 +147,7 @@
       const gpu = here().gpus.find((one) => one.id === state.gpu);
       const published = models.some((model) => kvCapacity.isPublished(model, gpu));
       put("headline", ...result.pieces(sentence(all.length, serving, published)));
+      result.titled(root, false, $("h1", root)?.textContent.trim());
       put("conditions", conditions());
       rows(all, serving);
       const shown = examples.map((slug) => serving.find((one) => one.model.slug === slug)).filter(Boolean);

@@ -389,6 +389,23 @@
     ];
   }
 
+  const printedTitles = new WeakMap();
+
+  /* The title of a page whose title is its conclusion, in the tab and in the page's head: that of the headline that
+     is shown, after a name where one is given, or what was printed. Pages with a title of their own keep it. */
+  function titled(root, restored, name) {
+    if (!printedTitles.has(root)) printedTitles.set(root, document.title);
+    const printed = printedTitles.get(root);
+    const [own, site] = printed.split(/ - (?=[^-]*$)/);
+    if ($("h1", root)?.textContent.trim() === own) return;
+    const said = $("[data-kv-slot=headline]", root)?.textContent.trim() || "";
+    const short = name ? `${name}: ${said}` : said.split(/\.(?:\s|$)/)[0];
+    const text = restored || !said ? own : short;
+    document.title = site ? `${text} - ${site}` : text;
+    const place = $('[data-md-component="header-topic"] .md-ellipsis');
+    if (place) place.textContent = text;
+  }
+
   /* Fill the places that a page has. root: where to look; others: further lines of the chart. */
   function show(root, one, others) {
     const put = (name, ...children) => {
@@ -467,6 +484,7 @@
       command,
       cite,
       show,
+      titled,
       pieces,
       fill,
       devicesText,

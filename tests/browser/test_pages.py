@@ -312,6 +312,27 @@ def test_the_form_of_a_model_page_changes_headline_and_table(visit, tiny_site):
     assert visit.query() == {}
 
 
+@pytest.mark.parametrize("uri", [LLAMA, "gpus/h100-sxm-80gb/"])
+def test_the_tab_and_the_head_say_what_the_headline_says(visit, uri):
+    """Both kept the printed case after a change, under a headline with another number."""
+    page = visit.go(uri)
+    topic = page.locator('[data-md-component="header-topic"] .md-ellipsis')
+    printed = page.title()
+    assert topic.text_content().strip() in printed
+    page.locator("#kv-context").fill("32K")
+    page.locator("#kv-context").press("Tab")
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === '?context=32768'")
+    headline = " ".join(page.locator("[data-kv-slot=headline]").inner_text().split())
+    title = page.title().rpartition(" - ")[0]
+    assert title != printed.rpartition(" - ")[0]
+    assert "32K tokens" in title
+    assert headline.split(". ")[0].rstrip(".") in title
+    assert topic.text_content() == title
+    page.locator("[data-kv-reset]").click()
+    page.wait_for_function("document.querySelector('[data-kv-shown]').dataset.kvShown === 'printed'")
+    assert page.title() == printed
+
+
 def test_a_comparison_overlays_two_models(visit):
     page = visit.go("compare/?models=openai--gpt-oss-20b&models=Qwen--Qwen3.6-27B&gpu=mi300x&zap=1")
     page.wait_for_selector("#compare-table tbody tr")
