@@ -32,6 +32,9 @@ def calls_of(function: Callable[..., Any], draw: random.Random, count: int) -> l
         if "cached" in kinds:
             at = list(kinds).index("cached")
             given[at] = min(given[at], given[at - 1])
+        if "rule" in kinds and "block" in kinds:
+            rule = given[list(kinds).index("rule")]
+            given[list(kinds).index("block")] = math.ceil(rule.cell_bytes * rule.page)
         if function.__name__ == "fast_batch":
             given[-1] %= 1 << 20
         calls.append((function.__name__, given))
@@ -93,6 +96,20 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
             link_rate=known(4.5e11),
         )
 
+    def rule() -> kernel.PoolRule:
+        return kernel.PoolRule(
+            cell_bytes=draw.choice([draw.randrange(1, 1 << 22), draw.uniform(1, 1 << 22)]),
+            fixed_bytes=draw.choice([0, draw.randrange(1 << 32)]),
+            window=draw.choice([0, 128, 4096]),
+            shared=draw.choice([0, 1]),
+            window_share=draw.choice([0.8, 0.1]),
+            page=draw.choice([1, 16, 64, 256]),
+            state_bytes=draw.choice([0, draw.randrange(1, 1 << 28)]),
+            state_share=draw.choice([0.9, 0.5]),
+            states_each=draw.choice([1, 3, 5]),
+            turns=draw.choice([1, 1, 2, 8]),
+        )
+
     small = {
         "kept": 3,
         "ranks": 9,
@@ -140,6 +157,7 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
                 draw.choice([0.0, draw.uniform(0, 1 << 21)]),
             ),
             "Step": step,
+            "PoolRule": rule,
             "bool": lambda: draw.random() < 0.5,
         }.get(kind)
         if made is not None:

@@ -58,9 +58,19 @@
   function formOf(form, site) {
     const field = (name) => form.elements.namedItem(name);
     const told = $("[data-kv-told]", form.parentElement) || form.nextElementSibling;
+    /* Show a layout in its field; one that only an address or a question names becomes an option. */
+    function choose(select, layout) {
+      const known = !layout || Array.from(select.options).some((one) => one.value === layout.label);
+      if (!known) {
+        const number = kvreport.plural(layout.devices, "GPU|GPUs");
+        select.append(new Option(`${number}: ${result.ways(layout)}`, layout.label));
+      }
+      select.value = layout ? layout.label : "";
+    }
+
     function write(state) {
       const layout = kvState.hasLayout(state) ? kvState.layouts(site, state)[0] : null;
-      if (field("layout")) field("layout").value = layout ? layout.label : "";
+      if (field("layout")) choose(field("layout"), layout);
       for (const name of ["weights", "kv", "engine"]) {
         if (field(name)) field(name).value = state[name] || field(name).options[0].value;
       }
@@ -79,7 +89,7 @@
     function change(name) {
       const value = field(name).value.trim();
       if (name === "layout") {
-        const layout = site.layouts.find((one) => one.label === value);
+        const layout = kvState.everyLayout(site).find((one) => one.label === value);
         const none = {
           tp: undefined,
           pp: undefined,

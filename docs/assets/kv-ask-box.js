@@ -24,7 +24,7 @@
         told.append(" With llama.cpp or Ollama: ", atHome(file, found.state), ".");
       }
       // A size that no name has: the model that was found is another one.
-      const unlisted = found.missed.some((word) => /^\d+(\.\d+)?b$/.test(word));
+      const unlisted = found.unlisted || found.missed.some((word) => /^\d+(\.\d+)?b$/.test(word));
       if (unlisted || (!found.state.model && found.missed.length)) {
         told.append(" Is a model not listed? ", yourModel(), ".");
       }

@@ -59,11 +59,13 @@
   const MAC = /^(mac|macs|macbook|macbooks|imac)$/;
   const MAC_FORM = /^(studio|mini|pro|air)$/;
 
+  const RELEASE = /^v?\d{1,2}(\.\d{1,2})?$/;
   const CARD = /^(rtx|gtx|rx|geforce|radeon|arc|quadro)$/;
   const ONE = /^(a|an|one|single)$/;
 
   /* {state, understood: [words], missed: [words], home: [words of programs at home], gpus: [ids of further
-     accelerators, which a comparison has]} of a line of text. */
+     accelerators, which a comparison has], unlisted: a name with another release number than the model's} of a line
+     of text. */
   function understand(text, site, names) {
     const words = text.toLowerCase().replace(/[?!;]/g, " ").replace(/,(?!\d{3})/g, " ")
       .replace(/(\d)\s+gi?b\b/g, "$1gb").replace(/(\d)gib\b/g, "$1gb")
@@ -71,6 +73,12 @@
       .split(/\s+/).filter(Boolean);
     const state = {}, understood = [], missed = [], left = [];
     let devices = null;
+    const apart = machineIn(names, words.flatMap((word) => word.split(/(\+)/)).filter(Boolean));
+    if (apart) {
+      state.gpu = apart.id;
+      understood.push(apart.said);
+      words.splice(0, words.length, ...apart.rest);
+    }
     for (let n = 0; n < words.length; n += 1) {
       const pair = `${words[n]} ${words[n + 1] || ""}`.trim();
       if (OTHER_CACHE.test(pair)) {
@@ -104,9 +112,9 @@
     const home = left.filter((word) => AT_HOME.test(word));
     const rest = engineIn(site, left.filter((word) => !home.includes(word)), state, understood);
     const stated = state.tp;
-    const named = gpuIn(names, rest, state, understood, devices, home);
+    const named = apart ? rest : gpuIn(names, rest, state, understood, devices, home);
     const gpus = [];
-    const after = state.gpu ? furtherGpus(names, named, understood, gpus) : named;
+    const after = !apart && state.gpu ? furtherGpus(names, named, understood, gpus) : named;
     if (devices && state.tp === undefined) state.tp = devices;
     // "8x b200 dp8": the devices of all ranks and stages together.
     const others = (state.dp || 1) * (state.pp || 1);
@@ -122,9 +130,9 @@
       state,
       understood,
     );
-    modelIn(names.models, more, state, understood, missed);
+    const unlisted = modelIn(names.models, more, state, understood, missed);
     checkpointOf(names.models, words, state, understood);
-    return { state, understood, missed, home, gpus };
+    return { state, understood, missed, home, gpus, unlisted };
   }
 
   /* "vllm 0.25", "sglang": an engine of the site. */
@@ -192,6 +200,29 @@
       understood.push(`and ${said.join("")}`);
       rest = after;
     }
+  }
+
+  /* Unequal accelerators of one machine, as "2x 3090 + 3060": {id, said, rest}; null where no plus sign stands between
+     accelerators. */
+  function machineIn(names, words) {
+    if (!words.includes("+")) return null;
+    const parts = [[]];
+    for (const word of words) {
+      if (word === "+") parts.push([]);
+      else parts.at(-1).push(word);
+    }
+    const ids = [], said = [], rest = [];
+    for (const part of parts) {
+      const number = part.findIndex((word) => /^\d{1,2}x$/.test(word));
+      const times = number < 0 ? null : parseInt(part[number], 10);
+      const state = {}, home = [];
+      const others = gpuIn(names, part.filter((_, n) => n !== number), state, said, times, home);
+      if (!state.gpu || home.length) return null;
+      const count = times || state.tp || 1;
+      ids.push(count > 1 ? `${state.gpu}*${count}` : state.gpu);
+      rest.push(...others);
+    }
+    return { id: ids.join("+"), said: said.join(" + ").replaceAll("one ", ""), rest };
   }
 
   /* Whether a number ends a name: the 4 of "mistral small 4" is no number of devices. */
@@ -275,7 +306,13 @@
       state.model = best.model.id;
       understood.unshift(best.model.name);
     }
-    missed.push(...asked.filter((word) => !best || !best.hits.includes(word)));
+    const wrong = asked.filter((word) => !best || !best.hits.includes(word));
+    missed.push(...wrong);
+    // "mistral large 3": a number right after the words of a name is another release of it.
+    const at = asked.findIndex((word, n) =>
+      n > 0 && wrong.includes(word) && RELEASE.test(word) && best?.hits.includes(asked[n - 1])
+    );
+    return at < 0 ? null : asked.slice(asked.findIndex((word) => best.hits.includes(word)), at + 1).join(" ");
   }
 
   /* "qwen 72b awq" is a checkpoint of that name, where there is one: its layers may be padded, so that it can be split. */
@@ -326,8 +363,9 @@
   }
 
   /* The sentence that says what a text was taken for. */
-  function said({ understood, missed }) {
+  function said({ understood, missed, unlisted }) {
     return [
+      unlisted && `“${unlisted}” is not in this catalog; ${understood[0]} is the nearest.`,
       understood.length ? `Understood: ${understood.join(" · ")}.` : "Nothing was understood.",
       missed.length && `Not understood (${count(missed.length)}): ${missed.join(", ")}.`,
     ].filter(Boolean).join(" ");

@@ -22,13 +22,14 @@
     if (gpu.most && site.sizes[size] > gpu.most) return null; // a computer's own chip stands alone in it
     const index = placed && placed[size] ? placed[size][gpu.kind] : -1;
     if (weights === null || weights === undefined || index < 0) return null;
-    const [block, kept, constant, printed] = model.plans[index];
+    const [block, kept, constant, printed, divided] = model.plans[index];
+    const rule = divided ? ruleOf(divided) : null;
     const loading = model.loaded[weightFormat][size];
     const added = Array.isArray(loading) ? loading[gpu.kind] : loading;
     if (added === null) return null; // the engine's release refuses these weights on this device
     const resident = weights + added;
     const options = asked === true ? { later: true } : asked || NOTHING;
-    const step = stepOf(gpu, options);
+    const step = stepOf(site, gpu, options);
     const terms = step.tokens === gpu.step[0]
       ? printed
       : kernel.tokensInFlight(printed, site.engine.in_flight, step.tokens, gpu.step[0]);
@@ -43,7 +44,8 @@
     const pool = Math.max(Math.min(left, most), 0);
     const room = Math.min(kernel.roomLeft(gpu.usable, memory, resident, reserve, constant, terms), most);
     // A plan without caches may have blocks of no bytes: nothing is divided then.
-    const free = block > 0 ? Math.min(room, kernel.freeBytes(room, block, kept)) : room;
+    const whole = rule ? kernel.poolRoom(rule, room, block) : kernel.freeBytes(room, block, kept);
+    const free = block > 0 ? Math.min(room, whole) : room;
     const rates = options.ceiling ? null : followed(model, gpu, size);
     const config = {
       model,
@@ -67,6 +69,7 @@
       wanted: model.slots && !step.eager ? step.seqs : 0,
       block,
       kept,
+      rule,
       free,
       constant,
       terms,
@@ -119,7 +122,11 @@
   function longestOf(config, wanted) {
     const { rates, model } = config;
     const reach = (length) => {
-      const { pool, block, kept, constant, terms, free } = at(config, length);
+      const { rule, pool, room, block, kept, constant, terms, free } = at(config, length);
+      if (rule) {
+        const budget = wanted ? pool : room;
+        return kernel.poolsBoundary(rule, budget, block, constant, terms, wanted || 1, model.limit);
+      }
       return wanted
         ? kernel.boundaryContext(pool, block, kept, constant, terms, wanted, model.limit)
         : kernel.longestContext(free, constant, terms, model.limit);
@@ -134,12 +141,44 @@
     return low;
   }
 
-  /* The scheduler's sizes: as asked, or as the engine defaults them on this device. */
-  function stepOf(gpu, options) {
-    const tokens = options.batched || gpu.step[0];
+  /**
+   * How a budget is divided, out of a plan's list, whose order is that of the record.
+   * @returns {PoolRule}
+   */
+  function ruleOf(list) {
+    const [
+      cellBytes,
+      fixedBytes,
+      window,
+      shared,
+      windowShare,
+      page,
+      stateBytes,
+      stateShare,
+      statesEach,
+      turns,
+    ] = list;
+    return {
+      cellBytes,
+      fixedBytes,
+      window,
+      shared,
+      windowShare,
+      page,
+      stateBytes,
+      stateShare,
+      statesEach,
+      turns,
+    };
+  }
+
+  /* The scheduler's sizes: as asked, or as the engine defaults them on this device. SGLang's chunks of prefill set no
+     bound to the requests at once. */
+  function stepOf(site, gpu, options) {
+    const tokens = options.batched || gpu.step[0], seqs = options.seqs || gpu.step[1];
     return {
       tokens,
-      seqs: kernel.maxNumSeqsOf(options.seqs || gpu.step[1], tokens),
+      seqs: site.engine.family === "sglang" ? seqs : kernel.maxNumSeqsOf(seqs, tokens),
       eager: Boolean(options.eager),
     };
   }
@@ -182,7 +221,7 @@
   }
 
   /* Whether a model's file has an engine's numbers for an accelerator. Some engines' files have what they keep on the
-     usual accelerators only, and none has pools that are no division of one pool. */
+     usual accelerators only, and a model may have pools that these formulas do not divide. */
   const isPublished = (model, gpu) =>
     !model.pools &&
     (gpu.devices || [gpu]).every((one) => ratesOf(model, one, 0) || model.reserve?.[one.reserve]);
@@ -222,22 +261,20 @@
     const { model, gpu, block, kept, room } = config;
     const request = kernel.requestBytes(config.constant, config.terms, context);
     const own = kernel.requestBytes(config.heldConstant, config.heldTerms, context);
-    const judged = kernel.verdict(
-      gpu.usable,
-      config.resident,
-      room,
-      config.uncertainty,
-      block,
-      kept,
-      request,
-      config.wanted,
-      context,
-      model.limit,
-    );
+    const { rule, resident, uncertainty, wanted } = config;
+    const { usable } = gpu, { limit } = model;
+    const judged = rule
+      ? kernel.poolsVerdict(rule, usable, resident, room, uncertainty, block, request, context, limit)
+      : kernel.verdict(usable, resident, room, uncertainty, block, kept, request, wanted, context, limit);
     const [free, less, more] = gpu.free || [config.memory, 0, 0];
     const band = config.memory > free ? more : less;
     const verdict = Math.max(judged, kernel.startVerdict(config.memory, free, band));
-    const held = kernel.numRequests(room, block, kept, request);
+    const held = rule
+      ? kernel.poolsRequests(rule, room, block, request, context)
+      : kernel.numRequests(room, block, kept, request);
+    const short = rule
+      ? kernel.poolsShortfall(rule, room, block, request, context)
+      : kernel.shortfall(room, block, kept, request, wanted);
     return {
       users: kernel.runningRequests(verdict, held, config.seqs),
       held,
@@ -245,10 +282,7 @@
       ceiling: kernel.ceilingRequests(gpu.usable, config.weights, own),
       request,
       verdict: kernel.words.verdicts[verdict],
-      short: Math.max(
-        kernel.shortfall(room, block, kept, request, config.wanted),
-        config.memory - free,
-      ),
+      short: Math.max(short, config.memory - free),
       token: kernel.tokenBytes(config.heldTerms, context),
     };
   }

@@ -87,6 +87,8 @@
         Number(state.tp || 1) * (state.dp || 1) * (state.pp || 1) > 1;
       if (gpu.local && !layout) return say("no_platform", { local: gpu.local.label });
       if (!layout || !anywhere(one)) return say("engine_does_not_run");
+      const [found] = kvState.layouts(site, state);
+      if (!site.layouts.includes(found)) return say("layout_not_published");
       const wider = state.weights &&
         kvState.deployments(site, model, gpu, { ...state, weights: undefined })[0];
       return wider

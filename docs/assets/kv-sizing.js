@@ -26,8 +26,12 @@
   }
 
   /* Average requests of which a pool holds this rank's part; 0 if one of the longest does not fit. */
-  const replicaRequests = ({ block, kept, constant, terms }, pool, work) =>
-    kernel.replicaRequests(pool, block, kept, constant, terms, work.mean, work.longest, work.prefix);
+  function replicaRequests({ rule, block, kept, constant, terms }, pool, work) {
+    const { mean, longest, prefix } = work;
+    return rule
+      ? kernel.poolsReplicaRequests(rule, pool, block, constant, terms, mean, longest, prefix)
+      : kernel.replicaRequests(pool, block, kept, constant, terms, mean, longest, prefix);
+  }
 
   /* --- the workload --------------------------------------------------------------------------------- */
 
@@ -210,7 +214,7 @@
               ...stages.map((one) => replicaRequests(one, one.room - one.uncertainty, work)),
             );
             const sure = kernel.ofAllRanks(surely, layout.dp);
-            const { block, kept, constant, terms } = stage;
+            const { rule, block, kept, constant, terms } = stage;
             const request = kernel.requestBytes(constant, terms, work.mean);
             const price = own ? mean(own) : choices.prices?.[gpu.id];
             const batch = kernel.microBatch(kernel.shareOfPeak(work.peak, all), layout.dp, layout.pp);
@@ -228,7 +232,7 @@
                 ranks: layout.tp,
                 weightFormat,
                 kv,
-                plan: { block, kept, constant, terms },
+                plan: { rule, block, kept, constant, terms },
                 pool: stage.pool,
                 uncertainty: stage.uncertainty,
                 total: stage.gpu.usable,
@@ -312,8 +316,9 @@
   function inverses(site, peaks, times, found, work) {
     const share = kernel.shareOfPeak(work.peak, found.each);
     const each = kernel.replicasFor(share, found.layout.dp);
-    const { block, kept, constant, terms } = found.plan;
-    const pool = kernel.poolFor(block, kept, constant, terms, each, work.mean, work.longest, work.prefix);
+    const { rule, block, kept, constant, terms } = found.plan;
+    const needed = kernel.poolFor(block, kept, constant, terms, each, work.mean, work.longest, work.prefix);
+    const pool = rule ? kernel.poolWithOthers(rule, block, needed, each, work.mean) : needed;
     const isStatic = site.engine.family === "sglang";
     const utilization = kernel.utilizationFor(pool, found.weights, found.reserve, found.total);
     return {

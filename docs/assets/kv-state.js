@@ -168,11 +168,14 @@
   const hasLayout = (state) =>
     Boolean(state.pp > 1 || state.dp > 1 || state.ep || state.dcp > 1 || !isFewest(state));
 
+  /* Those of the tables, and those that only a search tries, or who names one. */
+  const everyLayout = (site) => [...site.layouts, ...site.sizing_layouts];
+
   /* The layouts that a state allows, fewest devices first: the one that it names, or every tensor-parallel size.
      For more GPUs than are published as tensors alone, every layout of as many. Empty where there is none. */
   function layouts(site, state) {
     if (hasLayout(state)) {
-      const named = site.layouts.filter((layout) => same(state, layout));
+      const named = everyLayout(site).filter((layout) => same(state, layout));
       // More GPUs than one copy is split over by tensors alone: the layouts of as many.
       const alone = !(state.pp > 1 || state.dp > 1 || state.ep || state.dcp > 1);
       return named.length || !alone ? named : site.layouts.filter((layout) => layout.devices === state.tp);
@@ -183,7 +186,7 @@
   /* The layouts of a machine of unequal accelerators: the one that a state names, or tensors first, then stages. */
   function layoutsOf(site, gpu, state) {
     if (!gpu.devices) return layouts(site, state);
-    const spans = [...site.layouts, ...site.sizing_layouts].filter((one) => root.kvCapacity.stands(gpu, one));
+    const spans = everyLayout(site).filter((one) => root.kvCapacity.stands(gpu, one));
     return hasLayout(state) ? spans.filter((layout) => same(state, layout)) : spans;
   }
 
@@ -325,6 +328,7 @@
     kvOf,
     deployments,
     contextOf,
+    everyLayout,
     pick,
     estimateCommand,
     serveCommand,

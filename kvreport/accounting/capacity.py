@@ -21,7 +21,7 @@ UNLIMITED_USERS: Final = kernel.UNLIMITED_REQUESTS
 """Users of a model whose requests hold nothing; no pool ever limits them."""
 
 
-MOST_MISSING: Final = 1 << 44
+MOST_MISSING: Final = kernel.MOST_MISSING
 """The largest shortfall that is looked for, in bytes: the memory of any device."""
 
 

@@ -169,6 +169,47 @@ class Step(NamedTuple):
     link_rate: float
 
 
+class PoolRule(NamedTuple):
+    """How SGLang divides a budget where states or windows have pools of their own.
+
+    As :class:`kvreport.accounting.engines.sglang.pools.PoolRule` with the engine's defaults: a prefix cache, no draft
+    and no number of tokens or states given by hand.
+
+    Attributes:
+        cell_bytes: Bytes of one more token, its share of a window pool included.
+        fixed_bytes: Bytes that a budget loses before tokens.
+        window: Tokens that windowed layers look back; 0 without a pool for them.
+        shared: 1 if there is no other pool, so that the window pool holds all tokens.
+        window_share: Tokens of the window pool for each of the full one.
+        page: Tokens of a page.
+        state_bytes: Bytes of one state of all layers; 0 without states.
+        state_share: Bytes for states for each byte for tokens.
+        states_each: States that a running request may hold.
+        turns: Ranks that hold the tokens of a request in turns.
+    """
+
+    cell_bytes: float
+    fixed_bytes: float
+    window: int
+    shared: int
+    window_share: float
+    page: int
+    state_bytes: int
+    state_share: float
+    states_each: int
+    turns: int
+
+
+EVICTION_TOKENS: Final = 128
+"""Tokens decoded between two evictions from SGLang's window pool (``SGLANG_SWA_EVICTION_INTERVAL``)."""
+
+MOST_MISSING: Final = 1 << 44
+"""The largest shortfall that is looked for, in bytes: the memory of any device."""
+
+BYTES_PER_GIB: Final = 1 << 30
+"""SGLang computes with GiB as real numbers."""
+
+
 # --- the pool ------------------------------------------------------------------------------------
 
 
@@ -450,6 +491,179 @@ def limited_by(judged: int, held: int, max_num_seqs: int) -> int:
     if judged <= TIGHT and max_num_seqs > 0 and held >= max_num_seqs:
         return MAX_NUM_SEQS
     return KV_POOL
+
+
+# --- pools of states and windows ---------------------------------------------------------------------
+
+
+def pool_states(rule: PoolRule, pool: int) -> int:
+    """Return the states that a budget is given; below 0 where it is less than one, 0 for a model without."""
+    if rule.state_bytes == 0:
+        return 0
+    share = pool / BYTES_PER_GIB * rule.state_share / (1 + rule.state_share) * BYTES_PER_GIB
+    return int((share - rule.state_bytes) // rule.state_bytes)
+
+
+def pool_for_tokens(rule: PoolRule, pool: int) -> float:
+    """Return what states and fixed pools leave of a budget; one state more than counted is allocated."""
+    if rule.state_bytes == 0:
+        return pool - rule.fixed_bytes
+    rest = pool / BYTES_PER_GIB - (pool_states(rule, pool) + 1) * rule.state_bytes / BYTES_PER_GIB
+    return int(rest * BYTES_PER_GIB)
+
+
+def pool_pages(rule: PoolRule, pool: int) -> int:
+    """Return the pages of the pool that every token of a request takes a slot of."""
+    rest = max(pool_for_tokens(rule, max(pool, 0)), 0)
+    if rule.turns > 1:
+        # A rank counts the rows that it holds, in whole pages; requests see as many tokens on all of them.
+        rows = int(rest // round(rule.cell_bytes * rule.turns))
+        return rows // rule.page * rule.turns
+    return int(rest // rule.cell_bytes) // rule.page
+
+
+def pool_room(rule: PoolRule, pool: int, block: int) -> int:
+    """Return the bytes of whole pages that a budget holds for tokens; a negative budget stays what it is."""
+    return pool if pool < 0 else pool_pages(rule, pool) * block
+
+
+def requests_beside(rule: PoolRule, pool: int, context: int) -> int:
+    """Return the requests at once that windows and states allow, whatever the tokens.
+
+    A request holds its window, what is decoded until the next eviction, and two pages
+    (``compute_swa_request_cap``); and as many states as ``states_each``.
+    """
+    most = UNLIMITED_REQUESTS
+    budget = max(pool, 0)
+    if rule.state_bytes > 0:
+        most = max(pool_states(rule, budget), 0) // rule.states_each
+    if rule.window > 0 and rule.shared == 0:
+        share = math.floor(pool_pages(rule, budget) * rule.page * rule.window_share)
+        held = min(context, rule.window + EVICTION_TOKENS + 2 * rule.page)
+        most = min(most, share // rule.page * rule.page // max(held, 1))
+    return most
+
+
+def pools_lack(rule: PoolRule, pool: int, block: int, request: int, context: int) -> bool:
+    """Return whether a budget does not hold one request.
+
+    Args:
+        rule: How it is divided.
+        pool: What :func:`pool_left` says.
+        block: Bytes of a page.
+        request: Bytes of the request.
+        context: Its tokens.
+    """
+    if pool < 0 or request > pool_room(rule, pool, block):
+        return True
+    return requests_beside(rule, pool, context) < 1
+
+
+def pools_requests(rule: PoolRule, pool: int, block: int, request: int, context: int) -> int:
+    """Return the whole requests that a budget holds; arguments as of :func:`pools_lack`."""
+    if pools_lack(rule, pool, block, request, context):
+        return 0
+    return min(pool_room(rule, pool, block) // request, requests_beside(rule, pool, context))
+
+
+def pools_verdict(
+    rule: PoolRule,
+    usable: int,
+    weights: int,
+    pool: int,
+    error: int,
+    block: int,
+    request: int,
+    context: int,
+    limit: int,
+) -> int:
+    """Judge one request; the first that applies. Arguments as of :func:`verdict`."""
+    if context > limit:
+        return CONTEXT_EXCEEDS_MODEL
+    if weights > usable:
+        return WEIGHTS_EXCEED_MEMORY
+    if pools_lack(rule, pool + error, block, request, context):
+        return CACHE_EXCEEDS_POOL
+    if pools_lack(rule, pool, block, request, context):
+        return MAY_FIT
+    return TIGHT if pools_lack(rule, pool - error, block, request, context) else FITS
+
+
+def pools_shortfall(rule: PoolRule, pool: int, block: int, request: int, context: int) -> int:
+    """Return the bytes that a budget lacks for one request; arguments as of :func:`pools_lack`."""
+    low = pool
+    high = pool
+    if pools_lack(rule, pool, block, request, context):
+        high = pool + MOST_MISSING
+    while low < high:
+        middle = (low + high) // 2
+        if pools_lack(rule, middle, block, request, context):
+            low = middle + 1
+        else:
+            high = middle
+    return max(high - pool, request - pool_room(rule, pool, block), 0)
+
+
+def pools_boundary(
+    rule: PoolRule,
+    pool: int,
+    block: int,
+    constant: int,
+    terms: Sequence[Term],
+    wanted: int,
+    limit: int,
+) -> int:
+    """Return the longest context that each of ``wanted`` simultaneous requests can have; see :func:`boundary_context`."""
+    room = pool_room(rule, pool, block)
+    longest = longest_context(min(pool, room // max(wanted, 1)), constant, terms, limit)
+    return longest if requests_beside(rule, pool, longest) >= max(wanted, 1) else 0
+
+
+def pools_replica_requests(
+    rule: PoolRule,
+    pool: int,
+    block: int,
+    constant: int,
+    terms: Sequence[Term],
+    mean: int,
+    longest: int,
+    prefix: int,
+) -> int:
+    """Return the requests of average length that one replica holds; see :func:`replica_requests`."""
+    if pools_lack(rule, pool, block, request_bytes(constant, terms, longest), longest):
+        return 0
+    held = replica_requests(pool_room(rule, pool, block), block, 0, constant, terms, mean, 0, prefix)
+    return min(held, requests_beside(rule, pool, mean))
+
+
+def pool_with_others(rule: PoolRule, block: int, needed: int, requests: int, mean: int) -> int:
+    """Return the smallest budget whose pages hold ``needed`` bytes and whose other pools hold the requests.
+
+    Args:
+        rule: How it is divided.
+        block: Bytes of a page.
+        needed: What :func:`pool_for` says.
+        requests: Requests at once.
+        mean: Average tokens of a request.
+    """
+    low = needed
+    high = needed
+    while high < MOST_MISSING and not pool_holds(rule, high, block, needed, requests, mean):
+        high = high * 2
+    while low < high:
+        middle = (low + high) // 2
+        if pool_holds(rule, middle, block, needed, requests, mean):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def pool_holds(rule: PoolRule, pool: int, block: int, needed: int, requests: int, mean: int) -> bool:
+    """Return whether a budget's pages hold ``needed`` bytes and its other pools the requests."""
+    if pool_room(rule, pool, block) < needed:
+        return False
+    return requests_beside(rule, pool, mean) >= requests
 
 
 # --- the reserve -----------------------------------------------------------------------------------

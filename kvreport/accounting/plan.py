@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvreport.accounting import numeric as xp
+from kvreport.accounting.kernel import PoolRule
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.profile import CacheProfile
@@ -19,6 +20,10 @@ class Pool(Protocol):
     @property
     def is_division(self) -> bool:
         """True where nothing takes a part of the budget, so that blocks are a plain division."""
+
+    @property
+    def divided(self) -> PoolRule | None:
+        """The same for the formulas that Python and the browser share; None where they do not have them."""
 
     def blocks(self, pool_bytes: xp.ArrayLike) -> Integers:
         """Blocks that requests can take, once other pools have their part."""

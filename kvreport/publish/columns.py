@@ -147,8 +147,8 @@ class Columns:
                         if isinstance(refused, int) or not refused[n].all()
                     }
                     for n, plan in enumerate(stages_plans):
-                        if plan.pool is not None:
-                            continue  # pools of their own are no division of one pool
+                        if not _is_divided(plan):
+                            continue
                         index = made.setdefault(json.dumps(_plan(plan)), len(made))
                         for kind in kinds:
                             rows[first + n][kind] = index
@@ -174,11 +174,11 @@ class Columns:
                         )
                     except InputError:
                         continue
-                    if plan.pool is None or plan.pool.is_division:
+                    if _is_divided(plan):
                         index = made.setdefault(json.dumps(_plan(plan)), len(made))
                         for kind in kinds:
                             row[kind] = index
-                    elif place.layout.is_tensor_only:  # pools of their own are no division of one pool
+                    elif place.layout.is_tensor_only:  # pools that the browser cannot divide
                         self.has_own_pools = True
         return [json.loads(text) for text in made], placed
 
@@ -445,8 +445,21 @@ def _alike_added(added: list[int], refused: list[bool]) -> int | list[int | None
     return shown[0] if len(set(shown)) == 1 else shown
 
 
+def _is_divided(plan: BlockPlan) -> bool:
+    """Whether the browser's formulas divide a budget as a plan does."""
+    pool = plan.pool
+    return pool is None or pool.is_division or pool.divided is not None
+
+
 def _plan(blocks: BlockPlan) -> list[Any]:
-    return [blocks.block_bytes, blocks.kept_blocks, *_profile(blocks.profile)]
+    pool = blocks.pool
+    divided = None if pool is None or pool.is_division else pool.divided
+    return [
+        blocks.block_bytes,
+        blocks.kept_blocks,
+        *_profile(blocks.profile),
+        *([] if divided is None else [list(divided)]),
+    ]
 
 
 def _profile(profile: CacheProfile) -> list[Any]:

@@ -12,7 +12,7 @@ from kvreport.accounting.capacity import Verdict
 from kvreport.catalog.load import load_catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
-from kvreport.publish import explorer_data, profiles, sizer_data
+from kvreport.publish import engine_profiles, explorer_data, profiles, sizer_data
 from kvreport.publish.browser import script as browser_script
 from kvreport.publish.columns import following, reserve_rates
 from kvreport.publish.page_data import gather
@@ -161,3 +161,54 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
     # What the first question needs is fetched alone, and nothing twice.
     assert together["once"]
     assert together["first"] < len(parts) / 4
+
+
+SGLANG_ROWS = 30_000
+SGLANG_EVERY = 7
+ARCHITECTURE = {
+    "kv_bytes_per_token_per_gpu",
+    "state_bytes_per_request_per_gpu",
+    "max_concurrent_requests_ceiling",
+}
+ENGINE_ANSWER = ANSWER.replace("answer.token, config.state, ", "").replace("answer.ceiling, ", "")
+PLAIN_PLAN = 4
+"""Entries of a plan that divides one pool; one more says how several are divided."""
+
+
+def test_the_browser_divides_budgets_as_sglang_does(repository, chromium_path, chromium_flags):
+    """Models with pools of states or windows had no numbers of SGLang in the browser."""
+    from playwright.sync_api import sync_playwright
+
+    catalog = load_catalog()
+    own = gather(catalog, version="2026.01.01")
+    other = own.under("sglang")
+    models, pooled = [], 0
+    for model in [one for one in own.models if engine_profiles.runs(other, one)][::SGLANG_EVERY]:
+        decided = profiles.engine_facts(other, model, reserves=[gpu.id for gpu in other.gpus])
+        assert "pools" not in decided, model.id
+        pooled += any(len(plan) > PLAIN_PLAN for plan in decided["plans"])
+        models.append({**profiles.model_facts(own, model, further=True), "rates": None, **decided})
+    assert pooled > len(models) // 8
+    shared, theirs = profiles.site_facts(own), profiles.site_facts(other)
+    kinds = [gpu["kind"] for gpu in shared["gpus"]]
+    gpus = [{**gpu, "laid": kind} for gpu, kind in zip(theirs["gpus"], kinds, strict=True)]
+    take = np.random.default_rng(20261126)
+    rows: list[list[Any]] = []
+    for facts in models:
+        part = axes(catalog, models=facts["id"], engine="sglang")
+        rows += rows_of(cube_of(catalog.models[facts["id"]], part), take, SGLANG_ROWS // len(models))
+    # What the architecture needs by itself is the same file for every engine.
+    of_engine = [n for n, name in enumerate((*COLUMNS, "verdict")) if name not in ARCHITECTURE]
+    rows = [[*key, want and [want[n] for n in of_engine]] for *key, want in rows]
+    assert sum(row[-1] is not None for row in rows) > SGLANG_ROWS // 3
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        page = browser.new_page()
+        page.add_script_tag(content=browser_script())
+        page.add_script_tag(path=str(repository / "docs/assets/kv-capacity.js"))
+        site = {**shared, "engine": theirs["engine"], "gpus": gpus}
+        data = json.loads(profiles.encode({"site": site, "models": models, "rows": rows}))
+        found = page.evaluate(ENGINE_ANSWER, data)
+        browser.close()
+    assert found["compared"] == len(rows)
+    assert found["count"] == 0, found["wrong"]

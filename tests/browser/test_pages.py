@@ -333,6 +333,40 @@ def test_the_tab_and_the_head_say_what_the_headline_says(visit, uri):
     assert page.title() == printed
 
 
+@pytest.mark.parametrize(
+    ("model", "query", "asked", "option"),
+    [
+        (
+            "openai/gpt-oss-20b",
+            "gpu=rtx-4090&tp=2&pp=2",
+            {"gpu": "rtx-4090", "tensor_parallel": 2, "pipeline_parallel": 2},
+            "PP 2 + TP 2",
+        ),
+        (
+            "deepseek-ai/DeepSeek-V3",
+            "gpu=h100-sxm-80gb&tp=16&nodes=2",
+            {"gpu": "h100-sxm-80gb", "tensor_parallel": 16, "nodes": 2},
+            "TP 16",
+        ),
+    ],
+)
+def test_a_layout_that_no_table_has_is_answered(visit, tiny_site, model, query, asked, option):
+    """It was said not to be published, although the model's file has it for the sizer."""
+    from kvreport import estimate
+    from kvreport.catalog.load import load_catalog
+
+    page = visit.go(f"models/{model.replace('/', '--')}/?{query}")
+    shown = "document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search"
+    page.wait_for_function(shown)
+    answer = estimate(model, context_tokens=8192, catalog=load_catalog(tiny_site.catalog), **asked)
+    headline = page.locator("[data-kv-slot=headline]").inner_text()
+    assert f"{answer.max_concurrent_requests:,} concurrent requests" in headline
+    assert option in page.locator("#kv-layout").evaluate("one => one.selectedOptions[0].text")
+    page.goto(page.url.replace("tp=", "pp=7&tp=").replace("&pp=2", ""))
+    page.wait_for_function(shown)
+    assert "no numbers of PP 7" in page.locator("[data-kv-slot=headline]").inner_text()
+
+
 def test_a_comparison_overlays_two_models(visit):
     page = visit.go("compare/?models=openai--gpt-oss-20b&models=Qwen--Qwen3.6-27B&gpu=mi300x&zap=1")
     page.wait_for_selector("#compare-table tbody tr")

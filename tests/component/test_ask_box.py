@@ -59,6 +59,50 @@ def test_the_number_of_devices_stands_before_or_after_the_name(text: str) -> Non
     assert answer["state"]["model"] == "llama"
 
 
+UNEQUAL = """
+const { site, text } = JSON.parse(await new Response(Deno.stdin.readable).text());
+const names = kvreport.asked.prepared({
+  models: [["large", "Mistral Large 2411", "Mistral", "2024", 1, []], ["qwen", "Qwen3 30B A3B", "Qwen", "2025", 1, []]],
+  gpus: [["rtx-3090", "RTX 3090", "NVIDIA", "2020", 1, ["3090"]], ["rtx-3060", "RTX 3060", "NVIDIA", "2021", 1, ["3060"]]],
+});
+const found = kvreport.asked.understand(text, site, names);
+console.log(JSON.stringify({ ...found, sentence: kvreport.asked.said(found) }));
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "machine"),
+    [
+        ("qwen3 30b 3090 + 3060", "rtx-3090+rtx-3060"),
+        ("qwen3 30b a3b rtx 3090+rtx 3060 8k", "rtx-3090+rtx-3060"),
+        ("2x 3090 + 3060 qwen3 30b", "rtx-3090*2+rtx-3060"),
+        ("2 3090 + 2x3060 qwen3 30b", "rtx-3090*2+rtx-3060*2"),
+    ],
+)
+def test_accelerators_with_a_plus_sign_are_one_machine(text: str, machine: str) -> None:
+    """The second one was left for a comparison, and the answer was of the first alone."""
+    answer = understood(text, UNEQUAL)
+    assert answer["state"]["gpu"] == machine
+    assert "tp" not in answer["state"]
+    assert answer["state"]["model"] == "qwen"
+    assert (answer["missed"], answer["gpus"]) == ([], [])
+
+
+def test_a_plus_sign_beside_something_else_is_no_machine() -> None:
+    answer = understood("qwen3 30b + 3090", UNEQUAL)
+    assert answer["state"]["gpu"] == "rtx-3090"
+
+
+def test_another_release_of_a_name_is_said_to_be_missing() -> None:
+    """The answer was of another release, and only a digit was named as not understood."""
+    answer = understood("mistral large 3 2x 3090", UNEQUAL)
+    assert answer["unlisted"] == "mistral large 3"
+    assert answer["sentence"].startswith(
+        "“mistral large 3” is not in this catalog; Mistral Large 2411 is the nearest."
+    )
+    assert understood("mistral large 2411 3090", UNEQUAL)["unlisted"] is None
+
+
 def test_a_length_after_a_name_is_no_number_of_devices() -> None:
     answer = understood("llama 70b h100 32k", ASK)
     assert "tp" not in answer["state"]

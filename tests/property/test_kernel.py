@@ -16,6 +16,7 @@ from kernel_calls import agree, calls_of, functions
 from kvreport.accounting import capacity, kernel, roofline, sizing
 from kvreport.accounting.demand import Demand
 from kvreport.accounting.demand import Reach as Seen
+from kvreport.accounting.engines.sglang.pools import PoolFlags, PoolRule
 from kvreport.accounting.engines.vllm import reserve
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
@@ -99,6 +100,74 @@ def test_a_verdict_is_the_array_codes(pool, block, constant, of, context, weight
                 state_slots_wanted=wanted or None,
             )
             assert mine == int(theirs)
+
+
+pool_rules = st.builds(
+    PoolRule,
+    st.builds(
+        PoolFlags,
+        st.just(2.0),
+        context_ranks=st.sampled_from([1, 1, 2, 8]),
+        page_tokens=st.sampled_from([1, 16, 64, 256]),
+        window_share=st.sampled_from([0.8, 0.1, 1.0]),
+        state_share=st.sampled_from([0.9, 0.5]),
+        states_per_request=st.sampled_from([1, 3, 5]),
+    ),
+    st.one_of(st.integers(1, 1 << 22), st.floats(1, 1 << 22)),
+    fixed_bytes=st.sampled_from([0, 0, 123_456_789]),
+    window=st.sampled_from([None, 128, 4096, 131_072]),
+    shared_window=st.booleans(),
+    state_bytes=st.sampled_from([0, 1 << 20, 75_497_472, 1_234_567]),
+)
+"""Budgets divided as SGLang does, with its defaults for what the browser does not know."""
+
+
+@settings(max_examples=examples(400))
+@given(pool_rules, pools, st.integers(0, 1 << 32), contexts, st.integers(0, 1 << 36), st.integers(1, 4096))
+def test_pools_of_states_and_windows_are_the_array_codes(rule, pool, error, context, weights, wanted):
+    of = rule.divided
+    page = rule.flags.page_tokens
+    block = math.ceil(rule.cell_bytes * page)
+    term = (block, page, 0)
+    arrays = BlockPlan(block, profile(0, [term]), pool=rule)
+    request = kernel.request_bytes(0, [term], context)
+    budget = max(pool, 0)
+    assert kernel.pool_pages(of, budget) == rule.blocks(budget)
+    beside = capacity.beside(pool, arrays, context)
+    assert kernel.requests_beside(of, pool, context) == (
+        kernel.UNLIMITED_REQUESTS if beside is None else beside
+    )
+    if request:
+        assert kernel.pools_requests(of, pool, block, request, context) == capacity.users(
+            pool, arrays, context
+        )
+        assert kernel.pools_shortfall(of, pool, block, request, context) == capacity.shortfall(
+            pool, arrays, context
+        )
+    limit = 1 << 20
+    assert kernel.pools_verdict(
+        of, DEVICE, weights, pool, error, block, request, context, limit
+    ) == capacity.verdict(
+        usable_bytes=DEVICE,
+        weight_bytes=weights,
+        pool_bytes=pool,
+        plan=arrays,
+        context_tokens=context,
+        limit_tokens=limit,
+        uncertainty_bytes=error,
+    )
+    assert kernel.pools_boundary(of, pool, block, 0, [term], wanted, limit) == capacity.boundary(
+        pool, arrays, wanted, limit
+    )
+    mean = max(context // 2, 1)
+    laid = (block, 0, [term])
+    assert kernel.pools_replica_requests(of, pool, *laid, mean, max(context, 1), 0) == sizing.replica_users(
+        pool, arrays, mean, max(context, 1)
+    )
+    needed = kernel.pool_for(block, 0, 0, [term], wanted, mean, max(context, 1), 0)
+    least = sizing.pool_for(arrays, wanted, mean, max(context, 1))
+    if least < kernel.MOST_MISSING:
+        assert kernel.pool_with_others(of, block, needed, wanted, mean) == least
 
 
 def test_verdicts_have_one_order():

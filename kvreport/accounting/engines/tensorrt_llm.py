@@ -62,6 +62,10 @@ class StatesFirst:
         tokens = rest // self.token_bytes
         return xp.integers(-(-tokens // self.block_tokens))
 
+    @property
+    def divided(self) -> None:
+        """The formulas that the browser shares know no pool whose tokens are rounded up to blocks."""
+
     def state_requests(self, pool_bytes: xp.ArrayLike) -> Integers | None:
         """None: states are there for every request that may run."""
         del pool_bytes

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.sglang import compressed, shapes
 from kvreport.accounting.kv_cache import SERVED_BYTES
@@ -34,8 +35,8 @@ INDEX_POOLED: Final = (0, 5, 22)
 """First release that sizes pools with one index key for each group of pooled tokens, not one for each token
 (``pool_configurator.py::_compute_dsa_indexer_cell_size``, 0.5.20 to 0.5.23)."""
 
-EVICTION_TOKENS: Final = 128
-"""Tokens decoded between two evictions from a window pool (``SGLANG_SWA_EVICTION_INTERVAL``)."""
+EVICTION_TOKENS: Final = kernel.EVICTION_TOKENS
+"""Tokens decoded between two evictions from a window pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,26 @@ class PoolRule:
             self.state_bytes or self.fixed_bytes or self.window or self.flags.max_tokens or self.turns > 1
         )
         return not others and self.cell_bytes == int(self.cell_bytes)
+
+    @property
+    def divided(self) -> kernel.PoolRule | None:
+        """The rule for the formulas that Python and the browser share, which know the engine's defaults only."""
+        flags = self.flags
+        given = (flags.max_tokens, flags.max_states, self.fixed_window)
+        if any(one is not None for one in given) or flags.draft_tokens or not flags.prefix_cache:
+            return None
+        return kernel.PoolRule(
+            cell_bytes=self.cell_bytes,
+            fixed_bytes=self.fixed_bytes,
+            window=self.window or 0,
+            shared=int(self.shared_window),
+            window_share=flags.window_share,
+            page=flags.page_tokens,
+            state_bytes=self.state_bytes,
+            state_share=flags.state_share,
+            states_each=flags.states_per_request,
+            turns=self.turns,
+        )
 
     @property
     def turns(self) -> int:
