@@ -53,7 +53,9 @@ def of_models(site: SiteData, name: str, models: Sequence[Model]) -> Iterator[tu
     shape = other.once(
         "kinds", lambda: json.dumps([other.device_kinds, other.reserve_classes], sort_keys=True)
     )
-    usual = {gpu.id for gpu in other.gpus if gpu.is_commonly_rented or gpu.id in other.known_gpus}
+    usual = {
+        gpu.id for gpu in other.gpus if gpu.is_commonly_rented or gpu.is_card or gpu.id in other.known_gpus
+    }
     with site.parts.group(f"engine-{name}") as kept:
         for model in models:
             if runs(other, model):
