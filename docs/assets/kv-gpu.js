@@ -143,12 +143,15 @@
       const all = answers(sizes, models);
       const serving = all.filter((each) => each.serves).map((each) => each.one);
       const put = (name, ...children) =>
-        $$(`[data-kv-slot=${name}]`, root).forEach((place) => place.replaceChildren(...children));
+        $$(`[data-kv-slot=${name}]`, root).forEach((place) =>
+          place.replaceChildren(...children.filter(Boolean))
+        );
       const gpu = here().gpus.find((one) => one.id === state.gpu);
       const published = models.some((model) => kvCapacity.isPublished(model, gpu));
       put("headline", ...result.pieces(sentence(all.length, serving, published)));
       result.titled(root, false, $("h1", root)?.textContent.trim());
       put("conditions", conditions());
+      put("confirmed", published && result.confirmed({ site, state }));
       rows(all, serving);
       const shown = examples.map((slug) => serving.find((one) => one.model.slug === slug)).filter(Boolean);
       const lines = (shown.length ? shown : serving.slice(0, 6)).map((one) => ({

@@ -391,6 +391,15 @@
     ];
   }
 
+  /* How well logs confirm the rules of the engine that a state names; null where nothing is known. */
+  function confirmed({ site, state }) {
+    const engine = site.engines.find((one) => one.name === (state.engine || site.engine.default));
+    const evidence = new URL("evidence/#left-out", kvreport.root).href;
+    return engine?.confirmed
+      ? make("p", { class: "kv-note" }, `${engine.confirmed} `, make("a", { href: evidence }, "Evidence"))
+      : null;
+  }
+
   const printedTitles = new WeakMap();
 
   /* The title of a page whose title is its conclusion, in the tab and in the page's head: that of the headline that
@@ -422,6 +431,7 @@
       : null;
     put("headline", ...pieces(conclusion(one)), page && " ", page);
     put("conditions", conditions(one), whyLink(one));
+    put("confirmed", one.deployment && confirmed(one));
     put("bar", ...bars(one));
     put("table", table(one));
     put("commands", ...commands(one));
@@ -486,6 +496,7 @@
       command,
       cite,
       show,
+      confirmed,
       titled,
       pieces,
       fill,

@@ -31,6 +31,7 @@ from kvreport.publish.columns import (
     published_columns,
     reserve_rates,
 )
+from kvreport.publish.confirmed import confirmed
 from kvreport.publish.site_data import SiteData, page_format, short_name
 
 SCHEMA: Final = 1
@@ -193,7 +194,7 @@ def _local(site: SiteData, gpu: Accelerator) -> dict[str, str] | None:
 
 
 def engines(site: SiteData) -> list[dict[str, Any]]:
-    """Return the engines that pages can switch to, the site's own first."""
+    """Return the engines that pages can switch to, the site's own first, and how well logs confirm each."""
     others = (name for name in ENGINES if name in site.catalog.engines and name != site.engine.name)
     listed = (site.engine, *map(site.catalog.engine, others), site.catalog.engine("ceiling"))
     return [
@@ -202,6 +203,7 @@ def engines(site: SiteData) -> list[dict[str, Any]]:
             "label": engine.label,
             "family": engine.family,
             "versions": list(engine.versions) if engine.versions else None,
+            "confirmed": confirmed(site.catalog, engine),
         }
         for engine in listed
     ]

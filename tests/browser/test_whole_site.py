@@ -27,7 +27,9 @@ from javascript import searched
 
 from kvreport import estimate
 from kvreport.architectures import read_config
+from kvreport.catalog.load import load_catalog
 from kvreport.publish import python_runtime
+from kvreport.publish.confirmed import confirmed
 
 pytestmark = [
     pytest.mark.browser,
@@ -398,6 +400,27 @@ def test_a_page_that_a_script_fills_agrees_with_itself(
     assert "headline and table" in names or not uri.startswith(("models/", "gpus/"))
     if "serves" in page.locator("[data-kv-slot=headline]").inner_text() and not uri.startswith("gpus/"):
         assert {"headline and chart", "headline and bar", "bar and its parts"} <= names
+
+
+@pytest.mark.parametrize("uri", ["", "models/meta-llama--Llama-3.1-70B-Instruct/", "gpus/h100-sxm-80gb/"])
+def test_another_engine_has_its_own_logs(page: Any, address: str, uri: str) -> None:
+    """The sentence on the site's engine stood under the answer of another one."""
+    catalog = load_catalog()
+    shown = "document.querySelector('[data-kv-shown]')?.dataset.kvShown === (location.search || 'printed')"
+    page.goto(address + uri)
+    note = page.locator("[data-kv-slot=confirmed]")
+    printed = note.inner_text()
+    assert printed.startswith(confirmed(catalog, catalog.engine(catalog.grid.engine)))
+    for name in ("sglang", "vllm-0.11"):
+        page.goto(f"{address}{uri}?engine={name}")
+        page.wait_for_function(shown)
+        said = confirmed(catalog, catalog.engine(name))
+        assert said
+        assert said not in printed
+        assert note.inner_text().startswith(said)
+    page.goto(f"{address}{uri}?engine=ceiling")
+    page.wait_for_function(shown)
+    assert note.inner_text() == ""
 
 
 def test_a_format_that_cannot_be_split_says_so(page: Any, address: str) -> None:

@@ -17,9 +17,9 @@ from kvreport.catalog.left_out import load_left_out
 from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.evidence.validation import Validation
+from kvreport.publish.confirmed import confirmed
 from kvreport.resources import data_dir
 from kvreport.site.pages import left_out as page_part
-from kvreport.site.pages.left_out import confirmed
 
 pytest.importorskip("statsmodels")
 

@@ -12,6 +12,7 @@ from kvreport.accounting.support import on_accelerator
 from kvreport.catalog.accelerator import Accelerator, Figure
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
+from kvreport.publish.confirmed import confirmed
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import diagrams, tables
@@ -23,7 +24,7 @@ from kvreport.site.kit.sources import evidence_cell, source_cell, source_lines
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
-from kvreport.site.pages import agreement, left_out, local
+from kvreport.site.pages import agreement, local
 from kvreport.site.pages.controls import (
     Controls,
     engine_choices,
@@ -121,9 +122,7 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
             | {
                 "confirmed": ""
                 if _refused(inputs.site, gpu)
-                else left_out.confirmed(
-                    inputs.site.catalog, inputs.site.local_engine(gpu) or inputs.site.engine
-                )
+                else confirmed(inputs.site.catalog, inputs.site.local_engine(gpu) or inputs.site.engine)
             },
         ),
         sections=(

@@ -8,13 +8,13 @@ from typing import Final
 
 from kvreport import units
 from kvreport.catalog.model import Model
+from kvreport.publish.confirmed import confirmed
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.boundary_plot import Plot
 from kvreport.site.kit.elements import Bar, Fact, Link
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
-from kvreport.site.pages import left_out
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import page as model_page
 from kvreport.site.pages.model.headline import plain
@@ -104,9 +104,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         names=("how many users", "memory calculator"),
         description=f"{plain(made.answer)} {len(site.models)} models on "
         f"{len(site.gpus)} accelerators, as an open dataset.",
-        lead=render(
-            "home/lead.html", "", names | {"confirmed": left_out.confirmed(site.catalog, site.engine)}
-        ),
+        lead=render("home/lead.html", "", names | {"confirmed": confirmed(site.catalog, site.engine)}),
         sections=(
             Section("boundary", "Capacity by context length", render("home/boundary.html", "", names)),
             Section("commands", "Commands, link and citation", render("home/commands.html", "", names)),

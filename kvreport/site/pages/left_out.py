@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
 from typing import Final
 
 from kvreport import units
-from kvreport.catalog.engine import Engine
-from kvreport.catalog.left_out import Band, FirstSight, LeftOut, load_left_out
-from kvreport.catalog.load import Catalog
+from kvreport.catalog.left_out import Band, FirstSight, LeftOut
 from kvreport.evidence.validation import Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.units import GIB
@@ -47,25 +43,6 @@ def lead(found: LeftOut) -> str:
         f"its source. KV pool tokens differ by {told.median_error:.1%} in the median and {told.p90_error:.1%} at the "
         f"90th percentile. The 80% band contains {told.coverage:.0%} of the pools{seen}"
     )
-
-
-def confirmed(catalog: Catalog, engine: Engine) -> str:
-    """Say how well an engine's rules are confirmed by logs; nothing for one that no logs were kept of."""
-    found = _known(catalog.folder)
-    if found is None:
-        return ""
-    errors = found.of_family(engine.family)
-    if errors is None:
-        return ""
-    return (
-        f"Checked with {errors.logs} start-up logs, {errors.records.get(engine.name, 0)} of this release: KV tokens "
-        f"are off by {errors.median_error:.1%} in the median."
-    )
-
-
-@cache
-def _known(folder: Path) -> LeftOut | None:
-    return load_left_out(folder)
 
 
 def tables(found: LeftOut, validation: Validation) -> list[Table]:

@@ -19,6 +19,7 @@ from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate
 from kvreport.estimation.commands import shell_line
 from kvreport.publish.attention_types import attention_label, cache_kind
+from kvreport.publish.confirmed import confirmed
 from kvreport.publish.downloads import FOLDER
 from kvreport.publish.series import Config, Series
 from kvreport.publish.site_data import SiteData, devices
@@ -32,7 +33,7 @@ from kvreport.site.kit.sources import source_lines
 from kvreport.site.kit.tables import Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, moved, names_of
-from kvreport.site.pages import agreement, left_out, local
+from kvreport.site.pages import agreement, local
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import speed, traffic
 from kvreport.site.pages.model.boundary import boundary_plot, card
@@ -151,8 +152,7 @@ def page(inputs: Inputs, model: Model) -> Page:
         lead=render(
             "model/lead.html",
             uri,
-            names
-            | {"confirmed": "" if site.refusal(model) else left_out.confirmed(site.catalog, site.engine)},
+            names | {"confirmed": "" if site.refusal(model) else confirmed(site.catalog, site.engine)},
         ),
         sections=(
             section("boundary", "Capacity by context length", "model/boundary.html"),
