@@ -75,8 +75,11 @@ def _allocated(model: Model, *, joined: bool) -> Iterator[WeightGroup]:
         if lacking and joined and not row.name.endswith(_QUERY):
             yield row.model_copy(update={"count": row.count + lacking})
         elif lacking and not joined and row.name.endswith(_QUERY):
-            yield row.model_copy(update={"count": row.count - lacking})
-            yield row.model_copy(update={"count": lacking})
+            # A pipeline stage may have no other layer of the row's kind.
+            alone = min(lacking, row.count)
+            if row.count > alone:
+                yield row.model_copy(update={"count": row.count - alone})
+            yield row.model_copy(update={"count": alone})
         else:
             yield row
     for key in keys:
