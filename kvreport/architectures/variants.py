@@ -73,7 +73,9 @@ def read_variant(name: str, base: str, read: Callable[[Keys], Blueprint], keys: 
         InputError: If the class has more than its base without a head, or a head of its own.
     """
     blueprint = read(keys)
-    ending = next(ending for ending in _HEADS if name.endswith(ending))
+    # A class may end like a text model and be none: Speech2TextModel is Speech2Text's.
+    made = {name.removesuffix(ending): ending for ending in _HEADS if name.endswith(ending)}
+    ending = next(ending for stem, ending in made.items() if base.removeprefix(stem) in _GENERATING)
     _check_heads(name, base, bool(_HEADS[ending]), blueprint, keys)
     dropped = ("mtp", *_ENCODERS) if ending == _TEXT else ("mtp",)
     outer = [

@@ -283,6 +283,11 @@ def test_a_pooling_class_with_layers_of_its_own_is_refused(name: str, nearest: s
         pooled(name)
 
 
+def test_a_class_that_only_ends_like_a_text_model_keeps_its_encoder() -> None:
+    # Counted on the meta device with transformers 5.24.0.
+    assert pooled("Speech2TextModel") == 29_536_256
+
+
 def test_a_missing_dimension_of_a_listing_is_refused() -> None:
     config = {key: value for key, value in WHISPER_LARGE_V3.items() if key != "decoder_layers"}
     with pytest.raises(InputError, match=r"^config: decoder_layers: found nothing"):
