@@ -333,6 +333,19 @@ def test_the_tab_and_the_head_say_what_the_headline_says(visit, uri):
     assert page.title() == printed
 
 
+@pytest.mark.parametrize("uri", ["", LLAMA])
+def test_the_printed_command_states_the_length_of_the_headline(visit, uri):
+    """The headline speaks of 8K; a server that is told more reserves more, and one after a change was told it."""
+    page = visit.go(uri)
+    command = page.locator("[data-kv-slot=commands] code", has_text="vllm serve").first
+    printed = command.inner_text().strip()
+    assert printed.endswith("--max-model-len 8192")
+    page.locator("#kv-context").fill("8191")
+    page.locator("#kv-context").press("Tab")
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === '?context=8191'")
+    assert command.inner_text().strip() == printed.replace("8192", "8191")
+
+
 @pytest.mark.parametrize(
     ("model", "query", "asked", "option"),
     [

@@ -345,10 +345,11 @@ def _step(line: str, *, last: bool) -> Step:
 
 
 def _command(site: SiteData, model: Model, best: Series | None) -> str:
+    """The command of the server that the headline speaks of: vLLM reserves for the length that it is told."""
     if best is None:
         return ""
-    longest = best.longest if best.longest < model.context_tokens else None
-    command = rules(site.engine).command(Served(model.id, best.config.tensor_parallel, longest))
+    asked = min(best.contexts[headline_index(best, model)], model.context_tokens)
+    command = rules(site.engine).command(Served(model.id, best.config.tensor_parallel, asked))
     return "" if command is None else shell_line(command)
 
 
