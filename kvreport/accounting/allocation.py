@@ -99,22 +99,26 @@ def joined(
         classes: An array of the shape of each fleet's devices, for a fleet whose reserve follows nothing.
         by_row: How arrays of each fleet's devices become one.
     """
-    known = [one for one in parts if one is not None]
+    # Fleets in several KV formats share one allocation.
+    known = list({id(one): one for one in parts if one is not None}.values())
     if not known:
         return None
     reserves = tuple(one for part in known for one in part.reserves)
     less = tuple(one for part in known for one in part.less)
-    numbers: list[Any] = []
     less_of: list[int] = []
-    first, before = 0, 0
+    starts: dict[int, int] = {}
+    before = 0
+    for fleet in known:
+        starts[id(fleet)] = len(less_of)
+        less_of += [one + before if one < len(fleet.less) else len(less) for one in fleet.less_of]
+        before += len(fleet.less)
+    numbers: list[Any] = []
     for part, shape in zip(parts, classes, strict=True):
         if part is None:
             numbers.append(xp.full_like(shape, len(reserves)))
             continue
-        own, count = xp.integers(part.classes), len(part.reserves)
-        numbers.append(xp.where(own < count, own + first, len(reserves)))
-        less_of += [one + before if one < len(part.less) else len(less) for one in part.less_of]
-        first, before = first + count, before + len(part.less)
+        own = xp.integers(part.classes)
+        numbers.append(xp.where(own < len(part.reserves), own + starts[id(part)], len(reserves)))
     return replace(
         known[0], reserves=reserves, less=less, less_of=tuple(less_of), classes=by_row(numbers), _made={}
     )
