@@ -51,20 +51,24 @@ def test_a_random_sample_of_rows_equals_the_estimate_of_the_same_combination(cat
         where = draw.choice(np.argwhere(cube.possible).tolist())
         c = draw.randrange(len(cube.contexts))
         g, t, w, k = where
-        answer = kvreport.estimate(
-            cube.model,
-            gpu=cube.gpus[g],
-            tensor_parallel=cube.layouts[t].tensor,
-            data_parallel=cube.layouts[t].data,
-            expert_parallel=cube.layouts[t].expert,
-            pipeline_parallel=cube.layouts[t].pipeline,
-            decode_context_parallel=cube.layouts[t].decode_context,
-            weights=cube.weight_formats[w],
-            kv=cube.kv_formats[k],
-            context_tokens=cube.contexts[c],
-            catalog=catalog,
-            engine=cube.engine,
-        ).to_dict()
+        asked = {
+            "gpu": cube.gpus[g],
+            "tensor_parallel": cube.layouts[t].tensor,
+            "data_parallel": cube.layouts[t].data,
+            "expert_parallel": cube.layouts[t].expert,
+            "pipeline_parallel": cube.layouts[t].pipeline,
+            "decode_context_parallel": cube.layouts[t].decode_context,
+            "weights": cube.weight_formats[w],
+            "kv": cube.kv_formats[k],
+            "context_tokens": cube.contexts[c],
+            "catalog": catalog,
+            "engine": cube.engine,
+        }
+        if cube.values["max_concurrent_requests"][g, t, w, k, c] >= UNLIMITED_REQUESTS:
+            with pytest.raises(InputError, match="keeps no cache, so nothing bounds its requests"):
+                kvreport.estimate(cube.model, **asked)
+            continue
+        answer = kvreport.estimate(cube.model, **asked).to_dict()
         row = {name: values[g, t, w, k, c] for name, values in cube.values.items()}
         row["verdict"] = Verdict(int(row["verdict"])).label
         row["limited_by"] = Limit(int(row["limited_by"])).label
