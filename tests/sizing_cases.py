@@ -106,10 +106,8 @@ def in_python(
     work: dict[str, Any],
     options: dict[str, Any],
     engine_name: str = CATALOG.grid.engine,
-    *,
-    context_ranks: bool = True,
 ) -> Ranking:
-    """The package's ranking of a workload; without ``context_ranks``, layouts that divide contexts are not tried."""
+    """The package's ranking of a workload."""
     record = CATALOG.model(model)
     engine = CATALOG.engine(engine_name)
     prices = options["prices"] or {}
@@ -144,7 +142,7 @@ def in_python(
             tensor_parallel=tuple(site(model).axes.tensor_parallel),
             layouts=()
             if options["layouts"]
-            else tuple(one for one in searched_layouts() if context_ranks or one.decode_context == 1),
+            else searched_layouts(),
             current_since=None
             if options["gpus"] is not None or prices
             else current_since(CATALOG.accelerators.values()),

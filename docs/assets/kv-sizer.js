@@ -235,11 +235,6 @@
       const ranking = kvSizing.rank(site, peaks, model, times, made.work, choices);
       await kvreport.pause();
       if (mine !== turn) return;
-      if (site.engine.family === "sglang") {
-        made.assumed.push(
-          "layouts with decode context parallelism are not tried; the command line tries them",
-        );
-      }
       if (!gpus) {
         made.assumed.push("no GPU was named, so current GPUs that clouds rent out come first");
       }

@@ -212,14 +212,18 @@ def followed(reach: Callable[[Any], Integers], limit_tokens: int) -> Integers:
         limit_tokens: Where to stop looking.
     """
     low = reach(xp.integers(limit_tokens))
-    high = xp.maximum(reach(xp.maximum(low, 1)), low)
-    # What a length reaches lies on the other side of the answer: each probe narrows both ends. The ends are probed
-    # first, because they are close where a token of a request takes more than a token of the told length.
+    # What is reached falls about evenly with what is told: a line through a length that fits and one that does not
+    # meets the answer or its neighbor. What a length reaches lies on the other side, so each probe narrows both ends.
+    fits, beyond = xp.maximum(low, 1), xp.integers(limit_tokens)
+    reached, missed = reach(fits), low
+    high = xp.maximum(reached, low)
     for turn in count():
         if not xp.any_of(low < high):
             break
-        ends = (high, xp.maximum(low, 1))
-        probe = ends[turn % 2] if turn < _ENDS_FIRST else (low + high + 1) // 2
+        over, under = xp.maximum(reached - fits, 0), xp.maximum(beyond - missed, 0)
+        line = fits + over * xp.maximum(beyond - fits, 0) // xp.maximum(over + under, 1)
+        halfway = turn % _HALVES_EACH == _HALVES_EACH - 1
+        probe = (low + high + 1) // 2 if halfway else xp.minimum(xp.maximum(line, low + 1), high)
         found = reach(probe)
         enough = found >= probe
         low, high = (
@@ -227,10 +231,13 @@ def followed(reach: Callable[[Any], Integers], limit_tokens: int) -> Integers:
             xp.minimum(high, xp.where(enough, found, probe - 1)),
         )
         high = xp.maximum(low, high)
+        fits, reached = xp.where(enough, probe, fits), xp.where(enough, found, reached)
+        beyond, missed = xp.where(enough, beyond, probe), xp.where(enough, missed, found)
     return xp.integers(low)
 
 
-_ENDS_FIRST: Final = 4
+_HALVES_EACH: Final = 3
+"""One probe in so many is halfway: a line alone may close in from one side only."""
 
 STARTS: Final = (Verdict.FITS, Verdict.TIGHT)
 """Verdicts of an engine that is expected to start and serve."""

@@ -170,7 +170,7 @@ ARCHITECTURE = {
     "state_bytes_per_request_per_gpu",
     "max_concurrent_requests_ceiling",
 }
-ENGINE_ANSWER = ANSWER.replace("answer.token, config.state, ", "").replace("answer.ceiling, ", "")
+ENGINE_ANSWER = ANSWER.replace("answer.token, told.state, ", "").replace("answer.ceiling, ", "")
 PLAIN_PLAN = 4
 """Entries of a plan that divides one pool; one more says how several are divided."""
 

@@ -120,8 +120,7 @@ def test_every_layout_is_searched_under_every_engine(tmp_path: Path, engine: str
     options = {**PLAIN, "gpus": rented, "kv": [given["model"]["kv"]]}
     works, layouts = workloads(model, 3, 5), set()
     for work, answer in zip(works, answers(tmp_path, given, works, options), strict=True):
-        # Tokens that SGLang's ranks hold in turns are rounded in a way of their own: the pages leave those layouts out.
-        found = in_python(model, work, options, engine, context_ranks=engine != "sglang")
+        found = in_python(model, work, options, engine)
         answer["refused"] = {name: found.refused[name] for name in found.refused if name != "support"}
         compare(answer, found, (engine, work))
         layouts |= {one.layout.label for one in found.deployments}
