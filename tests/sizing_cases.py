@@ -140,9 +140,7 @@ def in_python(
             kv_formats={name: CATALOG.kv_format(name) for name in options["kv"]},
             all_kv_formats=CATALOG.kv_formats,
             tensor_parallel=tuple(site(model).axes.tensor_parallel),
-            layouts=()
-            if options["layouts"]
-            else searched_layouts(),
+            layouts=() if options["layouts"] else searched_layouts(),
             current_since=None
             if options["gpus"] is not None or prices
             else current_since(CATALOG.accelerators.values()),
