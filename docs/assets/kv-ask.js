@@ -364,10 +364,11 @@
 
   /* The sentence that says what a text was taken for. */
   function said({ understood, missed, unlisted }) {
+    const strange = unlisted ? missed.filter((word) => !unlisted.endsWith(` ${word}`)) : missed;
     return [
       unlisted && `“${unlisted}” is not in this catalog; ${understood[0]} is the nearest.`,
       understood.length ? `Understood: ${understood.join(" · ")}.` : "Nothing was understood.",
-      missed.length && `Not understood (${count(missed.length)}): ${missed.join(", ")}.`,
+      strange.length && `Not understood (${count(strange.length)}): ${strange.join(", ")}.`,
     ].filter(Boolean).join(" ");
   }
 

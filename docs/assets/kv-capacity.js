@@ -256,6 +256,13 @@
     };
   }
 
+  /* What keeps one more request from running, by name. */
+  function limitOf({ rule, pool, seqs }, verdict, held) {
+    return kernel.words.limit_names[
+      rule ? kernel.poolsLimitedBy(rule, pool, verdict, held, seqs) : kernel.limitedBy(verdict, held, seqs)
+    ];
+  }
+
   function answerOfEngine(asked, context) {
     const config = at(asked, context);
     const { model, gpu, block, kept, room } = config;
@@ -278,7 +285,7 @@
     return {
       users: kernel.runningRequests(verdict, held, config.seqs),
       held,
-      limitedBy: kernel.words.limit_names[kernel.limitedBy(verdict, held, config.seqs)],
+      limitedBy: limitOf(config, verdict, held),
       ceiling: kernel.ceilingRequests(gpu.usable, config.weights, own),
       request,
       verdict: kernel.words.verdicts[verdict],
@@ -424,7 +431,7 @@
     return {
       users: all("users"),
       held: all("held"),
-      limitedBy: kernel.words.limit_names[kernel.limitedBy(code, held, deployment.seqs)],
+      limitedBy: limitOf(deployment, code, held),
       ceiling: all("ceiling"),
       request: fullest.request,
       verdict: worst.verdict,

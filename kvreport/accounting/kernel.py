@@ -604,6 +604,22 @@ def pools_shortfall(rule: PoolRule, pool: int, block: int, request: int, context
     return max(high - pool, request - pool_room(rule, pool, block), 0)
 
 
+def pools_limited_by(rule: PoolRule, pool: int, judged: int, held: int, max_num_seqs: int) -> int:
+    """Return what keeps one more request from running: states, where as many requests are held as these allow.
+
+    Args:
+        rule: How the budget is divided.
+        pool: The budget.
+        judged: The verdict.
+        held: Requests that are held.
+        max_num_seqs: Requests that the engine runs at once; 0 is no limit.
+    """
+    found = limited_by(judged, held, max_num_seqs)
+    if found != KV_POOL or judged > TIGHT or rule.state_bytes == 0:
+        return found
+    return STATE_SLOTS if held >= max(pool_states(rule, pool), 0) // rule.states_each else KV_POOL
+
+
 def pools_boundary(
     rule: PoolRule,
     pool: int,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvreport.accounting.capacity import Verdict
+from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.catalog.load import load_catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
@@ -38,7 +38,7 @@ ANSWER = """({site, models, rows}) => {
             const answer = kvCapacity.serve(config, context);
             const told = kvCapacity.told(config, context);
             got = [told.weights, answer.token, told.state, answer.request, told.pool,
-                   answer.users, answer.ceiling, config.longest, answer.verdict];
+                   answer.users, answer.ceiling, config.longest, answer.verdict, answer.limitedBy];
         }
         compared += 1;
         if (JSON.stringify(got) !== JSON.stringify(want)) wrong.push({row: [id, gpu, label, weights, kv, context], want, got});
@@ -113,7 +113,8 @@ def rows_of(cube: Any, take: np.random.Generator, number: int) -> list[list[Any]
         # What a release refuses is left out in the browser, like what cannot be configured.
         if cube.possible[g, t, w, k] and code < Verdict.FORMAT_NOT_SUPPORTED:
             verdict = Verdict(code).label
-            want = [*(int(cube.values[name][g, t, w, k, c]) for name in COLUMNS), verdict]
+            limit = Limit(int(cube.values["limited_by"][g, t, w, k, c])).label
+            want = [*(int(cube.values[name][g, t, w, k, c]) for name in COLUMNS), verdict, limit]
         rows.append([*key, want])
     return rows
 
@@ -198,7 +199,7 @@ def test_the_browser_divides_budgets_as_sglang_does(repository, chromium_path, c
         part = axes(catalog, models=facts["id"], engine="sglang")
         rows += rows_of(cube_of(catalog.models[facts["id"]], part), take, SGLANG_ROWS // len(models))
     # What the architecture needs by itself is the same file for every engine.
-    of_engine = [n for n, name in enumerate((*COLUMNS, "verdict")) if name not in ARCHITECTURE]
+    of_engine = [n for n, name in enumerate((*COLUMNS, "verdict", "limited_by")) if name not in ARCHITECTURE]
     rows = [[*key, want and [want[n] for n in of_engine]] for *key, want in rows]
     assert sum(row[-1] is not None for row in rows) > SGLANG_ROWS // 3
     with sync_playwright() as playwright:
