@@ -185,6 +185,43 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
     "Nemotron3_5TranscribeForConditionalGeneration": {
         "text_config": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]}
     },
+    "GigaChat35ForCausalLM": {
+        **_MIXTURE,
+        "full_attention_layers": [1, 3],
+        "gated_attention": True,
+        "kv_lora_rank": 64,
+        "q_lora_rank": 96,
+        "qk_nope_head_dim": 32,
+        "qk_rope_head_dim": 16,
+        "v_head_dim": 32,
+        "linear_attention_type": "Qwen3NextGatedDeltaNet",
+        "linear_conv_kernel_dim": 4,
+        "linear_key_head_dim": 32,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_value_head_dim": 32,
+        "layernorm_type": "pre_post",
+        "norm_type": "ZeroCenteredGatedNorm",
+        "num_nextn_predict_layers": 1,
+    },
+    "NemotronHPuzzleForCausalLM": {
+        "head_dim": 64,
+        "hidden_size": 256,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "block_configs": [
+            {"block_type": "mamba"},
+            {
+                "block_type": "moe",
+                "moe_intermediate_size": 64,
+                "moe_shared_expert_intermediate_size": 128,
+                "n_routed_experts": 8,
+                "num_experts_per_tok": 2,
+            },
+            {"block_type": "attention"},
+            {"block_type": "mlp", "intermediate_size": 512},
+        ],
+    },
     "NemotronHForCausalLM": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]},
     "NemotronH_Omni_Reasoning_V3": {
         "text_config": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]}

@@ -577,8 +577,7 @@
   /* What a page has, the scripts that it takes, and who starts it. They are fetched with the first
      page that needs them. */
   const scriptsOf = (names) => names.split(" ").map((name) => `kv-${name}.js`);
-  const ANSWER = scriptsOf("kernel capacity state chart result");
-  const STATE = [...ANSWER, ...scriptsOf("answers pages")];
+  const STATE = scriptsOf("kernel capacity state chart result answers pages");
   /* Pages that are whole as printed: their scripts come when the reader begins to do something. */
   const LATE = ["stateful", "askBox", "gpuPage", "plots", "reader"];
 
@@ -593,7 +592,7 @@
     ["[data-kv-reader]", "reader", scriptsOf("kernel lessons capacity state picker question")],
     ["[data-kv-explore]", "explore", ["kv-core.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"]],
     ["[data-kv-sizer]", "sizer", [
-      "kv-kernel.js",
+      "kv-core-sizer.js",
       "kv-capacity.js",
       "kv-picker.js",
       "kv-sizing.js",
@@ -614,7 +613,7 @@
       "kv-log.js",
     ]],
     ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-library.js", "kv-yours.js"]],
-    ["[data-kv-compare]", "compare", [...ANSWER, "kv-picker.js", "kv-compare.js"]],
+    ["[data-kv-compare]", "compare", scriptsOf("core-compare capacity state chart result picker compare")],
     ["[data-kv-guess]", "guess", ["kv-book.js"]],
     ["[data-kv-quiz]", "quiz", ["kv-book.js"]],
     ["[data-kv-choice]", "choice", ["kv-book.js"]],

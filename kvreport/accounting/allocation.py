@@ -413,14 +413,13 @@ def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -
         known: What other cases of the same model have worked out.
     """
     engine, step, model = case.rules, case.step_of(serving), _reserving(case)
-    kept = (
-        known.get(
-            ("reserve", case.engine.name, engine.reserve_class(device), step),
-            lambda: engine.reserve(model, device, step),
-        )
-        if step.context_tokens is None or xp.is_plain(step.context_tokens)
-        else engine.reserve(model, device, step)
-    )
+
+    def worked_out() -> Reserve:
+        return engine.reserve(model, device, step)
+
+    alike = step.context_tokens is None or xp.is_plain(step.context_tokens)
+    key = ("reserve", case.engine.name, engine.reserve_class(device), step)
+    kept = known.get(key, worked_out) if alike else worked_out()
     kept = engine.given_share_reserve(kept, engine.share(case.utilization), model, device, step)
     if not case.held_bytes or not engine.held_in_reserve:
         return kept

@@ -577,7 +577,19 @@ def pools_verdict(
     context: int,
     limit: int,
 ) -> int:
-    """Judge one request; the first that applies. Arguments as of :func:`verdict`."""
+    """Judge one request; the first that applies.
+
+    Args:
+        rule: How the budget is divided.
+        usable: Memory that a process can use.
+        weights: Weights as loaded.
+        pool: The budget.
+        error: Half width of its error band.
+        block: Bytes of a page.
+        request: Bytes of the request.
+        context: Tokens of the request.
+        limit: Longest context that the model supports.
+    """
     if context > limit:
         return CONTEXT_EXCEEDS_MODEL
     if weights > usable:
@@ -629,7 +641,17 @@ def pools_boundary(
     wanted: int,
     limit: int,
 ) -> int:
-    """Return the longest context that each of ``wanted`` simultaneous requests can have; see :func:`boundary_context`."""
+    """Return the longest context that each of ``wanted`` simultaneous requests can have; see :func:`boundary_context`.
+
+    Args:
+        rule: How the budget is divided.
+        pool: The budget.
+        block: Bytes of a page.
+        constant: Bytes of a request that do not grow.
+        terms: What grows with the tokens.
+        wanted: Simultaneous requests.
+        limit: The model's longest context.
+    """
     room = pool_room(rule, pool, block)
     longest = longest_context(min(pool, room // max(wanted, 1)), constant, terms, limit)
     return longest if requests_beside(rule, pool, longest) >= max(wanted, 1) else 0
@@ -645,7 +667,18 @@ def pools_replica_requests(
     longest: int,
     prefix: int,
 ) -> int:
-    """Return the requests of average length that one replica holds; see :func:`replica_requests`."""
+    """Return the requests of average length that one replica holds; see :func:`replica_requests`.
+
+    Args:
+        rule: How the budget is divided.
+        pool: The budget.
+        block: Bytes of a page.
+        constant: Bytes of a request that do not grow.
+        terms: What grows with the tokens.
+        mean: Average tokens of a request.
+        longest: Tokens of the longest request.
+        prefix: Tokens of a prefix that all share.
+    """
     if pools_lack(rule, pool, block, request_bytes(constant, terms, longest), longest):
         return 0
     held = replica_requests(pool_room(rule, pool, block), block, 0, constant, terms, mean, 0, prefix)
@@ -676,7 +709,16 @@ def pool_with_others(rule: PoolRule, block: int, needed: int, requests: int, mea
 
 
 def pool_holds(rule: PoolRule, pool: int, block: int, needed: int, requests: int, mean: int) -> bool:
-    """Return whether a budget's pages hold ``needed`` bytes and its other pools the requests."""
+    """Return whether a budget's pages hold ``needed`` bytes and its other pools the requests.
+
+    Args:
+        rule: How the budget is divided.
+        pool: The budget.
+        block: Bytes of a page.
+        needed: What :func:`pool_for` says.
+        requests: Requests at once.
+        mean: Average tokens of a request.
+    """
     if pool_room(rule, pool, block) < needed:
         return False
     return requests_beside(rule, pool, mean) >= requests

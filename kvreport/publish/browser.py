@@ -2,6 +2,7 @@
 
 ``assets/kv-kernel.js`` sets ``kvKernel``: the functions of :mod:`kvreport.accounting.kernel` and
 :mod:`kvreport.plot` under their JavaScript names, its constants, and the words of :mod:`kvreport.words` as ``kvKernel.words``.
+The files of :data:`CORES` have what the scripts of some pages read of it.
 ``assets/kv-lessons.js`` sets ``kvLessons`` from :mod:`kvreport.accounting.lessons`, on pages with instruments.
 """
 
@@ -12,6 +13,7 @@ import inspect
 import json
 import re
 from functools import cache
+from types import ModuleType
 from typing import Any, Final
 
 from kvreport import plot, query, resources, words
@@ -22,17 +24,35 @@ from kvreport.publish.javascript import PRELUDE, Translation, camel, translate
 ADDRESS: Final = "assets/kv-kernel.js"
 """Where the script stands in the site."""
 
-CORE_ADDRESS: Final = "assets/kv-core.js"
-"""Where the part of the script stands that the explorer computes with."""
-
-CORE_READERS: Final = ("kvreport.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js")
-"""The scripts of a page that loads :data:`CORE_ADDRESS` instead of :data:`ADDRESS`."""
+CORES: Final = {
+    "assets/kv-core.js": ("kvreport.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"),
+    "assets/kv-core-sizer.js": (
+        "kvreport.js",
+        "kv-capacity.js",
+        "kv-picker.js",
+        "kv-sizing.js",
+        "kv-sizer.js",
+    ),
+    "assets/kv-core-compare.js": (
+        "kvreport.js",
+        "kv-capacity.js",
+        "kv-state.js",
+        "kv-chart.js",
+        "kv-result.js",
+        "kv-picker.js",
+        "kv-compare.js",
+        "kv-answers.js",
+        "kv-why.js",
+    ),
+}
+"""Parts of the script for pages whose first load would be too heavy with all of it, and the scripts that read each."""
 
 _PYTHON_ALONE: Final = frozenset({"engines"})
 """Words that no script says."""
 
 _USED: Final = re.compile(r"\b(?:kernel|kvKernel)\.(\w+)")
 _USED_WORDS: Final = re.compile(r"\bwords(?:\(\))?\.(\w+)")
+_TAKEN: Final = re.compile(r"\{([^{}]*)\} = (?:root\.)?(?:kernel|kvKernel)(\.words)?;")
 
 LESSONS_ADDRESS: Final = "assets/kv-lessons.js"
 """Where the script of the chapters' instruments stands."""
@@ -64,16 +84,30 @@ def script() -> str:
     return _script(_translation(), shared_words())
 
 
-def core_script() -> str:
-    """Return the part of :func:`script` that :data:`CORE_READERS` read; it leaves a whole one as it is."""
-    read = "\n".join((resources.assets_dir() / name).read_text(encoding="utf-8") for name in CORE_READERS)
-    source = _closure(set(_USED.findall(read)))
-    needed = set(_USED_WORDS.findall(read))
+def core_script(address: str) -> str:
+    """Return the part of :func:`script` that some scripts read; it adds to what is there.
+
+    Args:
+        address: One of :data:`CORES`.
+    """
+    read = "\n".join((resources.assets_dir() / name).read_text(encoding="utf-8") for name in CORES[address])
+    taken = [(set(re.findall(r"\w+", names)), bool(said)) for names, said in _TAKEN.findall(read)]
+    called = set(_USED.findall(read)).union(*(names for names, said in taken if not said))
+    needed = set(_USED_WORDS.findall(read)).union(*(names for names, said in taken if said))
+    source = _closure(called)
+    if any(camel(name) in called for name in _names_of(plot)):
+        source += "\n" + inspect.getsource(plot)
     return _script(
         translate(source),
         {name: value for name, value in shared_words().items() if name in needed},
-        "if (root.kvKernel) return;\n",
+        "const before = root.kvKernel || {};\n",
     )
+
+
+def _names_of(module: ModuleType) -> list[str]:
+    """The functions and constants of a module."""
+    nodes = ast.parse(inspect.getsource(module)).body
+    return [node.name for node in nodes if isinstance(node, ast.FunctionDef)] + _constants(nodes)
 
 
 def _closure(called: set[str]) -> str:
@@ -105,15 +139,16 @@ def _constants(nodes: list[ast.stmt]) -> list[str]:
     return [ast.unparse(node.target) for node in nodes if isinstance(node, ast.AnnAssign)]
 
 
-def _script(made: Translation, said: dict[str, Any], guard: str = "") -> str:
+def _script(made: Translation, said: dict[str, Any], before: str = "") -> str:
     written = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+    more = "...before, words: { ...before.words, ...words }" if before else "words"
     return "\n".join(
         [
-            _HEAD + guard,
+            _HEAD + before,
             PRELUDE,
             made.body,
             f"const words = {written};",
-            f"root.kvKernel = Object.freeze({{ words, {', '.join(made.names)} }});",
+            f"root.kvKernel = Object.freeze({{ {more}, {', '.join(made.names)} }});",
             '})(typeof globalThis === "object" ? globalThis : this);\n',
         ]
     )

@@ -347,7 +347,8 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 
 def _assets(cache: Path) -> Iterator[tuple[str, bytes]]:
     yield browser.ADDRESS, compact_script(browser.script()).encode()
-    yield browser.CORE_ADDRESS, compact_script(browser.core_script()).encode()
+    for address in browser.CORES:
+        yield address, compact_script(browser.core_script(address)).encode()
     yield browser.LESSONS_ADDRESS, compact_script(browser.lessons_script()).encode()
     found = False
     for name, content in fonts.web_fonts(cache):

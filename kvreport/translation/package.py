@@ -45,6 +45,7 @@ MODULES: Final = (
     "publish/series.py",
     "publish/site_data.py",
     "publish/changes.py",
+    "publish/confirmed.py",
 )
 """Modules whose words pages show."""
 

@@ -475,7 +475,7 @@ def test_a_table_says_on_how_many_gpus_its_numbers_are(visit, uri, layout):
     printed = numbers(page, "users-table")
     assert FEWEST in page.locator("#users-table caption").inner_text()
 
-    page = visit.go(uri + "?share=0.9")
+    page = visit.go(uri + "?share=0.93")
     page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
     changed = numbers(page, "users-table")
     assert {place: cells[0] for place, cells in changed.items()} == {
