@@ -71,8 +71,8 @@ def note(catalog: Path, name: str, *, read: bool = False) -> None:
     for notes_of_block in _collecting:
         notes_of_block.add((_resolved(catalog), name, read))
     folder = os.environ.get(FOLDER)
-    if not folder or Path(sys.argv[0]).stem != _KERNEL:
-        return
+    if not folder or Path(sys.argv[0]).stem != _KERNEL or not Path(folder).is_dir():
+        return  # nobody reads notes, or the build that did has ended
     with Path(folder, f"{os.getpid()}{_SUFFIX}").open("a", encoding="utf-8") as notes:
         notes.write(json.dumps([str(catalog.resolve()), name, read]) + "\n")
 
