@@ -141,36 +141,12 @@
     return low;
   }
 
-  /**
-   * How a budget is divided, out of a plan's list, whose order is that of the record.
-   * @returns {PoolRule}
-   */
-  function ruleOf(list) {
-    const [
-      cellBytes,
-      fixedBytes,
-      window,
-      shared,
-      windowShare,
-      page,
-      stateBytes,
-      stateShare,
-      statesEach,
-      turns,
-    ] = list;
-    return {
-      cellBytes,
-      fixedBytes,
-      window,
-      shared,
-      windowShare,
-      page,
-      stateBytes,
-      stateShare,
-      statesEach,
-      turns,
-    };
-  }
+  /* The fields of a record that says how a budget is divided, in the order of a plan's list. */
+  const RULE = "cellBytes fixedBytes window shared windowShare page stateBytes stateShare statesEach turns"
+    .split(" ");
+
+  /** @returns {PoolRule} */
+  const ruleOf = (list) => /** @type {any} */ (Object.fromEntries(RULE.map((name, n) => [name, list[n]])));
 
   /* The scheduler's sizes: as asked, or as the engine defaults them on this device. SGLang's chunks of prefill set no
      bound to the requests at once. */

@@ -23,7 +23,7 @@ class Pool(Protocol):
 
     @property
     def divided(self) -> PoolRule | None:
-        """The same for the formulas that Python and the browser share; None where they do not have them."""
+        """How the pool is divided, as the formulas take it that Python and the browser share; None where they have none."""
 
     def blocks(self, pool_bytes: xp.ArrayLike) -> Integers:
         """Blocks that requests can take, once other pools have their part."""

@@ -116,8 +116,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     site's has no platform for it, ``gpus[].linked`` whether it stands in servers whose devices are linked,
     as further layouts need, ``gpus[].card`` whether it is a card, of which a machine holds any number, as
     ``layouts[].row`` has in a row of stages. ``engine.since`` is the first release with these rules. ``layouts[].places``
-    are the columns of a model's lists, one for each pipeline stage; ``sizing_layouts`` are those that only the
-    sizer tries beside them.
+    are the columns of a model's lists, one for each pipeline stage; ``sizing_layouts`` are those that the
+    sizer tries beside them, and that a state may name.
     """
     grid = site.axes
     reserves, kinds = site.reserve_classes, site.device_kinds
@@ -274,7 +274,8 @@ def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[
     A list by size has a column for each of :func:`places`.
     ``weights[format][size]`` is bytes per device or null, and ``loaded[format][size]`` what loading
     adds: one number, or one for each kind of device (null where the release refuses the weights); ``reserve[class][size]`` is [bytes,
-    uncertainty]; ``plans[n]`` is [block bytes, kept blocks, constant, [[rate, step, cap], …]];
+    uncertainty]; ``plans[n]`` is [block bytes, kept blocks, constant, [[rate, step, cap], …]], with
+    the fields of :class:`kvreport.accounting.kernel.PoolRule` as a fifth where states or windows have pools of their own;
     ``plan[kv][size][kind]`` is an index into ``plans`` or -1; ``held[kv][size]`` is what the
     architecture itself needs, [constant, [[rate, step, cap], …], state], or {kinds: [one for each kind
     of device]} where their kernels lay the format out differently; a cap of 0 is none.

@@ -1,0 +1,44 @@
+"""Parts of the generated formulas: each has what the scripts of its page read, and no script is forgotten."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kvreport.publish import browser
+
+
+def scripts_beside(repository: Path, core: str) -> set[str]:
+    """The scripts that a page loads together with a part of the formulas."""
+    source = (repository / "docs/assets/kvreport.js").read_text(encoding="utf-8")
+    parts = re.search(r"const PARTS = \[(.*?)\n  \];", source, re.DOTALL)
+    assert parts
+    entries = re.split(r"\n    \[", parts[1])
+    entry = next(one for one in entries if re.search(rf"\b{core}(\.js)?\b(?!-)", one))
+    listed = re.findall(r'"(kv-[\w-]+\.js)"', entry)
+    short = re.search(r'scriptsOf\("([^"]+)"\)', entry)
+    return {*listed, *(f"kv-{name}.js" for name in (short[1].split() if short else ()))}
+
+
+@pytest.mark.parametrize(
+    ("address", "core"),
+    [
+        ("assets/kv-core.js", "kv-core"),
+        ("assets/kv-core-sizer.js", "kv-core-sizer"),
+        ("assets/kv-core-compare.js", "core-compare"),
+    ],
+)
+def test_a_part_is_made_for_every_script_of_its_page(repository: Path, address: str, core: str) -> None:
+    page = scripts_beside(repository, core) - {Path(address).name}
+    assert len(page) > 2
+    assert page <= set(browser.CORES[address])
+
+
+@pytest.mark.parametrize("address", browser.CORES)
+def test_a_part_adds_to_what_is_there_and_is_smaller(address: str) -> None:
+    part, whole = browser.core_script(address), browser.script()
+    assert len(part) < len(whole)
+    assert "...before" in part
+    assert "...before" not in whole
