@@ -94,9 +94,9 @@ def latent_bytes(cache: Latent, kv_format: KvFormat | None = None) -> int:
 
 
 def index_bytes(cache: Indexer) -> int:
-    """Bytes of one index key: FP8 with a 4-byte scale per 128 elements, or the model's type."""
+    """Bytes of one index key: FP8 with a 4-byte scale per 128 elements, FP8 alone, or the model's type."""
     if not cache.scaled:
-        return cache.index_dim * SERVED_BYTES
+        return cache.index_dim * (1 if cache.precision == "float8" else SERVED_BYTES)
     return cache.index_dim + -(-cache.index_dim // _INDEX_SCALE_EVERY) * _INDEX_SCALE_BYTES
 
 

@@ -40,6 +40,9 @@ _OWN_HEAD: Final = re.compile(
 )
 """Names of tensors that belong to a head of several layers (BERT-like classes)."""
 
+_SECOND_HEAD: Final = re.compile(r"^word_timestamp_head\.")
+"""Names of a second head beside that of words (transformers 5.24, ``modeling_nemotron3_5_transcribe.py``)."""
+
 NOTE: Final = "A pooling model: each batch of tokens is run once and nothing is kept, so there is no cache."
 
 
@@ -82,6 +85,7 @@ def read_variant(name: str, base: str, read: Callable[[Keys], Blueprint], keys: 
         tensor
         for tensor in blueprint.outer
         if tensor.component not in dropped
+        and not _SECOND_HEAD.search(tensor.name)
         and (tensor.component != "output_head" or tensor.name.startswith("model."))
     ]
     if head := _HEADS[ending]:

@@ -81,7 +81,8 @@ class Indexer(Record):
         index_dim: Width of one index key; there is one per token (or per ``stride`` tokens).
         stride: Tokens per stored key.
         scaled: True if engines store it as FP8 with a 4-byte scale per 128 elements
-            (DeepSeek-V3.2, GLM-5); False if in the model's own type (MiniMax-M3).
+            (DeepSeek-V3.2, GLM-5); False if without scales (MiniMax-M3).
+        precision: Element type of keys without scales: ``model``, or ``float8`` (Step 5).
         top_k: Entries of the layer's cache that it picks for attention to read (``index_topk``): tokens,
             or compressed latents where those are kept (DeepSeek-V4). None if the source does not say.
             Changes reading time, never memory.
@@ -91,6 +92,7 @@ class Indexer(Record):
     index_dim: Positive
     stride: Stride = 1
     scaled: bool = True
+    precision: Literal["model", "float8"] = "model"
     top_k: Positive | None = None
 
 

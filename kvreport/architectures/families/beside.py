@@ -31,7 +31,6 @@ def text_model(
     usual: str,
     *,
     ties: Literal["outer", "either", "inner", "alone", "never"] = "outer",
-    usually_tied: bool | None = None,
 ) -> Blueprint:
     """Read the text part by its own class.
 
@@ -39,8 +38,8 @@ def text_model(
         keys: The text part.
         usual: The ``model_type`` that a text part without one has.
         ties: Whose word counts on whether the head is the embedding: that of the whole where it has
-            one, that of either part, only that of the text part or of the whole, or nobody's.
-        usually_tied: What the class does where neither part says it; None for what the text's does.
+            one, that of either part, only that of the text part or of the whole, or nobody's. Where neither part
+            says it, the text's own default holds, which a release of transformers before 5 leaves out when it saves.
     """
     if keys.outer is keys:
         raise keys.fault("text_config", None, "an object that describes the text model")
@@ -52,8 +51,6 @@ def text_model(
         data["tie_word_embeddings"] = ties == "alone" and outer_tied(keys)
     elif ties != "inner" and keys.outer.has("tie_word_embeddings") and not tied_inside:
         data["tie_word_embeddings"] = keys.outer.raw("tie_word_embeddings")
-    elif usually_tied is not None:
-        data.setdefault("tie_word_embeddings", usually_tied)
     text = Keys(data, keys.where, keys.path, None, keys.trail)
     architecture = find_architecture(text)
     if architecture.read in _READERS:
@@ -144,7 +141,7 @@ def _siglip2(vision: Keys, prefix: str) -> Tensors:
 @reads("InternVLForConditionalGeneration", family="InternVL", model_types=("internvl",))
 def internvl(keys: Keys) -> Blueprint:
     """InternVL 3 in the library's own layout: InternViT, and a projector that merges patches."""
-    blueprint = text_model(keys, "qwen2", usually_tied=True)
+    blueprint = text_model(keys, "qwen2")
     vision = section_or_default(keys.outer, "vision_config", published("intern_vision"))
     ratio = keys.outer.number("downsample_ratio", default=0.5, low=0.01, high=1)
     hidden = blueprint.hidden_size

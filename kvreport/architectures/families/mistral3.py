@@ -37,7 +37,9 @@ def ministral3(keys: Keys) -> Blueprint:
 def mistral3(keys: Keys) -> Blueprint:
     """Mistral's text model, of either class, behind Pixtral's tower and a merger of 2x2 patches.
 
-    The class ties embedding and head unless the config says otherwise.
+    Where the config says nothing of ties, the text model's default holds: releases of transformers before 5 leave it
+    out when they save, their files have a head (Mistral Small 3.1 and 3.2), and engines build the text model from its
+    own section (vLLM 0.33, ``mistral3.py``).
     """
     if keys.raw("model_type") == "ministral3":
         keys = keys.with_defaults(published("Ministral3ForCausalLM"))
@@ -50,7 +52,7 @@ def mistral3(keys: Keys) -> Blueprint:
             base="model.language_model",
             extra=extra,
         )
-    return _text(keys, "model.language_model", "lm_head", extra, tie=tied(keys, default=True))
+    return _text(keys, "model.language_model", "lm_head", extra, tie=tied(keys))
 
 
 def _text(keys: Keys, base: str, head: str, extra: Tensors, *, tie: bool | None = None) -> Blueprint:

@@ -1,8 +1,11 @@
-"""Step 3 (low-rank queries, one key), 3.5 and 3.7 (gated windows, a sigmoid-routed mixture); large vision towers."""
+"""Step 3 (low-rank queries, one key), 3.5, 3.7 and 5 (gated windows, a sigmoid-routed mixture); large vision towers."""
 
 from __future__ import annotations
 
-from kvreport.architectures.attention import attention_cache, layer_count, layer_kinds, window
+from dataclasses import replace
+from typing import Final
+
+from kvreport.architectures.attention import FULL, attention_cache, layer_count, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, outer_tied, vocabulary
 from kvreport.architectures.families.beside import text_model
@@ -22,6 +25,17 @@ from kvreport.architectures.weights import (
     router,
     self_attention,
 )
+from kvreport.catalog.caches import Cache, Indexer
+
+_INDEXER: Final = {
+    "compression_method": "csa_block_compress",
+    "sparse_indexer_q_norm_type": "rmsnorm",
+    "sparse_indexer_k_norm_type": "layernorm",
+    "sparse_indexer_csa_z_norm_type": "none",
+    "sparse_indexer_softmax_variant": "ssmax",
+    "sparse_indexer_ssmax_s_granularity": "q_head",
+}
+"""What ``sparse_config`` may say of Step 5's indexer: the one kind that the release's code has."""
 
 
 @reads(
@@ -40,6 +54,23 @@ def step3p7(keys: Keys) -> Blueprint:
 def step3p5(keys: Keys) -> Blueprint:
     """The first three layers are dense; windows may have more query heads than full layers."""
     return _step(keys, "model", ())
+
+
+@reads(
+    "MMGPTStepRoboticsForCausalLM",
+    "Step5ForConditionalGeneration",
+    family="Step 5",
+    model_types=("step3p5v", "step5_vl"),
+)
+def step5(keys: Keys) -> Blueprint:
+    """Step 5's text model, and the vision tower of Step 3.7."""
+    return _step5(keys, _vision(keys, keys.whole("hidden_size")))
+
+
+@reads("Step4ForCausalLM", "Step5ForCausalLM", family="Step 5", model_types=("step4", "step5"))
+def step5_text(keys: Keys) -> Blueprint:
+    """Step 5's text model; its release calls it Step 4."""
+    return _step5(keys, ())
 
 
 @reads("Step3VLForConditionalGeneration", family="Step 3", model_types=("step3_vl",))
@@ -185,6 +216,168 @@ def _step(keys: Keys, base: str, extra: Tensors, *, tie: bool | None = None) -> 
     )
 
 
+def _step5(keys: Keys, extra: Tensors) -> Blueprint:
+    """Windows, and every fourth layer reads regions of tokens that an indexer picks by their summaries.
+
+    Source: the release's own inference code, ``model.py`` and ``kernel.py`` (classes ``Step4Attention``,
+    ``Step4SparseIndexer``, ``DSALayerCache``). A region's summary is one vector of FP8 without a scale. The open
+    region's keys and gates, 8 KiB per request and layer, are not counted.
+    """
+    heads = keys.whole("num_attention_heads", high=1 << 14)
+    its = Sizes(
+        hidden=keys.whole("hidden_size"),
+        layers=layer_count(keys),
+        heads=heads,
+        kv_heads=keys.whole("num_attention_groups", "num_key_value_heads", high=heads),
+        head_dim=keys.whole("head_dim", high=1 << 14),
+        vocabulary=vocabulary(keys),
+        context=context(keys),
+    )
+    for kind in ("full", "sliding"):
+        _restated(keys, f"num_attention_groups_{kind}_attention", its.kv_heads)
+        _restated(keys, f"head_dim_{kind}_attention", its.head_dim)
+    _restated(keys, "num_sliding_attention_heads", heads)
+    kinds = layer_kinds(
+        _without_prediction(keys, its.layers), its.layers, lambda _index: "full", ("full", "sliding")
+    )
+    if not keys.has("layer_types"):
+        raise keys.fault("layer_types", None, "full_attention or sliding_attention for each layer")
+    routed, per_token = expert_counts(keys, "moe_num_experts", per_token=("moe_top_k", "num_experts_per_tok"))
+    width = keys.whole("intermediate_size")
+    dense = gated_mlp(its.hidden, width)
+    mlps = {
+        True: (
+            *router(its.hidden, routed, "moe.gate"),
+            *correction_bias(routed, "moe.router_bias", stored="fp32"),
+            *routed_experts(its.hidden, keys.whole("moe_intermediate_size"), routed, "moe.experts.*"),
+            *gated_mlp(its.hidden, keys.whole("share_expert_dim"), "share_expert", "shared_experts"),
+        ),
+        False: dense,
+    }
+    caches = {
+        "full": attention_cache("full", its.kv_heads, its.head_dim),
+        "sliding": attention_cache("sliding", its.kv_heads, its.head_dim, span=window(keys)),
+    }
+    attention = _attention(keys, its, heads)
+    index = _summaries(keys)
+    picks: Tensors = ()
+    if index is not None:
+        sparse: tuple[Cache, ...] = (*caches["full"][1], index)
+        caches["full"] = (f"{FULL} with region summaries", sparse)
+        picks = _region_indexer(keys, its, index.index_dim)
+    layers = [
+        Layer(
+            *caches[kind],
+            _float_norms(keys, (*attention, *(picks if kind == "full" else ()), *mlps[mixed])),
+        )
+        for kind, mixed in zip(kinds, _listed_mixtures(keys, its.layers), strict=True)
+    ]
+    ahead = _predicting(keys, its, (*attention, *dense))
+    blueprint = decoder(
+        keys,
+        its,
+        layers,
+        tie=outer_tied(keys),
+        intermediate=width,
+        experts=(routed, per_token),
+        extra=(*_float_norms(keys, ahead), *extra),
+    )
+    blueprint.outer = list(_float_norms(keys, tuple(blueprint.outer)))
+    return blueprint
+
+
+def _restated(keys: Keys, name: str, value: int) -> None:
+    """Refuse a second statement of a size that differs from the first: the release's code reads the first alone."""
+    stated = keys.optional(name)
+    if stated is not None and stated != value:
+        raise keys.fault(name, stated, f"{value}, as the config states it elsewhere")
+
+
+def _float_norms(keys: Keys, tensors: Tensors) -> Tensors:
+    """Norms are stored in 32 bits where ``norm_dtype`` says so."""
+    if keys.text("norm_dtype", default="float32") != "float32":
+        return tensors
+    return tuple(
+        replace(tensor, stored="fp32")
+        if len(tensor.shape) == 1 and "norm" in tensor.name and tensor.component in ("norms", "mtp")
+        else tensor
+        for tensor in tensors
+    )
+
+
+def _listed_mixtures(keys: Keys, layers: int) -> list[bool]:
+    if keys.has("moe_layers_enum"):
+        return _mixtures(keys, layers)
+    chosen = keys.wholes("moe_layer_list", low=0, high=MAX_LAYERS)
+    if chosen is None:
+        chosen = keys.wholes("moe_layers", low=0, high=MAX_LAYERS)
+    if chosen is None:
+        raise keys.fault("moe_layer_list", None, "which layers are mixtures (or moe_layers_enum)")
+    return [index in chosen for index in range(layers)]
+
+
+def _summaries(keys: Keys) -> Indexer | None:
+    """What full layers keep beside keys and values: one FP8 vector per region of tokens."""
+    sparse = keys.section("sparse_config")
+    if sparse is None or not sparse.flag("enabled", default=True):
+        return None
+    for name, only in _INDEXER.items():
+        found = sparse.text(name, default=only)
+        if found != only:
+            raise sparse.fault(name, found, only)
+    where = sparse.texts("apply_to_layer_types") or ["full_attention"]
+    if list(where) != ["full_attention"]:
+        raise sparse.fault("apply_to_layer_types", where, "full_attention alone")
+    region = sparse.whole("region_block_size", high=256)
+    picked = sparse.whole("topk", high=1 << 20) * region
+    return Indexer(
+        index_dim=sparse.whole("proxy_dim", high=1 << 14),
+        stride=region,
+        scaled=False,
+        precision="float8",
+        top_k=picked,
+    )
+
+
+def _region_indexer(keys: Keys, its: Sizes, proxy: int) -> Tensors:
+    """Queries in groups, one key, one gate for the compression, a weight per head, and a scale per query head."""
+    sparse = keys.section("sparse_config") or keys
+    sparse.whole("sparse_indexer_num_k_heads", default=1, high=1)
+    heads = sparse.whole("sparse_indexer_num_heads", high=1 << 12)
+    groups = sparse.whole("num_provider_groups", default=its.kv_heads, high=heads)
+    sparse.divide("sparse_indexer_num_heads", heads, "num_provider_groups", groups)
+    path = "self_attn.sparse_indexer_"
+    return (
+        *linear(f"{path}q", "attention", heads * proxy, its.hidden, "kv_heads", heads=groups),
+        *norms(f"{path}q_norm", width=proxy),
+        *linear(f"{path}k", "attention", proxy, its.hidden),
+        *norm(f"{path}k_norm", proxy, bias=True),
+        *linear(f"{path}z", "attention", proxy, its.hidden),
+        Tensor(f"{path}w.weight", "attention", (heads, its.hidden), "kv_heads", groups, stored="fp32"),
+        Tensor("self_attn.ssmax_s", "attention", (its.heads,), stored="fp32"),
+    )
+
+
+def _predicting(keys: Keys, its: Sizes, layer: Tensors) -> Tensors:
+    """Prediction layers: a window, a dense MLP, the glue, and a head of their own."""
+    count = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
+    glue = (
+        *norms("enorm", "hnorm", "transformer.shared_head.norm", width=its.hidden),
+        *linear("eh_proj", "mtp", its.hidden, 2 * its.hidden),
+        Tensor("transformer.shared_head.output.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
+    )
+    return tuple(
+        replace(
+            tensor,
+            name=f"model.layers.{its.layers}.{tensor.name}",
+            component="mtp",
+            count=tensor.count * count,
+        )
+        for tensor in (*layer, *glue)
+        if count
+    )
+
+
 def _other_heads(other: Keys) -> int | None:
     """Query heads of window layers; their keys and values are those of the others (vLLM 0.33, ``step3p5.py``)."""
     other.has("num_attention_groups", "head_dim")
@@ -203,7 +396,7 @@ def _without_prediction(keys: Keys, layers: int) -> Keys:
 
 def _attention(keys: Keys, its: Sizes, heads: int) -> Tensors:
     keys.divide("num_attention_heads", heads, "num_key_value_heads", its.kv_heads)
-    bias = keys.flag("attention_bias")
+    bias = keys.flag("attention_bias", default=False)
     gated = keys.flag("use_head_wise_attn_gate", default=True)
     return (
         *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),

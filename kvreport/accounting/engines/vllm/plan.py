@@ -219,7 +219,10 @@ class _Layers:
                 if page is not None and page.growth == "full":
                     own.append(page)
                 if isinstance(cache, Indexer) and (self.shape.pooled or self.shape.grouped):
-                    own.append(self._open_keys(cache) if self.shape.pooled else self._open_group(cache))
+                    if cache.precision == "float8" and own:
+                        own.append(self._open_region(cache, own[0]))
+                    else:
+                        own.append(self._open_keys(cache) if self.shape.pooled else self._open_group(cache))
                     yield own[-1], group.indices
             draft = tuple(own) or draft
         if self._adds_draft_layer():
@@ -386,6 +389,20 @@ class _Layers:
             layout=("open group", cache.index_dim),
             block_tokens=self.block_tokens,
             content_bytes=rows * 2 * cache.index_dim * SERVED_BYTES,
+            fixed_blocks=1,
+        )
+
+    def _open_region(self, cache: Indexer, attention: Page) -> Page:
+        """The raw keys and gates of one request's open region, in one page as large as those of keys and values.
+
+        ``models/step5/nvidia/csa_tail_ring.py::Step5CSATailRing`` (0.33.0).
+        """
+        return Page(
+            growth="state",
+            kind="ring",
+            layout=("open region", cache.index_dim),
+            block_tokens=self.block_tokens,
+            content_bytes=attention.content_bytes,
             fixed_blocks=1,
         )
 
