@@ -1,9 +1,10 @@
 """Hold SGLang's pools against a recorded run of its own configurators.
 
-    python scripts/check_sglang.py RECORDS.jsonl [RECORDS.jsonl ...] [--list] [--write]
+    python scripts/check_sglang.py RECORDS.jsonl [RECORDS.jsonl ...] [--configs CONFIGS] [--list] [--write]
 
-RECORDS come from ``scripts/run_sglang_planner.py``. Models are those of the catalog; nothing of a record
-but its flags, its storage type and the context goes in. Compared are the tokens of the full pool and of
+RECORDS come from ``scripts/run_sglang_planner.py``. Models are those of the catalog, and others are read from
+their config in CONFIGS, the folder that the run was made with; nothing of a record but its flags, its storage
+type and the context goes in. Compared are the tokens of the full pool and of
 the window pool, the states and the requests at once, for a budget of 40 GiB, and the share of memory, the
 prefill chunk, the largest captured batch and the page that the flags resolve to. Each record is held against
 the rules of its own release.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,16 +26,21 @@ from kvreport.accounting.engines.sglang.compressed import WINDOW_SHARE, is_compr
 from kvreport.accounting.engines.sglang.pools import PoolFlags, Pools, pools_of, size_pools
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.stages import stages
+from kvreport.architectures import read_config
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, engine_for_version
 from kvreport.catalog.load import load_catalog
 from kvreport.catalog.model import Model
-from kvreport.catalog.planner_check import OracleCheck
+from kvreport.catalog.planner_check import Difference, OracleCheck, ReleaseCheck
 from kvreport.errors import InputError
 from kvreport.resources import data_dir
 from kvreport.units import GIB
 
 BUDGET_BYTES = 40 * GIB
+ABSENT = "no record and no config of its own class"
+NO_CLASS = "a class that the engine does not have"
+DEFAULTS = "a config of class defaults"
+OTHER_CLASS = "another class than the record's"
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float8_e5m2": 1, "float8_e4m3fn": 1}
 
 
@@ -41,6 +48,9 @@ def main() -> None:
     """Compare, print, and write what was found if asked to."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("records", type=Path, nargs="+")
+    arguments.add_argument(
+        "--configs", type=Path, help="folder with the configs of models that are in no record"
+    )
     arguments.add_argument("--list", action="store_true", help="name every point that differs")
     arguments.add_argument("--write", action="store_true", help="write data/planner_check_sglang.yaml")
     given = arguments.parse_args()
@@ -48,54 +58,87 @@ def main() -> None:
     engines = catalog.engines.values()
     models = {model.id: model for model in catalog.models.values()}
     counts: Counter[str] = Counter()
-    names, gpus, releases = set(), set(), set()
+    releases: dict[str, Counter[str]] = {}
+    unlike: dict[str, set[str]] = {}
+    names, gpus, read = set(), set(), set()
     for path in given.records:
         for row in map(json.loads, path.read_text().splitlines()):
             model = models.get(row["id"])
             reason = _left_out(row, model)
+            if reason == ABSENT and given.configs is not None:
+                model = _read(given.configs, row["id"])
+                reason = _left_out(row, model)
+                if reason is None:
+                    read.add(row["id"])
             if reason or model is None:
-                counts[reason or "not in the catalog"] += 1
+                counts[reason or ABSENT] += 1
                 continue
             names.add(row["id"])
             gpus.add(row["gpu"])
-            releases.add(row["sglang"])
-            counts["points"] += 1
+            release = releases.setdefault(row["sglang"], Counter())
+            release["points"] += 1
             engine = engine_for_version(engines, "sglang", row["sglang"]) or catalog.engine("sglang")
             found = _found(
                 model, rules(engine).at_release(row["sglang"]), catalog.accelerator(row["gpu"]), row
             )
-            counts["equal"] += found is None
-            if found is not None and given.list:
-                print(f"{row['id']} {row['gpu']} {row['flags']}: {found}")
-    print(dict(counts))
+            release["equal"] += found is None
+            if found is not None:
+                quantities = re.findall(r"(\w+) \S+ for", found)
+                unlike.setdefault(row["id"], set()).update(quantities or [found])
+                counts[f"differs: {row['id']}"] += 1
+                if given.list:
+                    print(f"{row['id']} {row['sglang']} {row['gpu']} {row['flags']}: {found}")
+    points = sum(release["points"] for release in releases.values())
+    equal = sum(release["equal"] for release in releases.values())
+    print(f"points {points}, equal {equal} ({equal / max(points, 1):.2%})", dict(counts))
+    for name, release in sorted(releases.items()):
+        print(f"  SGLang {name}: {release['equal']} of {release['points']}")
     if given.write:
         check = OracleCheck(
             engine=f"SGLang {', '.join(sorted(releases))}",
             day=datetime.now(UTC).date().isoformat(),
             models=len(names),
             accelerators=tuple(sorted(gpus)),
-            points=counts["points"],
-            equal=counts["equal"],
+            points=points,
+            equal=equal,
             refused_by_engine=counts["refused by the engine"],
-            other_classes=counts["another class than the record's"]
-            + counts["not in the catalog"]
-            + counts["a class that the engine does not have"]
-            + counts["a config of class defaults"],
+            other_classes=sum(counts[reason] for reason in (OTHER_CLASS, ABSENT, NO_CLASS, DEFAULTS)),
+            models_by_config=len(read),
+            releases=tuple(
+                ReleaseCheck(release=name, points=release["points"], equal=release["equal"])
+                for name, release in sorted(releases.items())
+            ),
+            differences=tuple(
+                Difference(
+                    model=name, points=counts[f"differs: {name}"], quantities=tuple(sorted(unlike[name]))
+                )
+                for name in sorted(unlike)
+            ),
         )
         lines = [f"{name}: {json.dumps(value)}" for name, value in check.model_dump().items()]
         (data_dir() / "planner_check_sglang.yaml").write_text("\n".join(lines) + "\n")
+
+
+def _read(configs: Path, model_id: str) -> Model | None:
+    """A model by its config alone; None without one, or where it names no class."""
+    path = configs / (model_id.replace("/", "--") + ".json")
+    if not path.is_file():
+        return None
+    content = json.loads(path.read_text())
+    config = content.get("config", content)
+    return read_config(config, id=model_id) if config.get("architectures") else None
 
 
 def _left_out(row: dict[str, Any], model: Model | None) -> str | None:
     if "error" in row:
         return "refused by the engine"
     if model is None:
-        return "not in the catalog"
+        return ABSENT
     if row.get("own_class") is False:
-        return "a class that the engine does not have"
+        return NO_CLASS
     if row.get("class_defaults"):
-        return "a config of class defaults"
-    return None if row["architecture"] == model.architecture else "another class than the record's"
+        return DEFAULTS
+    return None if row["architecture"] == model.architecture else OTHER_CLASS
 
 
 def _found(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) -> str | None:
@@ -155,6 +198,7 @@ def _pools(
     flags_of_pools = PoolFlags(
         element_bytes=BYTES[row["kv_dtype"]],
         attention_ranks=ranks // data,
+        data_ranks=data,
         context_ranks=flags.get("dcp_size", 1),
         page_tokens=resolved.page_tokens,
         context_tokens=row["context_tokens"],
@@ -169,7 +213,7 @@ def _pools(
         chunk_tokens=resolved.chunk_tokens,
         overlap=overlap and number == 1,
         scaled_latents=plan.scaled_latents(model, engine, gpu, flags.get("dcp_size", 1)),
-        narrow_index=row["kv_dtype"] == "float8_e4m3fn" and settings.capability(gpu) in settings.NARROW_INDEX,
+        narrow_index=row["kv_dtype"] == "float8_e4m3fn" and settings.narrow_beside_fp8(engine, gpu),
     )
     if number == 1:
         return size_pools(model, engine, BUDGET_BYTES, flags_of_pools)

@@ -19,6 +19,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import inspect
 import json
 import logging
 import os
@@ -118,6 +119,9 @@ class Nothing:
 
     def __bool__(self) -> bool:
         return False
+
+    def __get_pydantic_core_schema__(self, *_: object) -> dict[str, str]:
+        return {"type": "any"}
 
 
 class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -236,6 +240,7 @@ def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
     context.publish(given, role="scheduler")
     config = model_config_of(given)
     schedule, parallel = context.get_schedule(), context.get_parallel()
+    _stamp_widths(parallel)
     algorithm = _declared_cache(config)
     named, dtype = configure_kv_cache_dtype(
         server_args_kv_cache_dtype=context.get_model().kv_cache_dtype,
@@ -249,42 +254,55 @@ def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
     if config.is_hybrid_swa and window is None:
         window = getattr(config.hf_text_config, "attention_chunk_size", None)
     stages = int(flags.get("pp_size", 1))
+    algorithm_of_drafts = SpeculativeAlgorithm.from_string(context.get_spec().speculative_algorithm)
     layers = max(config.num_hidden_layers, config.num_attention_layers)
 
     def configurator(stage: int) -> Any:
         """The pools of one pipeline stage."""
         start, end = get_pp_indices(layers, stage, stages)
-        return KVCacheConfigurator(
-            device="cuda",
-            gpu_id=0,
-            attn_dp_size=parallel.attn_dp_size,
-            pp_size=parallel.pp_size,
-            pp_group=types.SimpleNamespace(rank_in_group=stage, world_size=stages),
-            model=None,
-            model_config=config,
-            server_args=given,
-            kv_cache_dtype=dtype,
-            model_dtype=config.dtype,
-            page_size=schedule.page_size,
-            sliding_window_size=window,
-            spec_algorithm=SpeculativeAlgorithm.from_string(context.get_spec().speculative_algorithm),
-            is_draft_worker=False,
-            post_capture_kv_active=False,
-            spec_aux_config=SpecAuxHiddenStateConfig(),
-            is_hybrid_swa=config.is_hybrid_swa,
-            is_hybrid_swa_compress=config.is_hybrid_swa_compress,
-            use_mla_backend=context.uses_mla_backend(),
-            layer_info=resolve_layer_indices(
-                model=types.SimpleNamespace(start_layer=start, end_layer=end),
-                model_config=config,
-                is_draft_worker=False,
+        fields = {
+            "device": "cuda",
+            "gpu_id": 0,
+            "ps": types.SimpleNamespace(
+                tp_size=parallel.tp_size,
+                pp_size=parallel.pp_size,
+                pp_rank=stage,
+                attn_dp_size=parallel.attn_dp_size,
             ),
-            forward_stream=None,
-            req_to_token_pool=None,
-            token_to_kv_pool_allocator=None,
-            memory_pool_config=None,
-            kv_cache_dtype_str=named or context.get_model().kv_cache_dtype,
-        )
+            "draft_model_idx": None,
+            "attn_dp_size": parallel.attn_dp_size,
+            "pp_size": parallel.pp_size,
+            "pp_group": types.SimpleNamespace(rank_in_group=stage, world_size=stages),
+            "model": None,
+            "model_config": config,
+            "server_args": given,
+            "kv_cache_dtype": dtype,
+            "model_dtype": config.dtype,
+            "page_size": schedule.page_size,
+            "sliding_window_size": window,
+            "spec_algorithm": algorithm_of_drafts,
+            "is_draft_worker": False,
+            "post_capture_kv_active": False,
+            "spec_aux_config": SpecAuxHiddenStateConfig(),
+            "is_hybrid_swa": config.is_hybrid_swa,
+            "is_hybrid_swa_compress": config.is_hybrid_swa_compress,
+            "use_mla_backend": context.uses_mla_backend(),
+            "layer_info": resolve_layer_indices(
+                **_taken(
+                    resolve_layer_indices,
+                    model=types.SimpleNamespace(start_layer=start, end_layer=end),
+                    model_config=config,
+                    is_draft_worker=False,
+                    spec_algorithm=algorithm_of_drafts,
+                )
+            ),
+            "forward_stream": None,
+            "req_to_token_pool": None,
+            "token_to_kv_pool_allocator": None,
+            "memory_pool_config": None,
+            "kv_cache_dtype_str": named or context.get_model().kv_cache_dtype,
+        }
+        return KVCacheConfigurator(**_taken(KVCacheConfigurator, **fields))
 
     # Stages agree on the fewest tokens: each is sized alone first, then all again with the least of them.
     most = [count for count in (schedule.max_total_tokens,) if count is not None]
@@ -307,7 +325,11 @@ def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
         (sized_by(stage) for stage in range(stages)), key=lambda one: one[1].max_total_num_tokens
     )
     # Context ranks hold a token's cache in turns: requests see as many tokens more.
-    held = pools.logical_token_capacity(max_total_num_tokens=sized.max_total_num_tokens)
+    held = sized.max_total_num_tokens
+    if hasattr(pools, "logical_token_capacity"):
+        held = pools.logical_token_capacity(max_total_num_tokens=held)
+    elif not config.is_hybrid_swa:  # up to 0.5.20, where the allocator widens by itself
+        held *= parallel.attn_dcp_size
     return {
         "tokens": held,
         "window_tokens": sized.swa_max_total_num_tokens,
@@ -321,6 +343,36 @@ def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
         "kv_dtype": str(dtype).removeprefix("torch."),
         "architecture": config.hf_config.architectures[0],
     }
+
+
+def _taken(function: Any, **named: Any) -> dict[str, Any]:
+    """Those of the arguments that the release's function takes."""
+    known = inspect.signature(function).parameters
+    return {name: value for name, value in named.items() if name in known}
+
+
+def _stamp_widths(parallel: Any) -> None:
+    """Record the widths that 0.5.19 derives when it builds process groups, which later releases derive before."""
+    from sglang.srt import runtime_context as context
+
+    if not hasattr(parallel, "stamp_derived_widths"):
+        return
+    data, _ = context.derive_attention_widths(
+        tp_size=parallel.tp_size,
+        attn_cp_size=parallel.attn_cp_size,
+        dp_size=parallel.dp_size,
+        enable_dp_attention=parallel.enable_dp_attention,
+    )
+    widths = context.derive_parallel_widths(
+        tp_size=parallel.tp_size,
+        attn_cp_size=parallel.attn_cp_size,
+        attn_dp_size=data,
+        moe_ep_size=parallel.ep_size,
+        moe_dp_size=parallel.moe_dp_size,
+        dcp_size=parallel.dcp_size,
+        dcp_enabled=parallel.dcp_size > 1,
+    )
+    parallel.stamp_derived_widths(**widths)
 
 
 def own_classes() -> set[str]:

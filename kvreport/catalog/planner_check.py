@@ -58,6 +58,34 @@ class PlannerCheck(Record):
         return self
 
 
+class ReleaseCheck(Record):
+    """Points of one release.
+
+    Attributes:
+        release: The release.
+        points: Points compared.
+        equal: Points of which all quantities are equal.
+    """
+
+    release: Text
+    points: Positive
+    equal: Count
+
+
+class Difference(Record):
+    """Points of one model that differ.
+
+    Attributes:
+        model: The model's identifier.
+        points: Points that differ.
+        quantities: What differs in them.
+    """
+
+    model: Text
+    points: Positive
+    quantities: tuple[Text, ...]
+
+
 class OracleCheck(Record):
     """The content of ``planner_check_sglang.yaml``, which ``scripts/check_sglang.py`` writes.
 
@@ -70,6 +98,9 @@ class OracleCheck(Record):
         equal: Points whose share, chunk, captured batch, page, tokens, windows, states and requests are all equal.
         refused_by_engine: Points that the engine answered with an error, so that nothing is compared.
         other_classes: Points whose config is not that of the catalog's record: another class, or class defaults.
+        models_by_config: Models of the compared that the catalog lacks, read from their config.
+        releases: Points by release.
+        differences: Points that differ, by model.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -81,6 +112,9 @@ class OracleCheck(Record):
     equal: Count
     refused_by_engine: Count
     other_classes: Count
+    models_by_config: Count = 0
+    releases: tuple[ReleaseCheck, ...] = ()
+    differences: tuple[Difference, ...] = ()
 
     @model_validator(mode="after")
     def _no_more_than_all(self) -> Self:

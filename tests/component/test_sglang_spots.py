@@ -146,7 +146,7 @@ def pool_flags(catalog: Catalog, spot: Spot) -> PoolFlags:
         chunk_tokens=found.chunk_tokens,
         overlap=not flags.get("disable_overlap_schedule"),
         scaled_latents=sglang_plan.scaled_latents(model, engine, gpu, flags.get("dcp_size", 1)),
-        narrow_index=spot.stored == "float8_e4m3fn" and sglang_settings.capability(gpu) in (9, 10),
+        narrow_index=spot.stored == "float8_e4m3fn" and sglang_settings.narrow_beside_fp8(engine, gpu),
     )
 
 

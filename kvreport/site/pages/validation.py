@@ -106,7 +106,7 @@ def page(catalog: Catalog) -> Page | None:
         others.insert(0, ("planner", "Comparison with vLLM's planner", _tables(_planner(checked))))
     oracle = load_oracle_check(catalog.folder)
     if oracle is not None:
-        others.insert(1, ("oracle", "Comparison with SGLang's configurators", _tables(_oracle(oracle))))
+        others.insert(1, ("oracle", "Comparison with SGLang's configurators", _tables(*_oracle(oracle))))
     more = comparisons.page(catalog)
     if more is not None:
         others += comparisons.pointers(more)
@@ -332,20 +332,60 @@ def _by(found: Validation) -> list[Table]:
     return made
 
 
-def _oracle(found: OracleCheck) -> Table:
+def _oracle(found: OracleCheck) -> tuple[Table, ...]:
     rows = (
         ("points: a model under one set of flags on one device", found.points),
         ("share, chunk, captured batch, page, tokens, windows, states and requests all equal", found.equal),
         ("answered by the engine with an error, so not compared", found.refused_by_engine),
         ("configs that are not the catalog's, or of no class that the engine has", found.other_classes),
     )
-    return Table(
-        f"{found.engine}: its argument resolution and pool configurators run on {found.models} models and "
-        f"{len(found.accelerators)} devices on {found.day}, without a GPU",
-        Column("Compared", numeric=False),
-        (Column("Points"),),
-        tuple(Row(Cell(words), (count_cell(number),)) for words, number in rows),
-    )
+    tables = [
+        Table(
+            f"{found.engine}: its argument resolution and pool configurators run on {found.models} models and "
+            f"{len(found.accelerators)} devices on {found.day}, without a GPU",
+            Column("Compared", numeric=False),
+            (Column("Points"),),
+            tuple(Row(Cell(words), (count_cell(number),)) for words, number in rows),
+        )
+    ]
+    if found.releases:
+        tables.append(
+            Table(
+                "Points by release of SGLang",
+                Column("Release", numeric=False),
+                (Column("Points"), Column("Equal"), Column("Share")),
+                tuple(
+                    Row(
+                        Cell(one.release),
+                        (
+                            count_cell(one.points),
+                            count_cell(one.equal),
+                            Cell(f"{one.equal / one.points:.2%}", "kv-num", value=one.equal / one.points),
+                        ),
+                    )
+                    for one in found.releases
+                ),
+            )
+        )
+    if found.differences:
+        tables.append(
+            Table(
+                "Points that differ, by model",
+                Column("Model", numeric=False),
+                (Column("Points"), Column("Different quantity", numeric=False)),
+                tuple(
+                    Row(
+                        Cell(one.model),
+                        (
+                            count_cell(one.points),
+                            Cell(", ".join(name.replace("_", " ") for name in one.quantities)),
+                        ),
+                    )
+                    for one in found.differences
+                ),
+            )
+        )
+    return tuple(tables)
 
 
 def _share(value: float) -> str:

@@ -8,7 +8,13 @@ from math import ceil
 from typing import Final
 
 from kvreport.accounting.engines.sglang import compressed, refusals, settings, shapes
-from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS, PoolFlags, PoolRule, pool_rule
+from kvreport.accounting.engines.sglang.pools import (
+    INDEX_ON_EVERY_RANK,
+    MOST_REQUESTS,
+    PoolFlags,
+    PoolRule,
+    pool_rule,
+)
 from kvreport.accounting.kv_cache import SERVED_BYTES, require_storable
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
@@ -30,6 +36,9 @@ DRAFTS_COUNTED: Final = (0, 5, 14)
 _DRAFT: Final = "draft "
 _OWN_DRAFT: Final = "draft prediction layer"
 """How layers of a draft are named that :func:`kvreport.accounting.extras.with_draft` puts after the target's."""
+
+WINDOWS_OF_STAGE: Final = (0, 5, 21)
+"""First release whose window pools count the layers of a pipeline stage alone."""
 
 WINDOW_SHARE: Final = 0.8
 """``swa_full_tokens_ratio``: tokens of the window pool per token of the full one."""
@@ -110,7 +119,8 @@ def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, s
     """Which pools a pipeline stage has.
 
     Every stage sets as much aside for states as the stage with most of them needs
-    (0.5.23, ``kv_cache_configurator.py::_handle_max_mamba_cache``).
+    (0.5.23, ``kv_cache_configurator.py::_handle_max_mamba_cache``). Up to 0.5.20 a stage with a window pool counts
+    the layers of the whole model (``pool_configurator.py::HybridSWAPoolConfigurator``).
 
     Args:
         model: The model, whole.
@@ -120,6 +130,8 @@ def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, s
         stage: The stage's layers as a model.
     """
     rule = pool_rule(stage, engine, flags)
+    if shapes.layers(model, engine).windowed and version_number(engine.version or "9999") < WINDOWS_OF_STAGE:
+        rule = pool_rule(model, engine, flags)
     one = pool_rule(model, engine, flags).state_bytes
     if not one:
         return rule
@@ -166,6 +178,7 @@ def pool_flags(
     return PoolFlags(
         element_bytes=element_bytes(kv_format),
         attention_ranks=layout.tensor,
+        data_ranks=layout.data,
         context_ranks=layout.decode_context,
         page_tokens=settings.page_size(model, engine, backend, serving.block_tokens),
         context_tokens=model.context_tokens,
@@ -181,7 +194,7 @@ def pool_flags(
         chunk_tokens=settings.chunk_of(model, engine, chunk_tokens, layout.data),
         draft_tokens=serving.draft_tokens + 1 if serving.draft_tokens else 0,
         scaled_latents=scaled_latents(model, engine, accelerator, layout.decode_context),
-        narrow_index=kv_format is not None and settings.narrows_index(model, accelerator),
+        narrow_index=kv_format is not None and settings.narrows_index(model, engine, accelerator),
     )
 
 
@@ -213,7 +226,7 @@ def device_traits(
         settings.paged_as(model, engine, caching),
         settings.paged_as(model, engine, without),
         scaled_latents(model, engine, accelerator),
-        settings.narrows_index(model, accelerator),
+        settings.narrows_index(model, engine, accelerator),
         refusals.stores_narrow(kv_format, accelerator),
     )
 
@@ -228,7 +241,8 @@ def scaled_latents(
     """True if sparse latents in FP8 keep scales: on Blackwell TensorRT-LLM's kernels, on AMD TileLang's read plain rows.
 
     But for a class that FlashInfer serves on SM12x (``_dsa_split_backend_resolution``). Where context ranks divide
-    the tokens, TensorRT-LLM's kernels are taken everywhere (``model_overrides/deepseek_v2.py::_dsa_dcp_overrides``).
+    the tokens, TensorRT-LLM's kernels are taken everywhere since 0.5.22
+    (``model_overrides/deepseek_v2.py::_dsa_dcp_overrides``).
 
     Args:
         model: The model.
@@ -236,7 +250,8 @@ def scaled_latents(
         accelerator: The device; None for a Hopper GPU.
         context_ranks: Ranks that divide the tokens of a request (``--dcp-size``).
     """
-    if context_ranks > 1 or (accelerator is not None and accelerator.vendor == "AMD"):
+    plain = context_ranks > 1 and version_number(engine.version or "9999") >= INDEX_ON_EVERY_RANK
+    if plain or (accelerator is not None and accelerator.vendor == "AMD"):
         return False
     if shapes.indexer_of(model) is None:
         return False

@@ -35,6 +35,9 @@ INDEX_POOLED: Final = (0, 5, 22)
 """First release that sizes pools with one index key for each group of pooled tokens, not one for each token
 (``pool_configurator.py::_compute_dsa_indexer_cell_size``, 0.5.20 to 0.5.23)."""
 
+INDEX_ON_EVERY_RANK: Final = (0, 5, 22)
+"""First release that keeps index keys whole on each context rank (``pool_configurator.py``, 0.5.19 to 0.5.23)."""
+
 EVICTION_TOKENS: Final = kernel.EVICTION_TOKENS
 """Tokens decoded between two evictions from a window pool."""
 
@@ -46,7 +49,8 @@ class PoolFlags:
     Attributes:
         element_bytes: Bytes of one cached element (``--kv-cache-dtype``).
         attention_ranks: Ranks that divide the heads: tensor ranks over data ranks.
-        context_ranks: Of these, ranks that hold the same heads and divide the tokens (``--dcp-size``).
+        data_ranks: Groups of such ranks with requests of their own (``--dp-size``), data-parallel attention.
+        context_ranks: Of the attention ranks, those that hold the same heads and divide the tokens (``--dcp-size``).
         page_tokens: ``--page-size``.
         context_tokens: ``--context-length``: the longest request served.
         window_share: ``--swa-full-tokens-ratio``.
@@ -67,6 +71,7 @@ class PoolFlags:
 
     element_bytes: float
     attention_ranks: int = 1
+    data_ranks: int = 1
     context_ranks: int = 1
     page_tokens: int = 1
     context_tokens: int = 1 << 17
@@ -272,7 +277,10 @@ def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
     if compressed.is_compressed(model):
         return _compressed_rule(model, engine, flags)
     states = shapes.layers(model, engine).states
-    one = shapes.state_bytes(model, flags.attention_ranks, flags.state_dtype) if states else 0
+    ranks = flags.attention_ranks
+    if engine.lists("states_by_all_ranks", model.architecture):
+        ranks *= flags.data_ranks  # configs/mamba.py and mamba2.py divide by tp_size, 0.5.20 to 0.5.23
+    one = shapes.state_bytes(model, ranks, flags.state_dtype) if states else 0
     if shapes.layers(model, engine).windowed:
         return replace(_window_rule(model, engine, flags), state_bytes=one)
     return PoolRule(flags, token_bytes(model, engine, flags), state_bytes=one)
@@ -362,8 +370,8 @@ def max_requests(tokens: int, state_slots: int | None, flags: PoolFlags) -> tupl
 def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> float:
     """Bytes that one token takes in the pool of all layers, index keys and draft layers included.
 
-    Context ranks divide the tokens of the layers' caches; index keys and drafts lie on each of them. Beside index
-    keys without scales (MiniMax-M3) heads are counted by all ranks, and everything is divided
+    Context ranks divide the tokens of the layers' caches; drafts lie on each of them, and index keys since 0.5.22.
+    Beside index keys without scales (MiniMax-M3) heads are counted by all ranks, and everything is divided
     (0.5.23 ``pool_configurator.py::DefaultPoolConfigurator``, ``kv_cache_configurator.py::logical_token_capacity``).
     """
     index = shapes.indexer_of(model)
@@ -375,7 +383,8 @@ def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> float:
         )
         whole = token_bytes(model, engine, heads)
         shared = token_bytes(model, engine, replace(heads, draft_layers=0))
-        shared -= index_bytes(model, engine, flags) * shapes.layers(model, engine).indexed
+        if version_number(engine.version or "9999") >= INDEX_ON_EVERY_RANK:
+            shared -= index_bytes(model, engine, flags) * shapes.layers(model, engine).indexed
         return whole - shared + shared / flags.context_ranks
     counted = shapes.layers(model, engine)
     if shapes.latent_of(model) is None:

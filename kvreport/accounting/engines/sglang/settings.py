@@ -39,6 +39,9 @@ MIB_DECODE_EXCHANGE: Final = 2048
 MIB_PREFILL_EXCHANGE: Final = 1024
 EXCHANGE_KEPT: Final = (0, 5, 16)
 MANY_CAPTURED: Final = 300
+PIECEWISE_ENDS: Final = (0, 5, 22)
+"""First release without graphs of prefill that are captured piece by piece."""
+
 SMALL_PREFILL: Final = 512
 LLAMA_2_PREFILL: Final = 4096
 
@@ -59,8 +62,8 @@ BLACKWELL: Final = 10
 CONSUMER_BLACKWELL: Final = 12
 """Major compute capabilities that kernels are chosen by."""
 
-NARROW_INDEX: Final = (HOPPER, BLACKWELL)
-"""Where index keys without scales follow an FP8 cache (``get_minimax_sparse_index_dtype``)."""
+NARROW_INDEX: Final = {HOPPER: (0, 5, 23), BLACKWELL: (0, 5, 21)}
+"""Where, and since which release, index keys without scales follow an FP8 cache (``get_minimax_sparse_index_dtype``)."""
 
 WIDE_PAGE_BACKENDS: Final = ("fa3", "trtllm_mha")
 """Backends whose sparse attention wants pages of 128 (``model_overrides/minimax_m3.py``)."""
@@ -250,7 +253,8 @@ def graphs_mib(
         kept += captured_requests * data_attention * 3
         if captured_requests > MANY_CAPTURED:
             kept += captured_requests * data_attention * 1.5
-    if prefill and prefill_captured(model, engine):
+    spread = data_attention > 1 or deepep
+    if prefill and prefill_captured(model, engine) and not (spread and captured_piecewise(model, engine)):
         if deepep and exchange_kept(engine):
             kept += MIB_PREFILL_EXCHANGE
         if shapes.latent_of(model) is not None:
@@ -308,8 +312,23 @@ def prefill_captured(model: Model, engine: Engine) -> bool:
     if is_compressed(model) or (delta and not engine.lists("delta_prefill_graphs", model.architecture)):
         return False
     if shapes.takes_images(model, engine):
-        return engine.lists("multimodal_prefill_graphs", model.architecture)
+        listed = engine.lists("multimodal_prefill_graphs", model.architecture)
+        return listed or captured_piecewise(model, engine)
     return True
+
+
+def captured_piecewise(model: Model, engine: Engine) -> bool:
+    """True if prefill is captured piece by piece, which DP attention and DeepEP turn off (0.5.16 to 0.5.21).
+
+    For models with images on a list of the engine's (0.5.21, ``arg_groups/cuda_graph_hook.py``,
+    ``disable_tc_piecewise_cudagraph_if_incompatible``); 0.5.22 has the list no more.
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+    """
+    listed = engine.lists("piecewise_prefill_graphs", model.architecture)
+    return listed and version_number(engine.version or "9999") < PIECEWISE_ENDS
 
 
 def prefill_sizes(largest: int) -> tuple[int, ...]:
@@ -379,7 +398,8 @@ def attention_backend(
             return "triton"
         if engine.lists("blackwell_flashinfer", model.architecture):
             return "flashinfer"
-        return "fa4" if shapes.unequal_heads(model) else "trtllm_mha"
+        unlike = shapes.unequal_heads(model) or engine.lists("blackwell_fa4", model.architecture)
+        return "fa4" if unlike else "trtllm_mha"
     if engine.lists("triton_attention", model.architecture):
         return "triton"
     if major == HOPPER:
@@ -411,6 +431,10 @@ def page_size(model: Model, engine: Engine, backend: str, given: int | None = No
         return 128 if backend == "fa4" else given or 128
     if backend in ("trtllm_mla", "cutedsl_mla", "flashmla"):
         return given if given in (32, 64) else 64
+    if engine.lists("blackwell_triton", model.architecture) and backend in ("triton", "trtllm_mha"):
+        return (
+            64 if backend == "trtllm_mha" else 1
+        )  # a page that is given is overwritten (model_overrides/qwen3_5.py)
     if backend == "trtllm_mha":
         return given if given in (16, 32, 64, 128) else 64
     return given or 1
@@ -424,7 +448,8 @@ def paged_as(model: Model, engine: Engine, backend: str) -> str:
         engine: The engine's record, of one release.
         backend: The attention backend.
     """
-    asked = backend in PAGED_BACKENDS or engine.lists("pages_of_128", model.architecture)
+    lists = ("pages_of_128", "blackwell_triton")
+    asked = backend in PAGED_BACKENDS or any(engine.lists(name, model.architecture) for name in lists)
     return backend if asked else ""
 
 
@@ -449,14 +474,25 @@ def states_per_request(
     return STATES_HELD + (2 - staged if tracked else 0)
 
 
-def narrows_index(model: Model, accelerator: Accelerator | None) -> bool:
+def narrows_index(model: Model, engine: Engine, accelerator: Accelerator | None) -> bool:
     """True if index keys without scales follow an FP8 cache on the device (``get_minimax_sparse_index_dtype``).
 
     Keys of pooled tokens do not (``mem_cache/qsa_kv_pool.py::resolve_qsa_indexer_dtype``, 0.5.22 and 0.5.23).
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        accelerator: The device.
     """
     index = shapes.indexer_of(model)
     unscaled = index is not None and not index.scaled and index.stride == 1
-    return unscaled and capability(accelerator) in NARROW_INDEX
+    return unscaled and narrow_beside_fp8(engine, accelerator)
+
+
+def narrow_beside_fp8(engine: Engine, accelerator: Accelerator | None) -> bool:
+    """True if the release stores index keys without scales in FP8 beside an FP8 cache on the device."""
+    first = NARROW_INDEX.get(capability(accelerator))
+    return first is not None and version_number(engine.version or "9999") >= first
 
 
 def capability(accelerator: Accelerator | None) -> int:
