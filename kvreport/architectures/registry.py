@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
@@ -228,14 +229,63 @@ def find_architecture(config: Keys) -> Architecture:
             return _load(named)
     if classes:
         reason = next((_NOT_READ[name] for name in classes if name in _NOT_READ), None)
-        raise config.fault("architectures", ", ".join(classes), reason or _allowed(classes[0], model_type))
+        allowed = reason or _allowed(classes[0], model_type, config)
+        raise config.fault("architectures", ", ".join(classes), allowed)
     found = f"no class, and model_type {model_type}" if model_type else None
-    raise config.fault("architectures", found, _allowed("", model_type))
+    raise config.fault("architectures", found, _allowed("", model_type, config))
 
 
-def _allowed(name: str, model_type: str | None) -> str:
+_TEXT_PARTS: Final = ("text_config", "llm_config", "language_config", "llm_cfg", "thinker_config", "decoder")
+"""Sections that describe a composite's text model."""
+_ALIKE: Final = 1.2
+"""Likeness of names (2 where they are equal) from which on a name says more than the keys of the config."""
+_SAME_KEYS: Final = 0.6
+"""Share of a class's keys that makes it a near one."""
+
+
+def _near_keys(config: Keys) -> str | None:
+    """Return the class whose config is most like one with an unknown name: that of its text part, or of its keys."""
+    for section in _TEXT_PARTS:
+        inner = config.data.get(section)
+        if not isinstance(inner, Mapping):
+            continue
+        named = inner.get("architectures")
+        for name in named if isinstance(named, list) else ():
+            if isinstance(name, str) and _is_known(name):
+                return name
+        model_type = inner.get("model_type")
+        known = _of_type(model_type) if isinstance(model_type, str) else None
+        if known is not None:
+            return known
+    classes = {
+        name: frozenset(defaults)
+        for name, defaults in published_defaults().items()
+        if name.endswith("ForCausalLM") and _is_known(name)
+    }
+    stated = frozenset(config.data) & frozenset[str]().union(*classes.values())
+    # Of equal ones, the class that most others are built of.
+    built = Counter((*NEAREST.values(), *_ALIASES.values()))
+    share, _, _, near = max(
+        (len(stated & keys) / len(stated | keys), built[name], -len(name), name)
+        for name, keys in classes.items()
+    )
+    return near if share >= _SAME_KEYS else None
+
+
+def _of_type(model_type: str) -> str | None:
+    for guess in (model_type, model_type.removesuffix("_text")):
+        known = index().model_types.get(guess) or listing.model_types().get(guess)
+        if known is not None:
+            return known
+    return None
+
+
+def _allowed(name: str, model_type: str | None, config: Keys) -> str:
     """Say what can be read, beginning with the nearest class."""
     near = nearest_class(name, model_type)
+    surely = name in NEAREST or _of_type(model_type or "") is not None
+    if not surely and (near is None or not name or _likeness(name, near)[0] < _ALIKE):
+        near = _near_keys(config) or near
     hint = f"{near} is the nearest class that is read; " if near else ""
     if NO_CHECKPOINT.search(name):
         return (
@@ -261,10 +311,9 @@ def nearest_class(name: str, model_type: str | None = None) -> str | None:
     """
     if name in NEAREST:
         return NEAREST[name]
-    for guess in (model_type, (model_type or "").removesuffix("_text")):
-        known = index().model_types.get(guess or "") or listing.model_types().get(guess or "")
-        if known is not None:
-            return known
+    known_type = _of_type(model_type or "")
+    if known_type is not None:
+        return known_type
     if name:
         return max(known_classes(), key=lambda known: _likeness(name, known))
     types = {**listing.model_types(), **index().model_types}

@@ -154,6 +154,8 @@ def _index(path: Path) -> tuple[frozenset[str], int | None, frozenset[str]]:
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if isinstance(total, float) and total.is_integer():
         total = int(total)
+    if total == 0 and not isinstance(total, bool):
+        total = None  # what some converters write that do not add it up
     if total is not None and (
         isinstance(total, bool) or not isinstance(total, int) or not 0 < total < 1 << 50
     ):

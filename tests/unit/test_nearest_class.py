@@ -1,0 +1,102 @@
+"""A class that nobody has heard of: the refusal names what its config is most like, not what its name sounds like."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvreport.architectures.reader import read_config
+from kvreport.catalog.load import open_catalog
+from kvreport.errors import InputError
+from kvreport.estimation.opening import open_folder
+
+MOE: dict[str, Any] = {
+    "attention_bias": False,
+    "first_k_dense_replace": 3,
+    "hidden_size": 7168,
+    "intermediate_size": 18_432,
+    "kv_lora_rank": 512,
+    "max_position_embeddings": 163_840,
+    "moe_intermediate_size": 2048,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_attention_heads": 128,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 61,
+    "num_key_value_heads": 128,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "vocab_size": 129_280,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "near"),
+    [
+        # A composite of unknown making: the class of its text part (XGen-MM and LocateAnything, as released).
+        (
+            {"architectures": ["XGenMMModelForConditionalGeneration"], "text_config": {"model_type": "phi3"}},
+            "Phi3ForCausalLM",
+        ),
+        (
+            {
+                "architectures": ["LocateAnythingForConditionalGeneration"],
+                "text_config": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]},
+            },
+            "Qwen2ForCausalLM",
+        ),
+        # A decoder of unknown making: the class with the same keys.
+        (
+            {
+                "architectures": ["ZzyzxForCausalLM"],
+                "attention_bias": False,
+                "head_dim": 128,
+                "hidden_size": 4096,
+                "intermediate_size": 12_288,
+                "max_position_embeddings": 40_960,
+                "max_window_layers": 36,
+                "num_attention_heads": 32,
+                "num_hidden_layers": 36,
+                "num_key_value_heads": 8,
+                "sliding_window": None,
+                "tie_word_embeddings": False,
+                "use_sliding_window": False,
+                "vocab_size": 151_936,
+            },
+            "Qwen3ForCausalLM",
+        ),
+        ({"architectures": ["ZzyzxForCausalLM"], **MOE}, "DeepseekV3ForCausalLM"),
+        # A name that is nearly another one says more than any key.
+        ({"architectures": ["Qwen3_9ForCausalLM"], **MOE}, "Qwen3_5ForCausalLM"),
+    ],
+)
+def test_the_nearest_class_is_that_of_the_config(config: dict[str, Any], near: str) -> None:
+    with pytest.raises(InputError, match=f"{near} is the nearest class that is read"):
+        read_config(config)
+
+
+def test_an_index_whose_total_was_never_added_up_is_no_witness(tmp_path: Path) -> None:
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "max_position_embeddings": 256,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "vocab_size": 320,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    alone = read_config(tmp_path)
+    index = {"metadata": {"total_size": 0}, "weight_map": {"model.norm.weight": "model.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    found = open_folder(tmp_path, open_catalog(), id="local/zero")
+    assert found.model.weights == alone.weights
+    assert not any("files" in line for line in found.assumptions)
