@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from kvreport.architectures.assumptions import CORE
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.expressions import MAX_VALUE, evaluate
+from kvreport.architectures.families import index
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
 from kvreport.architectures.listing import CacheLine, Listing, Row, split_outside
 from kvreport.architectures.published import published_defaults
@@ -75,9 +76,27 @@ class Scope:
             return self._derived(keys, name, path)
         if value is None and keys.null(name):
             keys.trail.usual[keys.field(name)] = None
+        if value is None and path == "tie_word_embeddings" and self._text_decides():
+            return self._text_ties()
         if value is None:
             return None if keys.null(name) else self._default(keys, name, path)
         return _checked(keys, name, value, default)
+
+    def _text_decides(self) -> bool:
+        """Tell whether the text part's word on ties counts: where transformers 4 saved the config.
+
+        Its ``PretrainedConfig.tie_word_embeddings`` was asked of ``get_text_config()``, and of both parts it saved
+        only what differs from their classes' defaults. Since 5.0 each config class has a default of its own, and saves it.
+        """
+        saved = self.root.raw("transformers_version")
+        return bool(self.listed.reads and not self.flat and isinstance(saved, str) and saved.startswith("4."))
+
+    def _text_ties(self) -> bool:
+        inner = self._section(self.listed.text)
+        model_type = inner.text("model_type") or self.listed.reads
+        name = index().model_types.get(model_type, "")
+        defaults = published_defaults().get(name) or published_defaults().get(model_type) or {}
+        return inner.flag("tie_word_embeddings", default=bool(defaults.get("tie_word_embeddings", False)))
 
     def _derived(self, keys: Keys, name: str, path: str) -> Any:  # noqa: ANN401
         formula = self.listed.derived[path]

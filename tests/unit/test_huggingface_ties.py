@@ -94,3 +94,36 @@ def test_a_bare_transcriber_has_neither_of_its_heads() -> None:
     )
     heads = {row.name for row in whole.weights} - {row.name for row in bare.weights}
     assert heads == {"lm_head.weight", "word_timestamp_head.weight", "word_timestamp_head.bias"}
+
+
+OVIS_TEXT: dict[str, Any] = {
+    "model_type": "qwen2",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "max_position_embeddings": 256,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 2,
+    "vocab_size": 500,
+}
+
+
+@pytest.mark.parametrize(
+    ("saved", "inner", "head"),
+    [
+        ("4.56.1", None, True),  # Qwen2's own default, which transformers 4 left out
+        ("4.56.1", True, False),
+        ("4.56.1", False, True),
+        ("5.2.0", None, False),  # the default of the composite's class
+        (None, None, False),
+    ],
+)
+def test_a_listed_composite_that_transformers_4_saved_follows_its_text_part(
+    saved: str | None, inner: bool | None, head: bool
+) -> None:
+    text = OVIS_TEXT if inner is None else {**OVIS_TEXT, "tie_word_embeddings": inner}
+    config: dict[str, Any] = {"architectures": ["Ovis2ForConditionalGeneration"], "text_config": text}
+    if saved:
+        config["transformers_version"] = saved
+    model = read_config(config, id="local/ovis", assume_defaults=True)
+    assert any(row.name == "lm_head.weight" for row in model.weights) is head
