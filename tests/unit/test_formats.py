@@ -3,6 +3,7 @@
 import pytest
 
 from kvreport.accounting.kv_cache import latent_bytes, vector_bytes
+from kvreport.accounting.weights import weight_bytes
 from kvreport.catalog.caches import Latent
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import Catalog, open_catalog
@@ -110,3 +111,15 @@ def test_only_formats_for_other_engines_quantise_the_embedding(catalog: Catalog)
     # MLX converts every linear layer, the router too; float32 widens every matrix.
     served = [form for form in catalog.formats.weights if not form.name.startswith(("mlx", "fp32"))]
     assert all("router" not in form.quantises for form in served)
+
+
+@pytest.mark.parametrize(
+    ("model", "file"),
+    [
+        # LFM2.5-8B-A1B-Q4_K_M.gguf, 5,155,564,768 bytes with a tokenizer of 8 MB: its down projections are called w2.
+        ("LiquidAI/LFM2.5-8B-A1B", 5_155_564_768),
+    ],
+)
+def test_a_mix_widens_down_projections_by_whatever_name(catalog: Catalog, model: str, file: int) -> None:
+    counted = weight_bytes(catalog.model(model), catalog.weight_format("q4_k_m"), catalog.weight_formats)
+    assert counted == pytest.approx(file, rel=0.01)
