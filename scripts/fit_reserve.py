@@ -160,13 +160,16 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
     captured = graphs_up_to(largest, case.serving.max_seqs, case.serving.max_batched_tokens)
     sizes = Shape.of(start.model)
     graphs = float(captured * graph_layers(sizes))
-    second = runs_second(start.model, sizes, start.engine, nvidia=device.vendor.upper() == "NVIDIA")
+    nvidia = device.vendor.upper() == "NVIDIA"
+    second = runs_second(start.model, sizes, start.engine, nvidia=nvidia)
+    if second and not nvidia:
+        graphs = 0.0  # What AMD's take is read off the logs, not fitted.
     linked = multicasts(device) and measures_links(release_of(start.engine))
     further = float((observation.tensor_parallel or 1) - 1) * linked
     shared = float(device_class(device) == "unified") * shared_units(start.model, images=case.step.images)
     each = constant(start.engine, graph_constant(second=second))
     partial = kept.graphs - each * graphs if kept.graphs else 0.0
-    if printed.cudagraph_est_gib is not None and not observation.eager:
+    if printed.cudagraph_est_gib is not None and not observation.eager and graphs:
         counts = (0.0, 0.0, 0.0, *by_runner(graphs, second=second))
         yield Row(source, weight, counts, printed.cudagraph_est_gib * GIB - partial)
     if shared and not observation.complete:

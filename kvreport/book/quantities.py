@@ -337,7 +337,7 @@ class Quantities:
             raise InputError(f"found {', '.join(sorted(unknown))}; allowed: {', '.join(_OPTIONS)}")
         renamed = {_OPTIONS[name]: value for name, value in options.items() if name in _OPTIONS}
         if "images" in options:
-            renamed["limit_mm_per_prompt"] = {"image": options["images"]}
+            renamed["limit_mm_per_prompt"] = {"image": options["images"], "video": 0}
         return estimation.estimate(
             self._model(model),
             gpu=[self._gpu(name) for name in gpu.split(" + ")] if " + " in gpu else self._gpu(gpu),

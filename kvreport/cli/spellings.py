@@ -45,7 +45,7 @@ SERVERS_FLAGS: Final[dict[str, dict[str, str]]] = {
         "--quantization": "--weights",
         "-q": "--weights",
         "--enforce-eager": "--eager",
-        "--language-model-only": "--limit-mm-per-prompt=image=0",
+        "--language-model-only": '--limit-mm-per-prompt={"image": 0, "video": 0}',
         "--enable-prefix-caching": "--prefix-caching",
         "--no-enable-prefix-caching": "--no-prefix-caching",
     },

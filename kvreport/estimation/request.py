@@ -368,7 +368,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         max_seqs=rows,
         layout=layout,
         eager=query.eager,
-        images=_served(limits),
+        images=_served(limits, record, policy),
         sorts=query.sampler is not None,
         context_tokens=min(context_tokens, record.context_tokens),
     )
@@ -408,7 +408,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         ),
         eager=query.eager,
         sorts=query.sampler == "sort",
-        images=_served(limits),
+        images=_served(limits, record, policy),
         inputs=limits,
         draft=draft,
         lora_slots=(query.max_loras, query.max_lora_rank) if query.max_loras else (0, 0),
@@ -504,9 +504,19 @@ def _draft(query: Query, target: Model, catalog: Catalog) -> Draft | None:
     return with_draft(target, draft)
 
 
-def _served(limits: Mapping[str, int]) -> bool:
-    """False where images are limited to none and nothing else is asked for: text only."""
-    return limits.get("image") != 0 or any(limits.values())
+ENCODES_VIDEOS: Final = "one_encoder_of_images_and_videos"
+"""The engine's list of classes whose encoder of images reads videos, too."""
+
+
+def _served(limits: Mapping[str, int], model: Model, engine: Engine) -> bool:
+    """False where images are limited to none and nothing else is asked for: text only.
+
+    Where one encoder reads images and videos, videos must be limited to none, too: it is left out only if it serves
+    nothing (vLLM 0.15.1 to 0.33.0, ``models/interfaces.py``, ``_mark_tower_model``).
+    """
+    if limits.get("image") != 0 or any(limits.values()):
+        return True
+    return "video" not in limits and engine.lists(ENCODES_VIDEOS, model.architecture)
 
 
 def _inputs(limits: Mapping[str, int] | Sequence[str] | str | None) -> dict[str, int]:

@@ -183,9 +183,11 @@ def _draft_tokens(observation: Observation) -> int:
 
 
 def serves_images(observation: Observation) -> bool:
-    """False if the engine was told to serve text only."""
+    """False if the engine was told to serve text only: no images and no videos, which one encoder reads."""
     said = f"{observation.towers or ''} {observation.flags or ''}".lower()
-    return not re.search(r"language[_ -]model[_ -]only|image['\"]: ?0|text only", said)
+    if re.search(r"language[_ -]model[_ -]only|text only", said):
+        return False
+    return not all(re.search(rf"{kind}['\"]: ?0", said) for kind in ("image", "video"))
 
 
 def encodes_at_start(observation: Observation) -> bool:

@@ -615,3 +615,20 @@ def test_vllms_own_flag_of_host_memory_counts_gib(capsys: pytest.CaptureFixture[
     for words in (["--kv-offloading-size", "100"], ["--kv-offloading-size=100"], ["--kv-offload", "100GiB"]):
         assert main(["estimate", "llama 3.1 8b", "--gpu", "h100", "--context", "8K", *words]) == 0
         assert "--kv-offloading-size 100" in capsys.readouterr().out
+
+
+def test_an_encoder_of_images_and_videos_is_left_out_if_both_are_limited_to_none(catalog: Catalog) -> None:
+    """vLLM skips a tower only if all that it reads is limited to none (``_mark_tower_model``)."""
+    asked = {"gpu": "l40s", "context_tokens": 32_768, "catalog": catalog}
+    name = "Qwen/Qwen3-VL-8B-Instruct"
+    usual, images, both = (
+        estimate(name, limit_mm_per_prompt=limits, **asked).weight_bytes_per_gpu
+        for limits in (None, ["image=0"], ["image=0", "video=0"])
+    )
+    assert usual == images
+    assert both < images
+    one_kind = "google/gemma-3-12b-it"  # Its encoder reads images alone.
+    assert (
+        estimate(one_kind, limit_mm_per_prompt=["image=0"], **asked).weight_bytes_per_gpu
+        < estimate(one_kind, **asked).weight_bytes_per_gpu
+    )

@@ -122,7 +122,9 @@ def test_the_type_of_states_changes_an_estimate():
 
 def test_text_only_leaves_the_encoder_out():
     words = ["estimate", "Qwen/Qwen3.8-27B", "--gpu", "H100", "--language-model-only"]
-    assert "--limit-mm-per-prompt=image=0" in in_our_spelling(words, ["--limit-mm-per-prompt"])
+    assert '--limit-mm-per-prompt={"image": 0, "video": 0}' in in_our_spelling(
+        words, ["--limit-mm-per-prompt"]
+    )
 
 
 def test_estimate_says_what_a_flag_changes_that_it_does_not_follow(capsys):

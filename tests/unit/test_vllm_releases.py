@@ -8,11 +8,13 @@ import kvreport
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.vllm import releases, scheduler
 from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel, triton_bytes
+from kvreport.accounting.engines.vllm.profiling import Shape, loaded_bytes_per_token
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.estimation.commands import estimate_command
 from kvreport.units import GIB
+from tests.trunk import load_overhead
 
 
 def at(catalog: Catalog, release: tuple[int, ...]) -> Engine:
@@ -201,8 +203,6 @@ def test_both_ways_to_load_gpt_oss_on_hopper_agree_with_logs(
     catalog: Catalog, kernel: str, loaded_gib: float
 ) -> None:
     # "Model loading took": obs-048 with 0.10.1, obs-132 with 0.11.0.
-    from tests.trunk import load_overhead
-
     model, formats = catalog.model("openai/gpt-oss-120b"), catalog.weight_formats
     engine = catalog.engine("vllm@0.11.0").model_copy(update={"expert_kernel": kernel})
     from kvreport.accounting.weights import weight_bytes
@@ -302,8 +302,6 @@ def test_hybrids_cache_prefixes_by_default_since_0_28(catalog: Catalog, version:
     ],
 )
 def test_rows_of_fp8_are_set_apart_on_amd(catalog: Catalog, name: str, ranks: int, gib: float) -> None:
-    from tests.trunk import load_overhead
-
     model, engine = catalog.models[name], catalog.engine("vllm@0.20.2")
     added = [
         load_overhead(model, engine, None, catalog.weight_formats, catalog.accelerator(gpu), ranks)
@@ -311,6 +309,57 @@ def test_rows_of_fp8_are_set_apart_on_amd(catalog: Catalog, name: str, ranks: in
     ]
     assert added[0].get("row_padding", 0) / GIB == pytest.approx(gib, abs=0.02)
     assert "row_padding" not in added[1]
+
+
+def test_rows_of_16_bit_experts_are_padded_on_amd_until_0_30(catalog: Catalog) -> None:
+    """0.30.0 copies the padded values back; 48.54 GiB were loaded on an MI300X by a build after 0.31.0 (vale-008)."""
+    model, device = catalog.model("google/gemma-4-26B-A4B"), catalog.accelerator("mi300x")
+    engines = [rules(catalog.engine(f"vllm@{one}")).at_release(one) for one in ("0.29.0", "0.30.0")]
+    padded, plain = (
+        load_overhead(model, engine, None, catalog.weight_formats, device).get("row_padding", 0)
+        for engine in engines
+    )
+    experts = sum(
+        row.parameters // row.shape[-1] for row in model.weights if row.component == "routed_experts"
+    )
+    assert 0 < padded <= experts * 256
+    assert plain == 0
+
+
+def test_latent_attention_of_some_classes_is_loaded_at_16_bits(catalog: Catalog) -> None:
+    """38.24 GiB were loaded for GLM-5.3-Flash on eight GPUs (obs-116), 37.8 without what is widened."""
+    model = catalog.model("zai-org/GLM-5.3-Flash")
+    engine = rules(catalog.engine("vllm@0.31.0")).at_release("0.31.0")
+    device = catalog.accelerator("h100-sxm-80gb")
+    added = load_overhead(model, engine, None, catalog.weight_formats, device, 8)
+    # 11 layers of queries down, latents, queries up and outputs: a second byte each, less the scales.
+    widened = 11 * ((1536 + 512) * 4096 + (16384 * 1536 + 4096 * 16384) // 8)
+    assert added["read_plain"] == pytest.approx(widened, rel=0.001)
+    assert added["float_connections"] == 2 * 45 * 24 * 16384 * 2
+    other = catalog.model("deepseek-ai/DeepSeek-V3")
+    parts = load_overhead(other, engine, None, catalog.weight_formats, device, 8)
+    assert not {"read_plain", "float_connections"} & set(parts)
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "picks"),
+    [
+        ("deepseek-ai/DeepSeek-V3.2", "0.11.0", 2048),
+        ("deepseek-ai/DeepSeek-V4-Flash", "0.33.0", 512),
+        ("zai-org/GLM-5.3-Flash", "0.33.0", 2176),  # 2,048 and three single ones, in tiles of 128
+        ("deepseek-ai/DeepSeek-V3", "0.33.0", 0),
+        ("Qwen/Qwen3.8-Flash-Next", "0.33.0", 12 * 2052),  # each layer its own
+    ],
+)
+def test_layers_share_one_buffer_of_picked_tokens(
+    catalog: Catalog, name: str, release: str, picks: int
+) -> None:
+    model = catalog.model(name)
+    engine = rules(catalog.engine(f"vllm@{release}")).at_release(release)
+    vision = Shape.of(model).tower
+    kept = loaded_bytes_per_token(model, Shape.of(model), engine)
+    levels = (vision.outputs - 1) * 2 * model.hidden_size if vision is not None else 0
+    assert kept - levels == picks * 4
 
 
 def test_devices_for_which_loading_adds_different_bytes_are_not_taken_for_alike(catalog: Catalog) -> None:

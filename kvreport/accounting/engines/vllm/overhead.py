@@ -50,6 +50,8 @@ _FLOAT_BYTES: Final = 4
 _BASES: Final = 2
 """Bases of rotation where latents are compressed: theirs and that of windows."""
 _ROW_PADDING_BYTES: Final = 256
+_PADDED_EXPERTS: Final = (0, 30)
+"""The first release that copies padded 16-bit experts back into the tensors that were loaded."""
 
 _TAKEN_FROM_BYTES: Final = 10 << 20
 _TAKEN_BYTES: Final = 2 << 20
@@ -68,6 +70,22 @@ ROTATION_OF_WINDOWS: Final = "rotation_of_windows"
 
 FLOAT_ROTATION: Final = "float_rotation"
 """The engine's list of classes that ask for cosines and sines of 32 bits (0.10.2 to 0.33.0 ``models/gpt_oss.py``)."""
+
+LATENTS_READ_PLAIN: Final = "latents_read_plain"
+"""The engine's list of classes whose latent attention is loaded at 16 bits whatever the checkpoint stores (0.31.0 and 0.33.0
+``models/glm5next/common/model.py``, ``_try_load_fp8_attn_proj``; 0.30.0 ``nvidia``)."""
+
+FLOAT_CONNECTIONS: Final = "float_connections"
+"""The engine's list of classes that widen the mixing matrices of their residual streams to 32 bits (the same modules,
+``hc_attn_fn`` and ``hc_ffn_fn``)."""
+
+INDEX_READ_PLAIN: Final = "index_read_plain"
+"""The engine's list of classes whose keys of an indexer are projected at 16 bits, together with the indexer's weights (0.20.2 to
+0.33.0 ``models/deepseek_v2.py``, ``wk_weights_proj``; 0.30.0 to 0.33.0 ``models/glm5next``)."""
+
+_INDEX_READ_PLAIN: Final = ("indexer.wk.weight",)
+_READ_PLAIN: Final = ("q_a_proj.weight", "kv_a_proj_with_mqa.weight", "q_b_proj.weight", "o_proj.weight")
+_CONNECTIONS: Final = ("attn_hc.fn", "ffn_hc.fn")
 
 _FUSED: Final = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
@@ -102,7 +120,7 @@ def load_overhead(
 
     Returns:
         ``position_table``, ``missing_projections``, ``absorbed_projection``, ``widened_scales``, ``grouped_scales``,
-        ``expert_padding``, ``row_padding`` and ``allocated_blocks``, where they apply.
+        ``expert_padding``, ``read_plain``, ``float_connections``, ``row_padding`` and ``allocated_blocks``, where they apply.
     """
     stored = _stored(model, weight_format, formats)
     joined = engine.lists(JOINED_WITHOUT_KEYS, model.architecture, release_of(engine))
@@ -119,7 +137,11 @@ def load_overhead(
         "widened_scales": _widened_scales(model, stored, layout.tensor),
         "grouped_scales": _grouped_scales(model, engine, stored, accelerator, layout),
         "expert_padding": _expert_padding(model, engine, stored, accelerator, layout),
-        "row_padding": _row_padding(stored, accelerator, layout),
+        "read_plain": _read_plain(model, engine, stored, layout.tensor),
+        "float_connections": _float_connections(model)
+        if engine.lists(FLOAT_CONNECTIONS, model.architecture, release_of(engine))
+        else 0,
+        "row_padding": _row_padding(stored, accelerator, layout, release_of(engine)),
         "allocated_blocks": _allocated_blocks(
             model, joined, weight_format, formats, layout.tensor, layout.expert_ranks
         ),
@@ -189,6 +211,31 @@ def _absorbed(stored: _Stored, tensor_parallel: int) -> int:
         if form is not None:
             size += row.parameters * SERVED_BYTES // tensor_parallel
     return size
+
+
+def _read_plain(model: Model, engine: Engine, stored: _Stored, tensor_parallel: int) -> int:
+    """Projections of some classes are loaded at 16 bits where the checkpoint stores fewer."""
+    lists = {LATENTS_READ_PLAIN: _READ_PLAIN, INDEX_READ_PLAIN: _INDEX_READ_PLAIN}
+    release = release_of(engine)
+    names = tuple(
+        name
+        for kind, each in lists.items()
+        if engine.lists(kind, model.architecture, release)
+        for name in each
+    )
+    added = 0.0
+    for row, form in stored:
+        if form is None or row.component != "attention" or not row.name.endswith(names):
+            continue
+        scale = form.scale_bytes / (form.block[0] * form.block[1]) if form.block and all(form.block) else 0.0
+        added += rank_elements(row, tensor_parallel) * (SERVED_BYTES - form.bits / 8 - scale)
+    return int(added)
+
+
+def _float_connections(model: Model) -> int:
+    """Mixing matrices of residual streams are kept at 32 bits, on every rank."""
+    rows = (row for row in model.weights if row.name.endswith(_CONNECTIONS) and row.component != "mtp")
+    return sum(row.parameters * (_FLOAT_BYTES - SERVED_BYTES) for row in rows)
 
 
 def _widened_scales(model: Model, stored: _Stored, tensor_parallel: int) -> int:
@@ -292,19 +339,20 @@ def padding_kernel(model: Model, engine: Engine, accelerator: Accelerator) -> Ke
     return block_float_kernel(engine, model.architecture, int(capability.split(".")[0]), engine.expert_kernel)
 
 
-def _row_padding(stored: _Stored, accelerator: Accelerator, layout: Layout) -> int:
+def _row_padding(stored: _Stored, accelerator: Accelerator, layout: Layout, release: Release) -> int:
     """Rows on AMD's devices are set apart: 256 bytes after each whose length is a multiple of 512.
 
     FP8 matrices outside the experts, by blocks or with one scale (``quantization/utils/fp8_utils.py``,
     ``_maybe_pad_fp8_weight``, read in 0.10.2 and 0.33.0; rows with a scale each are not), and 16-bit experts
-    (``fused_moe/unquantized_fused_moe_method.py``, ``_maybe_pad_weight``, in 0.6.6 and 0.33.0).
+    (``fused_moe/unquantized_fused_moe_method.py``, ``_maybe_pad_weight``, in 0.6.6 and 0.29.0; 0.30.0 to 0.33.0 copy the
+    padded values back into the tensor that was loaded, whose rows stay as they were).
     """
     if accelerator.vendor.upper() != "AMD":
         return 0
     padded = 0
     for row, form in stored:
         experts = row.component == "routed_experts"
-        plain = form is None and experts
+        plain = form is None and experts and release < _PADDED_EXPERTS
         if len(row.shape) < 2 or row.component == "mtp":
             continue
         if not plain and (experts or form is None or form.name not in _PADDED_FORMATS):

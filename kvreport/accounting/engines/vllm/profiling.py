@@ -35,7 +35,7 @@ from kvreport.catalog.caches import (
     SlidingWindow,
 )
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.model import Model, WeightGroup
+from kvreport.catalog.model import LayerGroup, Model, WeightGroup
 from kvreport.units import MIB
 
 LOGIT_BYTES: Final[dict[Sampler, int]] = {"sort": 38, "probabilities": 14, "copied": 6, "logits": 2}
@@ -81,6 +81,7 @@ MLA_CONTEXT_TOKENS: Final = 64 * 1024
 INDEX_KEY_BYTES: Final = 132
 
 PICK_BYTES: Final = 4
+PICK_TILE: Final = 128
 
 TAPPED_SINCE: Final[Release] = (0, 11)
 """The first release with models that tap inner layers of their vision tower."""
@@ -279,7 +280,10 @@ def loaded_bytes_per_token(model: Model, shape: Shape, engine: Engine) -> int:
     ``models/qwen3_vl.py``, ``deepstack_input_embeds``); and places of the tokens that attention picked, where every layer
     keeps its own, 32 bits each: as many as are picked, one for each key but one that a stored key stands for, and
     their count (0.29.0 to 0.33.0 ``models/qwen4_exp/nvidia/qsa.py``, ``topk_indices_buffer``; the engine's record
-    lists the classes as ``picks_kept``). Models with encoders keep embeddings of every layer (0.10.2 to 0.33.0
+    lists the classes as ``picks_kept``). Layers of latents share one such buffer (0.11.0 to 0.33.0
+    ``models/deepseek_v2.py``, 0.33.0 ``models/deepseek_v4/nvidia/model.py``), in tiles of 128 where a stored key stands
+    for several tokens and the last of them are picked one by one (``picks_in_tiles``: 0.30.0 to 0.33.0
+    ``models/glm5next``, ``buffer_width``). Models with encoders keep embeddings of every layer (0.10.2 to 0.33.0
     ``models/gemma3n_mm.py`` and ``gemma4_mm.py``, ``per_layer_embeddings``). Logs print them with the weights.
 
     Args:
@@ -294,10 +298,22 @@ def loaded_bytes_per_token(model: Model, shape: Shape, engine: Engine) -> int:
         for group in model.layers:
             picks = [one for one in group.caches if isinstance(one, Indexer) and one.top_k]
             kept += group.count * sum(((one.top_k or 0) + one.stride) * PICK_BYTES for one in picks)
+    else:
+        tiled = engine.lists("picks_in_tiles", model.architecture, release)
+        kept += PICK_BYTES * max((_shared_picks(group, tiled=tiled) for group in model.layers), default=0)
     if any(row.component in ("vision", "audio") for row in model.weights):
         tables = (row for row in model.weights if row.name.endswith(".embed_tokens_per_layer.weight"))
         kept += sum(SERVED_BYTES * row.shape[-1] for row in tables)
     return kept
+
+
+def _shared_picks(group: LayerGroup, *, tiled: bool) -> int:
+    """Places per token of the picks that layers of latents share; zero where they pick none."""
+    if not any(isinstance(one, Latent) for one in group.caches):
+        return 0
+    picks = [one for one in group.caches if isinstance(one, Indexer) and one.top_k]
+    width = max((one.top_k or 0) + (one.stride - 1 if tiled else 0) for one in picks) if picks else 0
+    return -(-width // PICK_TILE) * PICK_TILE if tiled else width
 
 
 def stream_bytes_per_token(shape: Shape, release: Release) -> int:

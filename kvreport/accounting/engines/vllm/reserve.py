@@ -55,6 +55,10 @@ BUDGETED_VIDEOS: Final = "videos_within_a_budget"
 """The engine's list of classes whose videos share one budget of pixels over all their frames, so that a longer one has
 smaller frames (0.30 ``models/glm5next/nvidia/multimodal.py::_get_video_max_pixels``)."""
 
+ROCM_GRAPH_BYTES: Final = 1_390_000
+"""Bytes of a captured graph per layer on AMD's devices under the second model runner, as logs print them: 1.36 to 1.42 MB in five
+starts of Gemma 4 in four sizes on an MI300X (0.29.1rc1 and 0.31.1rc1), all of one project. NVIDIA's take 0.19. Not fitted."""
+
 UNQUANTIZED: Final = ("bf16", "fp16", "fp32")
 
 
@@ -199,7 +203,7 @@ class ReserveRates:
             linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1)
             if releases.measures_links(release)
             else 0.0,
-            per_graph=constant(engine, graph_constant(second=second)) * graph_layers(sizes)
+            per_graph=bytes_of_graph_layer(engine, second=second, nvidia=nvidia) * graph_layers(sizes)
             if graphs
             else 0.0,
             images=passed.images
@@ -342,6 +346,19 @@ def graph_constant(*, second: bool) -> str:
     measured as a whole).
     """
     return "graph_bytes_per_layer_second" if second else "graph_bytes_per_layer"
+
+
+def bytes_of_graph_layer(engine: Engine, *, second: bool, nvidia: bool = True) -> float:
+    """Bytes of a captured graph per layer: as fitted, or as logs of AMD's devices print them.
+
+    Args:
+        engine: The engine's record, of one release.
+        second: True for the second model runner.
+        nvidia: False for other vendors' devices.
+    """
+    if second and not nvidia:
+        return float(ROCM_GRAPH_BYTES)
+    return constant(engine, graph_constant(second=second))
 
 
 def runs_second(model: Model, sizes: Shape, engine: Engine, *, nvidia: bool = True) -> bool:
