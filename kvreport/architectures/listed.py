@@ -198,7 +198,9 @@ def read_listed(listed: Listing, keys: Keys) -> Blueprint:
     root = keys.outer
     scope = Scope(root, listed)
     if listed.text and not root.has(listed.text):
-        if listed.reads or any(row.component in ("vision", "audio", "other") for row in listed.rows):
+        encodes = any(row.component in ("vision", "audio", "other") for row in listed.rows)
+        # The text part's keys may stand at the top, beside the encoder's section: PaddleOCR-VL as released.
+        if listed.reads or (encodes and not root.has("hidden_size")):
             raise root.fault(listed.text, None, "an object that describes the language model")
         scope.flat = listed.text
     for condition, why in listed.refused:

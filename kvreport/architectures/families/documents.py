@@ -99,7 +99,7 @@ def florence2(keys: Keys) -> Blueprint:
     architecture = find_architecture(text)
     blueprint = architecture.read(text.with_defaults(architecture.defaults))
     vision = section_or_default(keys.outer, "vision_config", published("davit_vision"))
-    widths = vision.wholes("embed_dim") or []
+    widths = vision.wholes("embed_dim" if vision.data.get("dim_embed") is None else "dim_embed") or []
     count = len(widths)
     patches = vision.wholes("patch_size", length=count, high=1 << 10) or []
     depths = vision.wholes("depths", length=count, high=MAX_DEPTH) or []

@@ -25,7 +25,10 @@ def ernie_vl(keys: Keys) -> Blueprint:
     width = keys.whole("intermediate_size")
     bias = keys.flag("use_bias")
     experts = expert_counts(
-        keys, "moe_num_experts", "num_experts", per_token=("moe_k", "num_experts_per_tok")
+        _alike(keys, "moe_num_experts"),
+        "moe_num_experts",
+        "num_experts",
+        per_token=("moe_k", "num_experts_per_tok"),
     )
     dense = block(its, gated_mlp(its.hidden, width, bias=bias), qkv_bias=bias, output_bias=bias)
     mixed = block(its, _mixture(keys, its.hidden, experts[0], bias=bias), qkv_bias=bias, output_bias=bias)
@@ -41,6 +44,19 @@ def ernie_vl(keys: Keys) -> Blueprint:
         experts=experts,
         extra=_vision(keys, its.hidden),
     )
+
+
+def _alike(keys: Keys, name: str) -> Keys:
+    """Read one number where a release states it for both kinds of tokens; vLLM 0.33 asks for equal ones, too."""
+    listed = keys.raw(name)
+    if not isinstance(listed, list):
+        return keys
+    counts = keys.wholes(name, length=2, low=1) or []
+    if counts[0] != counts[1]:
+        raise keys.fault(name, listed, "the same number for both kinds of tokens")
+    same = Keys({**keys.data, name: counts[0]}, keys.where, keys.path, keys.defaults, keys.trail)
+    same.outer = keys.outer if keys.outer is not keys else same
+    return same
 
 
 def _mixtures(keys: Keys, layers: int) -> list[bool]:

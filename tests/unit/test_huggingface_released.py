@@ -1,0 +1,196 @@
+"""Configs as their makers released them, where transformers' own class has other names, defaults or places for sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvreport.accounting.weights import parameters
+from kvreport.architectures.reader import read_config
+from kvreport.errors import InputError
+
+# microsoft/deberta-v3-large with one label, as OpenAssistant's reward model has it.
+DEBERTA: dict[str, Any] = {
+    "architectures": ["DebertaV2ForSequenceClassification"],
+    "model_type": "deberta-v2",
+    "hidden_size": 1024,
+    "id2label": {"0": "LABEL_0"},
+    "intermediate_size": 4096,
+    "max_position_embeddings": 512,
+    "max_relative_positions": -1,
+    "norm_rel_ebd": "layer_norm",
+    "num_attention_heads": 16,
+    "num_hidden_layers": 24,
+    "pooler_hidden_size": 1024,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+    "position_buckets": 256,
+    "relative_attention": True,
+    "share_att_key": True,
+    "type_vocab_size": 0,
+    "vocab_size": 128_100,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # Each counted with transformers 5.24 on the meta device.
+        ({}, 435_062_785),
+        ({"position_biased_input": True}, 435_587_073),
+        ({"share_att_key": False}, 485_443_585),
+        ({"share_att_key": False, "pos_att_type": "p2c|c2p"}, 485_443_585),
+        ({"share_att_key": False, "pos_att_type": "c2p"}, 460_253_185),
+        ({"position_buckets": -1, "max_relative_positions": 300}, 435_152_897),
+        ({"conv_kernel_size": 3}, 438_211_585),
+        ({"conv_kernel_size": 3, "conv_groups": 4}, 435_852_289),
+        ({"type_vocab_size": 2}, 435_064_833),
+        ({"embedding_size": 512}, 369_999_873),
+        ({"norm_rel_ebd": "none"}, 435_060_737),
+        ({"relative_attention": False}, 434_538_497),
+    ],
+)
+def test_deberta_follows_what_v3_changed(changes: dict[str, Any], expected: int) -> None:
+    assert parameters(read_config({**DEBERTA, **changes}, id="local/deberta")) == expected
+
+
+# microsoft/Florence-2-large; the widths of its vision stages are called dim_embed.
+FLORENCE: dict[str, Any] = {
+    "architectures": ["Florence2ForConditionalGeneration"],
+    "model_type": "florence2",
+    "projection_dim": 1024,
+    "vocab_size": 51_289,
+    "text_config": {
+        "d_model": 1024,
+        "decoder_attention_heads": 16,
+        "decoder_ffn_dim": 4096,
+        "decoder_layers": 12,
+        "encoder_attention_heads": 16,
+        "encoder_ffn_dim": 4096,
+        "encoder_layers": 12,
+        "max_position_embeddings": 4096,
+        "model_type": "florence2_language",
+        "num_hidden_layers": 12,
+        "vocab_size": 51_289,
+    },
+    "vision_config": {
+        "depths": [1, 1, 9, 1],
+        "dim_embed": [256, 512, 1024, 2048],
+        "model_type": "davit",
+        "num_groups": [8, 16, 32, 64],
+        "num_heads": [8, 16, 32, 64],
+        "patch_prenorm": [False, True, True, True],
+        "patch_size": [7, 3, 3, 3],
+        "projection_dim": 1024,
+        "window_size": 12,
+    },
+}
+
+
+def test_florence_2_large_has_the_large_encoder() -> None:
+    # Its files have two buffers more, of the head's bias and of the frames: 776,721,497 in all.
+    assert parameters(read_config(FLORENCE, id="local/florence")) == 776_721_497 - 51_289 - 100 * 2048
+
+
+# PaddlePaddle/PaddleOCR-VL: the text model's keys stand at the top.
+PADDLE: dict[str, Any] = {
+    "architectures": ["PaddleOCRVLForConditionalGeneration"],
+    "model_type": "paddleocr_vl",
+    "head_dim": 128,
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 131_072,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 18,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": False,
+    "use_bias": False,
+    "vocab_size": 103_424,
+    "vision_config": {
+        "hidden_size": 1152,
+        "image_size": 384,
+        "intermediate_size": 4304,
+        "num_attention_heads": 16,
+        "num_channels": 3,
+        "num_hidden_layers": 27,
+        "patch_size": 14,
+        "spatial_merge_size": 2,
+    },
+}
+
+
+def test_paddleocr_vl_is_read_with_the_text_models_keys_at_the_top() -> None:
+    top = {
+        name: PADDLE[name] for name in PADDLE if name not in ("architectures", "model_type", "vision_config")
+    }
+    nested = {
+        "architectures": PADDLE["architectures"],
+        "text_config": top,
+        "tie_word_embeddings": False,
+        "vision_config": PADDLE["vision_config"],
+    }
+    flat = read_config(PADDLE, id="local/paddle")
+    assert parameters(flat) == parameters(read_config(nested, id="local/paddle"))
+    assert flat.layers[0].caches[0].kind == "full"
+    with pytest.raises(InputError, match="text_config"):
+        read_config({name: PADDLE[name] for name in PADDLE if name != "hidden_size"}, id="local/paddle")
+
+
+# baidu/ERNIE-4.5-VL-28B-A3B-PT: a number of experts for each kind of tokens.
+ERNIE: dict[str, Any] = {
+    "architectures": ["Ernie4_5_VLMoeForConditionalGeneration"],
+    "model_type": "ernie4_5_moe_vl",
+    "hidden_size": 2560,
+    "intermediate_size": 12_288,
+    "max_position_embeddings": 131_072,
+    "moe_intermediate_size": [1536, 512],
+    "moe_k": 6,
+    "moe_layer_start_index": [1, 1],
+    "moe_num_experts": [64, 64],
+    "moe_num_shared_experts": 2,
+    "num_attention_heads": 20,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 4,
+    "tie_word_embeddings": True,
+    "use_bias": False,
+    "vocab_size": 103_424,
+    "vision_config": {
+        "depth": 32,
+        "embed_dim": 1280,
+        "hidden_size": 1280,
+        "in_channels": 3,
+        "mlp_ratio": 4,
+        "num_heads": 16,
+        "patch_size": 14,
+        "spatial_merge_size": 2,
+    },
+}
+
+
+def test_ernie_vl_is_read_with_a_number_of_experts_for_each_kind_of_tokens() -> None:
+    listed, alone = (
+        read_config({**ERNIE, "moe_num_experts": count}, id="local/ernie") for count in ([64, 64], 64)
+    )
+    # As transformers 5.24 counts it on the meta device.
+    assert parameters(listed) == parameters(alone) == 29_399_294_336
+    with pytest.raises(InputError, match="moe_num_experts"):
+        read_config({**ERNIE, "moe_num_experts": [64, 32]}, id="local/ernie")
+
+
+@pytest.mark.parametrize(("width", "projection"), [(128, 768 * 128 + 768), (768, 0)])
+def test_electra_projects_only_embeddings_of_another_width(width: int, projection: int) -> None:
+    config = {
+        "architectures": ["ElectraModel"],
+        "embedding_size": width,
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "max_position_embeddings": 512,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 12,
+        "type_vocab_size": 2,
+        "vocab_size": 30_522,
+    }
+    embeddings = (30_522 + 512 + 2 + 2) * width
+    layer = 4 * (768 * 768 + 768) + 2 * 3072 * 768 + 3072 + 768 + 4 * 768
+    assert parameters(read_config(config, id="local/electra")) == embeddings + projection + 12 * layer
