@@ -342,6 +342,22 @@ def test_latent_attention_of_some_classes_is_loaded_at_16_bits(catalog: Catalog)
 
 
 @pytest.mark.parametrize(
+    ("name", "streams"),
+    [
+        ("deepseek-ai/DeepSeek-V4-Flash", 4),
+        ("deepseek-ai/DeepSeek-V4.1-Flash", 4),
+        ("zai-org/GLM-5.3-Flash", 4),
+        ("deepseek-ai/DeepSeek-V3.2", 1),
+    ],
+)
+def test_residual_streams_are_counted_in_every_class_that_mixes_them(
+    catalog: Catalog, name: str, streams: int
+) -> None:
+    """3.28 GiB were the peak of GLM-5.3-Flash on eight H100 (vale-001), 2.4 with one stream."""
+    assert Shape.of(catalog.model(name)).streams == streams
+
+
+@pytest.mark.parametrize(
     ("name", "release", "picks"),
     [
         ("deepseek-ai/DeepSeek-V3.2", "0.11.0", 2048),

@@ -80,6 +80,10 @@ MLA_CONTEXT_TOKENS: Final = 64 * 1024
 
 INDEX_KEY_BYTES: Final = 132
 
+CONNECTIONS: Final = ("hc_attn_fn", "attn_hc.fn")
+"""Matrices that mix residual streams before attention, as wide as all streams (0.33.0 ``models/deepseek_v4/nvidia/model.py``,
+``models/deepseek_v41/nvidia/model.py`` and ``models/glm5next/common/model.py``, ``hc_attn_fn``)."""
+
 PICK_BYTES: Final = 4
 PICK_TILE: Final = 128
 
@@ -141,7 +145,7 @@ class Shape:
         dense = [
             _inner(model, row) for row in model.weights if row.component == "dense_mlp" and len(row.shape) > 1
         ]
-        joined = [row.shape[-1] for row in model.weights if row.name.endswith("hc_head_fn")]
+        joined = [row.shape[-1] for row in model.weights if row.name.endswith(CONNECTIONS)]
         latents = [cache for cache in caches if isinstance(cache, Latent)]
         strides = [cache.stride for cache in caches if isinstance(cache, Indexer)]
         indexed = bool(strides)
