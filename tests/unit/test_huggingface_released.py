@@ -194,3 +194,49 @@ def test_electra_projects_only_embeddings_of_another_width(width: int, projectio
     embeddings = (30_522 + 512 + 2 + 2) * width
     layer = 4 * (768 * 768 + 768) + 2 * 3072 * 768 + 3072 + 768 + 4 * 768
     assert parameters(read_config(config, id="local/electra")) == embeddings + projection + 12 * layer
+
+
+# xai-org/grok-2: eight experts of half the width of a dense MLP that runs beside them.
+GROK: dict[str, Any] = {
+    "architectures": ["Grok1ForCausalLM"],
+    "head_dim": 128,
+    "hidden_size": 8192,
+    "intermediate_size": 32_768,
+    "max_position_embeddings": 131_072,
+    "moe_intermediate_size": 16_384,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 64,
+    "num_key_value_heads": 8,
+    "num_local_experts": 8,
+    "residual_moe": True,
+    "tie_word_embeddings": False,
+    "vocab_size": 131_072,
+}
+
+
+def test_grok_2_has_a_dense_mlp_beside_its_experts() -> None:
+    model = read_config(GROK, id="local/grok")
+    attention = 2 * 8192 * 8192 + 2 * 8192 * 1024
+    layer = attention + 4 * 8192 + 8 * 8192 + 8 * 3 * 8192 * 16_384 + 3 * 8192 * 32_768
+    assert parameters(model) == 2 * 131_072 * 8192 + 8192 + 64 * layer
+    plain = {name: GROK[name] for name in GROK if name not in ("moe_intermediate_size", "residual_moe")}
+    wide = attention + 4 * 8192 + 8 * 8192 + 8 * 3 * 8192 * 32_768
+    assert parameters(read_config(plain, id="local/grok")) == 2 * 131_072 * 8192 + 8192 + 64 * wide
+
+
+def test_a_roberta_that_rotates_has_no_table_of_positions() -> None:
+    """jina-embeddings-v3 and jina-reranker-v2 (vLLM 0.33, ``roberta.py``)."""
+    config = {
+        "architectures": ["XLMRobertaModel"],
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "max_position_embeddings": 8194,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 24,
+        "type_vocab_size": 1,
+        "vocab_size": 250_002,
+    }
+    plain = parameters(read_config(config, id="local/roberta"))
+    turned = parameters(read_config({**config, "position_embedding_type": "rotary"}, id="local/roberta"))
+    assert (plain, plain - turned) == (567_754_752, 8194 * 1024)
