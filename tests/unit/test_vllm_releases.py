@@ -8,7 +8,12 @@ import kvreport
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.vllm import releases, scheduler
 from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel, triton_bytes
-from kvreport.accounting.engines.vllm.profiling import Shape, loaded_bytes_per_token
+from kvreport.accounting.engines.vllm.profiling import (
+    Shape,
+    graph_layers,
+    index_workspace_bytes,
+    loaded_bytes_per_token,
+)
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.load import Catalog, open_catalog
@@ -347,6 +352,7 @@ def test_latent_attention_of_some_classes_is_loaded_at_16_bits(catalog: Catalog)
         ("deepseek-ai/DeepSeek-V4-Flash", 4),
         ("deepseek-ai/DeepSeek-V4.1-Flash", 4),
         ("zai-org/GLM-5.3-Flash", 4),
+        ("Qwen/Qwen3.8-Flash-Next", 4),
         ("deepseek-ai/DeepSeek-V3.2", 1),
     ],
 )
@@ -355,6 +361,26 @@ def test_residual_streams_are_counted_in_every_class_that_mixes_them(
 ) -> None:
     """3.28 GiB were the peak of GLM-5.3-Flash on eight H100 (vale-001), 2.4 with one stream."""
     assert Shape.of(catalog.model(name)).streams == streams
+
+
+def test_only_indexers_of_latents_gather_their_keys_in_a_buffer(catalog: Catalog) -> None:
+    """760,704 tokens of MiniMax-M3 fitted four GB10 (obs-112): 12% more than with a buffer of 40 contexts."""
+    release = (0, 33, 0)
+    gathered = index_workspace_bytes(Shape.of(catalog.model("deepseek-ai/DeepSeek-V3.2")), release)
+    assert gathered == 40 * 132
+    for name in ("MiniMaxAI/MiniMax-M3", "Qwen/Qwen3.8-Flash-Next"):
+        shape = Shape.of(catalog.model(name))
+        assert shape.indexed
+        assert index_workspace_bytes(shape, release) == 0
+
+
+def test_graphs_launch_more_kernels_for_streams_that_are_mixed_than_gated(catalog: Catalog) -> None:
+    """1.77 GiB were estimated for Flash-Next's graphs on four RTX PRO 6000 (fresh-012)."""
+    layers = {
+        name: graph_layers(Shape.of(catalog.model(name)))
+        for name in ("deepseek-ai/DeepSeek-V4-Flash", "Qwen/Qwen3.8-Flash-Next")
+    }
+    assert layers == {"deepseek-ai/DeepSeek-V4-Flash": 43 * 4, "Qwen/Qwen3.8-Flash-Next": 48 * 3}
 
 
 @pytest.mark.parametrize(

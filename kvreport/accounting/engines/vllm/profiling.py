@@ -84,6 +84,9 @@ CONNECTIONS: Final = ("hc_attn_fn", "attn_hc.fn")
 """Matrices that mix residual streams before attention, as wide as all streams (0.33.0 ``models/deepseek_v4/nvidia/model.py``,
 ``models/deepseek_v41/nvidia/model.py`` and ``models/glm5next/common/model.py``, ``hc_attn_fn``)."""
 
+GATES: Final = ("block_inject_weight.weight",)
+"""The same where streams are gated (0.33.0 ``models/qwen4_exp/nvidia/hyperconnection.py``, ``hyper_hidden_size``)."""
+
 PICK_BYTES: Final = 4
 PICK_TILE: Final = 128
 
@@ -106,8 +109,12 @@ class Shape:
         vocabulary: Rows of the output head.
         layers: Layers.
         streams: Residual streams side by side; 1 in most models.
+        gated: True if several streams are gated rather than mixed by matrices.
         indexed: True if layers choose the tokens they attend to through an indexer.
         index_stride: Tokens per key of the indexer, which may be compressed.
+        gathers_keys: True if the indexer gathers its keys in a buffer, as that of latent attention does (0.33.0
+            ``model_executor/layers/sparse_attn_indexer.py``); those of ``models/minimax_m3`` and ``models/qwen4_exp`` read
+            them in place, and reserve nothing while memory is measured.
         latent_heads: Heads whose keys and values MLA expands from a latent; 0 without MLA.
         head_width: Key without its rotary part and value of one such head together.
         states: True if some layers keep a recurrent state.
@@ -123,8 +130,10 @@ class Shape:
     vocabulary: int
     layers: int
     streams: int
+    gated: bool
     indexed: bool
     index_stride: int
+    gathers_keys: bool
     latent_heads: int
     head_width: int
     states: bool
@@ -145,7 +154,7 @@ class Shape:
         dense = [
             _inner(model, row) for row in model.weights if row.component == "dense_mlp" and len(row.shape) > 1
         ]
-        joined = [row.shape[-1] for row in model.weights if row.name.endswith(CONNECTIONS)]
+        joined = [row.shape[-1] for row in model.weights if row.name.endswith(CONNECTIONS + GATES)]
         latents = [cache for cache in caches if isinstance(cache, Latent)]
         strides = [cache.stride for cache in caches if isinstance(cache, Indexer)]
         indexed = bool(strides)
@@ -162,6 +171,8 @@ class Shape:
             streams=max(joined, default=model.hidden_size) // model.hidden_size,
             indexed=indexed,
             index_stride=min(strides, default=1),
+            gated=any(row.name.endswith(GATES) for row in model.weights),
+            gathers_keys=indexed and bool(latents),
             latent_heads=heads,
             head_width=expanded[0].shape[0] // heads if heads else 0,
             states=any(isinstance(cache, RecurrentState) for cache in caches),
@@ -175,11 +186,13 @@ def graph_layers(shape: Shape) -> int:
     """Layers, each counted by how many kernels a captured graph launches for it, in those of a dense layer.
 
     Compressing keys and values or choosing what to attend to adds as many (0.55 MB per layer of DeepSeek-V2-Lite, 0.32 MB of
-    GLM-5.3's), and mixing several residual streams twice as many. Experts add none that logs
+    GLM-5.3's), mixing several residual streams twice as many, and gating them as many (1.77 GiB are estimated for
+    Qwen3.8-Flash-Next on four RTX PRO 6000, fresh-012). Experts add none that logs
     show: graphs of Qwen3-30B-A3B take 0.17 MB per layer on an RTX 5090, of GPT-OSS 0.15 to 0.26 MB on an H100, and those of
     dense models 0.22 to 0.29 MB.
     """
-    return shape.layers * (1 + (shape.indexed or shape.latent_heads > 0) + 2 * (shape.streams > 1))
+    chosen = shape.indexed or shape.latent_heads > 0
+    return shape.layers * (1 + chosen + (2 - shape.gated) * (shape.streams > 1))
 
 
 def partial_bytes_per_row(model: Model, tensor_parallel: int) -> float:
@@ -384,7 +397,11 @@ def index_workspace_bytes(shape: Shape, release: Release) -> float:
     of 128 FP8 values and a 32-bit scale, as many fewer as tokens share a key (``deepseek_v4/attention.py``);
     the buffer is shared with that of the experts.
     """
-    return (40 if release >= (0, 13) else 2) * INDEX_KEY_BYTES / shape.index_stride if shape.indexed else 0.0
+    return (
+        (40 if release >= (0, 13) else 2) * INDEX_KEY_BYTES / shape.index_stride
+        if shape.gathers_keys
+        else 0.0
+    )
 
 
 def states_encoded_bytes(shape: Shape, release: Release) -> int:

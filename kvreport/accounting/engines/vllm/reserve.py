@@ -198,7 +198,7 @@ class ReserveRates:
             encoding_per_token=passed.per_token,
             encoding_per_row=states_encoded_bytes(sizes, release) if images else 0,
             index_per_token=index_workspace_bytes(sizes, release),
-            index_logits=INDEX_LOGITS_BYTES if sizes.indexed else 0,
+            index_logits=INDEX_LOGITS_BYTES if sizes.gathers_keys else 0,
             non_framework=constant(engine, "non_framework_bytes"),
             linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1)
             if releases.measures_links(release)
