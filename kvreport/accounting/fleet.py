@@ -161,11 +161,22 @@ def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[
         least = xp.numpy().min(pools, axis=2)
         orders: dict[tuple[int, ...], list[int]] = {}
         kept = agreed(case, ranks)
+        asked = _asked_at_start(case, case.accelerators[members[0]], shared.serving, memo)
         for place, order in enumerate(xp.numpy().argsort(least, axis=0, kind="stable").T.tolist()):
             orders.setdefault(tuple(order), []).append(place)
         for order, places in orders.items():
             chosen = [kept[n] if len(places) == len(members) else _only(kept[n], places) for n in order]
-            yield [members[place] for place in places], replace(chosen[0], others=tuple(chosen[1:]))
+            laid = replace(chosen[0], others=tuple(chosen[1:]), start_plan=asked)
+            yield [members[place] for place in places], laid
+
+
+def _asked_at_start(case: Case, device: Accelerator, serving: Serving, memo: Memo) -> BlockPlan | None:
+    """The plan of the whole model, where a release checks at start that one request of it fits on every stage."""
+    if not case.rules.stages_checked_as_whole:
+        return None
+    return plan_on(
+        replace(case, layout=replace(case.layout, pipeline=1, partition=())), device, serving, memo
+    )
 
 
 def plans_on_fleet(

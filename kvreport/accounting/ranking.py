@@ -27,7 +27,7 @@ from kvreport.accounting.numeric import Integers
 from kvreport.accounting.offers import Choices, Deployment, Offer
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout, allowed_tensor_parallel, suits
 from kvreport.accounting.partition import best_partition
-from kvreport.accounting.plan import Serving
+from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving, reads_images
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.accounting.sizing import (
     MAX_REQUESTS,
@@ -272,7 +272,7 @@ class _Group:
 def _groups(model: Model, workload: Workload, offers: Sequence[Offer], choices: Choices) -> Iterator[_Group]:
     """Every combination of one model, offers that an engine treats alike together."""
     yield from _unequal(model, workload, [offer for offer in offers if offer.machine], choices)
-    kinds = _kinds([offer for offer in offers if not offer.machine], choices)
+    kinds = _kinds(model, workload, [offer for offer in offers if not offer.machine], choices)
     peaks: dict[tuple[str, ...], Peaks] = {}
     demands: dict[tuple[Layout, str, str], Demand] = {}
     memo = Memo()
@@ -369,18 +369,24 @@ def _stands(layout: Layout, device: Accelerator) -> bool:
     return layout.devices <= layout.nodes * (device.devices_per_node or SERVER_DEVICES)
 
 
-def _scheduler(choices: Choices, device: Accelerator) -> tuple[int, int]:
+def _scheduler(model: Model, workload: Workload, choices: Choices, device: Accelerator) -> tuple[int, int]:
     return rules(choices.engine).scheduler(
-        device, max_batched_tokens=choices.max_batched_tokens, max_seqs=choices.max_seqs
+        device,
+        max_batched_tokens=choices.max_batched_tokens,
+        max_seqs=choices.max_seqs,
+        context_tokens=max(min(workload.longest_tokens, model.context_tokens), SHORTEST_SERVER_TOKENS),
+        images=reads_images(model),
     )
 
 
-def _kinds(offers: Sequence[Offer], choices: Choices) -> dict[Hashable, list[Offer]]:
+def _kinds(
+    model: Model, workload: Workload, offers: Sequence[Offer], choices: Choices
+) -> dict[Hashable, list[Offer]]:
     """Offers that the engine treats alike: equal scheduler sizes, equal reserves, equal kernels."""
     kinds: dict[Hashable, list[Offer]] = {}
     for offer in offers:
         device = offer.accelerator
-        alike = (_scheduler(choices, device), device_class(choices.engine, device))
+        alike = (_scheduler(model, workload, choices, device), device_class(choices.engine, device))
         kinds.setdefault(alike, []).append(offer)
     return kinds
 
@@ -422,7 +428,7 @@ def _case(
     kv: KvFormat,
     layout: Layout,
 ) -> Case:
-    tokens, rows = _scheduler(choices, devices[0])
+    tokens, rows = _scheduler(model, workload, choices, devices[0])
     return Case(
         model=model,
         engine=choices.engine,

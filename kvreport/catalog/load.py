@@ -47,6 +47,13 @@ _RELEASE: Final = re.compile(
 """An engine with its release: ``vllm 0.15.1``, ``sglang==0.5.9``, ``vLLM v0.11``."""
 
 
+def named_release(name: str) -> str:
+    """The release that an engine's name asks for, however it is written; empty where it names none."""
+    _, at, version = name.partition("@")
+    found = None if at else _RELEASE.fullmatch(name.strip())
+    return version if found is None else found["version"]
+
+
 class Catalog:
     """The facts, by name. Everything is read when first asked for, and once.
 

@@ -108,7 +108,7 @@ def _pairs(options: argparse.Namespace, catalog: Catalog) -> list[tuple[Side, Si
     from kvreport.catalog.load import load_catalog
     from kvreport.errors import InputError
     from kvreport.estimation.difference import Side
-    from kvreport.estimation.request import resolve_model
+    from kvreport.estimation.request import engine_named, resolve_model
 
     old, new = options.old, options.new
     if _is_data(old) and _is_data(new):
@@ -119,7 +119,7 @@ def _pairs(options: argparse.Namespace, catalog: Catalog) -> list[tuple[Side, Si
     engines: list[Engine] = []
     for name in (old, new):
         try:
-            engines.append(catalog.engine(name))
+            engines.append(engine_named(catalog, name))
         except InputError:
             break
     if len(engines) == 2:

@@ -22,7 +22,7 @@ from kvreport.estimation.local_case import LocalCase, fullest, refuse_forks, wit
 from kvreport.estimation.local_command import command_of_file
 from kvreport.estimation.local_inverse import MIXES_BY_SIZE, fits_machine
 from kvreport.estimation.local_names import USUAL_MIX, by_local_name
-from kvreport.estimation.request import at_release
+from kvreport.estimation.request import engine_named
 from kvreport.query import Query
 
 USUAL_MACHINES: Final = (
@@ -135,7 +135,7 @@ def size_local(
     Raises:
         InputError: If a name is unknown, or nothing fits anywhere.
     """
-    record = at_release(catalog.engine(engine), engine)
+    record = engine_named(catalog, engine)
     found = []
     for name in models:
         for machine in _machines(gpus, catalog):

@@ -15,14 +15,14 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Step
 from kvreport.accounting.extras import Draft, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import Serving
+from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving, reads_images
 from kvreport.accounting.roofline import Peaks
 from kvreport.accounting.state_types import with_state_type
 from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.load import RELEASED, Catalog
+from kvreport.catalog.load import RELEASED, Catalog, named_release
 from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
@@ -39,10 +39,6 @@ from kvreport.estimation.opened import Opened, listed
 from kvreport.estimation.sharing import with_others
 from kvreport.query import Query, options
 from kvreport.units import parse_bytes, parse_tokens
-
-SHORTEST_SERVER_TOKENS = 64
-"""A question of fewer tokens is no ``--max-model-len``: vLLM's steps of 16,384 tokens are cut below this for 256 requests
-(``engine/arg_utils.py::_set_default_max_num_seqs_and_batched_tokens_args``), and rows of all lengths share one step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +253,18 @@ _AS_FILE: Final = (
 
 
 def at_release(engine: Engine, name: str) -> Engine:
-    """The record as it is for the release that a name like ``vllm@0.27.1`` asks for."""
-    _, at, version = name.partition("@")
-    return rules(engine).at_release(version) if at else engine
+    """The record as it is for the release that a name like ``vllm@0.27.1`` or ``vllm==0.27.1`` asks for."""
+    version = "" if name.strip().lower() in (engine.name, *engine.aliases) else named_release(name)
+    return rules(engine).at_release(version) if version else engine
+
+
+def engine_named(catalog: Catalog, name: str) -> Engine:
+    """The engine of a name, with the behavior of the release that the name asks for.
+
+    Raises:
+        InputError: If there is none, or more than one.
+    """
+    return at_release(catalog.engine(name), name)
 
 
 def is_config_path(text: str) -> bool:
@@ -305,11 +310,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
     )
     record = with_state_type(opened.model, query.mamba_ssm_cache_dtype)
     assumed = list(opened.assumptions)
-    policy = (
-        query.engine
-        if isinstance(query.engine, Engine)
-        else at_release(catalog.engine(query.engine), query.engine)
-    )
+    policy = query.engine if isinstance(query.engine, Engine) else engine_named(catalog, query.engine)
     policy = _with_kernel(query, policy, assumed)
     devices, held = with_others(devices_of(query, catalog), query, policy, assumed)
     stated = layout_of(query, len(devices), assumed)
@@ -352,7 +353,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         max_batched_tokens=query.max_batched_tokens,
         max_seqs=query.max_seqs,
         context_tokens=max(context_tokens, SHORTEST_SERVER_TOKENS),
-        images=any(row.component == "vision" for row in record.weights),
+        images=reads_images(record),
     )
     if query.max_batched_tokens is None and policy.device_classes:
         assumed.append(f"max_batched_tokens {tokens:,}: default of {policy.label} on this device")

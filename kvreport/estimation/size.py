@@ -25,7 +25,7 @@ from kvreport.estimation.alternatives import levers, what_to_relax
 from kvreport.estimation.disaggregated import disaggregate
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.opened import said_of
-from kvreport.estimation.request import AUTO, open_model, refuse_unsupported
+from kvreport.estimation.request import AUTO, engine_named, open_model, refuse_unsupported
 from kvreport.estimation.sizing import Sizing
 from kvreport.units import count, parse_tokens
 
@@ -117,7 +117,7 @@ def size(
             says what to relax.
     """
     known = open_catalog() if catalog is None else catalog
-    policy = known.engine(engine)
+    policy = engine_named(known, engine)
     names = [models] if isinstance(models, str) else list(models)
     opened = [open_model(name, known, fetch=fetch, revision=revision) for name in names]
     records = [one.model for one in opened]
@@ -185,7 +185,7 @@ def size(
         levers=levers(here, ranking.deployments[0], choices, known),
         assumptions=tuple(assumed),
         catalog=known,
-        engine=policy.name,
+        policy=policy,
         apart=disaggregate(ranking.deployments[0], work, choices) if disaggregated else None,
     )
 

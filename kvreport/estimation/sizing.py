@@ -16,6 +16,7 @@ from kvreport.accounting.sizing import (
     fraction_interval,
     pool_for,
 )
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
 from kvreport.estimation.answer import layout_to_dict
 from kvreport.estimation.commands import SERVERS, Server, checkpoint_note, nodes_note, serving_command
@@ -34,7 +35,7 @@ class Sizing:
         levers: What changing one thing does to the best deployment: label, devices, users each.
         assumptions: What was assumed where nothing was said.
         catalog: Where the records are from.
-        engine: Name of the engine whose rules apply.
+        policy: The engine whose rules apply, of one release.
         apart: Prefill and decode in pools of their own, where that was asked for.
     """
 
@@ -43,8 +44,13 @@ class Sizing:
     levers: tuple[tuple[str, int | None, int], ...]
     assumptions: tuple[str, ...]
     catalog: Catalog
-    engine: str
+    policy: Engine
     apart: Disaggregated | None = None
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine whose rules apply."""
+        return self.policy.name
 
     def to_dict(self, top: int = 10) -> dict[str, Any]:
         """Return the object that ``kvreport size --format json`` prints."""
@@ -82,7 +88,7 @@ class Sizing:
         needed = pool_for(
             found.plan, per_rank, work.mean_tokens, work.longest_tokens, work.shared_prefix_tokens
         )
-        engine = rules(self.catalog.engine(self.engine))
+        engine = rules(self.policy)
         share = engine.share_for(needed, found.weight_bytes, found.reserve_bytes, found.total_bytes)
         longest = found.longest_of(per_rank)
         served = self.served(found)
@@ -165,12 +171,12 @@ class Sizing:
 
     def _command(self, family: Server, served: Served) -> str | None:
         """The command of the engine whose rules were applied; None for another, which may hold fewer requests."""
-        own = self.catalog.engine(self.engine).family == family
+        own = self.policy.family == family
         return serving_command(family, served) if own else None
 
     def served(self, found: Deployment) -> Served:
         """What the serving command of a deployment must say."""
-        device, engine = found.offer.accelerator, rules(self.catalog.engine(self.engine))
+        device, engine = found.offer.accelerator, rules(self.policy)
         # A server with a share of what is free before loading works it out by itself.
         static = engine.static_memory(found.model, device, found.layout)
         return Served(
@@ -192,7 +198,7 @@ class Sizing:
 
     def fractions(self, found: Deployment, pool_bytes: int) -> dict[str, float] | None:
         """The interval of SGLang's static memory fraction that holds this pool; None for others, or if it is empty."""
-        engine = rules(self.catalog.engine(self.engine))
+        engine = rules(self.policy)
         static = engine.static_memory(found.model, found.offer.accelerator, found.layout)
         if static is None:
             return None

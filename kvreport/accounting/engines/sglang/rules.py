@@ -12,14 +12,21 @@ from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.projections import missing_projections
 from kvreport.accounting.engines.sglang import command as serve
 from kvreport.accounting.engines.sglang import overhead, settings, shapes
+from kvreport.accounting.engines.sglang.compressed import is_compressed
 from kvreport.accounting.engines.sglang.plan import (
     default_kv_format,
     device_traits,
     plan,
+    scaled_latents,
     stage_sizes,
     step_sizes,
 )
-from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS
+from kvreport.accounting.engines.sglang.pools import (
+    MOST_REQUESTS,
+    SCALE_BYTES,
+    SCALE_EVERY,
+    WIDE_ROPE_BYTES,
+)
 from kvreport.accounting.engines.sglang.refusals import refusal, unequal_refusal
 from kvreport.accounting.engines.step import Reserve, StaticMemory, Step, constant
 from kvreport.accounting.engines.vllm import kernels
@@ -84,8 +91,14 @@ class Sglang(EngineRules):
     def stored_format(
         self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
     ) -> KvFormat | None:
-        """The layout that the device's kernels give a format; they are those that vLLM runs."""
-        return kernels.stored_format(model, self.engine, kv_format, accelerator)
+        """The layout that the device's kernels give a format: of sparse latents, as :func:`scaled_latents` tells."""
+        sparse = shapes.latent_of(model) is not None and shapes.indexer_of(model) is not None
+        if kv_format is None or kv_format.bits != 8 or not sparse or is_compressed(model):
+            return kernels.stored_format(model, self.engine, kv_format, accelerator)
+        if not scaled_latents(model, self.engine, accelerator):
+            return kv_format
+        layout = {"scale_bytes": SCALE_BYTES, "scale_every": SCALE_EVERY, "wide_rope_bytes": WIDE_ROPE_BYTES}
+        return kv_format.model_copy(update=layout)
 
     def plan(
         self,

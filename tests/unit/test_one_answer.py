@@ -1,0 +1,257 @@
+"""One question has one answer: `estimate`, a row of `matrix` and a deployment of `size`, in every release."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import kvreport
+from kvreport.accounting.capacity import Limit, Verdict
+from kvreport.accounting.kernel import UNLIMITED_REQUESTS
+from kvreport.accounting.parallel import Layout
+from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.dataset.grid import axes
+from kvreport.dataset.matrix import Cube, matrix
+from kvreport.errors import InputError
+from kvreport.estimation.size import size
+
+FAMILIES = ("vllm", "sglang")
+OTHERS = ("tensorrt-llm", "transformers", "mlx", "ceiling", *FAMILIES)
+CONTEXTS = (512, 2048, 8192, 32768, 131072)
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def every_release() -> list[str]:
+    folder = Path(kvreport.__file__).parent.parent / "data"
+    listed = {one: yaml.safe_load((folder / f"{one}_releases.yaml").read_text()) for one in FAMILIES}
+    return [*(f"{one}@{release}" for one in FAMILIES for release in listed[one]["releases"]), *OTHERS]
+
+
+def asked(cube: Cube, place: tuple[int, int, int, int], tokens: int, engine: str) -> dict[str, Any]:
+    g, t, w, k = place
+    return {
+        "gpu": cube.gpus[g],
+        "weights": cube.weight_formats[w],
+        "kv": cube.kv_formats[k],
+        "context_tokens": tokens,
+        "engine": engine,
+        **spread(cube.layouts[t]),
+    }
+
+
+def spread(layout: Layout) -> dict[str, Any]:
+    return {
+        "tensor_parallel": layout.tensor,
+        "data_parallel": layout.data,
+        "expert_parallel": layout.expert,
+        "pipeline_parallel": layout.pipeline,
+        "decode_context_parallel": layout.decode_context,
+    }
+
+
+def row_of(cube: Cube, place: tuple[int, int, int, int], number: int) -> dict[str, Any]:
+    row = {name: values[(*place, number)].item() for name, values in cube.values.items()}
+    row |= {"verdict": Verdict(row["verdict"]).label, "limited_by": Limit(row["limited_by"]).label}
+    for count in ("max_concurrent_requests_by_memory", "max_concurrent_requests_ceiling"):
+        row[count] = None if row[count] >= UNLIMITED_REQUESTS else row[count]
+    return row
+
+
+def answer_of(catalog: Catalog, model: Any, options: dict[str, Any]) -> dict[str, Any] | None:
+    """The estimate under the names of columns; None where the question is another one than the row's.
+
+    A row is of machines with so many devices, in the formats that it names. An estimate takes more machines where one
+    holds fewer devices, and widens a 16-bit checkpoint to float32 where a release does, and says so.
+    """
+    told = kvreport.estimate(model, catalog=catalog, **options).to_dict()
+    if any(one.startswith(("nodes ", "weights fp32")) for one in told["assumptions"]):
+        return None
+    told["kv_pool_bytes_per_gpu"] = told["budget"]["kv_pool_bytes"]
+    told["shortfall_bytes_per_gpu"] = told["shortfall_bytes"]
+    return told
+
+
+def compare(catalog: Catalog, cube: Cube, place: tuple[int, int, int, int], number: int, engine: str) -> bool:
+    row, options = row_of(cube, place, number), asked(cube, place, cube.contexts[number], engine)
+    if row["max_concurrent_requests"] >= UNLIMITED_REQUESTS:
+        with pytest.raises(InputError, match="nothing bounds its requests"):
+            kvreport.estimate(cube.model, catalog=catalog, **options)
+        return True
+    told = answer_of(catalog, cube.model, options)
+    if told is None:
+        return False
+    for name, value in row.items():
+        ours = told[name]
+        if name.endswith("_ms_lower_bound"):
+            value, ours = (None if np.isnan(value) else value), None if ours is None else np.float32(ours)  # noqa: PLW2901
+        assert value == ours, (cube.model.id, options, name)
+    return True
+
+
+@pytest.mark.parametrize("engine", every_release())
+def test_a_row_of_every_release_is_the_estimate_of_it(catalog: Catalog, engine: str) -> None:
+    draw = random.Random(f"rows {engine}")  # noqa: S311 - a spread of cases, no secret
+    models, gpus = sorted(catalog.models), sorted(catalog.accelerators)
+    compared = 0
+    for _ in range(40):
+        contexts = sorted({draw.choice(CONTEXTS), draw.randrange(1, 200_000)})
+        try:
+            chosen = axes(
+                catalog,
+                models=draw.choice(models),
+                gpus=",".join(draw.sample(gpus, 3)),
+                contexts=contexts,
+                engine=engine,
+            )
+        except InputError:  # the engine does not have the class
+            continue
+        for cube in matrix(chosen):
+            places = [tuple(one) for one in np.argwhere(cube.possible).tolist()]
+            for place in draw.sample(places, min(3, len(places))):
+                compared += compare(catalog, cube, place, draw.randrange(len(contexts)), engine)
+        if compared >= 24:
+            break
+    assert compared >= (24 if engine not in ("transformers", "mlx") else 1)
+
+
+@pytest.mark.parametrize(
+    "engine", [one for one in every_release() if one not in ("transformers", "mlx", "ceiling")]
+)
+def test_a_deployment_of_every_release_holds_what_its_estimate_says(catalog: Catalog, engine: str) -> None:
+    draw = random.Random(f"deployments {engine}")  # noqa: S311 - a spread of cases, no secret
+    models, gpus = sorted(catalog.models), sorted(catalog.accelerators)
+    compared = 0
+    for _ in range(40):
+        model, tokens = draw.choice(models), draw.choice(CONTEXTS)
+        flags: dict[str, Any] = draw.choice([{}, {"max_seqs": 64}, {"utilization": 0.85}])
+        try:
+            found = size(
+                model,
+                context=tokens,
+                average=tokens,
+                concurrent=1,
+                gpus=draw.sample(gpus, 5),
+                kv=draw.choice([("auto",), ("bf16",), ("fp8",)]),
+                engine=engine,
+                catalog=catalog,
+                **flags,
+            )
+        except InputError:  # nothing fits, or the engine does not have the class
+            continue
+        deployments = found.ranking.deployments
+        for one in draw.sample(deployments, min(3, len(deployments))):
+            options = {
+                **spread(one.layout),
+                **flags,
+                "gpu": one.offer.accelerator.id,
+                "nodes": one.layout.nodes,
+                "weights": one.weight_format,
+                "kv": one.kv_format,
+                "context_tokens": tokens,
+                "engine": engine,
+            }
+            told = answer_of(catalog, model, options)
+            if told is None:
+                continue
+            by_memory = told["max_concurrent_requests_by_memory"]  # None where a request holds nothing
+            if by_memory is None:
+                continue
+            assert one.users_held == by_memory, (model, options)
+            # A deployment states the requests at once that its states allow, an estimate those that the engine defaults to.
+            if told["verdict"] != "max_seqs_exceeds_states":
+                assert one.users_each == told["max_concurrent_requests"], (model, options)
+            if (
+                one.layout.pipeline == 1
+            ):  # of stages, a deployment shows the one that holds the fewest requests
+                assert one.pool_bytes == told["kv_pool_bytes_per_gpu"], (model, options)
+            compared += 1
+        if compared >= 12:
+            break
+    assert compared >= 12
+
+
+def test_a_release_of_a_range_has_its_own_behavior_however_it_is_written(catalog: Catalog) -> None:
+    """vLLM keeps the buffers of experts since 0.13.0 (``v1/worker/workspace.py``); one record covers 0.11 to 0.16."""
+    model, gpu = "moonshotai/Kimi-Linear-48B-A3B-Instruct", "a100-pcie-80gb"
+    pools = {}
+    for name in ("vllm@0.12.0", "vllm@0.16.0", "vllm==0.16.0", "vLLM 0.16.0"):
+        told = kvreport.estimate(
+            model,
+            gpu=gpu,
+            tensor_parallel=4,
+            weights="bf16",
+            context_tokens=8192,
+            engine=name,
+            catalog=catalog,
+        ).to_dict()
+        rows = kvreport.matrix(models=model, gpus=gpu, engine=name, contexts=[8192], catalog=catalog)
+        row = rows[
+            (rows["layout"] == "tp4") & (rows["weight_format"] == "bf16") & (rows["kv_format"] == "bf16")
+        ]
+        assert row["kv_pool_bytes_per_gpu"].item() == told["budget"]["kv_pool_bytes"]
+        pools[name] = told["budget"]["kv_pool_bytes"]
+    assert pools["vllm@0.16.0"] == pools["vllm==0.16.0"] == pools["vLLM 0.16.0"] < pools["vllm@0.12.0"]
+
+
+def test_the_first_engine_takes_the_longest_prompt_in_one_step_in_rows_too(catalog: Catalog) -> None:
+    """0.7.3 ``config.py::SchedulerConfig``: steps of 2,048 tokens up to that context, of 32,768 at it, of 2,048 above."""
+    rows = kvreport.matrix(
+        models="Qwen/Qwen2.5-14B-Instruct",
+        gpus="h100-sxm-80gb",
+        engine="vllm@0.7.3",
+        contexts=[1024, 2048, 8192, 32768, 65536],
+        catalog=catalog,
+    )
+    rows = rows[
+        (rows["layout"] == "tp1") & (rows["weight_format"] == "released") & (rows["kv_format"] == "bf16")
+    ]
+    pools = dict(zip(rows["context_tokens"], rows["kv_pool_bytes_per_gpu"], strict=True))
+    assert pools[1024] == pools[2048] > pools[8192] > pools[32768]
+    assert pools[65536] == pools[2048]
+
+
+def test_stages_of_older_releases_start_only_if_a_whole_request_fits_in_rows_too(catalog: Catalog) -> None:
+    model, gpu = "nvidia/GLM-5.2-NVFP4", "a100-sxm4-40gb"
+    rows = kvreport.matrix(models=model, gpus=gpu, engine="vllm@0.16.0", contexts=[32768], catalog=catalog)
+    row = rows[
+        (rows["layout"] == "pp2-tp8") & (rows["weight_format"] == "released") & (rows["kv_format"] == "bf16")
+    ]
+    told = kvreport.estimate(
+        model,
+        gpu=gpu,
+        tensor_parallel=8,
+        pipeline_parallel=2,
+        kv="bf16",
+        context_tokens=32768,
+        engine="vllm@0.16.0",
+        catalog=catalog,
+    )
+    assert row["max_context_tokens"].item() == told.max_context_tokens
+
+
+def test_a_row_does_not_depend_on_the_accelerators_beside_it(catalog: Catalog) -> None:
+    """SGLang's sparse latents have scales on some devices: the upper bound is of the layout that its pools have."""
+    together = kvreport.matrix(models="zai-org/GLM-5.2", engine="sglang", contexts=[8192], catalog=catalog)
+    draw = random.Random(3)  # noqa: S311 - a spread of cases, no secret
+    for gpu in ("ascend-910b", "jetson-thor-128gb", *draw.sample(sorted(catalog.accelerators), 4)):
+        alone = kvreport.matrix(
+            models="zai-org/GLM-5.2", gpus=gpu, engine="sglang", contexts=[8192], catalog=catalog
+        )
+        beside = together[together["gpu"] == gpu]
+        for name in set(alone.columns) - {"gpu"}:
+            assert alone[name].astype(str).tolist() == beside[name].astype(str).tolist(), (gpu, name)
+
+
+@pytest.mark.parametrize("engine", ["llama-cpp", "ollama"])
+def test_engines_of_gguf_files_have_no_matrix(catalog: Catalog, engine: str) -> None:
+    with pytest.raises(InputError, match="GGUF mixes"):
+        axes(catalog, engine=engine)
