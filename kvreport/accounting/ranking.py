@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kvreport.accounting import deployment, kernel
+from kvreport.accounting import capacity, deployment, kernel
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
 from kvreport.accounting.engines.registry import rules
@@ -174,6 +174,11 @@ class _Group:
         holding = np.stack([self._holding(stage, pool) for stage, pool in zip(stages, pools, strict=True)])
         binding = np.argmin(holding, axis=0)
         held = holding.min(axis=0)
+        if (
+            self.laid.start_plan is not None
+        ):  # older releases ask every stage for a request of the whole model
+            asked = [capacity.users(pool, self.laid.start_plan, work.longest_tokens) for pool in pools]
+            held = np.where(np.min(asked, axis=0) > 0, held, 0)
         surely = np.min(
             [
                 self._holding(stage, pool - stage.uncertainty_bytes)

@@ -118,9 +118,9 @@ def test_a_row_of_every_release_is_the_estimate_of_it(catalog: Catalog, engine: 
             places = [tuple(one) for one in np.argwhere(cube.possible).tolist()]
             for place in draw.sample(places, min(3, len(places))):
                 compared += compare(catalog, cube, place, draw.randrange(len(contexts)), engine)
-        if compared >= 24:
+        if compared >= 15:
             break
-    assert compared >= (24 if engine not in ("transformers", "mlx") else 1)
+    assert compared >= (15 if engine not in ("transformers", "mlx") else 1)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,7 @@ def test_a_deployment_of_every_release_holds_what_its_estimate_says(catalog: Cat
                 **flags,
                 "gpu": one.offer.accelerator.id,
                 "nodes": one.layout.nodes,
+                "network_bandwidth": "12.5GB" if one.layout.nodes > 1 else None,
                 "weights": one.weight_format,
                 "kv": one.kv_format,
                 "context_tokens": tokens,
@@ -167,16 +168,16 @@ def test_a_deployment_of_every_release_holds_what_its_estimate_says(catalog: Cat
                 continue
             assert one.users_held == by_memory, (model, options)
             # A deployment states the requests at once that its states allow, an estimate those that the engine defaults to.
-            if told["verdict"] != "max_seqs_exceeds_states":
+            if told["verdict"] not in ("max_seqs_exceeds_states", "may_fit"):
                 assert one.users_each == told["max_concurrent_requests"], (model, options)
             if (
                 one.layout.pipeline == 1
             ):  # of stages, a deployment shows the one that holds the fewest requests
                 assert one.pool_bytes == told["kv_pool_bytes_per_gpu"], (model, options)
             compared += 1
-        if compared >= 12:
+        if compared >= 8:
             break
-    assert compared >= 12
+    assert compared >= 8
 
 
 def test_a_release_of_a_range_has_its_own_behavior_however_it_is_written(catalog: Catalog) -> None:
@@ -236,6 +237,45 @@ def test_stages_of_older_releases_start_only_if_a_whole_request_fits_in_rows_too
         catalog=catalog,
     )
     assert row["max_context_tokens"].item() == told.max_context_tokens
+
+
+def test_deployments_of_older_releases_start_only_if_a_whole_request_fits(catalog: Catalog) -> None:
+    options: dict[str, Any] = {"kv": ("bf16",), "engine": "vllm@0.16.0", "catalog": catalog}
+    layouts = [Layout(tensor=8, pipeline=4, nodes=4)]
+    for gpu, tokens in (
+        ("l40s", 8192),
+        ("a100-sxm4-40gb", 131072),
+        ("l40s", 131072),
+        ("h100-sxm-80gb", 131072),
+    ):
+        told = kvreport.estimate(
+            "zai-org/GLM-5.2",
+            gpu=gpu,
+            nodes=4,
+            network_bandwidth="12.5GB",
+            tensor_parallel=8,
+            pipeline_parallel=4,
+            kv="bf16",
+            context_tokens=tokens,
+            engine="vllm@0.16.0",
+            catalog=catalog,
+        )
+        try:
+            found = size(
+                "zai-org/GLM-5.2",
+                context=tokens,
+                average=tokens,
+                concurrent=1,
+                gpus=[gpu],
+                layouts=layouts,
+                **options,
+            )
+        except InputError:
+            assert told.max_concurrent_requests == 0
+        else:
+            of_stages = [one for one in found.ranking.deployments if one.layout.pipeline == 4]
+            assert [one.users_each for one in of_stages] == [told.max_concurrent_requests][: len(of_stages)]
+            assert of_stages or told.max_concurrent_requests == 0
 
 
 def test_a_row_does_not_depend_on_the_accelerators_beside_it(catalog: Catalog) -> None:
