@@ -10,6 +10,8 @@ from typing import Final
 from kvreport.catalog.observation import Observation
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.errors import CatalogError, InputError, shorten
+from kvreport.startup_log.llama_cpp import looks_like_llama_cpp
+from kvreport.startup_log.reading import MAX_CHARACTERS, MAX_LINES, read_log
 
 MAX_BYTES: Final = 64 << 20
 LINES: Final = (".jsonl", ".ndjson")
@@ -55,6 +57,10 @@ def _listed(path: Path) -> Iterator[tuple[object, str]]:
     try:
         content = read_yaml(path, str(path))
     except CatalogError as error:
+        if _is_log(path):
+            raise InputError(
+                f"{path}: found an engine's start-up log; allowed: a file of observations (kvreport log FILE reads a log)"
+            ) from error
         raise InputError(str(error.faults[0])) from error
     if isinstance(content, dict) and "observations" in content:
         content = content["observations"]
@@ -65,6 +71,12 @@ def _listed(path: Path) -> Iterator[tuple[object, str]]:
         raise InputError(f"{path}: found {found}; allowed: a list of observations, or observations: [...]")
     for number, data in enumerate(content):
         yield data, f"{path}: observations.{number}"
+
+
+def _is_log(path: Path) -> bool:
+    text = path.read_text(encoding="utf-8", errors="replace")[:MAX_CHARACTERS]
+    lines = "\n".join(text.splitlines()[:MAX_LINES])
+    return bool(lines.strip()) and (looks_like_llama_cpp(lines) or read_log(lines).engine is not None)
 
 
 def _says_why(data: object) -> bool:

@@ -17,10 +17,12 @@ from kvreport.accounting import kernel
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
+from kvreport.catalog.server_flags import load_server_flags
 from kvreport.errors import InputError
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.opened import said_of
 from kvreport.estimation.request import open_model
+from kvreport.resources import data_dir
 from kvreport.startup_log.advice import changes, plan_agrees, shorter
 from kvreport.startup_log.findings import Comparison, Diagnosis
 from kvreport.startup_log.further import NOT_FOLLOWED
@@ -43,6 +45,7 @@ from kvreport.startup_log.memory_flags import NOT_FOLLOWED as FLAGS_NOT_FOLLOWED
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.reading import read_log as read_lines
 from kvreport.startup_log.start import Start
+from kvreport.startup_log.unread_flags import flags_unread, last_command
 from kvreport.units import GIB
 
 
@@ -146,6 +149,10 @@ def diagnose(
     if laid is not None and pool is not None and pool > 0 and not plan_agrees(reading, laid, pool):
         notes.append("Our plan is not the log's: cache type, drafts or model differ from what it states.")
     notes += _assumed(reading, laid)
+    command = last_command(text)
+    unread = None if command is None else flags_unread(command, load_server_flags(data_dir()))
+    if unread is not None:
+        notes.append(f"Flags that {unread[1]} does not have, and that are not read: {unread[0]}.")
     return Diagnosis(
         reading=reading,
         concurrency=fits,

@@ -497,3 +497,30 @@ def test_a_length_is_not_lowered_to_itself():
     found = diagnose(log, model="meta-llama/Llama-3.1-8B-Instruct", catalog=open_catalog())
     assert "Our plan is not the log's" in " ".join(found.notes)
     assert "Lower max-model-len to 21,360: 1.00x" in found.headline
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (
+            "vllm serve my/model --foo-bar 3 --max-model-len 8k",
+            "vllm serve of 0.33.0 does not have|: --foo-bar.",
+        ),
+        ("vllm serve my/model \\\n  --max_model_len 8k \\\n  --no_such", "|: --no-such."),
+        ("$ python -m sglang.launch_server --model-path my/model --tp 8 --bar=2 | tee --foo", "|: --bar."),
+    ],
+)
+def test_flags_that_the_server_does_not_have_are_named(command: str, named: str) -> None:
+    log = f"{command}\n{SHORT.partition(chr(10))[2]}"
+    note = next(note for note in read(log).notes if "not read" in note)
+    server, _, flags = named.partition("|")
+    assert server in note
+    assert note.endswith(flags)
+
+
+def test_flags_that_the_server_has_are_not_named() -> None:
+    command = (
+        "vllm serve my/model --no-enable-prefix-caching --max_num_seqs=8 --compilation-config.mode 3 -tp 2"
+    )
+    log = f"{command}\n{SHORT.partition(chr(10))[2]}"
+    assert not [note for note in read(log).notes if "not read" in note]

@@ -12,6 +12,7 @@ from kvreport.errors import InputError
 from kvreport.evidence.records import read_observations
 from kvreport.evidence.validation import compare
 from kvreport.resources import data_dir
+from tests.startup_logs import LOGS
 
 RECORD = {
     "id": "mine-1",
@@ -102,3 +103,18 @@ def test_a_malformed_record_is_one_clear_error(tmp_path: Path, content: str, sai
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none.yaml: found No such file"):
         read_observations(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("name", sorted(LOGS))
+def test_a_log_is_told_from_a_file_of_observations(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "start.log"
+    file.write_text(LOGS[name], encoding="utf-8")
+    with pytest.raises(InputError, match=r"start-up log; .*kvreport log FILE reads a log"):
+        read_observations(file)
+
+
+def test_a_broken_file_of_observations_is_no_log(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("observations:\n- id: [mine", encoding="utf-8")
+    with pytest.raises(InputError, match="YAML"):
+        read_observations(file)

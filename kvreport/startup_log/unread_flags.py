@@ -1,0 +1,69 @@
+"""Flags of a server's command that its parser does not have: a slip of the pen, or a flag of another release."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from kvreport.catalog.server_flags import ServerFlags
+from kvreport.startup_log.memory_flags import MEMORY_FLAGS
+from kvreport.startup_log.reading import COMMANDS, plain_text
+
+_COMMAND: Final = re.compile(COMMANDS, re.ASCII)
+_FLAG: Final = re.compile(r"(?:^|(?<= ))--[a-zA-Z][\w-]*", re.ASCII)
+_LONGEST: Final = 20_000
+"""Characters of a command that are read."""
+_NAMED: Final = 5
+"""Flags that are named; a command with more is of a server that is not known."""
+
+
+def flags_unread(command: str, servers: Mapping[str, ServerFlags]) -> tuple[str, str] | None:
+    """The flags of a command that its server does not have, and the server with its release.
+
+    Args:
+        command: As of :func:`last_command`.
+        servers: Every server's flags, by family.
+
+    Examples:
+        >>> from kvreport.catalog.server_flags import load_server_flags
+        >>> from kvreport.resources import data_dir
+        >>> flags_unread("vllm serve m --foo-bar 3 --max_model_len 8k", load_server_flags(data_dir()))
+        ('--foo-bar', 'vllm serve of 0.33.0')
+    """
+    server = servers["sglang" if "sglang" in command[: _LONGEST // 100] else "vllm"]
+    known = {*server.flags, *(one.flag for one in MEMORY_FLAGS if one.server == server.family)}
+    named: dict[str, None] = {}
+    for found in _FLAG.findall(command):
+        flag = found.replace("_", "-")
+        # Parsers take a flag by its beginning, and a switch with "no" before it.
+        spelled = (flag, f"--{flag.removeprefix('--no-')}")
+        if not any(one.startswith(spelled) for one in known):
+            named[flag] = None
+    if not 0 < len(named) <= _NAMED:
+        return None
+    return ", ".join(named), f"{server.command} of {server.release}"
+
+
+def last_command(text: str) -> str | None:
+    r"""The last command of a server in a log, with the lines that it goes on over.
+
+    Examples:
+        >>> last_command("$ vllm serve m --seed 3 \\\n  --max-model-len 8k | tee log")
+        '$ vllm serve m --seed 3 --max-model-len 8k'
+    """
+    lines = plain_text(text).splitlines()
+    starts = [index for index, line in enumerate(lines) if _COMMAND.search(line[:_LONGEST])]
+    if not starts:
+        return None
+    words, index = [], starts[-1]
+    while index < len(lines):
+        line = lines[index][:_LONGEST].rstrip()
+        words.append(line.removesuffix("\\").strip())
+        if not line.endswith("\\"):
+            break
+        index += 1
+    joined = " ".join(words)
+    begins = _COMMAND.search(f"{joined} ")
+    # What comes after a pipe or another command is not the server's.
+    return re.split(r" [|;&>]", joined[begins.start() if begins else 0 :], maxsplit=1)[0][:_LONGEST]
