@@ -373,7 +373,7 @@ class Query:
         kind="choice",
         group="engine",
         choices=("auto", "flashinfer", "sort"),
-        help="sampler of vLLM: sort where FlashInfer is not installed (auto)",
+        help="sampler of vLLM up to 0.16: sort where FlashInfer is not installed (auto)",
     )
     moe_backend: str | None = _option(
         "--moe-backend",

@@ -220,7 +220,7 @@ class Catalog:
             if dated is None or not version_number(version):
                 known = [f"{e.label} ({e.name})" for e in self.engines.values() if e.versions]
                 raise InputError(f"engine: found {shorten(name)}; allowed: a version of {', '.join(known)}")
-            return at_release(dated, version)
+            return at_release(dated, _of_its_own(dated, version))
         exact = _stem(self._engines, name)
         if exact is not None:
             return self._engines.read(exact)
@@ -233,7 +233,8 @@ class Catalog:
         release = _RELEASE.fullmatch(name.strip())
         if not matches and release is not None:
             return self.engine(f"{release['family']}@{release['version']}")
-        return _only(matches, "engine", name, list(self._engines.files))
+        found = _only(matches, "engine", name, list(self._engines.files))
+        return found if release is None else at_release(found, _of_its_own(found, release["version"]))
 
     def weight_format(self, name: str) -> WeightFormat:
         """Find a weight format by name or alias, in any case.
@@ -524,6 +525,18 @@ _WORD: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:(?:gb|[bkm])\b)?|[a-z]+")
 
 def _words(name: str) -> frozenset[str]:
     return frozenset(_WORD.findall(name))
+
+
+def _of_its_own(dated: Engine, version: str) -> str:
+    """The release that a version of two numbers asks for: ``0.27`` is 0.27.0 where the record stands for 0.28.0.
+
+    >>> from types import SimpleNamespace as Of
+    >>> _of_its_own(Of(version="0.28.0"), "0.27"), _of_its_own(Of(version="0.20.2"), "0.20")
+    ('0.27.0', '0.20')
+    """
+    asked = version_number(version)
+    stands_for = version_number(dated.version or "")
+    return f"{version}.0" if len(asked) == 2 and stands_for and asked != stands_for[:2] else version
 
 
 def _only(matches: Mapping[str, R], noun: str, name: str, known: list[str]) -> R:

@@ -210,7 +210,7 @@ def test_the_second_runner_measures_itself_without_sorting(catalog: Catalog) -> 
     arguments = {"max_batched_tokens": 2048, "max_seqs": 256}
     without = reserve(model, release("0.27.1"), sorts=True, **arguments)
     assert without == reserve(model, release("0.27.1"), **arguments)
-    assert reserve(model, release("0.24.0"), sorts=True, **arguments).activations == 2 * 2 * 3584 * 2048 + (
+    assert reserve(model, release("0.16.0"), sorts=True, **arguments).activations == 2 * 2 * 3584 * 2048 + (
         38 * 256 * model.vocabulary
     )
 
@@ -334,6 +334,10 @@ def test_versions_find_the_rules_of_their_time(catalog: Catalog) -> None:
         assert catalog.engine(said).name == "vllm-0.11"
     assert catalog.engine("vllm-0.10").name == "vllm-0.10"
     assert catalog.engine("sglang 0.5.8").name == "sglang-0.5.9"
+    # Two numbers ask for that release, not for the one that its record stands for.
+    assert catalog.engine("vllm-0.28").version == "0.28.0"
+    assert catalog.engine("vllm-0.27").version == catalog.engine("vllm 0.27").version == "0.27.0"
+    assert catalog.engine("vllm-0.27").name == "vllm-0.28"
     for unknown in ("vllm 0.1", "nothing-1.2", "vllm-0.15-rc"):
         with pytest.raises(InputError, match="engine: found"):
             catalog.engine(unknown)
@@ -844,3 +848,24 @@ def test_experts_leave_the_freed_copy_reserved_too(catalog: Catalog) -> None:
     assert held - reserve(record, release("0.29.0"), **arguments).activations == table
     counted = 1024 * 201_088 * 4.125
     assert (table + counted) / GIB == pytest.approx(2.20, abs=0.4)
+
+
+def test_since_0_17_a_triton_kernel_samples_where_flashinfer_is_missing(catalog: Catalog) -> None:
+    # gpt-oss-20b at 16 bits on one H100 under 0.26.0 without FlashInfer: "torch peak memory increase: 3.4GiB" (own-002).
+    # Sorting all logits of 1,024 requests would take 7.8 GB, as it does up to 0.16.
+    model = catalog.model("openai/gpt-oss-20b")
+    arguments = {"max_batched_tokens": 8192, "max_seqs": 1024}
+    found = reserve(model, release("0.26.0"), sorts=True, **arguments)
+    assert found == reserve(model, release("0.26.0"), **arguments)
+    assert found.activations / GIB == pytest.approx(3.4, abs=0.1)
+    assert reserve(model, release("0.16.0"), sorts=True, **arguments).activations > 2 * found.activations
+
+
+def test_the_second_runner_samples_from_16_bit_logits_in_0_26_alone(catalog: Catalog) -> None:
+    # v1/worker/gpu/sample/sampler.py: 0.25.0 and 0.27.1 copy logits to 32 bits, 0.26.0 changes them in place.
+    model = catalog.model("meta-llama/Llama-3.1-8B")
+    rates = [
+        ReserveRates.of(model, release(one)).sampling_per_row
+        for one in ("0.25.0", "0.26.0", "0.27.1", "0.28.0")
+    ]
+    assert [one / model.vocabulary for one in rates] == [6, 2, 6, 2]

@@ -300,13 +300,13 @@ def sampler(release: Release, *, second: bool, flashinfer: bool | None = None) -
         ``sort`` where all logits are sorted, ``probabilities`` where masks and probabilities of all logits
         are kept (FlashInfer's sampler, Triton's since 0.17), ``copied`` where the logits and a 32-bit copy are (the
         second runner, which samples without parameters), ``logits`` where nothing but the logits is: that runner
-        copies only what a request's parameters change since 0.28 (``needs_logits_processing``), and measures with all
-        of them since 0.33 (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``).
+        changed them in place in 0.26, copies only what a request's parameters change since 0.28
+        (``needs_logits_processing``), and measures with all of them since 0.33 (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``).
     """
     if second:
         if release >= (0, 33):
             return "probabilities"
-        return "logits" if release >= (0, 28) else "copied"
+        return "logits" if release >= (0, 28) or (0, 26) <= release < (0, 27) else "copied"
     if release < FIRST_ENGINE_ENDS:
         return "sort"
     if release < (0, 11):

@@ -151,7 +151,7 @@ class ReserveRates:
         release = releases.release_of(engine)
         second = runs_second(model, sizes, engine, nvidia=nvidia)
         sampler = releases.sampler(release, second=second, flashinfer=None if nvidia and not sorts else False)
-        if sorts and not second:
+        if sorts and not second and release < (0, 17):
             sampler = "sort"
         graphs = engine.graphs_reserved and (not second or releases.second_runner_estimates_graphs(release))
         workspace = engine.expert_workspace_kept and not own_expert_kernels
@@ -267,7 +267,8 @@ def reserve(
         own_expert_kernels: True if the device's kernels for experts bring their own buffers.
         splits: True on devices with a large workspace (:func:`large_workspace`).
         partial: True on devices whose attention keeps partial results (:func:`keeps_partial_results`).
-        sorts: True if the engine said that sampling sorts all logits, whatever its release does otherwise; the second
+        sorts: True if the engine said that sampling falls back to PyTorch's own, which sorts all logits up to 0.16:
+            since 0.17 a Triton kernel runs there (``v1/sample/ops/topk_topp_sampler.py::apply_top_k_top_p``). The second
             model runner measures itself without sorting (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``).
         compiled: True if it finds its compiled graphs in the cache, as at a later start.
         nvidia: False on other vendors' devices.
