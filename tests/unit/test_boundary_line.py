@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kvreport import estimate
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.page_data import gather
@@ -13,32 +11,30 @@ from kvreport.site.pages.model.boundary import boundary_data
 from kvreport.site.pages.model.headline import headline_estimate
 
 CATALOG = open_catalog()
-MODEL = "deepseek-ai/DeepSeek-V3"
 
 
-@pytest.fixture(scope="module")
-def site():
-    return gather(CATALOG, models=MODEL, version="2026.01.01")
-
-
-def test_at_a_limit_between_two_contexts_a_line_shows_as_many_users_as_fit(site):
-    model = site.models[0]
-    assert model.context_tokens not in site.contexts
-    best = site.headline[model.id]
-    data, shown = boundary_data(site, model, best, headline_estimate(site, model, best))
+def test_at_a_limit_between_two_contexts_a_line_shows_as_many_users_as_fit():
     ends = {"limit": 0, "memory": 0}
-    for line, one in zip(data.lines, shown, strict=True):
-        context, users = line.points[-1]
-        answer = estimate(
-            MODEL,
-            gpu=one.config.gpu,
-            tensor_parallel=one.config.tensor_parallel,
-            context_tokens=context,
-            catalog=CATALOG,
-        )
-        assert users == answer.max_concurrent_requests
-        assert context == answer.max_context_tokens
-        ends["limit" if context == model.context_tokens else "memory"] += 1
+    # A limit of 163,840 tokens lies between two contexts of the grid; 72B parameters leave one GPU less than its limit.
+    for name in ("deepseek-ai/DeepSeek-V3", "Qwen/Qwen2.5-72B-Instruct"):
+        site = gather(CATALOG, models=name, version="2026.01.01")
+        model = site.models[0]
+        best = site.headline[model.id]
+        data, shown = boundary_data(site, model, best, headline_estimate(site, model, best))
+        for line, one in zip(data.lines, shown, strict=True):
+            context, users = line.points[-1]
+            answer = estimate(
+                name,
+                gpu=one.config.gpu,
+                tensor_parallel=one.config.tensor_parallel,
+                context_tokens=context,
+                catalog=CATALOG,
+            )
+            assert users == answer.max_concurrent_requests
+            assert context == answer.max_context_tokens
+            between = model.context_tokens not in site.contexts and context == model.context_tokens
+            ends["limit"] += between
+            ends["memory"] += context < model.context_tokens
     assert all(ends.values())
 
 
