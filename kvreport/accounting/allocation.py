@@ -9,7 +9,7 @@ from typing import Any
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import buffer_bytes
 from kvreport.accounting.budget import Budget
-from kvreport.accounting.case import TOWERS, Case, Memo
+from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import NOTHING, Reserve
@@ -476,12 +476,13 @@ def stored_key(form: KvFormat | None) -> Hashable:
 
 def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> ComponentBytes:
     """Weight bytes on one rank by component, worked out once for each format and layout."""
-    without = None if case.images else TOWERS | frozenset(case.model.not_loaded)
+    left_out = case.rules.encoders_left_out(images=case.images, clips=case.clips)
+    without = left_out | frozenset(case.model.not_loaded) if left_out else None
     layout = case.layout
     ranks, on_host = case.rules.component_ranks(case.model, layout), case.rules.on_host(case.model)
     spread = (layout.tensor, layout.expert_ranks, layout.expert, layout.redundant_experts)
     return known.get(
-        ("weights", format_name(form), spread, case.images, tuple(ranks.items()), on_host),
+        ("weights", format_name(form), spread, left_out, tuple(ranks.items()), on_host),
         lambda: weights_by_component(
             case.model,
             form,

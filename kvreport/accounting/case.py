@@ -14,12 +14,8 @@ from kvreport.accounting.plan import Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.model import Component, Model
+from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
-
-TOWERS: Final[frozenset[Component]] = frozenset({"vision", "audio"})
-"""Components that an engine told to serve text only does not load."""
-
 
 SINGLE: Final = Layout()
 
@@ -44,6 +40,7 @@ class Case:
         images: False if the engine was told to serve text only.
         encodes_at_start: False if no image is encoded while memory is measured (vLLM's ``--skip-mm-profiling``).
         videos: False if it was told to take no videos.
+        clips: False if it was told to take no audio.
         sorts: True if sampling sorts all logits.
         compiled: True if compiled graphs are in the cache.
         lora_slots: LoRA adapters held on a device at once, and their largest rank.
@@ -71,6 +68,7 @@ class Case:
     images: bool = True
     encodes_at_start: bool = True
     videos: bool = True
+    clips: bool = True
     sorts: bool = False
     compiled: bool = False
     lora_slots: tuple[int, int] = (0, 0)

@@ -171,6 +171,7 @@ class Request:
             eager=self.eager,
             images=self.images,
             videos=self.inputs.get("video") != 0,
+            clips=self.inputs.get("audio") != 0,
             sorts=self.sorts,
             lora_slots=self.lora_slots,
             dtype=self.dtype,

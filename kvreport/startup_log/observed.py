@@ -88,6 +88,7 @@ def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
         sorts=bool(observation.sorts),
         compiled=bool(observation.compiled),
         images=serves_images(observation),
+        clips=not re.search(_NO_AUDIO, (observation.flags or "").lower()),
         encodes_at_start=encodes_at_start(observation),
         kv_pool_bytes=pool_given(observation),
         lora_slots=adapter_slots(observation),
@@ -188,6 +189,9 @@ def serves_images(observation: Observation) -> bool:
     if re.search(r"language[_ -]model[_ -]only|text only", said):
         return False
     return not all(re.search(rf"{kind}['\"]: ?0", said) for kind in ("image", "video"))
+
+
+_NO_AUDIO: Final = r"audio['\"]: ?0"
 
 
 def encodes_at_start(observation: Observation) -> bool:

@@ -105,6 +105,7 @@ class Flags:
         sorts: True if sampling sorts all logits.
         compiled: True if compiled graphs were found in the cache.
         images: False if text only is served.
+        clips: False if no audio is taken.
         encodes_at_start: False if no image is encoded while memory is measured.
         kv_pool_bytes: A pool given by hand.
         lora_slots: LoRA adapters at once, and their largest rank.
@@ -130,6 +131,7 @@ class Flags:
     sorts: bool = False
     compiled: bool = False
     images: bool = True
+    clips: bool = True
     encodes_at_start: bool = True
     kv_pool_bytes: int | None = None
     lora_slots: tuple[int, int] = (0, 0)
@@ -254,6 +256,7 @@ class Start:
             utilization=flags.utilization,
             eager=flags.eager,
             images=flags.images,
+            clips=flags.clips,
             encodes_at_start=flags.encodes_at_start,
             sorts=flags.sorts,
             compiled=flags.compiled,
@@ -289,9 +292,10 @@ class Start:
         if case.layout.pipeline > 1 or case.replica:
             laid = lay_out(case)
             return _loaded(laid) if self.published else max(map(_loaded, laid.ranks))
+        beside = self.rules.buffers_with_weights(self.model, case.step)
         if self.accelerator is None and self.kernels_of is not None:
             case = replace(case, accelerators=(self.kernels_of,))
-        return _loaded(allocate(case))
+        return _loaded(allocate(case)) + beside
 
     def laid_out(self) -> Deployment | None:
         """The deployment under the flags; None where they say too little."""

@@ -632,3 +632,14 @@ def test_an_encoder_of_images_and_videos_is_left_out_if_both_are_limited_to_none
         estimate(one_kind, limit_mm_per_prompt=["image=0"], **asked).weight_bytes_per_gpu
         < estimate(one_kind, **asked).weight_bytes_per_gpu
     )
+
+
+def test_an_audio_encoder_is_left_out_if_no_audio_is_taken(catalog: Catalog) -> None:
+    """vLLM marks it apart from the encoder of images (vale-005 to vale-009), since 0.15.1."""
+    name, asked = "google/gemma-4-E2B-it", {"gpu": "mi300x", "context_tokens": 32_768, "catalog": catalog}
+    usual, silent = (
+        estimate(name, limit_mm_per_prompt=limits, **asked) for limits in (None, ["image=0", "audio=0"])
+    )
+    encoder = usual.to_dict()["weight_bytes_by_component"]["audio"]
+    assert usual.weight_bytes_per_gpu - silent.weight_bytes_per_gpu == encoder
+    assert "vision" in silent.to_dict()["weight_bytes_by_component"]  # Videos are still read.

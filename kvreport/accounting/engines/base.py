@@ -27,6 +27,9 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
 from kvreport.errors import InputError
 
+TOWERS: Final[frozenset[Component]] = frozenset({"vision", "audio"})
+"""Components that an engine told to serve text only does not load."""
+
 _OF_LOCAL_ENGINES: Final = {"mlx": "MLX", "gguf": "llama.cpp", "exl2": "ExLlamaV2", "exl3": "ExLlamaV3"}
 """Beginnings of the names of formats that servers have no loader for, and what reads them (vLLM 0.33,
 ``model_executor/layers/quantization/__init__.py``; SGLang 0.5.23, ``srt/layers/quantization``; GGUF is read by
@@ -187,6 +190,21 @@ class EngineRules:
         """Ranks that a component is divided over where that is not the tensor-parallel group; experts are not asked."""
         del model, layout
         return {}
+
+    def buffers_with_weights(self, model: Model, step: Step) -> int:
+        """Bytes of the reserve that the engine's line of loaded weights has among them."""
+        del model, step
+        return 0
+
+    def encoders_left_out(self, *, images: bool, clips: bool) -> frozenset[Component]:
+        """Encoders that are not loaded where nothing is taken that they read.
+
+        Args:
+            images: False for text only.
+            clips: False if no audio is taken.
+        """
+        del clips
+        return frozenset() if images else TOWERS
 
     def vocabulary_adapters(self, model: Model) -> int:
         """Of how many modules with a row for every word adapters have slots."""

@@ -15,7 +15,7 @@ from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.step import Reserve, Step, constant
 from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
-from kvreport.accounting.engines.vllm.profiling import LOGIT_BYTES
+from kvreport.accounting.engines.vllm.profiling import LOGIT_BYTES, Shape, loaded_bytes_per_token
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.weights import is_hashed
@@ -40,6 +40,7 @@ DENSE_WHOLE: Final = "dense_mlp_whole_in_one_stage"
 
 _ONE_BLOCK_EACH: Final = (0, 20)
 _ASKS_FOR_FREE: Final = (0, 9, 1)
+_ENCODERS_MARKED: Final = (0, 15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +393,16 @@ class Vllm(EngineRules):
         if layout.pipeline == 1 and lists(DENSE_WHOLE, model.architecture):
             whole["dense_mlp"] = 1
         return whole
+
+    def buffers_with_weights(self, model: Model, step: Step) -> int:
+        """What a model makes for the tokens of a step while it is loaded (:func:`loaded_bytes_per_token`)."""
+        return loaded_bytes_per_token(model, Shape.of(model), self.engine) * step.max_batched_tokens
+
+    def encoders_left_out(self, *, images: bool, clips: bool) -> frozenset[Component]:
+        """An audio encoder has a mark of its own (0.15.1 to 0.33.0 ``models/interfaces.py``, ``_mark_tower_model``)."""
+        left_out = EngineRules.encoders_left_out(self, images=images, clips=clips)
+        apart = not clips and releases.release_of(self.engine) >= _ENCODERS_MARKED
+        return left_out | {"audio"} if apart else left_out
 
     def vocabulary_adapters(self, model: Model) -> int:
         """Embedding and output head of classes that name them (``lora/utils.py::get_supported_lora_modules``).
