@@ -35,7 +35,7 @@
       : kernel.tokensInFlight(printed, site.engine.in_flight, step.tokens, gpu.step[0]);
     const kept_back = reserveOf(site, model, gpu, size, step);
     if (!kept_back) return null; // this engine's reserve is known for its defaults only
-    const [reserve, uncertainty] = kept_back;
+    const [reserve, uncertainty, less, short] = kept_back;
     const layout = model.held[kvFormat]?.[size] || NOT_READ;
     const [heldConstant, heldTerms, state] = layout.kinds ? layout.kinds[gpu.laid ?? gpu.kind] : layout;
     const memory = options.share === undefined ? gpu.memory : kernel.engineMemory(gpu.usable, options.share);
@@ -78,6 +78,7 @@
       state,
       fitsWeights: resident <= gpu.usable,
       rates,
+      shorter: options.ceiling || !less ? null : { less, short },
       staged: Boolean(rates) && isStage(site, size),
     };
     config.longest = options.later ? undefined : longestOf(config);
@@ -93,8 +94,9 @@
   /* The same configuration of a server that is told a longest request of so many tokens. */
   function at(config, context) {
     const whole = config.whole || config;
-    const { rates, model, gpu, tokens, seqs, eager, block, kept } = whole;
+    const { rates, model, gpu, tokens, seqs, eager, block, kept, shorter } = whole;
     const told = Math.min(context, model.limit);
+    if (shorter) return told > shorter.short ? whole : shortened(whole, told);
     if (!rates || told === model.limit) return whole;
     const { own, splits } = gpu;
     const freed = kernel.freedBytes(rates, tokens, seqs, told, model.limit, own, splits, eager);
@@ -117,6 +119,23 @@
     };
   }
 
+  /* The same of a server that keeps less where the longest request is no longer than a step. */
+  function shortened(whole, told) {
+    const { block, kept, rule, shorter } = whole;
+    const left = whole.left + shorter.less, room = whole.room + shorter.less;
+    const own = rule ? kernel.poolRoom(rule, room, block) : kernel.freeBytes(room, block, kept);
+    return {
+      ...whole,
+      whole,
+      told,
+      reserve: whole.reserve - shorter.less,
+      left,
+      room,
+      pool: Math.max(left, 0),
+      free: block > 0 ? Math.min(room, own) : room,
+    };
+  }
+
   /* The longest context that one request, or each of so many, can have, told to the server: see
      kvreport.accounting.capacity.followed. */
   function longestOf(config, wanted) {
@@ -132,7 +151,7 @@
         : kernel.longestContext(free, constant, terms, model.limit);
     };
     let low = reach(model.limit);
-    let high = rates ? Math.max(reach(Math.max(low, 1)), low) : low;
+    let high = rates || config.shorter ? Math.max(reach(Math.max(low, 1)), low) : low;
     while (low < high) {
       const middle = Math.floor((low + high + 1) / 2), found = reach(middle);
       if (found >= middle) [low, high] = [middle, Math.min(high, found)];

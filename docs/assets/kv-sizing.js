@@ -300,10 +300,10 @@
   }
 
   /* The interval of SGLang's static fraction that holds a pool, up to what it takes by itself; null if it is empty. */
-  function staticFractions(peaks, times, found, pool) {
+  function staticFractions(peaks, times, found, pool, longest) {
     const { taken } = peaks.gpus[found.gpu.least || found.gpu.id];
-    const [kept, left] = times.static;
-    const share = Array.isArray(left) ? left[found.gpu.laid ?? found.gpu.kind] : left;
+    const [kept, left, short] = times.static;
+    const share = longest <= short ? 1 : Array.isArray(left) ? left[found.gpu.laid ?? found.gpu.kind] : left;
     const { devices, dp } = found.layout;
     const place = devices === 1 ? 0 : (dp > 1 ? 3 : 1) + (devices > 2 ? 1 : 0);
     const of = (found.total - taken[place]) * share;
@@ -326,7 +326,7 @@
       each,
       pool,
       utilization: isStatic || utilization > 1 ? null : utilization,
-      fractions: isStatic ? staticFractions(peaks, times, found, pool) : null,
+      fractions: isStatic ? staticFractions(peaks, times, found, pool, work.longest) : null,
       longest: capacity.longestOf(found.stage, each),
     };
   }

@@ -228,7 +228,7 @@ def lengths_on(case: Case, classes: Sequence[tuple[Accelerator, Serving]], known
     peaks: dict[Hashable, tuple[int, Callable[[Any], Any]]] = {}
     kinds: list[Hashable] = []
     for device, serving in classes:
-        found = engine.following_peak(model, device, untold.step_of(serving))
+        found = engine.following_peak(model, device, untold.step_of(serving), engine.share(case.utilization))
         kinds.append(None if found is None else found[0])
         if found is not None and found[0] not in peaks and found[1](1) != found[1](limit):
             peaks[found[0]] = len(peaks), found[1]

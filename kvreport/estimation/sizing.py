@@ -178,7 +178,9 @@ class Sizing:
         """What the serving command of a deployment must say."""
         device, engine = found.offer.accelerator, rules(self.policy)
         # A server with a share of what is free before loading works it out by itself.
-        static = engine.static_memory(found.model, device, found.layout)
+        static = engine.static_memory(
+            found.model, device, found.layout, context_tokens=self.workload.longest_tokens
+        )
         return Served(
             model=found.model.id,
             tensor_parallel=found.tensor_parallel,
@@ -199,7 +201,9 @@ class Sizing:
     def fractions(self, found: Deployment, pool_bytes: int) -> dict[str, float] | None:
         """The interval of SGLang's static memory fraction that holds this pool; None for others, or if it is empty."""
         engine = rules(self.policy)
-        static = engine.static_memory(found.model, found.offer.accelerator, found.layout)
+        static = engine.static_memory(
+            found.model, found.offer.accelerator, found.layout, context_tokens=self.workload.longest_tokens
+        )
         if static is None:
             return None
         interval = fraction_interval(

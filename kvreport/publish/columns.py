@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -105,11 +105,19 @@ class Columns:
         return hashed or any(one.data > 1 or _sizes(self.site, self.model, one.pipeline) for one in layouts)
 
     def kept(self, gpu: Accelerator, number: int) -> list[int] | None:
-        """The reserve of one device in a column, and its uncertainty."""
+        """The reserve of one device in a column, and its uncertainty.
+
+        Where a server that is told a short longest request keeps less: how much less, and up to how many tokens.
+        """
         if self.parts[number] is None:
             return None
-        found = shared_reserve(self.case(number, gpu, None), self.reserves[number])
-        return [found.total, found.uncertainty]
+        case, short = self.case(number, gpu, None), rules(self.site.engine).short_context_tokens
+        found = shared_reserve(case, self.reserves[number])
+        kept = [found.total, found.uncertainty]
+        if short is None or self.model.context_tokens <= short:
+            return kept
+        less = found.total - shared_reserve(replace(case, context_tokens=short), self.reserves[number]).total
+        return [*kept, less, short] if less else kept
 
     def case(self, number: int, gpu: Accelerator, cache: KvFormat | None) -> Case:
         """What is laid out on a device in a column that the model has."""

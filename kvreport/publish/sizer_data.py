@@ -128,17 +128,19 @@ def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
 def _static(site: SiteData, model: Model) -> list[Any]:
     """What SGLang keeps of its static memory for images, and what its attention leaves of a share.
 
-    The second is one number, or one for each kind of device.
+    The second is one number, or one for each kind of device. It leaves all where the longest request is no longer than
+    the third.
     """
     engine = site.catalog.engines.get("sglang")
     if engine is None:
-        return [0, 1]
+        return [0, 1, 0]
     kinds = site.device_kinds
     examples = {kinds[gpu.id]: gpu for gpu in reversed(site.gpus)}
     found = [rules(engine).static_memory(model, gpu, SINGLE) for _, gpu in sorted(examples.items())]
     left = [1 if static is None else static.left for static in found]
     kept = found[0].kept_bytes if found and found[0] else 0
-    return [kept, left[0] if len(set(left)) == 1 else left]
+    short = rules(engine).short_context_tokens or 0
+    return [kept, left[0] if len(set(left)) == 1 else left, short]
 
 
 def _taken(site: SiteData, gpu: Accelerator) -> list[int] | None:

@@ -61,6 +61,9 @@ class EngineRules:
     allocates_at_start: ClassVar[bool] = False
     """True if caches of all requests are allocated at start, on devices and host (llama.cpp)."""
 
+    short_context_tokens: ClassVar[int | None] = None
+    """Up to this length of the longest request a server keeps less on some devices; None where no length is the step."""
+
     @property
     def concurrency_is_tokens(self) -> bool:
         """True if the concurrency that is printed is the line of tokens over the longest request."""
@@ -313,7 +316,7 @@ class EngineRules:
         return reserve
 
     def following_peak(
-        self, model: Model, accelerator: Accelerator, step: Step
+        self, model: Model, accelerator: Accelerator, step: Step, share: float = 1.0
     ) -> tuple[Hashable, Callable[[Any], Any]] | None:
         """The part of the reserve that grows with the longest request that is stated; None where all is the same.
 
@@ -323,11 +326,12 @@ class EngineRules:
             model: The model, or the part of it that a pipeline stage runs.
             accelerator: The device.
             step: What decides the reserve beside model and device, but for the length.
+            share: The share of memory, for engines whose reserve follows it.
 
         Returns:
             What decides it, and its bytes for a length, or for each of an array.
         """
-        del model, accelerator, step
+        del model, accelerator, step, share
         return None
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
@@ -459,6 +463,7 @@ class EngineRules:
         layout: Layout,  # noqa: ARG002
         *,
         images: bool = True,  # noqa: ARG002
+        context_tokens: int | None = None,  # noqa: ARG002
     ) -> StaticMemory | None:
         """What a share given by hand is taken of, where that is what is free before loading; else None.
 
@@ -467,6 +472,7 @@ class EngineRules:
             accelerator: The device.
             layout: How the model is spread.
             images: Whether images are served.
+            context_tokens: The longest request that the server is told to take; None for the model's longest.
         """
         return None
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
+from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import Exchange
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
@@ -57,6 +58,8 @@ class Sglang(EngineRules):
     shortens_requests: ClassVar[bool] = True
     """The longest request is the lesser of context and pool, and a start ends only where the pool holds no token
     (``managers/tp_worker.py``, "Memory pool size is too small"; 0.5.9, 0.5.10, 0.5.19 and 0.5.23)."""
+
+    short_context_tokens: ClassVar[int | None] = settings.LONG_CONTEXT_TOKENS
 
     ranks_agree_on_pool: ClassVar[bool] = True
     """What is free is the least of all ranks, pipeline stages included
@@ -243,6 +246,11 @@ class Sglang(EngineRules):
 
         The share is of the memory that was free before loading, so that the rest of it is kept free.
         """
+        told = step.context_tokens
+        if told is not None and not xp.is_plain(told):
+            return _by_length(
+                told, lambda one: self.reserve(model, accelerator, replace(step, context_tokens=one))
+            )
         found = self._settings(model, accelerator, step)
         taken = self.taken_before_loading(step.layout, accelerator) + step.held_bytes
         kept = round(max(accelerator.usable_bytes - taken, 0) * (1 - found.share))
@@ -268,18 +276,53 @@ class Sglang(EngineRules):
         """
         if share >= 1:
             return reserve
-        used = share * self._share_left(model, accelerator)
+        told = step.context_tokens
+        if told is not None and not xp.is_plain(told):
+
+            def at(tokens: int) -> Reserve:
+                own = replace(step, context_tokens=tokens)
+                whole = self.reserve(model, accelerator, own)
+                return self.given_share_reserve(whole, share, model, accelerator, own)
+
+            return _by_length(told, at)
+        used = share * self._share_left(model, accelerator, told)
         free = self.free_before_loading(accelerator, step.layout) - step.held_bytes
         kept = accelerator.usable_bytes * share - free * used + self._images_kept(model, images=step.images)
         return replace(reserve, activations=0, graphs=0, non_framework=round(kept))
 
+    def following_peak(
+        self, model: Model, accelerator: Accelerator, step: Step, share: float = 1.0
+    ) -> tuple[Hashable, Callable[[Any], Any]] | None:
+        """AMD's attention kernels lower the share for contexts above 8,192 tokens (``attention_hook.py``)."""
+        if self._share_left(model, accelerator) == 1:
+            return None
+
+        def kept(tokens: int) -> int:
+            own = replace(step, context_tokens=tokens)
+            whole = self.reserve(model, accelerator, own)
+            total: int = self.given_share_reserve(whole, share, model, accelerator, own).total
+            return total
+
+        short, long = kept(settings.LONG_CONTEXT_TOKENS), kept(settings.LONG_CONTEXT_TOKENS + 1)
+
+        def peak(tokens: Any) -> Any:  # noqa: ANN401 - a number or an array
+            return xp.where(tokens > settings.LONG_CONTEXT_TOKENS, long, short)
+
+        return (short, long), peak
+
     def static_memory(
-        self, model: Model, accelerator: Accelerator, layout: Layout, *, images: bool = True
+        self,
+        model: Model,
+        accelerator: Accelerator,
+        layout: Layout,
+        *,
+        images: bool = True,
+        context_tokens: int | None = None,
     ) -> StaticMemory:
         """What is free once the device and the ranks' links are set up, as far as the attention leaves it."""
         return StaticMemory(
             free_bytes=self.free_before_loading(accelerator, layout),
-            left=self._share_left(model, accelerator),
+            left=self._share_left(model, accelerator, context_tokens),
             kept_bytes=self._images_kept(model, images=images),
         )
 
@@ -288,10 +331,10 @@ class Sglang(EngineRules):
         del pool, weights, reserve, total
         return None
 
-    def _share_left(self, model: Model, accelerator: Accelerator) -> float:
+    def _share_left(self, model: Model, accelerator: Accelerator, context_tokens: int | None = None) -> float:
         """What the attention leaves of a share, given or not."""
         backend = settings.attention_backend(model, self.engine, accelerator)
-        return settings.backend_share(backend, model.context_tokens)
+        return settings.backend_share(backend, context_tokens or model.context_tokens)
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """Scheduler defaults, the device's memory, what is taken of it before loading, and its maker and kernels."""
@@ -380,12 +423,21 @@ class Sglang(EngineRules):
             max_requests=step.max_seqs if step.max_seqs < MOST_REQUESTS else None,
             graphs=not step.eager,
             images=step.images,
+            context_tokens=step.context_tokens,
             deepep=layout.all_to_all.startswith("deepep"),
         )
 
     def _images_kept(self, model: Model, *, images: bool) -> int:
         takes = self.engine.image_cache_reserved and images and shapes.takes_images(model, self.engine)
         return settings.EMBEDDING_CACHE_MIB * MIB if takes else 0
+
+
+def _by_length(tokens: Any, reserve: Callable[[int], Reserve]) -> Reserve:  # noqa: ANN401 - an array
+    """The reserve at each of several lengths: what short contexts keep, and what long ones do."""
+    limit = settings.LONG_CONTEXT_TOKENS
+    short, long = reserve(limit), reserve(limit + 1)
+    parts = ("activations", "non_framework", "graphs", "uncertainty")
+    return Reserve(*(xp.where(tokens > limit, getattr(long, part), getattr(short, part)) for part in parts))
 
 
 def band_class(accelerator: Accelerator, layout: Layout) -> str:

@@ -159,9 +159,10 @@ class Vllm(EngineRules):
         )
 
     def following_peak(
-        self, model: Model, accelerator: Accelerator, step: Step
+        self, model: Model, accelerator: Accelerator, step: Step, share: float = 1.0
     ) -> tuple[Hashable, Callable[[Any], Any]] | None:
         """Activations of models with an indexer's keys, and of those whose longest video goes by the longest request."""
+        del share
         if not reserve.follows_length(model):
             return None
         nvidia, eager = accelerator.vendor.upper() == "NVIDIA", step.eager or step.compiled
