@@ -40,7 +40,7 @@ PUBLISHED = (
     Published("nvidia/DeepSeek-V3.1-NVFP4", "b200-sxm-180gb", 4, f"{_VLLM}DeepSeek/DeepSeek-V3.html"),
     Published("deepseek-ai/DeepSeek-V3", "h200-sxm-141gb", 8, _SGLANG),
     Published("deepseek-ai/DeepSeek-V3", "b200-sxm-180gb", 8, _SGLANG),
-    Published("deepseek-ai/DeepSeek-V3", "mi300x", 8, _SGLANG, for_one=4),
+    Published("deepseek-ai/DeepSeek-V3", "mi300x", 8, _SGLANG),
     Published("deepseek-ai/DeepSeek-V3", "h100-sxm-80gb", 16, _SGLANG),
     Published("deepseek-ai/DeepSeek-V3", "h800-sxm-80gb", 16, _SGLANG),
     Published("deepseek-ai/DeepSeek-V3", "h20-96gb", 16, _SGLANG, for_one=8),
