@@ -371,28 +371,42 @@ def test_weights_as_loaded_agree_with_logs(
 
 
 @pytest.mark.parametrize(
-    ("model", "ranks", "rests_mib", "loaded_gib"),
+    ("version", "model", "form", "ranks", "rests_mib", "loaded_gib"),
     [
         # 28 layers: gate and up of 2 x 18944 x 3584 are 259 MiB, down 129.5: one and a half MiB more, of which a rest of up to
         # one is kept.
-        ("Qwen/Qwen2-7B-Instruct", 1, 57.0, 14.2488),
-        ("Qwen/Qwen2.5-32B-Instruct", 2, 192.0, 30.7098),
+        ("0.10.1", "Qwen/Qwen2-7B-Instruct", None, 1, 57.0, 14.2488),
+        ("0.7.3", "Qwen/Qwen2.5-32B-Instruct", None, 2, 192.0, 30.7098),
         # 36 layers whose packed gate and up are 21.5 MiB: what Marlin repacks takes as much again.
-        ("Qwen/Qwen2.5-3B-Instruct-AWQ", 1, 18.0, 1.95),
+        ("0.29.0", "Qwen/Qwen2.5-3B-Instruct-AWQ", None, 1, 18.0, 1.95),
+        # Since 0.22 all rests from 20 MiB on: 0.75 + 0.875 of experts, 0.9375 + 0.75 of attention, 0.695 of two tables (x 2 MiB).
+        ("0.26.0", "openai/gpt-oss-20b", "bf16", 1, 161.78, 42_032_805_888 / GIB),
     ],
 )
 def test_the_allocator_counts_the_rest_of_what_it_took(
-    catalog: Catalog, model: str, ranks: int, rests_mib: float, loaded_gib: float
+    catalog: Catalog,
+    version: str,
+    model: str,
+    form: str | None,
+    ranks: int,
+    rests_mib: float,
+    loaded_gib: float,
 ) -> None:
-    """What vLLM printed to four places: obs-059 of 0.10.1 and obs-205 of 0.7, and to two eve-003 of 0.29."""
+    """What vLLM printed to four places: obs-059 of 0.10.1 and obs-205 of 0.7, to two eve-003 of 0.29, and counted in own-002."""
     from kvreport.accounting.weights import weight_bytes
 
     record, formats = catalog.model(model), catalog.weight_formats
+    chosen = None if form is None else catalog.weight_format(form)
     added = load_overhead(
-        record, catalog.engine("vllm"), None, formats, catalog.accelerator("a100-sxm-80gb"), ranks
+        record,
+        catalog.engine(f"vllm@{version}"),
+        chosen,
+        formats,
+        catalog.accelerator("a100-sxm-80gb"),
+        ranks,
     )
     assert added["allocated_blocks"] / 2**20 == pytest.approx(rests_mib, abs=2)
-    size = weight_bytes(record, None, formats, ranks) + sum(added.values())
+    size = weight_bytes(record, chosen, formats, ranks) + sum(added.values())
     assert size / GIB == pytest.approx(loaded_gib, abs=0.003)
 
 
@@ -789,7 +803,7 @@ def test_windows_that_rotate_on_their_own_have_a_table_of_their_own(catalog: Cat
     from kvreport.accounting.weights import weight_bytes
 
     record, formats = catalog.model("google/gemma-3-1b-it"), catalog.weight_formats
-    engine = engine_for_version(catalog.engines.values(), "vllm", "0.25.0")
+    engine = engine_for_version(catalog.engines.values(), "vllm", "0.13.0")
     assert engine is not None
     added = load_overhead(record, engine, None, formats, catalog.accelerator("l4"))
     assert added["position_table"] == 2 * 32_768 * 256 * 2
@@ -869,3 +883,20 @@ def test_the_second_runner_samples_from_16_bit_logits_in_0_26_alone(catalog: Cat
         for one in ("0.25.0", "0.26.0", "0.27.1", "0.28.0")
     ]
     assert [one / model.vocabulary for one in rates] == [6, 2, 6, 2]
+
+
+def test_only_nvidia_s_devices_keep_whole_rests(catalog: Catalog) -> None:
+    model, form, formats = (
+        catalog.model("openai/gpt-oss-20b"),
+        catalog.weight_format("bf16"),
+        catalog.weight_formats,
+    )
+    for version, gpu, kept in (
+        ("0.26.0", "h100", True),
+        ("0.20.2", "h100", False),
+        ("0.26.0", "mi300x", False),
+    ):
+        added = load_overhead(
+            model, catalog.engine(f"vllm@{version}"), form, formats, catalog.accelerator(gpu), 1
+        )
+        assert ("allocated_blocks" in added) is kept

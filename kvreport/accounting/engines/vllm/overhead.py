@@ -56,6 +56,8 @@ _PADDED_EXPERTS: Final = (0, 30)
 _TAKEN_FROM_BYTES: Final = 10 << 20
 _TAKEN_BYTES: Final = 2 << 20
 _KEPT_REST_BYTES: Final = 1 << 20
+_UNSPLIT_BYTES: Final = 20 << 20
+_UNSPLIT: Final = (0, 22)
 _WHOLE_FORMATS: Final = ("fp8", "int4", "int8", "nvfp4")
 """Formats whose matrices are loaded each into one tensor, their scales into another."""
 
@@ -143,7 +145,13 @@ def load_overhead(
         else 0,
         "row_padding": _row_padding(stored, accelerator, layout, release_of(engine)),
         "allocated_blocks": _allocated_blocks(
-            model, joined, weight_format, formats, layout.tensor, layout.expert_ranks
+            model,
+            joined,
+            weight_format,
+            formats,
+            layout.tensor,
+            layout.expert_ranks,
+            accelerator.vendor.upper() == "NVIDIA" and release_of(engine) >= _UNSPLIT,
         ),
     }
     return {name: size for name, size in parts.items() if size}
@@ -376,12 +384,15 @@ def _allocated_blocks(
     formats: Mapping[str, WeightFormat],
     tensor_parallel: int,
     expert_ranks: int,
+    unsplit: bool,  # noqa: FBT001 - part of a memo's key
 ) -> int:
     """What PyTorch's allocator counts beyond the tensors that it holds.
 
     From 10 MiB on, a tensor's memory is taken in multiples of 2 MiB, and a rest of up to 1 MiB stays with the tensor rather
     than being split off, so that it is counted as allocated (PyTorch ``c10/cuda/CUDACachingAllocator.cpp``,
-    ``get_allocation_size`` and ``should_split``). What an engine fuses is one tensor: queries, keys and values, gate and
+    ``get_allocation_size`` and ``should_split``). Since 0.22.0 vLLM loads on NVIDIA's devices with ``max_split_size_mb`` 20
+    (``v1/worker/gpu_worker.py::_scoped_allocator_max_split``, the same up to 0.33.0), where from 20 MiB on every rest stays:
+    gpt-oss-20b at 16 bits is equal to 0.1 MB (own-002). What an engine fuses is one tensor: queries, keys and values, gate and
     up, and a layer's experts. A matrix that is repacked after loading takes as much again as the one that it replaces.
     """
     tensors: dict[tuple[str, int], int] = {}
@@ -400,10 +411,12 @@ def _allocated_blocks(
         key = f"{module}.{_FUSED.get(name, name)}", count
         bits = 8 * SERVED_BYTES if form is None else form.bits
         tensors[key] = tensors.get(key, 0) + int(rank_elements(row, ranks) * bits / 8) // count
-    rests = (
-        (-size % _TAKEN_BYTES, count) for (_, count), size in tensors.items() if size >= _TAKEN_FROM_BYTES
-    )
-    return sum(rest * count for rest, count in rests if rest <= _KEPT_REST_BYTES)
+    taken = 0
+    for (_, count), size in tensors.items():
+        rest = -size % _TAKEN_BYTES if size >= _TAKEN_FROM_BYTES else 0
+        whole = unsplit and size >= _UNSPLIT_BYTES
+        taken += rest * count if whole or rest <= _KEPT_REST_BYTES else 0
+    return taken
 
 
 def _expert_sides(model: Model, row: WeightGroup) -> tuple[int, int]:
