@@ -13,6 +13,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     Shape,
     graph_layers,
     index_workspace_bytes,
+    loaded_bytes_per_row,
     loaded_bytes_per_token,
 )
 from kvreport.accounting.parallel import Layout
@@ -389,7 +390,8 @@ def test_graphs_launch_more_kernels_for_streams_that_are_mixed_than_gated(catalo
     [
         ("deepseek-ai/DeepSeek-V3.2", "0.11.0", 2048),
         ("deepseek-ai/DeepSeek-V4-Flash", "0.33.0", 512),
-        ("zai-org/GLM-5.3-Flash", "0.33.0", 2176),  # 2,048 and three single ones, in tiles of 128
+        ("zai-org/GLM-5.3-Flash", "0.29.0", 2176),  # 2,048 and three single ones, in tiles of 128
+        ("zai-org/GLM-5.3-Flash", "0.33.0", 12 * 2176),  # and their places in the cache, of eleven layers
         ("deepseek-ai/DeepSeek-V3", "0.33.0", 0),
         ("Qwen/Qwen3.8-Flash-Next", "0.33.0", 12 * 2052),  # each layer its own
     ],
@@ -514,15 +516,16 @@ def test_a_model_of_images_is_not_chunked_by_the_first_engine() -> None:
 def test_gpt_oss_on_hopper_is_not_padded_by_the_triton_kernels_that_come_with_vllm() -> None:
     # A start on one H100 under 0.29.0 loaded 65,959,960,248 bytes (Apron, verification report 1220ded0ff281432); with the
     # package of its own 0.11.0 loaded 64.38 GiB, which the values along the width take.
-    def loaded(version: str) -> int:
-        return kvreport.estimate(
-            "gpt-oss-120b", gpu="h100", engine=f"vllm@{version}", context_tokens=640
-        ).budget.weights
-
-    assert loaded("0.29.0") == pytest.approx(65_959_960_248, rel=0.01)
-    assert loaded("0.33.0") == loaded("0.29.0")
+    found = {
+        version: kvreport.estimate("gpt-oss-120b", gpu="h100", engine=f"vllm@{version}", context_tokens=640)
+        for version in ("0.19.1", "0.29.0", "0.33.0")
+    }
+    loaded = {version: one.budget.weights for version, one in found.items()}
+    assert loaded["0.29.0"] == pytest.approx(65_959_960_248, rel=0.01)
+    assert loaded["0.33.0"] == loaded["0.29.0"]
     # hopper_value.py of 0.17 to 0.20 pads both sides to 64 bytes.
-    assert loaded("0.19.1") - loaded("0.29.0") == pytest.approx(1.2e9, rel=0.1)
+    padded = {version: one.to_dict()["loading_bytes"]["expert_padding"] for version, one in found.items()}
+    assert padded["0.19.1"] - padded["0.29.0"] == pytest.approx(1.2e9, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -587,3 +590,13 @@ def test_the_line_of_loaded_weights_has_what_a_model_makes_for_a_step(catalog: C
     picks = rules(engine).buffers_with_weights(catalog.model("Qwen/Qwen3.8-Flash-Next"), step)
     assert picks == 8192 * 12 * 2052 * 4
     assert rules(catalog.engine("sglang")).buffers_with_weights(catalog.model("Qwen/Qwen3-8B"), step) == 0
+
+
+def test_places_of_picks_are_made_with_the_weights_since_0_30(catalog: Catalog) -> None:
+    """88.91 GiB were loaded for GLM-5.3 on eight H200 (apron-011), 0.2 more than its tensors."""
+    model = catalog.model("zai-org/GLM-5.3-FP8")
+    rows = {
+        one: loaded_bytes_per_row(model, rules(catalog.engine(f"vllm@{one}")).at_release(one))
+        for one in ("0.29.0", "0.30.0", "0.33.0")
+    }
+    assert rows == {"0.29.0": 0, "0.30.0": 21 * 2048 * 4, "0.33.0": 21 * 2048 * 4}

@@ -89,6 +89,8 @@ GATES: Final = ("block_inject_weight.weight",)
 
 PICK_BYTES: Final = 4
 PICK_TILE: Final = 128
+PICKS_PLACED: Final = (0, 30)
+"""The first release whose layers of sparse latents keep the places of their picks (``mla/index_group.py``)."""
 
 TAPPED_SINCE: Final[Release] = (0, 11)
 """The first release with models that tap inner layers of their vision tower."""
@@ -300,7 +302,9 @@ def loaded_bytes_per_token(model: Model, shape: Shape, engine: Engine) -> int:
     lists the classes as ``picks_kept``). Layers of latents share one such buffer (0.11.0 to 0.33.0
     ``models/deepseek_v2.py``, 0.33.0 ``models/deepseek_v4/nvidia/model.py``), in tiles of 128 where a stored key stands
     for several tokens and the last of them are picked one by one (``picks_in_tiles``: 0.30.0 to 0.33.0
-    ``models/glm5next``, ``buffer_width``). Models with encoders keep embeddings of every layer (0.10.2 to 0.33.0
+    ``models/glm5next``, ``buffer_width``). Each layer of these has a copy with places in the cache, as long as a step (0.30.0
+    to 0.33.0 ``layers/attention/sparse_mla_attention.py``, ``index_group_builder``; ``mla/index_group.py``,
+    ``physical_topk_indices``). Models with encoders keep embeddings of every layer (0.10.2 to 0.33.0
     ``models/gemma3n_mm.py`` and ``gemma4_mm.py``, ``per_layer_embeddings``). Logs print them with the weights.
 
     Args:
@@ -317,11 +321,29 @@ def loaded_bytes_per_token(model: Model, shape: Shape, engine: Engine) -> int:
             kept += group.count * sum(((one.top_k or 0) + one.stride) * PICK_BYTES for one in picks)
     else:
         tiled = engine.lists("picks_in_tiles", model.architecture, release)
-        kept += PICK_BYTES * max((_shared_picks(group, tiled=tiled) for group in model.layers), default=0)
+        widths = [(group.count, _shared_picks(group, tiled=tiled)) for group in model.layers]
+        kept += PICK_BYTES * max((width for _, width in widths), default=0)
+        if tiled and release >= PICKS_PLACED:
+            kept += PICK_BYTES * sum(count * width for count, width in widths)
     if any(row.component in ("vision", "audio") for row in model.weights):
         tables = (row for row in model.weights if row.name.endswith(".embed_tokens_per_layer.weight"))
         kept += sum(SERVED_BYTES * row.shape[-1] for row in tables)
     return kept
+
+
+def loaded_bytes_per_row(model: Model, engine: Engine) -> int:
+    """Bytes per request of the places in the cache of what a layer picked, which are made while the model is loaded.
+
+    One for each layer with an indexer, of as many rows as requests run at once (0.30.0 to 0.33.0
+    ``models/deepseek_v2.py`` and ``models/deepseek_v32/nvidia/model.py``, ``get_sparse_mla_index_group_max_rows``).
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release; it lists the classes as ``picks_of_rows``.
+    """
+    if not engine.lists("picks_of_rows", model.architecture, release_of(engine)):
+        return 0
+    return PICK_BYTES * sum(group.count * _shared_picks(group, tiled=False) for group in model.layers)
 
 
 def _shared_picks(group: LayerGroup, *, tiled: bool) -> int:

@@ -31,6 +31,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     graph_layers,
     index_workspace_bytes,
     kept_bytes,
+    loaded_bytes_per_row,
     loaded_bytes_per_token,
     logit_bytes,
     partial_bytes_per_row,
@@ -215,7 +216,8 @@ class ReserveRates:
             left_copy=copied
             if releases.keeps_freed_copy(release, second=second, experts=bool(sizes.experts_per_token))
             else 0,
-            counted_per_row=counted_bytes(sizes, release, second=second),
+            counted_per_row=counted_bytes(sizes, release, second=second)
+            + loaded_bytes_per_row(model, engine),
             largest_capture=releases.largest_capture(release, blackwell=True),
             shared=shared_units(model, images=images),
             partial_per_row=partial_bytes_per_row(model, tensor_parallel) if second and graphs else 0.0,

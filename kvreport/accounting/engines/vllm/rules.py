@@ -15,7 +15,12 @@ from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.step import Reserve, Step, constant
 from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
-from kvreport.accounting.engines.vllm.profiling import LOGIT_BYTES, Shape, loaded_bytes_per_token
+from kvreport.accounting.engines.vllm.profiling import (
+    LOGIT_BYTES,
+    Shape,
+    loaded_bytes_per_row,
+    loaded_bytes_per_token,
+)
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.weights import is_hashed
@@ -396,8 +401,9 @@ class Vllm(EngineRules):
         return whole
 
     def buffers_with_weights(self, model: Model, step: Step) -> int:
-        """What a model makes for the tokens of a step while it is loaded (:func:`loaded_bytes_per_token`)."""
-        return loaded_bytes_per_token(model, Shape.of(model), self.engine) * step.max_batched_tokens
+        """What a model makes for the tokens of a step while it is loaded and for requests (:func:`loaded_bytes_per_token`)."""
+        each = loaded_bytes_per_token(model, Shape.of(model), self.engine)
+        return each * step.max_batched_tokens + loaded_bytes_per_row(model, self.engine) * step.max_seqs
 
     def encoders_left_out(self, *, images: bool, clips: bool) -> frozenset[Component]:
         """An audio encoder has a mark of its own (0.15.1 to 0.33.0 ``models/interfaces.py``, ``_mark_tower_model``)."""
