@@ -61,6 +61,16 @@ def main(arguments: list[str] | None = None) -> int:
         "mlx-check", help="compare cache bytes with the installed mlx-lm's cache classes"
     )
     mlx.add_argument("--out", type=Path, help="where to write mlx_check.yaml")
+    starts = commands.add_parser(
+        "starts",
+        help="start the installed vLLM with random weights, and compare its logs with what we compute",
+    )
+    starts.add_argument("only", nargs="*", metavar="NAME", help="starts; all by default")
+    starts.add_argument("--gpu", required=True, help="the accelerator, by its name in the catalog")
+    starts.add_argument("--out", type=Path, default=Path("build/starts"), help="folder of the logs")
+    begin = commands.add_parser("begin", help=argparse.SUPPRESS)
+    begin.add_argument("name")
+    begin.add_argument("folder", type=Path)
     one = commands.add_parser("one", help=argparse.SUPPRESS)
     one.add_argument("experiment", choices=tuple(EXPERIMENTS))
     one.add_argument("device")
@@ -81,6 +91,11 @@ def main(arguments: list[str] | None = None) -> int:
         return int(importlib.import_module("experiments.mlx_check").main(chosen.out))
     if chosen.command == "llama-check":
         return int(importlib.import_module("experiments.llama_check").check_all(chosen.out, chosen.only))
+    if chosen.command == "starts":
+        return int(importlib.import_module("experiments.starts").check(chosen.only, chosen.out, chosen.gpu))
+    if chosen.command == "begin":
+        importlib.import_module("experiments.starts").begin(chosen.name, chosen.folder)
+        return 0
     if chosen.command == "one":
         return _one(chosen.experiment, chosen.device, chosen.out, chosen.share)
     return _run(chosen)

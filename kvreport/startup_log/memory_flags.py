@@ -45,8 +45,10 @@ class MemoryFlag:
         return f"{self.server}_not_followed_{self.field}"
 
 
-def _vllm(flag: str, changes: str, estimate: str | None = None, fact: str | None = None) -> MemoryFlag:
-    return MemoryFlag("vllm", flag, changes, estimate, fact)
+def _vllm(
+    flag: str, changes: str, estimate: str | None = None, fact: str | None = None, usual: str = ""
+) -> MemoryFlag:
+    return MemoryFlag("vllm", flag, changes, estimate, fact, usual)
 
 
 def _sglang(
@@ -73,8 +75,9 @@ MEMORY_FLAGS: Final = (
     _vllm("--kv-cache-dtype-skip-layers", "bytes of a cached token in some layers"),
     _vllm("--quantization", "weights", "--weights", "quantization"),
     _vllm("--enforce-eager", "graphs", "--eager", "eager"),
-    _vllm("--cudagraph-capture-sizes", "graphs"),
-    _vllm("--max-cudagraph-capture-size", "graphs"),
+    # Every start prints the sizes that it came to, in its configuration; what was set stands among the arguments.
+    _vllm("--cudagraph-capture-sizes", "graphs", usual="*"),
+    _vllm("--max-cudagraph-capture-size", "graphs", usual="*"),
     _vllm("--enable-prefix-caching", "slots of recurrent states", "--prefix-caching", "caches_prefixes"),
     _vllm("--mamba-ssm-cache-dtype", "recurrent states", "--mamba-ssm-cache-dtype", "state_dtype"),
     _vllm("--mamba-cache-dtype", "convolution and recurrent states"),
@@ -182,7 +185,11 @@ def _pattern(one: MemoryFlag) -> Pattern:
     unset = f"{UNSET}|{re.escape(one.usual)}" if one.usual else UNSET
     value = rf"(?!(?:{unset})(?![\w.]))"
     printed = rf"'{one.field}': {value}" if one.server == "vllm" else rf"\b{one.field}={value}"
-    expression = written if one.usual == "*" else f"(?:{written}|{printed})"
+    if one.usual == "*":
+        arguments = rf"|non-default args: .*'{one.field}': " if one.server == "vllm" else ""
+        expression = f"(?:{written}{arguments})"
+    else:
+        expression = f"(?:{written}|{printed})"
     return Pattern(one.pattern, one.server, expression, f"{one.flag} is set: it changes {one.changes}.")
 
 

@@ -136,3 +136,18 @@ def test_other_engines_refuse_a_type_of_states(capsys):
     words = ["estimate", "Qwen/Qwen3.8-27B", "--gpu", "H100", "--engine", "transformers"]
     assert main([*words, "--mamba-ssm-cache-dtype", "bfloat16"]) == 2
     assert "mamba-ssm-cache-dtype" in capsys.readouterr().err
+
+
+def test_sizes_of_graphs_that_a_server_came_to_are_not_called_a_flag():
+    def named(log: str) -> set[str]:
+        return {one.pattern for one in read_log(log).recognised} & set(NOT_FOLLOWED)
+
+    resolved = (
+        "Initializing a V1 LLM engine (v0.26.0) with config: model='Qwen/Qwen3-8B', tensor_parallel_size=1, "
+        "compilation_config={'cudagraph_capture_sizes': [1, 2, 4], 'max_cudagraph_capture_size': 4}\n"
+    )
+    assert named(resolved) == set()
+    asked = "non-default args: {'model': 'Qwen/Qwen3-8B', 'cudagraph_capture_sizes': [1, 2, 4]}\n"
+    assert named(asked + resolved) == {"vllm_not_followed_cudagraph_capture_sizes"}
+    written = "vllm serve Qwen/Qwen3-8B --max-cudagraph-capture-size 4\n"
+    assert named(written + resolved) == {"vllm_not_followed_max_cudagraph_capture_size"}

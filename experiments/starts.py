@@ -1,0 +1,114 @@
+"""Start the installed vLLM on configs with random weights, and hold its log against what we compute.
+
+Memory is what it would be with trained weights: shapes decide it. Nothing is downloaded, no tokenizer is loaded, and the
+server's own defaults for a device are stated, since ``LLM`` has others. Each start is a process of its own, because a process
+keeps what it once took of a device. The logs are what ``kvreport log`` reads; the ones worth keeping are recorded in
+``data/observations/vllm-own.yaml``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from experiments.models import subject
+from kvreport import read_log
+
+QUIET: Final = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+}
+SERVER: Final = {"max_num_batched_tokens": 8192, "max_num_seqs": 1024}
+"""A server's defaults on a device of 70 GiB or more (vLLM 0.26.0 ``engine/arg_utils.py``); ``LLM`` takes twice the tokens."""
+SECONDS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start.
+
+    Attributes:
+        name: What it is called.
+        model: Id of the config that lies in ``experiments/configs``.
+        flags: Arguments of ``vllm.LLM`` beside :data:`SERVER`.
+        weights: Weight format, where the config that lies there has another than the model was released in.
+    """
+
+    name: str
+    model: str
+    flags: dict[str, Any] = field(default_factory=dict)
+    weights: str | None = None
+
+
+STARTS: Final = (
+    Start("llama-8b", "meta-llama/Llama-3.1-8B", {"max_model_len": 8192}),
+    Start("gpt-oss-20b", "openai/gpt-oss-20b", weights="bf16"),
+    Start("qwen35-27b", "Qwen/Qwen3.5-27B", {"max_model_len": 32768, "language_model_only": True}),
+    Start("nemotron-nano", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", {"max_model_len": 32768}),
+    Start("qwen3-30b", "Qwen/Qwen3-30B-A3B", {"max_model_len": 32768}),
+    Start("gemma3-27b", "google/gemma-3-27b-it", {"max_model_len": 32768, "language_model_only": True}),
+    Start("deepseek-lite", "deepseek-ai/DeepSeek-V2-Lite", {"max_model_len": 32768}),
+    Start("phi4-eager", "microsoft/phi-4", {"enforce_eager": True}),
+)
+
+
+def begin(name: str, folder: Path) -> None:
+    """Start one engine in this process; ``folder`` gets the config that it reads."""
+    one = _named(name)
+    (folder / "config.json").write_text(json.dumps(subject(one.model).config), encoding="utf-8")
+    from vllm import LLM
+
+    LLM(model=str(folder), load_format="dummy", skip_tokenizer_init=True, **(SERVER | one.flags))
+
+
+def check(names: list[str], out: Path, gpu: str) -> int:
+    """Start engines one after the other, keep their logs, and print each beside what we compute.
+
+    Args:
+        names: Which of :data:`STARTS`; empty for all.
+        out: Folder of the logs, ``NAME.log``.
+        gpu: The accelerator, by its name in the catalog.
+
+    Returns:
+        1 if a start failed, else 0.
+    """
+    chosen = [_named(name) for name in names] or list(STARTS)
+    out.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    for one in chosen:
+        path = out / f"{one.name}.log"
+        with tempfile.TemporaryDirectory() as folder, path.open("w", encoding="utf-8") as log:
+            command = [sys.executable, "-m", "experiments", "begin", one.name, folder]
+            try:
+                done = subprocess.run(
+                    command,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    timeout=SECONDS,
+                    check=False,
+                    env=os.environ | QUIET,
+                )
+                code = done.returncode
+            except subprocess.TimeoutExpired:
+                code = -1
+        text = path.read_text(encoding="utf-8", errors="replace")
+        print(f"--- {one.name}: {'ended' if code == 0 else f'stopped with {code}'}, {path}", flush=True)
+        failed |= code != 0
+        for found in read_log(text, gpu=gpu, model=one.model, weights=one.weights).comparisons:
+            print(found.line(), flush=True)
+    return int(failed)
+
+
+def _named(name: str) -> Start:
+    for one in STARTS:
+        if one.name == name:
+            return one
+    raise SystemExit(f"found {name!r}; allowed: {', '.join(one.name for one in STARTS)}")
