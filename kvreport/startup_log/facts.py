@@ -47,6 +47,7 @@ FACTS: Final[dict[str, Fact]] = {
     "no_prefix_caching": Fact("prefixes not cached", "flag"),
     "caches_prefixes": Fact("prefixes cached", "flag"),
     "text_only": Fact("text only", "flag"),
+    "no_audio": Fact("no audio", "flag"),
     "whole_encoders": Fact("encoders whole on each rank", "flag"),
     "no_encoding": Fact("no image encoded at the start", "flag"),
     "state_dtype": Fact("type of recurrent states", "text"),

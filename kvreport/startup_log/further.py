@@ -403,6 +403,12 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "The server runs text only: the image encoder is neither loaded nor measured.",
     ),
     Pattern(
+        "no_audio",
+        "vllm",
+        r"(?P<no_audio>limit[-_]mm[-_]per[-_]prompt\W{1,8}(?=[^}]{0,80}audio\W{1,4}0\b))",
+        "The server takes no audio: an audio encoder is not loaded.",
+    ),
+    Pattern(
         "no_encoding",
         "vllm",
         r"(?P<no_encoding>--skip[-_]mm[-_]profiling\b|'skip_mm_profiling': True)",

@@ -128,6 +128,7 @@ def pasted_start(
             sorts=bool(reading.facts.get("sorts")),
             compiled=bool(reading.facts.get("compiled")),
             images=not reading.facts.get("text_only"),
+            clips=not reading.facts.get("no_audio"),
             encodes_at_start=not reading.facts.get("no_encoding"),
             draft_tokens=drafted,
             draft_in_model=drafted > 0,

@@ -151,3 +151,16 @@ def test_sizes_of_graphs_that_a_server_came_to_are_not_called_a_flag():
     assert named(asked + resolved) == {"vllm_not_followed_cudagraph_capture_sizes"}
     written = "vllm serve Qwen/Qwen3-8B --max-cudagraph-capture-size 4\n"
     assert named(written + resolved) == {"vllm_not_followed_max_cudagraph_capture_size"}
+
+
+@pytest.mark.parametrize(
+    "limits", ["{'image': 0, 'audio': 0}", '{"audio":0}', "{'image': 2, 'audio': 0, 'video': 1}"]
+)
+def test_a_log_says_that_no_audio_is_taken(limits):
+    reading = read_log(LOG % f"'limit_mm_per_prompt': {limits}")
+    assert reading.facts["no_audio"]
+    assert "text_only" not in reading.facts
+
+
+def test_a_log_that_takes_audio_does_not_say_so():
+    assert "no_audio" not in read_log(LOG % "'limit_mm_per_prompt': {'image': 0, 'audio': 1}").facts
