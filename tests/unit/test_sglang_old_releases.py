@@ -6,7 +6,7 @@ import pytest
 
 from kvreport.accounting.engines.sglang.compressed import compressed_sizes
 from kvreport.accounting.engines.sglang.settings import prefill_captured, settings
-from kvreport.catalog.engine import engine_for_version
+from kvreport.catalog.engine import Engine, at_release, engine_for_version
 from kvreport.catalog.load import Catalog, load_catalog
 
 
@@ -56,3 +56,53 @@ def test_context_ranks_divide_a_token_s_bytes_but_not_its_index_keys(catalog: Ca
     sparse = catalog.model("deepseek-ai/DeepSeek-V3.2")
     kept = index_bytes(sparse, engine, one) * sparse.layer_count
     assert token_bytes(sparse, engine, eight) - kept == (token_bytes(sparse, engine, one) - kept) / 8
+
+
+def of_release(catalog: Catalog, release: str) -> Engine:
+    engine = engine_for_version(catalog.engines.values(), "sglang", release)
+    assert engine is not None
+    return at_release(engine, release)
+
+
+def graphs_of_decode(requests: int, data: int = 1) -> float:
+    kept: float = 2 * requests
+    if data > 1:
+        kept += requests * data * (4.5 if requests > 300 else 3)
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("name", "captured"),
+    [
+        # server_args.py of each: 0.5.14 captures piece by piece, 0.5.15 and 0.5.16 leave all latent attention out,
+        # 0.5.17 all but the sparse and Nemotron-H, and 0.5.18 nothing of these.
+        ("deepseek-ai/DeepSeek-V3", ("0.5.14", "0.5.18")),
+        ("deepseek-ai/DeepSeek-V3.2", ("0.5.14", "0.5.17", "0.5.18")),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", ("0.5.14", "0.5.15", "0.5.16", "0.5.18")),
+        ("Qwen/Qwen3-8B", ("0.5.14", "0.5.15", "0.5.16", "0.5.17", "0.5.18")),
+    ],
+)
+def test_releases_leave_the_prefill_of_some_attention_uncaptured(
+    catalog: Catalog, name: str, captured: tuple[str, ...]
+) -> None:
+    for release in ("0.5.14", "0.5.15", "0.5.16", "0.5.17", "0.5.18"):
+        engine = of_release(catalog, release)
+        assert prefill_captured(catalog.model(name), engine) is (release in captured), release
+
+
+def test_dp_attention_leaves_prefill_uncaptured_up_to_0_5_16(catalog: Catalog) -> None:
+    model, device = catalog.model("Qwen/Qwen3-30B-A3B"), catalog.accelerator("h100-sxm-80gb")
+    for release, kept in (("0.5.16", False), ("0.5.17", True)):
+        engine = of_release(catalog, release)
+        found = settings(model, engine, device, tensor_parallel=4, data_attention=4)
+        assert (found.graphs_mib > graphs_of_decode(found.captured_requests, 4)) is kept, release
+
+
+@pytest.mark.parametrize("release", ["0.5.13", "0.5.17", "0.5.21", "0.5.23"])
+def test_prefill_is_captured_on_nvidia_s_gpus_alone(catalog: Catalog, release: str) -> None:
+    # default_prefill_backend: up to 0.5.21 pieces elsewhere, which HIP turns off; disabled since 0.5.22.
+    engine = of_release(catalog, release)
+    model = catalog.model("Qwen/Qwen3-8B")
+    for name, captured in (("mi300x", False), ("h200-sxm-141gb", True)):
+        found = settings(model, engine, catalog.accelerator(name))
+        assert (found.graphs_mib > graphs_of_decode(found.captured_requests)) is captured, name

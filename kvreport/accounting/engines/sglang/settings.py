@@ -39,6 +39,15 @@ MIB_DECODE_EXCHANGE: Final = 2048
 MIB_PREFILL_EXCHANGE: Final = 1024
 EXCHANGE_KEPT: Final = (0, 5, 16)
 MANY_CAPTURED: Final = 300
+BREAKABLE_STARTS: Final = (0, 5, 15)
+"""First release whose prefill graphs break where attention runs; those before capture piece by piece."""
+
+LATENT_CAPTURED: Final = (0, 5, 18)
+"""First release that captures prefill of every latent attention; 0.5.17 captures the sparse ones."""
+
+SPREAD_CAPTURED: Final = (0, 5, 17)
+"""First release that captures prefill with DP attention or an exchange between expert ranks."""
+
 PIECEWISE_ENDS: Final = (0, 5, 22)
 """First release without graphs of prefill that are captured piece by piece."""
 
@@ -133,7 +142,8 @@ def settings(
         tensor_parallel: ``--tp-size``: all ranks, those of data-parallel attention included.
         pipeline_parallel: ``--pp-size``.
         data_attention: ``--dp-size`` with ``--enable-dp-attention``; 1 without.
-        context_ranks: ``--dcp-size``: with it, prefill is not captured as graphs (``cuda_graph_hook.py``).
+        context_ranks: ``--dcp-size``: with it, prefill is not captured as graphs (``cuda_graph_hook.py``), as on no
+            GPU but NVIDIA's (``default_prefill_backend``).
         chunk_tokens: ``--chunked-prefill-size``, or None for the default.
         max_requests: ``--max-running-requests``, or None.
         share: ``--mem-fraction-static``, or None to work it out.
@@ -160,7 +170,10 @@ def settings(
         chunk_tokens=chunk,
         captured_requests=captured if graphs else 0,
         data_attention=data_attention,
-        prefill=graphs and pipeline_parallel == 1 and context_ranks == 1,
+        prefill=graphs
+        and pipeline_parallel == 1
+        and context_ranks == 1
+        and accelerator.vendor.upper() == "NVIDIA",
         deepep=deepep,
     )
     if share is None:
@@ -254,7 +267,7 @@ def graphs_mib(
         if captured_requests > MANY_CAPTURED:
             kept += captured_requests * data_attention * 1.5
     spread = data_attention > 1 or deepep
-    if prefill and prefill_captured(model, engine) and not (spread and captured_piecewise(model, engine)):
+    if prefill and prefill_captured(model, engine) and not (spread and captured_alone(model, engine)):
         if deepep and exchange_kept(engine):
             kept += MIB_PREFILL_EXCHANGE
         if shapes.latent_of(model) is not None:
@@ -307,7 +320,7 @@ def prefill_captured(model: Model, engine: Engine) -> bool:
         for group in model.layers
         for cache in group.caches
     )
-    if not engine.prefill_graphs_reserved:
+    if not engine.prefill_graphs_reserved or left_uncaptured(model, engine):
         return False
     if is_compressed(model) or (delta and not engine.lists("delta_prefill_graphs", model.architecture)):
         return False
@@ -315,6 +328,36 @@ def prefill_captured(model: Model, engine: Engine) -> bool:
         listed = engine.lists("multimodal_prefill_graphs", model.architecture)
         return listed or captured_piecewise(model, engine)
     return True
+
+
+def left_uncaptured(model: Model, engine: Engine) -> bool:
+    """True if a release from 0.5.15 to 0.5.17 does not capture the prefill of such attention.
+
+    Latent attention not up to 0.5.16, and sparse latent attention alone in 0.5.17, which leaves Nemotron-H out, too
+    (0.5.17, ``server_args.py::_disable_breakable_cudagraph_if_incompatible``).
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+    """
+    release = version_number(engine.version or "9999")
+    if not BREAKABLE_STARTS <= release < LATENT_CAPTURED or captured_piecewise(model, engine):
+        return False
+    since = release >= SPREAD_CAPTURED
+    if shapes.latent_of(model) is not None:
+        return not (since and shapes.indexer_of(model) is not None)
+    return since and model.architecture.startswith("NemotronH")
+
+
+def captured_alone(model: Model, engine: Engine) -> bool:
+    """True if DP attention and exchanges between expert ranks leave prefill uncaptured: up to 0.5.16, or piece by piece.
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+    """
+    early = version_number(engine.version or "9999") < SPREAD_CAPTURED
+    return early or captured_piecewise(model, engine)
 
 
 def captured_piecewise(model: Model, engine: Engine) -> bool:
