@@ -119,6 +119,9 @@ LEAST_OF_LARGEST: Final = 0.9
 """Share of the largest rank's memory that SGLang wants of the smallest where ranks divide layers
 (0.5.23 ``distributed/bootstrap.py::_check_tp_memory_balance``)."""
 
+ROUNDING: Final = 0.000001
+"""What a share in thousandths may lack of the next one: bytes are whole."""
+
 FITS: Final = 0
 TIGHT: Final = 1
 MAY_FIT: Final = 2
@@ -1074,7 +1077,7 @@ def own_static_fraction(total: int, reserve: int, kept: int, of: float) -> float
         kept: Bytes that the engine keeps of its static memory beside them.
         of: Bytes that the fraction is taken of.
     """
-    return math.floor((total - reserve + kept) / of * 1000) / 1000
+    return math.floor((total - reserve + kept) / of * 1000 + ROUNDING) / 1000
 
 
 def replicas_for(requests: int, each: int) -> int:

@@ -117,10 +117,14 @@ class Vllm(EngineRules):
         return kernels.Device.of(accelerator)
 
     def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
-        """AMD's rows are set apart, NVIDIA's kernels for experts pad them, and Marlin's write scales out."""
+        """AMD's rows are set apart, NVIDIA's kernels for experts pad them, and Marlin's write scales out.
+
+        What NVIDIA's allocator does not split is whole since 0.22.
+        """
         device = kernels.Device.of(accelerator)
         return (
             device.amd,
+            accelerator.vendor.upper() == "NVIDIA",
             device.marlin,
             device.marlin and device.floats,
             overhead.padding_kernel(model, self.engine, accelerator),
