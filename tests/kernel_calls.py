@@ -155,6 +155,7 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
                 draw.choice([512, 1024]),
                 draw.choice([1, 3]),
                 draw.choice([0.0, draw.uniform(0, 1 << 21)]),
+                draw.choice([0.0, draw.random() * 1e5]),
             ),
             "Step": step,
             "PoolRule": rule,

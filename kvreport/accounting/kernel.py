@@ -63,6 +63,7 @@ Rates = tuple[
     int,
     int,
     float,
+    float,
 ]
 """What vLLM's reserve grows with, in the order of
 :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
@@ -786,7 +787,7 @@ def activation_bytes(
     kept = rates[5] * tokens + rates[21] * max_num_seqs
     passes = max(encoded + max(forward, sampling), encoding) + workspace
     left = rates[20] if splits else 0.0
-    return round(kept + (passes if compiled else max(passes, rates[19]) + left))
+    return round(kept + (passes if compiled else max(passes, rates[19] + rates[25] * tokens) + left))
 
 
 def spared_bytes(

@@ -166,7 +166,7 @@ def test_a_first_start_measures_a_kernel_on_a_copy_of_the_embedding_table(catalo
     arguments = {"max_batched_tokens": 2048, "max_seqs": 256}
     counts = 256 * 151_936 * 4.125
     first = reserve(model, release("0.27.1"), **arguments)
-    assert first.activations == 151_936 * 4096 * 2 + counts
+    assert first.activations == 151_936 * 4096 * 2 + 2 * 2048 * 4096 * 2 + counts
     assert (first.activations - counts) / GIB == pytest.approx(1.18, abs=0.03)
     later = reserve(model, release("0.27.1"), compiled=True, **arguments)
     assert (later.activations - counts) / GIB == pytest.approx(0.19, abs=0.07)
@@ -190,7 +190,8 @@ def test_pytorch_s_releases_decide_what_compiling_takes(
     model = catalog.model("Qwen/Qwen3-8B")
     arguments = {"max_batched_tokens": 256, "max_seqs": 1, "tensor_parallel": 2}
     first = reserve(model, release(version), **arguments).activations
-    kept = 151_936 * 4.125 if copies and version >= "0.27" else 0
+    # Counts of words, and the kernel's output for 256 tokens.
+    kept = 151_936 * 4.125 + 256 * 4096 * 2 if copies and version >= "0.27" else 0
     assert (first == 151_936 * 4096 * 2 // 2 + kept) is copies
     assert (first > reserve(model, release(version), compiled=True, **arguments).activations) is copies
 
@@ -202,7 +203,7 @@ def test_embeddings_beside_images_are_looked_up_outside_of_the_compiled_graph(ca
     seen = reserve(model, release("0.30.0"), **arguments).activations
     assert seen == reserve(model, release("0.30.0"), compiled=True, **arguments).activations
     text = reserve(model, release("0.30.0"), images=False, **arguments).activations
-    assert text == 262_144 * 2816 * 2 + 16 * 262_144 * 4.125
+    assert text == 262_144 * 2816 * 2 + 2 * 2048 * 2816 * 2 + 16 * 262_144 * 4.125
 
 
 def test_the_second_runner_measures_itself_without_sorting(catalog: Catalog) -> None:
@@ -900,3 +901,26 @@ def test_only_nvidia_s_devices_keep_whole_rests(catalog: Catalog) -> None:
             model, catalog.engine(f"vllm@{version}"), form, formats, catalog.accelerator(gpu), 1
         )
         assert ("allocated_blocks" in added) is kept
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "tokens", "peak_gib"),
+    [
+        ("meta-llama/Llama-3.1-8B", "0.26.0", 8192, 1_184_948_736 / GIB),  # own-001, an H100
+        ("Qwen/Qwen3-32B", "0.29.0", 2048, 1.49),  # apron-014, an A100
+        ("Qwen/Qwen3-32B", "0.29.0", 8192, 1.61),  # apron-015, an H100
+        ("meta-llama/Llama-3.1-8B-Instruct", "0.29.0", 2048, 1.01),  # apron-017, an RTX 4090
+        ("Qwen/Qwen3-1.7B", "0.29.0", 2048, 0.60),  # apron-020 and -021
+    ],
+)
+def test_compiling_measures_a_kernel_with_what_it_writes(
+    catalog: Catalog, name: str, version: str, tokens: int, peak_gib: float
+) -> None:
+    model = catalog.model(name)
+    rates = ReserveRates.of(model, release(version))
+    assert (rates.compiling + rates.compiling_per_token * tokens) / GIB == pytest.approx(peak_gib, abs=0.006)
+    assert (
+        ReserveRates.of(model, release(version), tensor_parallel=2).compiling_per_token
+        == 2 * model.hidden_size
+    )
+    assert ReserveRates.of(model, release("0.25.0")).compiling_per_token == 0

@@ -47,6 +47,7 @@ buffers hold again (8 + 12: PyTorch ``aten/src/ATen/native/cuda/Sort.cu::segment
 temporary storage for keys and values). Nine logs of vLLM 0.11 to 0.15 give 38.0 to 38.6.
 """
 
+_LOOKED_UP: Final = (0, 26)
 _PARTS: Final = 32
 _RESULT_BYTES: Final = 4
 _WIDEST_HEAD: Final = 256
@@ -452,6 +453,18 @@ logs of such models on GB10 leave 3.0 to 7.4 GiB outside the framework, eleven o
 def shared_units(model: Model, *, images: bool = True) -> int:
     """How often the constant of devices that share their memory with a CPU counts for a model."""
     return PREPARES_IMAGES if images and encodes(model) else 1
+
+
+def looked_up_bytes(shape: Shape, release: Release, tensor_parallel: int) -> int:
+    """Bytes per token that the kernel writes which compiling measures on a copy of the embedding table.
+
+    One kernel looks embeddings up and norms them, and both are kept: ten starts of 0.26.0 to 0.30.0 print a peak of the table and
+    these (own-001 to 0.1 MB; apron-015 prints 1.61 GiB, of which the table is 1.45). No earlier log shows the peak of compiling.
+    Embeddings of several ranks are added up before they are normed, outside of that kernel.
+    """
+    if release < _LOOKED_UP:
+        return 0
+    return SERVED_BYTES * shape.hidden * (2 if tensor_parallel == 1 else 1)
 
 
 def compiling_bytes(

@@ -21,6 +21,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     INDEX_LOGITS_BYTES,
     Shape,
     compiling_bytes,
+    looked_up_bytes,
     counted_bytes,
     drafted_bytes_per_token,
     embedded_bytes_per_token,
@@ -94,6 +95,7 @@ class ReserveRates:
         largest_capture: Tokens of the largest captured graph on data-center Blackwell GPUs.
         shared: How often the constant of devices that share their memory with a CPU counts.
         partial_per_row: Of partial results of attention, for one request of the largest graph (:func:`keeps_partial_results`).
+        compiling_per_token: Of what the kernel writes that is measured on the copy.
     """
 
     forward_per_token: float
@@ -121,6 +123,7 @@ class ReserveRates:
     largest_capture: int
     shared: int
     partial_per_row: float
+    compiling_per_token: float
 
     @property
     def flat(self) -> Any:  # noqa: ANN401 - a tuple of as many floats as there are fields
@@ -221,6 +224,7 @@ class ReserveRates:
             largest_capture=releases.largest_capture(release, blackwell=True),
             shared=shared_units(model, images=images),
             partial_per_row=partial_bytes_per_row(model, tensor_parallel) if second and graphs else 0.0,
+            compiling_per_token=looked_up_bytes(sizes, release, tensor_parallel) if copied else 0,
         )
 
 
