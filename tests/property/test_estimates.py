@@ -70,12 +70,18 @@ def test_an_estimate_is_consistent_with_itself(question):
 @CHECKED
 @given(questions)
 def test_the_longest_context_fits_and_one_token_more_does_not(question):
+    """Of a server that is told just that length: the reserve of some models follows it, and so does the pool."""
     answer = answered(question)
-    longest, pool, plan = answer.max_context_tokens, answer.budget.kv_pool_bytes, answer.plan
+    longest = answer.max_context_tokens
+
+    def fitting(tokens: int) -> int:
+        told = answered({**question, "context_tokens": tokens})
+        return int(users(told.budget.kv_pool_bytes, told.plan, tokens))
+
     if longest:
-        assert users(pool, plan, longest) >= 1
+        assert fitting(longest) >= 1
     if longest < answer.request.model.context_tokens:
-        assert users(pool, plan, longest + 1) == 0
+        assert fitting(longest + 1) == 0
 
 
 @CHECKED
