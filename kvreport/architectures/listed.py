@@ -200,7 +200,8 @@ def read_listed(listed: Listing, keys: Keys) -> Blueprint:
     if listed.text and not root.has(listed.text):
         encodes = any(row.component in ("vision", "audio", "other") for row in listed.rows)
         # The text part's keys may stand at the top, beside the encoder's section: PaddleOCR-VL as released.
-        if listed.reads or (encodes and not root.has("hidden_size")):
+        beside = root.has("hidden_size") and root.has("vision_config", "audio_config")
+        if listed.reads or (encodes and not beside):
             raise root.fault(listed.text, None, "an object that describes the language model")
         scope.flat = listed.text
     for condition, why in listed.refused:

@@ -137,6 +137,22 @@ def test_paddleocr_vl_is_read_with_the_text_models_keys_at_the_top() -> None:
         read_config({name: PADDLE[name] for name in PADDLE if name != "hidden_size"}, id="local/paddle")
 
 
+@pytest.mark.parametrize("name", ["CLIPTextModel", "SiglipTextModel", "CLIPModel"])
+def test_keys_of_a_text_encoder_alone_are_not_those_of_both_encoders(name: str) -> None:
+    alone = {
+        "architectures": [name],
+        "hidden_size": 512,
+        "intermediate_size": 2048,
+        "max_position_embeddings": 77,
+        "num_attention_heads": 8,
+        "num_hidden_layers": 12,
+        "projection_dim": 512,
+        "vocab_size": 49_408,
+    }
+    with pytest.raises(InputError, match="text_config"):
+        read_config(alone, id="local/clip")
+
+
 # baidu/ERNIE-4.5-VL-28B-A3B-PT: a number of experts for each kind of tokens.
 ERNIE: dict[str, Any] = {
     "architectures": ["Ernie4_5_VLMoeForConditionalGeneration"],
