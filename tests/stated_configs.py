@@ -43,6 +43,51 @@ _STEP_3: Final = {
 }
 _OCR: Final = {**_MIXTURE, "num_key_value_heads": 4, "qk_nope_head_dim": 0, "qk_rope_head_dim": 0}
 
+_STEP_5: Final = {
+    **_PLAIN,
+    "intermediate_size": 512,
+    "num_attention_groups": 2,
+    "num_attention_groups_sliding_attention": 2,
+    "head_dim": 64,
+    "sliding_window": 128,
+    "max_seq_len": 4096,
+    "moe_num_experts": 8,
+    "moe_intermediate_size": 64,
+    "moe_top_k": 2,
+    "share_expert_dim": 64,
+    "moe_layer_list": [1, 2, 3],
+    "num_nextn_predict_layers": 0,
+    "use_head_wise_attn_gate": True,
+    "layer_types": _MIXED,
+    "sparse_config": {
+        "enabled": True,
+        "proxy_dim": 64,
+        "sparse_indexer_rope_dim": 16,
+        "sparse_indexer_num_heads": 4,
+        "sparse_indexer_num_k_heads": 1,
+        "sparse_indexer_q_norm_type": "rmsnorm",
+        "sparse_indexer_k_norm_type": "layernorm",
+        "sparse_indexer_csa_z_norm_type": "none",
+        "sparse_indexer_softmax_variant": "ssmax",
+        "sparse_indexer_ssmax_s_granularity": "q_head",
+        "num_provider_groups": 2,
+        "topk": 128,
+        "region_block_size": 8,
+        "compression_method": "csa_block_compress",
+        "attention_impl": "sparse_gqa",
+        "apply_to_layer_types": ["full_attention"],
+    },
+}
+
+_STEP_TOWER: Final = {
+    "model_type": "perception_encoder",
+    "image_size": 56,
+    "patch_size": 14,
+    "width": 64,
+    "layers": 2,
+    "heads": 4,
+}
+
 STARTS: Final[dict[str, dict[str, Any]]] = {
     "AXK2ForCausalLM": {"num_hidden_layers": 4, "mlp_layer_types": _SPARSE},
     "BailingMoeForCausalLM": _BAILING,
@@ -312,6 +357,35 @@ STARTS: Final[dict[str, dict[str, Any]]] = {
             "num_patches": 64,
         },
     },
+    "InternS1ProForConditionalGeneration": {
+        "text_config": {
+            **_PLAIN,
+            "intermediate_size": 512,
+            "moe_intermediate_size": 64,
+            "num_experts": 8,
+            "num_experts_per_tok": 2,
+            "num_key_value_heads": 2,
+            "head_dim": 64,
+            "decoder_sparse_step": 1,
+            "rope_theta": 10_000,
+            "rope_scaling": {"rope_type": "default", "fope_init_factor": 0.5},
+        },
+        "vision_config": {
+            "depth": 2,
+            "hidden_size": 128,
+            "in_channels": 3,
+            "intermediate_size": 256,
+            "num_position_embeddings": 16,
+            "out_hidden_size": 256,
+            "patch_size": 16,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+        },
+    },
+    "MMGPTStepRoboticsForCausalLM": {"text_config": _STEP_5, "vision_config": _STEP_TOWER},
+    "Step5ForConditionalGeneration": {"text_config": _STEP_5, "vision_config": _STEP_TOWER},
+    "Step4ForCausalLM": _STEP_5,
+    "Step5ForCausalLM": _STEP_5,
     "TeleChat2ForCausalLM": {
         "hidden_size": 256,
         "n_head": 4,

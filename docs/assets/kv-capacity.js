@@ -42,7 +42,8 @@
     const most = options.most ?? Infinity;
     const left = kernel.poolLeft(memory, resident, reserve);
     const pool = Math.max(Math.min(left, most), 0);
-    const room = Math.min(kernel.roomLeft(gpu.usable, memory, resident, reserve, constant, terms), most);
+    const own = kernel.roomLeft(gpu.usable, memory, resident, reserve, constant, terms);
+    const room = Math.min(own, most);
     // A plan without caches may have blocks of no bytes: nothing is divided then.
     const whole = rule ? kernel.poolRoom(rule, room, block) : kernel.freeBytes(room, block, kept);
     const free = block > 0 ? Math.min(room, whole) : room;
@@ -78,7 +79,9 @@
       state,
       fitsWeights: resident <= gpu.usable,
       rates,
-      shorter: options.ceiling || !less ? null : { less, short },
+      shorter: options.ceiling || !less
+        ? null
+        : { less, short, room: own, most: options.mostOfShort ?? Infinity },
       staged: Boolean(rates) && isStage(site, size),
     };
     config.longest = options.later ? undefined : longestOf(config);
@@ -122,7 +125,7 @@
   /* The same of a server that keeps less where the longest request is no longer than a step. */
   function shortened(whole, told) {
     const { block, kept, rule, shorter } = whole;
-    const left = whole.left + shorter.less, room = whole.room + shorter.less;
+    const left = whole.left + shorter.less, room = Math.min(shorter.room + shorter.less, shorter.most);
     const own = rule ? kernel.poolRoom(rule, room, block) : kernel.freeBytes(room, block, kept);
     return {
       ...whole,
@@ -131,7 +134,7 @@
       reserve: whole.reserve - shorter.less,
       left,
       room,
-      pool: Math.max(left, 0),
+      pool: Math.max(Math.min(left, shorter.most), 0),
       free: block > 0 ? Math.min(room, own) : room,
     };
   }
@@ -369,7 +372,9 @@
     if (ranks.includes(null)) return null;
     // SGLang's ranks all take the pool of the one that has the least memory left.
     if (!agree || !ranks[1] || "most" in given) return ranks;
-    const asks = { ...given, most: least(ranks, "left") };
+    const wholes = ranks.map((rank) => rank.whole || rank);
+    const shorts = wholes.map(({ left, shorter }) => left + (shorter ? shorter.less : 0));
+    const asks = { ...given, most: least(wholes, "left"), mostOfShort: Math.min(...shorts) };
     return ranksOf(site, model, gpu, layout, weightFormat, kvFormat, asks);
   }
 
