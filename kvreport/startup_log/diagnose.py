@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import isfinite
+from dataclasses import replace
+from math import inf, isfinite
 from typing import Final
 
 from kvreport.accounting import kernel
@@ -148,6 +149,8 @@ def diagnose(
         notes += _pool_notes(start, laid, device)
     if laid is not None and pool is not None and pool > 0 and not plan_agrees(reading, laid, pool):
         notes.append("Our plan is not the log's: cache type, drafts or model differ from what it states.")
+    if start is not None and weights is None:
+        notes += _other_format(start)
     notes += _assumed(reading, laid)
     command = last_command(text)
     unread = None if command is None else flags_unread(command, load_server_flags(data_dir()))
@@ -171,6 +174,35 @@ def _pool_notes(start: Start | None, laid: LaidOut | None, device: Accelerator |
     if laid is None or start is None or not start.pool_unclear:
         return []
     return [f"The pool is not predicted: the log does not state {' nor '.join(start.pool_unclear)}."]
+
+
+_SERVED_FORMATS: Final = ("bf16", "fp8", "fp8-block", "int8", "int4", "nvfp4", "mxfp4", "bnb-4bit")
+_FAR: Final = 0.05
+_NEAR: Final = 0.015
+"""Share by which loaded weights miss a format, and by which they meet another: between the two nothing is said."""
+
+
+def _other_format(start: Start) -> list[str]:
+    """The weight format that a log's weights are of, where they are not those of the checkpoint as released."""
+    loaded = start.printed.load
+    if not loaded or start.weights_unclear is not None or start.flags.weight_format not in (None, "released"):
+        return []
+
+    def miss(form: str | None) -> float:
+        try:
+            asked = replace(start, flags=replace(start.flags, weight_format=form))
+            return abs(asked.weights() / loaded - 1)
+        except InputError:  # not a format of these weights, or of this engine
+            return inf
+
+    if miss(start.flags.weight_format) < _FAR:
+        return []
+    nearest, form = min((miss(form), form) for form in _SERVED_FORMATS)
+    if nearest > _NEAR:
+        return []
+    return [
+        f"The log's weights are those of {form}, not of the checkpoint as released: say --weights {form}."
+    ]
 
 
 def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:

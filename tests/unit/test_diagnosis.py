@@ -524,3 +524,20 @@ def test_flags_that_the_server_has_are_not_named() -> None:
     )
     log = f"{command}\n{SHORT.partition(chr(10))[2]}"
     assert not [note for note in read(log).notes if "not read" in note]
+
+
+def test_weights_of_another_format_than_released_are_named() -> None:
+    # vLLM 0.26.0 on an H100 with gpt-oss-20b at 16 bits (own-002).
+    log = """\
+Initializing a V1 LLM engine (v0.26.0) with config: model='openai/gpt-oss-20b', max_seq_len=131072, tensor_parallel_size=1
+Model loading took 39.15 GiB memory and 0.546776 seconds
+Available KV cache memory: 29.54 GiB
+"""
+    said = "The log's weights are those of bf16, not of the checkpoint as released: say --weights bf16."
+    assert said in read(log, gpu="h100").notes
+    told = read(log, gpu="h100", weights="bf16")
+    assert said not in told.notes
+    (weights,) = (one for one in told.comparisons if one.fact == "weights")
+    assert abs(weights.difference) < 0.001
+    for other in ("12.98", "30.00"):  # as released, and of no format
+        assert not any("--weights" in one for one in read(log.replace("39.15", other), gpu="h100").notes)

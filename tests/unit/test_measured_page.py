@@ -121,3 +121,17 @@ def test_a_catalog_without_measurements_has_no_such_page(tmp_path):
     from kvreport.catalog.load import Catalog
 
     assert measured.page(Catalog(tmp_path)) is None
+
+
+def test_a_line_names_its_model_once():
+    of = {"model": "meta-llama/Llama-3.1-8B"}
+    readings = [
+        read(1 << power, 10, 10, **of) | {"at": {"batch": 1 << power}, "case": case}
+        for case in ("Llama-3.1-8B, sdpa", "cache by batch, narrowed")
+        for power in range(3)
+    ]
+    asked = next(one for one in QUESTIONS if one.experiment == "e2-batch-memory")
+    made = measurement(readings=readings).model_copy(update={"experiment": "e2-batch-memory"})
+    chart = BeautifulSoup(str(answer(asked, [made]).runs[0].chart), "html.parser")
+    names = {head.text for head in chart.find_all("th")}
+    assert {"Llama-3.1-8B, sdpa, measured", "Llama-3.1-8B, cache by batch, reduced sizes, measured"} <= names

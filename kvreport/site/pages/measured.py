@@ -363,8 +363,9 @@ def _said(name: str) -> str:
 
 
 def _line_name(question: Question, reading: Reading) -> str:
-    if question.experiment in ("e2-batch-memory",) and reading.model:
-        return f"{reading.model.rpartition('/')[2]}, {_said(reading.case)}"
+    if question.experiment == "e2-batch-memory" and reading.model:
+        name, case = reading.model.rpartition("/")[2], _said(reading.case)
+        return case if case.startswith(name) else f"{name}, {case}"
     if question.experiment == "e5-time":
         return f"{_said(reading.case)}, {units.human_tokens(int(reading.at['context_tokens']))}"
     return _said(reading.case)
