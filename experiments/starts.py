@@ -38,7 +38,7 @@ class Start:
     Attributes:
         name: What it is called.
         model: Id of the config that lies in ``experiments/configs``.
-        flags: Arguments of ``vllm.LLM`` beside :data:`SERVER`.
+        flags: Arguments of ``vllm.LLM`` in addition to :data:`SERVER`.
         weights: Weight format, where the config that lies there has another than the model was released in.
     """
 
@@ -70,7 +70,7 @@ def begin(name: str, folder: Path) -> None:
 
 
 def check(names: list[str], out: Path, gpu: str) -> int:
-    """Start engines one after the other, keep their logs, and print each beside what we compute.
+    """Start engines one after the other, keep their logs, and print their figures with those that we compute.
 
     Args:
         names: Which of :data:`STARTS`; empty for all.

@@ -122,7 +122,7 @@
     };
   }
 
-  /* The same of a server that keeps less where the longest request is no longer than a step. */
+  /* The same configuration of a server whose longest request has at most so many tokens that less is reserved. */
   function shortened(whole, told) {
     const { block, kept, rule, shorter } = whole;
     const left = whole.left + shorter.less, room = Math.min(shorter.room + shorter.less, shorter.most);

@@ -107,7 +107,7 @@ class Columns:
     def kept(self, gpu: Accelerator, number: int) -> list[int] | None:
         """The reserve of one device in a column, and its uncertainty.
 
-        Where a server that is told a short longest request keeps less: how much less, and up to how many tokens.
+        Where less is reserved for a short longest request, also how much less, and up to how many tokens.
         """
         if self.parts[number] is None:
             return None

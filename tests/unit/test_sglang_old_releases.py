@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvreport.accounting.engines.sglang.compressed import compressed_sizes
-from kvreport.accounting.engines.sglang.settings import prefill_captured, settings
+from kvreport.accounting.engines.sglang.settings import left_uncaptured, prefill_captured, settings
 from kvreport.catalog.engine import Engine, at_release, engine_for_version
 from kvreport.catalog.load import Catalog, load_catalog
 
@@ -88,6 +88,13 @@ def test_releases_leave_the_prefill_of_some_attention_uncaptured(
     for release in ("0.5.14", "0.5.15", "0.5.16", "0.5.17", "0.5.18"):
         engine = of_release(catalog, release)
         assert prefill_captured(catalog.model(name), engine) is (release in captured), release
+
+
+def test_nemotron_with_images_is_not_among_the_classes_left_uncaptured(catalog: Catalog) -> None:
+    # model_config.py::is_nemotron_h of 0.5.17 names three classes, and no composite of them.
+    engine = of_release(catalog, "0.5.17")
+    assert left_uncaptured(catalog.model("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"), engine)
+    assert not left_uncaptured(catalog.model("nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL-BF16"), engine)
 
 
 def test_dp_attention_leaves_prefill_uncaptured_up_to_0_5_16(catalog: Catalog) -> None:

@@ -62,7 +62,7 @@ class EngineRules:
     """True if caches of all requests are allocated at start, on devices and host (llama.cpp)."""
 
     short_context_tokens: ClassVar[int | None] = None
-    """Up to this length of the longest request a server keeps less on some devices; None where no length is the step."""
+    """Tokens of the longest request up to which less is reserved on some devices; None where its length changes nothing."""
 
     @property
     def concurrency_is_tokens(self) -> bool:

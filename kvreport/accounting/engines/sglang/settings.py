@@ -333,8 +333,8 @@ def prefill_captured(model: Model, engine: Engine) -> bool:
 def left_uncaptured(model: Model, engine: Engine) -> bool:
     """True if a release from 0.5.15 to 0.5.17 does not capture the prefill of such attention.
 
-    Latent attention not up to 0.5.16, and sparse latent attention alone in 0.5.17, which leaves Nemotron-H out, too
-    (0.5.17, ``server_args.py::_disable_breakable_cudagraph_if_incompatible``).
+    Latent attention not up to 0.5.16, and sparse latent attention alone in 0.5.17, which leaves the classes of Nemotron-H out, too
+    (0.5.17, ``server_args.py::_disable_breakable_cudagraph_if_incompatible``, ``model_config.py::is_nemotron_h``).
 
     Args:
         model: The model.
@@ -346,7 +346,7 @@ def left_uncaptured(model: Model, engine: Engine) -> bool:
     since = release >= SPREAD_CAPTURED
     if shapes.latent_of(model) is not None:
         return not (since and shapes.indexer_of(model) is not None)
-    return since and model.architecture.startswith("NemotronH")
+    return since and engine.lists("prefill_uncaptured", model.architecture)
 
 
 def captured_alone(model: Model, engine: Engine) -> bool:

@@ -458,7 +458,7 @@ def shared_units(model: Model, *, images: bool = True) -> int:
 def looked_up_bytes(shape: Shape, release: Release, tensor_parallel: int) -> int:
     """Bytes per token that the kernel writes which compiling measures on a copy of the embedding table.
 
-    One kernel looks embeddings up and norms them, and both are kept: ten starts of 0.26.0 to 0.30.0 print a peak of the table and
+    One kernel looks embeddings up and norms them, and both are kept: eleven starts of 0.26.0 to 0.30.0 print a peak of the table and
     these (own-001 to 0.1 MB; apron-015 prints 1.61 GiB, of which the table is 1.45). No earlier log shows the peak of compiling.
     Embeddings of several ranks are added up before they are normed, outside of that kernel.
     """
