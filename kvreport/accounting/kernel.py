@@ -97,6 +97,14 @@ logits. Others have 58 to 188, which changes a tenth of a GiB."""
 IMAGE_TOKENS: Final = 16384
 """Tokens of the largest image of towers that take any resolution; a video is measured by as many as fit the context."""
 
+EXPANDED_TOKENS: Final = 1 << 16
+"""Tokens of context whose latents vLLM expands at once, at most (0.11.0 to 0.33.0 ``determine_chunked_prefill_workspace_size``,
+``v1/attention/backends/mla/common.py``, since 0.28 ``model_executor/layers/attention/mla_attention.py``)."""
+
+EXPANDED_BLOCK: Final = 16
+"""Tokens of a block there: that of Hopper's and of Triton's kernels. Data-center Blackwell's have larger ones, and runs so many
+requests by default that the most counts anyway."""
+
 BUFFERED_ROWS: Final = 8
 """Rows of logits from which that kernel samples (vLLM 0.17.0, ``apply_top_k_top_p``)."""
 
@@ -777,7 +785,10 @@ def activation_bytes(
         compiled: Whether nothing is compiled meanwhile: layers run one by one, or compiled graphs are kept.
     """
     rows = min(max_num_seqs, tokens)
-    forward = max(rates[0] * tokens, rates[1] * tokens + rates[2]) + rates[12]
+    # Latents of eight of the longest requests are expanded, or of four blocks for each that runs at once.
+    latents = min(max(8 * context, 4 * max_num_seqs * EXPANDED_BLOCK), EXPANDED_TOKENS)
+    expanded = -(-latents // EXPANDED_BLOCK) * EXPANDED_BLOCK
+    forward = max(rates[0] * tokens, rates[1] * tokens + rates[2] * expanded) + rates[12]
     buffered = rates[7] * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
     sampling = rates[6] * rows + buffered + rates[4] * tokens
     images = max(min(rates[16], context // IMAGE_TOKENS), 1)
@@ -807,10 +818,11 @@ def spared_bytes(
 def follows_length(rates: Rates) -> bool:
     """Return whether vLLM's activation peak may follow the longest request that it is told to take.
 
-    It does where keys are gathered for an indexer, and where a longer request is measured with a longer video.
+    It does where keys are gathered for an indexer, where a longer request is measured with a longer video, and where
+    latents are expanded.
     """
     videos = max(rates[8], rates[17]) if rates[16] > 1 else 0.0
-    return max(rates[11], videos) > 0
+    return max(rates[11], videos, rates[2]) > 0
 
 
 def freed_bytes(

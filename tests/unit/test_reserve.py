@@ -1,9 +1,11 @@
 """What an engine keeps beside weights and cache, and what loading adds."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from kvreport.accounting import kernel
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Step
 from kvreport.accounting.engines.vllm.profiling import Shape, forward_bytes_per_token
@@ -848,10 +850,65 @@ def test_heads_wider_than_256_have_no_partial_results(catalog: Catalog) -> None:
     """Gemma 4 31B on an H100 (apron-001) estimated 0.76 GiB for 60 layers: 13 MiB each, and nothing beside."""
     engine = release("0.29.0")
     assert ReserveRates.of(catalog.model("google/gemma-4-31B-it"), engine).partial_per_row == 0
-    # Nor are those of latents counted.
+    # Where an indexer picks tokens, other kernels run.
     assert ReserveRates.of(catalog.model("zai-org/GLM-5.3"), engine).partial_per_row == 0
     # The first runner estimates in its own way.
     assert ReserveRates.of(catalog.model("Qwen/Qwen3-32B"), release("0.27.1")).partial_per_row == 0
+
+
+def test_latents_have_partial_results_as_wide_as_they_are(catalog: Catalog) -> None:
+    """GLM-4.7-Flash on an H100 (apron-003): 32 parts, 20 heads and 512 numbers of 32 bits, twice for each of 512 tokens."""
+    engine = release("0.29.0")
+    record = catalog.model("zai-org/GLM-4.7-Flash")
+    assert ReserveRates.of(record, engine).partial_per_row == 2 * 32 * 20 * 512 * 4
+    assert ReserveRates.of(record, engine, tensor_parallel=4).partial_per_row == 2 * 32 * 5 * 512 * 4
+    # The attention of MiniCPM3 is that of plain heads: nothing is expanded.
+    newest = catalog.engine("vllm")
+    assert ReserveRates.of(catalog.model("openbmb/MiniCPM3-4B"), newest).partial_per_row == 0
+    assert ReserveRates.of(catalog.model("openbmb/MiniCPM3-4B"), newest).expanded == 0
+
+
+@pytest.mark.parametrize(
+    ("context", "requests", "tokens"),
+    [
+        # DeepSeek-V2-Lite on an A100 (apron-016): its peak of 0.41 GiB leaves no room for 64K tokens (0.5 GiB).
+        (640, 256, 16_384),
+        (4096, 256, 32_768),
+        (8192, 16, 65_536),
+        (100, 1, 800),
+        (101, 1, 816),
+        (640, 1024, 65_536),
+        (1_048_576, 4, 65_536),
+    ],
+)
+def test_latents_of_eight_longest_requests_are_expanded(context: int, requests: int, tokens: int) -> None:
+    """``min(max(8 * max_model_len, 4 * max_num_seqs * block_size), 64K)``, in blocks of 16."""
+    rates = (0.0, 0.0, 1.0, *(0.0,) * 13, 1, *(0.0,) * 5, 512, 1, 0.0, 0.0)
+    told = (context, False, False, True)
+    assert kernel.activation_bytes(rates, 1, requests, *told) == tokens
+
+
+def test_a_short_longest_request_spares_expanded_latents(catalog: Catalog) -> None:
+    """DeepSeek-V2-Lite on an A100: 16 heads of 256 numbers for 32K tokens, not for 64K."""
+    record = catalog.model("deepseek-ai/DeepSeek-V2-Lite")
+    step = Step(max_batched_tokens=2048, max_seqs=16, layout=Layout(), compiled=True)
+    engine = rules(release("0.28.0"))
+    found = {
+        length: engine.reserve(
+            record, catalog.accelerator("a100-pcie-80gb"), replace(step, context_tokens=length)
+        )
+        for length in (2048, 4096, 8192)
+    }
+    more = found[8192].activations - found[4096].activations
+    assert more == 32_768 * 16 * 256 * 2
+    assert found[8192].activations > found[4096].activations >= found[2048].activations
+
+
+def test_latents_are_expanded_while_memory_is_measured_since_0_11(catalog: Catalog) -> None:
+    """Until 0.10.2 the measuring run returned from latent attention at once."""
+    record = catalog.model("deepseek-ai/DeepSeek-V2-Lite")
+    assert ReserveRates.of(record, release("0.10.2")).expanded == 0
+    assert ReserveRates.of(record, release("0.11.0")).expanded == 16 * 256 * 2
 
 
 def test_experts_leave_the_freed_copy_reserved_too(catalog: Catalog) -> None:

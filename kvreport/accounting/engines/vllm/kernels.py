@@ -60,7 +60,7 @@ _FP8_LATENT_ON_SM100: Final = "fp8_cache_on_sm100"
 _WIDE_HEAD: Final = 512
 """Head width for which Hopper's FP8 kernels want blocks of 64."""
 
-_MLA_ROWS: Final = (320, 512, 576)
+MLA_ROWS: Final = (320, 512, 576)
 """Widths of latent and rotary part together that MLA kernels other than Triton's are built for."""
 
 _WIDE_ROTARY: Final = KvFormat(
@@ -313,7 +313,7 @@ class Kernels:
             return 256 if self.device.major == 12 else 128
         if self.traits.indexed:
             return 64
-        if latent.latent_dim + latent.rope_dim not in _MLA_ROWS:
+        if latent.latent_dim + latent.rope_dim not in MLA_ROWS:
             return 16
         if self.device.major == 10:
             return 32

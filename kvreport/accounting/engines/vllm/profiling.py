@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+from kvreport.accounting.engines.vllm.kernels import MLA_ROWS
 from kvreport.accounting.engines.vllm.releases import (
     FIRST_ENGINE_ENDS,
     Release,
@@ -75,9 +76,6 @@ FIRST_ENGINE_HIDDEN_BYTES: Final = 6
 
 EXPERT_INNER_BYTES: Final = 6
 EXPERT_HIDDEN_BYTES: Final = 2
-
-MLA_CONTEXT_TOKENS: Final = 64 * 1024
-"""Context tokens whose keys and values MLA expands at once (``mla/common.py``, chunked prefill)."""
 
 INDEX_KEY_BYTES: Final = 132
 
@@ -205,8 +203,9 @@ def partial_bytes_per_row(model: Model, tensor_parallel: int) -> float:
     ``flash_attn_max_num_splits_for_cuda_graph``), and every head has a result of each
     (``hopper/flash_api.cpp``, ``out_accum``). They are allocated twice: in the pass that warms up, and in the pool of the graphs
     (0.29.0 ``v1/worker/gpu/cudagraph_utils.py::CudaGraphManager.capture``). Heads wider than 256 are no kernel's of these. Those
-    of latents are not counted: one start shows more than its graphs explain (apron-003, 20 heads), but 128 heads would have 8
-    GiB, which no log shows.
+    of latents that are stored at 16 bits are, and a result of theirs is as wide as a latent (0.28.0 to 0.33.0
+    ``v1/attention/backends/mla/flashattn_mla.py``, ``max_num_splits``): of 20 heads they take 1.25 GiB of the 3.25 that one start
+    on an H100 estimated (apron-003). Where an indexer picks tokens, other kernels run.
 
     Args:
         model: The model.
@@ -214,7 +213,13 @@ def partial_bytes_per_row(model: Model, tensor_parallel: int) -> float:
     """
     caches = [cache for group in model.layers for cache in group.caches]
     plain = [one for one in caches if isinstance(one, FullAttention | SlidingWindow)]
-    widths = [one.value_dim for one in plain]
+    picked = any(isinstance(one, Indexer) for one in caches)
+    latents = [
+        one.latent_dim
+        for one in caches
+        if isinstance(one, Latent) and not picked and one.latent_dim + one.rope_dim in MLA_ROWS
+    ]
+    widths = [one.value_dim for one in plain] + latents
     if not widths or any(one.key_dim > _WIDEST_HEAD for one in plain):
         return 0.0
     heads = -(-model.attention_heads // tensor_parallel)
@@ -393,12 +398,13 @@ def forward_bytes_per_token(
 
 
 def expanded_latent_bytes(shape: Shape, tensor_parallel: int = 1) -> int:
-    """MLA's expanded keys and values of one chunk of context, which the measuring run allocates.
+    """Bytes per token of MLA's expanded keys and values of one chunk of context, which the measuring run allocates.
 
-    ``mla/common.py``, since 0.9 ``mla_attention.py``: at most 64K tokens of context.
+    ``mla/common.py``, since 0.9 ``mla_attention.py``. How many tokens a chunk has follows the longest request
+    (:func:`kvreport.accounting.kernel.activation_bytes`).
     """
     heads = -(-shape.latent_heads // tensor_parallel)
-    return MLA_CONTEXT_TOKENS * heads * shape.head_width * SERVED_BYTES
+    return heads * shape.head_width * SERVED_BYTES
 
 
 def expert_workspace_bytes(shape: Shape, tensor_parallel: int = 1) -> float:

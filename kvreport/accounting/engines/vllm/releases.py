@@ -270,6 +270,15 @@ def streams_buffer_kept(release: Release) -> bool:
     return release < (0, 27, 1)
 
 
+def expands_latents(release: Release) -> bool:
+    """Whether the measuring run expands the latents of a chunk of context: since 0.11.0.
+
+    ``v1/attention/backends/mla/common.py::MLACommonImpl.forward`` without metadata (0.8.5 to 0.10.2 return at once), since 0.28
+    ``model_executor/layers/attention/mla_attention.py``.
+    """
+    return release >= (0, 11)
+
+
 def encoder_profiled(release: Release, *, second: bool) -> bool:
     """Whether images are encoded while memory is measured; the second runner does so since 0.27."""
     return release >= (0, 27) if second else True

@@ -17,6 +17,7 @@ from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.step import Reserve, constant
 from kvreport.accounting.engines.vllm import releases
+from kvreport.accounting.engines.vllm.kernels import UNCOMPRESSED
 from kvreport.accounting.engines.vllm.profiling import (
     INDEX_LOGITS_BYTES,
     Shape,
@@ -71,7 +72,7 @@ class ReserveRates:
     Attributes:
         forward_per_token: Of a forward pass.
         stream_per_token: Of the residual stream alone, beside expanded latents.
-        expanded: Of MLA's expanded keys and values.
+        expanded: Of MLA's expanded keys and values, per token of a chunk of context.
         workspace_per_token: Of the buffers that experts compute in and keep.
         kept_per_token: Of hidden states that are held during sampling.
         streams_per_token: Of what is kept for one step beside its passes: residual streams for a draft model, what a
@@ -176,6 +177,7 @@ class ReserveRates:
         asked = images and encodes(model)
         embedded = embedded_bytes_per_token(sizes, release, second=second, images=asked)
         on_device = not engine.lists("tables_on_host", model.architecture, release)
+        heads = engine.lists(UNCOMPRESSED, model.architecture)
         copied = compiling_bytes(model, release, tensor_parallel, images=images, hashed=on_device)
         return cls(
             forward_per_token=forward_bytes_per_token(
@@ -186,7 +188,9 @@ class ReserveRates:
                 inner_kept=engine.expert_workspace_kept,
             ),
             stream_per_token=stream_bytes_per_token(sizes, release),
-            expanded=expanded_latent_bytes(sizes, tensor_parallel),
+            expanded=expanded_latent_bytes(sizes, tensor_parallel)
+            if releases.expands_latents(release) and not heads
+            else 0,
             workspace_per_token=expert_workspace_bytes(sizes, 1 if expert_parallel else tensor_parallel)
             if workspace
             else 0,
@@ -223,7 +227,9 @@ class ReserveRates:
             + loaded_bytes_per_row(model, engine),
             largest_capture=releases.largest_capture(release, blackwell=True),
             shared=shared_units(model, images=images),
-            partial_per_row=partial_bytes_per_row(model, tensor_parallel) if second and graphs else 0.0,
+            partial_per_row=partial_bytes_per_row(model, tensor_parallel)
+            if second and graphs and not heads
+            else 0.0,
             compiling_per_token=looked_up_bytes(sizes, release, tensor_parallel) if copied else 0,
         )
 
@@ -389,13 +395,13 @@ def runs_second(model: Model, sizes: Shape, engine: Engine, *, nvidia: bool = Tr
 
 
 def follows_length(model: Model) -> bool:
-    """Whether the reserve may follow the longest request: one with an indexer, or with images that become videos.
+    """Whether the reserve may follow the longest request: one with an indexer or latents, or with images that become videos.
 
     Args:
         model: The model, or a stage of it.
     """
     sizes = Shape.of(model)
-    return bool(sizes.indexed) or sizes.tower is not None
+    return bool(sizes.indexed or sizes.latent_heads) or sizes.tower is not None
 
 
 def error_band(engine: Engine, reserve_bytes: float, device_class: str, *, stages: bool = False) -> float:
