@@ -50,7 +50,12 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang.rules import band_class, grown
 from kvreport.accounting.engines.step import constant
 from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers, shared_units
-from kvreport.accounting.engines.vllm.releases import largest_capture, measures_links, release_of
+from kvreport.accounting.engines.vllm.releases import (
+    captures_on_intel,
+    largest_capture,
+    measures_links,
+    release_of,
+)
 from kvreport.accounting.engines.vllm.reserve import (
     device_class,
     graph_constant,
@@ -160,9 +165,11 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
     captured = graphs_up_to(largest, case.serving.max_seqs, case.serving.max_batched_tokens)
     sizes = Shape.of(start.model)
     graphs = float(captured * graph_layers(sizes))
-    nvidia = device.vendor.upper() == "NVIDIA"
-    second = runs_second(start.model, sizes, start.engine, nvidia=nvidia)
-    if second and not nvidia:
+    vendor = device.vendor.upper()
+    second = runs_second(start.model, sizes, start.engine, vendor=vendor)
+    if (second and vendor == "AMD") or (
+        vendor == "INTEL" and not captures_on_intel(release_of(start.engine))
+    ):
         graphs = 0.0  # What AMD's take is read off the logs, not fitted.
     linked = multicasts(device) and measures_links(release_of(start.engine))
     further = float((observation.tensor_parallel or 1) - 1) * linked

@@ -361,16 +361,16 @@ def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict
     columns = [place if place.layout in offered else None for place in places(site, further=further)]
     parts = _parts(site, model, columns)
 
-    def listed(*, nvidia: bool) -> list[list[float] | None] | None:
+    def listed(*, amd: bool) -> list[list[float] | None] | None:
         found = [
-            engine.reserve_rates(part, place.layout, nvidia=nvidia, receives=place.stage > 0)
+            engine.reserve_rates(part, place.layout, amd=amd, receives=place.stage > 0)
             if place and part
             else None
             for place, part in zip(columns, parts, strict=True)
         ]
         return [None if one is None else list(one) for one in found] if any(found) else None
 
-    usual, other = listed(nvidia=True), listed(nvidia=False)
+    usual, other = listed(amd=False), listed(amd=True)
     return {"rates": usual, "other_rates": None if other == usual else other}
 
 

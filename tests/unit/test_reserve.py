@@ -277,9 +277,32 @@ def test_amd_s_graphs_take_what_logs_of_them_print(catalog: Catalog) -> None:
         kept = rules(engine).reserve(catalog.model(name), device, step)
         assert kept.graphs / GIB == pytest.approx(gib, rel=0.06), name
     first = rules(catalog.engine("vllm-0.28")).at_release("0.28.0")
-    assert bytes_of_graph_layer(first, second=False, nvidia=False) == bytes_of_graph_layer(
+    assert bytes_of_graph_layer(first, second=False, vendor="AMD") == bytes_of_graph_layer(
         first, second=False
     )
+
+
+@pytest.mark.parametrize(("version", "captures"), [("0.28.0", False), ("0.30.0", False), ("0.31.0", True)])
+def test_intel_s_graphs_are_captured_since_0_31_and_not_taken_for_amd_s(
+    catalog: Catalog, version: str, captures: bool
+) -> None:
+    """Up to 0.30 a variable must be set; nothing shows that they take what AMD's do."""
+    record = catalog.model("meta-llama/Llama-3.1-8B")
+    step = Step(max_batched_tokens=8192, max_seqs=256, layout=Layout())
+    engine = rules(engine_for_version(catalog.engines.values(), "vllm", version)).at_release(version)
+    graphs = {
+        name: rules(engine).reserve(record, catalog.accelerator(name), step).graphs
+        for name in ("arc-pro-b60", "rtx-pro-6000")
+    }
+    assert graphs["arc-pro-b60"] == (graphs["rtx-pro-6000"] if captures else 0)
+
+
+def test_devices_that_are_not_amd_s_have_one_list_of_rates(catalog: Catalog) -> None:
+    """The browser answers for Intel's devices by the list of NVIDIA's."""
+    newest = catalog.engine("vllm")
+    for name in ("meta-llama/Llama-3.1-8B", "google/gemma-4-31B-it", "deepseek-ai/DeepSeek-V3"):
+        record = catalog.model(name)
+        assert ReserveRates.of(record, newest, vendor="INTEL") == ReserveRates.of(record, newest)
 
 
 def test_ranks_add_to_what_lies_outside_the_framework_where_links_multicast(catalog: Catalog) -> None:

@@ -150,8 +150,8 @@ def test_quantized_weights_and_rocm_kept_the_first_runner_longer(catalog: Catalo
     llama, deepseek = "LlamaForCausalLM", "DeepseekV4ForCausalLM"
     assert not releases.second_runner(at(catalog, (0, 23)), llama, quantized=True, **asked)
     assert releases.second_runner(at(catalog, (0, 24)), llama, quantized=True, **asked)
-    assert not releases.second_runner(at(catalog, (0, 29)), deepseek, nvidia=False, **asked)
-    assert releases.second_runner(at(catalog, (0, 32)), deepseek, nvidia=False, **asked)
+    assert not releases.second_runner(at(catalog, (0, 29)), deepseek, vendor="AMD", **asked)
+    assert releases.second_runner(at(catalog, (0, 32)), deepseek, vendor="AMD", **asked)
 
 
 def test_states_are_charged_for_by_release(catalog: Catalog) -> None:

@@ -355,21 +355,21 @@ class EngineRules:
         return False, 0
 
     def reserve_rates(
-        self, model: Model, layout: Layout, *, nvidia: bool = True, receives: bool = False
+        self, model: Model, layout: Layout, *, amd: bool = False, receives: bool = False
     ) -> tuple[float, ...] | None:
         """The reserve before scheduler sizes are known, as rates; None without such rules.
 
         Args:
             model: The model, or the part of it that a pipeline stage runs.
             layout: How it is spread over devices.
-            nvidia: False for other vendors' devices.
+            amd: True for AMD's devices.
             receives: True for a pipeline stage after the first.
         """
-        del model, layout, nvidia, receives
+        del model, layout, amd, receives
         return None
 
     def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:
-        """False where the reserve's rates are those of other vendors' devices."""
+        """False where the reserve's rates are those of AMD's devices."""
         del accelerator
         return True
 

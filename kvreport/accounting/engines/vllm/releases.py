@@ -93,7 +93,7 @@ def second_runner(
     states: bool,
     attention: bool = True,
     quantized: bool = False,
-    nvidia: bool = True,
+    vendor: str = "NVIDIA",
 ) -> bool:
     """Whether the second model runner serves a model by default.
 
@@ -110,17 +110,17 @@ def second_runner(
         states: True if some layers keep a recurrent state.
         attention: False for a model of states alone.
         quantized: True if the weights are quantized.
-        nvidia: False on ROCm.
+        vendor: Who makes the devices, in capitals.
     """
     release = release_of(engine)
     if release < (0, 22):
         return False
-    if not nvidia and engine.lists("first_runner_rocm", architecture, release):
+    if vendor == "AMD" and engine.lists("first_runner_rocm", architecture, release):
         return False
     if release >= (0, 29):
         return True
     listed = engine.lists("second_runner", architecture, release)
-    if not nvidia and engine.lists("second_runner_nvidia", architecture, release):
+    if vendor != "NVIDIA" and engine.lists("second_runner_nvidia", architecture, release):
         listed = False
     if release < (0, 24):
         return listed and not experts and not quantized
@@ -185,6 +185,16 @@ def largest_capture(release: Release, *, blackwell: bool) -> int:
     ``config/vllm.py::_set_cudagraph_sizes``, ``default_max_graph_size``.
     """
     return 1024 if blackwell and release >= (0, 28) else LARGEST_CAPTURE
+
+
+def captures_on_intel(release: Release) -> bool:
+    """Whether graphs are captured on Intel's devices by default: since 0.31.0.
+
+    ``platforms/xpu.py::check_and_update_config``: up to 0.30 ``VLLM_XPU_ENABLE_XPU_GRAPH`` must be set (false in ``envs.py`` of
+    0.29.0 and 0.30.0), and 0.31 captures where PyTorch can. Nor does ``v1/worker/gpu_worker.py`` of 0.28.0 to 0.30.0 estimate
+    graphs there.
+    """
+    return release >= (0, 31)
 
 
 def second_runner_estimates_graphs(release: Release) -> bool:

@@ -143,7 +143,7 @@ class ReserveRates:
         videos: bool = True,
         own_expert_kernels: bool = False,
         sorts: bool = False,
-        nvidia: bool = True,
+        vendor: str = "NVIDIA",
         receives: bool = False,
         whole_encoders: bool = False,
     ) -> Self:
@@ -154,11 +154,13 @@ class ReserveRates:
         """
         sizes = Shape.of(model)
         release = releases.release_of(engine)
-        second = runs_second(model, sizes, engine, nvidia=nvidia)
-        sampler = releases.sampler(release, second=second, flashinfer=None if nvidia and not sorts else False)
+        second = runs_second(model, sizes, engine, vendor=vendor)
+        flashinfer = None if vendor == "NVIDIA" and not sorts else False
+        sampler = releases.sampler(release, second=second, flashinfer=flashinfer)
         if sorts and not second and release < (0, 17):
             sampler = "sort"
         graphs = engine.graphs_reserved and (not second or releases.second_runner_estimates_graphs(release))
+        graphs = graphs and (vendor != "INTEL" or releases.captures_on_intel(release))
         workspace = engine.expert_workspace_kept and not own_expert_kernels
         streams = (
             sizes.streams * sizes.hidden * SERVED_BYTES
@@ -211,7 +213,7 @@ class ReserveRates:
             linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1)
             if releases.measures_links(release)
             else 0.0,
-            per_graph=bytes_of_graph_layer(engine, second=second, nvidia=nvidia) * graph_layers(sizes)
+            per_graph=bytes_of_graph_layer(engine, second=second, vendor=vendor) * graph_layers(sizes)
             if graphs
             else 0.0,
             images=passed.images
@@ -256,7 +258,7 @@ def reserve(
     partial: bool = False,
     sorts: bool = False,
     compiled: bool = False,
-    nvidia: bool = True,
+    vendor: str = "NVIDIA",
     multicast: bool = True,
     context_tokens: xp.ArrayLike | None = None,
     device_class: str = "server",
@@ -283,7 +285,7 @@ def reserve(
             since 0.17 a Triton kernel runs there (``v1/sample/ops/topk_topp_sampler.py::apply_top_k_top_p``). The second
             model runner measures itself without sorting (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``).
         compiled: True if it finds its compiled graphs in the cache, as at a later start.
-        nvidia: False on other vendors' devices.
+        vendor: Who makes the device, in capitals.
         multicast: False on devices whose links have no multicast (:func:`multicasts`).
         context_tokens: The longest request that the engine was told to take, or several; None for the model's.
         device_class: Which of the engine's error bands applies.
@@ -302,7 +304,7 @@ def reserve(
         videos,
         own_expert_kernels,
         sorts,
-        nvidia,
+        vendor,
         receives,
         whole_encoders,
     )
@@ -333,7 +335,7 @@ def rates_of(
     model: Model,
     engine: Engine,
     tensor_parallel: int,
-    *told: bool,
+    *told: bool | str,
 ) -> ReserveRates:
     """The rates of a model, which devices of many classes share; the answers in the order of their names below."""
     names = (
@@ -342,13 +344,12 @@ def rates_of(
         "videos",
         "own_expert_kernels",
         "sorts",
-        "nvidia",
+        "vendor",
         "receives",
         "whole_encoders",
     )
-    return ReserveRates.of(
-        model, engine, tensor_parallel=tensor_parallel, **dict(zip(names, told, strict=True))
-    )
+    arguments: dict[str, Any] = dict(zip(names, told, strict=True))
+    return ReserveRates.of(model, engine, tensor_parallel=tensor_parallel, **arguments)
 
 
 def graph_constant(*, second: bool) -> str:
@@ -361,27 +362,27 @@ def graph_constant(*, second: bool) -> str:
     return "graph_bytes_per_layer_second" if second else "graph_bytes_per_layer"
 
 
-def bytes_of_graph_layer(engine: Engine, *, second: bool, nvidia: bool = True) -> float:
-    """Bytes of a captured graph per layer: as fitted, or as logs of AMD's devices print them.
+def bytes_of_graph_layer(engine: Engine, *, second: bool, vendor: str = "NVIDIA") -> float:
+    """Bytes of a captured graph per layer: as fitted, or as logs of AMD's devices print them. No log shows those of Intel's.
 
     Args:
         engine: The engine's record, of one release.
         second: True for the second model runner.
-        nvidia: False for other vendors' devices.
+        vendor: Who makes the devices, in capitals.
     """
-    if second and not nvidia:
+    if second and vendor == "AMD":
         return float(ROCM_GRAPH_BYTES)
     return constant(engine, graph_constant(second=second))
 
 
-def runs_second(model: Model, sizes: Shape, engine: Engine, *, nvidia: bool = True) -> bool:
+def runs_second(model: Model, sizes: Shape, engine: Engine, *, vendor: str = "NVIDIA") -> bool:
     """Whether the second model runner serves a model by default.
 
     Args:
         model: The model.
         sizes: The model's widths.
         engine: The engine's record, of one release.
-        nvidia: False for other vendors' devices.
+        vendor: Who makes the devices, in capitals.
     """
     return releases.second_runner(
         engine,
@@ -390,7 +391,7 @@ def runs_second(model: Model, sizes: Shape, engine: Engine, *, nvidia: bool = Tr
         states=sizes.states,
         attention=sizes.attention,
         quantized=model.weight_format not in UNQUANTIZED,
-        nvidia=nvidia,
+        vendor=vendor,
     )
 
 

@@ -159,7 +159,7 @@ class Vllm(EngineRules):
             own_expert_kernels=reserve.own_expert_kernels(accelerator),
             splits=reserve.large_workspace(accelerator),
             partial=reserve.keeps_partial_results(accelerator),
-            nvidia=accelerator.vendor.upper() == "NVIDIA",
+            vendor=accelerator.vendor.upper(),
             multicast=reserve.multicasts(accelerator),
             context_tokens=step.context_tokens,
             device_class=reserve.device_class(accelerator),
@@ -174,7 +174,7 @@ class Vllm(EngineRules):
         del share
         if not reserve.follows_length(model):
             return None
-        nvidia, eager = accelerator.vendor.upper() == "NVIDIA", step.eager or step.compiled
+        eager = step.eager or step.compiled
         own, splits = reserve.own_expert_kernels(accelerator), reserve.large_workspace(accelerator)
         rates = reserve.rates_of(
             model,
@@ -185,7 +185,7 @@ class Vllm(EngineRules):
             step.videos,
             own,
             step.sorts,
-            nvidia,
+            accelerator.vendor.upper(),
             step.receives,
             step.layout.whole_encoders,
         ).flat
@@ -226,7 +226,7 @@ class Vllm(EngineRules):
         return reserve.multicasts(accelerator), taken
 
     def reserve_rates(
-        self, model: Model, layout: Layout, *, nvidia: bool = True, receives: bool = False
+        self, model: Model, layout: Layout, *, amd: bool = False, receives: bool = False
     ) -> tuple[float, ...] | None:
         """Bytes per token of a step, per row of logits and per graph, in the order of ``ReserveRates``.
 
@@ -237,15 +237,18 @@ class Vllm(EngineRules):
             self.engine,
             tensor_parallel=layout.tensor,
             expert_parallel=layout.expert,
-            nvidia=nvidia,
+            vendor="AMD" if amd else "NVIDIA",
             receives=receives,
         )
         flat: tuple[float, ...] = rates.flat
         return flat
 
     def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:
-        """True on NVIDIA's devices: elsewhere the first model runner may serve the model."""
-        return accelerator.vendor.upper() == "NVIDIA"
+        """False on AMD's devices: the first model runner may serve the model there, and graphs take more.
+
+        On Intel's they are as on NVIDIA's since 0.31 (:func:`releases.captures_on_intel`).
+        """
+        return accelerator.vendor.upper() != "AMD"
 
     def error_band(self, accelerator: Accelerator, *, stages: bool = False) -> tuple[float, float]:
         """The band of the device's class, and of pipeline stages."""
