@@ -24,6 +24,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import plan, settings
 from kvreport.accounting.engines.sglang.compressed import WINDOW_SHARE, is_compressed
 from kvreport.accounting.engines.sglang.pools import PoolFlags, Pools, pools_of, size_pools
+from kvreport.accounting.extras import with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.stages import stages
 from kvreport.architectures import read_config
@@ -73,6 +74,9 @@ def main() -> None:
             if reason or model is None:
                 counts[reason or ABSENT] += 1
                 continue
+            draft = row["flags"].get("speculative_draft_model_path")
+            if draft is not None:
+                model = _with_draft(model, given.configs, draft)
             names.add(row["id"])
             gpus.add(row["gpu"])
             release = releases.setdefault(row["sglang"], Counter())
@@ -127,6 +131,13 @@ def _read(configs: Path, model_id: str) -> Model | None:
     content = json.loads(path.read_text())
     config = content.get("config", content)
     return read_config(config, id=model_id) if config.get("architectures") else None
+
+
+def _with_draft(model: Model, configs: Path, name: str) -> Model:
+    """A model beside the draft of a file in CONFIGS/drafts, whose vocabulary has no part in the pools."""
+    content = json.loads((configs / "drafts" / f"{name}.json").read_text())
+    draft = read_config(content.get("config", content), id=f"drafts/{name}")
+    return with_draft(model, draft.model_copy(update={"vocabulary": model.vocabulary})).whole
 
 
 def _left_out(row: dict[str, Any], model: Model | None) -> str | None:
@@ -194,9 +205,14 @@ def _pools(
     cached = not flags.get("disable_radix_cache")
     overlap = not flags.get("disable_overlap_schedule")
     states, requests = flags.get("max_mamba_cache_size"), resolved.max_requests
+    verified, element = flags.get("speculative_num_draft_tokens", 0), BYTES[row["kv_dtype"]]
+    if verified and requests is None:
+        requests = plan.DRAFTING_REQUESTS
     usual = WINDOW_SHARE if is_compressed(model) else plan.WINDOW_SHARE
     flags_of_pools = PoolFlags(
-        element_bytes=BYTES[row["kv_dtype"]],
+        element_bytes=element,
+        draft_tokens=verified,
+        draft_bytes=plan.own_draft_bytes(model, engine, ranks // data, element),
         attention_ranks=ranks // data,
         data_ranks=data,
         context_ranks=flags.get("dcp_size", 1),
@@ -212,9 +228,12 @@ def _pools(
         prefix_cache=cached,
         chunk_tokens=resolved.chunk_tokens,
         overlap=overlap and number == 1,
-        scaled_latents=plan.scaled_latents(model, engine, gpu, flags.get("dcp_size", 1)),
+        scaled_latents=plan.sized_with_scales(engine)
+        and plan.scaled_latents(model, engine, gpu, flags.get("dcp_size", 1)),
+        spare_states=int(plan.sized_with_scales(engine)),
         narrow_index=row["kv_dtype"] == "float8_e4m3fn" and settings.narrow_beside_fp8(engine, gpu),
     )
+    model = plan.counted(model, engine)
     if number == 1:
         return size_pools(model, engine, BUDGET_BYTES, flags_of_pools)
     parts = stages(model, number, plan.stage_sizes(model.layer_count, number))

@@ -5,7 +5,7 @@
 CONFIGS is a folder with one JSON file per model: a ``config.json``, alone or under the key ``config``
 (with the checkpoint's ``hf_quant_config`` beside it, if it has one); a ``note`` that speaks of class defaults says
 that no checkpoint's config was at hand. FLAGS.json is a list of objects of
-``ServerArgs`` fields; every model is run under each. No GPU is needed and no weights are read: the device
+``ServerArgs`` fields; every model is run under each. A draft model is named by its file in ``CONFIGS/drafts``. No GPU is needed and no weights are read: the device
 is pretended through ``runtime_context.override_platform``, the budget of the pools is 40 GiB.
 
 SGLang and its torch, torchvision and transformers must be importable; packages with compiled kernels may be missing,
@@ -15,6 +15,7 @@ empty modules stand in for them. ``scripts/check_sglang.py`` compares the record
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
@@ -174,7 +175,6 @@ def stand_in() -> None:
 def pretend(gpu: str) -> None:
     """Make torch and SGLang believe in a device."""
     import torch
-    from sglang.srt import runtime_context
 
     memory, capability = DEVICES[gpu]
     major, minor = capability
@@ -183,6 +183,8 @@ def pretend(gpu: str) -> None:
     torch.cuda.device_count = lambda: 8
     torch.cuda.get_device_capability = lambda *_, **__: capability
     torch.cuda.get_device_name = lambda *_: gpu
+    from sglang.srt import runtime_context  # reads the device where it asks torch
+
     facts = {
         "is_cuda": True,
         "is_hip": False,
@@ -202,14 +204,17 @@ def pretend(gpu: str) -> None:
         "device_sm": 10 * major + minor,
         "device_capability": capability,
     }
-    try:
-        runtime_context.override_platform(**facts).install()
-    except ValueError as error:  # an older release knows fewer facts, and says which it does not
-        for name in re.findall(r"'(\w+)'", str(error)):
-            facts.pop(name, None)
-        runtime_context.override_platform(**facts).install()
-    import sglang.srt.mem_cache.kv_cache_configurator
-    import sglang.srt.server_args  # noqa: F401 - modules that take the name below are loaded first
+    if hasattr(runtime_context, "override_platform"):  # since 0.5.19; earlier releases ask torch
+        try:
+            runtime_context.override_platform(**facts).install()
+        except ValueError as error:  # an older release knows fewer facts, and says which it does not
+            for name in re.findall(r"'(\w+)'", str(error)):
+                facts.pop(name, None)
+            runtime_context.override_platform(**facts).install()
+    import sglang.srt.server_args
+
+    if importlib.util.find_spec("sglang.srt.mem_cache.kv_cache_configurator") is not None:
+        import sglang.srt.mem_cache.kv_cache_configurator  # noqa: F401 - takes the name below, and is loaded first
 
     for module in list(sys.modules.values()):
         name = getattr(module, "__name__", "")
@@ -220,13 +225,13 @@ def pretend(gpu: str) -> None:
 def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
     """Resolve the flags for one model and size its pools."""
     from sglang.srt import runtime_context as context
-    from sglang.srt.arg_groups.overrides import model_config_of
     from sglang.srt.distributed.utils import get_pp_indices
     from sglang.srt.mem_cache.kv_cache_configurator import KVCacheConfigurator
     from sglang.srt.mem_cache.kv_cache_dtype import configure_kv_cache_dtype
     from sglang.srt.model_executor.model_runner_components.layer_setup import resolve_layer_indices
     from sglang.srt.model_executor.model_runner_components.spec_aux_hidden_state import (
         SpecAuxHiddenStateConfig,
+        resolve_spec_aux_hidden_state_config,
     )
     from sglang.srt.server_args import ServerArgs
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
@@ -237,25 +242,37 @@ def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
     given = ServerArgs(
         model_path=folder, skip_tokenizer_init=True, device="cuda", load_format="dummy", **flags
     )
-    context.publish(given, role="scheduler")
-    config = model_config_of(given)
-    schedule, parallel = context.get_schedule(), context.get_parallel()
-    _stamp_widths(parallel)
+    resolved = _resolved(given)
+    config, widths = resolved.config, resolved.widths
     algorithm = _declared_cache(config)
     named, dtype = configure_kv_cache_dtype(
-        server_args_kv_cache_dtype=context.get_model().kv_cache_dtype,
-        model=types.SimpleNamespace(quant_config=types.SimpleNamespace(kv_cache_quant_algo=algorithm)),
-        model_dtype=config.dtype,
-        is_draft_worker=False,
-        is_dflash=False,
-        speculative_draft_attention_backend=None,
+        **_taken(
+            configure_kv_cache_dtype,
+            server_args_kv_cache_dtype=resolved.kv_cache_dtype,
+            model=types.SimpleNamespace(quant_config=types.SimpleNamespace(kv_cache_quant_algo=algorithm)),
+            model_dtype=config.dtype,
+            is_draft_worker=False,
+            is_dflash=False,
+            speculative_draft_attention_backend=None,
+        )
     )
     window = getattr(config, "sliding_window_size", None)
     if config.is_hybrid_swa and window is None:
         window = getattr(config.hf_text_config, "attention_chunk_size", None)
     stages = int(flags.get("pp_size", 1))
-    algorithm_of_drafts = SpeculativeAlgorithm.from_string(context.get_spec().speculative_algorithm)
+    algorithm_of_drafts = SpeculativeAlgorithm.from_string(resolved.speculative_algorithm)
     layers = max(config.num_hidden_layers, config.num_attention_layers)
+    beside = SpecAuxHiddenStateConfig()
+    if not algorithm_of_drafts.is_none():
+        beside = resolve_spec_aux_hidden_state_config(
+            **_taken(
+                resolve_spec_aux_hidden_state_config,
+                server_args=given,
+                model_config=config,
+                spec_algorithm=algorithm_of_drafts,
+                is_draft_worker=False,
+            )
+        )
 
     def configurator(stage: int) -> Any:
         """The pools of one pipeline stage."""
@@ -264,29 +281,29 @@ def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
             "device": "cuda",
             "gpu_id": 0,
             "ps": types.SimpleNamespace(
-                tp_size=parallel.tp_size,
-                pp_size=parallel.pp_size,
+                tp_size=widths["tp_size"],
+                pp_size=stages,
                 pp_rank=stage,
-                attn_dp_size=parallel.attn_dp_size,
+                attn_dp_size=widths["attn_dp_size"],
             ),
             "draft_model_idx": None,
-            "attn_dp_size": parallel.attn_dp_size,
-            "pp_size": parallel.pp_size,
+            "attn_dp_size": widths["attn_dp_size"],
+            "pp_size": stages,
             "pp_group": types.SimpleNamespace(rank_in_group=stage, world_size=stages),
             "model": None,
             "model_config": config,
             "server_args": given,
             "kv_cache_dtype": dtype,
             "model_dtype": config.dtype,
-            "page_size": schedule.page_size,
+            "page_size": resolved.page_size,
             "sliding_window_size": window,
             "spec_algorithm": algorithm_of_drafts,
             "is_draft_worker": False,
             "post_capture_kv_active": False,
-            "spec_aux_config": SpecAuxHiddenStateConfig(),
+            "spec_aux_config": beside,
             "is_hybrid_swa": config.is_hybrid_swa,
-            "is_hybrid_swa_compress": config.is_hybrid_swa_compress,
-            "use_mla_backend": context.uses_mla_backend(),
+            "is_hybrid_swa_compress": getattr(config, "is_hybrid_swa_compress", False),
+            "use_mla_backend": resolved.latent,
             "layer_info": resolve_layer_indices(
                 **_taken(
                     resolve_layer_indices,
@@ -300,12 +317,12 @@ def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
             "req_to_token_pool": None,
             "token_to_kv_pool_allocator": None,
             "memory_pool_config": None,
-            "kv_cache_dtype_str": named or context.get_model().kv_cache_dtype,
+            "kv_cache_dtype_str": named or resolved.kv_cache_dtype,
         }
         return KVCacheConfigurator(**_taken(KVCacheConfigurator, **fields))
 
     # Stages agree on the fewest tokens: each is sized alone first, then all again with the least of them.
-    most = [count for count in (schedule.max_total_tokens,) if count is not None]
+    most = [count for count in (resolved.max_total_tokens,) if count is not None]
 
     def sized_by(stage: int) -> tuple[Any, Any]:
         pools, budget = configurator(stage), BUDGET_GIB
@@ -319,30 +336,101 @@ def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
         finally:
             KVCacheConfigurator._apply_token_constraints = own  # the next flags have their own
 
-    if stages > 1:
-        most.append(min(sized_by(stage)[1].max_total_num_tokens for stage in range(stages)))
-    pools, sized = min(
-        (sized_by(stage) for stage in range(stages)), key=lambda one: one[1].max_total_num_tokens
-    )
-    # Context ranks hold a token's cache in turns: requests see as many tokens more.
-    held = sized.max_total_num_tokens
-    if hasattr(pools, "logical_token_capacity"):
-        held = pools.logical_token_capacity(max_total_num_tokens=held)
-    elif not config.is_hybrid_swa:  # up to 0.5.20, where the allocator widens by itself
-        held *= parallel.attn_dcp_size
+    with resolved.topology():
+        if stages > 1:
+            most.append(min(sized_by(stage)[1].max_total_num_tokens for stage in range(stages)))
+        pools, sized = min(
+            (sized_by(stage) for stage in range(stages)), key=lambda one: one[1].max_total_num_tokens
+        )
+        # Context ranks hold a token's cache in turns: requests see as many tokens more.
+        held = sized.max_total_num_tokens
+        if hasattr(pools, "logical_token_capacity"):
+            held = pools.logical_token_capacity(max_total_num_tokens=held)
+        elif not config.is_hybrid_swa:  # up to 0.5.20, where the allocator widens by itself
+            held *= widths["attn_dcp_size"]
+        requests = pools.resolve_max_num_reqs(sized.max_total_num_tokens)
     return {
         "tokens": held,
         "window_tokens": sized.swa_max_total_num_tokens,
-        "state_slots": schedule.max_mamba_cache_size if pools.mambaish_config is not None else None,
-        "max_requests": pools.resolve_max_num_reqs(sized.max_total_num_tokens),
-        "share": schedule.mem_fraction_static,
-        "chunk_tokens": schedule.chunked_prefill_size,
-        "captured_requests": context.get_exec().graph.cuda_graph_config.decode.max_bs,
-        "page_tokens": schedule.page_size,
+        "state_slots": resolved.states() if pools.mambaish_config is not None else None,
+        "max_requests": requests,
+        "share": resolved.mem_fraction_static,
+        "chunk_tokens": resolved.chunked_prefill_size,
+        "captured_requests": resolved.graphs.decode.max_bs,
+        "page_tokens": resolved.page_size,
         "context_tokens": config.context_len,
         "kv_dtype": str(dtype).removeprefix("torch."),
         "architecture": config.hf_config.architectures[0],
     }
+
+
+def _resolved(given: Any) -> Any:
+    """What a release made of its arguments, under one set of names.
+
+    Since 0.5.19 that is published in parts; before, it stands on the arguments themselves, and the widths of ranks
+    come from process groups, for which the topology is put in place.
+    """
+    from sglang.srt import runtime_context as context
+
+    if hasattr(context, "override_platform"):
+        from sglang.srt.arg_groups.overrides import model_config_of
+
+        context.publish(given, role="scheduler")
+        schedule, parallel = context.get_schedule(), context.get_parallel()
+        _stamp_widths(parallel)
+        names = ("tp_size", "attn_dp_size", "attn_dcp_size")
+        return types.SimpleNamespace(
+            config=model_config_of(given),
+            widths={name: getattr(parallel, name) for name in names},
+            kv_cache_dtype=context.get_model().kv_cache_dtype,
+            speculative_algorithm=context.get_spec().speculative_algorithm,
+            page_size=schedule.page_size,
+            latent=context.uses_mla_backend(),
+            max_total_tokens=schedule.max_total_tokens,
+            mem_fraction_static=schedule.mem_fraction_static,
+            chunked_prefill_size=schedule.chunked_prefill_size,
+            graphs=context.get_exec().graph.cuda_graph_config,
+            states=lambda: schedule.max_mamba_cache_size,
+            topology=contextlib.nullcontext,
+        )
+    if hasattr(context, "publish"):
+        context.publish(given, role="scheduler")
+    else:
+        context.get_context().set_server_args(given)
+    data = given.dp_size if given.enable_dp_attention else 1
+    ranks = given.tp_size // data // getattr(given, "attn_cp_size", 1)
+    widths = {
+        "tp_size": given.tp_size,
+        "pp_size": given.pp_size,
+        "attn_tp_size": ranks,
+        "attn_dp_size": data,
+        "attn_dcp_size": getattr(given, "dcp_size", 1),
+        "dcp_size": getattr(given, "dcp_size", 1),
+        "attn_cp_size": getattr(given, "attn_cp_size", 1),
+    }
+    latent = given.use_mla_backend
+    return types.SimpleNamespace(
+        config=given.get_model_config(),
+        widths=widths,
+        kv_cache_dtype=given.kv_cache_dtype,
+        speculative_algorithm=given.speculative_algorithm,
+        page_size=given.page_size,
+        latent=latent() if callable(latent) else latent,
+        max_total_tokens=given.max_total_tokens,
+        mem_fraction_static=given.mem_fraction_static,
+        chunked_prefill_size=given.chunked_prefill_size,
+        graphs=given.cuda_graph_config,
+        states=lambda: _now(given, "max_mamba_cache_size"),
+        topology=lambda: context.get_parallel().override(**widths),
+    )
+
+
+def _now(given: Any, name: str) -> Any:
+    """A setting that sizing the pools changes, wherever the release keeps it."""
+    from sglang.srt import runtime_context as context
+
+    bag = getattr(context, "get_schedule", None)
+    return getattr(bag() if bag is not None else given, name)
 
 
 def _taken(function: Any, **named: Any) -> dict[str, Any]:
@@ -438,8 +526,13 @@ def main() -> None:
                     "flags": flags,
                     "class_defaults": defaults,
                 }
+                draft = flags.get("speculative_draft_model_path")
+                told = flags
+                if draft is not None:
+                    beside = _written(asked.configs / "drafts" / f"{draft}.json", Path(scratch))
+                    told = {**flags, "speculative_draft_model_path": str(beside)}
                 try:
-                    row |= run(str(place), flags)
+                    row |= run(str(place), told)
                     row["own_class"] = row["architecture"] in classes
                 except BaseException as error:  # noqa: BLE001 - the engine's refusal is the answer
                     row["error"] = f"{type(error).__name__}: {error}"[:300]

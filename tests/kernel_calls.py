@@ -108,6 +108,7 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
             state_share=draw.choice([0.9, 0.5]),
             states_each=draw.choice([1, 3, 5]),
             turns=draw.choice([1, 1, 2, 8]),
+            spare=draw.choice([1, 1, 0]),
         )
 
     small = {

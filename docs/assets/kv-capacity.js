@@ -164,8 +164,10 @@
   }
 
   /* The fields of a record that says how a budget is divided, in the order of a plan's list. */
-  const RULE = "cellBytes fixedBytes window shared windowShare page stateBytes stateShare statesEach turns"
-    .split(" ");
+  const RULE =
+    "cellBytes fixedBytes window shared windowShare page stateBytes stateShare statesEach turns spare".split(
+      " ",
+    );
 
   /** @returns {PoolRule} */
   const ruleOf = (list) => /** @type {any} */ (Object.fromEntries(RULE.map((name, n) => [name, list[n]])));

@@ -38,6 +38,7 @@ class Case:
         kv_pool_bytes: A pool per device given by hand, which replaces the budget.
         eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
+        images_through: What images reach the model through (SGLang's ``--mm-feature-transport``); "" for its choice.
         encodes_at_start: False if no image is encoded while memory is measured (vLLM's ``--skip-mm-profiling``).
         videos: False if it was told to take no videos.
         clips: False if it was told to take no audio.
@@ -67,6 +68,7 @@ class Case:
     eager: bool = False
     images: bool = True
     encodes_at_start: bool = True
+    images_through: str = ""
     videos: bool = True
     clips: bool = True
     sorts: bool = False
@@ -103,6 +105,7 @@ class Case:
             layout=self.layout,
             eager=self.eager,
             images=self.images and self.encodes_at_start,
+            images_through=self.images_through,
             videos=self.videos,
             sorts=self.sorts,
             # Where images are served, embeddings are looked up before the compiled graph, encoded or not.

@@ -26,8 +26,19 @@ _BORROWED: Final[frozenset[Component]] = frozenset({"embedding", "output_head"})
 """A one-layer draft head reads the target's embedding and output head (vLLM 0.33, ``spec_decode/eagle.py``)."""
 
 
+METHODS: Final = {"EAGLE": "eagle", "EAGLE-3": "eagle3", "DFlash": "dflash", "DSpark": "dspark"}
+"""How draft heads draft, by their family (``vllm/config/speculative.py``, vLLM 0.33)."""
+
+_OF_BLOCKS: Final = ("DFlash", "DSpark", "Domino")
+"""Families whose drafts are a block of tokens: they have neither embedding nor output head unless of their own
+(SGLang 0.5.13 to 0.5.23 ``models/dflash.py``)."""
+
 _DRAFT: Final = "draft."
 """Begins the names of a draft's weights beside those of its target."""
+
+_LAYER: Final = "draft "
+BLOCK_LAYER: Final = "draft block "
+"""Begin the names of a draft's layers behind those of its target; the latter where blocks of tokens are drafted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +60,8 @@ def with_draft(target: Model, draft: Model) -> Draft:
     """Put a draft model's layers and weights after the target's, as one model.
 
     A draft of few layers with the target's width and vocabulary is a head (EAGLE, MTP): it borrows embedding
-    and output head. Any other is a model of its own (``--speculative-model`` of a smaller sibling).
+    and output head, but for an output head of fewer words, which no target has (EAGLE-3). Any other is a model of its
+    own (``--speculative-model`` of a smaller sibling).
 
     Raises:
         InputError: If the draft was trained on another vocabulary.
@@ -60,9 +72,9 @@ def with_draft(target: Model, draft: Model) -> Draft:
             f"draft: found {draft.id} with {draft.vocabulary:,} tokens in its vocabulary; allowed: a draft with "
             f"the {target.vocabulary:,} tokens of {target.id}"
         )
-    first = target.layer_count
+    first, named = target.layer_count, BLOCK_LAYER if draft.family in _OF_BLOCKS else _LAYER
     moved = tuple(
-        LayerGroup(name=f"draft {group.name}", layers=_shifted(group.indices, first), caches=group.caches)
+        LayerGroup(name=f"{named}{group.name}", layers=_shifted(group.indices, first), caches=group.caches)
         for group in draft.layers
     )
     rows = tuple(_rows(draft, borrows=borrows))
@@ -102,7 +114,8 @@ def own_prediction_layer(target: Model) -> Model:
 def _rows(draft: Model, *, borrows: bool) -> Iterator[WeightGroup]:
     own = frozenset(draft.not_loaded) - {"mtp"}
     for row in draft.weights:
-        if row.component in own or (borrows and row.component in _BORROWED):
+        fewer = row.component == "output_head" and row.shape[0] < draft.vocabulary
+        if row.component in own or (borrows and row.component in _BORROWED and not fewer):
             continue
         # The target leaves its own prediction layers out; a draft's are what is served.
         part: Component = "other" if row.component == "mtp" else row.component
@@ -121,18 +134,37 @@ def drafts(model: Model) -> bool:
 def borrowed_copies(model: Model, tensor_parallel: int) -> int:
     """Bytes of an embedding and an output head that a draft builds for itself before it takes the target's.
 
-    0 where there is no draft, or one with an embedding of its own.
+    0 where there is no draft, one with an embedding of its own, or one of blocks, which builds neither. A head of
+    its own is none that it gives up.
 
     Args:
         model: The target with its draft's layers and weights.
         tensor_parallel: Ranks that the vocabulary is divided over.
     """
     draft = [row.component for row in model.weights if row.name.startswith(_DRAFT)]
-    if not draft or any(component in _BORROWED for component in draft):
+    if not draft or "embedding" in draft or drafts_blocks(model):
         return 0
+    tables = 1 if "output_head" in draft else 2
     rows = [row for row in model.weights if row.component == "embedding" and len(row.shape) == 2]
-    rows = [row for row in rows if row.split == "vocabulary"]
-    return sum(2 * row.shape[0] * row.shape[1] * SERVED_BYTES // tensor_parallel for row in rows[:1])
+    rows = [row for row in rows if row.split == "vocabulary" and not row.name.startswith(_DRAFT)]
+    return sum(tables * row.shape[0] * row.shape[1] * SERVED_BYTES // tensor_parallel for row in rows[:1])
+
+
+def drafts_blocks(model: Model) -> bool:
+    """Whether a model has a draft's layers behind its own that draft a block of tokens at once."""
+    return any(group.name.startswith(BLOCK_LAYER) for group in model.layers)
+
+
+def draft_alone(model: Model) -> Model:
+    """The layers of a draft that :func:`with_draft` put behind its target's, as a model of their own."""
+    values = {name: getattr(model, name) for name in type(model).model_fields}
+    values["layers"] = tuple(group for group in model.layers if group.name.startswith(_LAYER))
+    return type(model).model_construct(**values)
+
+
+def draft_rows(model: Model) -> tuple[WeightGroup, ...]:
+    """The weights of a draft that :func:`with_draft` put beside its target's; empty without one."""
+    return tuple(row for row in model.weights if row.name.startswith(_DRAFT))
 
 
 def vocabulary_slots(model: Model, max_loras: int, max_rank: int, places: int) -> int:

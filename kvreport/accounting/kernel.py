@@ -198,6 +198,7 @@ class PoolRule(NamedTuple):
         state_share: Bytes for states for each byte for tokens.
         states_each: States that a running request may hold.
         turns: Ranks that hold the tokens of a request in turns.
+        spare: States that are allocated beside those counted: 1, or 0 up to 0.5.16.
     """
 
     cell_bytes: float
@@ -210,6 +211,7 @@ class PoolRule(NamedTuple):
     state_share: float
     states_each: int
     turns: int
+    spare: int
 
 
 EVICTION_TOKENS: Final = 128
@@ -513,14 +515,14 @@ def pool_states(rule: PoolRule, pool: int) -> int:
     if rule.state_bytes == 0:
         return 0
     share = pool / BYTES_PER_GIB * rule.state_share / (1 + rule.state_share) * BYTES_PER_GIB
-    return int((share - rule.state_bytes) // rule.state_bytes)
+    return int((share - rule.spare * rule.state_bytes) // rule.state_bytes)
 
 
 def pool_for_tokens(rule: PoolRule, pool: int) -> float:
-    """Return what states and fixed pools leave of a budget; one state more than counted is allocated."""
+    """Return what states and fixed pools leave of a budget."""
     if rule.state_bytes == 0:
         return pool - rule.fixed_bytes
-    rest = pool / BYTES_PER_GIB - (pool_states(rule, pool) + 1) * rule.state_bytes / BYTES_PER_GIB
+    rest = pool / BYTES_PER_GIB - (pool_states(rule, pool) + rule.spare) * rule.state_bytes / BYTES_PER_GIB
     return int(rest * BYTES_PER_GIB)
 
 

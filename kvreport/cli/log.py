@@ -48,6 +48,11 @@ def register(add: Add) -> None:
     )
     command.add_argument("--weights", metavar="FORMAT", help="weight format (as released)")
     command.add_argument("--kv", metavar="FORMAT", help="KV format, if the log does not say")
+    command.add_argument(
+        "--draft",
+        metavar="MODEL",
+        help="draft model of SGLang's speculative decoding (the one that the log names): a catalog name or a config.json",
+    )
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_fetch_options(command)
     add_data_option(command)
@@ -91,6 +96,7 @@ def _run(options: argparse.Namespace) -> int:
         tensor_parallel=options.tensor_parallel,
         weights=options.weights,
         kv=options.kv,
+        draft=options.draft,
         fetch=options.fetch,
         revision=options.revision,
         catalog=open_catalog(options.data),

@@ -14,12 +14,14 @@ _MODEL: Final = ("--speculative-draft-model-path", "--speculative-draft-model")
 _STEPS: Final = "--speculative-num-steps"
 _TOKENS: Final = "--speculative-num-draft-tokens"
 _BRANCHES: Final = "--speculative-eagle-topk"
+_BLOCKS: Final = {"--speculative-dflash-block-size": 1, "--speculative-dspark-block-size": 0}
+"""Tokens of a drafted block, and how many of them are the target's own (``speculative_hook.py``, SGLang 0.5.23)."""
 _ALGORITHM: Final = "--speculative-algorithm"
 _SHORT: Final = {"--speculative-algo": _ALGORITHM}
 """How SGLang's documentation abbreviates it, which its parser takes."""
 _STEPS_CHOSEN: Final = "3"
 """Steps that SGLang chooses where none are given (``speculative_hook.py::_auto_choose_speculative_params``)."""
-_SGLANG: Final = (*_MODEL, _STEPS, _TOKENS, _BRANCHES, _ALGORITHM)
+_SGLANG: Final = (*_MODEL, _STEPS, _TOKENS, _BRANCHES, _ALGORITHM, *_BLOCKS)
 _WITHOUT_A_MODEL: Final = ("ngram", "[ngram]", "ngram_gpu", "suffix")
 """Methods that draft from the text itself (``vllm/config/speculative.py`` of vLLM 0.33; SGLang's NGRAM)."""
 _WITH_OWN_LAYERS: Final = ("mtp", "dspark", "nextn", "eagle")
@@ -94,6 +96,11 @@ def _of_sglang(given: Mapping[str, str]) -> Iterator[str]:
             f"{_BRANCHES}: found {shorten(given[_BRANCHES])}; allowed: 1 (a chain): a tree of drafted tokens is not counted"
         )
     steps, tokens = given.get(_STEPS), given.get(_TOKENS)
+    block = next((name for name in _BLOCKS if name in given), None)
+    if block is not None and given[block].isdecimal():
+        steps = str(max(int(given[block]) - _BLOCKS[block], 1))
+    elif given.get(_ALGORITHM, "").upper() in ("DFLASH", "DSPARK"):
+        steps = None  # one step drafts the whole block
     if steps is None and tokens is not None and tokens.isdecimal():
         steps = str(max(int(tokens) - 1, 1))  # a chain's first token is the target's own
     model = next((given[flag] for flag in _MODEL if flag in given), None)

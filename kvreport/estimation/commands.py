@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from kvreport.accounting.compute_type import WIDE, computed_in, stored_type
 from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.registry import FAMILIES
+from kvreport.accounting.extras import METHODS
 from kvreport.catalog.load import RELEASED
 from kvreport.words import COMMAND_NOTES, ONLINE_WEIGHTS
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 OWN_DRAFT: Final = "mtp"
 """Names a checkpoint's own prediction layer as its draft."""
-_METHODS: Final = {"EAGLE": "eagle", "EAGLE-3": "eagle3", "DFlash": "dflash", "DSpark": "dspark"}
-"""How draft heads draft, by their family (``vllm/config/speculative.py``, vLLM 0.33)."""
-
 Server = Literal["vllm", "sglang", "tensorrt_llm"]
 SERVERS: Final[tuple[Server, ...]] = get_args(Server)
 """Engines that a command starts."""
@@ -110,7 +108,7 @@ def served_by(estimate: Estimate) -> Served:
         draft=None
         if request.draft is None or query is None or query.draft == OWN_DRAFT
         else str(query.draft),
-        draft_method=None if request.draft is None else _METHODS.get(request.draft.model.family),
+        draft_method=None if request.draft is None else METHODS.get(request.draft.model.family),
     )
 
 

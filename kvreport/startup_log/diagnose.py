@@ -15,6 +15,7 @@ from math import inf, isfinite
 from typing import Final
 
 from kvreport.accounting import kernel
+from kvreport.accounting.extras import drafts
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
@@ -34,7 +35,6 @@ from kvreport.startup_log.laid_out import (
     adapters_of,
     dense_ranks_followed,
     exchange_of,
-    own_drafts,
     pasted_start,
     pool_of,
     requests_that_fit,
@@ -102,6 +102,7 @@ def diagnose(
     tensor_parallel: int | None = None,
     weights: str | None = None,
     kv: str | None = None,
+    draft: str | None = None,
     fetch: bool = False,
     revision: str | None = None,
     catalog: Catalog | None = None,
@@ -116,6 +117,7 @@ def diagnose(
         tensor_parallel: Devices of one replica, where the log does not say.
         weights: Weight format; None for as released.
         kv: KV format, where the log does not say.
+        draft: Draft model of SGLang's speculative decoding, where the catalog does not know the one that the log names.
         fetch: True to ask the Hub for a model that is not known.
         revision: Branch, tag or commit of the Hub's repository.
         catalog: Where names are looked up; None for the public catalog.
@@ -129,9 +131,9 @@ def diagnose(
     record = _model(reading, model, known, notes, fetch=fetch, revision=revision)
     devices = accelerators_of(gpu, known) or device_named(reading, known, notes)
     device = min(devices, key=lambda one: one.usable_bytes, default=None)
-    start = None
+    start, beside = None, _draft(reading, draft, known, fetch=fetch)
     if record is not None:
-        start = pasted_start(reading, record, known, devices, tensor_parallel, weights, kv)
+        start = pasted_start(reading, record, known, devices, tensor_parallel, weights, kv, beside)
         if tensor_parallel is None and reading.whole("tensor_parallel") is None:
             each = " for each stage" if start.flags.layout.pipeline > 1 else ""
             notes.append(f"The log does not state a tensor-parallel size; one GPU{each} is taken.")
@@ -224,7 +226,7 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
     inferred = None if laid is None or reading.engine != "sglang" else share_of(reading, laid.whole.model)
     if inferred is not None and reading.number("mem_fraction") is None:
         notes.append(f"Its share of memory, {inferred:g}, is worked out from what its lines leave free.")
-    followed = {"speculative"} if laid is not None and own_drafts(reading, laid.whole.model) else set()
+    followed = {"speculative"} if laid is not None and drafts(laid.whole.model) else set()
     if adapters_of(reading) != (0, 0):
         followed.add("lora")
     ignored = [
@@ -268,6 +270,18 @@ def _model(
             notes.append(f"{stated} is taken as {found.id}, by its name.")
         return found
     notes.append(f"The catalog does not have {stated}; name the model that it is a copy of.")
+    return None
+
+
+def _draft(reading: Reading, given: str | None, known: Catalog, *, fetch: bool) -> Model | None:
+    """The draft model: as given, else the one that the log names, if the catalog has it; None for neither."""
+    if given is not None:
+        return open_model(given, known, fetch=fetch).model
+    for name in names_of(reading.text("draft_from") or ""):
+        try:
+            return known.model(name)
+        except InputError:
+            continue
     return None
 
 

@@ -241,6 +241,26 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         r"(?P<draft_from>[^\s',]{1,300})",
         "The draft model is {draft_from}.",
     ),
+    Pattern(
+        "sglang_draft_tokens",
+        "sglang",
+        rf"(?:--speculative[-_]num[-_]draft[-_]tokens(?:=| +)|speculative_num_draft_tokens'?(?:=|: ))"
+        rf"(?P<draft_verified>{WHOLE})\b",
+        "{draft_verified} tokens are verified at once.",
+    ),
+    Pattern(
+        "sglang_draft_block",
+        "sglang",
+        rf"(?:--speculative[-_](?:dflash|dspark)[-_]block[-_]size(?:=| +)|speculative_(?:dflash|dspark)_block_size'?(?:=|: ))"
+        rf"(?P<draft_block>{WHOLE})\b",
+        "Blocks of {draft_block} tokens are drafted.",
+    ),
+    Pattern(
+        "sglang_images_through",
+        "sglang",
+        r"(?:--mm[-_]feature[-_]transport(?:=| +)|mm_feature_transport'?(?:=|: )')(?P<images_through>cpu|cuda_ipc|cuda_vmm)",
+        "Images reach the model through {images_through}.",
+    ),
     # Flags that bear on memory and that no number here follows.
     Pattern(
         "speculative",

@@ -73,6 +73,7 @@ def pasted_start(
     tensor_parallel: int | None = None,
     weights: str | None = None,
     kv: str | None = None,
+    draft: Model | None = None,
 ) -> Start:
     """The model under the log's flags, with what the log printed.
 
@@ -84,6 +85,7 @@ def pasted_start(
         tensor_parallel: Devices of one replica, where the log does not say.
         weights: Weight format; None for as released.
         kv: KV format, where the log does not say.
+        draft: The draft model that SGLang loaded beside it, where that is known.
 
     Raises:
         InputError: If no rules are known for the log's engine, or other ranks than the log's are listed.
@@ -104,11 +106,15 @@ def pasted_start(
     ]
     stated = kv or reading.text("kv_dtype")
     static = share_of(reading, model) if reading.engine == "sglang" else None
-    drafted, served = own_drafts(reading, model), with_state_type(model, reading.text("state_dtype"))
+    served = with_state_type(model, reading.text("state_dtype"))
+    drafted = drafted_tokens(reading, model, draft)
+    if drafted:
+        beside = own_prediction_layer(served) if own_drafts(reading, model) or draft is None else draft
+        served = with_draft(served, beside).whole
     return Start(
         known=known,
         engine=engine,
-        model=with_draft(served, own_prediction_layer(served)).whole if drafted else served,
+        model=served,
         accelerator=devices[0] if devices else None,
         replica=replica_of(devices, layout),
         flags=Flags(
@@ -129,6 +135,7 @@ def pasted_start(
             compiled=bool(reading.facts.get("compiled")),
             images=not reading.facts.get("text_only"),
             clips=not reading.facts.get("no_audio"),
+            images_through=reading.text("images_through") or "",
             encodes_at_start=not reading.facts.get("no_encoding"),
             draft_tokens=drafted,
             draft_in_model=drafted > 0,
@@ -144,7 +151,7 @@ def pasted_start(
             free=free_before(reading),
             refused=refused(reading),
         ),
-        pool_unclear=_pool_unclear(reading, model),
+        pool_unclear=_pool_unclear(reading, model, drafted=drafted > 0),
     )
 
 
@@ -292,12 +299,12 @@ def told_all(reading: Reading) -> bool:
     return any(line.pattern in ("sglang_serve", "sglang_launch") for line in reading.recognised)
 
 
-def _pool_unclear(reading: Reading, model: Model) -> tuple[str, ...]:
+def _pool_unclear(reading: Reading, model: Model, *, drafted: bool) -> tuple[str, ...]:
     """What a prediction of the pool cannot do without: a wrong pool is worse than none."""
     if reading.engine in POOL_AS_STATED:
         return ("what its share is taken of",)
     if reading.engine == "sglang":
-        return _sglang_unclear(reading, model)
+        return _sglang_unclear(reading, model, drafted=drafted)
     missing = []
     if reading.number("utilization") is None:
         missing.append("its share of memory")
@@ -306,13 +313,13 @@ def _pool_unclear(reading: Reading, model: Model) -> tuple[str, ...]:
     return tuple(missing)
 
 
-def _sglang_unclear(reading: Reading, model: Model) -> tuple[str, ...]:
+def _sglang_unclear(reading: Reading, model: Model, *, drafted: bool) -> tuple[str, ...]:
     """What a prediction of SGLang's pool lacks: its command or resolved flags, and what a draft or a cap changes."""
     missing = []
     if share_of(reading, model) is None and not told_all(reading):
         missing.append("its share of memory")
     drafts = reading.facts.get("draft_weights") is not None or reading.facts.get("speculative")
-    if drafts and not own_drafts(reading, model):
+    if drafts and not drafted:
         missing.append("what drafts take")
     if reading.whole("most_tokens") is not None:
         missing.append("a pool without a cap")
@@ -332,6 +339,34 @@ def own_drafts(reading: Reading, model: Model) -> int:
         return 0
     return reading.whole("draft_steps") or DEFAULT_STEPS
 
+
+def drafted_tokens(reading: Reading, model: Model, draft: Model | None) -> int:
+    """Tokens that SGLang drafts, with layers of the checkpoint's own or with a draft model; 0 where that is not known.
+
+    A block of DFlash has the target's own token among those verified, one of DSpark has not
+    (``speculative_hook.py::_handle_dflash``, ``_handle_dspark``, 0.5.23). Trees are not counted.
+
+    Args:
+        reading: The log.
+        model: The model that it served.
+        draft: The draft model, where one is known.
+    """
+    own = own_drafts(reading, model)
+    method = (reading.text("draft_method") or "").upper()
+    if own or draft is None or reading.engine != "sglang" or method not in _METHODS_BESIDE:
+        return own
+    block, verified = reading.whole("draft_block"), reading.whole("draft_verified")
+    if method == "DSPARK":
+        return block or max((verified or 0) - 1, 0)
+    if method == "DFLASH":
+        return max((block or verified or 0) - 1, 0)
+    if (reading.whole("draft_branches") or 1) > 1:
+        return 0
+    return reading.whole("draft_steps") or max((verified or DEFAULT_STEPS + 1) - 1, 1)
+
+
+_METHODS_BESIDE: Final = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "DFLASH", "DSPARK")
+"""Algorithms that a draft model is named for (``srt/speculative/spec_info.py``, 0.5.23)."""
 
 _OWN_METHODS: Final = ("EAGLE", "NEXTN")
 DEFAULT_STEPS: Final = 3

@@ -164,6 +164,7 @@ MEMORY_FLAGS: Final = (
     _sglang("--kt-num-gpu-experts", "experts in host memory"),
     _sglang("--ple-offload-embedding", "embeddings in host memory"),
     _sglang("--language-only", "the encoder", None, "text_only"),
+    _sglang("--mm-feature-transport", "a buffer for images", None, "images_through"),
     _sglang("--enable-two-batch-overlap", "buffers of a second half batch"),
     _sglang("--enable-symm-mem", "buffers between ranks"),
     _sglang("--prefill-only-disable-kv-cache", "the pool"),

@@ -89,6 +89,7 @@ def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
         compiled=bool(observation.compiled),
         images=serves_images(observation),
         clips=not re.search(_NO_AUDIO, (observation.flags or "").lower()),
+        images_through=images_through(observation),
         encodes_at_start=encodes_at_start(observation),
         kv_pool_bytes=pool_given(observation),
         lora_slots=adapter_slots(observation),
@@ -192,6 +193,12 @@ def serves_images(observation: Observation) -> bool:
 
 
 _NO_AUDIO: Final = r"audio['\"]: ?0"
+
+
+def images_through(observation: Observation) -> str:
+    """What SGLang was told to send images through (``--mm-feature-transport``); "" where nothing is said."""
+    found = re.search(r"mm[-_]feature[-_]transport[ =:']+(cpu|cuda_ipc|cuda_vmm)", observation.flags or "")
+    return found[1] if found else ""
 
 
 def encodes_at_start(observation: Observation) -> bool:

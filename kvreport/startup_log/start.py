@@ -106,6 +106,7 @@ class Flags:
         compiled: True if compiled graphs were found in the cache.
         images: False if text only is served.
         clips: False if no audio is taken.
+        images_through: What images reach the model through, as SGLang was told; "" where it was not.
         encodes_at_start: False if no image is encoded while memory is measured.
         kv_pool_bytes: A pool given by hand.
         lora_slots: LoRA adapters at once, and their largest rank.
@@ -133,6 +134,7 @@ class Flags:
     images: bool = True
     clips: bool = True
     encodes_at_start: bool = True
+    images_through: str = ""
     kv_pool_bytes: int | None = None
     lora_slots: tuple[int, int] = (0, 0)
 
@@ -258,6 +260,7 @@ class Start:
             images=flags.images,
             clips=flags.clips,
             encodes_at_start=flags.encodes_at_start,
+            images_through=flags.images_through,
             sorts=flags.sorts,
             compiled=flags.compiled,
             kv_pool_bytes=flags.kv_pool_bytes,

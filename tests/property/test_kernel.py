@@ -112,6 +112,7 @@ pool_rules = st.builds(
         window_share=st.sampled_from([0.8, 0.1, 1.0]),
         state_share=st.sampled_from([0.9, 0.5]),
         states_per_request=st.sampled_from([1, 3, 5]),
+        spare_states=st.sampled_from([1, 1, 0]),
     ),
     st.one_of(st.integers(1, 1 << 22), st.floats(1, 1 << 22)),
     fixed_bytes=st.sampled_from([0, 0, 123_456_789]),

@@ -65,6 +65,7 @@ class Step:
         layout: How the model is spread over devices.
         eager: True if no graphs are captured.
         images: False if no image is encoded while memory is measured.
+        images_through: What images reach the model through, by SGLang's name (``cpu``, ``cuda_ipc``); "" for its choice.
         videos: False if it was told to take no videos.
         sorts: True if sampling sorts all logits (vLLM without FlashInfer's sampler).
         compiled: True if compiled graphs are in the cache, as at a later start (vLLM).
@@ -79,6 +80,7 @@ class Step:
     layout: Layout
     eager: bool = False
     images: bool = True
+    images_through: str = ""
     videos: bool = True
     sorts: bool = False
     compiled: bool = False

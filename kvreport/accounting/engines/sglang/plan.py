@@ -15,6 +15,7 @@ from kvreport.accounting.engines.sglang.pools import (
     PoolRule,
     pool_rule,
 )
+from kvreport.accounting.extras import draft_alone, drafts_blocks
 from kvreport.accounting.kv_cache import SERVED_BYTES, require_storable
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
@@ -31,7 +32,18 @@ DRAFTING_REQUESTS: Final = 48
 """``--max-running-requests`` that the engine sets where it drafts (``speculative_hook.py``, 0.5.9 to 0.5.23)."""
 
 DRAFTS_COUNTED: Final = (0, 5, 14)
-"""First release whose pool counts the layers of EAGLE's drafts."""
+"""First release whose pool counts the layers of EAGLE's drafts, and the first that sizes it beside a draft's weights
+(``model_runner.py::alloc_memory_pool``)."""
+
+BESIDE_WINDOWS: Final = (0, 5, 15)
+"""First release that counts them beside a window pool, too (``HybridSWAPoolConfigurator``)."""
+
+SPARE_STATES: Final = (0, 5, 17)
+"""First release that allocates one state more than it counts, and that sizes sparse latents in FP8 with their scales
+(``kv_cache_configurator.py::_handle_max_mamba_cache``, ``pool_configurator.py``)."""
+
+OWN_WIDTHS: Final = (0, 5, 18)
+"""First release that counts a draft of blocks by its own widths, and that counts it beside a window pool."""
 
 _DRAFT: Final = "draft "
 _OWN_DRAFT: Final = "draft prediction layer"
@@ -64,9 +76,11 @@ def plan(
     Raises:
         InputError: If the format cannot store one of the model's caches.
     """
+    heads = max(setup.layout.tensor // setup.layout.decode_context, 1)
+    draft_bytes = own_draft_bytes(model, engine, heads, element_bytes(setup.kv_format))
     model = counted(model, engine)
     stage = None if stage is None else counted(stage, engine)
-    flags = pool_flags(model, engine, setup)
+    flags = replace(pool_flags(model, engine, setup), draft_bytes=draft_bytes)
     rule = stage_rule(model, engine, flags, setup.layout, stage) if stage else pool_rule(model, engine, flags)
     if not rule.cell_bytes:
         return _states_only(rule)
@@ -86,7 +100,9 @@ def counted(model: Model, engine: Engine) -> Model:
 
     Prediction layers of the target's own are counted for classes whose draft path the engine fills in, and since
     0.5.20 where the config says ``num_nextn_predict_layers`` (``spec_aux_hidden_state.py``). The caches of others come
-    out of what is kept free.
+    out of what is kept free. Drafts of blocks are counted in every release, as layers of the target up to 0.5.17 and by
+    their own widths since (:func:`own_draft_bytes`); beside a window pool they are not up to 0.5.17, and other
+    drafts not up to 0.5.14 (``pool_configurator.py``, 0.5.13 to 0.5.23).
 
     Args:
         model: The model, with the layers of a draft if there is one.
@@ -96,12 +112,38 @@ def counted(model: Model, engine: Engine) -> Model:
     if not drafts or compressed.is_compressed(model):
         return model
     release = version_number(engine.version or "9999")
-    own = engine.lists("own_drafts_counted", model.architecture, release)
-    if release >= DRAFTS_COUNTED and (own or _OWN_DRAFT not in drafts):
+    windowed = shapes.layers(model, engine).windowed
+    if drafts_blocks(model):
+        counted_here = release < OWN_WIDTHS and not windowed
+    else:
+        own = engine.lists("own_drafts_counted", model.architecture, release)
+        first = BESIDE_WINDOWS if windowed else DRAFTS_COUNTED
+        counted_here = release >= first and (own or _OWN_DRAFT not in drafts)
+    if counted_here:
         return model
     values = {name: getattr(model, name) for name in type(model).model_fields}
     values["layers"] = tuple(group for group in model.layers if group.name not in drafts)
     return type(model).model_construct(**values)
+
+
+def own_draft_bytes(model: Model, engine: Engine, ranks: int, element: float) -> int:
+    """Bytes of one token in the layers of a draft that is counted by its own widths: one that drafts blocks, since 0.5.18.
+
+    ``srt/speculative/dflash_utils.py::dflash_draft_cell_size_per_token`` (0.5.18 to 0.5.23); the draft's cache has the type of
+    the target's. Compressed pools are widened instead.
+
+    Args:
+        model: The model, with the layers of a draft if there is one.
+        engine: The engine's record, of one release.
+        ranks: Ranks that divide the heads.
+        element: Bytes of one cached element.
+    """
+    early = version_number(engine.version or "9999") < OWN_WIDTHS
+    if early or not drafts_blocks(model) or compressed.is_compressed(model):
+        return 0
+    draft = draft_alone(model)
+    layers = sum(group.count for group in draft.layers)
+    return int(shapes.token_elements(draft, ranks) * layers * element)
 
 
 def stage_sizes(layers: int, stages: int) -> tuple[int, ...]:
@@ -118,8 +160,8 @@ def stage_sizes(layers: int, stages: int) -> tuple[int, ...]:
 def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, stage: Model) -> PoolRule:
     """Which pools a pipeline stage has.
 
-    Every stage sets as much aside for states as the stage with most of them needs
-    (0.5.23, ``kv_cache_configurator.py::_handle_max_mamba_cache``). Up to 0.5.20 a stage with a window pool counts
+    Every stage sets as much aside for states as the stage with most of them needs, and up to 0.5.16 as much as the whole
+    model does (``kv_cache_configurator.py::_handle_max_mamba_cache``). Up to 0.5.20 a stage with a window pool counts
     the layers of the whole model (``pool_configurator.py::HybridSWAPoolConfigurator``).
 
     Args:
@@ -143,7 +185,7 @@ def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, s
     }
     sizes = layout.partition or stage_sizes(model.layer_count, layout.pipeline)
     dealt = stage_layers(model.layer_count, layout.pipeline, sizes)
-    most = max(len(keeping & set(layers)) for layers in dealt)
+    most = max(len(keeping & set(layers)) for layers in dealt) if sized_with_scales(engine) else len(keeping)
     return replace(rule, state_bytes=int(one * (most / len(keeping))))
 
 
@@ -193,9 +235,16 @@ def pool_flags(
         overlap=layout.pipeline == 1,
         chunk_tokens=settings.chunk_of(model, engine, chunk_tokens, layout.data),
         draft_tokens=serving.draft_tokens + 1 if serving.draft_tokens else 0,
-        scaled_latents=scaled_latents(model, engine, accelerator, layout.decode_context),
+        scaled_latents=sized_with_scales(engine)
+        and scaled_latents(model, engine, accelerator, layout.decode_context),
+        spare_states=int(sized_with_scales(engine)),
         narrow_index=kv_format is not None and settings.narrows_index(model, engine, accelerator),
     )
+
+
+def sized_with_scales(engine: Engine) -> bool:
+    """False up to 0.5.16, which sizes its pools as if a latent in FP8 had no scales, and allocates them with."""
+    return version_number(engine.version or "9999") >= SPARE_STATES
 
 
 def step_sizes(serving: Serving) -> tuple[int | None, int]:

@@ -65,7 +65,9 @@ class PoolFlags:
         overlap: False with ``--disable-overlap-schedule``.
         draft_layers: Layers of a draft model that shares the target's cached widths.
         draft_tokens: Tokens that are verified in a step, one more than a draft model proposes; 0 without one.
+        draft_bytes: Bytes of one token in a draft that is counted by its own widths, on every context rank.
         scaled_latents: True if FP8 latents keep scales and a wide rotary part.
+        spare_states: States that are allocated beside those counted, for rows that pad a batch.
         narrow_index: True if index keys that have no scales are cached as FP8 too.
     """
 
@@ -87,7 +89,9 @@ class PoolFlags:
     overlap: bool = True
     draft_layers: int = 0
     draft_tokens: int = 0
+    draft_bytes: int = 0
     scaled_latents: bool = True
+    spare_states: int = 1
     narrow_index: bool = False
 
     @property
@@ -167,6 +171,7 @@ class PoolRule:
             state_share=flags.state_share,
             states_each=flags.states_per_request,
             turns=self.turns,
+            spare=flags.spare_states,
         )
 
     @property
@@ -220,8 +225,8 @@ class PoolRule:
         if not flags.prefix_cache and flags.max_requests is not None:
             return xp.full_like(rest, max(1, flags.max_requests))
         share = rest * flags.state_share / (1 + flags.state_share) * GIB
-        drafts = flags.draft_tokens
-        slots = (share - one * (1 + drafts)) // (one * (1 + drafts / flags.states_per_request))
+        drafts, spare = flags.draft_tokens, flags.spare_states
+        slots = (share - spare * one * (1 + drafts)) // (one * (1 + drafts / flags.states_per_request))
         return xp.integers(slots)
 
     def state_requests(self, pool_bytes: xp.ArrayLike) -> Integers | None:
@@ -249,7 +254,7 @@ class PoolRule:
         return xp.integers(limits[0] if len(limits) == 1 else xp.minimum(*limits))
 
     def _for_tokens(self, pool: Integers) -> xp.Reals:
-        """What states and fixed pools leave of a budget; one state more than counted is allocated."""
+        """What states and fixed pools leave of a budget; since 0.5.17 one state more than counted is allocated."""
         slots = self.state_slots(pool)
         if slots is None:
             return xp.reals(pool - self.fixed_bytes)
@@ -261,8 +266,8 @@ class PoolRule:
                 at_once = slots
             elif self.flags.max_requests is not None:
                 at_once = xp.minimum(max(1, self.flags.max_requests), at_once)
-            rest = rest - one * (at_once + 1) * drafts / GIB
-        rest = rest - (slots + 1) * one / GIB
+            rest = rest - one * (at_once + self.flags.spare_states) * drafts / GIB
+        rest = rest - (slots + self.flags.spare_states) * one / GIB
         return xp.reals(xp.trunc(rest * GIB))
 
 
@@ -374,6 +379,8 @@ def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> float:
     Beside index keys without scales (MiniMax-M3) heads are counted by all ranks, and everything is divided
     (0.5.23 ``pool_configurator.py::DefaultPoolConfigurator``, ``kv_cache_configurator.py::logical_token_capacity``).
     """
+    if flags.draft_bytes:
+        return token_bytes(model, engine, replace(flags, draft_bytes=0)) + flags.draft_bytes
     index = shapes.indexer_of(model)
     if flags.context_ranks > 1 and index is not None and not index.scaled:
         return token_bytes(model, engine, replace(flags, context_ranks=1)) / flags.context_ranks
@@ -446,11 +453,12 @@ def _window_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
     counted = shapes.layers(model, engine)
     full = shapes.token_elements(model, flags.attention_ranks) * flags.element_bytes
     windowed = shapes.token_elements(model, flags.attention_ranks, windowed=True) * flags.element_bytes
-    full_cell = full * (counted.full + flags.draft_layers)
+    full_cell = full * (counted.full + flags.draft_layers) + flags.draft_bytes
     window_cell = windowed * counted.windowed
     window = shapes.window_of(model)
     if not counted.full:
-        return PoolRule(flags, window_cell + full * flags.draft_layers, window=window, shared_window=True)
+        cell = window_cell + full * flags.draft_layers + flags.draft_bytes
+        return PoolRule(flags, cell, window=window, shared_window=True)
     if window is not None and flags.window_by_requests:
         kept = window_cap_tokens(window, flags)
         return PoolRule(flags, full_cell, fixed_bytes=kept * window_cell, fixed_window=kept, window=window)

@@ -15,6 +15,7 @@ from kvreport.accounting.engines.sglang import command as serve
 from kvreport.accounting.engines.sglang import overhead, settings, shapes
 from kvreport.accounting.engines.sglang.compressed import is_compressed
 from kvreport.accounting.engines.sglang.plan import (
+    DRAFTS_COUNTED,
     default_kv_format,
     device_traits,
     plan,
@@ -32,10 +33,10 @@ from kvreport.accounting.engines.sglang.refusals import refusal, unequal_refusal
 from kvreport.accounting.engines.step import Reserve, StaticMemory, Step, constant
 from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
-from kvreport.accounting.extras import borrowed_copies
+from kvreport.accounting.extras import borrowed_copies, draft_rows
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
-from kvreport.accounting.weights import is_hashed
+from kvreport.accounting.weights import is_hashed, row_bytes
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -206,7 +207,8 @@ class Sglang(EngineRules):
         """Position tables, scales that a release keeps beside those its kernels read, and what a draft lets go of.
 
         A draft head is built with an embedding and an output head; they are given up for the target's only after
-        the pools were sized (``speculative/eagle_worker_v2.py::alloc_memory_pool``, 0.5.23). Layers that read another's
+        the pools were sized (``speculative/eagle_worker_v2.py::alloc_memory_pool``, 0.5.23). Up to 0.5.13 drafts are loaded
+        behind the pools, and take what is kept free (``scheduler.py::init_model_worker``). Layers that read another's
         cache have places for keys and values, and keys that are values, too, are loaded twice (0.5.11 to 0.5.23
         ``models/gemma4_causal.py``).
         """
@@ -224,6 +226,11 @@ class Sglang(EngineRules):
                 model, self.on_host(model), weight_format, formats, accelerator, layout.tensor
             ),
         }
+        if version_number(self.engine.version or "9999") < DRAFTS_COUNTED:
+            later = sum(
+                row_bytes(model, row, weight_format, formats, layout.tensor) for row in draft_rows(model)
+            )
+            parts |= {"draft_copies": 0, "loaded_behind_pools": -later}
         if self.engine.loaded_scales_kept and overhead.repacks_block_floats(accelerator):
             parts["loaded_scales"] = overhead.loaded_scales(model, weight_format, formats, layout.tensor)
         return {name: size for name, size in parts.items() if size}
@@ -254,7 +261,7 @@ class Sglang(EngineRules):
         found = self._settings(model, accelerator, step)
         taken = self.taken_before_loading(step.layout, accelerator) + step.held_bytes
         kept = round(max(accelerator.usable_bytes - taken, 0) * (1 - found.share))
-        kept = max(kept + self._images_kept(model, images=step.images), 0)
+        kept = max(kept + self._images_kept(model, accelerator, step), 0)
         graphs = min(found.graphs_mib * MIB, kept) if not step.eager else 0
         other = min(
             taken + settings.OTHER_MIB * MIB + settings.ranks_mib(step.layout) * MIB, taken + kept - graphs
@@ -287,7 +294,7 @@ class Sglang(EngineRules):
             return _by_length(told, at)
         used = share * self._share_left(model, accelerator, told)
         free = self.free_before_loading(accelerator, step.layout) - step.held_bytes
-        kept = accelerator.usable_bytes * share - free * used + self._images_kept(model, images=step.images)
+        kept = accelerator.usable_bytes * share - free * used + self._images_kept(model, accelerator, step)
         return replace(reserve, activations=0, graphs=0, non_framework=round(kept))
 
     def following_peak(
@@ -323,7 +330,9 @@ class Sglang(EngineRules):
         return StaticMemory(
             free_bytes=self.free_before_loading(accelerator, layout),
             left=self._share_left(model, accelerator, context_tokens),
-            kept_bytes=self._images_kept(model, images=images),
+            kept_bytes=images
+            * settings.images_mib(model, self.engine, accelerator, nodes=layout.nodes)
+            * MIB,
         )
 
     def share_for(self, pool: int, weights: int, reserve: int, total: int) -> float | None:
@@ -425,11 +434,20 @@ class Sglang(EngineRules):
             images=step.images,
             context_tokens=step.context_tokens,
             deepep=layout.all_to_all.startswith("deepep"),
+            drafts=bool(draft_rows(model)),
         )
 
-    def _images_kept(self, model: Model, *, images: bool) -> int:
-        takes = self.engine.image_cache_reserved and images and shapes.takes_images(model, self.engine)
-        return settings.EMBEDDING_CACHE_MIB * MIB if takes else 0
+    def _images_kept(self, model: Model, accelerator: Accelerator, step: Step) -> int:
+        told = step.max_seqs if step.max_seqs < MOST_REQUESTS else None
+        size = settings.images_mib(
+            model,
+            self.engine,
+            accelerator,
+            nodes=step.layout.nodes,
+            max_requests=told,
+            through=step.images_through,
+        )
+        return step.images * size * MIB
 
 
 def _by_length(tokens: Any, reserve: Callable[[int], Reserve]) -> Reserve:  # noqa: ANN401 - an array

@@ -12,6 +12,7 @@ from typing import Final
 
 from kvreport.accounting.engines.sglang import shapes
 from kvreport.accounting.engines.sglang.compressed import is_compressed
+from kvreport.accounting.extras import draft_rows
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
@@ -38,12 +39,20 @@ MIB_LATENT_GRAPHS: Final = 1536
 MIB_DECODE_EXCHANGE: Final = 2048
 MIB_PREFILL_EXCHANGE: Final = 1024
 EXCHANGE_KEPT: Final = (0, 5, 16)
+MIB_DRAFT_HEAD: Final = 4096
+MIB_DRAFT_MODEL: Final = 6144
+DRAFTS_WEIGHED: Final = (0, 5, 14)
+"""First release that counts a draft's weights when it sizes the pools; those before keep so much more free."""
+
 MANY_CAPTURED: Final = 300
 BREAKABLE_STARTS: Final = (0, 5, 15)
 """First release whose prefill graphs break where attention runs; those before capture piece by piece."""
 
 LATENT_CAPTURED: Final = (0, 5, 18)
 """First release that captures prefill of every latent attention; 0.5.17 captures the sparse ones."""
+
+STAGES_UNCAPTURED: Final = (0, 5, 19)
+"""First release that captures no prefill of pipeline stages (``cuda_graph_hook.py``)."""
 
 SPREAD_CAPTURED: Final = (0, 5, 17)
 """First release that captures prefill with DP attention or an exchange between expert ranks."""
@@ -85,6 +94,20 @@ STATES_HELD: Final = 3
 
 EMBEDDING_CACHE_MIB: Final = 100
 """Taken off the pools for image embeddings, which are allocated later (``mm_runtime_reservation_gb``)."""
+
+FEATURES_MIB: Final = 1024
+MANY_FEATURES_MIB: Final = 3072
+MANY_SENDERS: Final = 400
+"""Where images reach the model through memory of the device (``SGLANG_MM_FEATURE_CACHE_MB``), and from so many
+requests at once on for two classes on Hopper GPUs (0.5.20 to 0.5.23 ``model_overrides/qwen3_vl.py``)."""
+
+FEATURES_ON_DEVICE: Final = (0, 5, 17)
+FEATURES_ON_HOST: Final = (0, 5, 18)
+"""The one release that sends images through the device wherever it has CUDA and one node
+(``server_args.py::_handle_multimodal_feature_transport``): the tokenizer takes the memory before weights are loaded."""
+
+MOST_EXPANDED: Final = 512
+"""Requests at once up to which decode graphs of those two classes are captured for all (the same)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +155,7 @@ def settings(
     overlap: bool = True,
     context_tokens: int | None = None,
     deepep: bool = False,
+    drafts: bool = False,
 ) -> Settings:
     """Resolve the flags as SGLang does.
 
@@ -154,6 +178,7 @@ def settings(
         overlap: False with ``--disable-overlap-schedule``.
         context_tokens: ``--context-length``, or None for the model's.
         deepep: True with ``--moe-a2a-backend deepep``.
+        drafts: True with ``--speculative-algorithm``, but for n-grams.
     """
     device = device_mib(accelerator)
     defaults = engine.device_class(accelerator.id, round(device * MIB))
@@ -163,6 +188,8 @@ def settings(
         captured = defaults.max_seqs_wide
     if max_requests is not None and engine.caps_captured():
         captured = min(captured, max_requests)
+    if max_requests is not None and sends_on_device(model, engine, accelerator):
+        captured = max_requests if captured < max_requests <= MOST_EXPANDED else captured
     backend = attention_backend(model, engine, accelerator, prefix_cache=prefix_cache)
     captures = graphs_mib(
         model,
@@ -171,7 +198,7 @@ def settings(
         captured_requests=captured if graphs else 0,
         data_attention=data_attention,
         prefill=graphs
-        and pipeline_parallel == 1
+        and (pipeline_parallel == 1 or staged_captured(model, engine))
         and context_ranks == 1
         and accelerator.vendor.upper() == "NVIDIA",
         deepep=deepep,
@@ -180,6 +207,9 @@ def settings(
         reserved = reserved_mib(device, chunk, tensor_parallel * pipeline_parallel, captures)
         if deepep and graphs and exchange_kept(engine):
             reserved += MIB_DECODE_EXCHANGE
+        if drafts and version_number(engine.version or "9999") < DRAFTS_WEIGHED:
+            standing_alone = any(row.component == "embedding" for row in draft_rows(model))
+            reserved += MIB_DRAFT_MODEL if standing_alone else MIB_DRAFT_HEAD
         share = round((device - reserved) / device, 3)
         if images and shapes.takes_images(model, engine):
             share *= vision_factor(model, engine)
@@ -196,6 +226,53 @@ def settings(
         max_requests=COMPRESSED_REQUESTS if max_requests is None and is_compressed(model) else max_requests,
         graphs_mib=captures,
     )
+
+
+def sends_on_device(model: Model, engine: Engine, accelerator: Accelerator) -> bool:
+    """True for a class that a release serves in a way of its own on large Hopper GPUs (``large_hopper_qwen3_vl_model_type``).
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        accelerator: The device.
+    """
+    listed = engine.architectures.get("hopper_vision") and engine.lists("hopper_vision", model.architecture)
+    return (
+        bool(listed)
+        and capability(accelerator) == HOPPER
+        and device_mib(accelerator) >= LARGE_DEVICE_MIB
+        and shapes.takes_images(model, engine)
+    )
+
+
+def images_mib(
+    model: Model,
+    engine: Engine,
+    accelerator: Accelerator,
+    *,
+    nodes: int = 1,
+    max_requests: int | None = None,
+    through: str = "",
+) -> int:
+    """MiB that images take of the device beside weights and pools; 0 for a model without.
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        accelerator: The device.
+        nodes: Servers of one replica: across them images are sent through the hosts.
+        max_requests: ``--max-running-requests``, or None.
+        through: ``--mm-feature-transport``; "" for the engine's choice.
+    """
+    if not shapes.takes_images(model, engine):
+        return 0
+    own, release = sends_on_device(model, engine, accelerator), version_number(engine.version or "9999")
+    everywhere = FEATURES_ON_DEVICE <= release < FEATURES_ON_HOST and accelerator.vendor.upper() == "NVIDIA"
+    on_device = through.startswith("cuda") or (not through and nodes == 1 and (own or everywhere))
+    kept = 0 if own or not engine.image_cache_reserved else EMBEDDING_CACHE_MIB
+    if not on_device:
+        return kept
+    return kept + (MANY_FEATURES_MIB if own and (max_requests or 0) >= MANY_SENDERS else FEATURES_MIB)
 
 
 def backend_share(backend: str, context_tokens: int) -> float:
@@ -349,6 +426,17 @@ def left_uncaptured(model: Model, engine: Engine) -> bool:
     return since and engine.lists("prefill_uncaptured", model.architecture)
 
 
+def staged_captured(model: Model, engine: Engine) -> bool:
+    """True if prefill of pipeline stages is captured: from 0.5.15 to 0.5.18, and not piece by piece.
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+    """
+    release = version_number(engine.version or "9999")
+    return BREAKABLE_STARTS <= release < STAGES_UNCAPTURED and not captured_piecewise(model, engine)
+
+
 def captured_alone(model: Model, engine: Engine) -> bool:
     """True if DP attention and exchanges between expert ranks leave prefill uncaptured: up to 0.5.16, or piece by piece.
 
@@ -439,7 +527,7 @@ def attention_backend(
     if major == BLACKWELL:
         if engine.lists("blackwell_triton", model.architecture) and prefix_cache:
             return "triton"
-        if engine.lists("blackwell_flashinfer", model.architecture):
+        if engine.lists("blackwell_flashinfer", model.architecture, version_number(engine.version or "9999")):
             return "flashinfer"
         unlike = shapes.unequal_heads(model) or engine.lists("blackwell_fa4", model.architecture)
         return "fa4" if unlike else "trtllm_mha"
@@ -513,7 +601,8 @@ def states_per_request(
     """
     if not prefix_cache:
         return 1
-    tracked = engine.lists("state_tracking", model.architecture) and overlap
+    release = version_number(engine.version or "9999")
+    tracked = engine.lists("state_tracking", model.architecture, release) and overlap
     return STATES_HELD + (2 - staged if tracked else 0)
 
 

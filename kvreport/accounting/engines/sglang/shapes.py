@@ -26,7 +26,7 @@ from kvreport.catalog.caches import (
     SlidingWindow,
     StateTensor,
 )
-from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.model import Model
 
 CONVOLUTION_BYTES: Final = 2
@@ -62,7 +62,7 @@ def layers(model: Model, engine: Engine) -> Layers:
     in_window = {id(group) for group in model.layers if apart and _windowed(group.caches)}
     windowed = sum(group.count for group in model.layers if id(group) in in_window)
     states, full = 0, model.layer_count
-    if engine.lists("state_pools", model.architecture):
+    if engine.lists("state_pools", model.architecture, version_number(engine.version or "9999")):
         states = sum(group.count for group in model.layers if _has(group.caches, RecurrentState))
         full = sum(group.count for group in model.layers if _attends(group.caches))
     indexed = sum(group.count for group in model.layers if _has(group.caches, Indexer))
