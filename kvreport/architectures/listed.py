@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from math import prod
 from typing import Any, Final, cast, get_args
 
 from pydantic import ValidationError
 
 from kvreport.architectures.assumptions import CORE
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.expressions import MAX_VALUE, evaluate
+from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.families import index
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
-from kvreport.architectures.listing import CacheLine, Listing, Row, split_outside
+from kvreport.architectures.listing import CacheLine, Listing, split_outside
+from kvreport.architectures.parts import Formulas, row_tensors
 from kvreport.architectures.published import published_defaults
 from kvreport.catalog.caches import (
     Cache,
@@ -28,7 +27,6 @@ from kvreport.catalog.caches import (
     SlidingWindow,
     StateTensor,
 )
-from kvreport.errors import InputError
 
 _NAMES: Final = {
     "full": "full attention",
@@ -39,18 +37,17 @@ _NAMES: Final = {
     "indexer": "index keys",
     "shared": "shared cache",
 }
-_MOST_SIDES: Final = 4
 _WHOLE: Final = re.compile(r"_(?:dim|rank|experts)$")
 """Endings of keys that hold a whole number wherever they stand; others may hold a list or a ratio."""
 NOTHING_KEPT: Final = "no cache"
 
 
-class Scope:
+class Scope(Formulas):
     """The values of a config's keys as a listing names them: dotted paths from the outermost object."""
 
     def __init__(self, root: Keys, listed: Listing) -> None:
         """Read ``root`` with the published defaults of the listing's class."""
-        self.root = root
+        super().__init__(root)
         self.listed = listed
         self.defaults = published_defaults().get(listed.config or next(iter(listed.model_types), ""), {})
         self.index: int | None = None
@@ -128,37 +125,6 @@ class Scope:
             keys = found or Keys({}, keys.where, keys.field(part), None, keys.trail)
         return keys
 
-    def whole(self, formula: str, what: str, *, low: int = 0, high: int = MAX_VALUE) -> int:
-        """Evaluate a formula to a whole number in range.
-
-        Raises:
-            InputError: If the config makes it no whole number or one beyond reason.
-        """
-        try:
-            value = evaluate(formula, self.look)
-        except (ValueError, IndexError, KeyError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise self.root.fault(what, str(error), "sizes that fit together") from error
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise self.root.fault(what, value, f"a whole number from {low:,} to {high:,} ({formula})")
-        return value
-
-    def holds(self, formula: str | None) -> bool:
-        """Tell whether a condition is true; none always is.
-
-        Raises:
-            InputError: If the keys of the condition are not of the kind that it computes with.
-        """
-        try:
-            return formula is None or bool(evaluate(formula, self.look))
-        except InputError:
-            raise
-        except ValueError as error:
-            raise self.root.fault(str(formula), str(error), "sizes that fit together") from error
-
 
 def _checked(keys: Keys, name: str, value: object, default: object) -> object:
     counts = isinstance(default, int) and not isinstance(default, bool)
@@ -207,7 +173,8 @@ def read_listed(listed: Listing, keys: Keys) -> Blueprint:
     for condition, why in listed.refused:
         if scope.holds(condition):
             raise root.fault(condition.split()[0], "a value that cannot be read", why)
-    tensors = [tensor for row in listed.rows if scope.holds(row.condition) for tensor in _tensors(row, scope)]
+    rows = [row for row in listed.rows if scope.holds(row.condition)]
+    tensors = [tensor for row in rows for tensor in row_tensors(row, scope)]
     if listed.reads:
         return _beside(listed, keys, tensors)
     root.trail.looked_at.update(root.field(path) for path in listed.derived)
@@ -253,43 +220,6 @@ def _experts(listed: Listing, scope: Scope) -> tuple[int, int] | None:
     return (
         (routed, scope.whole(listed.sizes["per_token"], "per_token", low=1, high=routed)) if routed else None
     )
-
-
-def _tensors(row: Row, scope: Scope) -> list[Tensor]:
-    what = row.names[0]
-    count = scope.whole(row.count, what)
-    if not count:
-        return []
-    # A tensor without sides holds one number.
-    shape = tuple(scope.whole(side, what, low=0) for side in row.shape) or (1,)
-    if 0 in shape:
-        return []
-    if len(shape) > _MOST_SIDES:
-        # A record has four sides at most: what a convolution over frames begins with is one of them.
-        shape = (shape[0], prod(shape[1 : len(shape) - 2]), *shape[-2:])
-    split, heads = row.split, None
-    if row.heads is not None:
-        heads = scope.whole(row.heads, what) or None
-        split = split if heads else "replicated"
-    each = [
-        Tensor(name, row.component, shape, split, heads, count, linear=row.linear, looked_up=row.table)
-        for name in row.names
-    ]
-    if row.bias:
-        # A row-parallel projection keeps its bias whole.
-        whole = split == "rows" or (heads is not None and shape[0] % heads != 0)
-        each += [
-            replace(
-                tensor,
-                name=tensor.name.removesuffix(".weight") + ".bias",
-                shape=shape[:1],
-                linear=False,
-                split="replicated" if whole else split,
-                heads=None if whole else heads,
-            )
-            for tensor in each
-        ]
-    return each
 
 
 def _layers(listed: Listing, scope: Scope) -> list[Layer]:

@@ -6,14 +6,16 @@ A listing is text: a head of ``name: value`` lines, then one line per tensor,
 
 whose sizes are formulas over the keys of the config (:mod:`kvreport.architectures.expressions`). The
 files under ``listings/`` hold one section per class, begun by ``[ClassName]``; the page on adding a
-model explains every word of the head by an example.
+model explains every word of the head by an example. What many classes have (a layer, an encoder) is a section of
+``parts/``: ``part: bert_layer bert.encoder.layer.* text_config`` puts its rows into a module, with the sizes of a section.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from itertools import product, zip_longest
@@ -22,12 +24,13 @@ from typing import Final, cast, get_args
 from kvreport.catalog.model import Component, Split
 
 FOLDER: Final = "listings"
+PARTS: Final = "parts"
 _SECTION: Final = re.compile(r"^\[(\w+)\]\s*$", re.MULTILINE)
 _LIKE: Final = re.compile(r"^like:\s+(\w+)\s*$", re.MULTILINE)
 _HEAD: Final = re.compile(r"^([a-z_]+):\s+(.*)$")
 _ROW: Final = re.compile(r"^(\S+)\s+([a-z_]+)\s+\(([^|]*?),?\)\s*(?:x\s+([^|]+?))?\s*(?:\|\s*(.*))?$")
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
-_PLAIN_WORDS: Final = ("bias", "linear", "table")
+_PLAIN_WORDS: Final = ("linear", "table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Row:
         shape: Formulas of the sides, output dimension first.
         count: Formula of how many there are of each name.
         linear: True for the weights of linear layers.
-        bias: True if each has a bias of its first side's width.
+        bias: Formula that must be true for each to have a bias of its first side's width; "" for always, None for never.
         table: True for a table of which single rows are read.
         split: How tensor parallelism divides them.
         heads: Formula of the heads to divide.
@@ -52,7 +55,7 @@ class Row:
     shape: tuple[str, ...]
     count: str = "1"
     linear: bool = False
-    bias: bool = False
+    bias: str | None = None
     table: bool = False
     split: Split = "replicated"
     heads: str | None = None
@@ -87,6 +90,8 @@ class Listing:
         reads: ``model_type`` of the text model where another class's reader reads the text section.
         sizes: Formulas of what a model states beside its tensors (``layers``, ``heads``, ...).
         derived: Formulas of keys that a config may leave out.
+        aliases: Other names of keys, in parts of models.
+        terms: Formulas that others refer to by a name, in parts of models; what a caller gives goes before them.
         refused: Condition under which the config cannot be read, and why.
         caches: What layers keep.
         rows: The tensors.
@@ -101,6 +106,8 @@ class Listing:
     reads: str = ""
     sizes: dict[str, str] = field(default_factory=dict)
     derived: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    terms: dict[str, str] = field(default_factory=dict)
     refused: list[tuple[str, str]] = field(default_factory=list)
     caches: list[CacheLine] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
@@ -108,8 +115,8 @@ class Listing:
 
 
 @cache
-def _files() -> tuple[str, ...]:
-    folder = resources.files(__package__) / FOLDER
+def _files(of: str) -> tuple[str, ...]:
+    folder = resources.files(__package__) / of
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".txt"))
     return tuple((folder / name).read_text(encoding="utf-8") for name in names)
 
@@ -117,14 +124,24 @@ def _files() -> tuple[str, ...]:
 @cache
 def index() -> Mapping[str, str]:
     """Return the text of every class's section."""
+    found = sections(_files(FOLDER))
+    return {name: _with_base(text, found) for name, text in found.items()}
+
+
+def sections(texts: Iterable[str]) -> dict[str, str]:
+    """Return the text of every section by its name.
+
+    Raises:
+        ValueError: If two have the same name.
+    """
     found: dict[str, str] = {}
-    for text in _files():
+    for text in texts:
         marks = list(_SECTION.finditer(text))
         for mark, following in zip_longest(marks, marks[1:]):
             if mark[1] in found:
                 raise ValueError(f"two listings for {mark[1]}")
             found[mark[1]] = text[mark.end() : following.start() if following else len(text)]
-    return {name: _with_base(text, found) for name, text in found.items()}
+    return found
 
 
 def _with_base(text: str, found: Mapping[str, str]) -> str:
@@ -148,6 +165,17 @@ def model_types() -> Mapping[str, str]:
 def listing(name: str) -> Listing:
     """Return the listing of a class that :func:`index` knows."""
     return read_listing(name, index()[name])
+
+
+@cache
+def _parts() -> Mapping[str, str]:
+    return sections(_files(PARTS))
+
+
+@cache
+def part_listing(name: str) -> Listing:
+    """Return the listing of a part of models."""
+    return read_listing(name, _parts()[name])
 
 
 def read_listing(name: str, text: str) -> Listing:
@@ -187,6 +215,15 @@ def _head(found: Listing, key: str, value: str) -> None:
         case "derive":
             name, _, formula = value.partition("=")
             found.derived[name.strip()] = formula.strip()
+        case "part":
+            part, module, *section = value.split()
+            found.rows += (_placed(row, module, "".join(section)) for row in part_listing(part).rows)
+        case "let":
+            name, _, formula = value.partition("=")
+            found.terms[name.strip()] = formula.strip()
+        case "also":
+            name, _, others = value.partition("=")
+            found.aliases[name.strip()] = tuple(others.split())
         case "refuse":
             condition, _, why = value.partition(" -- ")
             found.refused.append((condition, why))
@@ -194,6 +231,37 @@ def _head(found: Listing, key: str, value: str) -> None:
             found.caches.append(_cache(value))
         case _:
             found.sizes[key] = value
+
+
+def _placed(row: Row, module: str, section: str) -> Row:
+    """Put a row of a part into a module (``.`` for the same one), with sizes that are keys of a section of the config.
+
+    Without a section, the sizes are keys of the same object.
+    """
+
+    def of_section(formula: str | None) -> str | None:
+        return formula and _qualified(formula, section)
+
+    return replace(
+        row,
+        names=row.names if module == "." else tuple(f"{module}.{name}" for name in row.names),
+        shape=tuple(_qualified(side, section) for side in row.shape),
+        count=_qualified(row.count, section),
+        bias=of_section(row.bias),
+        heads=of_section(row.heads),
+        condition=of_section(row.condition),
+    )
+
+
+def _qualified(formula: str, section: str) -> str:
+    if not section:
+        return formula
+    tree = ast.parse(formula, mode="eval")
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    keys = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called)
+    for place in sorted((key.col_offset for key in keys), reverse=True):
+        formula = f"{formula[:place]}{section}.{formula[place:]}"
+    return formula
 
 
 def _cache(value: str) -> CacheLine:
@@ -209,7 +277,9 @@ def _row(match: re.Match[str]) -> Row:
         raise ValueError(f"{names}: {component} is not a component")
     options, _, condition = (rest or "").partition("if ")
     words = options.split()
-    split = next((word for word in words if word not in _PLAIN_WORDS), "replicated")
+    bias = next((word.partition(":")[2] for word in words if word.partition(":")[0] == "bias"), None)
+    splits = (word for word in words if word not in _PLAIN_WORDS and word.partition(":")[0] != "bias")
+    split = next(splits, "replicated")
     kind, _, heads = split.partition(":")
     if kind not in get_args(Split):
         raise ValueError(f"{names}: {kind} is not a way to divide a tensor")
@@ -219,7 +289,7 @@ def _row(match: re.Match[str]) -> Row:
         shape=tuple(split_outside(shape)),
         count=count or "1",
         linear="linear" in words,
-        bias="bias" in words,
+        bias=bias,
         table="table" in words,
         split=cast(Split, kind),
         heads=heads or None,

@@ -9,21 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, Literal
 
-from kvreport.architectures.blueprint import Blueprint, Tensor
+from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import outer_tied
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.published import published
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import find_architecture, reads
-from kvreport.architectures.vision import (
-    MAX_DEPTH,
-    plain_block,
-    section_or_default,
-    siglip,
-    times,
-)
+from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import Tensors, linear, norm
 
 _PROJECTOR: Final = "multi_modal_projector"
+_SIGLIP: Final = "vision_tower.vision_model"
 
 
 def text_model(
@@ -65,9 +60,9 @@ def text_model(
 def cohere2_vision(keys: Keys) -> Blueprint:
     """Command A Vision: SigLIP, and a projector that gates by half of its width."""
     blueprint = text_model(keys, "cohere2")
-    vision = section_or_default(keys.outer, "vision_config", published("cohere2_vision"))
-    blueprint.outer += siglip(vision, "vision_tower.vision_model")
-    blueprint.outer += _gated_projector(keys, vision, blueprint.hidden_size, 36864)
+    vision = section_or_default(keys.outer, "vision_config", "cohere2_vision")
+    blueprint.outer += part("siglip", vision, _SIGLIP)
+    blueprint.outer += _gated_projector(keys, _merged(keys, vision), blueprint.hidden_size, 36864)
     return blueprint
 
 
@@ -75,20 +70,21 @@ def cohere2_vision(keys: Keys) -> Blueprint:
 def aya_vision(keys: Keys) -> Blueprint:
     """Aya Vision: as Command A Vision, with a norm in front of the projector."""
     blueprint = text_model(keys, "cohere2")
-    vision = section_or_default(keys.outer, "vision_config", published("aya_vision"))
-    merged = vision.whole("hidden_size") * _factor(keys) ** 2
-    blueprint.outer += siglip(vision, "vision_tower.vision_model")
+    hidden = blueprint.hidden_size
+    vision = section_or_default(keys.outer, "vision_config", "aya_vision")
+    merged = _merged(keys, vision)
+    blueprint.outer += part("siglip", vision, _SIGLIP)
     blueprint.outer += norm(f"{_PROJECTOR}.layernorm", merged, bias=True, component="vision")
-    blueprint.outer += _gated_projector(keys, vision, blueprint.hidden_size, blueprint.hidden_size)
+    blueprint.outer += _gated_projector(keys, merged, hidden, hidden)
     return blueprint
 
 
-def _factor(keys: Keys) -> int:
-    return keys.outer.whole("downsample_factor", default=2, high=64)
+def _merged(keys: Keys, vision: Keys) -> int:
+    """Width of a square of patches side by side."""
+    return vision.whole("hidden_size") * keys.outer.whole("downsample_factor", default=2, high=64) ** 2
 
 
-def _gated_projector(keys: Keys, vision: Keys, hidden: int, usual: int) -> Tensors:
-    merged = vision.whole("hidden_size") * _factor(keys) ** 2
+def _gated_projector(keys: Keys, merged: int, hidden: int, usual: int) -> Tensors:
     inner = keys.outer.whole("alignment_intermediate_size", default=usual)
     half = keys.divide("alignment_intermediate_size", inner, "its two halves", 2)
     return (
@@ -102,11 +98,11 @@ def lfm2_vl(keys: Keys) -> Blueprint:
     """LFM2-VL: SigLIP 2 over patches as vectors, and a projector of its own width."""
     blueprint = text_model(keys, "lfm2")
     outer = keys.outer
-    vision = section_or_default(outer, "vision_config", published("siglip2_vision"))
-    merged = vision.whole("hidden_size") * _factor(keys) ** 2
+    vision = section_or_default(outer, "vision_config", "siglip2_vision")
+    merged = _merged(keys, vision)
     inner = outer.whole("projector_hidden_size", default=2560)
     bias = outer.flag("projector_bias", default=True)
-    blueprint.outer += _siglip2(vision, "vision_tower.vision_model")
+    blueprint.outer += part("siglip2", vision, _SIGLIP)
     if outer.flag("projector_use_layernorm", default=True):
         blueprint.outer += norm(f"{_PROJECTOR}.layer_norm", merged, bias=True, component="vision")
     blueprint.outer += linear(f"{_PROJECTOR}.linear_1", "vision", inner, merged, bias=bias)
@@ -114,148 +110,48 @@ def lfm2_vl(keys: Keys) -> Blueprint:
     return blueprint
 
 
-def _siglip2(vision: Keys, prefix: str) -> Tensors:
-    """SigLIP 2 (NaFlex): a linear layer over flattened patches, and a fixed number of positions."""
-    hidden = vision.whole("hidden_size")
-    area = vision.whole("patch_size", high=1 << 12) ** 2 * vision.whole("num_channels", high=64)
-    # The rest is SigLIP's; a square image of the same number of patches stands for its positions.
-    plain = Keys(
-        {**vision.data, "image_size": vision.whole("patch_size")},
-        vision.where,
-        vision.path,
-        vision.defaults,
-        vision.trail,
-    )
-    rest = tuple(tensor for tensor in siglip(plain, prefix) if ".embeddings." not in tensor.name)
-    return (
-        *linear(f"{prefix}.embeddings.patch_embedding", "vision", hidden, area, bias=True),
-        Tensor(
-            f"{prefix}.embeddings.position_embedding.weight",
-            "vision",
-            (vision.whole("num_patches", high=1 << 24), hidden),
-        ),
-        *rest,
-    )
-
-
 @reads("InternVLForConditionalGeneration", family="InternVL", model_types=("internvl",))
 def internvl(keys: Keys) -> Blueprint:
     """InternVL 3 in the library's own layout: InternViT, and a projector that merges patches."""
     blueprint = text_model(keys, "qwen2")
-    vision = section_or_default(keys.outer, "vision_config", published("intern_vision"))
-    ratio = keys.outer.number("downsample_ratio", default=0.5, low=0.01, high=1)
-    hidden = blueprint.hidden_size
-    merged = vision.whole("hidden_size") * int(1 / ratio) ** 2
-    blueprint.outer += _internvit(vision, "vision_tower")
-    blueprint.outer += norm(f"{_PROJECTOR}.layer_norm", merged, bias=True, component="vision")
-    blueprint.outer += linear(f"{_PROJECTOR}.linear_1", "vision", hidden, merged, bias=True)
-    blueprint.outer += linear(f"{_PROJECTOR}.linear_2", "vision", hidden, hidden, bias=True)
-    return blueprint
+    vision = section_or_default(keys.outer, "vision_config", "intern_vision")
+    blueprint.outer += part("internvit", vision, "vision_tower", **_sides(vision))
+    names = {"norm": "layer_norm", "first": "linear_1", "second": "linear_2"}
+    return _merging(keys, blueprint, vision, _PROJECTOR, names)
 
 
 @reads("InternVLChatModel", family="InternVL", model_types=("internvl_chat",))
 def internvl_chat(keys: Keys) -> Blueprint:
     """InternVL in its makers' layout: the text model stands under ``llm_config``."""
     blueprint = text_model(keys, "llama", ties="inner")
-    vision = section_or_default(keys.outer, "vision_config", published("intern_chat_vision"))
+    vision = section_or_default(keys.outer, "vision_config", "intern_chat_vision")
+    blueprint.outer += part("internvit_chat", vision, "vision_model", **_sides(vision))
+    return _merging(keys, blueprint, vision, "mlp1", {"norm": "0", "first": "1", "second": "3"})
+
+
+def _merging(
+    keys: Keys, blueprint: Blueprint, vision: Keys, projector: str, names: dict[str, str]
+) -> Blueprint:
     ratio = keys.outer.number("downsample_ratio", default=0.5, low=0.01, high=1)
-    hidden = blueprint.hidden_size
     merged = vision.whole("hidden_size") * int(1 / ratio) ** 2
-    blueprint.outer += _internvit_chat(vision, "vision_model")
-    blueprint.outer += norm("mlp1.0", merged, bias=True, component="vision")
-    blueprint.outer += linear("mlp1.1", "vision", hidden, merged, bias=True)
-    blueprint.outer += linear("mlp1.3", "vision", hidden, hidden, bias=True)
+    blueprint.outer += part(
+        "internvl_projector", vision, projector, text_hidden=blueprint.hidden_size, merged=merged, **names
+    )
     return blueprint
 
 
-def _internvit_chat(vision: Keys, prefix: str) -> Tensors:
-    hidden = vision.whole("hidden_size")
-    patch = _side(vision, "patch_size", 1 << 12)
-    patches = (_side(vision, "image_size", 1 << 16) // patch) ** 2
-    path = f"{prefix}.encoder.layers.*"
-    layer_norms = vision.text("norm_type") == "layer_norm"
-    bias = vision.flag("qkv_bias")
-    each = plain_block(
-        path,
-        hidden,
-        vision.whole("intermediate_size"),
-        names=("attn.qkv",),
-        output="attn.proj",
-        block_norms=("norm1", "norm2"),
-        bias=bias,
-        norm_bias=layer_norms,
-    )
-    if not bias:
-        each += (Tensor(f"{path}.attn.proj.bias", "vision", (hidden,)),)
-    if vision.flag("qk_normalization"):
-        each += norm(f"{path}.attn.q_norm", hidden, component="vision")
-        each += norm(f"{path}.attn.k_norm", hidden, component="vision")
-    each += tuple(Tensor(f"{path}.{name}", "vision", (hidden,)) for name in ("ls1", "ls2"))
-    channels = vision.whole("num_channels", high=64)
-    return (
-        Tensor(f"{prefix}.embeddings.class_embedding", "vision", (1, 1, hidden)),
-        Tensor(f"{prefix}.embeddings.patch_embedding.weight", "vision", (hidden, channels, patch, patch)),
-        Tensor(f"{prefix}.embeddings.patch_embedding.bias", "vision", (hidden,)),
-        Tensor(f"{prefix}.embeddings.position_embedding", "vision", (1, patches + 1, hidden)),
-        *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), each),
-    )
-
-
-def _side(vision: Keys, name: str, high: int) -> int:
-    """Read a size that may be one number or a pair of equal ones."""
-    if isinstance(vision.raw(name), list):
-        pair = vision.wholes(name, length=2, low=1, high=high) or [0, 0]
-        if pair[0] != pair[1]:
-            raise vision.fault(name, pair, "two equal sides")
-        return pair[0]
-    return vision.whole(name, high=high)
-
-
-def _internvit(vision: Keys, prefix: str) -> Tensors:
-    """A plain tower with a class token and two learned scales per block."""
-    hidden = vision.whole("hidden_size")
-    patch = _side(vision, "patch_size", 1 << 12)
-    patches = (_side(vision, "image_size", 1 << 16) // patch) ** 2
-    path = f"{prefix}.encoder.layer.*"
-    layer_norms = vision.text("norm_type") == "layer_norm"
-    each = plain_block(
-        path,
-        hidden,
-        vision.whole("intermediate_size"),
-        names=("attention.q_proj", "attention.k_proj", "attention.v_proj"),
-        output="attention.projection_layer",
-        block_norms=("layernorm_before", "layernorm_after"),
-        bias=vision.flag("attention_bias"),
-        norm_bias=layer_norms,
-    )
-    if not vision.flag("attention_bias"):
-        each += (Tensor(f"{path}.attention.projection_layer.bias", "vision", (hidden,)),)
-    if vision.flag("use_qk_norm"):
-        each += norm(f"{path}.attention.q_norm", hidden, component="vision")
-        each += norm(f"{path}.attention.k_norm", hidden, component="vision")
-    each += tuple(Tensor(f"{path}.{name}", "vision", (hidden,)) for name in ("lambda_1", "lambda_2"))
-    channels = vision.whole("num_channels", high=64)
-    embeddings: Tensors = (
-        Tensor(f"{prefix}.embeddings.cls_token", "vision", (1, 1, hidden)),
-        Tensor(
-            f"{prefix}.embeddings.patch_embeddings.projection.weight",
-            "vision",
-            (hidden, channels, patch, patch),
-        ),
-        Tensor(f"{prefix}.embeddings.patch_embeddings.projection.bias", "vision", (hidden,)),
-    )
-    if vision.flag("use_mask_token"):
-        embeddings += (Tensor(f"{prefix}.embeddings.mask_token", "vision", (1, 1, hidden)),)
-    if vision.flag("use_absolute_position_embeddings"):
-        embeddings += (
-            Tensor(f"{prefix}.embeddings.position_embeddings", "vision", (1, patches + 1, hidden)),
-        )
-    last = (
-        ()
-        if vision.flag("use_mean_pooling")
-        else norm(f"{prefix}.layernorm", hidden, bias=True, component="vision")
-    )
-    return (*embeddings, *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), each), *last)
+def _sides(vision: Keys) -> dict[str, int]:
+    """Read sizes that may be one number or a pair of equal ones."""
+    sides = {}
+    for name, high in (("patch_size", 1 << 12), ("image_size", 1 << 16)):
+        if isinstance(vision.raw(name), list):
+            pair = vision.wholes(name, length=2, low=1, high=high) or [0, 0]
+            if pair[0] != pair[1]:
+                raise vision.fault(name, pair, "two equal sides")
+            sides[name] = pair[0]
+        else:
+            sides[name] = vision.whole(name, high=high)
+    return sides
 
 
 _READERS: Final = (cohere2_vision, aya_vision, lfm2_vl, internvl, internvl_chat)

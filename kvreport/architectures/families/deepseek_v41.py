@@ -15,8 +15,8 @@ from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import context, expert_counts, tied, vocabulary
 from kvreport.architectures.families.deepseek_v4 import OWN_LAYOUT, dspark, gated_attention, streams_of
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, times
 from kvreport.architectures.weights import (
     Tensors,
     embedding,
@@ -212,26 +212,7 @@ def _vision(keys: Keys, hidden: int) -> Tensors:
     vision = keys.outer.section("vision_config")
     if vision is None or keys.outer is keys:
         return ()
-    width = vision.whole("hidden_size")
-    inner = vision.whole("intermediate_size")
-    patch = vision.whole("patch_size", high=1 << 12)
-    merged = width * vision.whole("downsample_ratio", high=64) ** 2
-    block: Tensors = (
-        *norm("vision.blocks.*.norm1", width, component="vision"),
-        *norm("vision.blocks.*.norm2", width, component="vision"),
-        *linear("vision.blocks.*.attn.wqkv", "vision", 3 * width, width, "columns", bias=True),
-        *linear("vision.blocks.*.attn.wo", "vision", width, width, "rows", bias=True),
-        *linear("vision.blocks.*.mlp.w1", "vision", 2 * inner, width, "columns"),
-        *linear("vision.blocks.*.mlp.w2", "vision", width, inner, "rows"),
-    )
-    return (
-        *linear("vision.patch_embed.proj", "vision", width, 3 * patch * patch, bias=True),
-        *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), block),
-        *norm("vision.norm", width, component="vision"),
-        *linear("aligner.w1", "vision", hidden, merged, bias=True),
-        *linear("aligner.w2", "vision", hidden, hidden, bias=True),
-        *(Tensor(f"image_{name}", "vision", (hidden,)) for name in ("start", "newline", "end")),
-    )
+    return part("deepseek_v41_vision", vision, text_hidden=hidden)
 
 
 def _draft(keys: Keys, hidden: int, streams: int, words: int) -> Tensors:

@@ -15,9 +15,9 @@ from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts
 from kvreport.architectures.families.deepseek import indexer_tensors, latent_sizes, mixture_pattern
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, Keys
-from kvreport.architectures.published import published
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, section_or_default, times
+from kvreport.architectures.vision import MAX_DEPTH, section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     correction_bias,
@@ -190,51 +190,16 @@ def _attention(
 
 def _vision(keys: Keys, text_hidden: int) -> Tensors:
     """Blocks with a gated MLP, the last ones with more and more experts, and a merger of patches."""
-    vision = section_or_default(keys.outer, "vision_config", published("dots3_note_vision"))
-    hidden = vision.whole("hidden_size", "embed_dim")
+    vision = section_or_default(keys.outer, "vision_config", "dots3_note_vision")
     heads = vision.whole("num_attention_heads", "num_heads", high=1 << 12)
-    depth = vision.whole("num_hidden_layers", high=MAX_DEPTH)
-    bias = vision.flag("attention_bias", "use_bias")
+    hidden = vision.whole("hidden_size", "embed_dim")
     each = vision.divide("hidden_size", hidden, "num_attention_heads", heads)
-    patch = vision.whole("patch_size", high=1 << 12)
-    merged = hidden * vision.whole("spatial_merge_size", high=64) ** 2
     tower = "model.vision_tower"
-    block: Tensors = (
-        *norms(f"{tower}.blocks.*.norm1", f"{tower}.blocks.*.norm2", width=hidden),
-        *norms(f"{tower}.blocks.*.attn.q_norm", f"{tower}.blocks.*.attn.k_norm", width=each),
-        *linear(f"{tower}.blocks.*.attn.qkv", "vision", 3 * hidden, hidden, bias=bias),
-        *linear(f"{tower}.blocks.*.attn.proj", "vision", hidden, hidden, bias=bias),
-    )
-    tensors: Tensors = (
-        Tensor(
-            f"{tower}.patch_embed.proj.weight",
-            "vision",
-            (hidden, vision.whole("num_channels", high=64), patch, patch),
-        ),
-        Tensor(f"{tower}.patch_embed.proj.bias", "vision", (hidden,)),
-        *norm(f"{tower}.patch_embed.norm", hidden, component="vision"),
-        *times(depth, block),
-        *norm(f"{tower}.merger.ln_q", hidden, bias=True, component="vision"),
-        *linear(f"{tower}.merger.mlp.0", "vision", merged, merged, bias=True),
-        *linear(f"{tower}.merger.mlp.2", "vision", text_hidden, merged, bias=True),
-        *norm(f"{tower}.norm", hidden, component="vision"),
-    )
-    width, narrow = vision.whole("intermediate_size"), vision.whole("moe_intermediate_size")
-    for count in _pyramid(vision, depth):
-        path = f"{tower}.blocks.*.mlp"
-        if not count:
-            tensors += gated_mlp(hidden, width, path, "vision", bias=vision.flag("mlp_bias"), split=False)
-            continue
-        tensors += (
-            Tensor(f"{path}.gate.weight", "vision", (count, hidden)),
-            Tensor(f"{path}.e_score_correction_bias", "vision", (count,)),
-            Tensor(f"{path}.experts.gate_up_proj", "vision", (2 * narrow, hidden), count=count, linear=True),
-            Tensor(f"{path}.experts.down_proj", "vision", (hidden, narrow), count=count, linear=True),
-        )
-    return tuple(
-        Tensor(t.name, "vision", t.shape, count=t.count, linear=t.linear) if t.component == "norms" else t
-        for t in tensors
-    )
+    tensors = part("dots3_note_vision", vision, tower, text_hidden=text_hidden, head_width=each)
+    for count in _pyramid(vision, vision.whole("num_hidden_layers", high=MAX_DEPTH)):
+        mlp = "dots3_note_experts" if count else "dots3_note_mlp"
+        tensors += part(mlp, vision, tower, hidden_size=hidden, count=count)
+    return tensors
 
 
 def _pyramid(vision: Keys, depth: int) -> list[int]:
@@ -260,7 +225,7 @@ def _pyramid(vision: Keys, depth: int) -> list[int]:
 
 def _audio(keys: Keys, text_hidden: int) -> Tensors:
     """Three convolutions, a transformer with rotated queries, and two layers into the decoder's width."""
-    audio = section_or_default(keys.outer, "audio_config", published("dots3_note_audio"))
+    audio = section_or_default(keys.outer, "audio_config", "dots3_note_audio")
     named = audio.section("whisper_config", defaults=audio.defaults)
 
     def size(name: str, legacy: str, high: int = 1 << 20) -> int:
@@ -268,41 +233,12 @@ def _audio(keys: Keys, text_hidden: int) -> Tensors:
             return named.whole(legacy, high=high)
         return audio.whole(name, high=high)
 
-    hidden = size("hidden_size", "d_model")
-    depth = size("num_hidden_layers", "encoder_layers", MAX_DEPTH)
-    width = size("intermediate_size", "encoder_ffn_dim")
-    bands = size("feature_size", "num_mel_bins", 1 << 12)
+    given = {
+        "hidden": size("hidden_size", "d_model"),
+        "depth": size("num_hidden_layers", "encoder_layers", MAX_DEPTH),
+        "width": size("intermediate_size", "encoder_ffn_dim"),
+        "bands": size("feature_size", "num_mel_bins", 1 << 12),
+    }
     heads = size("num_attention_heads", "encoder_attention_heads", 1 << 12)
-    audio.divide("hidden_size", hidden, "num_attention_heads", heads)
-    between = audio.whole("downsample_hidden_size")
-    folded = audio.whole("conv_output_size", default=between * -(-bands // 8))
-    bias = audio.flag("attention_bias")
-    tower = "model.audio_tower"
-    block: Tensors = (
-        *(
-            tensor
-            for name in ("q_proj", "v_proj", "o_proj")
-            for tensor in linear(f"{tower}.layers.*.self_attn.{name}", "audio", hidden, hidden, bias=bias)
-        ),
-        *linear(f"{tower}.layers.*.self_attn.k_proj", "audio", hidden, hidden),
-        *norm(f"{tower}.layers.*.input_layernorm", hidden, component="audio"),
-        *norm(f"{tower}.layers.*.post_attention_layernorm", hidden, component="audio"),
-        *linear(f"{tower}.layers.*.mlp.gate_up_proj", "audio", 2 * width, hidden, bias=True),
-        *linear(f"{tower}.layers.*.mlp.down_proj", "audio", hidden, width, bias=True),
-    )
-    stem: Tensors = ()
-    for index in range(3):
-        channels = between if index else 1
-        stem += (
-            Tensor(f"{tower}.conv_stem.convs.{index}.weight", "audio", (between, channels, 3, 3)),
-            Tensor(f"{tower}.conv_stem.convs.{index}.bias", "audio", (between,)),
-        )
-    return (
-        *stem,
-        *linear(f"{tower}.conv_stem.conv_out", "audio", hidden, folded),
-        *times(depth, block),
-        *norm(f"{tower}.layer_norm", hidden, component="audio"),
-        *norm(f"{tower}.adapter.norm", hidden, bias=True, component="audio"),
-        *linear(f"{tower}.adapter.fc1", "audio", text_hidden, hidden, bias=True),
-        *linear(f"{tower}.adapter.fc2", "audio", text_hidden, text_hidden, bias=True),
-    )
+    audio.divide("hidden_size", given["hidden"], "num_attention_heads", heads)
+    return part("dots3_note_audio", audio, "model.audio_tower", text_hidden=text_hidden, **given)

@@ -7,10 +7,10 @@ from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, expert_counts, sizes
 from kvreport.architectures.dense import block
 from kvreport.architectures.keys import MAX_LAYERS, Keys
-from kvreport.architectures.published import published
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
-from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm, routed_experts
+from kvreport.architectures.vision import section_or_default
+from kvreport.architectures.weights import Tensors, gated_mlp, routed_experts
 
 
 @reads(
@@ -87,36 +87,5 @@ def _mixture(keys: Keys, hidden: int, routed: int, *, bias: bool) -> Tensors:
 
 
 def _vision(keys: Keys, text_hidden: int) -> Tensors:
-    """A plain tower, and a resampler that merges space, then time."""
-    vision = section_or_default(keys.outer, "vision_config", published("ernie_vision"))
-    hidden = vision.whole("hidden_size", "embed_dim")
-    patch = vision.whole("patch_size", high=1 << 12)
-    space = hidden * vision.whole("spatial_merge_size", high=64) ** 2
-    time = space * vision.whole("temporal_merge_size", high=64)
-    tower, sampler = "model.vision_tower", "model.resampler_model"
-    layer = plain_block(
-        f"{tower}.blocks.*",
-        hidden,
-        vision.whole("intermediate_size"),
-        names=("attn.qkv",),
-        output="attn.proj",
-        block_norms=("norm1", "norm2"),
-    )
-
-    def merger(name: str, inputs: int) -> Tensors:
-        return (
-            *linear(f"{sampler}.{name}.fc1", "vision", space, inputs, bias=True),
-            *linear(f"{sampler}.{name}.fc2", "vision", space, space, bias=True),
-            *norm(f"{sampler}.{name}.ln", space, bias=True, component="vision"),
-        )
-
-    inputs = vision.whole("in_channels", "in_chans", high=64) * patch * patch
-    return (
-        *linear(f"{tower}.patch_embed.proj", "vision", hidden, inputs),
-        *times(vision.whole("depth", high=MAX_DEPTH), layer),
-        *norm(f"{tower}.ln", hidden, bias=True, component="vision"),
-        *merger("spatial_linear", space),
-        *merger("temporal_linear", time),
-        *linear(f"{sampler}.mlp", "vision", text_hidden, space, bias=True),
-        *norm(f"{sampler}.after_norm", text_hidden, component="vision"),
-    )
+    vision = section_or_default(keys.outer, "vision_config", "ernie_vision")
+    return part("ernie_vision", vision, "model", text_hidden=text_hidden)

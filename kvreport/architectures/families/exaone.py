@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.attention import (
@@ -15,9 +14,9 @@ from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
 from kvreport.architectures.dense import attention_layers, block
 from kvreport.architectures.keys import MAX_LAYERS, Keys
-from kvreport.architectures.published import published
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import qwen2_5_vision, section_or_default
+from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     correction_bias,
@@ -67,16 +66,12 @@ def exaone4(keys: Keys) -> Blueprint:
 @reads("Exaone4_5_ForConditionalGeneration", family="EXAONE", model_types=("exaone4_5",))
 def exaone4_5(keys: Keys) -> Blueprint:
     """EXAONE 4 beside Qwen2.5-VL's tower, whose keys and values are grouped here."""
-    vision = section_or_default(keys.outer, "vision_config", published("exaone4_5_vision"))
+    vision = section_or_default(keys.outer, "vision_config", "exaone4_5_vision")
     hidden = vision.whole("hidden_size")
     heads = vision.whole("num_heads", high=1 << 12)
     each = vision.divide("hidden_size", hidden, "num_heads", heads)
     fused = hidden + 2 * each * vision.whole("num_key_value_heads", high=heads)
-    tower: Tensors = ()
-    for tensor in qwen2_5_vision(vision, "model.visual"):
-        shape = (fused, *tensor.shape[1:]) if ".attn.qkv." in tensor.name else tensor.shape
-        tower += (replace(tensor, shape=shape),)
-    return _exaone4(keys, "model.language_model", tower)
+    return _exaone4(keys, "model.language_model", part("qwen2_5_vision", vision, "model.visual", fused=fused))
 
 
 def _exaone4(keys: Keys, base: str, extra: Tensors) -> Blueprint:

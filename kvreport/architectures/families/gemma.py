@@ -8,9 +8,9 @@ from kvreport.architectures.attention import Kind, attention_cache, layer_kinds,
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, decoder, either_tied, sizes
 from kvreport.architectures.keys import MAX_LAYERS, Keys
-from kvreport.architectures.published import published
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import section_or_default, siglip
+from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import Tensors, gated_mlp, norms, self_attention
 
 FOUR_NORMS: Final = (
@@ -101,10 +101,10 @@ def _gemma(
 
 
 def _vision(keys: Keys, hidden: int) -> Tensors:
-    section = section_or_default(keys.outer, "vision_config", published("siglip_vision"))
+    section = section_or_default(keys.outer, "vision_config", "siglip_vision")
     width = section.whole("hidden_size")
     return (
-        *siglip(section, "vision_tower.vision_model"),
+        *part("siglip", section, "vision_tower.vision_model"),
         Tensor("multi_modal_projector.mm_input_projection_weight", "vision", (width, hidden)),
         Tensor("multi_modal_projector.mm_soft_emb_norm.weight", "vision", (width,)),
     )

@@ -9,14 +9,8 @@ from kvreport.architectures.attention import Kind, attention_cache, by_layer, la
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
 from kvreport.architectures.families.gemma import FOUR_NORMS
-from kvreport.architectures.gemma_towers import (
-    gemma3n_audio,
-    gemma3n_bridge,
-    gemma3n_vision,
-    gemma4_audio,
-    gemma4_vision,
-)
 from kvreport.architectures.keys import MAX_LAYERS, MAX_VOCABULARY, Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.variants import pooled
@@ -31,6 +25,7 @@ from kvreport.architectures.weights import (
     self_attention,
 )
 from kvreport.catalog.caches import Cache, Shared
+from kvreport.catalog.model import Component
 
 
 def shared_layers(keys: Keys, kinds: list[Kind]) -> list[bool]:
@@ -110,11 +105,12 @@ def gemma3n(keys: Keys) -> Blueprint:
         extra += (Tensor(f"{base}.{name}.*.weight", "other", (its.hidden, its.hidden), count=streams - 1),)
     if keys.outer is not keys:
         vision = section_or_default(keys.outer, "vision_config", {"vocab_size": 128, "hidden_size": 2048})
-        audio = section_or_default(keys.outer, "audio_config", published("gemma3n_audio"))
-        extra += gemma3n_vision()
-        extra += gemma3n_bridge(vision, "model.embed_vision", its.hidden, "vision")
-        extra += gemma3n_audio(audio)
-        extra += gemma3n_bridge(audio, "model.embed_audio", its.hidden, "audio")
+        audio = section_or_default(keys.outer, "audio_config", "gemma3n_audio")
+        extra += (Tensor("model.vision_tower.timm_model", "vision", (MOBILENET_V5_PARAMETERS,)),)
+        extra += _gemma3n_bridge(vision, "model.embed_vision", its.hidden, "vision")
+        given = _conformer(audio, "conf_num_attention_heads", "sscp_conv_channel_size")
+        extra += part("gemma3n_audio", audio, "model", **given)
+        extra += _gemma3n_bridge(audio, "model.embed_audio", its.hidden, "audio")
     return decoder(keys, its, layers, base=base, intermediate=max(widths), extra=extra)
 
 
@@ -328,6 +324,12 @@ def _gemma4(
     return decoder(keys, its, layers, base=base, intermediate=width, experts=experts, extra=extra)
 
 
+MOBILENET_V5_PARAMETERS: Final = 294_126_912
+"""Parameters of the ``mobilenetv5_300m_enc`` encoder of timm, which Gemma 3n sees through.
+
+Counted on the meta device with timm 1.0; the config names the encoder and says nothing of its
+inside, so it is one row here.
+"""
 _TARGETS: Final[tuple[str, tuple[Cache, ...]]] = ("reads the target's cache", ())
 
 
@@ -338,38 +340,43 @@ def _all_shared(keys: Keys, layers: int) -> list[bool]:
     return [True] * layers
 
 
+def _gemma3n_bridge(tower: Keys, path: str, text_hidden: int, component: Component) -> Tensors:
+    """From an encoder's width into the text model's, with hard tokens of the modality's own."""
+    hidden = tower.whole("hidden_size")
+    return (
+        Tensor(f"{path}.embedding.weight", component, (tower.whole("vocab_size"), hidden)),
+        Tensor(f"{path}.hard_embedding_norm.weight", component, (hidden,)),
+        Tensor(f"{path}.soft_embedding_norm.weight", component, (hidden,)),
+        Tensor(f"{path}.embedding_projection.weight", component, (text_hidden, hidden)),
+    )
+
+
 def _gemma4_towers(keys: Keys, hidden: int) -> Tensors:
     """Vision unless it is null or absent, audio likewise: an explicit null means no such tower."""
     tensors: Tensors = ()
     vision = keys.outer.section("vision_config", defaults=published("gemma4_vision"))
     if vision is not None:
-        tensors += gemma4_vision(vision, hidden)
+        vision.whole("num_key_value_heads", high=vision.whole("num_attention_heads", high=1 << 12))
+        tensors += part("gemma4_vision", vision, "model", text_hidden=hidden)
     audio = keys.outer.section("audio_config", defaults=published("gemma4_audio"))
     if audio is not None:
-        tensors += gemma4_audio(audio, hidden)
+        given = _conformer(audio, "num_attention_heads", "subsampling_conv_channels")
+        tensors += part("gemma4_audio", audio, "model", text_hidden=hidden, **given)
     return tensors
+
+
+def _conformer(audio: Keys, heads: str, channels: str) -> dict[str, int]:
+    """Return what a conformer's part needs beside its keys: the width of a head, and the channels of two convolutions."""
+    width = audio.divide("hidden_size", audio.whole("hidden_size"), heads, audio.whole(heads, high=1 << 12))
+    first, second = audio.wholes(channels, length=2, low=1, high=1 << 14) or [0, 0]
+    return {"head_width": width, "first": first, "second": second}
 
 
 def _gemma4_entries(keys: Keys, hidden: int) -> Tensors:
     tensors: Tensors = ()
     vision = keys.outer.section("vision_config", defaults=published("gemma4_unified_vision"))
     if vision is not None:
-        side = vision.whole("patch_size", high=1 << 12) * vision.whole("pooling_kernel_size", high=64)
-        width = vision.whole("mm_embed_dim")
-        path = "model.embed_vision"
-        tensors += (
-            *norm(f"{path}.patch_ln1", 3 * side * side, bias=True, component="vision"),
-            *linear(f"{path}.patch_dense", "vision", width, 3 * side * side, bias=True),
-            *norm(f"{path}.patch_ln2", width, bias=True, component="vision"),
-            Tensor(f"{path}.pos_embedding", "vision", (vision.whole("mm_posemb_size"), 2, width)),
-            *norm(f"{path}.pos_norm", width, bias=True, component="vision"),
-            *linear(
-                f"{path}.multimodal_embedder.embedding_projection",
-                "vision",
-                hidden,
-                vision.whole("output_proj_dims"),
-            ),
-        )
+        tensors += part("gemma4_unified_vision", vision, "model.embed_vision", text_hidden=hidden)
     audio = keys.outer.section("audio_config", defaults={"audio_embed_dim": 640})
     if audio is not None:
         width = audio.whole("audio_embed_dim", "output_proj_dims")

@@ -18,10 +18,10 @@ from kvreport.architectures.families.deepseek import (
 from kvreport.architectures.families.glm import indexed_layers
 from kvreport.architectures.families.kimi import kda_sizes, kda_state, kda_tensors
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.published import published
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, section_or_default, times
-from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm
+from kvreport.architectures.vision import section_or_default
+from kvreport.architectures.weights import Tensors, gated_mlp
 from kvreport.catalog.caches import Cache, Indexer
 
 _TAIL: Final = (
@@ -118,37 +118,7 @@ def _mixtures(keys: Keys, its: Sizes) -> list[bool]:
 
 
 def _vision(keys: Keys) -> Tensors:
-    """Normalised queries and keys, a gated MLP, a strided convolution and a gated merger."""
-    vision = section_or_default(keys.outer, "vision_config", published("glm5_next_vision"))
-    hidden = vision.whole("hidden_size")
+    vision = section_or_default(keys.outer, "vision_config", "glm5_next_vision")
     heads = vision.whole("num_heads", high=1 << 12)
-    width = vision.divide("hidden_size", hidden, "num_heads", heads)
-    inside = vision.whole("intermediate_size")
-    patch = vision.whole("patch_size", high=1 << 12)
-    side = vision.whole("spatial_merge_size", high=64)
-    out = vision.whole("out_hidden_size")
-    projected = vision.whole("projection_intermediate_size")
-    bias = vision.flag("attention_bias")
-    tower = "model.visual"
-    path = f"{tower}.blocks.*"
-    layer = (
-        *norm(f"{path}.norm1", hidden, component="vision"),
-        *norm(f"{path}.norm2", hidden, component="vision"),
-        *linear(f"{path}.attn.qkv", "vision", 3 * hidden, hidden, "columns", bias=bias),
-        *linear(f"{path}.attn.proj", "vision", hidden, hidden, "rows", bias=bias),
-        *norm(f"{path}.attn.q_norm", width, component="vision"),
-        *norm(f"{path}.attn.k_norm", width, component="vision"),
-        *gated_mlp(hidden, inside, f"{path}.mlp", "vision", bias=bias),
-    )
-    kernel = vision.whole("in_channels", high=64) * vision.whole("temporal_patch_size", high=64)
-    return (
-        Tensor(f"{tower}.patch_embed.proj.weight", "vision", (hidden, kernel, patch, patch)),
-        Tensor(f"{tower}.patch_embed.proj.bias", "vision", (hidden,)),
-        *times(vision.whole("depth", high=MAX_DEPTH), layer),
-        *norm(f"{tower}.post_layernorm", hidden, component="vision"),
-        Tensor(f"{tower}.downsample.weight", "vision", (out, hidden, side, side)),
-        Tensor(f"{tower}.downsample.bias", "vision", (out,)),
-        *linear(f"{tower}.merger.proj", "vision", out, out),
-        *norm(f"{tower}.merger.post_projection_norm", out, bias=True, component="vision"),
-        *gated_mlp(out, projected, f"{tower}.merger", "vision"),
-    )
+    width = vision.divide("hidden_size", vision.whole("hidden_size"), "num_heads", heads)
+    return part("glm5_next_vision", vision, "model.visual", head_width=width)

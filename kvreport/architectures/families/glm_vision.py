@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.blueprint import Blueprint, Tensor
+from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import decoder, either_tied, expert_counts, outer_tied, sizes
 from kvreport.architectures.dense import PRE_NORMS, attention_layers, block
 from kvreport.architectures.families.deepseek import mixture, mixture_pattern
 from kvreport.architectures.families.glm import fused_mlp
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.published import published
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, section_or_default, times
-from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm
+from kvreport.architectures.vision import section_or_default
+from kvreport.architectures.weights import Tensors, gated_mlp
 
 _BASE: Final = "model.language_model"
 _AROUND: Final = (*PRE_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
@@ -66,34 +66,6 @@ def glm4v_moe(keys: Keys) -> Blueprint:
 
 
 def _tower(keys: Keys) -> Tensors:
-    """Patches of two frames, blocks of RMSNorm and gated MLPs, a downsampling convolution, a merger."""
-    vision = section_or_default(keys.outer, "vision_config", published("glm4v_vision"))
-    hidden = vision.whole("hidden_size")
-    out = vision.whole("out_hidden_size")
-    inner = vision.whole("intermediate_size")
-    patch = vision.whole("patch_size", high=1 << 12)
-    patches = (vision.whole("image_size", high=1 << 16) // patch) ** 2
-    kernel = vision.whole("in_channels", high=64) * vision.whole("temporal_patch_size", high=64)
-    merge = vision.whole("spatial_merge_size", high=64)
-    bias = vision.flag("attention_bias")
-    path = "model.visual"
-    each = (
-        *norm(f"{path}.blocks.*.norm1", hidden, component="vision"),
-        *norm(f"{path}.blocks.*.norm2", hidden, component="vision"),
-        *linear(f"{path}.blocks.*.attn.qkv", "vision", 3 * hidden, hidden, "columns", bias=bias),
-        *linear(f"{path}.blocks.*.attn.proj", "vision", hidden, hidden, "rows"),
-        *gated_mlp(hidden, out, f"{path}.blocks.*.mlp", "vision"),
-    )
-    return (
-        Tensor(f"{path}.patch_embed.proj.weight", "vision", (hidden, kernel, patch, patch)),
-        Tensor(f"{path}.patch_embed.proj.bias", "vision", (hidden,)),
-        Tensor(f"{path}.embeddings.position_embedding.weight", "vision", (max(1, patches), hidden)),
-        *norm(f"{path}.post_conv_layernorm", hidden, component="vision"),
-        *times(vision.whole("depth", high=MAX_DEPTH), each),
-        *norm(f"{path}.post_layernorm", hidden, component="vision"),
-        Tensor(f"{path}.downsample.weight", "vision", (out, hidden, merge, merge)),
-        Tensor(f"{path}.downsample.bias", "vision", (out,)),
-        *linear(f"{path}.merger.proj", "vision", out, out),
-        *norm(f"{path}.merger.post_projection_norm", out, bias=True, component="vision"),
-        *gated_mlp(out, inner, f"{path}.merger", "vision"),
+    return part(
+        "glm4v_vision", section_or_default(keys.outer, "vision_config", "glm4v_vision"), "model.visual"
     )

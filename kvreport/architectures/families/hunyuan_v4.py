@@ -13,10 +13,10 @@ from kvreport.architectures.families.deepseek import (
     mixture_pattern,
 )
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.published import published
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, check_heads, plain_block, section_or_default, times
-from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm
+from kvreport.architectures.vision import check_heads, section_or_default
+from kvreport.architectures.weights import Tensors, gated_mlp, linear
 from kvreport.catalog.caches import Cache, Indexer
 
 
@@ -33,35 +33,9 @@ def hunyuan_v4_vl(keys: Keys) -> Blueprint:
 
 
 def _vision(keys: Keys) -> Tensors:
-    """A plain transformer with learned positions, and two convolutions that merge its patches."""
-    vision = section_or_default(keys.outer, "vision_config", published("hy_v4_vision"))
-    hidden = vision.whole("hidden_size")
-    check_heads(vision, hidden, "num_attention_heads")
-    patch = vision.whole("patch_size", high=1 << 12)
-    places = (vision.whole("max_image_size", high=1 << 16) // patch) ** 2 + 1
-    merge = vision.whole("spatial_merge_size", high=64)
-    out = vision.whole("out_hidden_size")
-    tower = "model.vision_tower"
-    merged = hidden * merge**2
-    block = plain_block(
-        f"{tower}.layers.*", hidden, vision.whole("intermediate_size"), output="self_attn.o_proj"
-    )
-    return (
-        Tensor(
-            f"{tower}.embeddings.patch_embedding.weight",
-            "vision",
-            (hidden, vision.whole("num_channels", high=64), patch, patch),
-        ),
-        Tensor(f"{tower}.embeddings.patch_embedding.bias", "vision", (hidden,)),
-        Tensor(f"{tower}.embeddings.position_embedding.weight", "vision", (places, hidden)),
-        *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), block),
-        Tensor(f"{tower}.patch_merger.image_newline", "vision", (out,)),
-        Tensor(f"{tower}.patch_merger.proj_conv.weight", "vision", (merged, hidden, merge, merge)),
-        Tensor(f"{tower}.patch_merger.proj_conv.bias", "vision", (merged,)),
-        Tensor(f"{tower}.patch_merger.proj_out.weight", "vision", (out, merged, 1, 1)),
-        Tensor(f"{tower}.patch_merger.proj_out.bias", "vision", (out,)),
-        *norm(f"{tower}.patch_merger.before_rms", hidden, component="vision"),
-    )
+    vision = section_or_default(keys.outer, "vision_config", "hy_v4_vision")
+    check_heads(vision, vision.whole("hidden_size"), "num_attention_heads")
+    return part("hunyuan_v4_vision", vision, "model.vision_tower")
 
 
 def _read(keys: Keys, base: str, towers: Tensors) -> Blueprint:

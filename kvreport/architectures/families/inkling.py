@@ -17,9 +17,9 @@ from kvreport.architectures.attention import FULL, SLIDING
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import context, expert_counts, vocabulary
 from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, Keys
-from kvreport.architectures.published import published
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
+from kvreport.architectures.vision import MAX_DEPTH, section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     embedding,
@@ -227,10 +227,10 @@ def _message_gates(keys: Keys, hidden: int) -> Tensors:
     nested = keys.section("loop_config")
     rank = keys.whole("loop_gate_rank") if nested is None else nested.whole("gate_rank")
     gates: Tensors = ()
-    for part in ("q", "k", "v", "mlp"):
-        gates += linear(f"{part}_message_gate.down_proj", "attention", rank, 2 * hidden)
+    for end in ("q", "k", "v", "mlp"):
+        gates += linear(f"{end}_message_gate.down_proj", "attention", rank, 2 * hidden)
         for name in ("forget_gate_proj", "message_gate_proj"):
-            gates += (Tensor(f"{part}_message_gate.{name}.weight", "attention", (hidden, rank)),)
+            gates += (Tensor(f"{end}_message_gate.{name}.weight", "attention", (hidden, rank)),)
     return gates
 
 
@@ -387,7 +387,7 @@ def _decoder(
 
 def _vision(keys: Keys, text_hidden: int) -> Tensors:
     """Patches folded step by step into the depth of linear layers, without attention."""
-    vision = section_or_default(keys.outer, "vision_config", published("inkling_vision"))
+    vision = section_or_default(keys.outer, "vision_config", "inkling_vision")
     vision.has("decoder_dmodel", "text_hidden_size", "hidden_size", "num_attention_heads")
     layers = vision.whole("n_layers", "num_hidden_layers", high=MAX_DEPTH)
     side = vision.whole("patch_size", high=1 << 10)
@@ -456,7 +456,7 @@ def _assigned(ideal: Sequence[float], reached: Sequence[float]) -> list[int]:
 
 def _audio(keys: Keys, text_hidden: int) -> Tensors:
     """Mel bins as tokens: one embedding, whose rows of a frame are added up."""
-    audio = section_or_default(keys.outer, "audio_config", published("inkling_audio"))
+    audio = section_or_default(keys.outer, "audio_config", "inkling_audio")
     audio.has("decoder_dmodel", "text_hidden_size")
     rows = audio.whole("n_mel_bins", "num_codebooks", high=1 << 14) * audio.whole(
         "mel_vocab_size", "codebook_size", high=1 << 16
@@ -470,35 +470,7 @@ def _audio(keys: Keys, text_hidden: int) -> Tensors:
 
 
 def _vision_2(keys: Keys, text_hidden: int) -> Tensors:
-    """A transformer with two learned scales per block, and a projection of merged patches."""
-    vision = section_or_default(keys.outer, "vision_config", published("inkling_2_vision"))
+    vision = section_or_default(keys.outer, "vision_config", "inkling_2_vision")
     vision.has("text_hidden_size", "num_attention_heads")
-    hidden = vision.whole("hidden_size")
-    patch = vision.whole("patch_size", "native_patch_size", high=1 << 12)
     ratio = vision.number("mlp_ratio", default=4.0, low=0.01, high=64)
-    width = vision.whole("intermediate_size", default=int(hidden * ratio))
-    projected = vision.whole("projection_hidden_dim")
-    bias = vision.flag("projector_bias")
-    merged = hidden * vision.whole("spatial_merge_size", "adapter_merge_size", high=64) ** 2
-    tower = "model.vision_tower"
-    block = plain_block(
-        f"{tower}.layers.*", hidden, width, block_norms=("layernorm_before", "layernorm_after")
-    ) + tuple(Tensor(f"{tower}.layers.*.{name}", "vision", (hidden,)) for name in ("lambda_1", "lambda_2"))
-    places = vision.whole("posemb_grid_size", high=1 << 12) ** 2
-    return (
-        *(
-            Tensor(f"{tower}.embeddings.{name}", "vision", (hidden,))
-            for name in ("class_embedding", "cls_position_embedding")
-        ),
-        *linear(
-            f"{tower}.embeddings.patch_embedding",
-            "vision",
-            hidden,
-            vision.whole("num_channels", high=64) * patch * patch,
-        ),
-        Tensor(f"{tower}.embeddings.position_embedding.weight", "vision", (places, hidden)),
-        *norm(f"{tower}.pre_layernorm", hidden, bias=True, component="vision"),
-        *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), block),
-        *linear(f"{tower}.merger.linear_1", "vision", projected, merged, bias=bias),
-        *linear(f"{tower}.merger.linear_2", "vision", text_hidden, projected, bias=bias),
-    )
+    return part("inkling2_vision", vision, "model.vision_tower", text_hidden=text_hidden, ratio=ratio)

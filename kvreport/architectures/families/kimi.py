@@ -13,9 +13,10 @@ from kvreport.architectures.families.deepseek import (
     mixture_pattern,
 )
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
+from kvreport.architectures.vision import merge_area, section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     correction_bias,
@@ -23,7 +24,6 @@ from kvreport.architectures.weights import (
     linear,
     norm,
     out_linear,
-    plain_mlp,
     routed_experts,
     router,
 )
@@ -38,14 +38,13 @@ from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
 )
 def kimi_k25(keys: Keys) -> Blueprint:
     """DeepSeek-V3's layers with 384 experts, and a MoonViT tower."""
-    vision = section_or_default(keys.outer, "vision_config", published("moonvit_vision"))
+    vision = section_or_default(keys.outer, "vision_config", "moonvit_vision")
+    normed = keys.outer.optional("projection_hidden_size", low=1)
     return latent_mixture(
         keys,
         base="language_model.model",
         head="language_model.lm_head",
-        extra=_moonvit(
-            vision, keys.whole("hidden_size"), normed=keys.outer.optional("projection_hidden_size", low=1)
-        ),
+        extra=_moonvit(vision, keys, normed=normed),
     )
 
 
@@ -56,55 +55,33 @@ def kimi_k25(keys: Keys) -> Blueprint:
 )
 def kimi_vl(keys: Keys) -> Blueprint:
     """Moonlight, a small DeepSeek-V3, and the first MoonViT."""
-    vision = section_or_default(keys.outer, "vision_config", published("moonvit_vision"))
-    names = ("pre_norm", "linear_1", "linear_2")
+    vision = section_or_default(keys.outer, "vision_config", "moonvit_vision")
     return latent_mixture(
         keys,
         base="language_model.model",
         head="language_model.lm_head",
-        extra=_moonvit(vision, keys.whole("hidden_size"), "multi_modal_projector", names),
+        extra=_moonvit(vision, keys, projector="multi_modal_projector", first="linear_1", second="linear_2"),
     )
 
 
 def _moonvit(
     vision: Keys,
-    text_hidden: int,
-    projector: str = "mm_projector",
-    names: tuple[str, str, str] = ("pre_norm", "proj.0", "proj.2"),
+    keys: Keys,
     *,
+    projector: str = "mm_projector",
+    first: str = "proj.0",
+    second: str = "proj.2",
     normed: int | None = None,
 ) -> Tensors:
-    """MoonViT: learned two-dimensional positions, LayerNorms, and a projector over 2x2 patches."""
-    hidden = vision.whole("hidden_size", "vt_hidden_size")
-    patch = vision.whole("patch_size", high=1 << 12)
-    kernel = vision.wholes("merge_kernel_size", length=2, low=1, high=64) or [2, 2]
-    merged = hidden * kernel[0] * kernel[1]
-    height = vision.whole("pos_emb_height", "init_pos_emb_height", high=1 << 12)
-    width = vision.whole("pos_emb_width", "init_pos_emb_width", high=1 << 12)
-    tower = "vision_tower"
-    block = plain_block(
-        f"{tower}.encoder.blocks.*",
-        hidden,
-        vision.whole("intermediate_size", "vt_intermediate_size"),
-        names=("wqkv",),
-        output="wo",
-        mlp=("mlp.fc0", "mlp.fc1"),
-        block_norms=("norm0", "norm1"),
-    )
-    return (
-        Tensor(f"{tower}.patch_embed.proj.weight", "vision", (hidden, 3, patch, patch)),
-        Tensor(f"{tower}.patch_embed.proj.bias", "vision", (hidden,)),
-        Tensor(f"{tower}.patch_embed.pos_emb.weight", "vision", (height, width, hidden)),
-        *times(vision.whole("num_hidden_layers", "vt_num_hidden_layers", high=MAX_DEPTH), block),
-        *norm(f"{tower}.encoder.final_layernorm", hidden, bias=True, component="vision"),
-        *norm(
-            f"{projector}.{names[0]}",
-            vision.whole("mm_hidden_size", default=normed or hidden),
-            bias=True,
-            component="vision",
-        ),
-        *linear(f"{projector}.{names[1]}", "vision", merged, merged, "columns", bias=True),
-        *linear(f"{projector}.{names[2]}", "vision", text_hidden, merged, "rows", bias=True),
+    return part(
+        "moonvit",
+        vision,
+        text_hidden=keys.whole("hidden_size"),
+        merge=merge_area(vision),
+        normed=normed or vision.whole("hidden_size", "vt_hidden_size"),
+        projector=projector,
+        first=first,
+        second=second,
     )
 
 
@@ -333,28 +310,4 @@ def _k3_vision(keys: Keys, text_hidden: int) -> Tensors:
     vision = keys.outer.section("vision_config", defaults=published("k3_vision"))
     if vision is None:
         return ()
-    hidden = vision.whole("hidden_size", "vt_hidden_size")
-    inside = vision.whole("qkv_hidden_size")
-    width = vision.whole("intermediate_size", "vt_intermediate_size")
-    patch = vision.whole("patch_size", high=1 << 12)
-    kernel = vision.wholes("merge_kernel_size", length=2, low=1, high=64) or [2, 2]
-    merged = hidden * kernel[0] * kernel[1]
-    height = vision.whole("pos_emb_height", "init_pos_emb_height", high=1 << 12)
-    wide = vision.whole("pos_emb_width", "init_pos_emb_width", high=1 << 12)
-    tower, projector = "vision_tower", "mm_projector"
-    block = (
-        *norm(f"{tower}.encoder.blocks.*.norm0", hidden, component="vision"),
-        *norm(f"{tower}.encoder.blocks.*.norm1", hidden, component="vision"),
-        *linear(f"{tower}.encoder.blocks.*.wqkv", "vision", 3 * inside, hidden, "columns"),
-        *linear(f"{tower}.encoder.blocks.*.wo", "vision", hidden, inside, "rows"),
-        *plain_mlp(hidden, width, f"{tower}.encoder.blocks.*.mlp", "vision", names=("fc0", "fc1")),
-    )
-    return (
-        Tensor(f"{tower}.patch_embed.proj.weight", "vision", (hidden, 3, patch, patch)),
-        Tensor(f"{tower}.patch_embed.pos_emb.weight", "vision", (height, wide, hidden)),
-        *times(vision.whole("num_hidden_layers", "vt_num_hidden_layers", high=MAX_DEPTH), block),
-        *norm(f"{tower}.encoder.final_layernorm", hidden, component="vision"),
-        *linear(f"{projector}.linear_1", "vision", merged, merged),
-        *linear(f"{projector}.linear_2", "vision", text_hidden, merged),
-        *norm(f"{projector}.post_norm", text_hidden, component="vision"),
-    )
+    return part("moonvit3", vision, text_hidden=text_hidden, merge=merge_area(vision))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from kvreport.architectures.attention import attention_cache, layer_kinds
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import decoder, expert_counts, inner_tied, sizes
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
-from kvreport.architectures.published import published
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, check_heads, plain_block, section_or_default, times
+from kvreport.architectures.vision import check_heads, section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     gated_mlp,
-    linear,
-    norm,
     norms,
     routed_experts,
     router,
@@ -87,36 +85,6 @@ def _mixtures(keys: Keys, layers: int) -> list[bool]:
 
 
 def _vision(keys: Keys, text_hidden: int) -> Tensors:
-    """Unfolded patches, a class token, learned positions, and an MLP behind a pixel shuffle."""
-    vision = section_or_default(keys.outer, "vision_config", published("llama4_vision"))
-    hidden = vision.whole("hidden_size")
-    check_heads(vision, hidden, "num_attention_heads")
-    width = vision.whole("intermediate_size")
-    patch = vision.whole("patch_size", high=1 << 12)
-    patches = (vision.whole("image_size", high=1 << 16) // patch) ** 2 + 1
-    shuffled = vision.whole("projector_output_dim")
-    block = plain_block(
-        "vision_model.model.layers.*",
-        hidden,
-        width,
-        output="self_attn.o_proj",
-        block_norms=("input_layernorm", "post_attention_layernorm"),
-    )
-    inputs = vision.whole("num_channels", high=64) * patch * patch
-    return (
-        *linear("vision_model.patch_embedding.linear", "vision", hidden, inputs),
-        Tensor("vision_model.class_embedding", "vision", (hidden,)),
-        Tensor("vision_model.positional_embedding_vlm", "vision", (patches, hidden)),
-        *norm("vision_model.layernorm_pre", hidden, bias=True, component="vision"),
-        *norm("vision_model.layernorm_post", hidden, bias=True, component="vision"),
-        *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), block),
-        *linear(
-            "vision_model.vision_adapter.mlp.fc1",
-            "vision",
-            vision.whole("projector_input_dim"),
-            width,
-            "columns",
-        ),
-        *linear("vision_model.vision_adapter.mlp.fc2", "vision", shuffled, shuffled, "rows"),
-        *linear("multi_modal_projector.linear_1", "vision", text_hidden, vision.whole("vision_output_dim")),
-    )
+    vision = section_or_default(keys.outer, "vision_config", "llama4_vision")
+    check_heads(vision, vision.whole("hidden_size"), "num_attention_heads")
+    return part("llama4_vision", vision, text_hidden=text_hidden)

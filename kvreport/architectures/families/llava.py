@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.families.beside import text_model
-from kvreport.architectures.families.mistral3 import pixtral_tower
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.published import published
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import clip, section_or_default, siglip
-from kvreport.architectures.weights import Tensors, linear
+from kvreport.architectures.vision import section_or_default
+from kvreport.architectures.weights import linear
 
 _TOWER: Final = "vision_tower"
 _PROJECTOR: Final = "multi_modal_projector"
@@ -21,26 +19,26 @@ _PROJECTOR: Final = "multi_modal_projector"
 @reads("LlavaForConditionalGeneration", family="LLaVA", model_types=("llava",))
 def llava(keys: Keys) -> Blueprint:
     """LLaVA 1.5, Pixtral: CLIP (or another tower) and a projector of two matrices."""
-    return _llava(keys, "llama", "clip_vision_model", published("llava_vision"))
+    return _llava(keys, "llama", "clip_vision_model", "llava_vision")
 
 
 @reads("LlavaNextForConditionalGeneration", family="LLaVA", model_types=("llava_next",))
 def llava_next(keys: Keys) -> Blueprint:
     """LLaVA 1.6: as LLaVA, with a learned end of a row of patches."""
-    return _llava(keys, "llama", "clip_vision_model", published("llava_vision"), newline=True, ties="alone")
+    return _llava(keys, "llama", "clip_vision_model", "llava_vision", newline=True, ties="alone")
 
 
 @reads("LlavaOnevisionForConditionalGeneration", family="LLaVA", model_types=("llava_onevision",))
 def llava_onevision(keys: Keys) -> Blueprint:
     """LLaVA-OneVision: as LLaVA 1.6, with SigLIP and Qwen2 where the config does not say otherwise."""
-    return _llava(keys, "qwen2", "siglip_vision_model", published("llava_onevision_vision"), newline=True)
+    return _llava(keys, "qwen2", "siglip_vision_model", "llava_onevision_vision", newline=True)
 
 
 def _llava(
     keys: Keys,
     text: str,
     tower: str,
-    defaults: Mapping[str, Any],
+    defaults: str,
     *,
     newline: bool = False,
     ties: Literal["either", "alone"] = "either",
@@ -50,16 +48,15 @@ def _llava(
     found = outer.section("vision_config")
     name = (found.text("model_type") if found is not None else None) or tower
     towers = {
-        "clip_vision_model": (published("clip_vision"), clip),
-        "siglip_vision_model": (published("siglip_vision"), siglip),
-        "pixtral": (published("pixtral_vision"), pixtral_tower),
+        "clip_vision_model": ("clip", "clip_vision"),
+        "siglip_vision_model": ("siglip", "siglip_vision"),
+        "pixtral": ("pixtral", "pixtral_vision"),
     }
     if found is not None and name not in towers:
         raise found.fault("model_type", name, f"one of {', '.join(towers)}")
-    usual, build = towers[name]
+    listed, usual = towers[name]
     vision = section_or_default(outer, "vision_config", usual if found is not None else defaults)
-    path = f"{_TOWER}.vision_model" if build is not pixtral_tower else _TOWER
-    blueprint.outer += build(vision, path)
+    blueprint.outer += part(listed, vision, _TOWER if listed == "pixtral" else f"{_TOWER}.vision_model")
     hidden, bias = blueprint.hidden_size, outer.flag("multimodal_projector_bias", default=True)
     chosen = outer.raw("vision_feature_layer")
     picked = len(chosen) if isinstance(chosen, list) else 1
@@ -79,13 +76,11 @@ def paligemma(keys: Keys) -> Blueprint:
     blueprint = text_model(keys, "gemma")
     outer = keys.outer
     given = outer.section("vision_config") is not None
-    vision = section_or_default(
-        outer, "vision_config", published("siglip_vision") if given else published("paligemma_vision")
-    )
+    vision = section_or_default(outer, "vision_config", "siglip_vision" if given else "paligemma_vision")
     width = outer.whole("projection_dim", default=2048)
     if width != blueprint.hidden_size:
         raise outer.fault("projection_dim", width, f"the text model's width, {blueprint.hidden_size}")
-    blueprint.outer += siglip(vision, f"{_TOWER}.vision_model")
+    blueprint.outer += part("siglip", vision, f"{_TOWER}.vision_model")
     blueprint.outer += linear(f"{_PROJECTOR}.linear", "vision", width, vision.whole("hidden_size"), bias=True)
     return blueprint
 
@@ -104,11 +99,10 @@ def smolvlm(keys: Keys) -> Blueprint:
 
 def _idefics(keys: Keys) -> Blueprint:
     blueprint = text_model(keys, "llama")
-    vision = section_or_default(keys.outer, "vision_config", published("idefics3_vision"))
+    vision = section_or_default(keys.outer, "vision_config", "idefics3_vision")
     side = keys.outer.whole("scale_factor", default=2, high=64)
     merged = vision.whole("hidden_size") * side * side
-    tower: Tensors = siglip(vision, "model.vision_model")
-    blueprint.outer += tower
+    blueprint.outer += part("siglip", vision, "model.vision_model")
     blueprint.outer += linear(
         "model.connector.modality_projection.proj", "vision", blueprint.hidden_size, merged
     )

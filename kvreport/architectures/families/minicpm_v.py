@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kvreport.architectures.blueprint import Blueprint, Tensor
+from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.families.beside import text_model
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import find_architecture, reads
-from kvreport.architectures.vision import plain_block, section_or_default, siglip
-from kvreport.architectures.weights import Tensors, linear, norm, norms
+from kvreport.architectures.vision import merge_area, section_or_default
 
 _TEXT_OF_VERSION: Final = {
     "2.5": "LlamaForCausalLM",
@@ -52,29 +52,15 @@ def minicpm_v(keys: Keys) -> Blueprint:
             vision.defaults,
             vision.trail,
         )
-    blueprint.outer += siglip(vision, "vpm")
-    blueprint.outer += _resampler(
-        blueprint.hidden_size, vision.whole("hidden_size"), keys.whole("query_num", high=1 << 16)
+    blueprint.outer += part("siglip", vision, "vpm")
+    blueprint.outer += part(
+        "minicpm_resampler",
+        vision,
+        width=blueprint.hidden_size,
+        patch_width=vision.whole("hidden_size"),
+        queries=keys.whole("query_num", high=1 << 16),
     )
     return blueprint
-
-
-def _resampler(width: int, patch_width: int, queries: int) -> Tensors:
-    """Learned queries that attend to patches of another width, all in the text model's width."""
-    return (
-        Tensor("resampler.query", "vision", (queries, width)),
-        *(linear("resampler.kv_proj", "vision", width, patch_width) if patch_width != width else ()),
-        Tensor("resampler.attn.in_proj_weight", "vision", (3 * width, width)),
-        Tensor("resampler.attn.in_proj_bias", "vision", (3 * width,)),
-        *linear("resampler.attn.out_proj", "vision", width, width, bias=True),
-        *(
-            replace(tensor, component="vision")
-            for tensor in norms(
-                "resampler.ln_q", "resampler.ln_kv", "resampler.ln_post", width=width, bias=True
-            )
-        ),
-        Tensor("resampler.proj", "vision", (width, width)),
-    )
 
 
 @reads(
@@ -86,33 +72,17 @@ def _resampler(width: int, patch_width: int, queries: int) -> Tensors:
 def minicpm_v4_6(keys: Keys) -> Blueprint:
     """MiniCPM-V 4.6 and 4.7: Qwen3.5 behind SigLIP; patches are merged inside the tower and behind it."""
     blueprint = text_model(keys, "qwen3_5_text")
-    vision = section_or_default(keys.outer, "vision_config", published("minicpm_v_vision"))
+    vision = section_or_default(keys.outer, "vision_config", "minicpm_v_vision")
     hidden = vision.whole("hidden_size")
-    tower = "vision_tower"
-    blueprint.outer += siglip(vision, tower)
-    blueprint.outer += _window_merger(vision, f"{tower}.vit_merger", hidden)
+    # Attention inside each window of patches, then one vector of the whole window.
+    area = merge_area(vision, "window_kernel_size")
+    inside = {"inputs": area * hidden, "inner": area * vision.whole("intermediate_size"), "outputs": hidden}
+    blueprint.outer += part("siglip", vision, "vision_tower")
+    blueprint.outer += part("minicpm_window_merger", vision, "vision_tower.vit_merger")
+    blueprint.outer += part("minicpm_merger", vision, "vision_tower.vit_merger", **inside)
     merges = keys.outer.whole("merger_times", default=1, high=16)
     for index in range(merges):
         out = blueprint.hidden_size if index == merges - 1 else hidden
-        blueprint.outer += _merger(f"merger.mlp.{index}", 4 * hidden, 4 * hidden, out)
+        behind = {"inputs": 4 * hidden, "inner": 4 * hidden, "outputs": out}
+        blueprint.outer += part("minicpm_merger", vision, f"merger.mlp.{index}", **behind)
     return blueprint
-
-
-def _window_merger(vision: Keys, path: str, hidden: int) -> Tensors:
-    """Attention inside each window of patches, then one vector of the whole window."""
-    window = vision.wholes("window_kernel_size", length=2, low=1, high=64) or [2, 2]
-    area = window[0] * window[1]
-    inner = area * vision.whole("intermediate_size")
-    attention = tuple(tensor for tensor in plain_block(path, hidden, hidden) if ".mlp." not in tensor.name)
-    return (
-        *(tensor for tensor in attention if "layer_norm2" not in tensor.name),
-        *_merger(path, area * hidden, inner, hidden),
-    )
-
-
-def _merger(path: str, inputs: int, inner: int, outputs: int) -> Tensors:
-    return (
-        *norm(f"{path}.pre_norm", inputs, bias=True, component="vision"),
-        *linear(f"{path}.linear_1", "vision", inner, inputs, "columns", bias=True),
-        *linear(f"{path}.linear_2", "vision", outputs, inner, "rows", bias=True),
-    )

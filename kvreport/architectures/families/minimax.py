@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.architectures.attention import FULL, attention_cache, layer_kinds
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import decoder, either_tied, expert_counts, sizes
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
+from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     correction_bias,
@@ -151,24 +152,16 @@ def _m3_mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
 
 
 def _m3_vision(keys: Keys, text_hidden: int) -> Tensors:
-    """A CLIP-like tower over patches of two frames, and a projector that merges 2x2 of them."""
-    vision = section_or_default(keys.outer, "vision_config", published("m3_vision"))
+    """The encoder of M3, whose config states how patches are merged in a section of its own, or beside its sizes."""
+    vision = section_or_default(keys.outer, "vision_config", "m3_vision")
     merging = vision.section("img_token_compression_config", defaults=published("m3_vision")) or vision
-    hidden = vision.whole("hidden_size")
-    patch = vision.whole("patch_size", high=1 << 12)
-    kernel = vision.whole("num_channels", high=64) * merging.whole("temporal_patch_size", high=64)
-    merged = text_hidden * merging.whole("spatial_merge_size", high=64) ** 2
-    projected = keys.outer.whole("projector_hidden_size", default=text_hidden)
-    tower = "vision_tower.vision_model"
-    block = plain_block(f"{tower}.encoder.layers.*", hidden, vision.whole("intermediate_size"))
-    return (
-        Tensor(f"{tower}.embeddings.patch_embedding.weight", "vision", (hidden, kernel, patch, patch)),
-        *norm(f"{tower}.pre_layrnorm", hidden, bias=True, component="vision"),
-        *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), block),
-        *linear("multi_modal_projector.linear_1", "vision", projected, hidden, "columns", bias=True),
-        *linear("multi_modal_projector.linear_2", "vision", text_hidden, projected, "rows", bias=True),
-        *linear("patch_merge_mlp.linear_1", "vision", projected, merged, "columns", bias=True),
-        *linear("patch_merge_mlp.linear_2", "vision", text_hidden, projected, "rows", bias=True),
+    return part(
+        "minimax_m3_vision",
+        vision,
+        text_hidden=text_hidden,
+        frames=merging.whole("temporal_patch_size", high=64),
+        merged=text_hidden * merging.whole("spatial_merge_size", high=64) ** 2,
+        projected=keys.outer.whole("projector_hidden_size", default=text_hidden),
     )
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from kvreport.architectures.attention import Kind, layer_kinds, window
-from kvreport.architectures.blueprint import Blueprint, Tensor
+from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import decoder, sizes, tied
 from kvreport.architectures.dense import attention_layers, block
 from kvreport.architectures.families.deepseek import latent_mixture
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, section_or_default, times
-from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm
+from kvreport.architectures.vision import section_or_default
+from kvreport.architectures.weights import Tensors, gated_mlp
 
 
 @reads("MinistralForCausalLM", family="Ministral", model_types=("ministral",))
@@ -43,7 +44,7 @@ def mistral3(keys: Keys) -> Blueprint:
     """
     if keys.raw("model_type") == "ministral3":
         keys = keys.with_defaults(published("Ministral3ForCausalLM"))
-    vision = section_or_default(keys.outer, "vision_config", published("pixtral_vision"))
+    vision = section_or_default(keys.outer, "vision_config", "pixtral_vision")
     extra = pixtral(keys, vision, keys.whole("hidden_size"))
     if keys.raw("model_type") == "mistral4":
         return latent_mixture(
@@ -73,39 +74,13 @@ def _text(keys: Keys, base: str, head: str, extra: Tensors, *, tie: bool | None 
     )
 
 
-def pixtral_tower(vision: Keys, tower: str) -> Tensors:
-    """Pixtral's tower: rotary positions, RMSNorm, a gated MLP, no biases."""
-    hidden = vision.whole("hidden_size")
-    patch = vision.whole("patch_size", high=1 << 12)
-    path = f"{tower}.transformer.layers.*"
-    layer: Tensors = (
-        *norm(f"{path}.attention_norm", hidden, component="vision"),
-        *norm(f"{path}.ffn_norm", hidden, component="vision"),
-        *gated_mlp(hidden, vision.whole("intermediate_size"), f"{path}.feed_forward", "vision"),
-    )
-    for name in ("q_proj", "k_proj", "v_proj"):
-        layer += linear(f"{path}.attention.{name}", "vision", hidden, hidden, "columns")
-    layer += linear(f"{path}.attention.o_proj", "vision", hidden, hidden, "rows")
-    channels = vision.whole("num_channels", high=64)
-    return (
-        Tensor(f"{tower}.patch_conv.weight", "vision", (hidden, channels, patch, patch)),
-        *norm(f"{tower}.ln_pre", hidden, component="vision"),
-        *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), layer),
-    )
-
-
 def pixtral(keys: Keys, vision: Keys, text_hidden: int) -> Tensors:
     """Pixtral's tower and a projector that merges 2x2 patches."""
-    hidden = vision.whole("hidden_size")
-    side = keys.outer.whole("spatial_merge_size", default=2, high=64)
+    given = {"side": keys.outer.whole("spatial_merge_size", default=2, high=64), "text_hidden": text_hidden}
     bias = keys.outer.flag("multimodal_projector_bias", default=False)
-    projector = "model.multi_modal_projector"
     return (
-        *pixtral_tower(vision, "model.vision_tower"),
-        *norm(f"{projector}.norm", hidden, component="vision"),
-        *linear(f"{projector}.patch_merger.merging_layer", "vision", hidden, hidden * side * side),
-        *linear(f"{projector}.linear_1", "vision", text_hidden, hidden, "columns", bias=bias),
-        *linear(f"{projector}.linear_2", "vision", text_hidden, text_hidden, "rows", bias=bias),
+        *part("pixtral", vision, "model.vision_tower"),
+        *part("mistral3_projector", vision, "model.multi_modal_projector", with_bias=bias, **given),
     )
 
 

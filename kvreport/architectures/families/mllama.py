@@ -8,14 +8,12 @@ from kvreport.architectures.attention import attention_cache
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, sizes
 from kvreport.architectures.keys import MAX_LAYERS, Keys
-from kvreport.architectures.published import published
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, check_heads, plain_block, section_or_default, times
+from kvreport.architectures.vision import check_heads, section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     gated_mlp,
-    linear,
-    norm,
     norms,
     self_attention,
 )
@@ -40,7 +38,7 @@ def mllama(keys: Keys) -> Blueprint:
     """
     its = sizes(keys)
     width = keys.whole("intermediate_size")
-    vision = section_or_default(keys.outer, "vision_config", published("mllama_vision"))
+    vision = section_or_default(keys.outer, "vision_config", "mllama_vision")
     tokens = _patches(vision) * vision.whole("max_num_tiles", high=1 << 10)
     crossing = set(keys.wholes("cross_attention_layers", high=MAX_LAYERS) or [])
     around = norms("input_layernorm", "post_attention_layernorm", width=its.hidden)
@@ -93,53 +91,7 @@ def _patches(vision: Keys) -> int:
 
 
 def _vision(vision: Keys, text_hidden: int) -> Tensors:
-    """A tower over tiles, with a second, gated one on top, and embeddings of each tile's place."""
-    hidden = vision.whole("hidden_size")
-    check_heads(vision, hidden, "attention_heads")
-    width = vision.whole("intermediate_size")
-    patch = vision.whole("patch_size", high=1 << 12)
-    patches = _patches(vision)
-    tiles = vision.whole("max_num_tiles", high=1 << 10)
+    check_heads(vision, vision.whole("hidden_size"), "attention_heads")
     listed = vision.raw("supported_aspect_ratios")
     ratios = (len(listed) if isinstance(listed, list) and listed else _DEFAULT_ASPECT_RATIOS) + 1
-    base = "vision_model"
-
-    def tower(name: str, depth: int, *, gated: bool) -> Tensors:
-        path = f"{base}.{name}.layers.*"
-        attention = plain_block(
-            path,
-            hidden,
-            width,
-            output="self_attn.o_proj",
-            block_norms=("input_layernorm", "post_attention_layernorm"),
-            bias=False,
-        )
-        gates = (Tensor(f"{path}.gate_attn", "vision", (1,)), Tensor(f"{path}.gate_ffn", "vision", (1,)))
-        return times(depth, (*attention, *(gates if gated else ())))
-
-    channels = vision.whole("num_channels", high=64)
-    positions = f"{base}.gated_positional_embedding"
-    return (
-        Tensor(f"{base}.patch_embedding.weight", "vision", (hidden, channels, patch, patch)),
-        Tensor(f"{base}.class_embedding", "vision", (hidden,)),
-        Tensor(f"{positions}.gate", "vision", (1,)),
-        Tensor(f"{positions}.embedding", "vision", (patches, hidden)),
-        Tensor(f"{positions}.tile_embedding.weight", "vision", (ratios, tiles * patches * hidden)),
-        *(
-            tensor
-            for place in ("pre", "post")
-            for tensor in (
-                Tensor(f"{base}.{place}_tile_positional_embedding.gate", "vision", (1,)),
-                Tensor(
-                    f"{base}.{place}_tile_positional_embedding.embedding.weight",
-                    "vision",
-                    (ratios, tiles * hidden),
-                ),
-            )
-        ),
-        *norm(f"{base}.layernorm_pre", hidden, bias=True, component="vision"),
-        *norm(f"{base}.layernorm_post", hidden, bias=True, component="vision"),
-        *tower("transformer", vision.whole("num_hidden_layers", high=MAX_DEPTH), gated=False),
-        *tower("global_transformer", vision.whole("num_global_layers", high=MAX_DEPTH), gated=True),
-        *linear("multi_modal_projector", "vision", text_hidden, vision.whole("vision_output_dim"), bias=True),
-    )
+    return part("mllama_vision", vision, text_hidden=text_hidden, ratios=ratios)

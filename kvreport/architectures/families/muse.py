@@ -10,9 +10,10 @@ from kvreport.architectures.decoder import Sizes, decoder, expert_counts, outer_
 from kvreport.architectures.dense import attention_layers, block
 from kvreport.architectures.families.gemma import FOUR_NORMS
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
+from kvreport.architectures.vision import MAX_DEPTH, section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     correction_bias,
@@ -128,63 +129,24 @@ def _gate(its: Sizes) -> Tensors:
 
 def _audio(keys: Keys, text_hidden: int) -> Tensors:
     """A pyramid of convolutions over the samples of a waveform."""
-    audio = section_or_default(keys.outer, "audio_config", published("spark_audio"))
+    audio = section_or_default(keys.outer, "audio_config", "spark_audio")
     audio.has("out_hidden_size", "num_hidden_layers")
     widths = audio.wholes("hidden_sizes") or []
     steps = audio.wholes("patch_sizes", length=len(widths)) or []
     depths = audio.wholes("depths", length=len(widths), high=MAX_DEPTH) or []
-    kernel = audio.whole("conv_kernel_size", high=1 << 10)
     ratio = audio.number("mlp_ratio", default=4.0, low=0.01, high=64)
-    tower = "model.audio_tower"
     tensors: Tensors = ()
     before = 1
-    for index, (width, step, depth) in enumerate(zip(widths, steps, depths, strict=True)):
-        layer = f"{tower}.layers.{index}"
-        inner = int(width * ratio)
-        tensors += linear(f"{layer}.patch_embedder.proj", "audio", width, before * step, bias=True)
-        tensors += norm(f"{layer}.patch_embedder.norm", width, component="audio")
-        blocks: Tensors = (
-            Tensor(f"{layer}.conv_blocks.*.conv.weight", "audio", (width, 1, kernel)),
-            Tensor(f"{layer}.conv_blocks.*.conv.bias", "audio", (width,)),
-            *norm(f"{layer}.conv_blocks.*.norm", width, component="audio"),
-            *linear(f"{layer}.conv_blocks.*.mlp.fc1", "audio", inner, width, "columns", bias=True),
-            *linear(f"{layer}.conv_blocks.*.mlp.fc2", "audio", width, inner, "rows", bias=True),
-        )
-        tensors += times(depth, blocks)
+    for stage, (width, step, depth) in enumerate(zip(widths, steps, depths, strict=True)):
+        given = {"stage": stage, "width": width, "before": before, "step": step, "depth": depth}
+        tensors += part("muse_audio_stage", audio, "model.audio_tower", mlp_ratio=ratio, **given)
         before = width
-    return (
-        *tensors,
-        *norm(f"{tower}.norm", before, component="audio"),
-        *linear(f"{tower}.proj", "audio", text_hidden, before, bias=True),
-        *norm(f"{tower}.post_proj_norm", text_hidden, component="audio"),
-    )
+    end = part("muse_audio_end", audio, "model.audio_tower", width=before, text_hidden=text_hidden)
+    return (*tensors, *end)
 
 
 def _vision(keys: Keys, text_hidden: int) -> Tensors:
-    """Patches of two frames through a linear layer, learned positions, and a two-step projection."""
     outer = keys.outer.with_defaults(published("muse_outer"))
-    vision = section_or_default(keys.outer, "vision_config", published("muse_vision"))
-    hidden = vision.whole("hidden_size")
-    patch = vision.whole("patch_size", high=1 << 12)
-    frames = vision.whole("patch_temporal", high=64)
-    places = vision.whole("pos_emb_height", high=1 << 12) * vision.whole("pos_emb_width", high=1 << 12)
-    projected = outer.whole("projector_hidden_size")
-    tower = "model.vision_tower"
-    layer = plain_block(
-        f"{tower}.layers.*",
-        hidden,
-        vision.whole("intermediate_size"),
-        names=("attn.q_proj", "attn.k_proj", "attn.v_proj"),
-        output="attn.proj",
-        block_norms=("norm1", "norm2"),
-    )
-    return (
-        *linear(f"{tower}.patch_embedder.patch_embedding", "vision", hidden, 3 * frames * patch * patch),
-        Tensor(f"{tower}.patch_embedder.position_embedding_table.weight", "vision", (places, hidden)),
-        *norm(f"{tower}.ln_pre", hidden, bias=True, component="vision"),
-        *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), layer),
-        *norm(f"{tower}.ln_post", hidden, bias=True, component="vision"),
-        *linear("model.vision_adapter.fc1", "vision", projected, outer.whole("out_hidden_size"), "columns"),
-        *linear("model.vision_adapter.fc2", "vision", projected, projected, "rows"),
-        *linear("model.vision_projection", "vision", text_hidden, projected),
-    )
+    vision = section_or_default(keys.outer, "vision_config", "muse_vision")
+    given = {"projected": outer.whole("projector_hidden_size"), "joined": outer.whole("out_hidden_size")}
+    return part("muse_vision", vision, "model", text_hidden=text_hidden, **given)

@@ -16,7 +16,6 @@ from kvreport.architectures.decoder import decoder, expert_counts, sizes
 from kvreport.architectures.families.qwen import mixture
 from kvreport.architectures.families.qwen_hybrid import as_mtp, gated_deltanet
 from kvreport.architectures.keys import MAX_LAYERS, Keys
-from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import qwen3_vision, section_or_default
 from kvreport.architectures.weights import Tensors, linear, norms, self_attention
@@ -77,11 +76,7 @@ def qwen4_exp(keys: Keys) -> Blueprint:
         layers.append(Layer(name, caches, (*tensors, *around)))
     nested = keys.outer is not keys
     base = "model.language_model" if nested else "model"
-    vision = (
-        qwen3_vision(section_or_default(keys.outer, "vision_config", published("qwen3_5_vision")))
-        if nested
-        else ()
-    )
+    vision = qwen3_vision(section_or_default(keys.outer, "vision_config", "qwen3_5_vision")) if nested else ()
     mixer = _residual(f"{base}.hyper_connection_mixer", its.hidden, streams, rank, inject=False)
     predicts = keys.whole("mtp_num_hidden_layers", default=0, low=0, high=64)
     return decoder(

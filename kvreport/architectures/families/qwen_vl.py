@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import tau
 from typing import Any
 
@@ -10,28 +10,27 @@ from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.decoder import either_tied
 from kvreport.architectures.families.qwen import dense, sparse
 from kvreport.architectures.keys import MAX_CONTEXT, Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import (
-    qwen2_5_vision,
-    qwen2_vision,
-    qwen3_vision,
-    section_or_default,
-)
+from kvreport.architectures.vision import qwen3_vision, section_or_default
 from kvreport.architectures.weights import Tensors
 from kvreport.catalog.caches import FullAttention
 
 
-def _tower(
-    keys: Keys, defaults: Mapping[str, Any], build: Callable[[Keys, str], Tensors], path: str
-) -> Tensors:
-    return build(section_or_default(keys.outer, "vision_config", defaults), path)
+def _tower(keys: Keys, name: str, path: str) -> Tensors:
+    """Return the encoder of one generation; its part and its defaults have the same name."""
+    return part(name, section_or_default(keys.outer, "vision_config", name), path)
+
+
+def _deep_tower(keys: Keys, usual: str | Mapping[str, Any] = "qwen3_vision") -> Tensors:
+    return qwen3_vision(section_or_default(keys.outer, "vision_config", usual))
 
 
 @reads("Qwen2VLForConditionalGeneration", family="Qwen2-VL", model_types=("qwen2_vl",))
 def qwen2_vl(keys: Keys) -> Blueprint:
     """Qwen2 with a tower of LayerNorms and a two-matrix MLP."""
-    tower = _tower(keys, published("qwen2_vision"), qwen2_vision, "visual")
+    tower = _tower(keys, "qwen2_vision", "visual")
     return dense(keys, qkv_bias=True, qk_norm=False, extra=tower, tie=either_tied(keys))
 
 
@@ -42,14 +41,14 @@ def qwen2_vl(keys: Keys) -> Blueprint:
 )
 def qwen2_5_vl(keys: Keys) -> Blueprint:
     """Qwen2.5 with a tower of RMSNorms and a gated MLP."""
-    tower = _tower(keys, published("qwen2_5_vision"), qwen2_5_vision, "visual")
+    tower = _tower(keys, "qwen2_5_vision", "visual")
     return dense(keys, qkv_bias=True, qk_norm=False, extra=tower, tie=either_tied(keys))
 
 
 @reads("Qwen3VLForConditionalGeneration", family="Qwen3-VL", model_types=("qwen3_vl",))
 def qwen3_vl(keys: Keys) -> Blueprint:
     """Qwen3 with a tower whose deep layers are merged in as well."""
-    tower = _tower(keys, published("qwen3_vision"), qwen3_vision, "model.visual")
+    tower = _deep_tower(keys)
     bias = keys.flag("attention_bias", default=False)
     return dense(keys, qkv_bias=bias, qk_norm=True, base="model.language_model", extra=tower)
 
@@ -61,7 +60,7 @@ def qwen3_vl(keys: Keys) -> Blueprint:
 )
 def qwen3_vl_moe(keys: Keys) -> Blueprint:
     """Qwen3's mixture with the same tower."""
-    tower = _tower(keys, published("qwen3_vision"), qwen3_vision, "model.visual")
+    tower = _deep_tower(keys)
     bias = keys.flag("attention_bias", default=False)
     return sparse(keys, qkv_bias=bias, qk_norm=True, base="model.language_model", extra=tower)
 
@@ -74,7 +73,7 @@ def interns1_pro(keys: Keys) -> Blueprint:
     the encoder of time series out.
     """
     defaults = {**published("qwen3_vision"), "deepstack_visual_indexes": []}
-    tower = _tower(keys, defaults, qwen3_vision, "model.visual")
+    tower = _deep_tower(keys, defaults)
     bias = keys.flag("attention_bias", default=False)
     blueprint = sparse(keys, qkv_bias=bias, qk_norm=True, base="model.language_model", extra=tower)
     blueprint.outer += _fourier(keys, blueprint)

@@ -10,9 +10,9 @@ from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, outer_tied, vocabulary
 from kvreport.architectures.families.beside import text_model
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
-from kvreport.architectures.published import published
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
+from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     correction_bias,
@@ -138,31 +138,9 @@ def _vision_3(outer: Keys, text_hidden: int) -> Tensors:
     vision = outer.section("vision_config")
     if vision is None:
         raise outer.fault("vision_config", None, "an object")
-    hidden, wide = vision.whole("hidden_size"), vision.whole("output_hidden_size")
-    patch = vision.whole("patch_size", high=1 << 12)
-    patches = max(1, vision.whole("image_size", high=1 << 16) // patch) ** 2
-    channels = vision.whole("num_channels", default=3, high=64)
-    tower = "vision_model"
-    block = plain_block(f"{tower}.transformer.layers.*", hidden, vision.whole("intermediate_size"))
     outer.has("understand_projector_stride")
-    return (
-        Tensor(f"{tower}.embeddings.class_embedding", "vision", (1, hidden)),
-        Tensor(f"{tower}.embeddings.patch_embedding.weight", "vision", (hidden, channels, patch, patch)),
-        Tensor(f"{tower}.embeddings.patch_embedding.bias", "vision", (hidden,)),
-        Tensor(f"{tower}.embeddings.position_embedding.weight", "vision", (patches + 1, hidden)),
-        *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), block),
-        Tensor("vit_downsampler.weight", "vision", (wide, hidden, 2, 2)),
-        Tensor("vit_downsampler.bias", "vision", (wide,)),
-        Tensor("vit_downsampler2.weight", "vision", (2 * wide, wide, 3, 3)),
-        Tensor("vit_downsampler2.bias", "vision", (2 * wide,)),
-        *linear(
-            "vit_large_projector",
-            "vision",
-            text_hidden,
-            2 * wide,
-            bias=outer.flag("projector_bias", default=True),
-        ),
-    )
+    bias = outer.flag("projector_bias", default=True)
+    return part("step3_vision", vision, text_hidden=text_hidden, with_bias=bias)
 
 
 def _step(keys: Keys, base: str, extra: Tensors, *, tie: bool | None = None) -> Blueprint:
@@ -442,33 +420,6 @@ def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
 
 def _vision(keys: Keys, text_hidden: int) -> Tensors:
     """A ViT with layer scales, and two strided convolutions that make four times the width."""
-    vision = section_or_default(keys.outer, "vision_config", published("step_vision"))
-    hidden = vision.whole("hidden_size", "width")
-    patch = vision.whole("patch_size", high=1 << 12)
-    patches = max(1, vision.whole("image_size", high=1 << 16) // patch) ** 2
-    width = int(hidden * vision.number("mlp_ratio", low=0.01, high=64))
-    tower = "model.vision_model"
-    path = f"{tower}.layers.*"
-    block = (
-        *plain_block(path, hidden, width, block_norms=("layernorm_before", "layernorm_after")),
-        Tensor(f"{path}.lambda_1", "vision", (hidden,)),
-        Tensor(f"{path}.lambda_2", "vision", (hidden,)),
-    )
-    channels = vision.whole("num_channels", high=64)
-    return (
-        Tensor(f"{tower}.embeddings.patch_embedding.weight", "vision", (hidden, channels, patch, patch)),
-        Tensor(f"{tower}.embeddings.position_embedding.weight", "vision", (patches, hidden)),
-        *norm(f"{tower}.pre_layernorm", hidden, bias=True, component="vision"),
-        *times(vision.whole("num_hidden_layers", "layers", high=MAX_DEPTH), block),
-        Tensor(f"{tower}.downsampler1.weight", "vision", (2 * hidden, hidden, 3, 3)),
-        Tensor(f"{tower}.downsampler1.bias", "vision", (2 * hidden,)),
-        Tensor(f"{tower}.downsampler2.weight", "vision", (4 * hidden, 2 * hidden, 3, 3)),
-        Tensor(f"{tower}.downsampler2.bias", "vision", (4 * hidden,)),
-        *linear(
-            "model.multi_modal_projector",
-            "vision",
-            text_hidden,
-            4 * hidden,
-            bias=keys.outer.flag("projector_bias", default=False),
-        ),
-    )
+    vision = section_or_default(keys.outer, "vision_config", "step_vision")
+    bias = keys.outer.flag("projector_bias", default=False)
+    return part("step_vision", vision, "model", text_hidden=text_hidden, with_bias=bias)

@@ -1,0 +1,181 @@
+"""Parts of models as listings: an encoder or a projector written down as rows, which code and classes refer to.
+
+A part is a section of ``parts/*.txt`` with the rows of a listing (:mod:`kvreport.architectures.listing`). Its names begin
+below the module that the part is built in, and its formulas are over the keys of one section of the config and over
+what the caller gives. ``also: in_channels = in_chans`` names a key's aliases, ``derive: width = 4*hidden_size`` what a
+missing key means, and ``let: merged = hidden_size*merge**2`` a formula that rows refer to.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any, Final
+
+from kvreport.architectures.blueprint import Tensor
+from kvreport.architectures.expressions import MAX_VALUE, evaluate
+from kvreport.architectures.keys import MAX_WIDTH, Keys
+from kvreport.architectures.listing import Listing, Row, part_listing
+from kvreport.architectures.weights import Tensors
+from kvreport.errors import InputError
+
+_MOST_SIDES: Final = 4
+_RATIOS: Final = (0.01, 64)
+"""What a ratio of two widths may be."""
+_HIGHEST: Final = (
+    (re.compile(r"(?:^|_)(?:depth|layers|blocks|frequency)$"), 500),
+    (re.compile(r"^(?:in|num)_ch|merge_size$|^temporal|_temporal$|^pooling|_multiplier$|mlp_ratio$"), 64),
+    (re.compile(r"kernel_size$|^group_size$"), 1 << 10),
+    (re.compile(r"patch_size$|(?:num|_attention)_heads$|^pos_?emb|^head_dim$"), 1 << 12),
+    (re.compile(r"image_size$|_mel_bins$"), 1 << 16),
+    (re.compile(r"position_embedding|num_patches$"), 1 << 24),
+)
+"""The largest values of keys by their names, first match; of others it is that of any width."""
+
+
+class Formulas(ABC):
+    """Evaluates the formulas of rows over the keys of a config.
+
+    Attributes:
+        root: The object that messages name.
+    """
+
+    def __init__(self, root: Keys) -> None:
+        """Evaluate formulas over ``root``."""
+        self.root = root
+
+    @abstractmethod
+    def look(self, path: str) -> Any:  # noqa: ANN401 - whatever the key holds, checked
+        """Return the value of a key."""
+
+    def whole(self, formula: str, what: str, *, low: int = 0, high: int = MAX_VALUE) -> int:
+        """Evaluate a formula to a whole number in range.
+
+        Raises:
+            InputError: If the config makes it no whole number or one beyond reason.
+        """
+        try:
+            value = evaluate(formula, self.look)
+        except (ValueError, IndexError, KeyError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise self.root.fault(what, str(error), "sizes that fit together") from error
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise self.root.fault(what, value, f"a whole number from {low:,} to {high:,} ({formula})")
+        return value
+
+    def holds(self, formula: str | None) -> bool:
+        """Tell whether a condition is true; none always is.
+
+        Raises:
+            InputError: If the keys of the condition are not of the kind that it computes with.
+        """
+        try:
+            return formula is None or bool(evaluate(formula, self.look))
+        except InputError:
+            raise
+        except ValueError as error:
+            raise self.root.fault(str(formula), str(error), "sizes that fit together") from error
+
+
+class _Section(Formulas):
+    """The keys of one section with its class's defaults, and what the caller gives."""
+
+    def __init__(self, keys: Keys, listed: Listing, given: Mapping[str, Any]) -> None:
+        super().__init__(keys)
+        self.listed = listed
+        self.given = given
+
+    def look(self, path: str) -> Any:  # noqa: ANN401
+        if path in self.given:
+            return self.given[path]
+        if path in self.listed.terms:
+            return evaluate(self.listed.terms[path], self.look)
+        keys, names = self.root, (path, *self.listed.aliases.get(path, ()))
+        high = next((most for pattern, most in _HIGHEST if pattern.search(path)), MAX_WIDTH)
+        if path in self.listed.derived:
+            return keys.whole(*names, default=evaluate(self.listed.derived[path], self.look), high=high)
+        match keys.defaults.get(path):
+            case bool():
+                return keys.flag(*names)
+            case float():
+                return keys.number(*names, low=_RATIOS[0], high=_RATIOS[1])
+            case str():
+                return keys.text(*names)
+            case list() | tuple():
+                return keys.wholes(*names)
+        return keys.whole(*names, high=high)
+
+
+def part(name: str, keys: Keys, prefix: str = "", **given: Any) -> Tensors:  # noqa: ANN401 - numbers, texts, flags
+    """Return the tensors of a part.
+
+    Args:
+        name: Its section under ``parts/``.
+        keys: The section of the config that sizes it, with its class's defaults.
+        prefix: Module that it is built in.
+        **given: Values by the name that its formulas have for them.
+
+    Raises:
+        InputError: If the config does not state what the part needs.
+    """
+    listed = part_listing(name)
+    scope = _Section(keys, listed, given)
+    base = f"{prefix}." if prefix else ""
+    rows = [row for row in listed.rows if scope.holds(row.condition)]
+    tensors = [tensor for row in rows for tensor in row_tensors(row, scope, empty=True)]
+    return tuple(replace(tensor, name=f"{base}{_filled(tensor.name, given)}") for tensor in tensors)
+
+
+def _filled(name: str, given: Mapping[str, Any]) -> str:
+    """Put the caller's words in the place of those in angle brackets."""
+    return re.sub(r"<(\w+)>", lambda match: str(given[match[1]]), name) if "<" in name else name
+
+
+def row_tensors(row: Row, scope: Formulas, *, empty: bool = False) -> list[Tensor]:
+    """Return the tensors of one row.
+
+    Args:
+        row: The row.
+        scope: Evaluates its formulas.
+        empty: True to return tensors without elements, which are refused later; else they do not exist.
+    """
+    what = row.names[0]
+    count = scope.whole(row.count, what)
+    if not count:
+        return []
+    # A tensor without sides holds one number.
+    shape = tuple(scope.whole(side, what, low=0) for side in row.shape) or (1,)
+    if 0 in shape and not empty:
+        return []
+    if len(shape) > _MOST_SIDES:
+        # A record has four sides at most: what a convolution over frames begins with is one of them.
+        shape = (shape[0], prod(shape[1 : len(shape) - 2]), *shape[-2:])
+    split, heads = row.split, None
+    if row.heads is not None:
+        heads = scope.whole(row.heads, what) or None
+        split = split if heads else "replicated"
+    each = [
+        Tensor(name, row.component, shape, split, heads, count, linear=row.linear, looked_up=row.table)
+        for name in row.names
+    ]
+    if row.bias is not None and scope.holds(row.bias or None):
+        # A row-parallel projection keeps its bias whole.
+        whole = split == "rows" or (heads is not None and shape[0] % heads != 0)
+        each += [
+            replace(
+                tensor,
+                name=tensor.name.removesuffix(".weight") + ".bias",
+                shape=shape[:1],
+                linear=False,
+                split="replicated" if whole else split,
+                heads=None if whole else heads,
+            )
+            for tensor in each
+        ]
+    return each
