@@ -39,6 +39,8 @@ _NAMES: Final = {
 }
 _WHOLE: Final = re.compile(r"_(?:dim|rank|experts)$")
 """Endings of keys that hold a whole number wherever they stand; others may hold a list or a ratio."""
+ENCODERS: Final = ("vision", "audio", "projector")
+"""Components of encoders, and of what joins them to the text model."""
 NOTHING_KEPT: Final = "no cache"
 
 
@@ -151,12 +153,13 @@ def _checked(keys: Keys, name: str, value: object, default: object) -> object:
     raise keys.fault(name, value, "a number, a text or a list")
 
 
-def read_listed(listed: Listing, keys: Keys) -> Blueprint:
+def read_listed(listed: Listing, keys: Keys, *, text_alone: bool = False) -> Blueprint:
     """Read a config by the listing of its class.
 
     Args:
         listed: The listing.
         keys: The (text) config.
+        text_alone: True for the class's text half, whose config may be that of the text part alone.
 
     Raises:
         InputError: If the config does not state what the listing needs.
@@ -164,16 +167,17 @@ def read_listed(listed: Listing, keys: Keys) -> Blueprint:
     root = keys.outer
     scope = Scope(root, listed)
     if listed.text and not root.has(listed.text):
-        encodes = any(row.component in ("vision", "audio", "other") for row in listed.rows)
+        encodes = any(row.component in (*ENCODERS, "other") for row in listed.rows)
         # The text part's keys may stand at the top, beside the encoder's section: PaddleOCR-VL as released.
         beside = root.has("hidden_size") and root.has("vision_config", "audio_config")
-        if listed.reads or (encodes and not beside):
+        if listed.reads or (encodes and not beside and not text_alone):
             raise root.fault(listed.text, None, "an object that describes the language model")
         scope.flat = listed.text
     for condition, why in listed.refused:
         if scope.holds(condition):
             raise root.fault(condition.split()[0], "a value that cannot be read", why)
-    rows = [row for row in listed.rows if scope.holds(row.condition)]
+    without = ENCODERS if text_alone and scope.flat else ()
+    rows = [row for row in listed.rows if row.component not in without and scope.holds(row.condition)]
     tensors = [tensor for row in rows for tensor in row_tensors(row, scope)]
     if listed.reads:
         return _beside(listed, keys, tensors)

@@ -1,7 +1,8 @@
 """Classes of the engines' registries that are not read, and the one that is read whose layers are most like theirs.
 
 Source: the class that each one derives from or builds its layers of (vLLM 0.33.0, ``model_executor/models`` and
-``models``; SGLang 0.5.23, ``srt/models``). A refusal names it; the likeness of names alone would say Albert for Alice.
+``models``; SGLang 0.5.23, ``srt/models``; of PLaMo 2, vLLM 0.11.0, ``plamo2.py``; of NV-Embed, ``modeling_nvembed.py``
+in its repository). A refusal names it; the likeness of names alone would say Albert for Alice.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ NEAREST: Final = {
     "MossAudioModel": "Qwen3ForCausalLM",
     "MultiModalityCausalLM": "JanusForConditionalGeneration",
     "MuseSparkDSparkModel": "MuseSparkForConditionalGeneration",
+    "NVEmbedModel": "MistralForCausalLM",
     "NVILAForConditionalGeneration": "LlavaForConditionalGeneration",
     "NVILALiteForConditionalGeneration": "LlavaForConditionalGeneration",
     "NVLM_D": "InternVLChatModel",
@@ -109,6 +111,7 @@ NEAREST: Final = {
     "ParseAuxMTPModel": "MBartForConditionalGeneration",
     "Phi4ForCausalLMV": "Phi3ForCausalLM",
     "PixtralForConditionalGeneration": "Mistral3ForConditionalGeneration",
+    "Plamo2ForCausalLM": "BambaForCausalLM",
     "Plamo3ForCausalLM": "Gemma3ForCausalLM",
     "Qwen2ForCausalLMEagle": "EagleLlamaForCausalLM",
     "Qwen3ASRForcedAlignerForTokenClassification": "Qwen3ASRForConditionalGeneration",

@@ -18,7 +18,7 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.listed import read_listed
 from kvreport.architectures.nearest import NEAREST, NO_CHECKPOINT, PREDICTS
 from kvreport.architectures.published import published_defaults
-from kvreport.architectures.variants import base_class, read_variant
+from kvreport.architectures.variants import TEXT_HALF, base_class, read_variant
 
 Reader = Callable[[Keys], Blueprint]
 
@@ -199,7 +199,11 @@ def _variant(name: str) -> Architecture | None:
     if base is None:
         return None
     own = _load(base)
-    return Architecture(name, own.family, own.defaults, partial(read_variant, name, base, own.read))
+    read = own.read
+    # Without caches it is no decoder: the text half of CLIP is an encoder with a head of its own.
+    if name.endswith(TEXT_HALF) and base in listing.index() and listing.listing(base).caches:
+        read = partial(read_listed, listing.listing(base), text_alone=True)
+    return Architecture(name, own.family, own.defaults, partial(read_variant, name, base, read))
 
 
 def find_architecture(config: Keys) -> Architecture:

@@ -13,7 +13,7 @@ from typing import Final
 
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.listed import NOTHING_KEPT, label_count
+from kvreport.architectures.listed import ENCODERS, NOTHING_KEPT, label_count
 
 _HEADS: Final = {
     "ForSequenceClassification": "score",
@@ -33,8 +33,8 @@ _GENERATING: Final = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", 
 _BIASED: Final = "ForTokenClassification"
 """The ending of classes whose head has a bias (``GenericForTokenClassification``)."""
 
-_TEXT: Final = "TextModel"
-_ENCODERS: Final = ("vision", "audio", "projector")
+TEXT_HALF: Final = "TextModel"
+"""The ending of classes that are the text half of a composite, whose config may be the text part alone."""
 _OWN_HEAD: Final = re.compile(
     r"^(?:cls|decoder\.bias|generator_\w+|lm_head\.\w+\.|lm_loss|logits|output|text_decoder\.cls)"
 )
@@ -56,8 +56,10 @@ def base_class(name: str, known: Callable[[str], bool]) -> str | None:
     for ending in _HEADS:
         if name.endswith(ending):
             stem = name.removesuffix(ending)
+            if ending == TEXT_HALF and known(f"{stem}TextForCausalLM"):
+                return f"{stem}TextForCausalLM"
             both = known(stem + "ForCausalLM") and any(map(known, (stem + more for more in _GENERATING[2:4])))
-            for generating in _GENERATING[2:] if both and ending != _TEXT else _GENERATING:
+            for generating in _GENERATING[2:] if both and ending != TEXT_HALF else _GENERATING:
                 if stem and stem + generating != name and known(stem + generating):
                     return stem + generating
     return None
@@ -80,7 +82,7 @@ def read_variant(name: str, base: str, read: Callable[[Keys], Blueprint], keys: 
     made = {name.removesuffix(ending): ending for ending in _HEADS if name.endswith(ending)}
     ending = next(ending for stem, ending in made.items() if base.removeprefix(stem) in _GENERATING)
     _check_heads(name, base, bool(_HEADS[ending]), blueprint, keys)
-    dropped = ("mtp", *_ENCODERS) if ending == _TEXT else ("mtp",)
+    dropped = ("mtp", *ENCODERS) if ending == TEXT_HALF else ("mtp",)
     outer = [
         tensor
         for tensor in blueprint.outer

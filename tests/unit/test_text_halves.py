@@ -1,0 +1,53 @@
+"""Text parts of composites as releases write them: flat, and under the maker's own type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvreport.accounting.weights import parameters
+from kvreport.architectures import read_config, read_config_report
+
+# rhymes-ai/Aria: the text part is of the maker's own type; rhymes-ai/Aria-Base-8K states the experts' width apart.
+ARIA: dict[str, Any] = {
+    "hidden_size": 2560,
+    "intermediate_size": 1664,
+    "max_position_embeddings": 65_536,
+    "model_type": "aria_moe_lm",
+    "moe_num_experts": 64,
+    "moe_num_shared_experts": 2,
+    "moe_topk": 6,
+    "num_attention_heads": 20,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 20,
+    "vocab_size": 100_352,
+}
+
+
+def test_aria_is_read_as_released() -> None:
+    model = read_config({"architectures": ["AriaForConditionalGeneration"], "text_config": ARIA})
+    base = {**ARIA, "intermediate_size": 13_568, "moe_intermediate_size": 1664}
+    other = read_config({"architectures": ["AriaForConditionalGeneration"], "text_config": base})
+    assert parameters(model) == parameters(other)
+    # 64 experts of three matrices in each layer: 22.9 billion of the 24.9 that the maker names.
+    routed = sum(row.parameters for row in model.weights if row.component == "routed_experts")
+    assert routed == 28 * 64 * 3 * 2560 * 1664
+
+
+@pytest.mark.parametrize(
+    "name", ["Cosmos3EdgeTextModel", "GlmOcrTextModel", "GraniteDoclingTextModel", "Molmo2TextModel"]
+)
+def test_the_text_half_of_a_composite_is_read_from_its_own_config(name: str) -> None:
+    whole = name.removesuffix("TextModel") + "ForConditionalGeneration"
+    nested = read_config({"architectures": [whole], "text_config": {}}, assume_defaults=True)
+    reading = read_config_report({"architectures": [name]}, assume_defaults=True)
+    half = {row.name: row.parameters for row in reading.model.weights}
+    text = {
+        row.name: row.parameters
+        for row in nested.weights
+        if row.component not in ("vision", "audio", "output_head")
+    }
+    assert half == {row: count for row, count in text.items() if "projector" not in row or row in half}
+    assert not any("vision" in sentence for sentence in reading.assumptions)
+    assert all(not layer.caches for layer in reading.model.layers)
