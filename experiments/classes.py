@@ -23,6 +23,7 @@ import kvreport.architectures
 from experiments.completed import RUN_WITH, default_config, put
 from experiments.probing import LAYER_KEYS, SKIPPED, changed, config_class, flattened
 from experiments.running import reading, run
+from experiments.vision_ops import import_torchvision
 from kvreport.accounting.weights import parameters as counted
 from kvreport.architectures import read_config
 from kvreport.architectures.registry import known_classes
@@ -212,6 +213,7 @@ def check_class(group: str, model_type: str, name: str, *, changes: bool = True)
     """Check one class."""
     import torch
 
+    import_torchvision()
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)  # classes are checked side by side
     found = Finding(name, model_type, group)

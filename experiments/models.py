@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import yaml
 
+from experiments.vision_ops import import_torchvision
 from kvreport.architectures import read_config
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -227,6 +228,8 @@ def build(
         dtype: Element type of the weights, and of what it caches.
     """
     import torch
+
+    import_torchvision()
     import transformers
     from transformers import AutoModel, AutoModelForCausalLM
 

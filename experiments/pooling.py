@@ -9,6 +9,7 @@ from typing import Final
 
 from experiments.classes import ON_PURPOSE, compare
 from experiments.completed import default_config
+from experiments.vision_ops import import_torchvision
 from kvreport.architectures.registry import is_read
 
 KNOWN: Final = {
@@ -20,6 +21,7 @@ KNOWN: Final = {
 
 def classes() -> Iterator[tuple[str, str]]:
     """Yield model type and class of every class in transformers' lists that is read and generates nothing."""
+    import_torchvision()
     import transformers
     from transformers.models.auto import modeling_auto
 
