@@ -22,7 +22,6 @@ from typing import Any
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import plan, settings
-from kvreport.accounting.engines.sglang.compressed import WINDOW_SHARE, is_compressed
 from kvreport.accounting.engines.sglang.pools import PoolFlags, Pools, pools_of, size_pools
 from kvreport.accounting.extras import with_draft
 from kvreport.accounting.parallel import Layout
@@ -208,7 +207,7 @@ def _pools(
     verified, element = flags.get("speculative_num_draft_tokens", 0), BYTES[row["kv_dtype"]]
     if verified and requests is None:
         requests = plan.DRAFTING_REQUESTS
-    usual = WINDOW_SHARE if is_compressed(model) else plan.WINDOW_SHARE
+    usual = plan.default_window_share(model, engine)
     flags_of_pools = PoolFlags(
         element_bytes=element,
         draft_tokens=verified,
@@ -219,7 +218,7 @@ def _pools(
         page_tokens=resolved.page_tokens,
         context_tokens=row["context_tokens"],
         window_share=flags.get("swa_full_tokens_ratio", usual),
-        state_share=flags.get("mamba_full_memory_ratio", plan.STATE_SHARE),
+        state_share=flags.get("mamba_full_memory_ratio", plan.default_state_share(model, engine)),
         states_per_request=resolved.states_per_request,
         state_dtype=flags.get("mamba_ssm_dtype"),
         max_requests=None if requests is None else max(1, requests // data),

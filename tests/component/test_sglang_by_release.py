@@ -25,6 +25,7 @@ PAGED = {"mem_fraction_static": 0.8, "chunked_prefill_size": 4096, "page_size": 
 CAPPED = {"disable_radix_cache": True, "max_running_requests": 64}
 HALVES = {"tp_size": 4, "dp_size": 2, "enable_dp_attention": True, "max_running_requests": 256}
 STAGES = {"pp_size": 2}
+INKLING = "thinkingmachines/Inkling"
 MINIMAX, STEP = "nvidia/MiniMax-M3-NVFP4", "stepfun-ai/Step-3.7-Flash"
 DEEPSEEK, GPT_OSS, MAMBA = "deepseek-ai/DeepSeek-V3.2", "openai/gpt-oss-120b", "tiiuae/falcon-mamba-7b"
 
@@ -78,6 +79,11 @@ SPOTS = [
     Spot("0.5.23", "Qwen/Qwen3.5-27B", B200, PAGED, "bfloat16", 262144, 345292, None, 131, 26, 1, 0.8, 4096, 512),
     Spot("0.5.23", MAMBA, H100, HALVES, "bfloat16", 2048, 2048, None, 2216, 128, 1, 0.806, 4096, 256),
     Spot("0.5.20", MAMBA, H100, DATA_8, "bfloat16", 2048, 2048, None, 4433, 1024, 1, 0.586, 1024, 512),
+    Spot("0.5.16", INKLING, H100, {}, "float16", 1048576, 433371, 43337, 534, 106, 1, 0.83, 8192, 256),
+    Spot("0.5.20", INKLING, H100, CAPPED, "float16", 1048576, 367990, 57473, 64, 64, 1, 0.83, 8192, 256),
+    Spot("0.5.23", INKLING, B200, FP8, "float8_e4m3fn", 1048576, 1733376, 173312, 640, 128, 128, 0.853, 16384, 512),
+    Spot("0.5.23", INKLING, H100, STAGES, "float16", 1048576, 836252, 83625, 1068, 267, 1, 0.828, 8192, 256),
+    Spot("0.5.16", INKLING, H100, DATA_8, "float16", 1048576, 433371, 43337, 534, 106, 1, 0.586, 1024, 512),
 ]
 # fmt: on
 

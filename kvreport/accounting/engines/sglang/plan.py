@@ -55,6 +55,9 @@ WINDOWS_OF_STAGE: Final = (0, 5, 21)
 WINDOW_SHARE: Final = 0.8
 """``swa_full_tokens_ratio``: tokens of the window pool per token of the full one."""
 
+TENTH: Final = 0.1
+"""Both for classes with many small states and windows (``model_overrides/inkling.py``, 0.5.16 to 0.5.23)."""
+
 STATE_SHARE: Final = 0.9
 """``mamba_full_memory_ratio``: the state pool over the token pool."""
 
@@ -224,8 +227,8 @@ def pool_flags(
         context_ranks=layout.decode_context,
         page_tokens=settings.page_size(model, engine, backend, serving.block_tokens),
         context_tokens=model.context_tokens,
-        window_share=serving.window_share or _default_window_share(model),
-        state_share=STATE_SHARE,
+        window_share=serving.window_share or default_window_share(model, engine),
+        state_share=default_state_share(model, engine),
         states_per_request=settings.states_per_request(
             model, engine, prefix_cache=prefix_cache, overlap=True, staged=layout.pipeline > 1
         ),
@@ -280,8 +283,16 @@ def device_traits(
     )
 
 
-def _default_window_share(model: Model) -> float:
-    return compressed.WINDOW_SHARE if compressed.is_compressed(model) else WINDOW_SHARE
+def default_window_share(model: Model, engine: Engine) -> float:
+    """``swa_full_tokens_ratio`` where it is not given: less for compressed caches, and for classes that the engine lists."""
+    if compressed.is_compressed(model):
+        return compressed.WINDOW_SHARE
+    return TENTH if engine.lists("tenth_shares", model.architecture) else WINDOW_SHARE
+
+
+def default_state_share(model: Model, engine: Engine) -> float:
+    """``mamba_full_memory_ratio`` where it is not given: less for classes that the engine lists."""
+    return TENTH if engine.lists("tenth_shares", model.architecture) else STATE_SHARE
 
 
 def scaled_latents(

@@ -259,7 +259,7 @@ class PoolRule:
         if slots is None:
             return xp.reals(pool - self.fixed_bytes)
         one, drafts = self.state_bytes, self.flags.draft_tokens
-        rest = pool / GIB
+        rest = (pool - self.fixed_bytes) / GIB
         if drafts:
             at_once = slots // self.flags.states_per_request
             if not self.flags.prefix_cache and self.flags.max_states is None:
@@ -285,7 +285,11 @@ def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
     ranks = flags.attention_ranks
     if engine.lists("states_by_all_ranks", model.architecture):
         ranks *= flags.data_ranks  # configs/mamba.py and mamba2.py divide by tp_size, 0.5.20 to 0.5.23
-    one = shapes.state_bytes(model, ranks, flags.state_dtype) if states else 0
+    one = 0
+    if states and engine.lists("alike_states", model.architecture):
+        one = shapes.alike_states_bytes(model, ranks)
+    elif states:
+        one = shapes.state_bytes(model, ranks, flags.state_dtype)
     if shapes.layers(model, engine).windowed:
         return replace(_window_rule(model, engine, flags), state_bytes=one)
     return PoolRule(flags, token_bytes(model, engine, flags), state_bytes=one)

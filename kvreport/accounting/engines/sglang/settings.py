@@ -197,8 +197,10 @@ def settings(
         chunk_tokens=chunk,
         captured_requests=captured if graphs else 0,
         data_attention=data_attention,
-        prefill=graphs
-        and (pipeline_parallel == 1 or staged_captured(model, engine))
+        prefill=(
+            captured_whole(model, engine)
+            or (graphs and (pipeline_parallel == 1 or staged_captured(model, engine)))
+        )
         and context_ranks == 1
         and accelerator.vendor.upper() == "NVIDIA",
         deepep=deepep,
@@ -345,6 +347,7 @@ def graphs_mib(
             kept += captured_requests * data_attention * 1.5
     spread = data_attention > 1 or deepep
     if prefill and prefill_captured(model, engine) and not (spread and captured_alone(model, engine)):
+        deepep = deepep and not captured_whole(model, engine)
         if deepep and exchange_kept(engine):
             kept += MIB_PREFILL_EXCHANGE
         if shapes.latent_of(model) is not None:
@@ -445,7 +448,17 @@ def captured_alone(model: Model, engine: Engine) -> bool:
         engine: The engine's record, of one release.
     """
     early = version_number(engine.version or "9999") < SPREAD_CAPTURED
-    return early or captured_piecewise(model, engine)
+    return (early and not captured_whole(model, engine)) or captured_piecewise(model, engine)
+
+
+def captured_whole(model: Model, engine: Engine) -> bool:
+    """True if prefill is captured as whole graphs by default, which nothing turns off (``apply_inkling_prefill_cuda_graph_default``).
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+    """
+    return engine.lists("whole_prefill_graphs", model.architecture)
 
 
 def captured_piecewise(model: Model, engine: Engine) -> bool:

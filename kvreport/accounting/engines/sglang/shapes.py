@@ -146,6 +146,31 @@ def state_bytes(model: Model, attention_ranks: int, state_dtype: str | None = No
     return total
 
 
+def alike_states_bytes(model: Model, attention_ranks: int) -> int:
+    """Bytes of one request's states where every layer keeps one of each kind of layer's convolutions.
+
+    Those of keys and values are divided by whole heads; those of a layer's outputs, as wide as the
+    model, lie whole on each rank (0.5.16 to 0.5.23, ``configs/inkling.py::mamba2_cache_params``).
+
+    Args:
+        model: The model.
+        attention_ranks: Ranks that divide the heads.
+    """
+    channels = columns = 0
+    for windowed in (False, True):
+        heads = _heads(model, windowed=windowed)
+        if heads is not None:
+            widths = heads.key_dim + heads.value_dim
+            channels += max(1, heads.kv_heads // attention_ranks) * widths
+    layers_with_states = 0
+    for group in model.layers:
+        for cache in group.caches:
+            if isinstance(cache, RecurrentState):
+                layers_with_states += group.count
+                columns = max(tensor.columns for tensor in cache.tensors)
+    return layers_with_states * (channels + 2 * model.hidden_size) * columns * CONVOLUTION_BYTES
+
+
 def _tensor(tensor: StateTensor, ranks: int, state_dtype: str | None) -> int:
     channels = tensor.channels // ranks
     if tensor.groups:
