@@ -297,6 +297,16 @@ def test_intel_s_graphs_are_captured_since_0_31_and_not_taken_for_amd_s(
     assert graphs["arc-pro-b60"] == (graphs["rtx-pro-6000"] if captures else 0)
 
 
+def test_devices_of_one_class_have_one_reserve(catalog: Catalog) -> None:
+    """The matrix computes once for each class."""
+    engine, model = rules(catalog.engine("vllm")), catalog.model("meta-llama/Llama-3.1-8B")
+    step = Step(8192, 256, Layout())
+    of_class: dict[object, object] = {}
+    for device in catalog.accelerators.values():
+        kept = engine.reserve(model, device, step)
+        assert of_class.setdefault(engine.reserve_class(device), kept) == kept, device.id
+
+
 def test_devices_that_are_not_amd_s_have_one_list_of_rates(catalog: Catalog) -> None:
     """The browser answers for Intel's devices by the list of NVIDIA's."""
     newest = catalog.engine("vllm")

@@ -340,6 +340,7 @@ class Vllm(EngineRules):
             reserve.keeps_partial_results(accelerator),
             reserve.multicasts(accelerator),
             reserve.device_class(accelerator),
+            accelerator.vendor.upper(),
         )
 
     def at_release(self, version: str) -> Engine:
