@@ -57,6 +57,7 @@ from kvreport.accounting.engines.vllm.releases import (
     release_of,
 )
 from kvreport.accounting.engines.vllm.reserve import (
+    charges_handles,
     device_class,
     graph_constant,
     multicasts,
@@ -173,6 +174,7 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
         graphs = 0.0  # What AMD's take is read off the logs, not fitted.
     linked = multicasts(device) and measures_links(release_of(start.engine))
     further = float((observation.tensor_parallel or 1) - 1) * linked
+    handles = float(charges_handles(start.engine, vendor))
     shared = float(device_class(device) == "unified") * shared_units(start.model, images=case.step.images)
     each = constant(start.engine, graph_constant(second=second))
     partial = kept.graphs - each * graphs if kept.graphs else 0.0
@@ -182,7 +184,7 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
     if shared and not observation.complete:
         return
     if printed.non_torch_gib is not None:
-        yield Row(source, weight, (1.0, further, shared, 0.0, 0.0), printed.non_torch_gib * GIB)
+        yield Row(source, weight, (handles, further, shared, 0.0, 0.0), printed.non_torch_gib * GIB)
         return
     share = share_taken(observation) or start.engine.utilization
     pool = pool_told(observation, start)
@@ -192,7 +194,7 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
     weights = load * GIB if load is not None else float(allocate(case).resident_bytes)
     whole = share * device.usable_bytes - weights - pool
     counted = by_runner(graphs if kept.graphs else 0.0, second=second)
-    yield Row(source, weight, (1.0, further, shared, *counted), whole - kept.activations - partial)
+    yield Row(source, weight, (handles, further, shared, *counted), whole - kept.activations - partial)
 
 
 def by_runner(graphs: float, *, second: bool) -> tuple[float, float]:

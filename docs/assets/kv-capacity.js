@@ -200,7 +200,7 @@
     if (listed) return listed[size];
     const rates = ratesOf(model, gpu, size);
     if (!rates) return null;
-    const [multicast, shared] = gpu.outside;
+    const [multicast, shared, handles] = gpu.outside;
     const { tokens, seqs, eager } = step;
     const { own, splits, partial } = gpu;
     const reserve = kernel.reserveBytes(
@@ -213,6 +213,7 @@
       partial,
       multicast,
       shared,
+      handles,
       model.limit,
     );
     const [share, least] = gpu.band.slice(isStage(site, size) ? 2 : 0);
@@ -233,7 +234,7 @@
     if (!rates) return null;
     return {
       activations: kernel.activationBytes(rates, tokens, seqs, told, gpu.own, gpu.splits, eager),
-      outside: kernel.outsideBytes(rates, gpu.outside[0], gpu.outside[1]),
+      outside: kernel.outsideBytes(rates, gpu.outside[0], gpu.outside[1], gpu.outside[2]),
       graphs: eager ? 0 : kernel.graphBytes(rates, seqs, tokens, gpu.own, gpu.partial),
     };
   }

@@ -293,7 +293,7 @@
         kernel.longestContext(kernel.freeBytes(pool, block, kept), constant, terms(made), limit),
       poolOf: (seqs) => {
         const rates = ((device.runner && model.other_rates) || model.rates)?.[place];
-        const [multicast, shared] = device.outside;
+        const [multicast, shared, handles] = device.outside;
         const eager = Boolean(facts.eager);
         const reserve = rates
           ? kernel.reserveBytes(
@@ -306,6 +306,7 @@
             device.partial,
             multicast,
             shared,
+            handles,
             longest,
           )
           : model.reserve[device.reserve][place][0];

@@ -869,15 +869,22 @@ def graph_bytes(
     return round(rates[15] * graphs_up_to(largest, max_num_seqs, tokens) + results)
 
 
-def outside_bytes(rates: Rates, multicast: bool, shared: int) -> int:  # noqa: FBT001 - JavaScript has no keywords
+def outside_bytes(
+    rates: Rates,
+    multicast: bool,  # noqa: FBT001 - JavaScript has no keywords
+    shared: int,
+    handles: bool,  # noqa: FBT001
+) -> int:
     """Return the bytes outside the framework.
 
     Args:
         rates: The model's rates on one device.
         multicast: Whether the device's links multicast.
         shared: What a device adds that shares its memory with a CPU.
+        handles: Whether the handles of the device's linear algebra are made after the engine looked at free memory.
     """
-    return round(rates[13] + (rates[14] if multicast else 0.0)) + shared * rates[23]
+    taken = (rates[13] if handles else 0.0) + (rates[14] if multicast else 0.0)
+    return round(taken) + shared * rates[23]
 
 
 def reserve_bytes(
@@ -890,6 +897,7 @@ def reserve_bytes(
     partial: bool,  # noqa: FBT001
     multicast: bool,  # noqa: FBT001
     shared: int,
+    handles: bool,  # noqa: FBT001
     context: int,
 ) -> int:
     """Return vLLM's reserve under given scheduler sizes; arguments as of the functions above.
@@ -898,7 +906,7 @@ def reserve_bytes(
     """
     activations = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, eager)
     graphs = 0 if eager else graph_bytes(rates, max_num_seqs, tokens, own_kernels, partial)
-    return activations + outside_bytes(rates, multicast, shared) + graphs
+    return activations + outside_bytes(rates, multicast, shared, handles) + graphs
 
 
 def error_bytes(share: float, least: float, reserve: float) -> int:

@@ -109,7 +109,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     the smallest machine that is rented out; ``gpus[].step`` is [tokens of
     one scheduler step, requests at once] that they suppose, ``gpus[].own`` whether its kernels for experts
     bring their own buffers, ``gpus[].splits`` whether a workspace is cut out of what compiling freed,
-    ``gpus[].partial`` whether graphs keep partial results of attention, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU],
+    ``gpus[].partial`` whether graphs keep partial results of attention, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU, whether handles of linear algebra are taken off],
     ``gpus[].share`` the default share of memory, ``gpus[].free`` [bytes free at start, half width of their band]
     where the engine asks, ``gpus[].band`` [share of the reserve, bytes] of the error band and the same of pipeline stages, ``gpus[].runner`` which of a model's
     rates hold (1: ``other_rates``), ``gpus[].local`` the engine whose rows the pages of a machine print where the

@@ -473,8 +473,8 @@ def test_a_stage_keeps_a_buffer_for_what_it_receives(catalog: Catalog) -> None:
             assert rates is not None
             assert alone is not None
             gained = kernel.reserve_bytes(
-                rates, 8192, 8, True, True, False, False, True, 0, 2048
-            ) - kernel.reserve_bytes(alone, 8192, 8, True, True, False, False, True, 0, 2048)
+                rates, 8192, 8, True, True, False, False, True, 0, True, 2048
+            ) - kernel.reserve_bytes(alone, 8192, 8, True, True, False, False, True, 0, True, 2048)
             assert gained == (tensors * 2 * model.hidden_size * 8192 if receives else 0), (name, number)
         second = max(found.deployment.ranks, key=lambda one: one.places)
         step = second.case.step

@@ -84,7 +84,7 @@ def test_a_model_without_a_cache_fits_where_weights_and_reserve_do(gpu: str, eng
 
 
 def test_matrix_and_size_judge_a_model_without_a_cache_as_an_estimate_does():
-    gpus = ("a16", "l4", "h100-sxm-80gb")
+    gpus = ("t4", "l4", "h100-sxm-80gb")
     chosen = axes(open_catalog(), models=REWARD, gpus=",".join(gpus))
     (cube,) = matrix(chosen)
     seen = set()
@@ -109,10 +109,10 @@ def test_matrix_and_size_judge_a_model_without_a_cache_as_an_estimate_does():
 
 
 def test_the_words_of_a_model_without_a_cache_speak_of_weights_and_activations(capsys):
-    assert main(["estimate", REWARD, "--gpu", "a16", "--context", "8K"]) == 0
+    assert main(["estimate", REWARD, "--gpu", "t4", "--context", "8K"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("Skywork Reward Llama 3.1 8B does not fit on one A16")
-    lacking = kvreport.estimate(REWARD, gpu="a16")
+    assert out.startswith("Skywork Reward Llama 3.1 8B does not fit on one Tesla T4")
+    lacking = kvreport.estimate(REWARD, gpu="t4")
     assert f"weights and activations exceed the usable memory by {gib(lacking.shortfall_bytes)} GiB" in out
     assert "1,099,511,627,776" not in out
     fitting = kvreport.estimate(REWARD, gpu="l4")

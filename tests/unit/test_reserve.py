@@ -328,6 +328,22 @@ def test_ranks_add_to_what_lies_outside_the_framework_where_links_multicast(cata
     assert reserve(model, engine, device_class="unified", **arguments).non_framework == 1100
 
 
+def test_handles_of_linear_algebra_are_charged_where_they_are_made_after_the_first_look(
+    catalog: Catalog,
+) -> None:
+    model = catalog.model("Qwen/Qwen2.5-7B")
+    arguments = {"max_batched_tokens": 2048, "max_seqs": 256}
+    before, since = (
+        release(version, non_framework_bytes=100, unified_bytes=1000) for version in ("0.32.0", "0.33.0")
+    )
+    assert reserve(model, before, **arguments).non_framework == 100
+    assert reserve(model, since, **arguments).non_framework == 0
+    assert reserve(model, since, vendor="AMD", **arguments).non_framework == 0
+    assert reserve(model, since, device_class="unified", **arguments).non_framework == 1000
+    # The worker of Intel's devices does not make them first.
+    assert reserve(model, since, vendor="INTEL", **arguments).non_framework == 100
+
+
 def test_graphs_are_pieces_for_every_size_and_whole_ones_for_those_that_decode() -> None:
     # 256 requests: pieces up to 512 tokens, whole graphs up to 256.
     assert captured_graphs(256, 8192) == 51 + 35

@@ -349,10 +349,13 @@ class EngineRules:
         del accelerator
         return False
 
-    def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int]:
-        """What of a device changes memory outside the framework: multicasting links, bytes shared with a CPU."""
+    def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int, bool]:
+        """What of a device changes memory outside the framework.
+
+        Multicasting links, bytes shared with a CPU, and whether handles of linear algebra are taken off.
+        """
         del accelerator
-        return False, 0
+        return False, 0, False
 
     def reserve_rates(
         self, model: Model, layout: Layout, *, amd: bool = False, receives: bool = False

@@ -160,6 +160,15 @@ def measures_links(release: Release) -> bool:
     return release < (0, 23)
 
 
+def makes_handles_first(release: Release) -> bool:
+    """Whether the handles of linear algebra are made before the first look at memory: since 0.33.0.
+
+    ``v1/worker/gpu_worker.py::init_device`` multiplies two small matrices before it looks, so that the handles "count as
+    baseline", and 0.31.0 and 0.32.0 do not. ``v1/worker/xpu_worker.py`` has a function of its own, which does not either.
+    """
+    return release >= (0, 33)
+
+
 def keeps_freed_copy(release: Release, *, second: bool, experts: bool) -> bool:
     """Whether the copy that compiling is measured on is charged once more at a first start: in 0.28 to 0.30.
 

@@ -84,7 +84,7 @@ class ReserveRates:
         encoding_per_row: Of the encoder states of one request.
         index_per_token: Of the buffer that an indexer gathers keys in, per token of the longest context.
         index_logits: Of the logits of an indexer.
-        non_framework: Outside the framework.
+        non_framework: Outside the framework, where it is taken off (:func:`charges_handles`).
         linked: Of multicast buffers for further ranks, on devices whose links have them.
         per_graph: Of one captured graph (0 where they are not reserved for).
         images: Images' worth of a video that a long context is measured with, at most.
@@ -314,7 +314,7 @@ def reserve(
     step = (flat, max_batched_tokens, max_seqs, asked, own_expert_kernels, splits)
     activations = peak(*step, eager or compiled)
     shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
-    outside = kernel.outside_bytes(flat, multicast, shared)
+    outside = kernel.outside_bytes(flat, multicast, shared, charges_handles(engine, vendor))
     graphs = (
         0 if eager else kernel.graph_bytes(flat, max_seqs, max_batched_tokens, own_expert_kernels, partial)
     )
@@ -456,6 +456,16 @@ def multicasts(accelerator: Accelerator) -> bool:
     Hopper and Blackwell data-centre GPUs (NCCL user guide, ``NCCL_NVLS_ENABLE``).
     """
     return (accelerator.compute_capability or "").split(".")[0] in ("9", "10")
+
+
+def charges_handles(engine: Engine, vendor: str) -> bool:
+    """True where the handles of linear algebra are made after the first look at memory, so that they are taken off the pool.
+
+    They are all that the constant stands for. An H200 lost 158 MiB outside PyTorch's allocator to the products of
+    :func:`~kvreport.accounting.engines.vllm.releases.makes_handles_first` (PyTorch 2.11), and nothing more to products, norms
+    and softmax of larger matrices that followed.
+    """
+    return vendor == "INTEL" or not releases.makes_handles_first(releases.release_of(engine))
 
 
 def large_workspace(accelerator: Accelerator) -> bool:

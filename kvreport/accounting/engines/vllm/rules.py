@@ -219,11 +219,15 @@ class Vllm(EngineRules):
         """True on Hopper."""
         return reserve.keeps_partial_results(accelerator)
 
-    def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int]:
-        """NVLink with multicast keeps buffers; on unified memory the process's own share counts, too."""
+    def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int, bool]:
+        """NVLink with multicast keeps buffers; on unified memory the process's own share counts, too.
+
+        Handles count up to 0.32, on Intel's devices later, too.
+        """
         shared = reserve.device_class(accelerator) == "unified"
         taken = round(constant(self.engine, "unified_bytes")) if shared else 0
-        return reserve.multicasts(accelerator), taken
+        handles = reserve.charges_handles(self.engine, accelerator.vendor.upper())
+        return reserve.multicasts(accelerator), taken, handles
 
     def reserve_rates(
         self, model: Model, layout: Layout, *, amd: bool = False, receives: bool = False
