@@ -58,8 +58,6 @@ STARTS: Final = (
     Start("deepseek-lite", "deepseek-ai/DeepSeek-V2-Lite", {"max_model_len": 32768}),
     Start("phi4-eager", "microsoft/phi-4", {"enforce_eager": True}),
     Start("glm47-flash", "zai-org/GLM-4.7-Flash", {"max_model_len": 32768}),
-    Start("gemma4-26b", "google/gemma-4-26B-A4B", {"max_model_len": 32768, "language_model_only": True}),
-    Start("kimi-linear", "moonshotai/Kimi-Linear-48B-A3B-Instruct", {"max_model_len": 32768, "trust_remote_code": True}),
     Start("qwen35-35b", "Qwen/Qwen3.5-35B-A3B", {"max_model_len": 32768, "language_model_only": True}),
     Start("lfm2-1b", "LiquidAI/LFM2-1.2B", {"max_model_len": 32768}),
     Start("olmo3-7b", "allenai/Olmo-3-7B-Instruct", {"max_model_len": 32768}),
