@@ -9,6 +9,7 @@ import pytest
 from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, Run, errors_of, load_first_seen
 from kvreport.catalog.observation import load_observations
 from kvreport.errors import CatalogError
+from kvreport.evidence.validation import Validation
 from kvreport.resources import data_dir
 from kvreport.site.pages import first_sight
 
@@ -36,6 +37,17 @@ def test_nothing_is_said_without_complete_logs() -> None:
     log = FirstSeenLog(id="a", complete=False, error=0.1)
     run = Run(recorded="2026-11-22", revision="a", logs=(log,))
     assert first_sight.lead(FirstSeen(runs=(run,))) == ""
+
+
+def test_the_first_table_has_the_newest_day_first_and_counts_every_log(found: FirstSeen) -> None:
+    table = first_sight.tables(found, Validation((), (), ()))[0]
+    names = [row.head.text for row in table.rows]
+    days = [name[:10] for name in names if not name.startswith("all days")]
+    assert days == sorted(days, reverse=True)
+    assert len(set(names)) == len(names)
+    for every in (True, False):
+        counts = [row.cells[0].value for row in table.rows if row.head.text.startswith("all days") is every]
+        assert sum(int(count or 0) for count in counts) == sum(len(errors_of(run.logs)) for run in found.runs)
 
 
 def test_a_catalog_without_the_file_has_none(tmp_path: Path) -> None:

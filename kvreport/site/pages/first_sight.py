@@ -8,7 +8,7 @@ import numpy as np
 
 from kvreport import units
 from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, errors_of
-from kvreport.evidence.validation import Validation
+from kvreport.evidence.validation import Case, Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.words import engine_name, worded
 
@@ -29,17 +29,22 @@ def lead(found: FirstSeen) -> str:
 
 
 def tables(found: FirstSeen, validation: Validation) -> list[Table]:
-    """Errors at first sight by set of logs, and every log with its error now."""
-    return [_runs(found), _logs(found, validation)]
+    """Errors at first sight by day, and every log with its error now."""
+    return [_days(found), _logs(found, validation)]
 
 
-def _runs(found: FirstSeen) -> Table:
+def _days(found: FirstSeen) -> Table:
+    days = sorted({run.recorded for run in found.runs}, reverse=True)
     rows = []
-    for number, run in enumerate(found.runs, 1):
-        for words, logs in (
-            ("all flags known", [log for log in run.logs if log.complete]),
-            ("some flags assumed", [log for log in run.logs if not log.complete]),
-        ):
+    for name, kept in (("all days", set(days)), *((day, {day}) for day in days)):
+        for words, complete in (("all flags known", True), ("some flags assumed", False)):
+            logs = [
+                log
+                for run in found.runs
+                if run.recorded in kept
+                for log in run.logs
+                if log.complete is complete
+            ]
             sizes = errors_of(logs)
             if not sizes:
                 continue
@@ -50,7 +55,7 @@ def _runs(found: FirstSeen) -> Table:
             right = sum(log.starts_predicted == log.starts_observed for log in told)
             rows.append(
                 Row(
-                    Cell(f"Set {number} ({run.recorded}), {words}"),
+                    Cell(f"{name}, {words}"),
                     (
                         Cell(units.count(len(sizes)), "kv-num", value=len(sizes)),
                         _share(float(np.median(sizes))),
@@ -61,8 +66,8 @@ def _runs(found: FirstSeen) -> Table:
                 )
             )
     return Table(
-        "Logs at first sight, by the set in which they were predicted",
-        Column("Set of logs", numeric=False),
+        "Logs at first sight, by the day on which they were predicted",
+        Column("Day", numeric=False),
         (
             Column("Logs"),
             Column("Median error"),
@@ -84,7 +89,7 @@ def _logs(found: FirstSeen, validation: Validation) -> Table:
     ):
         case = seen.get(log.id)
         words = log.id if case is None else f"{case.observation.model}, {case.observation.gpu_named}"
-        now = None if case is None else _now(validation, log)
+        now = None if case is None else _now(case, log)
         rows.append(
             Row(
                 Cell(words, hint=log.id),
@@ -111,11 +116,8 @@ def _logs(found: FirstSeen, validation: Validation) -> Table:
     )
 
 
-def _now(validation: Validation, log: FirstSeenLog) -> float | None:
-    for case in validation.cases:
-        if case.observation.id == log.id:
-            return next((one.error for one in case.comparisons if one.quantity == log.quantity), None)
-    return None
+def _now(case: Case, log: FirstSeenLog) -> float | None:
+    return next((one.error for one in case.comparisons if one.quantity == log.quantity), None)
 
 
 def _share(value: float) -> Cell:
