@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +173,36 @@ def test_the_id_comes_from_the_folder_or_the_config(tmp_path: Path) -> None:
     assert read_config(folder / "config.json").id == "acme/Llama-Mine"
     write(folder, json.dumps({**LLAMA_3_1_8B, "_name_or_path": "../../etc/passwd"}))
     assert read_config(folder).id == "local/My-Model-v2"
+
+
+def test_the_same_fault_is_named_in_every_run() -> None:
+    """Sets of strings have another order in every process, so that kinds of layers must not be visited in theirs."""
+    config = {
+        "architectures": ["MiMoV2FlashForCausalLM"],
+        "hidden_size": 4096,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 63,
+        "num_key_value_heads": 4,
+        "intermediate_size": 16384,
+        "vocab_size": 152576,
+        "max_position_embeddings": 262144,
+        "head_dim": 192,
+    }
+    program = (
+        "import json, sys\n"
+        "from kvreport.architectures import read_config\n"
+        "try:\n    read_config(json.loads(sys.argv[1]), id='a/b', assume_defaults=True)\n"
+        "except ValueError as error:\n    print(error)\n"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", program, json.dumps(config)],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "0123"
+    }
+    assert len(said) == 1
+    assert "num_attention_heads" in said.pop()

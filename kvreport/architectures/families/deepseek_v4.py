@@ -53,8 +53,8 @@ def deepseek_v4(keys: Keys) -> Blueprint:
     ratios = _ratios(keys, layers)
     vocabulary_size = vocabulary(keys)
     streams = keys.whole("hc_mult", high=64)
-    attention = {ratio: _attention(keys, hidden, ratio) for ratio in set(ratios)}
-    caches = {ratio: _caches(keys, ratio) for ratio in set(ratios)}
+    attention = {ratio: _attention(keys, hidden, ratio) for ratio in dict.fromkeys(ratios)}
+    caches = {ratio: _caches(keys, ratio) for ratio in dict.fromkeys(ratios)}
     mixed = _mixture(keys, hidden, routed)
     by_hash = Tensor(
         "ffn.gate.tid2eid", "router", (vocabulary_size, per_token), looked_up=True, stored="int64"

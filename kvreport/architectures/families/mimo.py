@@ -66,7 +66,7 @@ def mimo_v2(keys: Keys) -> Blueprint:
         context=context(keys),
     )
     kinds = _kinds(keys, its.layers)
-    attention = {kind: _attention(keys, its, kind) for kind in set(kinds)}
+    attention = {kind: _attention(keys, its, kind) for kind in dict.fromkeys(kinds)}
     width = keys.whole("intermediate_size")
     routed, per_token = expert_counts(keys, "n_routed_experts")
     # vLLM 0.33, mimo_v2.py: the router is float32 unless the config names another type, its offsets always are.
