@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
+from kvreport.estimation import estimate
 from kvreport.units import GIB
 from tests.trunk import budget, load_overhead
 
@@ -1030,3 +1032,17 @@ def test_compiling_measures_a_kernel_with_what_it_writes(
         == 2 * model.hidden_size
     )
     assert ReserveRates.of(model, release("0.25.0")).compiling_per_token == 0
+
+
+def test_an_answer_says_what_graphs_of_latents_keep_on_hopper() -> None:
+    def told(gpu: str, **asked: Any) -> list[str]:
+        answer = estimate(
+            "deepseek-ai/DeepSeek-V3", gpu=gpu, context_tokens="32K", tensor_parallel=8, **asked
+        )
+        return [one for one in answer.to_dict()["assumptions"] if "attention divided into parts" in one]
+
+    assert len(told("H200")) == 1
+    assert "1.0 GiB" in told("H200")[0]
+    assert not told("H200", eager=True)
+    assert not told("H200", max_seqs=64)
+    assert not told("B200")

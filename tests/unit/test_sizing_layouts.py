@@ -41,7 +41,15 @@ def by_layout(found: Sizing) -> dict[str, Deployment]:
 def test_eight_h200_serve_what_tensor_parallelism_alone_needs_thirty_two_for(deepseek: Sizing) -> None:
     best = deepseek.ranking.deployments[0]
     assert (best.devices, best.sure) == (8, True)
-    assert by_layout(deepseek)["dp8-ep"].devices == 8
+    # Graphs on Hopper keep partial results for all 128 heads of a data rank, so that eight of them need fewer sequences.
+    dp = {"data_parallel": 8, "expert_parallel": True}
+    held = [
+        estimate(
+            DEEPSEEK, gpu=H200, context_tokens="32K", catalog=CATALOG, **dp, **seqs
+        ).max_concurrent_requests
+        for seqs in ({}, {"max_seqs": 256})
+    ]
+    assert held[0] < 64 <= held[1]
     assert sized(tensor_parallel=[1, 2, 4, 8]).ranking.deployments[0].devices == 32
 
 

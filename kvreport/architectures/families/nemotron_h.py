@@ -91,7 +91,9 @@ def nemotron_h(keys: Keys) -> Blueprint:
         context=context(keys),
     )
     counts = _counts(keys, parts, blocks)
-    built = {} if blocks is not None else {part: _layer(keys, its, part, counts) for part in dict.fromkeys(parts)}
+    built = (
+        {} if blocks is not None else {part: _layer(keys, its, part, counts) for part in dict.fromkeys(parts)}
+    )
     return decoder(
         keys,
         its,

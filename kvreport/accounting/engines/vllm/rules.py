@@ -25,7 +25,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.caches import RecurrentState
+from kvreport.catalog.caches import Latent, RecurrentState
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
@@ -46,6 +46,9 @@ DENSE_WHOLE: Final = "dense_mlp_whole_in_one_stage"
 _ONE_BLOCK_EACH: Final = (0, 20)
 _ASKS_FOR_FREE: Final = (0, 9, 1)
 _ENCODERS_MARKED: Final = (0, 15)
+
+_WORTH_SAYING: Final = GIB // 4
+"""Bytes of a choice that are worth a sentence: less is within most bands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,9 @@ class Vllm(EngineRules):
 
     def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
         """Activations, non-framework memory and graphs, as the release's start-up measures them."""
+        return self._reserve(model, accelerator, step, partial=reserve.keeps_partial_results(accelerator))
+
+    def _reserve(self, model: Model, accelerator: Accelerator, step: Step, *, partial: bool) -> Reserve:
         return reserve.reserve(
             model,
             self.engine,
@@ -158,7 +164,7 @@ class Vllm(EngineRules):
             compiled=step.compiled,
             own_expert_kernels=reserve.own_expert_kernels(accelerator),
             splits=reserve.large_workspace(accelerator),
-            partial=reserve.keeps_partial_results(accelerator),
+            partial=partial,
             vendor=accelerator.vendor.upper(),
             multicast=reserve.multicasts(accelerator),
             context_tokens=step.context_tokens,
@@ -299,7 +305,8 @@ class Vllm(EngineRules):
     ) -> tuple[str, ...]:
         """Up to 0.10 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts.
 
-        From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs.
+        From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs. Graphs are reserved for as
+        latents of 16 bits need them on Hopper, whatever the cache's format.
         """
         release, found = releases.release_of(self.engine), []
         spared = self.spared_later(model, accelerator, step) if releases.compiles_on_copies(release) else 0
@@ -313,6 +320,15 @@ class Vllm(EngineRules):
             found.append(
                 f"sampler FlashInfer's, as in the published images: without it all logits are sorted, which takes "
                 f"{more / GIB:.1f} GiB more (--sampler sort)"
+            )
+        divided = 0
+        if any(isinstance(cache, Latent) for group in model.layers for cache in group.caches):
+            plain: int = self._reserve(model, accelerator, step, partial=False).graphs
+            divided = self.reserve(model, accelerator, step).graphs - plain
+        if divided > _WORTH_SAYING:
+            found.append(
+                f"graphs of 16-bit latents, which keep {divided / GIB:.1f} GiB of attention divided into parts on Hopper: kernels of "
+                "FP8 latents keep less, and a lower --max-num-seqs does, too"
             )
         hopper = _is_nvidia(accelerator) and (accelerator.compute_capability or "").startswith("9")
         if hopper and self.engine.expert_kernel is None and not releases.vendored_triton_kernels(release):
