@@ -217,7 +217,7 @@ guess(
     unit="requests",
     low=1,
     high=10_000,
-    why=f"Each GPU holds {dp8 // 8} of its own. Attention's weights are copied, which costs a part of every pool, and the cache is not.",
+    why=f"Each GPU holds {dp8 // 8} of its own. Attention's weights are copied, and graphs keep partial results for all heads. Both cost a part of every pool. The cache is not copied.",
 )
 
 # %%
@@ -234,15 +234,15 @@ table("An MLA model: DeepSeek-V3 as released", HEAD, list(mla.values()))
 table("A GQA model: Llama 3.1 70B with 8-bit weights", HEAD, list(gqa.values()))
 
 # %% tags=["hide"]
-assert int(mla["TP8 + DCP8"][1]) > int(mla["PP8"][1]) > dp8 > 3 * tp8
+assert int(mla["TP8 + DCP8"][1]) > int(mla["PP8"][1]) > dp8 > 2 * tp8
 assert gqa["DP attention 8 + EP"][1] == gqa["TP8 + DCP8"][1] == "not possible"
 assert int(gqa["TP8"][1]) > int(gqa["DP 4 × TP 2"][1])
 
 # %% [markdown]
 # Read the two tables side by side:
 #
-# - **MLA.** TP copies the latent, so eight pools hold the requests of one. DP attention + EP holds several times as many. DCP and PP hold the most,
-#   because each GPU stores a part of every request.
+# - **MLA.** TP copies the latent, so eight pools hold the requests of one. DP attention + EP holds more than twice as many. DCP and PP hold the
+#   most, because each GPU stores a part of every request.
 # - **GQA.** TP already divides the cache, and there is no copy for DCP to remove. A model without experts has nothing for EP to divide. DP pays for
 #   the weights again and holds fewer.
 # - **Speed decides among those that fit.** PP adds latency and needs many requests in flight. DCP and TP communicate in every layer. DP attention

@@ -522,7 +522,8 @@ def pool_for_tokens(rule: PoolRule, pool: int) -> float:
     """Return what states and fixed pools leave of a budget."""
     if rule.state_bytes == 0:
         return pool - rule.fixed_bytes
-    rest = pool / BYTES_PER_GIB - (pool_states(rule, pool) + rule.spare) * rule.state_bytes / BYTES_PER_GIB
+    left = pool - rule.fixed_bytes
+    rest = left / BYTES_PER_GIB - (pool_states(rule, pool) + rule.spare) * rule.state_bytes / BYTES_PER_GIB
     return int(rest * BYTES_PER_GIB)
 
 
