@@ -91,6 +91,9 @@ def test_what_a_log_calls_the_devices_total_is_what_the_catalog_says() -> None:
             memory = catalog.accelerators[observation.gpu].memory
             windows = "WSL" in (observation.gpu_named or "")
             told = memory.driver_visible if windows and memory.driver_visible else memory.usable
+            if ", a slice of " in (observation.gpu_named or ""):
+                assert total < told.value / 2**30 / 2, observation.id
+                continue
             assert told.value / 2**30 == pytest.approx(total, abs=2.1 if memory.free_at_start else 0.15), (
                 observation.id
             )
