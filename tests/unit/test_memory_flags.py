@@ -28,6 +28,7 @@ VALUES = {
     "deepep_mode": ["low_latency"],
     "whole_encoders": ["data"],
     "text_only": ["", """'{"image": 0, "video": 0}'"""],
+    "images_through": ["cuda_ipc", "cpu"],
     "kv_pool": [],
 }
 """What is written behind a flag; a number elsewhere. The pool is read where the engine says how much it reserved."""
