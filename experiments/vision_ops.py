@@ -26,7 +26,7 @@ def import_torchvision() -> object | None:
     """
     import sys
 
-    import torch
+    from torch import library
 
     try:
         import torchvision
@@ -35,7 +35,7 @@ def import_torchvision() -> object | None:
     except RuntimeError:
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
-        declared = torch.library.Library("torchvision", "DEF")
+        declared = library.Library("torchvision", "DEF")
         for operator in OPERATORS:
             declared.define(operator)
         import torchvision  # noqa: F401

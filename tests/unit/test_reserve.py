@@ -1039,7 +1039,7 @@ def test_an_answer_says_what_graphs_of_latents_keep_on_hopper() -> None:
         answer = estimate(
             "deepseek-ai/DeepSeek-V3", gpu=gpu, context_tokens="32K", tensor_parallel=8, **asked
         )
-        return [one for one in answer.to_dict()["assumptions"] if "attention divided into parts" in one]
+        return [one for one in answer.to_dict()["assumptions"] if "partial results of attention" in one]
 
     assert len(told("H200")) == 1
     assert "1.0 GiB" in told("H200")[0]

@@ -17,19 +17,13 @@ _TRT = "https://nvidia.github.io/TensorRT-LLM/deployment-guide/deployment-guide-
 
 @dataclass(frozen=True)
 class Published:
-    """How many GPUs a guide names for a model, and the longest context for which it does.
-
-    Attributes:
-        for_one: GPUs that hold a single request of that context by vLLM's rules, where these are fewer: the guide of
-            another engine names a whole server, or two.
-    """
+    """How many GPUs a guide names for a model, and the longest context for which it does."""
 
     model: str
     gpu: str
     devices: int
     source: str
     context: str = "32K"
-    for_one: int | None = None
 
     def __str__(self) -> str:
         return f"{self.devices} x {self.gpu} for {self.model}"
@@ -43,7 +37,7 @@ PUBLISHED = (
     Published("deepseek-ai/DeepSeek-V3", "mi300x", 8, _SGLANG),
     Published("deepseek-ai/DeepSeek-V3", "h100-sxm-80gb", 16, _SGLANG),
     Published("deepseek-ai/DeepSeek-V3", "h800-sxm-80gb", 16, _SGLANG),
-    Published("deepseek-ai/DeepSeek-V3", "h20-96gb", 16, _SGLANG, for_one=8),
+    Published("deepseek-ai/DeepSeek-V3", "h20-96gb", 16, _SGLANG),
     Published("moonshotai/Kimi-K2-Instruct", "h200-sxm-141gb", 16, _KIMI, "128K"),
     Published("zai-org/GLM-5.1-FP8", "h200-sxm-141gb", 8, f"{_VLLM}GLM/GLM5.html"),
     Published("zai-org/GLM-5.1-FP8", "h20-141gb", 8, f"{_VLLM}GLM/GLM5.html"),
@@ -61,9 +55,9 @@ def test_the_first_answer_takes_as_many_gpus_as_a_published_deployment(
     catalog: Catalog, one: Published
 ) -> None:
     # The guides state no load: the answer must hold for one request and for sixteen of them.
-    for concurrent, devices in ((1, one.for_one or one.devices), (16, one.devices)):
+    for concurrent in (1, 16):
         first = size(one.model, context=one.context, concurrent=concurrent, gpus=[one.gpu], catalog=catalog)
-        assert first.ranking.deployments[0].devices == devices, concurrent
+        assert first.ranking.deployments[0].devices == one.devices, concurrent
 
 
 def test_the_layout_follows_the_load_as_vllms_guide_advises(catalog: Catalog) -> None:

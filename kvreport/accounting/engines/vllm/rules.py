@@ -327,8 +327,8 @@ class Vllm(EngineRules):
             divided = self.reserve(model, accelerator, step).graphs - plain
         if divided > _WORTH_SAYING:
             found.append(
-                f"graphs of 16-bit latents, which keep {divided / GIB:.1f} GiB of attention divided into parts on Hopper: kernels of "
-                "FP8 latents keep less, and a lower --max-num-seqs does, too"
+                f"{divided / GIB:.1f} GiB on each GPU for the partial results of attention that graphs keep with a 16-bit latent "
+                "cache on Hopper: an FP8 cache or a lower --max-num-seqs needs less"
             )
         hopper = _is_nvidia(accelerator) and (accelerator.compute_capability or "").startswith("9")
         if hopper and self.engine.expert_kernel is None and not releases.vendored_triton_kernels(release):
