@@ -165,6 +165,8 @@ def read_listed(listed: Listing, keys: Keys, *, text_alone: bool = False) -> Blu
         InputError: If the config does not state what the listing needs.
     """
     root = keys.outer
+    if not listed.text and root is not keys and not root.has(listed.sizes["hidden"]):
+        root = keys  # a class of text given a composite's config: its sizes are those of the section
     scope = Scope(root, listed)
     if listed.text and not root.has(listed.text):
         encodes = any(row.component in (*ENCODERS, "other") for row in listed.rows)

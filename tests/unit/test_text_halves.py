@@ -51,3 +51,40 @@ def test_the_text_half_of_a_composite_is_read_from_its_own_config(name: str) -> 
     assert half == {row: count for row, count in text.items() if "projector" not in row or row in half}
     assert not any("vision" in sentence for sentence in reading.assumptions)
     assert all(not layer.caches for layer in reading.model.layers)
+
+
+APERTUS: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "max_position_embeddings": 2048,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+}
+
+
+@pytest.mark.parametrize("name", ["Apertus1p5TextModel", "Apertus1p5TextForCausalLM"])
+def test_a_listed_class_of_text_reads_the_text_part_of_a_composite(name: str) -> None:
+    flat = read_config({"architectures": [name], **APERTUS})
+    reading = read_config_report({"architectures": [name], "model_type": "apertus1p5", "text_config": APERTUS})
+    assert reading.model.weights == flat.weights
+    assert reading.model.layers == flat.layers
+    assert reading.not_read == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "encoder"),
+    [
+        ("VideoLlavaForConditionalGeneration", ("model.video_tower.", "model.image_tower.")),
+        ("Pix2StructForConditionalGeneration", ("encoder.",)),
+        ("PPFormulaNetForConditionalGeneration", ("model.encoder.",)),
+    ],
+)
+def test_an_encoder_of_images_counts_as_one(name: str, encoder: tuple[str, ...]) -> None:
+    model = read_config(
+        {"architectures": [name], "text_config": {}, "vision_config": {}}, assume_defaults=True
+    )
+    inside = [row for row in model.weights if row.name.startswith(encoder)]
+    assert inside
+    assert {row.component for row in inside} == {"vision"}
