@@ -8,6 +8,7 @@ whose sizes are formulas over the keys of the config (:mod:`kvreport.architectur
 files under ``listings/`` hold one section per class, begun by ``[ClassName]``; the page on adding a
 model explains every word of the head by an example. What many classes have (a layer, an encoder) is a section of
 ``parts/``: ``part: bert_layer bert.encoder.layer.* text_config`` puts its rows into a module, with the sizes of a section.
+``part: gated_mlp *.mlp if not sparse`` does so under a condition.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from kvreport.catalog.model import Component, Split
 
 FOLDER: Final = "listings"
 PARTS: Final = "parts"
-_SECTION: Final = re.compile(r"^\[(\w+)\]\s*$", re.MULTILINE)
+_SECTION: Final = re.compile(r"^\[([\w ]+)\]\s*$", re.MULTILINE)
 _LIKE: Final = re.compile(r"^like:\s+(\w+)\s*$", re.MULTILINE)
 _HEAD: Final = re.compile(r"^([a-z_]+):\s+(.*)$")
 _ROW: Final = re.compile(r"^(\S+)\s+([a-z_]+)\s+\(([^|]*?),?\)\s*(?:x\s+([^|]+?))?\s*(?:\|\s*(.*))?$")
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
-_PLAIN_WORDS: Final = ("linear", "table")
+_PLAIN_WORDS: Final = ("linear", "table", "fp32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Row:
         linear: True for the weights of linear layers.
         bias: Formula that must be true for each to have a bias of its first side's width; "" for always, None for never.
         table: True for a table of which single rows are read.
+        stored: ``fp32`` for a tensor that checkpoints keep so, or None for the model's type.
         split: How tensor parallelism divides them.
         heads: Formula of the heads to divide.
         condition: Formula that must be true for the row to exist, or None.
@@ -57,6 +59,7 @@ class Row:
     linear: bool = False
     bias: str | None = None
     table: bool = False
+    stored: str | None = None
     split: Split = "replicated"
     heads: str | None = None
     condition: str | None = None
@@ -96,6 +99,7 @@ class Listing:
         caches: What layers keep.
         rows: The tensors.
         notes: What a reader of the model must know.
+        noted: The same under a condition, which comes first.
     """
 
     name: str
@@ -112,6 +116,7 @@ class Listing:
     caches: list[CacheLine] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    noted: list[tuple[str, str]] = field(default_factory=list)
 
 
 @cache
@@ -216,21 +221,30 @@ def _head(found: Listing, key: str, value: str) -> None:
             name, _, formula = value.partition("=")
             found.derived[name.strip()] = formula.strip()
         case "part":
-            part, module, *section = value.split()
-            found.rows += (_placed(row, module, "".join(section)) for row in part_listing(part).rows)
+            found.rows += _part_rows(value)
         case "let":
             name, _, formula = value.partition("=")
             found.terms[name.strip()] = formula.strip()
         case "also":
             name, _, others = value.partition("=")
             found.aliases[name.strip()] = tuple(others.split())
-        case "refuse":
+        case "refuse" | "note_if":
             condition, _, why = value.partition(" -- ")
-            found.refused.append((condition, why))
+            (found.refused if key == "refuse" else found.noted).append((condition, why))
         case "cache":
             found.caches.append(_cache(value))
         case _:
             found.sizes[key] = value
+
+
+def _part_rows(value: str) -> Iterator[Row]:
+    """Yield the rows of a part: its name, the module, the section with its sizes, and when it is there."""
+    placed, _, condition = value.partition(" if ")
+    part, module, *section = placed.split()
+    for row in part_listing(part).rows:
+        found = _placed(row, module, "".join(section))
+        both = f"({condition}) and ({found.condition})" if condition and found.condition else condition
+        yield replace(found, condition=both or found.condition)
 
 
 def _placed(row: Row, module: str, section: str) -> Row:
@@ -244,7 +258,9 @@ def _placed(row: Row, module: str, section: str) -> Row:
 
     return replace(
         row,
-        names=row.names if module == "." else tuple(f"{module}.{name}" for name in row.names),
+        names=row.names
+        if module == "."
+        else tuple(name for inner in row.names for name in expanded(f"{module}.{inner}")),
         shape=tuple(_qualified(side, section) for side in row.shape),
         count=_qualified(row.count, section),
         bias=of_section(row.bias),
@@ -291,6 +307,7 @@ def _row(match: re.Match[str]) -> Row:
         linear="linear" in words,
         bias=bias,
         table="table" in words,
+        stored="fp32" if "fp32" in words else None,
         split=cast(Split, kind),
         heads=heads or None,
         condition=condition.strip() or None,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kvreport.architectures.blueprint import Tensor
 from kvreport.architectures.expressions import MAX_VALUE, evaluate
-from kvreport.architectures.keys import MAX_WIDTH, Keys
+from kvreport.architectures.keys import MAX_LAYERS, MAX_WIDTH, Keys
 from kvreport.architectures.listing import Listing, Row, part_listing
 from kvreport.architectures.weights import Tensors
 from kvreport.errors import InputError
@@ -26,6 +26,12 @@ _MOST_SIDES: Final = 4
 _RATIOS: Final = (0.01, 64)
 """What a ratio of two widths may be."""
 _HIGHEST: Final = (
+    (
+        re.compile(
+            r"^(?:global_attn|max_window|num_dense_layers|first_k|decoder_sparse|moe_layer)|_pattern$"
+        ),
+        MAX_LAYERS,
+    ),
     (re.compile(r"(?:^|_)(?:depth|layers|blocks|frequency)$"), 500),
     (re.compile(r"^(?:in|num)_ch|merge_size$|^temporal|_temporal$|^pooling|_multiplier$|mlp_ratio$"), 64),
     (re.compile(r"kernel_size$|^group_size$"), 1 << 10),
@@ -34,6 +40,17 @@ _HIGHEST: Final = (
     (re.compile(r"position_embedding|num_patches$"), 1 << 24),
 )
 """The largest values of keys by their names, first match; of others it is that of any width."""
+_LOWEST: Final = (
+    (
+        re.compile(
+            r"shared_experts?$|^first_k_dense|^num_dense_layers$|^shared_intermediate|^max_window|_start_index$"
+        ),
+        0,
+    ),
+    (re.compile(r"nextn_predict_layers$"), 0),
+    (re.compile(r"_end_index$"), -1),
+)
+"""The smallest values of keys that may be less than 1, by their names."""
 
 
 class Formulas(ABC):
@@ -83,23 +100,31 @@ class Formulas(ABC):
             raise self.root.fault(str(formula), str(error), "sizes that fit together") from error
 
 
-class _Section(Formulas):
+class Section(Formulas):
     """The keys of one section with its class's defaults, and what the caller gives."""
 
     def __init__(self, keys: Keys, listed: Listing, given: Mapping[str, Any]) -> None:
+        """Evaluate a listing's formulas over ``keys``, what is ``given`` before them."""
         super().__init__(keys)
         self.listed = listed
         self.given = given
 
     def look(self, path: str) -> Any:  # noqa: ANN401
+        """Return what is given, a term of the listing, or a key: stated, else derived, else the class's default."""
         if path in self.given:
             return self.given[path]
         if path in self.listed.terms:
             return evaluate(self.listed.terms[path], self.look)
         keys, names = self.root, (path, *self.listed.aliases.get(path, ()))
         high = next((most for pattern, most in _HIGHEST if pattern.search(path)), MAX_WIDTH)
+        low = next((least for pattern, least in _LOWEST if pattern.search(path)), 1)
         if path in self.listed.derived:
-            return keys.whole(*names, default=evaluate(self.listed.derived[path], self.look), high=high)
+            usual = evaluate(self.listed.derived[path], self.look)
+            if isinstance(usual, bool):
+                return keys.flag(*names, default=usual)
+            if isinstance(usual, list):
+                return keys.wholes(*names) or usual
+            return keys.whole(*names, default=usual, low=low, high=high)
         match keys.defaults.get(path):
             case bool():
                 return keys.flag(*names)
@@ -109,7 +134,7 @@ class _Section(Formulas):
                 return keys.text(*names)
             case list() | tuple():
                 return keys.wholes(*names)
-        return keys.whole(*names, high=high)
+        return keys.whole(*names, low=low, high=high)
 
 
 def part(name: str, keys: Keys, prefix: str = "", **given: Any) -> Tensors:  # noqa: ANN401 - numbers, texts, flags
@@ -125,7 +150,7 @@ def part(name: str, keys: Keys, prefix: str = "", **given: Any) -> Tensors:  # n
         InputError: If the config does not state what the part needs.
     """
     listed = part_listing(name)
-    scope = _Section(keys, listed, given)
+    scope = Section(keys, listed, given)
     base = f"{prefix}." if prefix else ""
     rows = [row for row in listed.rows if scope.holds(row.condition)]
     tensors = [tensor for row in rows for tensor in row_tensors(row, scope, empty=True)]
@@ -161,7 +186,17 @@ def row_tensors(row: Row, scope: Formulas, *, empty: bool = False) -> list[Tenso
         heads = scope.whole(row.heads, what) or None
         split = split if heads else "replicated"
     each = [
-        Tensor(name, row.component, shape, split, heads, count, linear=row.linear, looked_up=row.table)
+        Tensor(
+            name,
+            row.component,
+            shape,
+            split,
+            heads,
+            count,
+            linear=row.linear,
+            looked_up=row.table,
+            stored=row.stored,
+        )
         for name in row.names
     ]
     if row.bias is not None and scope.holds(row.bias or None):

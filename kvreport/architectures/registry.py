@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
-from kvreport.architectures import families, listing
+from kvreport.architectures import families, layered, listing
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.families import index
 from kvreport.architectures.keys import Keys
@@ -176,8 +176,13 @@ def known_classes() -> tuple[str, ...]:
 
 def _load(name: str) -> Architecture:
     """Return a class that the index knows, after importing the one module that reads it."""
-    if name not in _BY_CLASS and name in index().classes:
-        import_module(f"{families.__name__}.{index().classes[name]}")
+    module = index().classes.get(name)
+    if name not in _BY_CLASS and module == families.LAYERED:
+        defaults = published_defaults().get(layered.index().first[name], {})
+        read = partial(layered.read_layered, name)
+        _BY_CLASS[name] = Architecture(name, layered.listing(name).family, defaults, read)
+    elif name not in _BY_CLASS and module is not None:
+        import_module(f"{families.__name__}.{module}")
     elif name not in _BY_CLASS:
         listed = listing.listing(name)
         _BY_CLASS[name] = Architecture(name, listed.family, {}, partial(read_listed, listed))

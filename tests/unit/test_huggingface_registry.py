@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.architectures import families, listing, read_config, registry
+from kvreport.architectures import families, layered, listing, read_config, registry
 from kvreport.architectures.published import published_defaults
 from kvreport.errors import InputError
 
@@ -28,14 +28,16 @@ def test_every_module_registers_what_the_table_says() -> None:
         for name, entry in registry._BY_CLASS.items()
         if not isinstance(entry.read, partial)  # a listing's
     }
-    assert dict(families.index().classes) == registered
-    assert dict(families.index().model_types) == {
-        model_type: entry.name for model_type, entry in registry._BY_MODEL_TYPE.items()
-    }
+    listed = layered.index()
+    assert families.index().classes == {**registered, **dict.fromkeys(listed.first, families.LAYERED)}
+    assert not registered.keys() & listed.first.keys()
+    coded = {model_type: entry.name for model_type, entry in registry._BY_MODEL_TYPE.items()}
+    assert families.index().model_types == {**coded, **listed.model_types}
+    assert not coded.keys() & listed.model_types.keys()
 
 
 def test_every_module_reads_some_class() -> None:
-    assert set(modules()) - {"mimo_encoders"} == set(families.index().classes.values())
+    assert set(modules()) - {"mimo_encoders"} == set(families.index().classes.values()) - {families.LAYERED}
 
 
 def test_an_unknown_class_is_named_and_never_replaced() -> None:

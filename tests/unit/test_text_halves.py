@@ -67,7 +67,9 @@ APERTUS: dict[str, Any] = {
 @pytest.mark.parametrize("name", ["Apertus1p5TextModel", "Apertus1p5TextForCausalLM"])
 def test_a_listed_class_of_text_reads_the_text_part_of_a_composite(name: str) -> None:
     flat = read_config({"architectures": [name], **APERTUS})
-    reading = read_config_report({"architectures": [name], "model_type": "apertus1p5", "text_config": APERTUS})
+    reading = read_config_report(
+        {"architectures": [name], "model_type": "apertus1p5", "text_config": APERTUS}
+    )
     assert reading.model.weights == flat.weights
     assert reading.model.layers == flat.layers
     assert reading.not_read == ()

@@ -13,7 +13,11 @@ from functools import cache
 from importlib import resources
 from typing import Final, NamedTuple
 
+from kvreport.architectures import layered
+
 _READS: Final = re.compile(r"^@reads\(((?:[^()]|\([^()]*\))*)\)", re.MULTILINE)
+LAYERED: Final = "layered"
+"""What stands in the place of a module where a class is listed as one layer (``layered/*.txt``)."""
 _NAME: Final = re.compile(r'"([^"]+)"')
 
 
@@ -41,4 +45,5 @@ def index() -> Index:
                 read = _NAME.findall(names)
                 classes |= dict.fromkeys(read, module.name.removesuffix(".py"))
                 model_types |= dict.fromkeys(_NAME.findall(said.partition("model_types=")[2]), read[0])
-    return Index(classes, model_types)
+    listed = layered.index()
+    return Index({**classes, **dict.fromkeys(listed.first, LAYERED)}, {**model_types, **listed.model_types})

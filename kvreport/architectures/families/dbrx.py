@@ -5,12 +5,12 @@ from __future__ import annotations
 from kvreport.architectures.attention import grouped_heads
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import decoder, expert_counts, sizes
-from kvreport.architectures.dense import attention_layers, block, fused_attention
+from kvreport.architectures.dense import attention_layers, fused_attention
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import gated_mlp, norms, routed_experts, router
+from kvreport.architectures.weights import norms, routed_experts, router
 
 
 @reads("DbrxForCausalLM", family="DBRX", model_types=("dbrx",))
@@ -46,25 +46,3 @@ def dbrx(keys: Keys) -> Blueprint:
         intermediate=width,
         experts=experts,
     )
-
-
-@reads("Grok1ModelForCausalLM", family="Grok")
-def grok1(keys: Keys) -> Blueprint:
-    """Two norms before and two behind, eight wide experts; Grok 2 has a dense MLP beside narrower ones.
-
-    Source: SGLang 0.5.23, ``grok.py`` (``residual_moe``, ``moe_intermediate_size``).
-    """
-    its = sizes(keys)
-    width = keys.whole("intermediate_size")
-    inner = keys.whole("moe_intermediate_size", default=width)
-    experts = expert_counts(keys, "num_experts", "num_local_experts")
-    around = ("pre_attn_norm", "post_attn_norm", "pre_moe_norm", "post_moe_norm")
-    mlp = (
-        *router(its.hidden, experts[0], "moe_block.gate"),
-        *routed_experts(
-            its.hidden, inner, experts[0], "moe_block.experts.*", names=("linear", "linear_v", "linear_1")
-        ),
-        *(gated_mlp(its.hidden, width) if keys.flag("residual_moe", default=False) else ()),
-    )
-    tensors = block(its, mlp, around=around)
-    return decoder(keys, its, attention_layers(its, tensors), intermediate=width, experts=experts)

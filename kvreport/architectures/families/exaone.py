@@ -6,11 +6,10 @@ from typing import Final
 
 from kvreport.architectures.attention import (
     Kind,
-    attention_cache,
     layer_kinds,
     window,
 )
-from kvreport.architectures.blueprint import Blueprint, Layer
+from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
 from kvreport.architectures.dense import attention_layers, block
 from kvreport.architectures.keys import MAX_LAYERS, Keys
@@ -24,37 +23,10 @@ from kvreport.architectures.weights import (
     norms,
     routed_experts,
     router,
-    self_attention,
 )
 
 _UNCOUNTED: Final = "Its layers for multi-token prediction, which only speculation loads, are not counted."
 _BEHIND: Final = ("post_attention_layernorm", "post_feedforward_layernorm")
-
-
-@reads("ExaoneForCausalLM", family="EXAONE", model_types=("exaone",))
-def exaone(keys: Keys) -> Blueprint:
-    """EXAONE 3 and 3.5: Llama under other names, without any bias."""
-    its = sizes(keys, layers=("num_layers", "num_hidden_layers"))
-    hidden = its.hidden
-    width = keys.whole("intermediate_size", default=4 * hidden)
-    tensors = (
-        *norms("ln_1", "ln_2", width=hidden),
-        *self_attention(
-            hidden, its.heads, its.kv_heads, its.head_dim, prefix="attn.attention", output="out_proj"
-        ),
-        *gated_mlp(hidden, width, names=("c_fc_0", "c_fc_1", "c_proj")),
-    )
-    kind, caches = attention_cache("full", its.kv_heads, its.head_dim)
-    return decoder(
-        keys,
-        its,
-        [Layer(kind, caches, tensors)] * its.layers,
-        base="transformer",
-        embed="wte",
-        blocks="h",
-        final_norm="ln_f",
-        intermediate=width,
-    )
 
 
 @reads("Exaone4ForCausalLM", family="EXAONE", model_types=("exaone4",))

@@ -16,35 +16,6 @@ from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norms, self_attention
 
 
-@reads("GlmForCausalLM", family="GLM-4", model_types=("glm",))
-def glm(keys: Keys) -> Blueprint:
-    """GLM-4 (2024): two KV heads, fused gate and up projections."""
-    return _dense(keys, ("input_layernorm", "post_attention_layernorm"))
-
-
-@reads("Glm4ForCausalLM", family="GLM-4", model_types=("glm4",))
-def glm4(keys: Keys) -> Blueprint:
-    """GLM-4-0414 and GLM-Z1: norms behind attention and MLP as well."""
-    around = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
-    return _dense(keys, around)
-
-
-def _dense(keys: Keys, around: tuple[str, ...]) -> Blueprint:
-    its = sizes(keys)
-    width = keys.whole("intermediate_size")
-    layer = Layer(
-        *attention_cache("full", its.kv_heads, its.head_dim),
-        (
-            *norms(*around, width=its.hidden),
-            *self_attention(
-                its.hidden, its.heads, its.kv_heads, its.head_dim, qkv_bias=keys.flag("attention_bias")
-            ),
-            *fused_mlp(its.hidden, width),
-        ),
-    )
-    return decoder(keys, its, [layer] * its.layers, intermediate=width)
-
-
 def fused_mlp(hidden: int, width: int) -> Tensors:
     """Gate and up projections in one matrix, and the down projection."""
     return (

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from kvreport.architectures.attention import attention_cache, layer_kinds, window
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.attention import attention_cache
+from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
-from kvreport.architectures.dense import PRE_NORMS, attention_layers, block
+from kvreport.architectures.dense import PRE_NORMS
 from kvreport.architectures.keys import MAX_EXPERTS, Keys
 from kvreport.architectures.mamba import mamba2_mixer
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import (
     Tensors,
     experts,
-    gated_mlp,
     linear,
     norms,
     router,
     self_attention,
 )
 from kvreport.catalog.model import Component
-
-
-@reads("GraniteForCausalLM", family="Granite", model_types=("granite", "granite4_vision_text"))
-def granite(keys: Keys) -> Blueprint:
-    """Llama with multipliers, which have no weights."""
-    its = sizes(keys)
-    width = keys.whole("intermediate_size")
-    bias = keys.flag("attention_bias")
-    mlp = gated_mlp(its.hidden, width, bias=keys.flag("mlp_bias"))
-    layers = attention_layers(its, block(its, mlp, qkv_bias=bias, output_bias=bias))
-    return decoder(keys, its, layers, intermediate=width)
 
 
 def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
@@ -50,57 +38,6 @@ def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
             *linear("shared_mlp.output_linear", component, hidden, shared, "rows"),
         )
     return tensors
-
-
-@reads(
-    "GraniteMoeForCausalLM",
-    "GraniteMoeSharedForCausalLM",
-    family="Granite",
-    model_types=("granitemoe", "granitemoeshared"),
-)
-def granite_moe(keys: Keys) -> Blueprint:
-    """Granite's attention with many small experts."""
-    its = sizes(keys)
-    routed, per_token = expert_counts(keys, "num_local_experts")
-    bias = keys.flag("attention_bias")
-    tensors = block(its, _mixture(keys, its.hidden, routed), qkv_bias=bias, output_bias=bias)
-    return decoder(
-        keys,
-        its,
-        attention_layers(its, tensors),
-        intermediate=keys.whole("intermediate_size"),
-        experts=(routed, per_token),
-    )
-
-
-@reads("GraniteSWAForCausalLM", family="Granite", model_types=("granite_swa",))
-def granite_swa(keys: Keys) -> Blueprint:
-    """One full layer, then three windows of 128 tokens; a sink per head."""
-    its = sizes(keys)
-    width = keys.whole("intermediate_size")
-    mlp = gated_mlp(its.hidden, width, bias=keys.flag("mlp_bias"))
-    return decoder(keys, its, _windowed(keys, its, mlp), intermediate=width)
-
-
-@reads(
-    "GraniteMoeSWAForCausalLM",
-    family="Granite",
-    model_types=("granitemoe_swa",),
-)
-def granite_moe_swa(keys: Keys) -> Blueprint:
-    """The same attention with many small experts."""
-    its = sizes(keys)
-    counts = expert_counts(keys, "num_local_experts")
-    layers = _windowed(keys, its, _mixture(keys, its.hidden, counts[0]))
-    return decoder(keys, its, layers, intermediate=keys.whole("intermediate_size"), experts=counts)
-
-
-def _windowed(keys: Keys, its: Sizes, mlp: Tensors) -> list[Layer]:
-    kinds = layer_kinds(keys, its.layers, lambda i: "sliding" if i % 4 else "full", ("full", "sliding"))
-    bias = keys.flag("attention_bias")
-    sink = (Tensor("self_attn.sinks", "attention", (its.heads,), "heads", its.heads),)
-    tensors = block(its, mlp, qkv_bias=bias, output_bias=bias, inside=sink)
-    return attention_layers(its, tensors, kinds, window(keys))
 
 
 @reads(

@@ -14,8 +14,8 @@ from kvreport.architectures.families.mimo_encoders import (
     audio_encoder,
     vision_tower,
 )
-from kvreport.architectures.families.qwen import dense
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
+from kvreport.architectures.layered import read_layered
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norms, self_attention
@@ -45,7 +45,7 @@ def mimo(keys: Keys) -> Blueprint:
         Tensor(f"model.mtp_layers.*.{tensor.name}", "mtp", tensor.shape, tensor.split, tensor.heads, ahead)
         for tensor in block
     )
-    return dense(keys, qkv_bias=True, qk_norm=False, extra=extra if ahead else ())
+    return read_layered("Qwen2ForCausalLM", keys, extra=extra if ahead else ())
 
 
 @reads(

@@ -29,28 +29,6 @@ from kvreport.catalog.caches import Cache, Indexer, RecurrentState, StateTensor
 _SPARSE_MOE: Final = "block_sparse_moe"
 
 
-@reads("MiniMaxM2ForCausalLM", family="MiniMax M2", model_types=("minimax_m2",))
-def minimax_m2(keys: Keys) -> Blueprint:
-    """Queries and keys are normalised over all heads at once; a mixture in every layer."""
-    its = sizes(keys)
-    width = keys.whole("intermediate_size")
-    routed, per_token = expert_counts(keys, "num_local_experts", "num_experts")
-    layer = Layer(
-        *attention_cache("full", its.kv_heads, its.head_dim),
-        (
-            *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
-            *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim),
-            *norm("self_attn.q_norm", its.heads * its.head_dim),
-            *norm("self_attn.k_norm", its.kv_heads * its.head_dim),
-            # The tensor table of the released M2.7 lists both in float32.
-            *router(its.hidden, routed, f"{_SPARSE_MOE}.gate", stored="fp32"),
-            *correction_bias(routed, f"{_SPARSE_MOE}.e_score_correction_bias", stored="fp32"),
-            *routed_experts(its.hidden, width, routed, f"{_SPARSE_MOE}.experts.*", names=("w1", "w3", "w2")),
-        ),
-    )
-    return decoder(keys, its, [layer] * its.layers, intermediate=width, experts=(routed, per_token))
-
-
 @reads(
     "MiniMaxM3SparseForConditionalGeneration",
     "MiniMaxM3SparseForCausalLM",

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from kvreport.architectures.attention import Kind, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint
-from kvreport.architectures.decoder import decoder, sizes, tied
-from kvreport.architectures.dense import attention_layers, block
 from kvreport.architectures.families.deepseek import latent_mixture
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.layered import read_layered
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors, gated_mlp
-
-
-@reads("MinistralForCausalLM", family="Ministral", model_types=("ministral",))
-def ministral(keys: Keys) -> Blueprint:
-    """Mistral with a kind per layer."""
-    its = sizes(keys)
-    width = keys.whole("intermediate_size")
-    no_window = keys.null("sliding_window")
-    span = None if no_window else window(keys)
-    default: Kind = "sliding" if span else "full"
-    kinds = layer_kinds(keys, its.layers, lambda _index: default, ("full", "sliding"))
-    tensors = block(its, gated_mlp(its.hidden, width))
-    return decoder(keys, its, attention_layers(its, tensors, kinds=kinds, span=span), intermediate=width)
-
-
-@reads("Ministral3ForCausalLM", family="Ministral 3", model_types=("ministral3",))
-def ministral3(keys: Keys) -> Blueprint:
-    """Mistral with rotary scaling built in; no window unless the config has one."""
-    return _text(keys, "model", "lm_head", ())
+from kvreport.architectures.weights import Tensors
 
 
 @reads("Mistral3ForConditionalGeneration", family="Mistral Small", model_types=("mistral3",))
@@ -53,25 +32,7 @@ def mistral3(keys: Keys) -> Blueprint:
             base="model.language_model",
             extra=extra,
         )
-    return _text(keys, "model.language_model", "lm_head", extra, tie=tied(keys))
-
-
-def _text(keys: Keys, base: str, head: str, extra: Tensors, *, tie: bool | None = None) -> Blueprint:
-    its = sizes(keys)
-    width = keys.whole("intermediate_size")
-    span = window(keys)
-    kinds: list[Kind] = ["sliding" if span else "full"] * its.layers
-    tensors = block(its, gated_mlp(its.hidden, width))
-    return decoder(
-        keys,
-        its,
-        attention_layers(its, tensors, kinds=kinds, span=span),
-        base=base,
-        head=head,
-        tie=tie,
-        intermediate=width,
-        extra=extra,
-    )
+    return read_layered("Ministral3ForCausalLM", keys, base="model.language_model", extra=extra)
 
 
 def pixtral(keys: Keys, vision: Keys, text_hidden: int) -> Tensors:

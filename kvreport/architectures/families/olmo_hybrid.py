@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kvreport.architectures.attention import (
     Kind,
     attention_cache,
@@ -12,10 +14,11 @@ from kvreport.architectures.attention import (
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, decoder, sizes
 from kvreport.architectures.dense import PRE_NORMS, block
-from kvreport.architectures.families.olmo import BEHIND, whole_norms
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm, norms, out_linear
+
+_BEHIND: Final = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 
 @reads("OlmoHybridForCausalLM", family="OLMo", model_types=("olmo_hybrid",))
@@ -33,9 +36,13 @@ def olmo_hybrid(keys: Keys) -> Blueprint:
     kinds = layer_kinds(keys, its.layers, pattern, ("full", "linear"))
     mlp = gated_mlp(its.hidden, width)
     dims, mixer = _mixer(keys, its)
+    inside = (
+        *norms("self_attn.q_norm", width=its.heads * its.head_dim),
+        *norms("self_attn.k_norm", width=its.kv_heads * its.head_dim),
+    )
     full = Layer(
         *attention_cache("full", its.kv_heads, its.head_dim),
-        block(its, mlp, around=BEHIND, qkv_bias=bias, output_bias=bias, inside=whole_norms(its)),
+        block(its, mlp, around=_BEHIND, qkv_bias=bias, output_bias=bias, inside=inside),
     )
     recurrent = Layer(
         *gated_deltanet_state(*dims, precision(keys, "mamba_ssm_dtype")),

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.blueprint import Blueprint, Tensor
-from kvreport.architectures.families.phi import phi3
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.layered import read_layered
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
@@ -26,7 +26,7 @@ def phi3_vision(keys: Keys) -> Blueprint:
     if named is None or named.text("model_name") != _CLIP:
         found = None if named is None else named.raw("model_name")
         raise keys.fault("img_processor.model_name", found, f"{_CLIP}, whose dimensions are known")
-    blueprint = phi3(keys)
+    blueprint = read_layered("Phi3ForCausalLM", keys)
     tower = Keys({}, keys.where, keys.field("img_processor"), published("clip_l_336"))
     path = "model.vision_embed_tokens"
     hidden, merged = blueprint.hidden_size, 4 * 1024
@@ -47,7 +47,7 @@ def phi3_vision(keys: Keys) -> Blueprint:
 )
 def phi4_multimodal(keys: Keys) -> Blueprint:
     """Phi-4-multimodal as the library's class has it: SigLIP with its head, a conformer, four projections."""
-    blueprint = phi3(keys)
+    blueprint = read_layered("Phi3ForCausalLM", keys)
     vision = section_or_default(keys, "vision_config", "phi4_vision")
     audio = section_or_default(keys, "audio_config", "phi4_audio")
     hidden, seen = blueprint.hidden_size, vision.whole("hidden_size")

@@ -13,8 +13,7 @@ from typing import Final
 from kvreport.architectures.attention import FULL, attention_cache, gated_deltanet_state, precision
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, expert_counts, sizes
-from kvreport.architectures.families.qwen import mixture
-from kvreport.architectures.families.qwen_hybrid import as_mtp, gated_deltanet
+from kvreport.architectures.families.qwen_hybrid import as_mtp, gated_deltanet, mixture
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import qwen3_vision, section_or_default

@@ -10,7 +10,6 @@ from kvreport.architectures.attention import (
 )
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
-from kvreport.architectures.families.qwen import mixture, sparse_layers
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
@@ -22,8 +21,33 @@ from kvreport.architectures.weights import (
     norm,
     norms,
     out_linear,
+    routed_experts,
+    router,
     self_attention,
 )
+
+
+def sparse_layers(keys: Keys, layers: int) -> list[bool]:
+    """Tell for each layer whether it is a mixture: every ``decoder_sparse_step``-th, with exceptions."""
+    step = keys.whole("decoder_sparse_step", high=MAX_LAYERS)
+    dense = set(keys.wholes("mlp_only_layers", high=MAX_LAYERS) or [])
+    return [index not in dense and (index + 1) % step == 0 for index in range(layers)]
+
+
+def mixture(keys: Keys, hidden: int, routed: int, *, shared: int | None = None, base: str = "mlp") -> Tensors:
+    """Router, routed experts and, in Qwen2-MoE and the hybrids, one gated shared expert."""
+    width = keys.whole("moe_intermediate_size")
+    tensors = (
+        *router(hidden, routed, f"{base}.gate"),
+        *routed_experts(hidden, width, routed, f"{base}.experts.*"),
+    )
+    if shared is None:
+        return tensors
+    return (
+        *tensors,
+        *gated_mlp(hidden, shared, f"{base}.shared_expert", "shared_experts"),
+        *linear(f"{base}.shared_expert_gate", "shared_experts", 1, hidden),
+    )
 
 
 def gated_deltanet(keys: Keys, hidden: int, *, fused: bool) -> tuple[tuple[int, int, int, int, int], Tensors]:

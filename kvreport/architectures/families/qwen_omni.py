@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.architectures.blueprint import Blueprint
-from kvreport.architectures.families.qwen import dense, sparse
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.layered import read_layered
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
@@ -31,7 +31,7 @@ def qwen2_5_omni(keys: Keys) -> Blueprint:
         *part("qwen2_5_vision", vision, "visual"),
         *part("qwen2_5_omni_audio", audio, "audio_tower"),
     )
-    return _told(dense(keys, qkv_bias=True, qk_norm=False, extra=extra))
+    return _told(read_layered("Qwen2ForCausalLM", keys, extra=extra))
 
 
 @reads(
@@ -45,12 +45,11 @@ def qwen3_omni(keys: Keys) -> Blueprint:
     vision = section_or_default(keys.outer, "vision_config", "qwen3_vision")
     audio = section_or_default(keys.outer, "audio_config", "qwen_omni_audio")
     mergers = {"deep_mergers": "merger_list", "norm": "ln_q", "first": "mlp.0", "second": "mlp.2"}
-    bias = keys.flag("attention_bias", default=False)
     extra = (
         *part("qwen3_vision", vision, "visual", **mergers),
         *part("qwen3_omni_audio", audio, "audio_tower"),
     )
-    return _told(sparse(keys, qkv_bias=bias, qk_norm=True, extra=extra))
+    return _told(read_layered("Qwen3MoeForCausalLM", keys, extra=extra))
 
 
 def _told(blueprint: Blueprint) -> Blueprint:

@@ -8,8 +8,8 @@ from typing import Any
 
 from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.decoder import either_tied
-from kvreport.architectures.families.qwen import dense, sparse
 from kvreport.architectures.keys import MAX_CONTEXT, Keys
+from kvreport.architectures.layered import read_layered
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
@@ -31,7 +31,7 @@ def _deep_tower(keys: Keys, usual: str | Mapping[str, Any] = "qwen3_vision") -> 
 def qwen2_vl(keys: Keys) -> Blueprint:
     """Qwen2 with a tower of LayerNorms and a two-matrix MLP."""
     tower = _tower(keys, "qwen2_vision", "visual")
-    return dense(keys, qkv_bias=True, qk_norm=False, extra=tower, tie=either_tied(keys))
+    return read_layered("Qwen2ForCausalLM", keys, extra=tower, tie=either_tied(keys))
 
 
 @reads(
@@ -42,15 +42,14 @@ def qwen2_vl(keys: Keys) -> Blueprint:
 def qwen2_5_vl(keys: Keys) -> Blueprint:
     """Qwen2.5 with a tower of RMSNorms and a gated MLP."""
     tower = _tower(keys, "qwen2_5_vision", "visual")
-    return dense(keys, qkv_bias=True, qk_norm=False, extra=tower, tie=either_tied(keys))
+    return read_layered("Qwen2ForCausalLM", keys, extra=tower, tie=either_tied(keys))
 
 
 @reads("Qwen3VLForConditionalGeneration", family="Qwen3-VL", model_types=("qwen3_vl",))
 def qwen3_vl(keys: Keys) -> Blueprint:
     """Qwen3 with a tower whose deep layers are merged in as well."""
     tower = _deep_tower(keys)
-    bias = keys.flag("attention_bias", default=False)
-    return dense(keys, qkv_bias=bias, qk_norm=True, base="model.language_model", extra=tower)
+    return read_layered("Qwen3ForCausalLM", keys, base="model.language_model", extra=tower)
 
 
 @reads(
@@ -61,8 +60,7 @@ def qwen3_vl(keys: Keys) -> Blueprint:
 def qwen3_vl_moe(keys: Keys) -> Blueprint:
     """Qwen3's mixture with the same tower."""
     tower = _deep_tower(keys)
-    bias = keys.flag("attention_bias", default=False)
-    return sparse(keys, qkv_bias=bias, qk_norm=True, base="model.language_model", extra=tower)
+    return read_layered("Qwen3MoeForCausalLM", keys, base="model.language_model", extra=tower)
 
 
 @reads("InternS1ProForConditionalGeneration", family="Intern-S1", model_types=("interns1_pro",))
@@ -74,8 +72,7 @@ def interns1_pro(keys: Keys) -> Blueprint:
     """
     defaults = {**published("qwen3_vision"), "deepstack_visual_indexes": []}
     tower = _deep_tower(keys, defaults)
-    bias = keys.flag("attention_bias", default=False)
-    blueprint = sparse(keys, qkv_bias=bias, qk_norm=True, base="model.language_model", extra=tower)
+    blueprint = read_layered("Qwen3MoeForCausalLM", keys, base="model.language_model", extra=tower)
     blueprint.outer += _fourier(keys, blueprint)
     if keys.outer.has("ts_config"):
         keys.outer.section("ts_config")

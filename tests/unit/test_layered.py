@@ -1,0 +1,108 @@
+"""Decoders as listings of one layer: each can be read, is found by its names, and parts have conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvreport.accounting.weights import parameters
+from kvreport.architectures import families, layered, listing, read_config
+from kvreport.errors import InputError
+
+SMALL: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "max_position_embeddings": 2048,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+}
+TERMS = {"base", "blocks", "context", "embed", "every", "experts", "family", "final_norm", "head", "head_bias", "head_dim",
+         "heads", "hidden", "kv", "kv_names", "layers", "listed", "norm_weight", "pattern", "per_token", "sparse", "tie",
+         "width", "window"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(layered.index().texts))
+def test_every_listing_of_a_layer_has_words_that_are_read(name: str) -> None:
+    listed = layered.listing(name)
+    assert listed.rows
+    assert set(listed.sizes) <= TERMS
+    assert not listed.caches
+    assert bool(listed.family) is name[0].isupper()
+
+
+def test_what_code_builds_on_is_no_class() -> None:
+    assert "gemma3" in layered.index().texts
+    assert "gemma3" not in families.index().classes
+    with pytest.raises(InputError, match="found 'gemma3'"):
+        read_config({"architectures": ["gemma3"], **SMALL})
+
+
+def test_classes_of_one_section_have_the_defaults_of_the_first() -> None:
+    assert layered.index().first["SolarForCausalLM"] == "LlamaForCausalLM"
+    models = [
+        read_config({"architectures": [name]}, assume_defaults=True)
+        for name in ("LlamaForCausalLM", "SolarForCausalLM")
+    ]
+    assert parameters(models[0]) == parameters(models[1])
+    assert [model.architecture for model in models] == ["LlamaForCausalLM", "SolarForCausalLM"]
+
+
+def test_a_part_has_a_condition_beside_those_of_its_rows() -> None:
+    text = "part: attention_output *.self_attn.o_proj if sparse"
+    weight, bias = listing.read_listing("Example", text).rows
+    assert (weight.names, weight.condition) == (("*.self_attn.o_proj.weight",), "sparse")
+    assert bias.condition == "(sparse) and (bias_out)"
+
+
+def test_layers_that_the_config_lists_come_before_the_pattern_of_the_class() -> None:
+    config = {**SMALL, "architectures": ["Cohere2ForCausalLM"], "sliding_window": 512}
+    pattern = read_config(config)
+    listed = read_config({**config, "layer_types": ["full_attention"] * 3 + ["sliding_attention"]})
+    assert [layer.name for layer in pattern.layers] == ["sliding window", "full attention"]
+    assert [layer.name for layer in listed.layers] == ["full attention", "sliding window"]
+
+
+def test_a_mixture_counts_what_its_layers_have() -> None:
+    config = {
+        **SMALL,
+        "architectures": ["Qwen2MoeForCausalLM"],
+        "decoder_sparse_step": 2,
+        "moe_intermediate_size": 32,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "shared_expert_intermediate_size": 48,
+    }
+    model = read_config(config)
+    counted = {
+        component: sum(row.parameters for row in model.weights if row.component == component)
+        for component in ("dense_mlp", "routed_experts", "shared_experts", "router")
+    }
+    assert counted == {
+        "dense_mlp": 2 * 3 * 64 * 128,
+        "routed_experts": 2 * 8 * 3 * 64 * 32,
+        "shared_experts": 2 * (3 * 64 * 48 + 64),
+        "router": 2 * 8 * 64,
+    }
+
+
+def test_a_class_of_text_gets_no_encoder_from_a_config_with_sections() -> None:
+    flat = read_config({"architectures": ["Gemma2ForCausalLM"], **SMALL})
+    nested = read_config({"architectures": ["Gemma2ForCausalLM"], "text_config": SMALL})
+    assert parameters(flat) == parameters(nested)
+
+
+def test_a_note_is_there_where_its_condition_holds() -> None:
+    config = {
+        **SMALL,
+        "architectures": ["MellumForCausalLM"],
+        "moe_intermediate_size": 32,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "sliding_window": 512,
+    }
+    note = "Its layer for multi-token prediction is not counted."
+    assert note not in read_config(config).notes
+    assert note in read_config({**config, "num_mtp_layers": 1}).notes
