@@ -228,7 +228,8 @@
     const own = { need, has, bounds, hasBounds };
 
     /* The same models under another engine, or with scheduler sizes that are not the default: what the engine decides
-       comes from one file with all models; weights and what the architecture needs are those of this matrix. */
+       comes from one file with all models, and reserves that no rates give from one of each class of devices; weights
+       and what the architecture needs are those of this matrix. */
     const engines = new Map();
     function under(name) {
       const other = name !== site.engine.name;
@@ -237,10 +238,16 @@
         const coming = Promise.all([other ? file(name) : null, file(`${name}/models`)]).then(
           ([shared, decided]) => {
             const here = shared ? underEngine(site, shared) : site;
+            const listed = shared ? shared.reserves : NOTHING;
+            const empty = () => shared && { reserve: Object.fromEntries(listed.map((n) => [n, NOTHING])) };
             const these = models.filter((model) => decided[model.slug]).map((model) =>
-              Object.assign(Object.create(model), { following: null }, decided[model.slug])
+              Object.assign(
+                Object.create(model),
+                { following: null, ...empty() },
+                decided[model.slug],
+              )
             );
-            return evaluated(here, these, shared ? weightsOnly : own);
+            return evaluated(here, these, shared ? decidedElsewhere(name, these, listed) : own);
           },
         );
         engines.set(name, coming);
@@ -253,12 +260,30 @@
       ...choice,
       caches: choice.caches.includes("own") ? site.kv_formats.map((one) => one.name) : choice.caches,
     });
-    const weightsOnly = {
-      need: (choice) => Promise.all(weightsOf(choice).map(([size, form]) => sized("weights", size, form))),
-      has: (choice) => weightsOf(choice).every(([size, form]) => ready(`${folders[size]}/weights-${form}`)),
-      bounds: (choice) => bounds(everyCache(choice)),
-      hasBounds: (choice) => hasBounds(everyCache(choice)),
-    };
+    function decidedElsewhere(name, models, listed) {
+      const file = (number) => `../engines/${name}/reserve-${number}`;
+      const classes = (choice) => {
+        const asked = choice.gpus.flatMap((gpu) => (gpu.devices || [gpu]).map((one) => one.reserve));
+        return [...new Set(asked)].filter((number) => listed.includes(number));
+      };
+      const reserves = (number) =>
+        part(file(number), (packed) =>
+          models.forEach((model, n) => {
+            model.reserve[number] = packed.reserve[n];
+          }));
+      return {
+        need: (choice) =>
+          Promise.all([
+            ...weightsOf(choice).map(([size, form]) => sized("weights", size, form)),
+            ...classes(choice).map(reserves),
+          ]),
+        has: (choice) =>
+          weightsOf(choice).every(([size, form]) => ready(`${folders[size]}/weights-${form}`)) &&
+          classes(choice).every((number) => ready(file(number))),
+        bounds: (choice) => bounds(everyCache(choice)),
+        hasBounds: (choice) => hasBounds(everyCache(choice)),
+      };
+    }
 
     /* Rows of models under one engine. */
     function evaluated(site, models, fetching) {

@@ -577,7 +577,7 @@
   /* What a page has, the scripts that it takes, and who starts it. They are fetched with the first
      page that needs them. */
   const scriptsOf = (names) => names.split(" ").map((name) => `kv-${name}.js`);
-  const STATE = scriptsOf("kernel capacity state chart result answers pages");
+  const STATE = scriptsOf("core-page capacity state chart result answers pages");
   /* Pages that are whole as printed: their scripts come when the reader begins to do something. */
   const LATE = ["stateful", "askBox", "gpuPage", "plots", "reader"];
 
@@ -588,7 +588,7 @@
     ["[data-kv-state]", "stateful", STATE],
     ["[data-kv-ask]", "askBox", [...STATE, ...scriptsOf("picker ask ask-box")]],
     ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-matrix.js", "kv-gpu.js"]],
-    ["[data-kv-plots]", "plots", scriptsOf("kernel chart")],
+    ["[data-kv-plots]", "plots", scriptsOf("core-page chart")],
     ["[data-kv-reader]", "reader", scriptsOf("kernel lessons capacity state picker question")],
     ["[data-kv-explore]", "explore", ["kv-core.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"]],
     ["[data-kv-sizer]", "sizer", [
@@ -613,7 +613,7 @@
       "kv-log.js",
     ]],
     ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-library.js", "kv-yours.js"]],
-    ["[data-kv-compare]", "compare", scriptsOf("core-compare capacity state chart result picker compare")],
+    ["[data-kv-compare]", "compare", scriptsOf("core-page capacity state chart result picker compare")],
     ["[data-kv-guess]", "guess", ["kv-book.js"]],
     ["[data-kv-quiz]", "quiz", ["kv-book.js"]],
     ["[data-kv-choice]", "choice", ["kv-book.js"]],

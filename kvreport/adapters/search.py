@@ -2,8 +2,9 @@
 
 Material starts its search on every page: an engine and an index, together more than half of a page's first load.
 Opened from local files it waits until the search is opened; :func:`install` asks for the same over HTTP, in the one
-condition of the theme's script that decides it, and puts ``kv-search.js`` in the place of the theme's worker. A theme
-that has changed keeps its own engine: pages are then heavier and results worse, and a test of the first load says so.
+condition of the theme's script that decides it, lets the worker wait for its first message, and puts ``kv-search.js`` in
+the place of the theme's worker. A theme that has changed keeps its own engine: pages are then heavier and results worse,
+and a test of the first load says so.
 
 The index holds what people look for and no more: titles, descriptions, other names, and the prose of written pages.
 Code, tables, form fields and the answers of exercises stay out. Synonyms and further names are in ``search.json``.
@@ -55,6 +56,23 @@ _BUNDLE: Final = re.compile(r"assets/javascripts/bundle\.[0-9a-f]+\.min\.js")
 _WORKER: Final = re.compile(r"assets/javascripts/workers/search\.[0-9a-f]+\.min\.js")
 _AT_ONCE: Final = '(location.protocol!=="file:")'
 _WHEN_OPENED: Final = "(!1)"
+_WORKS: Final = "=new Worker(e)){"
+_WORKS_WHEN_ASKED: Final = """=(() => {
+  let worker, heard = []
+  const begin = () => {
+    worker = new Worker(e)
+    for (const one of heard) worker.addEventListener(...one)
+  }
+  return {
+    addEventListener: (...one) => heard.push(one),
+    removeEventListener: () => {},
+    postMessage: (said) => {
+      if (!worker) begin()
+      worker.postMessage(said)
+    },
+  }
+})()){"""
+"""A worker that is fetched with the first message to it. The theme listens once, before it says anything."""
 _SKIPPED: Final = frozenset(
     {"pre", "table", "details", "form", "svg", "script", "style", "template", "nav", "select", "button"}
 )
@@ -250,11 +268,12 @@ def install(files: Files, config: MkDocsConfig) -> bool:
     if bundle is None or worker is None or bundle.abs_src_path is None:
         return False
     script = Path(bundle.abs_src_path).read_text(encoding="utf-8")
-    if script.count(_AT_ONCE) != 1:
+    if script.count(_AT_ONCE) != 1 or script.count(_WORKS) != 1:
         log.info("the theme's search is not the one that is known: its engine and its index stay")
         return False
     engine = compact_script((resources.assets_dir() / ENGINE).read_text(encoding="utf-8"))
-    for old, content in ((bundle, script.replace(_AT_ONCE, _WHEN_OPENED)), (worker, engine)):
+    lazy = script.replace(_AT_ONCE, _WHEN_OPENED).replace(_WORKS, _WORKS_WHEN_ASKED)
+    for old, content in ((bundle, lazy), (worker, engine)):
         files.remove(old)
         files.append(File.generated(config, old.src_uri, content=content))
     return True

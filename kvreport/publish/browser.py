@@ -33,16 +33,22 @@ CORES: Final = {
         "kv-sizing.js",
         "kv-sizer.js",
     ),
-    "assets/kv-core-compare.js": (
+    "assets/kv-core-page.js": (
         "kvreport.js",
         "kv-capacity.js",
         "kv-state.js",
         "kv-chart.js",
         "kv-result.js",
-        "kv-picker.js",
-        "kv-compare.js",
         "kv-answers.js",
         "kv-why.js",
+        "kv-pages.js",
+        "kv-picker.js",
+        "kv-ask.js",
+        "kv-ask-box.js",
+        "kv-matrix.js",
+        "kv-gpu.js",
+        "kv-index.js",
+        "kv-compare.js",
     ),
 }
 """Parts of the script for pages whose first load would be too heavy with all of it, and the scripts that read each."""

@@ -4,7 +4,10 @@
 ``downloads/v1/engines/<engine>/<model>.json`` what it decides of a model (:func:`profiles.engine_facts`). The rest,
 weights and what the architecture needs, is the same under every engine and stands in the model's own file.
 ``downloads/v1/engines/<engine>/models.json`` has all models in one file, for pages that list them; that of the site's own
-engine has only the rates that other scheduler sizes need (:func:`columns.reserve_rates`).
+engine has only the rates that other scheduler sizes need (:func:`columns.reserve_rates`). Where no rates give a reserve,
+``reserve-<class>.json`` beside it lists those of one class of devices, in the order of its models: of all classes
+together they are nine tenths of what is known, and a page asks for a few devices. ``reserves`` in the engine's file are the
+classes that have one.
 """
 
 from __future__ import annotations
@@ -27,22 +30,27 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
         other = site.under(name)
         facts = profiles.site_facts(other)
         found = list(of_models(site, name, site.models))
+        folder = f"{profiles.FOLDER}/engines/{name}"
+        reserves = _by_class(other, [json.loads(reserved) for *_, reserved in found])
         yield (
-            f"{profiles.FOLDER}/engines/{name}.json",
+            f"{folder}.json",
             profiles.encode(
                 {key: facts[key] for key in ("schema", "release", "engine", "gpus")}
-                | {"models": [model.slug for model, _, _ in found]}
+                | {"models": [model.slug for model, *_ in found], "reserves": list(reserves)}
             ),
         )
-        few = {}
-        for model, content, few[model.slug] in found:
-            yield f"{profiles.FOLDER}/engines/{name}/{model.slug}.json", content
-        yield f"{profiles.FOLDER}/engines/{name}/models.json", _together(few)
+        for model, content, *_ in found:
+            yield f"{folder}/{model.slug}.json", content
+        yield f"{folder}/models.json", _together({model.slug: few for model, _, few, _ in found})
+        for number, listed in reserves.items():
+            yield f"{folder}/reserve-{number}.json", profiles.encode({"reserve": listed})
     yield f"{profiles.FOLDER}/engines/{site.engine.name}/models.json", _together(rates(site, site.models))
 
 
-def of_models(site: SiteData, name: str, models: Sequence[Model]) -> Iterator[tuple[Model, bytes, bytes]]:
-    """Yield each model that another engine runs, its file, and its part of the file with all models.
+def of_models(
+    site: SiteData, name: str, models: Sequence[Model]
+) -> Iterator[tuple[Model, bytes, bytes, bytes]]:
+    """Yield each model that another engine runs, its file, its part of the file with all models, and its reserves.
 
     Args:
         site: What every page may ask.
@@ -71,11 +79,13 @@ def rates(site: SiteData, models: Sequence[Model]) -> dict[str, bytes]:
         }
 
 
-def _contents(site: SiteData, model: Model, usual: set[str]) -> tuple[bytes, bytes]:
-    """A model's file, and its part of the file with all models, which has the published layouts only."""
+def _contents(site: SiteData, model: Model, usual: set[str]) -> tuple[bytes, bytes, bytes]:
+    """A model's file; its part of the file with all models, and its reserves by class: of the published layouts only."""
     facts = facts_of(site, model, usual)
     few = profiles.of_sizes(facts, columns.published_columns(site))
-    return profiles.encode(facts), profiles.encode({name: few[name] for name in few if name != "weights"})
+    apart = ("weights", "reserve")
+    part = {name: few[name] for name in few if name not in apart}
+    return profiles.encode(facts), profiles.encode(part), profiles.encode(few["reserve"])
 
 
 def facts_of(site: SiteData, model: Model, usual: set[str]) -> dict[str, Any]:
@@ -92,6 +102,15 @@ def facts_of(site: SiteData, model: Model, usual: set[str]) -> dict[str, Any]:
 
 def _rates(site: SiteData, model: Model) -> bytes:
     return profiles.encode(columns.reserve_rates(site, model, further=False))
+
+
+def _by_class(site: SiteData, reserves: Sequence[list[Any]]) -> dict[int, list[Any]]:
+    """Every model's reserve on each class of devices that has some, out of every class's of each model."""
+    every = {
+        number: [one[number] if one else None for one in reserves]
+        for number in sorted(set(site.reserve_classes.values()))
+    }
+    return {number: listed for number, listed in every.items() if any(listed)}
 
 
 def _together(contents: dict[str, bytes]) -> bytes:

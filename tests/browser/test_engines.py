@@ -147,15 +147,13 @@ def test_the_explorer_says_where_another_engine_has_no_numbers(visit, tiny_site)
     folder = tiny_site.folder / "downloads/v1/engines"
     gpus = json.loads((folder / "sglang.json").read_text(encoding="utf-8"))["gpus"]
     number = next(one["reserve"] for one in gpus if one["id"] == "rtx-4090")
-    models = json.loads((folder / "sglang/models.json").read_text(encoding="utf-8"))
-    for model in models.values():
-        assert model["reserve"][number] or model["rates"] is None
-        model["reserve"][number] = None
+    listed = json.loads((folder / f"sglang/reserve-{number}.json").read_text(encoding="utf-8"))["reserve"]
+    assert any(listed)
 
     def without(route) -> None:
-        route.fulfill(body=json.dumps(models), content_type="application/json")
+        route.fulfill(body=json.dumps({"reserve": [None for _ in listed]}), content_type="application/json")
 
-    visit.page.route("**/engines/sglang/models.json", without)
+    visit.page.route(f"**/engines/sglang/reserve-{number}.json", without)
     asked = "explore/?gpu=rtx-4090&gpu=h100-sxm-80gb&tp=1&context=8192"
     page = visit.go(f"{asked}&engine=sglang")
     page.wait_for_selector("#explore-table tbody tr")

@@ -227,6 +227,7 @@ def test_a_first_load_is_light(page: Any, address: str, uri: str) -> None:
     assert not any(path.endswith("search_index.json") for path in asked), (
         "the search waits until it is opened"
     )
+    assert not any("/workers/" in path for path in asked), "and so does its worker"
     total = sum(size for path, size in Compressing.sent if path != VEGA)
     assert 0 < total <= FIRST_LOAD_BYTES, sorted(Compressing.sent, key=lambda one: -one[1])[:12]
 

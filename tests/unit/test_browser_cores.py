@@ -16,10 +16,17 @@ def scripts_beside(repository: Path, core: str) -> set[str]:
     parts = re.search(r"const PARTS = \[(.*?)\n  \];", source, re.DOTALL)
     assert parts
     entries = re.split(r"\n    \[", parts[1])
-    entry = next(one for one in entries if re.search(rf"\b{core}(\.js)?\b(?!-)", one))
-    listed = re.findall(r'"(kv-[\w-]+\.js)"', entry)
-    short = re.search(r'scriptsOf\("([^"]+)"\)', entry)
-    return {*listed, *(f"kv-{name}.js" for name in (short[1].split() if short else ()))}
+    state = re.search(r"const STATE = (scriptsOf.*);", source)
+    assert state
+    own = [
+        entry
+        for one in entries
+        if re.search(rf"\b{core}(\.js)?\b(?!-)", entry := one.replace("...STATE", state[1]))
+    ]
+    assert own
+    listed = re.findall(r'"(kv-[\w-]+\.js)"', "".join(own))
+    short = " ".join(re.findall(r'scriptsOf\("([^"]+)"\)', "".join(own))).split()
+    return {*listed, *(f"kv-{name}.js" for name in short)}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +34,7 @@ def scripts_beside(repository: Path, core: str) -> set[str]:
     [
         ("assets/kv-core.js", "kv-core"),
         ("assets/kv-core-sizer.js", "kv-core-sizer"),
-        ("assets/kv-core-compare.js", "core-compare"),
+        ("assets/kv-core-page.js", "core-page"),
     ],
 )
 def test_a_part_is_made_for_every_script_of_its_page(repository: Path, address: str, core: str) -> None:
