@@ -91,3 +91,12 @@ def test_blocks_are_powers_of_two_and_a_cache_must_grow(catalog: Catalog) -> Non
         estimate("Qwen/Qwen3-8B", block_size=48, **asked)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="growing cache"):
         estimate("tiiuae/falcon-mamba-7b", **asked)  # type: ignore[arg-type]
+
+
+def test_memory_shared_with_a_cpu_names_the_cached_files(catalog: Catalog) -> None:
+    # A GB10 that had read gpt-oss-120b from its disk printed a pool of 5.95 GiB ("49.28 GiB outside torch").
+    asked = {"context_tokens": "32K", "engine": "tensorrt-llm", "catalog": catalog}
+    shared = estimate("openai/gpt-oss-120b", gpu="dgx-spark-gb10", **asked)
+    assert any("page cache" in one for one in shared.to_dict()["assumptions"])
+    own = estimate("openai/gpt-oss-120b", gpu="H100", **asked)
+    assert not any("page cache" in one for one in own.to_dict()["assumptions"])

@@ -16,7 +16,7 @@ scheduler admits a request only if all its tokens fit (``GUARANTEED_NO_EVICT``).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
@@ -26,13 +26,14 @@ from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served, Word, named
 from kvreport.accounting.engines.step import Reserve, Step, constant
 from kvreport.accounting.engines.vllm.profiling import Shape
+from kvreport.accounting.engines.vllm.reserve import UNIFIED
 from kvreport.accounting.kv_cache import cache_terms, state_bytes
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
-from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 
@@ -130,6 +131,24 @@ class TensorRtLlm(EngineRules):
             non_framework=round(outside),
             graphs=0,
             uncertainty=round(constant(self.engine, "uncertainty_bytes")),
+        )
+
+    def open_choices(
+        self, model: Model, accelerator: Accelerator, step: Step, formats: Mapping[str, WeightFormat]
+    ) -> tuple[str, ...]:
+        """Memory shared with a CPU: the engine asks the device what is taken, and cached files count.
+
+        A log of gpt-oss-120b on a GB10 states 49.3 GiB outside torch and a pool of 6 GiB (``_util.py`` takes them from
+        ``torch.cuda.mem_get_info``).
+        """
+        del model, step, formats
+        if not accelerator.id.startswith(UNIFIED):
+            return ()
+        return (
+            (
+                "no file in the page cache: on memory shared with a CPU the cached files of the checkpoint count as taken. The pool can "
+                "be smaller by nearly their size (`kvreport log` reads what a start printed)"
+            ),
         )
 
     def memory_bytes(self, total_bytes: int, utilization: float | None = None) -> int:
