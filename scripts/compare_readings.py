@@ -47,9 +47,10 @@ def bases() -> Iterator[tuple[str, Config]]:
     from huggingface_configs import COUNTED
     from stated_configs import STARTS
 
-    from kvreport.architectures import registry
+    from kvreport.architectures.nearest import READ_AS
+    from kvreport.architectures.registry import known_classes
 
-    for name in sorted({*registry.known_classes(), *registry._ALIASES}):
+    for name in sorted({*known_classes(), *READ_AS}):
         start = STARTS.get(name, {})
         for nested, keys in (("flat", start), ("nested", {"text_config": start})):
             yield f"{name} {nested}", {"architectures": [name], **copy.deepcopy(keys)}

@@ -1,131 +1,34 @@
-"""Classes of the engines' registries that are not read, and the one that is read whose layers are most like theirs.
+"""Classes without a reader of their own: what each is read as, what to give in its place, which class is nearest to it.
 
-Source: the class that each one derives from or builds its layers of (vLLM 0.33.0, ``model_executor/models`` and
-``models``; SGLang 0.5.23, ``srt/models``; of PLaMo 2, vLLM 0.11.0, ``plamo2.py``; of NV-Embed, ``modeling_nvembed.py``
-in its repository). A refusal names it; the likeness of names alone would say Albert for Alice.
+The names are listed in ``other_names.txt``, with their sources.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from importlib import resources
 from typing import Final
 
-NEAREST: Final = {
-    "AliceAIForCausalLM": "Qwen3NextForCausalLM",
-    "Alpamayo2Super": "Qwen3VLForConditionalGeneration",
-    "BagelForConditionalGeneration": "Qwen2ForCausalLM",
-    "BailingMoeV25MTPModel": "BailingMoeV2_5ForCausalLM",
-    "BailingMoeV3VLForConditionalGeneration": "BailingMoeV3ForCausalLM",
-    "BeeForConditionalGeneration": "LlavaOnevisionForConditionalGeneration",
-    "BertSpladeSparseEmbeddingModel": "BertForMaskedLM",
-    "BgeM3EmbeddingModel": "XLMRobertaModel",
-    "ClefFlashForJointSchema": "Qwen3_5ForConditionalGeneration",
-    "ClefOmniForJointSchema": "Qwen3OmniMoeForConditionalGeneration",
-    "ColBERTJinaRobertaModel": "XLMRobertaModel",
-    "ColBERTLfm2Model": "Lfm2ForCausalLM",
-    "ColBERTModernBertModel": "ModernBertModel",
-    "ColModernVBertForRetrieval": "ModernBertModel",
-    "ColPaliForRetrieval": "PaliGemmaForConditionalGeneration",
-    "ColQwen3": "Qwen3VLForConditionalGeneration",
-    "ColQwen3_5": "Qwen3_5ForConditionalGeneration",
-    "ColUltraVBertForRetrieval": "Idefics3ForConditionalGeneration",
-    "Cosmos3ForConditionalGeneration": "Qwen3VLForConditionalGeneration",
-    "D3ForSequenceClassification": "Qwen3_5ForConditionalGeneration",
-    "DFlash2BeamDraftModel": "DFlash2DraftModel",
-    "DFlashLagunaForCausalLM": "DFlashDraftModel",
-    "DFlashQwen3XPressModel": "DFlashDraftModel",
-    "DSparkMiniMaxDraftModel": "Qwen3DSparkModel",
-    "DSparkV41DraftModel": "DeepseekV41ForCausalLM",
-    "DeepSeekMTPModel": "DeepseekV3ForCausalLM",
-    "DeepseekV4ForConditionalGeneration": "DeepseekV4ForCausalLM",
-    "DeepseekVL2ForCausalLM": "DeepseekV2ForCausalLM",
-    "DeepseekVLV2ForCausalLM": "DeepseekV2ForCausalLM",
-    "DomynEdgeForCausalLM": "Qwen2ForCausalLM",
-    "DotsVLMForCausalLM": "DeepseekV2ForCausalLM",
-    "Eagle2_5_VLForConditionalGeneration": "InternVLChatModel",
-    "EagleCohereForCausalLM": "CohereForCausalLM",
-    "EagleDeepSeekMTPModel": "DeepseekV3ForCausalLM",
-    "EagleLlama4ForCausalLM": "EagleLlamaForCausalLM",
-    "EagleMiniCPMForCausalLM": "MiniCPMForCausalLM",
-    "EagleMistralForCausalLM": "EagleLlamaForCausalLM",
-    "EagleMistralLarge3ForCausalLM": "DeepseekV3ForCausalLM",
-    "ErnieMTPModel": "Ernie4_5_MoeForCausalLM",
-    "FireRedASR2ForConditionalGeneration": "Qwen2ForCausalLM",
-    "FunASRForConditionalGeneration": "Qwen3ForCausalLM",
-    "FunAudioChatForConditionalGeneration": "Qwen3ForCausalLM",
-    "GLM4VForCausalLM": "ChatGLMModel",
-    "Gemma4DSparkModel": "Gemma4AssistantForCausalLM",
-    "Gemma4MTPModel": "Gemma4AssistantForCausalLM",
-    "GteNewForSequenceClassification": "NewModel",
-    "HF_ColBERT": "BertModel",
-    "HfMoondream": "PhiForCausalLM",
-    "InternS2MobiusForConditionalGeneration": "Qwen3_5MoeForConditionalGeneration",
-    "InternS2MobiusMTP": "Qwen3_5MoeForConditionalGeneration",
-    "IsaacForConditionalGeneration": "Qwen3ForCausalLM",
-    "JetNemotronForCausalLM": "Qwen2ForCausalLM",
-    "JinaEmbeddingsV5Model": "Qwen3ForCausalLM",
-    "JinaForRanking": "Qwen3ForCausalLM",
-    "JinaVLForRanking": "Qwen2VLForConditionalGeneration",
-    "K3DSparkModel": "KimiK3ForConditionalGeneration",
-    "KananaVForConditionalGeneration": "LlamaForCausalLM",
-    "KeyeVL1_5ForConditionalGeneration": "Qwen3ForCausalLM",
-    "KimiK3LinearForCausalLM": "KimiK3ForConditionalGeneration",
-    "LLaDA2MoeModelLM": "BailingMoeV2ForCausalLM",
-    "Lfm2DSparkDraftModel": "Qwen3DSparkModel",
-    "LiLiCorrDraftModel": "DFlash2DraftModel",
-    "LlamaEmbeddingModel": "LlamaForCausalLM",
-    "LlamaForClassification": "LlamaForCausalLM",
-    "LlamaNemotronVLForSequenceClassification": "LlamaForCausalLM",
-    "LlamaNemotronVLModel": "LlamaForCausalLM",
-    "Llama_Nemotron_Nano_VL": "LlamaForCausalLM",
-    "LlavaOnevision2ForConditionalGeneration": "LlavaOnevisionForConditionalGeneration",
-    "LongcatFlashNgramForCausalLM": "LongcatFlashForCausalLM",
-    "MLPSpeculatorPreTrainedModel": "EagleLlamaForCausalLM",
-    "MedusaModel": "EagleLlamaForCausalLM",
-    "MiDashengLMModel": "Qwen2ForCausalLM",
-    "MiniCPMSALAForCausalLM": "MiniCPMForCausalLM",
-    "MiniMaxDFlash2DraftModel": "DFlash2DraftModel",
-    "MistralForCausalLMEagle": "EagleLlamaForCausalLM",
-    "ModernVBertModel": "ModernBertModel",
-    "Moondream3ForCausalLM": "PhiForCausalLM",
-    "MoonshotKimiaForCausalLM": "Qwen2ForCausalLM",
-    "MossAudioModel": "Qwen3ForCausalLM",
-    "MultiModalityCausalLM": "JanusForConditionalGeneration",
-    "MuseSparkDSparkModel": "MuseSparkForConditionalGeneration",
-    "NVEmbedModel": "MistralForCausalLM",
-    "NVILAForConditionalGeneration": "LlavaForConditionalGeneration",
-    "NVILALiteForConditionalGeneration": "LlavaForConditionalGeneration",
-    "NVLM_D": "InternVLChatModel",
-    "NemotronH_Super_Omni_Reasoning_V3": "NemotronH_Nano_VL_V2",
-    "NemotronParseForConditionalGeneration": "MBartForConditionalGeneration",
-    "OpenAIPrivacyFilterForTokenClassification": "GptOssForCausalLM",
-    "OpenPanguMTPModel": "DeepseekV3ForCausalLM",
-    "OpenPanguVLForConditionalGeneration": "PanguEmbeddedForCausalLM",
-    "OpenVLAForActionPrediction": "LlamaForCausalLM",
-    "OpsColQwen3Model": "Qwen3VLForConditionalGeneration",
-    "Ovis": "Ovis2ForConditionalGeneration",
-    "POINTSV15ChatModel": "Qwen2ForCausalLM",
-    "PanguProMoEV2ForCausalLM": "PanguEmbeddedForCausalLM",
-    "PanguUltraMoEForCausalLM": "DeepseekV3ForCausalLM",
-    "Param2MoEForCausalLM": "BailingMoeForCausalLM",
-    "ParseAuxMTPModel": "MBartForConditionalGeneration",
-    "Phi4ForCausalLMV": "Phi3ForCausalLM",
-    "PixtralForConditionalGeneration": "Mistral3ForConditionalGeneration",
-    "Plamo2ForCausalLM": "BambaForCausalLM",
-    "Plamo3ForCausalLM": "Gemma3ForCausalLM",
-    "Qwen2ForCausalLMEagle": "EagleLlamaForCausalLM",
-    "Qwen3ASRForcedAlignerForTokenClassification": "Qwen3ASRForConditionalGeneration",
-    "Qwen3VLNemotronEmbedModel": "Qwen3VLForConditionalGeneration",
-    "Qwen3XPressModel": "DFlashDraftModel",
-    "RForConditionalGeneration": "LlavaOnevisionForConditionalGeneration",
-    "RadioMBartPrefixForCausalLM": "MBartForConditionalGeneration",
-    "Rnj1ForCausalLM": "Gemma3ForCausalLM",
-    "Step1ForCausalLM": "LlamaForCausalLM",
-    "VoyageQwen3BidirectionalEmbedModel": "Qwen3ForCausalLM",
-    "XllmForCausalLM": "K2HorizonForCausalLM",
-    "XverseMoeForCausalLM": "XverseForCausalLM",
-    "YiVLForCausalLM": "LlavaForConditionalGeneration",
-}
+from kvreport.architectures.listing import sections
+
+
+def _named(text: str) -> Mapping[str, str]:
+    """Return what is said of each name: a line has names, an equals sign and what is said of all of them."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        names, equals, said = line.partition(" = ")
+        if equals and not line.startswith("#"):
+            found |= dict.fromkeys(names.split(), said)
+    return found
+
+
+_LISTED: Final = sections([(resources.files(__package__) / "other_names.txt").read_text(encoding="utf-8")])
+READ_AS: Final = _named(_LISTED["read as"])
+"""The class that another name is read as."""
+NOT_READ: Final = _named(_LISTED["not read"])
+"""What to give in place of classes that people ask for and whose bytes their configs do not tell."""
+NEAREST: Final = _named(_LISTED["nearest"])
 """The nearest class that is read, by the name of one that is not."""
 
 PREDICTS: Final = re.compile(r"_?MTP(?:Model)?$|NextN$")

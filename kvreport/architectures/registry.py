@@ -16,7 +16,7 @@ from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.families import index
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listed import read_listed
-from kvreport.architectures.nearest import NEAREST, NO_CHECKPOINT, PREDICTS
+from kvreport.architectures.nearest import NEAREST, NO_CHECKPOINT, NOT_READ, PREDICTS, READ_AS
 from kvreport.architectures.published import published_defaults
 from kvreport.architectures.variants import TEXT_HALF, base_class, read_variant
 
@@ -40,102 +40,6 @@ class Architecture:
     read: Reader
 
 
-_NOT_READ: Final = {
-    "MiniCPMO": "MiniCPMV for its text and images; the config does not size the parts that hear and speak",
-    "Phi4MMForCausalLM": (
-        "Phi4MultimodalForCausalLM, the library's form of the same model; this config sizes neither the encoders"
-        " nor the adapters that its checkpoint holds"
-    ),
-    "NemotronH_Nano_Omni_Reasoning_V3": (
-        "NemotronH_Nano_VL_V2 for its text and images; the part that hears is not read"
-    ),
-    "PI0ForConditionalGeneration": "PaliGemmaForConditionalGeneration for what it sees and reads",
-    "UltravoxModel": "the class of its text model: the config names text model and encoder and sizes neither",
-    "PerceptionLMForConditionalGeneration": (
-        "LlamaForCausalLM with its text_config as the file; the config names its encoder and sizes it by that name"
-    ),
-    "KeyeForConditionalGeneration": "Qwen3ForCausalLM for its text; its encoder is not read",
-    "KyutaiSpeechToTextForConditionalGeneration": (
-        "LlamaForCausalLM for its decoder's layers; its codec and its tables of codes are not read"
-    ),
-    "ReformerModelWithLMHead": "no class like it: it keeps hidden states and buckets, no keys and values",
-    "BltForCausalLM": "no class like it: how many patches its bytes make follows from the text",
-    **dict.fromkeys(
-        (
-            "MoshiForConditionalGeneration",
-            "MusicgenForConditionalGeneration",
-            "MusicgenMelodyForConditionalGeneration",
-        ),
-        "no class like it: codecs and decoders of several tables of codes are not read",
-    ),
-    **dict.fromkeys(
-        ("EncoderDecoderModel", "SpeechEncoderDecoderModel", "VisionEncoderDecoderModel"),
-        "the classes of its two halves, each with its own config",
-    ),
-}
-"""What to give in place of classes that people ask for and whose bytes their configs do not tell."""
-
-_ALIASES: Final = {
-    # vLLM 0.33.0, model_executor/models/registry.py: drafts that one class draws.
-    **dict.fromkeys(
-        (
-            "Eagle3LlamaForCausalLM",
-            "Eagle3MiniMaxM2ForCausalLM",
-            "Eagle3Qwen2_5vlForCausalLM",
-            "Eagle3Qwen3vlForCausalLM",
-            "PEagleDraftModel",
-            "PeagleLlamaForCausalLM",
-        ),
-        "LlamaForCausalLMEagle3",
-    ),
-    "Eagle3DeepseekV3ForCausalLM": "Eagle3DeepseekV2ForCausalLM",
-    "PeagleQwen3ForCausalLM": "Eagle3Qwen3ForCausalLM",
-    # vLLM 0.33.0 and SGLang 0.5.23 (srt/models/dspark.py): the same drafts under further names.
-    **dict.fromkeys(("DSparkDraftModel", "LingDSparkModel", "Qwen3OmniDSparkModel"), "Qwen3DSparkModel"),
-    **dict.fromkeys(("DFlashMuseGlimmerAssistantModel", "MuseGlimmerAssistantModel"), "DFlashDraftModel"),
-    "LlamaForCausalLMEagle": "EagleLlamaForCausalLM",
-    "T5WithLMHeadModel": "T5ForConditionalGeneration",
-    # transformers 5.23, models/cohere_compass and models/emu3: text halves that are another class's layers.
-    "CohereCompassForCausalLM": "Cohere2ForCausalLM",
-    "Emu3ForCausalLM": "LlamaForCausalLM",
-    "MT5EncoderModel": "T5EncoderModel",
-    "RobertaForMaskedLM": "XLMRobertaForMaskedLM",
-    # SGLang 0.5.23, srt/models: nanbeige.py, sdar.py and sdar_moe.py have these layers; SDAR writes blocks of tokens.
-    "NanbeigeForCausalLM": "LlamaForCausalLM",
-    "SDARForCausalLM": "Qwen3ForCausalLM",
-    "SDARMoeForCausalLM": "Qwen3MoeForCausalLM",
-    # vLLM 0.33.0, the same file: classes that are Llama with another name, or without its causal mask.
-    "LlamaBidirectionalForSequenceClassification": "LlamaForSequenceClassification",
-    "LlamaBidirectionalModel": "LlamaModel",
-    "TeleChat3ForCausalLM": "LlamaForCausalLM",
-    # vLLM 0.33.0, the same file: one class under two names, or another class's layers and config.
-    "AquilaForCausalLM": "LlamaForCausalLM",
-    "AquilaModel": "LlamaForCausalLM",
-    "DeepseekV3BidirectionalModel": "DeepseekV3Model",
-    "Fairseq2LlamaForCausalLM": "LlamaForCausalLM",
-    "GritLM": "MistralForCausalLM",
-    "H2OVLChatModel": "InternVLChatModel",
-    "InternS2PreviewForConditionalGeneration": "Qwen3_5MoeForConditionalGeneration",
-    "MistralLarge3ForCausalLM": "DeepseekV3ForCausalLM",
-    "OpenCUAForConditionalGeneration": "Qwen2_5_VLForConditionalGeneration",
-    "SkyworkR1VChatModel": "InternVLChatModel",
-    "TeleFLMForCausalLM": "LlamaForCausalLM",
-    "UnlimitedOCRForCausalLM": "DeepseekOCRForCausalLM",
-    "Grok1ForCausalLM": "Grok1ModelForCausalLM",
-    "GteModel": "NewModel",
-    "GteNewModel": "NewModel",
-    "HCXVisionV2ForCausalLM": "HyperCLOVAXVisionV2ForConditionalGeneration",
-    "InternS1ForConditionalGeneration": "InternVLForConditionalGeneration",
-    "Lfm2BidirectionalModel": "Lfm2Model",
-    "LightOnOCRForConditionalGeneration": "LightOnOcrForConditionalGeneration",
-    "MiMoV2OmniForCausalLM": "MiMoV2ForCausalLM",
-    "Ovis2_6ForCausalLM": "Ovis2_5",
-    "Ovis2_6_MoeForCausalLM": "Ovis2_5",
-    "Qwen3ASRRealtimeGeneration": "Qwen3ASRForConditionalGeneration",
-    "SarvamMLAForCausalLM": "DeepseekV3ForCausalLM",
-    "SarvamMoEForCausalLM": "BailingMoeForCausalLM",
-    "VoxtralRealtimeGeneration": "VoxtralRealtimeForConditionalGeneration",
-}
 _DRAFTED: Final = {"LlamaForCausalLM": "LlamaForCausalLMEagle3"}
 
 _BY_CLASS: Final[dict[str, Architecture]] = {}
@@ -220,7 +124,7 @@ def find_architecture(config: Keys) -> Architecture:
     Raises:
         InputError: If the class is not known; the message names it and the nearest class that is.
     """
-    classes = [_ALIASES.get(name, name) for name in config.texts("architectures") or []]
+    classes = [READ_AS.get(name, name) for name in config.texts("architectures") or []]
     for name in classes:
         if name in _DRAFTED and config.data.get("draft_vocab_size") is not None:
             # EAGLE-3's own checkpoints name the class of the model that they draft for.
@@ -228,7 +132,7 @@ def find_architecture(config: Keys) -> Architecture:
         if _is_known(name):
             return _load(name)
     for name in classes:
-        variant = _variant(name) if name not in _NOT_READ else None
+        variant = _variant(name) if name not in NOT_READ else None
         if variant is not None:
             return variant
     model_type = config.text("model_type")
@@ -237,7 +141,7 @@ def find_architecture(config: Keys) -> Architecture:
         if named is not None:
             return _load(named)
     if classes:
-        reason = next((_NOT_READ[name] for name in classes if name in _NOT_READ), None)
+        reason = next((NOT_READ[name] for name in classes if name in NOT_READ), None)
         allowed = reason or _allowed(classes[0], model_type, config)
         raise config.fault("architectures", ", ".join(classes), allowed)
     found = f"no class, and model_type {model_type}" if model_type else None
@@ -273,7 +177,7 @@ def _near_keys(config: Keys) -> str | None:
     }
     stated = frozenset(config.data) & frozenset[str]().union(*classes.values())
     # Of equal ones, the class that most others are built of.
-    built = Counter((*NEAREST.values(), *_ALIASES.values()))
+    built = Counter((*NEAREST.values(), *READ_AS.values()))
     share, _, _, near = max(
         (len(stated & keys) / len(stated | keys), built[name], -len(name), name)
         for name, keys in classes.items()
