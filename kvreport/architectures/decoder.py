@@ -46,6 +46,8 @@ def sizes(
     kv_heads: Callable[[int], int] | None = None,
     exact: bool = True,
     divided: bool = False,
+    head_width: str | None = None,
+    words: tuple[str, ...] = (),
     longest: int | None = None,
     scaled: bool = True,
 ) -> Sizes:
@@ -59,6 +61,8 @@ def sizes(
         kv_heads: KV heads by query heads; None reads the usual key.
         exact: False for classes that round the width of a head down.
         divided: True for classes whose heads divide the width, whatever ``head_dim`` says.
+        head_width: The key of a head's width, for classes that always state it.
+        words: Further names of the vocabulary.
         longest: The context, where it is read otherwise.
         scaled: As for :func:`context`.
     """
@@ -69,10 +73,12 @@ def sizes(
         layers=keys.whole(*layers, high=MAX_LAYERS),
         heads=queries,
         kv_heads=grouped_heads(keys, queries) if kv_heads is None else kv_heads(queries),
-        head_dim=keys.divide(hidden[0], width, heads[0], queries)
+        head_dim=keys.whole(head_width, high=1 << 16)
+        if head_width
+        else keys.divide(hidden[0], width, heads[0], queries)
         if divided
         else head_dim(keys, width, queries, exact=exact),
-        vocabulary=vocabulary(keys),
+        vocabulary=vocabulary(keys, *words),
         context=context(keys, scaled=scaled) if longest is None else longest,
     )
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from kvreport.architectures.attention import Kind, attention_cache, grouped_heads, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
+from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, open_context, sizes
 from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listing import Listing, read_listing, sections
@@ -28,6 +28,8 @@ FOLDER: Final = "layered"
 _TYPES: Final = re.compile(r"^model_types:\s+(.*)$", re.MULTILINE)
 _LAYER: Final = "*."
 """How the name of a tensor of each layer begins."""
+_STATED: Final = "stated_"
+"""How the name for "the config states the key" begins."""
 _SWITCHES: Final = ("bias_qkv", "bias_out", "bias_mlp", "bias_norm", "bias_experts", "bias_shared")
 """Terms of the parts in ``decoder_layers.txt`` that are false unless a listing says otherwise."""
 _USUAL: Final = {"expert_width": "width", "mlp_width": "width"}
@@ -95,6 +97,8 @@ class _Scope(Section):
     def _special(self, path: str) -> Any:  # noqa: ANN401
         if path == "window":
             return window(self.root)
+        if path.startswith(_STATED):
+            return self.root.has(path.removeprefix(_STATED))
         if path == "window_or_none":  # a null means none, a missing key the class's default
             return None if self.root.null("sliding_window") else window(self.root)
         return super().look(path)
@@ -118,49 +122,68 @@ def read_layered(name: str, keys: Keys, **modules: Any) -> Blueprint:  # noqa: A
     """
     listed = listing(name)
     scope = _Scope(keys, listed)
-    for condition, why in listed.refused:
-        if scope.holds(condition):
-            name = condition.split()[0]
-            raise keys.fault(name, str(keys.raw(name)).lower(), why)
-    its = _sizes(scope, keys)
+    its, notes = _sizes(scope, keys)
     scope.sizes |= {field: getattr(its, field) for field in Sizes.__slots__}
     width = scope.whole(listed.sizes["width"], "width", low=1) if "width" in listed.sizes else None
     scope.sizes["width"] = width
     experts = _experts(scope, keys)
     scope.sizes["routed"] = experts[0] if experts else 0
-    for path in listed.derived:  # what a config leaves out is listed, whether it decides anything or not
-        scope.look(path)
+    # What a config leaves out is listed, whether it decides anything or not; but a number of KV heads only where it does.
+    for path in listed.derived:
+        if path not in listed.sizes.get("kv", ""):
+            scope.look(path)
+    for condition, why in listed.refused:
+        if scope.holds(condition):
+            name = condition.split()[0]
+            raise keys.fault(name, str(keys.raw(name)).lower(), why)
     layers = _layers(scope, keys, its)
     extra = _rows(scope, of_layers=False)
     given: dict[str, Any] = {"norm_bias": bool(scope.look("bias_norm"))}
     given |= {word: listed.sizes[word] for word in _MODULES if word in listed.sizes}
     given |= {word: bool(scope.term(word)) for word in _FLAGS if word in listed.sizes}
     given |= {**modules, "extra": (*extra, *modules.get("extra", ()))}
-    notes = [*listed.notes, *(note for condition, note in listed.noted if scope.holds(condition))]
+    if "embedding_width" in listed.sizes:
+        given["embedding_width"] = scope.term("embedding_width")
+    notes += [*listed.notes, *(note for condition, note in listed.noted if scope.holds(condition))]
     return decoder(keys, its, layers, intermediate=width, experts=experts, notes=notes, **given)
 
 
-def _sizes(scope: _Scope, keys: Keys) -> Sizes:
+def _sizes(scope: _Scope, keys: Keys) -> tuple[Sizes, list[str]]:
+    """Return the sizes, and what to say of a context that the config does not state."""
     said = scope.listed.sizes
+    longest: int | None = None
+    notes: list[str] = []
     names: dict[str, Any] = {
         word: tuple(said[word].split()) for word in ("hidden", "heads", "layers") if word in said
     }
 
     def kv_heads(heads: int) -> int:
         scope.sizes["heads"] = heads
-        return scope.whole(said["kv"], "kv heads", low=1)
+        found = scope.whole(said["kv"], "kv heads", low=1, high=heads)
+        keys.divide("num_attention_heads", heads, "KV heads", found)
+        return found
 
     kv: Callable[[int], int] | None = kv_heads if "kv" in said else None
     if "kv_names" in said:
         kv = partial(_grouped, keys, said["kv_names"].split())
-    return sizes(
+    how, _, usual = said.get("context", "").partition(" ")
+    if how == "open":
+        longest, notes = open_context(keys, int(usual))
+    elif how == "stated":
+        longest = keys.whole(usual, default=context(keys))
+    head = said.get("head_dim", "")
+    its = sizes(
         keys,
         **names,
         kv_heads=kv,
-        exact=said.get("head_dim") != "rounded",
-        divided=said.get("head_dim") == "divided",
-        scaled=said.get("context") != "unscaled",
+        exact=head != "rounded",
+        divided=head == "divided",
+        head_width=None if head in ("", "rounded", "divided") else head,
+        words=tuple(said.get("vocabulary", "").split()),
+        longest=longest,
+        scaled=how != "unscaled",
     )
+    return its, notes
 
 
 def _grouped(keys: Keys, names: list[str], heads: int) -> int:

@@ -37,6 +37,7 @@ _HIGHEST: Final = (
     (re.compile(r"kernel_size$|^group_size$"), 1 << 10),
     (re.compile(r"patch_size$|(?:num|_attention)_heads$|^pos_?emb|^head_dim$"), 1 << 12),
     (re.compile(r"image_size$|_mel_bins$"), 1 << 16),
+    (re.compile(r"^num_ln_in_parallel_attn$"), 2),
     (re.compile(r"position_embedding|num_patches$"), 1 << 24),
 )
 """The largest values of keys by their names, first match; of others it is that of any width."""

@@ -19,8 +19,8 @@ SMALL: dict[str, Any] = {
     "num_key_value_heads": 2,
     "vocab_size": 100,
 }
-TERMS = {"base", "blocks", "context", "embed", "every", "experts", "family", "final_norm", "head", "head_bias", "head_dim",
-         "heads", "hidden", "kv", "kv_names", "layers", "listed", "norm_weight", "pattern", "per_token", "sparse", "tie",
+TERMS = {"base", "blocks", "context", "embed", "embedding_width", "every", "experts", "family", "final_norm", "head", "head_bias", "head_dim",
+         "heads", "hidden", "kv", "kv_names", "layers", "listed", "norm_weight", "pattern", "per_token", "sparse", "tie", "vocabulary",
          "width", "window"}  # fmt: skip
 
 
