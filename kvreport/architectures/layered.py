@@ -13,29 +13,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from importlib import resources
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from kvreport.architectures.attention import Kind, attention_cache, grouped_heads, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer
+from kvreport.architectures.cache_lines import cache_of, called
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, open_context, sizes
 from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listing import Listing, read_listing, sections
 from kvreport.architectures.parts import Section, row_tensors
 from kvreport.architectures.weights import Tensors
+from kvreport.catalog.caches import Cache
 
 FOLDER: Final = "layered"
 _TYPES: Final = re.compile(r"^model_types:\s+(.*)$", re.MULTILINE)
 _LAYER: Final = "*."
 """How the name of a tensor of each layer begins."""
 _STATED: Final = "stated_"
-"""How the name for "the config states the key" begins."""
+_NULL: Final = "null_"
+_OWN: Final = "own_"
+_PREFIX: Final = re.compile(f"^(?:{_STATED}|{_NULL}|{_OWN})")
+"""How names begin for: the config states a key; it does so by null; its number there, if it says none but "auto"."""
 _SWITCHES: Final = ("bias_qkv", "bias_out", "bias_mlp", "bias_norm", "bias_experts", "bias_shared")
 """Terms of the parts in ``decoder_layers.txt`` that are false unless a listing says otherwise."""
 _USUAL: Final = {"expert_width": "width", "mlp_width": "width"}
 """Terms of those parts that are the width of the model unless a listing says otherwise."""
 _MODULES: Final = ("base", "embed", "blocks", "final_norm", "head")
-_FLAGS: Final = ("head_bias", "norm_weight", "tie")
+_FLAGS: Final = ("head_bias", "norm_weight", "rotates", "tie")
 """Words of a listing's head that are parameters of :func:`decoder`: names of modules, and formulas that are true or false."""
 
 
@@ -99,9 +104,24 @@ class _Scope(Section):
             return window(self.root)
         if path.startswith(_STATED):
             return self.root.has(path.removeprefix(_STATED))
+        if path.startswith(_NULL):
+            return self.root.null(path.removeprefix(_NULL))
+        if path.startswith(_OWN):
+            return self._own(path)
         if path == "window_or_none":  # a null means none, a missing key the class's default
             return None if self.root.null("sliding_window") else window(self.root)
         return super().look(path)
+
+    def _own(self, path: str) -> Any:  # noqa: ANN401
+        name = path.removeprefix(_OWN)
+        stated = self.root.raw(name)
+        if stated not in (None, "auto"):
+            return self.root.whole(name, high=1 << 14)
+        usual = self.listed.derived.get(path)
+        value = None if usual is None else evaluate(usual, self.look)
+        if value is not None and stated is None:
+            self.root.trail.usual[self.root.field(name)] = value
+        return value
 
     def term(self, name: str) -> Any:  # noqa: ANN401
         """Return what a line of the listing's head says, or None where it has no such line."""
@@ -128,19 +148,24 @@ def read_layered(name: str, keys: Keys, **modules: Any) -> Blueprint:  # noqa: A
     scope.sizes["width"] = width
     experts = _experts(scope, keys)
     scope.sizes["routed"] = experts[0] if experts else 0
-    # What a config leaves out is listed, whether it decides anything or not; but a number of KV heads only where it does.
+    # What a config leaves out is listed, whether it decides anything or not; but KV heads and ties only where they do.
     for path in listed.derived:
-        if path not in listed.sizes.get("kv", ""):
+        if path not in f"{listed.sizes.get('kv')} {listed.sizes.get('tie')}":
             scope.look(path)
+    for path in (*listed.sizes.get("always", "").split(), *_SWITCHES):
+        scope.look(path)
     for condition, why in listed.refused:
         if scope.holds(condition):
-            name = condition.split()[0]
-            raise keys.fault(name, str(keys.raw(name)).lower(), why)
+            key = condition.split()[0]
+            found = None if key.startswith(_STATED) else scope.look(key)
+            value = str(found).lower() if isinstance(found, bool) else found
+            raise keys.fault(_PREFIX.sub("", key), value, why)
     layers = _layers(scope, keys, its)
     extra = _rows(scope, of_layers=False)
     given: dict[str, Any] = {"norm_bias": bool(scope.look("bias_norm"))}
     given |= {word: listed.sizes[word] for word in _MODULES if word in listed.sizes}
-    given |= {word: bool(scope.term(word)) for word in _FLAGS if word in listed.sizes}
+    flags = {word: scope.term(word) for word in _FLAGS if word in listed.sizes}
+    given |= {word: bool(flag) for word, flag in flags.items() if flag is not None}
     given |= {**modules, "extra": (*extra, *modules.get("extra", ()))}
     if "embedding_width" in listed.sizes:
         given["embedding_width"] = scope.term("embedding_width")
@@ -192,7 +217,7 @@ def _grouped(keys: Keys, names: list[str], heads: int) -> int:
 
 def _experts(scope: _Scope, keys: Keys) -> tuple[int, int] | None:
     said = scope.listed.sizes
-    if "experts" not in said:
+    if "experts" not in said or not scope.holds(said.get("experts_if")):
         return None
     per_token = said.get("per_token", "num_experts_per_tok").split()
     return expert_counts(keys, *said["experts"].split(), per_token=tuple(per_token))
@@ -207,9 +232,7 @@ def _layers(scope: _Scope, keys: Keys, its: Sizes) -> list[Layer]:
 
     span = scope.term("window") if "window" in said else None
     scope.sizes["span"] = span
-    kinds: list[Kind] = [said.get("every", "full")] * its.layers  # type: ignore[list-item]
-    if "pattern" in said:
-        kinds = layer_kinds(keys, its.layers, lambda layer: at("pattern", layer), ("full", "sliding"))
+    kinds = _kinds(scope, keys, its.layers, at)
     listed = (
         keys.texts(said["listed"], length=its.layers, of=("dense", "sparse")) if "listed" in said else None
     )
@@ -219,14 +242,40 @@ def _layers(scope: _Scope, keys: Keys, its: Sizes) -> list[Layer]:
         sparse = [bool(at("sparse", layer)) for layer in range(its.layers)]
     else:
         sparse = ["experts" in said] * its.layers
-    tensors: dict[bool, Tensors] = {}
-    for mixed in dict.fromkeys(sparse):
-        scope.sizes["sparse"] = mixed
-        tensors[mixed] = _rows(scope, of_layers=True)
-    return [
-        Layer(*attention_cache(kind, its.kv_heads, its.head_dim, span=span), tensors[mixed])
-        for kind, mixed in zip(kinds, sparse, strict=True)
-    ]
+    each = list(zip(kinds, sparse, strict=True))
+    made = {}
+    for kind, mixed in dict.fromkeys(each):
+        scope.sizes |= {"kind": kind, "sparse": mixed}
+        made[kind, mixed] = Layer(*_kept(scope, its, kind, span), _rows(scope, of_layers=True))
+    return [made[layer] for layer in each]
+
+
+def _kinds(scope: _Scope, keys: Keys, layers: int, at: Callable[[str, int], Any]) -> list[str]:
+    """Return a word per layer: from a list of the config in words of its own or the usual ones, else by the class's pattern."""
+    said = scope.listed.sizes
+    words = dict(word.split("=") for word in said.get("types", "").split())
+    listed = (
+        keys.texts(*said.get("types_in", "layer_types").split(), length=layers, of=tuple(words))
+        if words
+        else None
+    )
+    if listed is not None:
+        return [words[word] for word in listed]
+    if "pattern" in said and not words:
+        other: Kind = "linear" if "'linear'" in said["pattern"] else "sliding"
+        return [*layer_kinds(keys, layers, lambda layer: at("pattern", layer), ("full", other))]
+    if "pattern" in said or "kind" in said:
+        return [at("pattern" if "pattern" in said else "kind", layer) for layer in range(layers)]
+    return [said.get("every", "full")] * layers
+
+
+def _kept(scope: _Scope, its: Sizes, kind: str, span: int | None) -> tuple[str, tuple[Cache, ...]]:
+    """Return the name and the caches of a layer: those of the cache lines that hold, else attention's."""
+    lines = [line for line in scope.listed.caches if scope.holds(line.condition)]
+    if not lines:
+        return attention_cache(cast(Any, kind), its.kv_heads, its.head_dim, span=span)
+    name = scope.listed.sizes.get(f"called_{kind}") or " and ".join(map(called, lines))
+    return name, tuple(cache_of(line, scope) for line in lines)
 
 
 def _rows(scope: _Scope, *, of_layers: bool) -> Tensors:

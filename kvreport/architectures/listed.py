@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, cast, get_args
-
-from pydantic import ValidationError
+from typing import Any, Final
 
 from kvreport.architectures.assumptions import CORE
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.cache_lines import cache_of, called
 from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.families import index
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
-from kvreport.architectures.listing import CacheLine, Listing, split_outside
+from kvreport.architectures.listing import CacheLine, Listing
 from kvreport.architectures.parts import Formulas, row_tensors
 from kvreport.architectures.published import published_defaults
-from kvreport.catalog.caches import (
-    Cache,
-    ChunkedAttention,
-    CrossAttention,
-    FullAttention,
-    Indexer,
-    Latent,
-    RecurrentState,
-    Shared,
-    SlidingWindow,
-    StateTensor,
-)
 
-_NAMES: Final = {
-    "full": "full attention",
-    "sliding": "sliding window",
-    "chunked": "chunked attention",
-    "latent": "latent attention (MLA)",
-    "cross": "cross-attention",
-    "indexer": "index keys",
-    "shared": "shared cache",
-}
 _WHOLE: Final = re.compile(r"_(?:dim|rank|experts)$")
 """Endings of keys that hold a whole number wherever they stand; others may hold a list or a ratio."""
 ENCODERS: Final = ("vision", "audio", "projector")
@@ -165,7 +143,7 @@ def read_listed(listed: Listing, keys: Keys, *, text_alone: bool = False) -> Blu
         InputError: If the config does not state what the listing needs.
     """
     root = keys.outer
-    if not listed.text and root is not keys and not root.has(listed.sizes["hidden"]):
+    if not listed.text and root is not keys and root.data.get(listed.sizes["hidden"]) is None:
         root = keys  # a class of text given a composite's config: its sizes are those of the section
     scope = Scope(root, listed)
     if listed.text and not root.has(listed.text):
@@ -234,9 +212,8 @@ def _layers(listed: Listing, scope: Scope) -> list[Layer]:
     for number in range(count):
         scope.index = number
         lines = [line for line in listed.caches if _holds(line, scope)]
-        caches = tuple(_cache(line, scope) for line in lines)
-        names = [line.sizes["mechanism"] if line.kind == "state" else _NAMES[line.kind] for line in lines]
-        layers.append(Layer(" and ".join(dict.fromkeys(names)) or NOTHING_KEPT, caches, ()))
+        caches = tuple(cache_of(line, scope) for line in lines)
+        layers.append(Layer(" and ".join(dict.fromkeys(map(called, lines))) or NOTHING_KEPT, caches, ()))
     scope.index = None
     return layers
 
@@ -246,59 +223,6 @@ def _holds(line: CacheLine, scope: Scope) -> bool:
         return scope.holds(line.condition)
     except IndexError as error:
         raise scope.root.fault("layer_types", "a shorter list", "one entry per layer") from error
-
-
-def _cache(line: CacheLine, scope: Scope) -> Cache:
-    try:
-        return _made_cache(line, scope)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        raise scope.root.fault(f"{line.kind} cache: {name}", first["input"], first["msg"]) from error
-
-
-def _made_cache(line: CacheLine, scope: Scope) -> Cache:
-    def size(name: str, default: str | None = None, low: int = 0) -> int:
-        stated = line.sizes.get(name) or default
-        return scope.whole(stated or "0", f"cache {name}", low=low if stated else 0, high=MAX_CONTEXT)
-
-    kv, key, value = size("kv", low=1), size("k", low=1), size("v", line.sizes.get("k"), low=1)
-    match line.kind:
-        case "full":
-            return FullAttention(kv_heads=kv, key_dim=key, value_dim=value)
-        case "sliding":
-            window = size("window")
-            if not window:
-                return FullAttention(kv_heads=kv, key_dim=key, value_dim=value)
-            return SlidingWindow(kv_heads=kv, key_dim=key, value_dim=value, window=window)
-        case "chunked":
-            return ChunkedAttention(kv_heads=kv, key_dim=key, value_dim=value, chunk=size("chunk"))
-        case "cross":
-            return CrossAttention(kv_heads=kv, key_dim=key, value_dim=value, encoder_tokens=size("tokens"))
-        case "latent":
-            return Latent(latent_dim=size("latent"), rope_dim=size("rope"))
-        case "indexer":
-            return Indexer(index_dim=size("dim"), top_k=size("top_k") or None)
-        case "shared":
-            return Shared(reads=cast(Any, line.sizes["reads"]))
-        case "state":
-            return _state(line, scope)
-    raise ValueError(f"{line.kind}: not a kind of cache ({get_args(Cache)})")
-
-
-def _state(line: CacheLine, scope: Scope) -> RecurrentState:
-    tensors = []
-    for name in ("conv", "recurrent"):
-        for number, formula in enumerate(line.sizes.get(name, "").split(";")):
-            if formula:
-                channels, columns = (
-                    scope.whole(part, f"state {name} {number}", low=1) for part in split_outside(formula)
-                )
-                precision = cast(Any, line.sizes.get(f"{name}_type", "model"))
-                tensors.append(
-                    StateTensor(name=cast(Any, name), channels=channels, columns=columns, precision=precision)
-                )
-    return RecurrentState(mechanism=cast(Any, line.sizes["mechanism"]), tensors=tuple(tensors))
 
 
 def label_count(keys: Keys) -> int:

@@ -7,7 +7,6 @@ last ``kernel - 1`` columns of the convolution's input, and the recurrence itsel
 from __future__ import annotations
 
 from kvreport.architectures.blueprint import Tensor
-from kvreport.architectures.keys import Keys
 from kvreport.architectures.weights import Tensors, linear, norm, out_linear
 from kvreport.catalog.caches import Cache, Precision, RecurrentState, StateTensor
 
@@ -104,44 +103,6 @@ def mamba2_tensors(
             Tensor(f"{path}.conv1d.bc.bias", "recurrent", (grouped,), "groups", groups),
         )
     return (*tensors, *(norm(f"{path}.norm", inner, component="recurrent") if gated_norm else ()))
-
-
-def mamba2_mixer(
-    keys: Keys,
-    hidden: int,
-    heads: int,
-    head_dim: int,
-    *,
-    output_bias: bool | None = None,
-    gated_norm: bool = True,
-) -> tuple[RecurrentState, Tensors]:
-    """Return state and tensors of Mamba-2 where attention stands beside it: its keys begin ``mamba_``.
-
-    Args:
-        keys: The (text) config.
-        hidden: Width of the residual stream.
-        heads: Heads.
-        head_dim: Width of a head.
-        output_bias: Whether the output has a bias; None for what the input projection has.
-        gated_norm: Whether the output is normalised behind its gate.
-    """
-    groups = keys.whole("mamba_n_groups", high=heads)
-    state = keys.whole("mamba_d_state", high=1 << 14)
-    kernel = keys.whole("mamba_d_conv", low=2, high=1 << 10)
-    tensors = mamba2_tensors(
-        hidden,
-        heads,
-        head_dim,
-        groups,
-        state,
-        kernel,
-        path="mamba",
-        bias=keys.flag("mamba_proj_bias"),
-        output_bias=output_bias,
-        conv_bias=keys.flag("mamba_conv_bias"),
-        gated_norm=gated_norm,
-    )
-    return mamba2_state(heads, head_dim, groups, state, kernel), tensors
 
 
 def state_caches(name: str, state: RecurrentState) -> tuple[str, tuple[Cache, ...]]:

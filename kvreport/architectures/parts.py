@@ -28,13 +28,13 @@ _RATIOS: Final = (0.01, 64)
 _HIGHEST: Final = (
     (
         re.compile(
-            r"^(?:global_attn|max_window|num_dense_layers|first_k|decoder_sparse|moe_layer)|_pattern$"
+            r"^(?:global_attn|max_window|num_dense_layers|first_k|decoder_sparse|moe_layer|attn_layer|expert_layer)|_pattern$"
         ),
         MAX_LAYERS,
     ),
     (re.compile(r"(?:^|_)(?:depth|layers|blocks|frequency)$"), 500),
     (re.compile(r"^(?:in|num)_ch|merge_size$|^temporal|_temporal$|^pooling|_multiplier$|mlp_ratio$"), 64),
-    (re.compile(r"kernel_size$|^group_size$"), 1 << 10),
+    (re.compile(r"kernel_size$|_kernel_dim$|_d_conv$|^conv_L|^group_size$"), 1 << 10),
     (re.compile(r"patch_size$|(?:num|_attention)_heads$|^pos_?emb|^head_dim$"), 1 << 12),
     (re.compile(r"image_size$|_mel_bins$"), 1 << 16),
     (re.compile(r"^num_ln_in_parallel_attn$"), 2),
@@ -44,11 +44,12 @@ _HIGHEST: Final = (
 _LOWEST: Final = (
     (
         re.compile(
-            r"shared_experts?$|^first_k_dense|^num_dense_layers$|^shared_intermediate|^max_window|_start_index$"
+            r"shared_experts?$|^first_k_dense|^num_dense_layers$|^shared_intermediate|^max_window|_start_index$|_layer_offset$"
         ),
         0,
     ),
-    (re.compile(r"nextn_predict_layers$"), 0),
+    (re.compile(r"nextn_predict_layers$|^num_local_experts$"), 0),
+    (re.compile(r"_kernel_dim$|_d_conv$|^conv_L"), 2),
     (re.compile(r"_end_index$"), -1),
 )
 """The smallest values of keys that may be less than 1, by their names."""

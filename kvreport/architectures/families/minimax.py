@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.attention import FULL, attention_cache, layer_kinds
+from kvreport.architectures.attention import FULL, attention_cache
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import decoder, either_tied, expert_counts, sizes
 from kvreport.architectures.keys import Keys
@@ -17,14 +17,12 @@ from kvreport.architectures.weights import (
     correction_bias,
     gated_mlp,
     linear,
-    norm,
     norms,
-    out_linear,
     routed_experts,
     router,
     self_attention,
 )
-from kvreport.catalog.caches import Cache, Indexer, RecurrentState, StateTensor
+from kvreport.catalog.caches import Cache, Indexer
 
 _SPARSE_MOE: Final = "block_sparse_moe"
 
@@ -141,50 +139,3 @@ def _m3_vision(keys: Keys, text_hidden: int) -> Tensors:
         merged=text_hidden * merging.whole("spatial_merge_size", high=64) ** 2,
         projected=keys.outer.whole("projector_hidden_size", default=text_hidden),
     )
-
-
-@reads(
-    "MiniMaxForCausalLM",
-    "MiniMaxText01ForCausalLM",
-    "MiniMaxM1ForCausalLM",
-    family="MiniMax-01",
-    model_types=("minimax", "minimax_text_01"),
-)
-def minimax_01(keys: Keys) -> Blueprint:
-    """Lightning attention with a full-attention layer after every seventh, and a mixture."""
-    its = sizes(keys)
-    width = keys.whole("intermediate_size")
-    routed, per_token = expert_counts(keys, "num_local_experts", "num_experts")
-    wide = its.heads * its.head_dim
-    # The original config lists 1 for softmax attention and 0 for lightning attention.
-    listed = keys.wholes("attn_type_list", length=its.layers, high=1)
-    kinds = (
-        ["full" if value else "linear" for value in listed]
-        if listed is not None
-        else layer_kinds(keys, its.layers, lambda i: "linear" if i % 2 else "full", ("full", "linear"))
-    )
-    around = norms("input_layernorm", "post_attention_layernorm", width=its.hidden)
-    mixed = (
-        *router(its.hidden, routed, f"{_SPARSE_MOE}.gate"),
-        *routed_experts(its.hidden, width, routed, f"{_SPARSE_MOE}.experts.*", names=("w1", "w3", "w2")),
-    )
-    softmax = self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim)
-    lightning = (
-        *norm("self_attn.norm", wide, component="recurrent"),
-        *linear("self_attn.qkv_proj", "recurrent", 3 * wide, its.hidden, "heads", heads=its.heads),
-        *out_linear("self_attn.out_proj", "recurrent", its.hidden, wide, its.heads),
-        *linear("self_attn.output_gate", "recurrent", wide, its.hidden, "heads", heads=its.heads),
-    )
-    state = StateTensor(name="recurrent", channels=its.heads, columns=its.head_dim * its.head_dim)
-    lightning_cache: tuple[str, tuple[Cache, ...]] = (
-        "lightning attention",
-        (RecurrentState(mechanism="lightning", tensors=(state,)),),
-    )
-    full = attention_cache("full", its.kv_heads, its.head_dim)
-    layers = [
-        Layer(*full, (*around, *softmax, *mixed))
-        if kind == "full"
-        else Layer(*lightning_cache, (*around, *lightning, *mixed))
-        for kind in kinds
-    ]
-    return decoder(keys, its, layers, intermediate=width, experts=(routed, per_token))

@@ -1,4 +1,4 @@
-"""Jamba, Bamba and Zamba2: many Mamba layers, few of attention."""
+"""Zamba2: Mamba-2 layers, some of which call a shared block of attention first."""
 
 from __future__ import annotations
 
@@ -6,27 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from kvreport.architectures.attention import attention_cache, grouped_heads, layer_count
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, sizes, vocabulary
-from kvreport.architectures.families.mamba import step_rank
-from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.attention import grouped_heads, layer_count
+from kvreport.architectures.blueprint import Blueprint, Layer
+from kvreport.architectures.decoder import Sizes, context, decoder, vocabulary
+from kvreport.architectures.keys import Keys
 from kvreport.architectures.mamba import (
-    mamba1_state,
-    mamba1_tensors,
-    mamba2_mixer,
     mamba2_state,
     mamba2_tensors,
-    state_caches,
 )
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import (
     Tensors,
-    gated_mlp,
     linear,
     norms,
-    routed_experts,
-    router,
     self_attention,
 )
 from kvreport.catalog.caches import FullAttention
@@ -34,91 +26,6 @@ from kvreport.catalog.caches import FullAttention
 _ZAMBA2_HYBRID: Final = frozenset({6, 12, 18, 24, 30, 36, 42, 47, 51})
 _ZAMBA2_LONG: Final = 16384
 _AROUND: Final = ("input_layernorm", "pre_ff_layernorm")
-
-
-@reads("JambaForCausalLM", family="Jamba", model_types=("jamba",))
-def jamba(keys: Keys) -> Blueprint:
-    """Attention on every eighth layer, Mamba-1 on the others; a mixture on every second layer."""
-    its = sizes(keys)
-    width = keys.whole("intermediate_size")
-    experts = expert_counts(keys, "num_experts", "num_local_experts")
-    attention = self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim)
-    inner = keys.whole("mamba_expand", high=64) * its.hidden
-    state = keys.whole("mamba_d_state", high=1 << 12)
-    kernel = keys.whole("mamba_d_conv", low=2, high=1 << 10)
-    rank = step_rank(keys, its.hidden, "mamba_dt_rank")
-    mixer = (
-        *mamba1_tensors(
-            its.hidden,
-            inner,
-            state,
-            kernel,
-            rank,
-            path="mamba",
-            bias=keys.flag("mamba_proj_bias"),
-            conv_bias=keys.flag("mamba_conv_bias"),
-        ),
-        Tensor("mamba.dt_layernorm.weight", "recurrent", (rank,)),
-        Tensor("mamba.b_layernorm.weight", "recurrent", (state,)),
-        Tensor("mamba.c_layernorm.weight", "recurrent", (state,)),
-    )
-    dense = gated_mlp(its.hidden, width, "feed_forward")
-    mixed = (
-        *router(its.hidden, experts[0], "feed_forward.router"),
-        *routed_experts(its.hidden, width, experts[0], "feed_forward.experts.*"),
-    )
-    full = attention_cache("full", its.kv_heads, its.head_dim)
-    mamba = state_caches("Mamba", mamba1_state(inner, state, kernel))
-    attends = _every(keys, "attn_layer", its.layers)
-    mixes = _every(keys, "expert_layer", its.layers) if experts[0] > 1 else [False] * its.layers
-    around = norms(*_AROUND, width=its.hidden)
-    layers = [
-        Layer(
-            *(full if attend else mamba),
-            (*around, *(attention if attend else mixer), *(mixed if mix else dense)),
-        )
-        for attend, mix in zip(attends, mixes, strict=True)
-    ]
-    return decoder(
-        keys,
-        its,
-        layers,
-        final_norm="final_layernorm",
-        intermediate=width,
-        experts=experts if any(mixes) else None,
-        rotates=False,
-    )
-
-
-def _every(keys: Keys, name: str, layers: int) -> list[bool]:
-    period = keys.whole(f"{name}_period", high=MAX_LAYERS)
-    offset = keys.whole(f"{name}_offset", low=0, high=MAX_LAYERS)
-    return [index % period == offset for index in range(layers)]
-
-
-@reads("BambaForCausalLM", family="Bamba", model_types=("bamba",))
-def bamba(keys: Keys) -> Blueprint:
-    """``attn_layer_indices`` names the layers with attention; all others are Mamba-2."""
-    its = sizes(keys)
-    width = keys.whole("intermediate_size")
-    bias = keys.flag("attention_bias")
-    heads, head_dim = _mamba2_heads(keys, its.hidden, "mamba_n_heads", "mamba_d_head")
-    state, mixer = mamba2_mixer(keys, its.hidden, heads, head_dim)
-    attention = self_attention(
-        its.hidden, its.heads, its.kv_heads, its.head_dim, qkv_bias=bias, output_bias=bias
-    )
-    mlp = gated_mlp(its.hidden, width, "feed_forward", bias=keys.flag("mlp_bias"))
-    around = norms(*_AROUND, width=its.hidden)
-    full = attention_cache("full", its.kv_heads, its.head_dim)
-    mamba = state_caches("Mamba-2", state)
-    attends = set(keys.wholes("attn_layer_indices", high=its.layers - 1) or [])
-    layers = [
-        Layer(*full, (*around, *attention, *mlp))
-        if index in attends
-        else Layer(*mamba, (*around, *mixer, *mlp))
-        for index in range(its.layers)
-    ]
-    return decoder(keys, its, layers, final_norm="final_layernorm", intermediate=width)
 
 
 def _mamba2_heads(keys: Keys, hidden: int, heads_name: str, width_name: str) -> tuple[int, int]:
