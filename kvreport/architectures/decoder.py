@@ -83,11 +83,6 @@ def sizes(
     )
 
 
-def one_each(heads: int) -> int:
-    """One KV head per query head."""
-    return heads
-
-
 def vocabulary(keys: Keys, *aliases: str) -> int:
     """Read the number of rows of the embedding (padded, as the checkpoint has it)."""
     return keys.whole("vocab_size", *aliases, high=MAX_VOCABULARY)

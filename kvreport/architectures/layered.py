@@ -262,7 +262,8 @@ def _kinds(scope: _Scope, keys: Keys, layers: int, at: Callable[[str, int], Any]
     if listed is not None:
         return [words[word] for word in listed]
     if "pattern" in said and not words:
-        other: Kind = "linear" if "'linear'" in said["pattern"] else "sliding"
+        others: tuple[Kind, ...] = ("linear", "chunked")
+        other: Kind = next((kind for kind in others if f"'{kind}'" in said["pattern"]), "sliding")
         return [*layer_kinds(keys, layers, lambda layer: at("pattern", layer), ("full", other))]
     if "pattern" in said or "kind" in said:
         return [at("pattern" if "pattern" in said else "kind", layer) for layer in range(layers)]

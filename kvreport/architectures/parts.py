@@ -28,7 +28,7 @@ _RATIOS: Final = (0.01, 64)
 _HIGHEST: Final = (
     (
         re.compile(
-            r"^(?:global_attn|max_window|num_dense_layers|first_k|decoder_sparse|moe_layer|attn_layer|expert_layer)|_pattern$"
+            r"^(?:global_attn|max_window|num_dense_layers|first_k|decoder_sparse|moe_layer|attn_layer|expert_layer|interleave)|_pattern$"
         ),
         MAX_LAYERS,
     ),
@@ -44,7 +44,7 @@ _HIGHEST: Final = (
 _LOWEST: Final = (
     (
         re.compile(
-            r"shared_experts?$|^first_k_dense|^num_dense_layers$|^shared_intermediate|^max_window|_start_index$|_layer_offset$"
+            r"shared_experts?$|^first_k_dense|^num_dense_layers$|^shared_intermediate|^max_window|_start_index$|_layer_offset$|^attention_chunk"
         ),
         0,
     ),

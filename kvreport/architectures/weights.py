@@ -82,15 +82,12 @@ def self_attention(
     *,
     value_dim: int | None = None,
     prefix: str = "self_attn",
-    output: str = "o_proj",
     qkv_bias: bool = False,
     output_bias: bool = False,
     query_gate: bool = False,
     has_value: bool = True,
     has_key: bool = True,
     input_width: int | None = None,
-    output_width: int | None = None,
-    component: Component = "attention",
 ) -> Tensors:
     """Query, key, value and output projections of (grouped-query) attention.
 
@@ -101,24 +98,21 @@ def self_attention(
         head_dim: Width of a query or key head.
         value_dim: Width of a value head if it differs.
         prefix: Module name.
-        output: Name of the output projection.
         qkv_bias: Whether queries, keys and values have a bias.
         output_bias: Whether the output has one.
         query_gate: True if the query projection also makes a gate of the same width (Qwen3.5).
         has_value: False where the value is the key (Gemma 4's global layers).
         has_key: False where keys and values are another layer's.
         input_width: Width of the input if it is not ``hidden``.
-        output_width: Width of the output if it is not ``hidden``.
-        component: What to count it as.
     """
     value_dim = value_dim or head_dim
     inputs = input_width or hidden
     queries = heads * head_dim * (2 if query_gate else 1)
-    tensors = linear(f"{prefix}.q_proj", component, queries, inputs, "heads", heads=heads, bias=qkv_bias)
+    tensors = linear(f"{prefix}.q_proj", "attention", queries, inputs, "heads", heads=heads, bias=qkv_bias)
     if has_key:
         tensors += linear(
             f"{prefix}.k_proj",
-            component,
+            "attention",
             kv_heads * head_dim,
             inputs,
             "kv_heads",
@@ -128,7 +122,7 @@ def self_attention(
     if has_key and has_value:
         tensors += linear(
             f"{prefix}.v_proj",
-            component,
+            "attention",
             kv_heads * value_dim,
             inputs,
             "kv_heads",
@@ -136,7 +130,7 @@ def self_attention(
             bias=qkv_bias,
         )
     return tensors + out_linear(
-        f"{prefix}.{output}", component, output_width or hidden, heads * value_dim, heads, bias=output_bias
+        f"{prefix}.o_proj", "attention", hidden, heads * value_dim, heads, bias=output_bias
     )
 
 
@@ -149,16 +143,13 @@ def gated_mlp(
     names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj"),
     bias: bool = False,
     count: int = 1,
-    split: bool = True,
 ) -> Tensors:
     """Gate, up and down projections."""
     gate, up, down = names
-    columns: Split = "columns" if split else "replicated"
-    rows: Split = "rows" if split else "replicated"
     return (
-        *linear(f"{prefix}.{gate}", component, width, hidden, columns, bias=bias, count=count),
-        *linear(f"{prefix}.{up}", component, width, hidden, columns, bias=bias, count=count),
-        *linear(f"{prefix}.{down}", component, hidden, width, rows, bias=bias, count=count),
+        *linear(f"{prefix}.{gate}", component, width, hidden, "columns", bias=bias, count=count),
+        *linear(f"{prefix}.{up}", component, width, hidden, "columns", bias=bias, count=count),
+        *linear(f"{prefix}.{down}", component, hidden, width, "rows", bias=bias, count=count),
     )
 
 
@@ -194,15 +185,12 @@ def routed_experts(
     prefix: str = "mlp.experts.*",
     *,
     names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj"),
-    bias: bool = False,
 ) -> Tensors:
     """``count`` experts of three matrices each."""
-    return experts(gated_mlp(hidden, width, prefix, names=names, bias=bias, count=count))
+    return experts(gated_mlp(hidden, width, prefix, names=names, count=count))
 
 
-def router(
-    hidden: int, count: int, name: str = "mlp.gate", *, bias: bool = False, stored: str | None = None
-) -> Tensors:
+def router(hidden: int, count: int, name: str = "mlp.gate", *, bias: bool = False) -> Tensors:
     """The matrix that scores the experts; kept in 16 or 32 bits by every quantiser met so far.
 
     Args:
@@ -210,16 +198,15 @@ def router(
         count: Routed experts.
         name: Path below the layer.
         bias: True for a bias of one number per expert.
-        stored: ``fp32`` for classes whose checkpoints keep it so; None for the model's type.
     """
-    weight = Tensor(f"{name}.weight", "router", (count, hidden), stored=stored)
+    weight = Tensor(f"{name}.weight", "router", (count, hidden))
     return (weight, Tensor(f"{name}.bias", "router", (count,))) if bias else (weight,)
 
 
 def correction_bias(
     count: int, name: str = "mlp.gate.e_score_correction_bias", *, stored: str | None = None
 ) -> Tensors:
-    """One learned offset per expert, added before the choice of experts; ``stored`` as for :func:`router`."""
+    """One learned offset per expert, added before the choice of experts; ``stored`` as ``fp32`` by some checkpoints."""
     return (Tensor(name, "router", (count,), stored=stored),)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.decoder import either_tied
 from kvreport.architectures.keys import Keys
@@ -12,13 +10,6 @@ from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import Tensors
-
-FOUR_NORMS: Final = (
-    "input_layernorm",
-    "post_attention_layernorm",
-    "pre_feedforward_layernorm",
-    "post_feedforward_layernorm",
-)
 
 
 @reads(

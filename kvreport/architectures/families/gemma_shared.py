@@ -8,7 +8,6 @@ from typing import Final
 from kvreport.architectures.attention import Kind, attention_cache, by_layer, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
-from kvreport.architectures.families.gemma import FOUR_NORMS
 from kvreport.architectures.keys import MAX_LAYERS, MAX_VOCABULARY, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
@@ -26,6 +25,13 @@ from kvreport.architectures.weights import (
 )
 from kvreport.catalog.caches import Cache, Shared
 from kvreport.catalog.model import Component
+
+FOUR_NORMS: Final = (
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+)
 
 
 def shared_layers(keys: Keys, kinds: list[Kind]) -> list[bool]:

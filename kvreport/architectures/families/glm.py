@@ -13,15 +13,7 @@ from kvreport.architectures.families.deepseek import (
 )
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, gated_mlp, linear, norms, self_attention
-
-
-def fused_mlp(hidden: int, width: int) -> Tensors:
-    """Gate and up projections in one matrix, and the down projection."""
-    return (
-        *linear("mlp.gate_up_proj", "dense_mlp", 2 * width, hidden, "columns"),
-        *linear("mlp.down_proj", "dense_mlp", hidden, width, "rows"),
-    )
+from kvreport.architectures.weights import gated_mlp, norms, self_attention
 
 
 @reads("Glm4MoeForCausalLM", family="GLM-4.5", model_types=("glm4_moe",))

@@ -6,17 +6,16 @@ from typing import Final
 
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import decoder, either_tied, expert_counts, outer_tied, sizes
-from kvreport.architectures.dense import PRE_NORMS, attention_layers, block
+from kvreport.architectures.dense import attention_layers, block
 from kvreport.architectures.families.deepseek import mixture, mixture_pattern
-from kvreport.architectures.families.glm import fused_mlp
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.layered import read_layered
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import Tensors, gated_mlp
 
 _BASE: Final = "model.language_model"
-_AROUND: Final = (*PRE_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
 
 
 @reads(
@@ -27,20 +26,10 @@ _AROUND: Final = (*PRE_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
 )
 def glm4v(keys: Keys) -> Blueprint:
     """GLM-4.1V-Thinking and 4.6V-Flash: the dense text model of GLM-4-0414."""
-    its = sizes(keys)
-    width = keys.whole("intermediate_size")
-    tensors = block(its, fused_mlp(its.hidden, width), around=_AROUND, qkv_bias=True)
     # The later config class copies no word of its text part (transformers 5.24, ``configuration_glm46v.py``).
     alone = (keys.outer.text("model_type") or "glm4v") != "glm4v"
-    return decoder(
-        keys,
-        its,
-        attention_layers(its, tensors),
-        tie=outer_tied(keys) if alone else either_tied(keys),
-        base=_BASE,
-        extra=_tower(keys),
-        intermediate=width,
-    )
+    tie = outer_tied(keys) if alone else either_tied(keys)
+    return read_layered("glm4v", keys, tie=tie, base=_BASE, extra=_tower(keys))
 
 
 @reads("Glm4vMoeForConditionalGeneration", family="GLM-4V", model_types=("glm4v_moe",))
