@@ -94,6 +94,50 @@ def test_a_class_of_text_gets_no_encoder_from_a_config_with_sections() -> None:
     assert parameters(flat) == parameters(nested)
 
 
+HYBRID: dict[str, Any] = {
+    **SMALL,
+    "architectures": ["BambaForCausalLM"],
+    "attn_layer_indices": [1],
+    "mamba_d_conv": 4,
+    "mamba_d_head": "auto",
+    "mamba_d_state": 16,
+    "mamba_expand": 2,
+    "mamba_n_groups": 1,
+    "mamba_n_heads": 8,
+}
+
+
+def test_layers_that_keep_a_state_have_the_caches_of_their_lines() -> None:
+    model = read_config(HYBRID)
+    assert [layer.name for layer in model.layers] == ["Mamba-2", "full attention"]
+    (state,) = model.layers[0].caches
+    conv, recurrent = state.tensors  # type: ignore[union-attr]
+    assert (conv.channels, conv.columns, conv.groups, conv.channels_per_group) == (128, 3, 1, 32)
+    assert (recurrent.channels, recurrent.columns) == (8, 16 * 16)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mamba_d_head": 32}, "mamba_d_head: found 32; allowed: as mamba_n_heads"),
+        ({"mamba_n_heads": 7}, "mamba_n_heads: found 7; allowed: a divisor of mamba_expand"),
+        ({"attn_layer_indices": [4]}, "allowed: indices of layers"),
+        ({"mamba_d_conv": 1}, "mamba_d_conv: found 1; allowed: a whole number from 2"),
+    ],
+)
+def test_sizes_of_a_state_that_do_not_fit_together_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_config({**HYBRID, **change})
+
+
+@pytest.mark.parametrize(("rank", "width"), [("auto", 4), (None, 4), (6, 6)])
+def test_a_rank_that_is_not_a_number_follows_from_the_width(rank: object, width: int) -> None:
+    config = {**HYBRID, "architectures": ["JambaForCausalLM"], "mamba_dt_rank": rank, "num_experts": 1}
+    model = read_config(config, assume_defaults=True)
+    (shape,) = (row.shape for row in model.weights if row.name.endswith("mamba.dt_layernorm.weight"))
+    assert shape == (width,)
+
+
 def test_a_note_is_there_where_its_condition_holds() -> None:
     config = {
         **SMALL,
