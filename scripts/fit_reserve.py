@@ -60,6 +60,8 @@ from kvreport.accounting.engines.vllm.reserve import (
     charges_handles,
     device_class,
     graph_constant,
+    keeps_partial_results,
+    less_on_hopper,
     multicasts,
     own_expert_kernels,
     runs_second,
@@ -168,10 +170,12 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
     graphs = float(captured * graph_layers(sizes))
     vendor = device.vendor.upper()
     second = runs_second(start.model, sizes, start.engine, vendor=vendor)
-    if (second and vendor == "AMD") or (
-        vendor == "INTEL" and not captures_on_intel(release_of(start.engine))
+    if (
+        (second and vendor == "AMD")
+        or (keeps_partial_results(device) and less_on_hopper(sizes, second=second))
+        or (vendor == "INTEL" and not captures_on_intel(release_of(start.engine)))
     ):
-        graphs = 0.0  # What AMD's take is read off the logs, not fitted.
+        graphs = 0.0  # What AMD's take is read off the logs, not fitted, and so is what Hopper's take.
     linked = multicasts(device) and measures_links(release_of(start.engine))
     further = float((observation.tensor_parallel or 1) - 1) * linked
     handles = float(charges_handles(start.engine, vendor))

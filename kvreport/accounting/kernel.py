@@ -64,6 +64,7 @@ Rates = tuple[
     int,
     float,
     float,
+    float,
 ]
 """What vLLM's reserve grows with, in the order of
 :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
@@ -867,7 +868,8 @@ def graph_bytes(
     """
     largest = rates[22] if own_kernels else LARGEST_CAPTURE
     results = rates[24] * min(max_num_seqs, LARGEST_CAPTURE, tokens) if partial else 0.0
-    return round(rates[15] * graphs_up_to(largest, max_num_seqs, tokens) + results)
+    each = rates[26] if partial else rates[15]
+    return round(each * graphs_up_to(largest, max_num_seqs, tokens) + results)
 
 
 def outside_bytes(

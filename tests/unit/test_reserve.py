@@ -9,7 +9,7 @@ import pytest
 from kvreport.accounting import kernel
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Step
-from kvreport.accounting.engines.vllm.profiling import Shape, forward_bytes_per_token
+from kvreport.accounting.engines.vllm.profiling import Shape, forward_bytes_per_token, graph_layers
 from kvreport.accounting.engines.vllm.reserve import (
     ReserveRates,
     bytes_of_graph_layer,
@@ -903,8 +903,43 @@ def test_heads_wider_than_256_have_no_partial_results(catalog: Catalog) -> None:
     assert ReserveRates.of(catalog.model("google/gemma-4-31B-it"), engine).partial_per_row == 0
     # Where an indexer picks tokens, other kernels run.
     assert ReserveRates.of(catalog.model("zai-org/GLM-5.3"), engine).partial_per_row == 0
-    # The first runner estimates in its own way.
+    # The second runner estimates nothing up to 0.28, so that nothing is taken off.
     assert ReserveRates.of(catalog.model("Qwen/Qwen3-32B"), release("0.27.1")).partial_per_row == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "heads", "width", "estimated_gib"),
+    [
+        # The first runner of 0.26 on an H100 and three H200 (own-002 to own-005); 24, 47, 64 and 52 layers, two units of each
+        # latent layer. What is left of the estimate is 0.05 to 0.14 MB per unit and graph, of 102 graphs.
+        ("openai/gpt-oss-20b", 64, 64, 0.53),
+        ("zai-org/GLM-4.7-Flash", 20, 512, 1.64),
+        ("Qwen/Qwen3.5-27B", 24, 256, 0.96),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", 32, 128, 0.64),
+    ],
+)
+def test_the_first_runner_counts_partial_results_once(
+    catalog: Catalog, model: str, heads: int, width: int, estimated_gib: float
+) -> None:
+    record = catalog.model(model)
+    step = Step(max_batched_tokens=8192, max_seqs=1024, layout=Layout())
+    hopper, ampere = catalog.accelerator("h200-sxm-141gb"), catalog.accelerator("a100-sxm4-80gb")
+    engine = rules(release("0.26.0", graph_bytes_per_layer=300_000))
+    units = graph_layers(Shape.of(record)) * 102
+    graphs = engine.reserve(record, hopper, step).graphs
+    assert graphs == 32 * heads * width * 4 * 512 + 105_000 * units
+    assert graphs / GIB == pytest.approx(estimated_gib, abs=0.14)
+    assert engine.reserve(record, ampere, step).graphs == 300_000 * units
+    assert rules(release("0.19.0")).reserve(record, hopper, step).graphs == 0
+
+
+def test_several_residual_streams_take_as_much_on_hopper_as_elsewhere(catalog: Catalog) -> None:
+    step = Step(max_batched_tokens=8192, max_seqs=1024, layout=Layout())
+    engine = rules(release("0.26.0", graph_bytes_per_layer=3))
+    record = catalog.model("deepseek-ai/DeepSeek-V4-Flash")
+    for name in ("h200-sxm-141gb", "a100-sxm4-80gb"):
+        found = engine.reserve(record, catalog.accelerator(name), step).graphs
+        assert found == 3 * graph_layers(Shape.of(record)) * 102
 
 
 def test_latents_have_partial_results_as_wide_as_they_are(catalog: Catalog) -> None:
@@ -913,6 +948,7 @@ def test_latents_have_partial_results_as_wide_as_they_are(catalog: Catalog) -> N
     record = catalog.model("zai-org/GLM-4.7-Flash")
     assert ReserveRates.of(record, engine).partial_per_row == 2 * 32 * 20 * 512 * 4
     assert ReserveRates.of(record, engine, tensor_parallel=4).partial_per_row == 2 * 32 * 5 * 512 * 4
+    assert ReserveRates.of(record, release("0.26.0")).partial_per_row == 32 * 20 * 512 * 4
     # The attention of MiniCPM3 is that of plain heads: nothing is expanded.
     newest = catalog.engine("vllm")
     assert ReserveRates.of(catalog.model("openbmb/MiniCPM3-4B"), newest).partial_per_row == 0

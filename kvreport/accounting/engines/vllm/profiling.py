@@ -196,20 +196,26 @@ def graph_layers(shape: Shape) -> int:
     return shape.layers * (1 + chosen + (2 - shape.gated) * (shape.streams > 1))
 
 
-def partial_bytes_per_row(model: Model, tensor_parallel: int) -> float:
+def partial_bytes_per_row(model: Model, tensor_parallel: int, *, second: bool) -> float:
     """Bytes per token of the largest graph that FlashAttention 3 keeps partial results in, 32 bits each.
 
     Keys are divided into up to 32 parts (0.13.0 to 0.33.0 ``config/attention.py``,
     ``flash_attn_max_num_splits_for_cuda_graph``), and every head has a result of each
-    (``hopper/flash_api.cpp``, ``out_accum``). They are allocated twice: in the pass that warms up, and in the pool of the graphs
-    (0.29.0 ``v1/worker/gpu/cudagraph_utils.py::CudaGraphManager.capture``). Heads wider than 256 are no kernel's of these. Those
-    of latents that are stored at 16 bits are, and a result of theirs is as wide as a latent (0.28.0 to 0.33.0
+    (FlashAttention 3, ``hopper/flash_api.cpp``, ``out_accum``). Heads wider than 256 are no kernel's of these. Those of latents that
+    are stored at 16 bits are, and a result of theirs is as wide as a latent (0.20.0 to 0.33.0
     ``v1/attention/backends/mla/flashattn_mla.py``, ``max_num_splits``): of 20 heads they take 1.25 GiB of the 3.25 that one start
     on an H100 estimated (apron-003). Where an indexer picks tokens, other kernels run.
+
+    Entering a capture gives back what the pass before it left in the allocator, and the graphs of a pool share what theirs take. The
+    first runner looks at memory before that pass and after the capture, so that it counts the results once (0.19.1 to 0.28.0
+    ``v1/worker/gpu_model_runner.py::profile_cudagraph_memory``). The second runner looks between the two. Its second sample is less
+    by the results that are given back, and is taken off the whole: they count again, nearly as large (0.29.0 to 0.33.0
+    ``v1/worker/gpu/cudagraph_utils.py``, ``measured - sum(mem_samples)``).
 
     Args:
         model: The model.
         tensor_parallel: Ranks that share the heads.
+        second: True for the second model runner.
     """
     caches = [cache for group in model.layers for cache in group.caches]
     plain = [one for one in caches if isinstance(one, FullAttention | SlidingWindow)]
@@ -223,7 +229,8 @@ def partial_bytes_per_row(model: Model, tensor_parallel: int) -> float:
     if not widths or any(one.key_dim > _WIDEST_HEAD for one in plain):
         return 0.0
     heads = -(-model.attention_heads // tensor_parallel)
-    return 2.0 * _PARTS * heads * max(widths) * _RESULT_BYTES
+    counted = 2.0 if second else 1.0
+    return counted * _PARTS * heads * max(widths) * _RESULT_BYTES
 
 
 def _inner(model: Model, row: WeightGroup) -> int:

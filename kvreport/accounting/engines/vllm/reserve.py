@@ -1,9 +1,9 @@
 """What vLLM keeps beside weights and cache: activations, non-framework memory, graphs.
 
 Activations are counted from what the measuring run does (:mod:`.profiling`), release by release
-(:mod:`.releases`). Four constants are left that no source states, fitted on published start-up logs
+(:mod:`.releases`). Five constants are left that no source states, fitted on published start-up logs
 (``scripts/fit_reserve.py``): what lies outside the framework on one device, what every further rank of a
-tensor-parallel group adds to it (up to 0.22), and what a captured graph takes per layer, by model runner.
+tensor-parallel group adds to it (up to 0.22), what a device adds that shares its memory with a CPU, and what a captured graph takes per layer, by model runner.
 """
 
 from __future__ import annotations
@@ -62,6 +62,12 @@ ROCM_GRAPH_BYTES: Final = 1_390_000
 """Bytes of a captured graph per layer on AMD's devices under the second model runner, as logs print them: 1.36 to 1.42 MB in five
 starts of Gemma 4 in four sizes on an MI300X (0.29.1rc1 and 0.31.1rc1), all of one project. NVIDIA's take 0.19. Not fitted."""
 
+HOPPER_GRAPH_BYTES: Final = 105_000
+"""Bytes of a captured graph per layer on Hopper under the first model runner, beside partial results of attention: 79, 96, 114 and
+117 KB in four starts of 0.26.0 on an H100 and an H200 (own-002 to own-005), of which this is the median. No source says why samples
+are smaller there: other devices print 0.2 to 0.3 MB. Two starts of 0.24.0 and 0.27.1, of other people, fit it, too (obs-101,
+seen-010). Not fitted."""
+
 UNQUANTIZED: Final = ("bf16", "fp16", "fp32")
 
 
@@ -97,6 +103,7 @@ class ReserveRates:
         shared: How often the constant of devices that share their memory with a CPU counts.
         partial_per_row: Of partial results of attention, for one request of the largest graph (:func:`keeps_partial_results`).
         compiling_per_token: Of what the kernel writes that is measured on the copy.
+        per_graph_partial: Of one captured graph, beside partial results, on devices that keep them.
     """
 
     forward_per_token: float
@@ -125,6 +132,7 @@ class ReserveRates:
     shared: int
     partial_per_row: float
     compiling_per_token: float
+    per_graph_partial: float
 
     @property
     def flat(self) -> Any:  # noqa: ANN401 - a tuple of as many floats as there are fields
@@ -229,10 +237,16 @@ class ReserveRates:
             + loaded_bytes_per_row(model, engine),
             largest_capture=releases.largest_capture(release, blackwell=True),
             shared=shared_units(model, images=images),
-            partial_per_row=partial_bytes_per_row(model, tensor_parallel)
-            if second and graphs and not heads
+            partial_per_row=partial_bytes_per_row(model, tensor_parallel, second=second)
+            if graphs and not heads
             else 0.0,
             compiling_per_token=looked_up_bytes(sizes, release, tensor_parallel) if copied else 0,
+            per_graph_partial=bytes_of_graph_layer(
+                engine, second=second, vendor=vendor, hopper=less_on_hopper(sizes, second=second)
+            )
+            * graph_layers(sizes)
+            if graphs
+            else 0.0,
         )
 
 
@@ -355,24 +369,44 @@ def rates_of(
 def graph_constant(*, second: bool) -> str:
     """The name of the constant of a captured graph, by model runner.
 
-    Each takes the largest graphs for a sample and works out the others from it, in its own way (0.28.0
+    Each takes the largest graphs for a sample and works out the others from it, in its own way (0.19.1 to 0.28.0
     ``v1/worker/gpu_model_runner.py::profile_cudagraph_memory``, 0.29.0 ``v1/worker/gpu/cudagraph_utils.py``, where pieces are
     measured as a whole).
     """
     return "graph_bytes_per_layer_second" if second else "graph_bytes_per_layer"
 
 
-def bytes_of_graph_layer(engine: Engine, *, second: bool, vendor: str = "NVIDIA") -> float:
-    """Bytes of a captured graph per layer: as fitted, or as logs of AMD's devices print them. No log shows those of Intel's.
+def bytes_of_graph_layer(
+    engine: Engine, *, second: bool, vendor: str = "NVIDIA", hopper: bool = False
+) -> float:
+    """Bytes of a captured graph per layer: as fitted, or as logs of AMD's devices and of Hopper print them.
+
+    No log shows those of Intel's.
 
     Args:
         engine: The engine's record, of one release.
         second: True for the second model runner.
         vendor: Who makes the devices, in capitals.
+        hopper: True on Hopper, for a model whose graphs take less there (:func:`less_on_hopper`).
     """
     if second and vendor == "AMD":
         return float(ROCM_GRAPH_BYTES)
+    if hopper:
+        return float(HOPPER_GRAPH_BYTES)
     return constant(engine, graph_constant(second=second))
+
+
+def less_on_hopper(sizes: Shape, *, second: bool) -> bool:
+    """Whether graphs of a model take less on Hopper than elsewhere: by the first runner's estimate, with one residual stream.
+
+    No log on Hopper prints an estimate for a model with several streams, and the one known pool fits what such a model takes
+    elsewhere (obs-105).
+
+    Args:
+        sizes: The model's widths.
+        second: True for the second model runner.
+    """
+    return not second and sizes.streams == 1
 
 
 def runs_second(model: Model, sizes: Shape, engine: Engine, *, vendor: str = "NVIDIA") -> bool:
@@ -485,7 +519,7 @@ def keeps_partial_results(accelerator: Accelerator) -> bool:
     """True for Hopper GPUs, whose attention is FlashAttention 3 (0.29.0 ``v1/attention/backends/fa_utils.py``).
 
     A graph must do for every length, so that keys are divided into as many parts as there may be
-    (``v1/attention/backends/flash_attn.py``, ``max_num_splits``).
+    (0.20.0 to 0.33.0 ``v1/attention/backends/flash_attn.py``, ``max_num_splits``).
     """
     nvidia = accelerator.vendor.upper() == "NVIDIA"
     return nvidia and (accelerator.compute_capability or "").split(".")[0] == "9"

@@ -21,6 +21,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     loaded_bytes_per_row,
     loaded_bytes_per_token,
 )
+from kvreport.accounting.engines.vllm.reserve import ReserveRates
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.weights import is_hashed
@@ -146,9 +147,6 @@ class Vllm(EngineRules):
 
     def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
         """Activations, non-framework memory and graphs, as the release's start-up measures them."""
-        return self._reserve(model, accelerator, step, partial=reserve.keeps_partial_results(accelerator))
-
-    def _reserve(self, model: Model, accelerator: Accelerator, step: Step, *, partial: bool) -> Reserve:
         return reserve.reserve(
             model,
             self.engine,
@@ -164,7 +162,7 @@ class Vllm(EngineRules):
             compiled=step.compiled,
             own_expert_kernels=reserve.own_expert_kernels(accelerator),
             splits=reserve.large_workspace(accelerator),
-            partial=partial,
+            partial=reserve.keeps_partial_results(accelerator),
             vendor=accelerator.vendor.upper(),
             multicast=reserve.multicasts(accelerator),
             context_tokens=step.context_tokens,
@@ -182,19 +180,7 @@ class Vllm(EngineRules):
             return None
         eager = step.eager or step.compiled
         own, splits = reserve.own_expert_kernels(accelerator), reserve.large_workspace(accelerator)
-        rates = reserve.rates_of(
-            model,
-            self.engine,
-            step.layout.tensor,
-            step.layout.expert,
-            step.images,
-            step.videos,
-            own,
-            step.sorts,
-            accelerator.vendor.upper(),
-            step.receives,
-            step.layout.whole_encoders,
-        ).flat
+        rates = self._rates(model, accelerator, step).flat
         if not kernel.follows_length(rates):
             return None
         before = (rates, step.max_batched_tokens, step.max_seqs)
@@ -206,6 +192,22 @@ class Vllm(EngineRules):
             return formula(*before, tokens, own, splits, eager)
 
         return (*before, own, splits, eager), peak
+
+    def _rates(self, model: Model, accelerator: Accelerator, step: Step) -> ReserveRates:
+        """The rates of a model on a device."""
+        return reserve.rates_of(
+            model,
+            self.engine,
+            step.layout.tensor,
+            step.layout.expert,
+            step.images,
+            step.videos,
+            reserve.own_expert_kernels(accelerator),
+            step.sorts,
+            accelerator.vendor.upper(),
+            step.receives,
+            step.layout.whole_encoders,
+        )
 
     def spared_later(self, model: Model, accelerator: Accelerator, step: Step) -> int:
         """Bytes that a first start takes for compiling, and a later one with the same flags does not."""
@@ -321,10 +323,11 @@ class Vllm(EngineRules):
                 f"sampler FlashInfer's, as in the published images: without it all logits are sorted, which takes "
                 f"{more / GIB:.1f} GiB more (--sampler sort)"
             )
-        divided = 0
-        if any(isinstance(cache, Latent) for group in model.layers for cache in group.caches):
-            plain: int = self._reserve(model, accelerator, step, partial=False).graphs
-            divided = self.reserve(model, accelerator, step).graphs - plain
+        divided = 0.0
+        latent = any(isinstance(cache, Latent) for group in model.layers for cache in group.caches)
+        if latent and reserve.keeps_partial_results(accelerator) and not step.eager:
+            largest = min(step.max_seqs, step.max_batched_tokens, kernel.LARGEST_CAPTURE)
+            divided = self._rates(model, accelerator, step).partial_per_row * largest
         if divided > _WORTH_SAYING:
             found.append(
                 f"{divided / GIB:.1f} GiB on each GPU for the partial results of attention that graphs keep with a 16-bit latent "
