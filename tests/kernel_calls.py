@@ -158,6 +158,7 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
                 draw.choice([0.0, draw.uniform(0, 1 << 21)]),
                 draw.choice([0.0, draw.random() * 1e5]),
                 draw.random() * 1e6,
+                draw.choice([0.0, draw.uniform(0, 1 << 21)]),
             ),
             "Step": step,
             "PoolRule": rule,

@@ -33,7 +33,7 @@
     const terms = step.tokens === gpu.step[0]
       ? printed
       : kernel.tokensInFlight(printed, site.engine.in_flight, step.tokens, gpu.step[0]);
-    const kept_back = reserveOf(site, model, gpu, size, step);
+    const kept_back = reserveOf(site, model, gpu, size, step, kvFormat);
     if (!kept_back) return null; // this engine's reserve is known for its defaults only
     const [reserve, uncertainty, less, short] = kept_back;
     const layout = model.held[kvFormat]?.[size] || NOT_READ;
@@ -193,8 +193,25 @@
     place >= site.sizes.length &&
     [...site.layouts, ...site.sizing_layouts].some((one) => one.pp > 1 && one.places.includes(place));
 
-  /* [bytes, half width of the error band] of what the engine keeps beside weights and cache. */
-  function reserveOf(site, model, gpu, size, step) {
+  /* Bytes that graphs keep less in a cache of fewer than 16 bits. */
+  function narrowBytes(rates, gpu, step, kvFormat) {
+    if (!rates || kernel.words.two_byte_kv.includes(kvFormat)) return 0;
+    return kernel.narrowCacheBytes(rates, step.seqs, step.tokens, step.eager, Boolean(gpu.partial));
+  }
+
+  /* [bytes, half width of the error band] of what the engine keeps beside weights and cache; the published ones are of
+     a cache of 16 bits. */
+  function reserveOf(site, model, gpu, size, step, kvFormat) {
+    const kept = wideReserveOf(site, model, gpu, size, step);
+    const less = kept ? narrowBytes(followed(model, gpu, size), gpu, step, kvFormat) : 0;
+    if (!less) return kept;
+    const [reserve, uncertainty, ...others] = kept;
+    const [share, least] = gpu.band.slice(isStage(site, size) ? 2 : 0);
+    const band = (bytes) => kernel.errorBytes(share, least, bytes);
+    return [reserve - less, uncertainty - band(reserve) + band(reserve - less), ...others];
+  }
+
+  function wideReserveOf(site, model, gpu, size, step) {
     const usual = step.tokens === gpu.step[0] && step.seqs === gpu.step[1] && !step.eager;
     const listed = usual && model.reserve && model.reserve[gpu.reserve];
     if (listed) return listed[size];
@@ -229,13 +246,14 @@
 
   /* The parts of a configuration's reserve; null for engines whose reserve is one number. */
   function reserveParts(config) {
-    const { model, gpu, place, tokens, seqs, eager, told = model.limit } = config;
+    const { model, gpu, place, tokens, seqs, eager, kvFormat, told = model.limit } = config;
     const rates = ratesOf(model, gpu, place);
     if (!rates) return null;
+    const less = narrowBytes(rates, gpu, { tokens, seqs, eager }, kvFormat);
     return {
       activations: kernel.activationBytes(rates, tokens, seqs, told, gpu.own, gpu.splits, eager),
       outside: kernel.outsideBytes(rates, gpu.outside[0], gpu.outside[1], gpu.outside[2]),
-      graphs: eager ? 0 : kernel.graphBytes(rates, seqs, tokens, gpu.own, gpu.partial),
+      graphs: eager ? 0 : kernel.graphBytes(rates, seqs, tokens, gpu.own, gpu.partial) - less,
     };
   }
 

@@ -295,7 +295,7 @@
         const rates = ((device.runner && model.other_rates) || model.rates)?.[place];
         const [multicast, shared, handles] = device.outside;
         const eager = Boolean(facts.eager);
-        const reserve = rates
+        const wide = rates
           ? kernel.reserveBytes(
             rates,
             tokens,
@@ -310,10 +310,13 @@
             longest,
           )
           : model.reserve[device.reserve][place][0];
+        const narrow = rates && !kernel.words.two_byte_kv.includes(kv)
+          ? kernel.narrowCacheBytes(rates, seqs, tokens, eager, Boolean(device.partial))
+          : 0;
         const memory = facts.utilization === undefined
           ? device.memory
           : kernel.engineMemory(device.usable, facts.utilization);
-        return kernel.poolLeft(memory, weights, reserve);
+        return kernel.poolLeft(memory, weights, wide - narrow);
       },
     };
   }

@@ -177,7 +177,7 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     """The first half of :func:`lay_out`: weights, load overhead, reserve and the pool that is left.
 
     Args:
-        case: What is laid out; its KV format does not matter here.
+        case: What is laid out; of its KV format only matters what the reserve follows.
         memo: What other cases of the same model have worked out; None to work it out here.
     """
     known = Memo() if memo is None else memo

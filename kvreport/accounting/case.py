@@ -16,6 +16,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
+from kvreport.words import TWO_BYTE_KV
 
 SINGLE: Final = Layout()
 
@@ -113,12 +114,30 @@ class Case:
             context_tokens=self.context_tokens,
             receives=self.stage_of is not None and self.stage_of[1].start > 0,
             held_bytes=self.held_bytes,
+            narrow_cache=self.narrow_cache,
         )
+
+    @property
+    def narrow_cache(self) -> bool:
+        """True for a cache of fewer than 16 bits, where the engine's reserve follows it."""
+        return narrow_cache(self.model, self.kv_format, self.rules)
 
     @property
     def stored_format(self) -> KvFormat | None:
         """``kv_format`` in the layout that the engine gives it on this device."""
         return self.rules.stored_format(self.model, self.kv_format, self.accelerator)
+
+
+def narrow_cache(model: Model, kv_format: KvFormat | None, engine: EngineRules) -> bool:
+    """Whether a cache has fewer than 16 bits, where the engine's reserve follows it.
+
+    Args:
+        model: The model, or a stage of it.
+        kv_format: How its growing caches are stored; None for the type that it is served in.
+        engine: What the engine does with memory.
+    """
+    narrow = kv_format is not None and kv_format.name not in TWO_BYTE_KV
+    return narrow and engine.reserve_follows_cache(model)
 
 
 T = TypeVar("T")

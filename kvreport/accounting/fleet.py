@@ -220,7 +220,7 @@ def _stages_of(case: Case, memo: Memo) -> tuple[Sequence[Stage], list[tuple[Case
 
 
 def allocation_on(case: Case, alike: Groups, known: Memo, memo: Memo) -> Allocation:
-    """The allocation of all accelerators of a fleet, which all KV formats share: arrays by their position.
+    """The allocation of all accelerators of a fleet, which KV formats share that reserve alike: arrays by their position.
 
     Args:
         case: What is laid out.
@@ -229,7 +229,7 @@ def allocation_on(case: Case, alike: Groups, known: Memo, memo: Memo) -> Allocat
         memo: The same of the whole model.
     """
     return known.get(
-        ("fleet", case.layout, _fleet_key(case), alike, case.context_tokens),
+        ("fleet", case.layout, _fleet_key(case), alike, case.context_tokens, case.narrow_cache),
         lambda: _allocate_fleet(case, alike, known, memo),
     )
 

@@ -65,6 +65,7 @@ Rates = tuple[
     float,
     float,
     float,
+    float,
 ]
 """What vLLM's reserve grows with, in the order of
 :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
@@ -870,6 +871,22 @@ def graph_bytes(
     results = rates[24] * min(max_num_seqs, LARGEST_CAPTURE, tokens) if partial else 0.0
     each = rates[26] if partial else rates[15]
     return round(each * graphs_up_to(largest, max_num_seqs, tokens) + results)
+
+
+def narrow_cache_bytes(
+    rates: Rates,
+    max_num_seqs: int,
+    tokens: int,
+    eager: bool,  # noqa: FBT001 - JavaScript has no keywords
+    partial: bool,  # noqa: FBT001
+) -> int:
+    """Return the bytes that graphs keep less where the cache has fewer than 16 bits; arguments as of :func:`graph_bytes`.
+
+    ``eager`` tells that no graphs are captured.
+    """
+    if eager or not partial:
+        return 0
+    return round(rates[27] * min(max_num_seqs, LARGEST_CAPTURE, tokens))
 
 
 def outside_bytes(

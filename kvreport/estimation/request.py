@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kvreport.accounting.case import narrow_cache
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import Case
 from kvreport.accounting.engines.registry import rules
@@ -373,6 +374,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         images=_served(limits, record, policy),
         sorts=query.sampler is not None,
         context_tokens=min(context_tokens, record.context_tokens),
+        narrow_cache=narrow_cache(record, cache, engine),
     )
     assumed += engine.open_choices(record, accelerator, step, catalog.weight_formats)
     if query.utilization is None and engine.reserves:

@@ -59,6 +59,7 @@ _GPU: Final = (
     "reserve",
     "own",
     "splits",
+    "partial",
     "kind",
     "rented",
     "step",

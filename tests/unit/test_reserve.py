@@ -933,6 +933,30 @@ def test_the_first_runner_counts_partial_results_once(
     assert rules(release("0.19.0")).reserve(record, hopper, step).graphs == 0
 
 
+@pytest.mark.parametrize(("version", "counted"), [("0.28.0", 1), ("0.30.0", 2)])
+def test_latents_in_fp8_keep_one_result_for_each_request(
+    catalog: Catalog, version: str, counted: int
+) -> None:
+    """FlashMLA serves them on Hopper, with one part for each request where FlashAttention has 32."""
+    engine = rules(release(version))
+    step = Step(max_batched_tokens=8192, max_seqs=1024, layout=Layout(data=8, expert=True))
+    narrow = replace(step, narrow_cache=True)
+    record = catalog.model("deepseek-ai/DeepSeek-V3")
+
+    def graphs(model: Model, name: str, step: Step) -> int:
+        found: int = engine.reserve(model, catalog.accelerator(name), step).graphs
+        return found
+
+    one = counted * 512 * 128 * 512 * 4
+    beside = 105_000 * graph_layers(Shape.of(record)) * 102 if counted == 1 else 0
+    assert graphs(record, "h200-sxm-141gb", step) == 32 * one + beside
+    assert graphs(record, "h200-sxm-141gb", narrow) == one + beside
+    assert graphs(record, "b200-sxm-180gb", step) == graphs(record, "b200-sxm-180gb", narrow) == 0
+    # Heads in FP8 are FlashAttention's, too.
+    assert engine.reserve_follows_cache(record)
+    assert not engine.reserve_follows_cache(catalog.model("Qwen/Qwen3-32B"))
+
+
 def test_several_residual_streams_take_as_much_on_hopper_as_elsewhere(catalog: Catalog) -> None:
     step = Step(max_batched_tokens=8192, max_seqs=1024, layout=Layout())
     engine = rules(release("0.26.0", graph_bytes_per_layer=3))
@@ -949,6 +973,11 @@ def test_latents_have_partial_results_as_wide_as_they_are(catalog: Catalog) -> N
     assert ReserveRates.of(record, engine).partial_per_row == 2 * 32 * 20 * 512 * 4
     assert ReserveRates.of(record, engine, tensor_parallel=4).partial_per_row == 2 * 32 * 5 * 512 * 4
     assert ReserveRates.of(record, release("0.26.0")).partial_per_row == 32 * 20 * 512 * 4
+    # Ranks that divide a context gather the heads of their group.
+    assert (
+        ReserveRates.of(record, engine, tensor_parallel=4, decode_context=2).partial_per_row
+        == 2 * 32 * 10 * 512 * 4
+    )
     # The attention of MiniCPM3 is that of plain heads: nothing is expanded.
     newest = catalog.engine("vllm")
     assert ReserveRates.of(catalog.model("openbmb/MiniCPM3-4B"), newest).partial_per_row == 0
@@ -1079,6 +1108,7 @@ def test_an_answer_says_what_graphs_of_latents_keep_on_hopper() -> None:
 
     assert len(told("H200")) == 1
     assert "1.0 GiB" in told("H200")[0]
+    assert not told("H200", kv="fp8")
     assert not told("H200", eager=True)
     assert not told("H200", max_seqs=64)
     assert not told("B200")

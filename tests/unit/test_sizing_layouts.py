@@ -251,7 +251,7 @@ def test_the_command_line_says_both_pools_and_that_the_ratio_is_a_bound(
         ("deepseek-ai/DeepSeek-V3.2", H200, "128K", 16),
         ("deepseek-ai/DeepSeek-V3.2", "mi300x", "128K", 16),
         ("moonshotai/Kimi-K2.6", H200, "128K", 16),
-        ("moonshotai/Kimi-K3", "h100-sxm-80gb", "32K", 32),
+        ("moonshotai/Kimi-K3", "h100-sxm-80gb", "32K", 64),
         ("Qwen/Qwen3-235B-A22B-Instruct-2507", "h100-sxm-80gb", "128K", 64),
         ("MiniMaxAI/MiniMax-M3", "b200-sxm-180gb", "32K", 8),
     ],
@@ -260,6 +260,13 @@ def test_the_default_search_gives_what_people_deploy(model: str, gpu: str, conte
     best = sized(model, gpu, context=context).ranking.deployments[0]
     assert best.sure
     assert best.devices <= most
+
+
+def test_fewer_sequences_fit_kimi_k3_on_half_as_many_h100() -> None:
+    # Where ranks divide a context, graphs on Hopper keep results of all their heads for up to 512 sequences.
+    best = sized("moonshotai/Kimi-K3", "h100-sxm-80gb", context="32K", max_seqs=256).ranking.deployments[0]
+    assert best.sure
+    assert best.devices == 32
 
 
 def test_a_few_replicas_more_are_offered_where_as_many_only_just_hold_a_peak() -> None:

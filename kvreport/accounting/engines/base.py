@@ -334,6 +334,11 @@ class EngineRules:
         del model, accelerator, step, share
         return None
 
+    def reserve_follows_cache(self, model: Model) -> bool:
+        """True if the reserve may be another where the cache has fewer than 16 bits (``Step.narrow_cache``)."""
+        del model
+        return False
+
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True if the device's kernels for experts bring buffers of their own."""
         del accelerator

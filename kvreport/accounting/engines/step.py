@@ -73,6 +73,7 @@ class Step:
             follow it; None for the model's longest.
         receives: True for a pipeline stage after the first, which keeps a buffer for what it receives.
         held_bytes: Memory of the device that other processes hold when the engine starts.
+        narrow_cache: True for a cache of fewer than 16 bits, where the engine's rules follow it.
     """
 
     max_batched_tokens: int
@@ -87,6 +88,7 @@ class Step:
     context_tokens: Any = None
     receives: bool = False
     held_bytes: int = 0
+    narrow_cache: bool = False
 
 
 def check_utilization(utilization: float) -> float:

@@ -196,15 +196,21 @@ def graph_layers(shape: Shape) -> int:
     return shape.layers * (1 + chosen + (2 - shape.gated) * (shape.streams > 1))
 
 
-def partial_bytes_per_row(model: Model, tensor_parallel: int, *, second: bool) -> float:
-    """Bytes per token of the largest graph that FlashAttention 3 keeps partial results in, 32 bits each.
+def partial_bytes_per_row(
+    model: Model, tensor_parallel: int, *, second: bool, decode_context: int = 1
+) -> tuple[float, float]:
+    """Bytes per token of the largest graph that FlashAttention 3 keeps partial results in, and how many fewer with an FP8 cache.
 
     Keys are divided into up to 32 parts (0.13.0 to 0.33.0 ``config/attention.py``,
-    ``flash_attn_max_num_splits_for_cuda_graph``), and every head has a result of each
+    ``flash_attn_max_num_splits_for_cuda_graph``), and every head has a result of each, 32 bits a number
     (FlashAttention 3, ``hopper/flash_api.cpp``, ``out_accum``). Heads wider than 256 are no kernel's of these. Those of latents that
     are stored at 16 bits are, and a result of theirs is as wide as a latent (0.20.0 to 0.33.0
     ``v1/attention/backends/mla/flashattn_mla.py``, ``max_num_splits``): of 20 heads they take 1.25 GiB of the 3.25 that one start
-    on an H100 estimated (apron-003). Where an indexer picks tokens, other kernels run.
+    on an H100 estimated (apron-003). Latents in FP8 are FlashMLA's (``FlashAttnMLABackend.supported_kv_cache_dtypes``), whose
+    results are one for each request, and one for each group of multiprocessors, which is not counted (FlashMLA,
+    ``csrc/api/dense_decode.h``, ``total_num_splits``). Heads in FP8 keep as much as in 16 bits. Where an indexer picks tokens, other
+    kernels run. Ranks that divide a context gather the heads of their group first
+    (``model_executor/layers/attention/mla_attention.py``, ``dcp_world_size``).
 
     Entering a capture gives back what the pass before it left in the allocator, and the graphs of a pool share what theirs take. The
     first runner looks at memory before that pass and after the capture, so that it counts the results once (0.19.1 to 0.28.0
@@ -216,6 +222,7 @@ def partial_bytes_per_row(model: Model, tensor_parallel: int, *, second: bool) -
         model: The model.
         tensor_parallel: Ranks that share the heads.
         second: True for the second model runner.
+        decode_context: Ranks that divide a context.
     """
     caches = [cache for group in model.layers for cache in group.caches]
     plain = [one for one in caches if isinstance(one, FullAttention | SlidingWindow)]
@@ -227,10 +234,12 @@ def partial_bytes_per_row(model: Model, tensor_parallel: int, *, second: bool) -
     ]
     widths = [one.value_dim for one in plain] + latents
     if not widths or any(one.key_dim > _WIDEST_HEAD for one in plain):
-        return 0.0
-    heads = -(-model.attention_heads // tensor_parallel)
-    counted = 2.0 if second else 1.0
-    return counted * _PARTS * heads * max(widths) * _RESULT_BYTES
+        return 0.0, 0.0
+    heads = -(-model.attention_heads // tensor_parallel) * decode_context
+    part = (2.0 if second else 1.0) * heads * _RESULT_BYTES
+    whole = _PARTS * part * max(widths)
+    narrow = part * max([_PARTS * one.value_dim for one in plain] + latents)
+    return whole, whole - narrow
 
 
 def _inner(model: Model, row: WeightGroup) -> int:

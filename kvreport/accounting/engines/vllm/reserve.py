@@ -104,6 +104,7 @@ class ReserveRates:
         partial_per_row: Of partial results of attention, for one request of the largest graph (:func:`keeps_partial_results`).
         compiling_per_token: Of what the kernel writes that is measured on the copy.
         per_graph_partial: Of one captured graph, beside partial results, on devices that keep them.
+        narrow_per_row: Of partial results of attention, how much less with a cache of fewer than 16 bits.
     """
 
     forward_per_token: float
@@ -133,6 +134,7 @@ class ReserveRates:
     partial_per_row: float
     compiling_per_token: float
     per_graph_partial: float
+    narrow_per_row: float
 
     @property
     def flat(self) -> Any:  # noqa: ANN401 - a tuple of as many floats as there are fields
@@ -154,6 +156,7 @@ class ReserveRates:
         vendor: str = "NVIDIA",
         receives: bool = False,
         whole_encoders: bool = False,
+        decode_context: int = 1,
     ) -> Self:
         """Read the rates off a model and an engine's release; arguments as for :func:`reserve`.
 
@@ -189,6 +192,11 @@ class ReserveRates:
         on_device = not engine.lists("tables_on_host", model.architecture, release)
         heads = engine.lists(UNCOMPRESSED, model.architecture)
         copied = compiling_bytes(model, release, tensor_parallel, images=images, hashed=on_device)
+        partial, narrow = (
+            partial_bytes_per_row(model, tensor_parallel, second=second, decode_context=decode_context)
+            if graphs and not heads
+            else (0.0, 0.0)
+        )
         return cls(
             forward_per_token=forward_bytes_per_token(
                 sizes,
@@ -237,9 +245,7 @@ class ReserveRates:
             + loaded_bytes_per_row(model, engine),
             largest_capture=releases.largest_capture(release, blackwell=True),
             shared=shared_units(model, images=images),
-            partial_per_row=partial_bytes_per_row(model, tensor_parallel, second=second)
-            if graphs and not heads
-            else 0.0,
+            partial_per_row=partial,
             compiling_per_token=looked_up_bytes(sizes, release, tensor_parallel) if copied else 0,
             per_graph_partial=bytes_of_graph_layer(
                 engine, second=second, vendor=vendor, hopper=less_on_hopper(sizes, second=second)
@@ -247,6 +253,7 @@ class ReserveRates:
             * graph_layers(sizes)
             if graphs
             else 0.0,
+            narrow_per_row=narrow,
         )
 
 
@@ -278,6 +285,8 @@ def reserve(
     device_class: str = "server",
     receives: bool = False,
     stages: bool = False,
+    narrow: bool = False,
+    decode_context: int = 1,
 ) -> Reserve:
     """Estimate an engine's reserve for one model on one device.
 
@@ -305,6 +314,8 @@ def reserve(
         device_class: Which of the engine's error bands applies.
         receives: True for a pipeline stage after the first.
         stages: True for a pipeline stage, whose error band is that of the logs of such.
+        narrow: True for a cache of fewer than 16 bits.
+        decode_context: Ranks that divide a context.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.
@@ -321,6 +332,7 @@ def reserve(
         vendor,
         receives,
         whole_encoders,
+        decode_context,
     )
     flat = rates.flat
     asked: Any = model.context_tokens if context_tokens is None else context_tokens
@@ -332,6 +344,8 @@ def reserve(
     graphs = (
         0 if eager else kernel.graph_bytes(flat, max_seqs, max_batched_tokens, own_expert_kernels, partial)
     )
+    if narrow:
+        graphs -= kernel.narrow_cache_bytes(flat, max_seqs, max_batched_tokens, eager, partial)
     total = activations + outside + graphs
     # A later start has what compiling took. No flag tells which start it is: the band spans both.
     spared = activations - (activations if eager or compiled else peak(*step, True))  # noqa: FBT003
@@ -349,7 +363,7 @@ def rates_of(
     model: Model,
     engine: Engine,
     tensor_parallel: int,
-    *told: bool | str,
+    *told: bool | str | int,
 ) -> ReserveRates:
     """The rates of a model, which devices of many classes share; the answers in the order of their names below."""
     names = (
@@ -361,6 +375,7 @@ def rates_of(
         "vendor",
         "receives",
         "whole_encoders",
+        "decode_context",
     )
     arguments: dict[str, Any] = dict(zip(names, told, strict=True))
     return ReserveRates.of(model, engine, tensor_parallel=tensor_parallel, **arguments)
@@ -437,6 +452,15 @@ def follows_length(model: Model) -> bool:
     """
     sizes = Shape.of(model)
     return bool(sizes.indexed or sizes.latent_heads) or sizes.tower is not None
+
+
+def follows_cache(model: Model) -> bool:
+    """Whether the reserve may follow the format of the cache: with latents, whose kernels on Hopper go by it.
+
+    Args:
+        model: The model, or a stage of it.
+    """
+    return Shape.of(model).latent_heads > 0
 
 
 def error_band(engine: Engine, reserve_bytes: float, device_class: str, *, stages: bool = False) -> float:

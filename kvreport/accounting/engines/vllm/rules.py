@@ -169,6 +169,8 @@ class Vllm(EngineRules):
             device_class=reserve.device_class(accelerator),
             receives=step.receives,
             stages=step.layout.pipeline > 1,
+            narrow=step.narrow_cache,
+            decode_context=step.layout.decode_context,
         )
 
     def following_peak(
@@ -207,7 +209,12 @@ class Vllm(EngineRules):
             accelerator.vendor.upper(),
             step.receives,
             step.layout.whole_encoders,
+            step.layout.decode_context,
         )
+
+    def reserve_follows_cache(self, model: Model) -> bool:
+        """True for latents: on Hopper, another kernel serves those in FP8."""
+        return reserve.follows_cache(model)
 
     def spared_later(self, model: Model, accelerator: Accelerator, step: Step) -> int:
         """Bytes that a first start takes for compiling, and a later one with the same flags does not."""
@@ -251,6 +258,7 @@ class Vllm(EngineRules):
             expert_parallel=layout.expert,
             vendor="AMD" if amd else "NVIDIA",
             receives=receives,
+            decode_context=layout.decode_context,
         )
         flat: tuple[float, ...] = rates.flat
         return flat
@@ -307,8 +315,8 @@ class Vllm(EngineRules):
     ) -> tuple[str, ...]:
         """Up to 0.10 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts.
 
-        From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs. Graphs are reserved for as
-        latents of 16 bits need them on Hopper, whatever the cache's format.
+        From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs. On Hopper, graphs of latents
+        in 16 bits keep partial results.
         """
         release, found = releases.release_of(self.engine), []
         spared = self.spared_later(model, accelerator, step) if releases.compiles_on_copies(release) else 0
@@ -325,7 +333,7 @@ class Vllm(EngineRules):
             )
         divided = 0.0
         latent = any(isinstance(cache, Latent) for group in model.layers for cache in group.caches)
-        if latent and reserve.keeps_partial_results(accelerator) and not step.eager:
+        if latent and reserve.keeps_partial_results(accelerator) and not step.eager and not step.narrow_cache:
             largest = min(step.max_seqs, step.max_batched_tokens, kernel.LARGEST_CAPTURE)
             divided = self._rates(model, accelerator, step).partial_per_row * largest
         if divided > _WORTH_SAYING:
