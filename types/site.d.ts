@@ -32,6 +32,7 @@ interface CapacityScript {
   ): any[] | null;
   reserveParts(config: Configuration): { activations: number; outside: number; graphs: number } | null;
   underEngine(site: any, other: any): any;
+  unpacked(site: any, models: any[]): any;
   isPublished(model: any, gpu: any): boolean;
   /** The same of a server that is told a longest request of so many tokens. */
   told(config: Configuration, context: number): Configuration;

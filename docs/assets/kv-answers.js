@@ -18,8 +18,8 @@
   };
 
   /* The site's facts under an engine: its own, or those of another engine's file. */
-  async function siteFor(base, name) {
-    const site = await load(new URL("site.json", base));
+  async function siteFor(base, name, one) {
+    const site = await kvreport.facts(base, one);
     if (!name || name === site.engine.name || name === "ceiling") return site;
     const other = await load(new URL(`engines/${name}.json`, base));
     return kvCapacity.underEngine(site, other);
@@ -143,8 +143,10 @@
     let site = null, controls = null, state = { ...start }, turn = 0, plots = null;
     const pickers = {};
 
-    const ready = load(new URL("site.json", base)).then((facts) => {
-      site = facts;
+    /* The page of one model needs no other's name. */
+    const alone = form.dataset.kvPage === "model" ? [start.model, start.model] : undefined;
+    const ready = kvreport.facts(base, alone).then((found) => {
+      site = found;
       controls = formOf(form, site);
       kvreport.wake().then(() => kvreport.script("kv-picker.js")).then(enter).catch(() => {
         /* the links to the lists stay */
@@ -211,13 +213,13 @@
         plots?.release();
         plots = kvreport.plots(root);
         result.titled(root, true);
-        await page?.restore?.(root, base);
+        await page?.restore?.(root, base, site);
         names();
         done();
         return;
       }
       try {
-        const here = await siteFor(base, state.engine);
+        const here = await siteFor(base, state.engine, alone);
         const model = await modelFor(base, here, state.model);
         if (mine !== turn) return;
         if (!model) {

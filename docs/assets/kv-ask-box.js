@@ -10,7 +10,7 @@
     const field = $("input", form), told = $("[data-kv-understood]", form);
     const answer = async () => {
       const [site, file] = await Promise.all([
-        load(new URL("site.json", base)),
+        kvreport.facts(base),
         load(new URL("picker.json", base)),
       ]);
       const found = kvreport.asked.understand(field.value, site, kvreport.asked.prepared(file));

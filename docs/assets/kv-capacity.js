@@ -467,6 +467,20 @@
     return users > 0 && kernel.words.serving_verdicts.includes(verdict);
   }
 
+  /* site.json out of what travels: accelerators by field, and models whose names their slugs say as slugs alone. */
+  function unpacked(site, models) {
+    if (Array.isArray(site.gpus)) return site;
+    const fields = Object.entries(site.gpus);
+    return {
+      sizing_layouts: [], // the explorer searches none
+      ...site,
+      models: models.map((one) =>
+        Array.isArray(one) ? one : [one, one.slice(one.indexOf("--") + 2).replaceAll("-", " ")]
+      ),
+      gpus: site.gpus.id.map((_, n) => Object.fromEntries(fields.map(([name, list]) => [name, list[n]]))),
+    };
+  }
+
   /* A site's facts under another engine: that engine's file has the accelerators in the same order. What the
      architecture needs is numbered by the site's own kinds of devices. */
   function underEngine(site, other) {
@@ -525,6 +539,7 @@
     serve,
     serves,
     underEngine,
+    unpacked,
     isPublished,
   };
 })(typeof globalThis === "object" ? globalThis : this);

@@ -20,9 +20,9 @@
     const key = () => (byModels() ? "models" : "gpus");
     const listed = () => state[key()] || [];
 
-    Promise.all(["site.json", "peaks.json"].map((name) => load(new URL(name, base)))).then(
-      ([facts, rates]) => {
-        [site, home, peaks] = [facts, facts, rates];
+    Promise.all([kvreport.facts(base), load(new URL("peaks.json", base))]).then(
+      ([found, rates]) => {
+        [site, home, peaks] = [found, found, rates];
         for (const place of form.querySelectorAll("[data-kv-picker]")) {
           const name = place.dataset.kvName;
           pickers[name] = kvreport.picker(place, base, (id) => picked(name, id));

@@ -17,8 +17,8 @@
     const early = kvreport.changedEarly(form);
     let site = null, controls = null, state = { ...start }, turn = 0, plots = null;
 
-    const ready = load(new URL("site.json", base)).then((facts) => {
-      site = facts;
+    const ready = kvreport.facts(base).then((found) => {
+      site = found;
       controls = kvreport.formOf(form, site);
       for (const field of $$("select, input", form)) {
         field.addEventListener("change", () => {

@@ -36,7 +36,7 @@
     );
 
     async function restore() {
-      const site = location.search ? await load(new URL("site.json", base)).catch(() => null) : null;
+      const site = location.search ? await kvreport.facts(base).catch(() => null) : null;
       const read = site && kvState.read(site, ["model", "gpu"], [], location.search, true);
       const gpu = read && kvCapacity.gpuOf(site, read.state.gpu);
       unread = read?.ignored || [];
@@ -79,7 +79,7 @@
       if (slug || device.value()) {
         try {
           [site, model] = await Promise.all([
-            load(new URL("site.json", base)),
+            kvreport.facts(base),
             slug ? load(new URL(`models/${slug}.json`, base)) : null,
           ]);
         } catch { /* the log's own numbers remain */ }

@@ -4,7 +4,7 @@
   "use strict";
 
   const kernel = root.kvKernel;
-  const { configure, answer, deploy, serve, told, stands, demandOf, underEngine } = root.kvCapacity;
+  const { configure, answer, deploy, serve, told, stands, demandOf, underEngine, unpacked } = root.kvCapacity;
   const SLICE_MS = 10; /* longest stretch of work between two looks at the page */
 
   const NOTHING = Object.freeze([]);
@@ -19,20 +19,6 @@
   };
   const isOne = (layout) => layout.places.length === 1 && layout.dp === 1;
 
-  /* site.json out of what travels: accelerators by field, and names that slugs say left out. */
-  function unpacked(site) {
-    if (Array.isArray(site.gpus)) return site;
-    const fields = Object.entries(site.gpus);
-    return {
-      ...site,
-      sizing_layouts: NOTHING, // no page of these files searches
-      models: site.models.map((one) =>
-        Array.isArray(one) ? one : [one, one.slice(one.indexOf("--") + 2).replaceAll("-", " ")]
-      ),
-      gpus: site.gpus.id.map((_, n) => Object.fromEntries(fields.map(([name, list]) => [name, list[n]]))),
-    };
-  }
-
   /**
    * Open the matrix.
    * @param {(name: string) => Promise<any>} get Fetches a file of the folder by its name.
@@ -40,7 +26,7 @@
    * @param {any} common explore/models.json
    */
   function open(get, packed, common) {
-    const site = unpacked(packed);
+    const site = unpacked(packed, packed.models);
     const models = site.models.map(([slug, name], n) => ({
       slug,
       name,

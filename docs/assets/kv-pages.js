@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, load, count, roughTokens, result } = kvreport;
+  const { $, $$, make, count, roughTokens, result } = kvreport;
   const words = kvKernel.words;
 
   /* --- a model's table of accelerators ------------------------------------------------------------------------ */
@@ -163,7 +163,7 @@
   }
 
   /* A printed cell that says what is short opens its explanation, once the numbers are there. */
-  function openers(root, base) {
+  function openers(root, base, site) {
     const table = $("#users-table", root);
     if (!table) return;
     const open = (place, context) => {
@@ -173,32 +173,30 @@
       const tp = (shown && Number(shown.textContent)) || "fewest";
       return kvreport.whyOf(base, { ...kvreport.now(), gpu: id, tp, ...none, context });
     };
-    load(new URL("site.json", base)).then((site) => {
-      for (const cell of $$("td.kv-no", table)) {
-        if ($("button", cell) || cell.textContent === words.no_request.context_exceeds_model[0]) continue;
-        const place = cell.parentElement.id;
-        const context = site.contexts[cell.cellIndex - 2];
-        const said = cell.textContent;
-        cell.replaceChildren(
-          make(
-            "button",
-            { type: "button", class: "kv-whybutton", onclick: () => open(place, context) },
-            said,
-          ),
-        );
-      }
-      for (const note of $$(".kv-groups .kv-note-of", root)) {
-        const place = note.parentElement.id;
-        const least = Math.min(kvKernel.USEFUL_TOKENS, ...site.contexts.slice(-1));
-        note.replaceWith(
-          make(
-            "button",
-            { type: "button", class: "kv-whybutton", onclick: () => open(place, least) },
-            note.textContent,
-          ),
-        );
-      }
-    });
+    for (const cell of $$("td.kv-no", table)) {
+      if ($("button", cell) || cell.textContent === words.no_request.context_exceeds_model[0]) continue;
+      const place = cell.parentElement.id;
+      const context = site.contexts[cell.cellIndex - 2];
+      const said = cell.textContent;
+      cell.replaceChildren(
+        make(
+          "button",
+          { type: "button", class: "kv-whybutton", onclick: () => open(place, context) },
+          said,
+        ),
+      );
+    }
+    for (const note of $$(".kv-groups .kv-note-of", root)) {
+      const place = note.parentElement.id;
+      const least = Math.min(kvKernel.USEFUL_TOKENS, ...site.contexts.slice(-1));
+      note.replaceWith(
+        make(
+          "button",
+          { type: "button", class: "kv-whybutton", onclick: () => open(place, least) },
+          note.textContent,
+        ),
+      );
+    }
   }
 
   kvreport.pages = {
@@ -206,9 +204,9 @@
     model: {
       keys: ["name"],
       render: rewrite,
-      restore: (root, base) => {
+      restore: (root, base, site) => {
         restoreTable(root);
-        openers(root, base);
+        openers(root, base, site);
       },
     },
   };

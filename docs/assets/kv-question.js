@@ -46,7 +46,7 @@
   /* Everything that a page's expressions need for a model: the site, the model, and under each engine the same. */
   async function factsFor(base, slug, used) {
     const at = (path) => load(new URL(path, base));
-    const site = await at("site.json");
+    const site = await kvreport.facts(base);
     const model = await at(`models/${slug}.json`);
     const facts = { site, model, engines: new Map() };
     const listed = site.kv_formats.map((one) => one.name);
@@ -329,8 +329,8 @@
     const pickers = {};
     let site = null, state = { ...start }, turn = 0;
 
-    const ready = load(new URL("site.json", base)).then((facts) => {
-      site = facts;
+    const ready = kvreport.facts(base).then((found) => {
+      site = found;
       for (const place of $$("[data-kv-picker]", form)) {
         const name = place.dataset.kvName;
         pickers[name] = kvreport.picker(place, base, (id) => go({ ...state, tp: fewest(), [name]: id }));
@@ -491,7 +491,7 @@
     const done = () => (root.dataset.kvShown = location.search || "printed");
 
     async function restore() {
-      await load(new URL("site.json", base)).then((facts) => (site = facts));
+      await kvreport.facts(base).then((found) => (site = found));
       const { state: asked, ignored } = kvState.read(site, [...new Set([...FIELDS, ...LAYOUT])]);
       const fresh = (asked.model && asked.model !== start.model) || (asked.gpu && asked.gpu !== start.gpu);
       state = { ...start, ...(fresh ? { tp: "fewest" } : {}) };

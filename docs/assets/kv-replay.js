@@ -106,7 +106,7 @@
 
     async function deployment() {
       const [site, model] = await Promise.all([
-        load(new URL("site.json", base)),
+        kvreport.facts(base),
         load(new URL(`models/${value("model")}.json`, base)),
       ]);
       const gpu = site.gpus.find((one) => one.id === value("gpu"));

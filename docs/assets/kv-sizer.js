@@ -176,11 +176,12 @@
       const slug = values.get("model");
       let site, peaks, model, times;
       try {
-        [site, peaks, model, times] = await Promise.all(
-          ["site.json", "peaks.json", `models/${slug}.json`, `times/${slug}.json`].map((name) =>
+        [site, peaks, model, times] = await Promise.all([
+          kvreport.facts(base),
+          ...["peaks.json", `models/${slug}.json`, `times/${slug}.json`].map((name) =>
             load(new URL(name, base))
           ),
-        );
+        ]);
       } catch (error) {
         if (mine === turn) {
           box.replaceChildren(
@@ -842,7 +843,7 @@
     const PRESET = [...LENGTHS, ...NUMBERS].filter((name) => name !== "available" && name !== "efficiency");
 
     async function restore() {
-      catalog ||= await load(new URL("site.json", base)).catch(() => null);
+      catalog ||= await kvreport.facts(base).catch(() => null);
       const named = new URLSearchParams(location.search).get("gpu"); // unequal ones have a name in no list
       const machine = catalog && named && kvCapacity.gpuOf(catalog, named);
       const ids = {

@@ -107,6 +107,29 @@
     return fetched.get(key);
   }
 
+  /**
+   * What a page reads of site.json, from files that travel lighter. Needs kv-capacity.js.
+   * @param {URL} base downloads/v1/
+   * @param {any} one [slug, name] of the only model of a page, which needs no other's name
+   */
+  const facts = memoized(async (base, one) => {
+    const file = (name) => load(new URL(`explore/${name}.json`, base));
+    const [site, names] = await Promise.all([file("facts"), one ? { models: [one] } : file("names")]);
+    return kvCapacity.unpacked(site, names.models);
+  });
+
+  function memoized(make) {
+    const made = new Map();
+    return (...given) => {
+      const key = JSON.stringify(given);
+      if (!made.has(key)) {
+        made.set(key, make(...given));
+        made.get(key).catch(() => made.delete(key));
+      }
+      return made.get(key);
+    };
+  }
+
   const scripts = new Map();
   function script(name) {
     if (!scripts.has(name)) {
@@ -717,6 +740,7 @@
     onDevices,
     focusIn,
     load,
+    facts,
     script,
     usersCell,
     memoryBar,

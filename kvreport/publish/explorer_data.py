@@ -5,6 +5,8 @@ Published under ``downloads/v1/explore/``. Every file is a list for each field, 
 fetches what a question needs and the rest when a reader begins to choose:
 
 - ``site.json``: what the explorer reads of the whole ``site.json``.
+- ``facts.json`` and ``names.json``: all of it in the same form, for the other pages; models' names apart, which the page of
+  one model does not need.
 - ``models.json``: what does not depend on a device: attention type, limit, parameters, release.
 - ``aliases.json``: families and other names, for the text filter.
 - ``<folder>/weights-<format>.json``: weights in a layout, and what loading adds. The folder is the tensor-parallel size,
@@ -95,6 +97,11 @@ def _files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> I
     whole = site_facts(site)
     classes = {gpu["reserve"]: (gpu["band"], gpu["runner"]) for gpu in whole["gpus"]} if models else {}
     yield "site", _site(whole, {one.layout.label: one.layout for one in places(site, further=True)})
+    yield (
+        "facts",
+        {name: value for name, value in whole.items() if name != "models"} | {"gpus": _by_field(whole)},
+    )
+    yield "names", {"models": _names(whole)}
     yield "models", _common(site, models)
     yield "aliases", {name: [facts[name] for facts in models] for name in ("family", "aliases")}
     for place, folder in enumerate(_folders(whole["layouts"])):
@@ -137,18 +144,34 @@ def _folders(layouts: Sequence[Facts]) -> Iterator[_Folder]:
 
 
 def _site(whole: Facts, named: dict[str, Layout]) -> Facts:
-    """The shared facts; a model is its slug alone where its name is what the slug says."""
-    plain = [
-        slug if slug.partition("--")[2].replace("-", " ") == name else [slug, name]
-        for slug, name in whole["models"]
-    ]
-    gpus = {name: [gpu[name] for gpu in whole["gpus"]] for name in _GPU}
+    """The facts that the explorer shares with other pages."""
+    gpus = _by_field(whole)
     layouts = [
         {name: layout[name] for name in _LAYOUT}
         | {"words": layout_words(named[layout["label"]]), "ways": ways(named[layout["label"]])}
         for layout in whole["layouts"]
     ]
-    return {**{name: whole[name] for name in _SITE}, "layouts": layouts, "models": plain, "gpus": gpus}
+    return {
+        **{name: whole[name] for name in _SITE},
+        "layouts": layouts,
+        "models": _names(whole),
+        "gpus": {name: gpus[name] for name in _GPU},
+    }
+
+
+def _names(whole: Facts) -> list[str | list[str]]:
+    """Slug and name of each model; the slug alone where it says the name."""
+    return [
+        slug if slug.partition("--")[2].replace("-", " ") == name else [slug, name]
+        for slug, name in whole["models"]
+    ]
+
+
+def _by_field(whole: Facts) -> dict[str, list[Any]]:
+    """Each field of all accelerators."""
+    return {
+        name: [gpu[name] for gpu in whole["gpus"]] for name in (whole["gpus"][0] if whole["gpus"] else _GPU)
+    }
 
 
 def _common(site: SiteData, models: Sequence[Facts]) -> Facts:

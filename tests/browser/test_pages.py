@@ -408,7 +408,7 @@ def test_instant_navigation_starts_the_next_page_too(visit):
 @pytest.mark.parametrize("uri", ["", LLAMA, H100])
 def test_what_is_chosen_while_the_numbers_are_on_their_way_is_not_lost(visit, uri):
     held = []
-    visit.page.route("**/site.json", lambda route: held.append(route))  # noqa: PLW0108 - playwright marks the function
+    visit.page.route("**/explore/facts.json", lambda route: held.append(route))  # noqa: PLW0108 - playwright marks the function
     page = visit.go(uri)
     for _ in range(100):
         if held:

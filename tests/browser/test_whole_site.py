@@ -51,6 +51,7 @@ KINDS = {
     "a dense model": "models/meta-llama--Llama-3.1-70B-Instruct/",
     "a latent model": "models/deepseek-ai--DeepSeek-V3/",
     "a hybrid model": "models/Qwen--Qwen3.6-27B/",
+    "a model with a state": "models/meta-llama--Llama-3.1-70B-Instruct/?gpu=h100-sxm-80gb&context=32768&tp=4",
     "GPU index": "gpus/",
     "a GPU": "gpus/h100-sxm-80gb/",
     "explorer": "explore/",
