@@ -206,11 +206,13 @@ def partial_bytes_per_row(
     (FlashAttention 3, ``hopper/flash_api.cpp``, ``out_accum``). Heads wider than 256 are no kernel's of these. Those of latents that
     are stored at 16 bits are, and a result of theirs is as wide as a latent (0.20.0 to 0.33.0
     ``v1/attention/backends/mla/flashattn_mla.py``, ``max_num_splits``): of 20 heads they take 1.25 GiB of the 3.25 that one start
-    on an H100 estimated (apron-003). Latents in FP8 are FlashMLA's (``FlashAttnMLABackend.supported_kv_cache_dtypes``), whose
-    results are one for each request, and one for each group of multiprocessors, which is not counted (FlashMLA,
-    ``csrc/api/dense_decode.h``, ``total_num_splits``). Heads in FP8 keep as much as in 16 bits. Where an indexer picks tokens, other
-    kernels run. Ranks that divide a context gather the heads of their group first
-    (``model_executor/layers/attention/mla_attention.py``, ``dcp_world_size``).
+    on an H100 estimated (apron-003). Each data rank has all of DeepSeek-V3's 128 heads: 32 parts x 128 heads x 512 tokens x 512
+    numbers x 4 bytes = 4.0 GiB, and counted twice 8.0. No log confirms that many heads.
+
+    Latents in FP8 are FlashMLA's (``FlashAttnMLABackend.supported_kv_cache_dtypes`` has 16 bits only), which keeps one result for each
+    request, and one for each group of multiprocessors, which is not counted (FlashMLA, ``csrc/api/dense_decode.h``,
+    ``total_num_splits``). Heads in FP8 keep as much as in 16 bits. Where an indexer picks tokens, other kernels run. Ranks that divide
+    a context gather the heads of their group first (``model_executor/layers/attention/mla_attention.py``, ``dcp_world_size``).
 
     Entering a capture gives back what the pass before it left in the allocator, and the graphs of a pool share what theirs take. The
     first runner looks at memory before that pass and after the capture, so that it counts the results once (0.19.1 to 0.28.0
