@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 from typing import Final
@@ -17,6 +18,9 @@ from kvreport.words import RELAX
 
 SMALL_STEP: Final = 2048
 """Tokens of a step to try instead: vLLM's default on smaller devices (0.33, ``engine/arg_utils.py``)."""
+
+FEWER_SEQUENCES: Final = 256
+"""Requests at once to try instead: the same."""
 
 WORTH_SAYING: Final = 1.1
 """Requests of a replica over those without the change, from which it is said."""
@@ -86,23 +90,41 @@ def levers(
     for label, asked, allowed in changes:
         ranked = rank([best.model], asked, [offer], allowed).deployments
         found.append((label, ranked[0].devices if ranked else None, ranked[0].users_each if ranked else 0))
-    return (*found, *_smaller_steps(work, best, fixed))
+    return (*found, *_smaller_sizes(work, best, fixed))
 
 
-def _smaller_steps(
+def _smaller_sizes(
     work: Workload, best: Deployment, choices: Choices
-) -> tuple[tuple[str, int | None, int], ...]:
-    """Steps of fewer tokens, where they let a replica hold more: windows keep those in flight for every request."""
-    flag = words.ALL["serve"].get(choices.engine.family, {}).get("batched", "")
-    tokens, _ = rules(choices.engine).scheduler(best.offer.accelerator)
-    if not flag or tokens <= SMALL_STEP:
-        return ()
-    small = replace(choices, max_batched_tokens=SMALL_STEP)
-    ranked = rank([best.model], work, [replace(best.offer, available=None)], small).deployments
-    each = next((one.users_each for one in ranked if one.layout == best.layout), 0)
-    if each < best.users_each * WORTH_SAYING and (not ranked or ranked[0].devices >= best.devices):
-        return ()
-    return ((f"steps of {count(SMALL_STEP)} tokens ({flag})", ranked[0].devices, ranked[0].users_each),)
+) -> Iterator[tuple[str, int | None, int]]:
+    """Smaller scheduler sizes, where they let a replica hold more.
+
+    Windows keep the tokens in flight for every request. Graphs on Hopper keep results of attention for every request at once.
+    """
+    flags = words.ALL["serve"].get(choices.engine.family, {})
+    tokens, seqs = rules(choices.engine).scheduler(best.offer.accelerator)
+    step, few = count(SMALL_STEP), count(FEWER_SEQUENCES)
+    sizes = (
+        (
+            f"steps of {step} tokens",
+            "batched",
+            tokens > SMALL_STEP,
+            replace(choices, max_batched_tokens=SMALL_STEP),
+        ),
+        (
+            f"at most {few} requests at once",
+            "max_num_seqs",
+            choices.max_seqs is None and seqs > FEWER_SEQUENCES,
+            replace(choices, max_seqs=FEWER_SEQUENCES),
+        ),
+    )
+    for label, name, smaller, small in sizes:
+        flag = flags.get(name, "")
+        if not flag or not smaller:
+            continue
+        ranked = rank([best.model], work, [replace(best.offer, available=None)], small).deployments
+        each = next((one.users_each for one in ranked if one.layout == best.layout), 0)
+        if ranked and (each >= best.users_each * WORTH_SAYING or ranked[0].devices < best.devices):
+            yield f"{label} ({flag})", ranked[0].devices, ranked[0].users_each
 
 
 def _milliseconds(seconds: float) -> str:

@@ -267,6 +267,12 @@ def test_fewer_sequences_fit_kimi_k3_on_half_as_many_h100() -> None:
     best = sized("moonshotai/Kimi-K3", "h100-sxm-80gb", context="32K", max_seqs=256).ranking.deployments[0]
     assert best.sure
     assert best.devices == 32
+    label = "at most 256 requests at once (--max-num-seqs)"
+    levers = {
+        name: told for name, *told in sized("moonshotai/Kimi-K3", "h100-sxm-80gb", context="32K").levers
+    }
+    assert levers[label] == [32, best.users_each]
+    assert label not in {name for name, *_ in sized(LLAMA).levers}
 
 
 def test_a_few_replicas_more_are_offered_where_as_many_only_just_hold_a_peak() -> None:
