@@ -369,7 +369,7 @@ def test_recurrentgemma_stops_growing_at_its_window() -> None:
     ("architecture", "keys", "field"),
     [
         ("Mamba2ForCausalLM", {"hidden_size": 4096, "num_heads": 100}, "num_heads"),
-        ("FalconH1ForCausalLM", {**FALCON_H1_HALF_B, "mamba_d_ssm": 1000}, "mamba_d_ssm"),
+        ("FalconH1ForCausalLM", {**FALCON_H1_HALF_B, "mamba_d_ssm": 1000}, "mamba_n_heads"),
         ("FalconH1ForCausalLM", {**FALCON_H1_HALF_B, "mamba_d_ssm": 768}, "mamba_d_head"),
         ("BambaForCausalLM", {**SMALL, "mamba_n_heads": 16, "attn_layer_indices": [6]}, "attn_layer_indices"),
         ("Lfm2MoeForCausalLM", {"num_hidden_layers": 24}, "layer_types"),
