@@ -85,7 +85,7 @@ class Indexer(Record):
         precision: Element type of keys without scales: ``model``, or ``float8`` (Step 5).
         top_k: Entries of the layer's cache that it picks for attention to read (``index_topk``): tokens,
             or compressed latents where those are kept (DeepSeek-V4). None if the source does not say.
-            Changes reading time, never memory.
+            Changes reading time, and what graphs of vLLM hold on Hopper GPUs; never the cache.
     """
 
     kind: Literal["indexer"] = "indexer"

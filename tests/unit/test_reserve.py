@@ -901,8 +901,6 @@ def test_heads_wider_than_256_have_no_partial_results(catalog: Catalog) -> None:
     """Gemma 4 31B on an H100 (apron-001) estimated 0.76 GiB for 60 layers: 13 MiB each, and nothing beside."""
     engine = release("0.29.0")
     assert ReserveRates.of(catalog.model("google/gemma-4-31B-it"), engine).partial_per_row == 0
-    # Where an indexer picks tokens, other kernels run.
-    assert ReserveRates.of(catalog.model("zai-org/GLM-5.3"), engine).partial_per_row == 0
     # The second runner estimates nothing up to 0.28, so that nothing is taken off.
     assert ReserveRates.of(catalog.model("Qwen/Qwen3-32B"), release("0.27.1")).partial_per_row == 0
 
@@ -931,6 +929,31 @@ def test_the_first_runner_counts_partial_results_once(
     assert graphs / GIB == pytest.approx(estimated_gib, abs=0.14)
     assert engine.reserve(record, ampere, step).graphs == 300_000 * units
     assert rules(release("0.19.0")).reserve(record, hopper, step).graphs == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "heads", "counted"),
+    [
+        ("deepseek-ai/DeepSeek-V3.2", "0.24.0", 128, 0),
+        ("deepseek-ai/DeepSeek-V3.2", "0.25.0", 128, 1),
+        ("deepseek-ai/DeepSeek-V3.2", "0.33.0", 128, 2),
+        ("zai-org/GLM-5.3", "0.30.0", 64, 2),
+        # Rows of 512 numbers are other kernels'.
+        ("zai-org/GLM-5.3-Flash", "0.30.0", 64, 0),
+        ("deepseek-ai/DeepSeek-V4-Flash", "0.30.0", 64, 0),
+    ],
+)
+def test_picked_tokens_of_a_latent_are_divided_by_their_number(
+    catalog: Catalog, model: str, version: str, heads: int, counted: int
+) -> None:
+    """2,048 tokens are 32 blocks of 64, and 28 parts keep 0.85 of the multiprocessors busy that 32 would."""
+    record, engine = catalog.model(model), release(version)
+    rates = ReserveRates.of(record, engine)
+    assert rates.partial_per_row == counted * 28 * heads * 512 * 4
+    assert rates.narrow_per_row == counted * 27 * heads * 512 * 4
+    # Where ranks divide a context, FlashMLA's kernel runs.
+    assert ReserveRates.of(record, engine, tensor_parallel=8, decode_context=8).partial_per_row == 0
+    assert rules(engine).reserve_follows_cache(record) or not counted
 
 
 @pytest.mark.parametrize(("version", "counted"), [("0.28.0", 1), ("0.30.0", 2)])

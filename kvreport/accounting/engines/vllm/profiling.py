@@ -11,7 +11,7 @@ that no source states are in the engine's record as ``coefficients``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 from typing import Final
 
 from kvreport.accounting.engines.vllm.kernels import MLA_ROWS
@@ -21,6 +21,7 @@ from kvreport.accounting.engines.vllm.releases import (
     Sampler,
     charges_all_that_stays,
     compiles_on_copies,
+    divides_picked,
     release_of,
 )
 from kvreport.accounting.engines.vllm.towers import Tower
@@ -52,6 +53,10 @@ _LOOKED_UP: Final = (0, 26)
 _PARTS: Final = 32
 _RESULT_BYTES: Final = 4
 _WIDEST_HEAD: Final = 256
+_PICKED_ROW: Final = 576
+_PICKED_BLOCK: Final = 64
+_FEWEST_BLOCKS: Final = 4
+_BUSY: Final = 0.85
 
 KEPT_STREAMS: Final = 2
 """Copies of the last hidden state, 16 bits each, that are held while logits are sampled from."""
@@ -197,7 +202,7 @@ def graph_layers(shape: Shape) -> int:
 
 
 def partial_bytes_per_row(
-    model: Model, tensor_parallel: int, *, second: bool, decode_context: int = 1
+    model: Model, release: Release, tensor_parallel: int, *, second: bool, decode_context: int = 1
 ) -> tuple[float, float]:
     """Bytes per token of the largest graph that FlashAttention 3 keeps partial results in, and how many fewer with an FP8 cache.
 
@@ -211,8 +216,13 @@ def partial_bytes_per_row(
 
     Latents in FP8 are FlashMLA's (``FlashAttnMLABackend.supported_kv_cache_dtypes`` has 16 bits only), which keeps one result for each
     request, and one for each group of multiprocessors, which is not counted (FlashMLA, ``csrc/api/dense_decode.h``,
-    ``total_num_splits``). Heads in FP8 keep as much as in 16 bits. Where an indexer picks tokens, other kernels run. Ranks that divide
+    ``total_num_splits``). Heads in FP8 keep as much as in 16 bits. Ranks that divide
     a context gather the heads of their group first (``model_executor/layers/attention/mla_attention.py``, ``dcp_world_size``).
+
+    Where an indexer picks tokens of latents in 16 bits, FlashAttention 3 divides those
+    (``v1/attention/backends/mla/flashattn_mla_sparse.py``,
+    :func:`~kvreport.accounting.engines.vllm.releases.divides_picked`), but not where ranks divide a context. Other kernels serve
+    rows of other widths. On eight H200, one start of GLM-5.3 estimated 2.30 GiB, where 2.65 are counted with these (apron-011).
 
     Entering a capture gives back what the pass before it left in the allocator, and the graphs of a pool share what theirs take. The
     first runner looks at memory before that pass and after the capture, so that it counts the results once (0.19.1 to 0.28.0
@@ -222,26 +232,41 @@ def partial_bytes_per_row(
 
     Args:
         model: The model.
+        release: The vLLM release.
         tensor_parallel: Ranks that share the heads.
         second: True for the second model runner.
         decode_context: Ranks that divide a context.
     """
     caches = [cache for group in model.layers for cache in group.caches]
     plain = [one for one in caches if isinstance(one, FullAttention | SlidingWindow)]
-    picked = any(isinstance(one, Indexer) for one in caches)
+    picks = [one.top_k or 0 for one in caches if isinstance(one, Indexer)]
+    parts = _PARTS
+    if picks:
+        parts = _parts_of_picked(max(picks)) if divides_picked(release) and decode_context == 1 else 0
+    rows = (_PICKED_ROW,) if picks else MLA_ROWS
     latents = [
         one.latent_dim
         for one in caches
-        if isinstance(one, Latent) and not picked and one.latent_dim + one.rope_dim in MLA_ROWS
+        if isinstance(one, Latent) and one.latent_dim + one.rope_dim in rows and parts
     ]
-    widths = [one.value_dim for one in plain] + latents
-    if not widths or any(one.key_dim > _WIDEST_HEAD for one in plain):
+    widths = [_PARTS * one.value_dim for one in plain]
+    if not (widths or latents) or any(one.key_dim > _WIDEST_HEAD for one in plain):
         return 0.0, 0.0
     heads = -(-model.attention_heads // tensor_parallel) * decode_context
     part = (2.0 if second else 1.0) * heads * _RESULT_BYTES
-    whole = _PARTS * part * max(widths)
-    narrow = part * max([_PARTS * one.value_dim for one in plain] + latents)
-    return whole, whole - narrow
+    whole = part * max(widths + [parts * one for one in latents])
+    return whole, whole - part * max(widths + latents)
+
+
+def _parts_of_picked(top_k: int) -> int:
+    """Parts that FlashAttention 3 divides the tokens in that an indexer picked, where the engine sets no number.
+
+    It takes the fewest that keep 0.85 of the multiprocessors busy that more would, for one request, in blocks of 64 tokens
+    (``hopper/heuristics.h::num_splits_heuristic``, ``hopper/tile_size.h``). Requests of one rank have few enough heads that busy
+    multiprocessors grow with the parts.
+    """
+    blocks = -(-top_k // _PICKED_BLOCK)
+    return ceil(_BUSY * blocks) if blocks > _FEWEST_BLOCKS else 0
 
 
 def _inner(model: Model, row: WeightGroup) -> int:

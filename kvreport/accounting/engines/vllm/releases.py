@@ -214,6 +214,15 @@ def second_runner_estimates_graphs(release: Release) -> bool:
     return release >= (0, 29)
 
 
+def divides_picked(release: Release) -> bool:
+    """Whether FlashAttention serves the picked tokens of a 16-bit latent on Hopper: since 0.25.0.
+
+    ``platforms/cuda.py::_get_backend_priorities``, ``FLASH_ATTN_MLA_SPARSE``; before, FlashMLA's kernel of prefill, which
+    divides nothing.
+    """
+    return release >= (0, 25)
+
+
 def steps_in_flight(release: Release) -> int:
     """Scheduler steps that a window reserves for: two since 0.26.0.
 

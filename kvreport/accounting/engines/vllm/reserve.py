@@ -193,7 +193,9 @@ class ReserveRates:
         heads = engine.lists(UNCOMPRESSED, model.architecture)
         copied = compiling_bytes(model, release, tensor_parallel, images=images, hashed=on_device)
         partial, narrow = (
-            partial_bytes_per_row(model, tensor_parallel, second=second, decode_context=decode_context)
+            partial_bytes_per_row(
+                model, release, tensor_parallel, second=second, decode_context=decode_context
+            )
             if graphs and not heads
             else (0.0, 0.0)
         )
@@ -460,7 +462,8 @@ def follows_cache(model: Model) -> bool:
     Args:
         model: The model, or a stage of it.
     """
-    return Shape.of(model).latent_heads > 0
+    sizes = Shape.of(model)
+    return sizes.latent_heads > 0 or sizes.gathers_keys
 
 
 def error_band(engine: Engine, reserve_bytes: float, device_class: str, *, stages: bool = False) -> float:
