@@ -335,7 +335,10 @@
   }
 
   /* The explanation comes with its first opening. */
-  const why = (one, context) => kvreport.script("kv-why.js").then(() => kvreport.explain(one, context));
+  const why = (one, context) =>
+    kvreport.script("kv-core-lists.js").then(() => kvreport.script("kv-why.js")).then(() =>
+      kvreport.explain(one, context)
+    );
 
   function cellWords(answer) {
     const short = ["cache_exceeds_pool", "weights_exceed_memory", "may_fit"];

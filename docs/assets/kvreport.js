@@ -600,7 +600,8 @@
   /* What a page has, the scripts that it takes, and who starts it. They are fetched with the first
      page that needs them. */
   const scriptsOf = (names) => names.split(" ").map((name) => `kv-${name}.js`);
-  const STATE = scriptsOf("core-page capacity state chart result answers pages");
+  const ANSWERS = scriptsOf("capacity state chart result answers pages");
+  const STATE = ["kv-core-page.js", ...ANSWERS];
   /* Pages that are whole as printed: their scripts come when the reader begins to do something. */
   const LATE = ["stateful", "askBox", "gpuPage", "plots", "reader"];
 
@@ -610,7 +611,7 @@
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
     ["[data-kv-state]", "stateful", STATE],
     ["[data-kv-ask]", "askBox", [...STATE, ...scriptsOf("picker ask ask-box")]],
-    ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-matrix.js", "kv-gpu.js"]],
+    ["[data-kv-gpupage]", "gpuPage", ["kv-core-lists.js", ...ANSWERS, "kv-matrix.js", "kv-gpu.js"]],
     ["[data-kv-plots]", "plots", scriptsOf("core-page chart")],
     ["[data-kv-reader]", "reader", scriptsOf("kernel lessons capacity state picker question")],
     ["[data-kv-explore]", "explore", ["kv-core.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"]],
@@ -636,7 +637,7 @@
       "kv-log.js",
     ]],
     ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-library.js", "kv-yours.js"]],
-    ["[data-kv-compare]", "compare", scriptsOf("core-page capacity state chart result picker compare")],
+    ["[data-kv-compare]", "compare", scriptsOf("core-lists capacity state chart result picker compare")],
     ["[data-kv-guess]", "guess", ["kv-book.js"]],
     ["[data-kv-quiz]", "quiz", ["kv-book.js"]],
     ["[data-kv-choice]", "choice", ["kv-book.js"]],

@@ -16,13 +16,13 @@ def scripts_beside(repository: Path, core: str) -> set[str]:
     parts = re.search(r"const PARTS = \[(.*?)\n  \];", source, re.DOTALL)
     assert parts
     entries = re.split(r"\n    \[", parts[1])
-    state = re.search(r"const STATE = (scriptsOf.*);", source)
-    assert state
-    own = [
-        entry
+    answers = re.search(r"const ANSWERS = (scriptsOf.*);", source)
+    assert answers
+    full = [
+        one.replace("...STATE", '"kv-core-page.js", ...ANSWERS').replace("...ANSWERS", answers[1])
         for one in entries
-        if re.search(rf"\b{core}(\.js)?\b(?!-)", entry := one.replace("...STATE", state[1]))
     ]
+    own = [entry for entry in full if re.search(rf"\b{core}(\.js)?\b(?!-)", entry)]
     assert own
     listed = re.findall(r'"(kv-[\w-]+\.js)"', "".join(own))
     short = " ".join(re.findall(r'scriptsOf\("([^"]+)"\)', "".join(own))).split()
@@ -35,6 +35,7 @@ def scripts_beside(repository: Path, core: str) -> set[str]:
         ("assets/kv-core.js", "kv-core"),
         ("assets/kv-core-sizer.js", "kv-core-sizer"),
         ("assets/kv-core-page.js", "core-page"),
+        ("assets/kv-core-lists.js", "core-lists"),
     ],
 )
 def test_a_part_is_made_for_every_script_of_its_page(repository: Path, address: str, core: str) -> None:
