@@ -17,7 +17,7 @@
     seqs: (text) => kvState.tokensOf(text),
   };
 
-  /* The site's facts under an engine: its own, or those of another engine's file. */
+  /* The site's facts under an engine: its own, or those of another engine's file. `one`: as in kvreport.facts. */
   async function siteFor(base, name, one) {
     const site = await kvreport.facts(base, one);
     if (!name || name === site.engine.name || name === "ceiling") return site;

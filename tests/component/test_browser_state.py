@@ -11,7 +11,7 @@ from page_states import GPUS, MODELS, RUN, compare_addresses, compare_states, pu
 
 from kvreport import estimate
 from kvreport.errors import InputError
-from kvreport.publish import columns, engine_profiles, profiles
+from kvreport.publish import columns, engine_profiles, explorer_data, profiles
 from kvreport.publish.page_data import gather
 from kvreport.query import options, url_keys
 
@@ -66,6 +66,23 @@ def test_other_engines_answer_as_the_package_does(engine):
         assert not differing, (model, gpu, state, differing)
     assert compared > len(rows) // (16 if engine == "sglang" else 8)
     assert further > 4
+
+
+UNPACK = """
+const { facts, names } = JSON.parse(await new Response(Deno.stdin.readable).text());
+console.log(JSON.stringify(kvCapacity.unpacked(facts, names.models)));
+"""
+
+
+def test_shared_facts_are_the_same_after_they_traveled_by_field():
+    _, _, catalog = published()
+    site = gather(catalog, models=MODELS, gpus=GPUS, version="test")
+    files = {address: json.loads(content) for address, content in explorer_data.files(site, (), ())}
+    folder = f"{profiles.FOLDER}/explore"
+    given = {name: files[f"{folder}/{name}.json"] for name in ("facts", "names")}
+    want = json.loads(profiles.encode(profiles.site_facts(site)))
+    assert len(want["models"]) > 3
+    assert run(UNPACK, given) == want
 
 
 MACHINES = (
