@@ -19,13 +19,13 @@ from kvreport.publish.page_data import gather
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-EVERY = 9
+EVERY = 25
 """One model in so many is taken: all families come in, and the test stays short."""
 LAID_OUT_BY_KERNELS = {"deepseek-ai/DeepSeek-V3.2", "zai-org/GLM-5"}
 """Models whose cache has another layout on another device."""
 RESERVED_BY_CACHE = {"zai-org/GLM-4.7-Flash"}
 """Models whose reserve is another for an FP8 cache."""
-ROWS = 60_000
+ROWS = 40_000
 
 ANSWER = """({site, models, rows}) => {
     const by = Object.fromEntries(models.map((model) => [model.id, model]));
@@ -166,8 +166,8 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
     assert together["first"] < len(parts) / 4
 
 
-SGLANG_ROWS = 30_000
-SGLANG_EVERY = 7
+SGLANG_ROWS = 20_000
+SGLANG_EVERY = 23
 ARCHITECTURE = {
     "kv_bytes_per_token_per_gpu",
     "state_bytes_per_request_per_gpu",

@@ -56,7 +56,7 @@ def test_the_browser_ranks_as_python_does(page: Any, model: str) -> None:
         "available": None,
         "prices": None,
     }
-    works = workloads(model, 14)
+    works = workloads(model, 6)
     answers = page.evaluate(IN_BROWSER, [given, works, options])
     compared = 0
     for work, answer in zip(works, answers, strict=True):
@@ -73,7 +73,7 @@ def test_the_browser_ranks_as_python_does(page: Any, model: str) -> None:
             said = what_to_relax(in_words(work), ranking, choices)
             assert answer["relax"] == f"{said[0].upper()}{said[1:]}."
     # A comparison of nothing would pass, too.
-    assert compared > 200
+    assert compared > 80
 
 
 def test_prices_and_limits_order_alike(page: Any) -> None:

@@ -104,7 +104,7 @@ def test_any_log_has_a_diagnosis_or_one_clear_sentence(
     assert found.concurrency is None or math.isfinite(found.concurrency)
 
 
-@settings(max_examples=examples(80))
+@settings(max_examples=examples(40))
 @given(
     beginning=st.sampled_from(sorted({line for text in LOGS.values() for line in text.splitlines()})),
     cut=st.integers(0, 400),

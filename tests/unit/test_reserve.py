@@ -905,6 +905,23 @@ def test_heads_wider_than_256_have_no_partial_results(catalog: Catalog) -> None:
     assert ReserveRates.of(catalog.model("Qwen/Qwen3-32B"), release("0.27.1")).partial_per_row == 0
 
 
+@pytest.mark.parametrize("version", ["0.20.0", "0.30.0", "0.33.0"])
+def test_images_attended_to_both_ways_have_no_partial_results(catalog: Catalog, version: str) -> None:
+    """FlashAttention 3 serves the text models of the same shape, and not Gemma 3 (``is_mm_prefix_lm``)."""
+    record = catalog.model("google/gemma-3-27b-it")
+    engine = catalog.engine(f"vllm@{version}")
+    assert ReserveRates.of(record, engine).partial_per_row == 0
+    text = record.model_copy(update={"architecture": "Gemma3ForCausalLM"})
+    assert ReserveRates.of(text, engine).partial_per_row > 0
+
+
+def test_the_partial_results_of_128_heads_are_as_measured(catalog: Catalog) -> None:
+    """The first whole graph of four layers took 4,224 MiB on an H200 under 0.26.0, and 2,134 with at most 256 requests."""
+    per_row = ReserveRates.of(catalog.model("deepseek-v3"), release("0.26.0")).partial_per_row
+    assert per_row * 512 == 4096 * 2**20
+    assert per_row * 256 == 2048 * 2**20
+
+
 @pytest.mark.parametrize(
     ("model", "heads", "width", "estimated_gib"),
     [

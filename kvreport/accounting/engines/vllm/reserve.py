@@ -66,9 +66,17 @@ HOPPER_GRAPH_BYTES: Final = 105_000
 """Bytes of a captured graph per layer on Hopper under the first model runner, beside partial results of attention: 79, 96, 114 and
 117 KB in four starts of 0.26.0 on an H100 and an H200 (own-002 to own-005), of which this is the median. No source says why samples
 are smaller there: other devices print 0.2 to 0.3 MB. Two starts of 0.24.0 and 0.27.1, of other people, fit it, too (obs-101,
-seen-010). Not fitted."""
+seen-010). A start of Llama 3.1 8B under this runner on an H200 printed its samples: 134 MiB for the first graph in pieces and 4 for
+the second, 258 MiB for the first whole graph, of which 256 are partial results, and none for the second, which counts as 1. That is
+508 MiB where 583 are counted. With 8 layers it was 356 where 338 are. Not fitted."""
 
 UNQUANTIZED: Final = ("bf16", "fp16", "fp32")
+
+BOTH_WAYS: Final = "attends_both_ways"
+"""The list of classes whose images are attended to in both directions, with or without images (0.19.1 ``config/model.py``, 0.20.0 to
+0.33.0 ``transformers_utils/model_arch_config_convertor.py::is_mm_prefix_lm``). FlashAttention 3 does not serve them
+(``v1/attention/backends/flash_attn.py::supports_mm_prefix``), and Triton's kernel keeps no partial results: 0.26.0 on an H200 started
+Gemma 3 with ``TRITON_ATTN``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +204,7 @@ class ReserveRates:
             partial_bytes_per_row(
                 model, release, tensor_parallel, second=second, decode_context=decode_context
             )
-            if graphs and not heads
+            if graphs and not heads and not engine.lists(BOTH_WAYS, model.architecture)
             else (0.0, 0.0)
         )
         return cls(
