@@ -253,7 +253,7 @@
     return {
       activations: kernel.activationBytes(rates, tokens, seqs, told, gpu.own, gpu.splits, eager),
       outside: kernel.outsideBytes(rates, gpu.outside[0], gpu.outside[1], gpu.outside[2]),
-      graphs: eager ? 0 : kernel.graphBytes(rates, seqs, tokens, gpu.own, gpu.partial) - less,
+      graphs: eager ? 0 : kernel.graphBytes(rates, seqs, tokens, gpu.own, gpu.partial, told) - less,
     };
   }
 

@@ -66,6 +66,8 @@ Rates = tuple[
     float,
     float,
     float,
+    float,
+    float,
 ]
 """What vLLM's reserve grows with, in the order of
 :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
@@ -821,13 +823,13 @@ def spared_bytes(
 
 
 def follows_length(rates: Rates) -> bool:
-    """Return whether vLLM's activation peak may follow the longest request that it is told to take.
+    """Return whether vLLM's reserve may follow the longest request that it is told to take.
 
-    It does where keys are gathered for an indexer, where a longer request is measured with a longer video, and where
-    latents are expanded.
+    It does where keys are gathered for an indexer, or its logits lie in graphs, where a longer request is measured with a
+    longer video, and where latents are expanded.
     """
     videos = max(rates[8], rates[17]) if rates[16] > 1 else 0.0
-    return max(rates[11], videos, rates[2]) > 0
+    return max(rates[11], videos, rates[2], rates[28]) > 0
 
 
 def freed_bytes(
@@ -838,9 +840,9 @@ def freed_bytes(
     longest: int,
     own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
     splits: bool,  # noqa: FBT001
-    compiled: bool,  # noqa: FBT001
+    eager: bool,  # noqa: FBT001
 ) -> int:
-    """Return how much smaller vLLM's activation peak is with a shorter longest request.
+    """Return how much smaller vLLM's reserve is with a shorter longest request.
 
     Args:
         rates: The model's rates on one device.
@@ -848,12 +850,30 @@ def freed_bytes(
         max_num_seqs: Requests that run at once.
         context: Tokens of the longest request that it was told to take.
         longest: The longest that it would take by itself.
-        own_kernels: As of :func:`activation_bytes`, and so are those that follow.
+        own_kernels: As of :func:`activation_bytes`.
         splits: As there.
-        compiled: As there.
+        eager: Whether layers run one by one, so that nothing is compiled and no graphs are captured.
     """
-    most = activation_bytes(rates, tokens, max_num_seqs, longest, own_kernels, splits, compiled)
-    return most - activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, compiled)
+    most = following_bytes(rates, tokens, max_num_seqs, longest, own_kernels, splits, eager, eager)
+    return most - following_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, eager, eager)
+
+
+def following_bytes(
+    rates: Rates,
+    tokens: int,
+    max_num_seqs: int,
+    context: int,
+    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
+    splits: bool,  # noqa: FBT001
+    compiled: bool,  # noqa: FBT001
+    eager: bool,  # noqa: FBT001
+) -> int:
+    """Return what of vLLM's reserve may follow the longest request: its activation peak, and logits in graphs.
+
+    Arguments as of :func:`activation_bytes`; ``eager`` tells that no graphs are captured.
+    """
+    scored = 0 if eager else scored_bytes(rates, max_num_seqs, tokens, own_kernels, context)
+    return activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, compiled) + scored
 
 
 def graph_bytes(
@@ -862,6 +882,7 @@ def graph_bytes(
     tokens: int,
     own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
     partial: bool,  # noqa: FBT001
+    context: int,
 ) -> int:
     """Return the bytes of all captured graphs; arguments as of :func:`activation_bytes`.
 
@@ -870,7 +891,24 @@ def graph_bytes(
     largest = rates[22] if own_kernels else LARGEST_CAPTURE
     results = rates[24] * min(max_num_seqs, LARGEST_CAPTURE, tokens) if partial else 0.0
     each = rates[26] if partial else rates[15]
-    return round(each * graphs_up_to(largest, max_num_seqs, tokens) + results)
+    scored = scored_bytes(rates, max_num_seqs, tokens, own_kernels, context)
+    return round(each * graphs_up_to(largest, max_num_seqs, tokens) + results) + scored
+
+
+def scored_bytes(
+    rates: Rates,
+    max_num_seqs: int,
+    tokens: int,
+    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
+    context: int,
+) -> int:
+    """Return the bytes of an indexer's logits in captured graphs; arguments as of :func:`activation_bytes`.
+
+    A graph must do for every length, so that it scores as many places as the longest request has.
+    """
+    largest = rates[22] if own_kernels else LARGEST_CAPTURE
+    each = rates[29] if own_kernels else rates[28]
+    return round(each * min(max_num_seqs, largest, tokens) * context)
 
 
 def narrow_cache_bytes(
@@ -925,7 +963,7 @@ def reserve_bytes(
     ``eager`` tells that no graphs are captured.
     """
     activations = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, eager)
-    graphs = 0 if eager else graph_bytes(rates, max_num_seqs, tokens, own_kernels, partial)
+    graphs = 0 if eager else graph_bytes(rates, max_num_seqs, tokens, own_kernels, partial, context)
     return activations + outside_bytes(rates, multicast, shared, handles) + graphs
 
 

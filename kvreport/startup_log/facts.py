@@ -48,6 +48,7 @@ FACTS: Final[dict[str, Fact]] = {
     "caches_prefixes": Fact("prefixes cached", "flag"),
     "text_only": Fact("text only", "flag"),
     "no_audio": Fact("no audio", "flag"),
+    "no_videos": Fact("no videos", "flag"),
     "whole_encoders": Fact("encoders whole on each rank", "flag"),
     "images_through": Fact("what images are sent through", "text"),
     "no_encoding": Fact("no image encoded at the start", "flag"),

@@ -429,6 +429,12 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "The server takes no audio: an audio encoder is not loaded.",
     ),
     Pattern(
+        "no_videos",
+        "vllm",
+        r"(?P<no_videos>limit[-_]mm[-_]per[-_]prompt\W{1,8}(?=[^}]{0,80}video\W{1,4}0\b))",
+        "The server takes no videos: it measures itself with images.",
+    ),
+    Pattern(
         "no_encoding",
         "vllm",
         r"(?P<no_encoding>--skip[-_]mm[-_]profiling\b|'skip_mm_profiling': True)",

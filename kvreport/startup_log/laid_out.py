@@ -135,6 +135,7 @@ def pasted_start(
             compiled=bool(reading.facts.get("compiled")),
             images=not reading.facts.get("text_only"),
             clips=not reading.facts.get("no_audio"),
+            videos=not reading.facts.get("no_videos"),
             images_through=reading.text("images_through") or "",
             encodes_at_start=not reading.facts.get("no_encoding"),
             draft_tokens=drafted,

@@ -89,6 +89,7 @@ def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
         compiled=bool(observation.compiled),
         images=serves_images(observation),
         clips=not re.search(_NO_AUDIO, (observation.flags or "").lower()),
+        videos=_serves("video", observation),
         images_through=images_through(observation),
         encodes_at_start=encodes_at_start(observation),
         kv_pool_bytes=pool_given(observation),
@@ -186,10 +187,18 @@ def _draft_tokens(observation: Observation) -> int:
 
 def serves_images(observation: Observation) -> bool:
     """False if the engine was told to serve text only: no images and no videos, which one encoder reads."""
-    said = f"{observation.towers or ''} {observation.flags or ''}".lower()
-    if re.search(r"language[_ -]model[_ -]only|text only", said):
+    if re.search(r"language[_ -]model[_ -]only|text only", _said(observation)):
         return False
-    return not all(re.search(rf"{kind}['\"]: ?0", said) for kind in ("image", "video"))
+    return _serves("image", observation) or _serves("video", observation)
+
+
+def _serves(kind: str, observation: Observation) -> bool:
+    """False if the engine was told to take none of a kind of inputs (``--limit-mm-per-prompt``), as JSON or in words."""
+    return not re.search(rf"\b{kind}(?:['\"]: ?| )0\b", _said(observation))
+
+
+def _said(observation: Observation) -> str:
+    return f"{observation.towers or ''} {observation.flags or ''}".lower()
 
 
 _NO_AUDIO: Final = r"audio['\"]: ?0"

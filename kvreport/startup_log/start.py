@@ -106,6 +106,7 @@ class Flags:
         compiled: True if compiled graphs were found in the cache.
         images: False if text only is served.
         clips: False if no audio is taken.
+        videos: False if no videos are taken.
         images_through: What images reach the model through, as SGLang was told; "" where it was not.
         encodes_at_start: False if no image is encoded while memory is measured.
         kv_pool_bytes: A pool given by hand.
@@ -133,6 +134,7 @@ class Flags:
     compiled: bool = False
     images: bool = True
     clips: bool = True
+    videos: bool = True
     encodes_at_start: bool = True
     images_through: str = ""
     kv_pool_bytes: int | None = None
@@ -259,6 +261,7 @@ class Start:
             eager=flags.eager,
             images=flags.images,
             clips=flags.clips,
+            videos=flags.videos,
             encodes_at_start=flags.encodes_at_start,
             images_through=flags.images_through,
             sorts=flags.sorts,

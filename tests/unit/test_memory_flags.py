@@ -165,3 +165,10 @@ def test_a_log_says_that_no_audio_is_taken(limits):
 
 def test_a_log_that_takes_audio_does_not_say_so():
     assert "no_audio" not in read_log(LOG % "'limit_mm_per_prompt': {'image': 0, 'audio': 1}").facts
+
+
+def test_a_log_says_that_no_videos_are_taken():
+    reading = read_log(LOG % "'limit_mm_per_prompt': {'image': 4, 'video': 0}")
+    assert reading.facts["no_videos"]
+    assert "text_only" not in reading.facts
+    assert "no_videos" not in read_log(LOG % "'limit_mm_per_prompt': {'image': 0, 'video': 1}").facts

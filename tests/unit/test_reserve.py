@@ -1002,8 +1002,45 @@ def test_several_residual_streams_take_as_much_on_hopper_as_elsewhere(catalog: C
     engine = rules(release("0.26.0", graph_bytes_per_layer=3))
     record = catalog.model("deepseek-ai/DeepSeek-V4-Flash")
     for name in ("h200-sxm-141gb", "a100-sxm4-80gb"):
-        found = engine.reserve(record, catalog.accelerator(name), step).graphs
+        found = engine.reserve(record, catalog.accelerator(name), replace(step, context_tokens=0)).graphs
         assert found == 3 * graph_layers(Shape.of(record)) * 102
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "gpu", "rows", "bytes_each"),
+    [
+        # One key for each token; the first runner counts them once (0.24.0), the second twice (0.33.0).
+        ("zai-org/GLM-5.2", "0.24.0", "h200-sxm-141gb", 512, 4.0),
+        # Logits of 16 bits are copied to 32 on data-center Blackwell GPUs since 0.33.0.
+        ("zai-org/GLM-5.2", "0.32.0", "b200-sxm-180gb", 1024, 8.0),
+        ("zai-org/GLM-5.2", "0.33.0", "b200-sxm-180gb", 1024, 12.0),
+        # Four tokens share a key; the first runner serves the model.
+        ("deepseek-ai/DeepSeek-V4-Flash", "0.28.0", "h200-sxm-141gb", 512, 1.0),
+        # Layers with one key for two tokens, and later ones with one for each (brook-012).
+        ("deepseek-ai/DeepSeek-V4.1-Flash", "0.31.0", "b300-sxm-288gb", 1024, 12.0),
+        # AMD's kernels write to the workspace; a dense model has no indexer.
+        ("deepseek-ai/DeepSeek-V4-Flash", "0.28.0", "mi355x", 512, 0.0),
+        ("Qwen/Qwen3-32B", "0.28.0", "h200-sxm-141gb", 512, 0.0),
+    ],
+)
+def test_a_graph_keeps_scores_of_the_longest_request(
+    catalog: Catalog, name: str, version: str, gpu: str, rows: int, bytes_each: float
+) -> None:
+    """``[rows, max_model_len // stride]`` of 32 bits (``layers/sparse_attn_indexer.py``), given back within the graphs' pool."""
+    engine, record, device = rules(release(version)), catalog.model(name), catalog.accelerator(gpu)
+    step = Step(max_batched_tokens=8192, max_seqs=4096, layout=Layout())
+
+    def graphs(length: int, step: Step) -> int:
+        found: int = engine.reserve(record, device, replace(step, context_tokens=length)).graphs
+        return found
+
+    grown = graphs(1_048_576, step) - graphs(4096, step)
+    assert grown == pytest.approx(rows * bytes_each * (1_048_576 - 4096), abs=2)
+    fewer = replace(step, max_seqs=16)
+    assert graphs(1_048_576, fewer) - graphs(4096, fewer) == pytest.approx(
+        16 * bytes_each * (1_048_576 - 4096), abs=2
+    )
+    assert graphs(1_048_576, replace(step, eager=True)) == 0
 
 
 def test_latents_have_partial_results_as_wide_as_they_are(catalog: Catalog) -> None:
@@ -1039,7 +1076,7 @@ def test_latents_have_partial_results_as_wide_as_they_are(catalog: Catalog) -> N
 )
 def test_latents_of_eight_longest_requests_are_expanded(context: int, requests: int, tokens: int) -> None:
     """``min(max(8 * max_model_len, 4 * max_num_seqs * block_size), 64K)``, in blocks of 16."""
-    rates = (0.0, 0.0, 1.0, *(0.0,) * 13, 1, *(0.0,) * 5, 512, 1, 0.0, 0.0)
+    rates = (0.0, 0.0, 1.0, *(0.0,) * 13, 1, *(0.0,) * 5, 512, 1, *(0.0,) * 6)
     told = (context, False, False, True)
     assert kernel.activation_bytes(rates, 1, requests, *told) == tokens
 

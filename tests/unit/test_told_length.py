@@ -183,11 +183,20 @@ def test_a_formula_on_an_array_is_the_formula(catalog: Catalog) -> None:
     for name in (VIDEOS, INDEXED, STAGED, "deepseek-ai/DeepSeek-V4.1-Flash", "Qwen/Qwen2.5-7B"):
         rates = ReserveRates.of(catalog.model(name), engine, tensor_parallel=draw.choice([1, 8])).flat
         step = (rates, draw.choice([2048, 8192]), draw.choice([1, 256, 1024]))
-        flags = [draw.random() < 0.5 for _ in range(3)]
-        plain = [kernel.activation_bytes(*step, int(one), *flags) for one in lengths]
-        assert xp.on_arrays(kernel.activation_bytes)(*step, lengths, *flags).tolist() == plain
-        assert (len(set(plain)) > 1) <= kernel.follows_length(rates)
-        most = kernel.activation_bytes(*step, 1 << 20, *flags)
-        freed = [kernel.freed_bytes(*step, int(one), 1 << 20, *flags) for one in lengths]
-        assert [most - one for one in freed] == plain
+        own, splits, compiled, eager = (draw.random() < 0.5 for _ in range(4))
+        plain = [kernel.activation_bytes(*step, int(one), own, splits, compiled) for one in lengths]
+        assert xp.on_arrays(kernel.activation_bytes)(*step, lengths, own, splits, compiled).tolist() == plain
+        order = (step[0], step[2], step[1], own)
+        scored = [kernel.scored_bytes(*order, int(one)) for one in lengths]
+        assert xp.on_arrays(kernel.scored_bytes)(*order, lengths).tolist() == scored
+        told = (own, splits, compiled, eager)
+        whole = [kernel.following_bytes(*step, int(one), *told) for one in lengths]
+        assert whole == [one + (0 if eager else other) for one, other in zip(plain, scored, strict=True)]
+        assert (len(set(whole)) > 1) <= kernel.follows_length(rates)
+        told = (own, splits, eager, eager)
+        most = kernel.following_bytes(*step, 1 << 20, *told)
+        freed = [kernel.freed_bytes(*step, int(one), 1 << 20, own, splits, eager) for one in lengths]
+        assert [most - one for one in freed] == [
+            kernel.following_bytes(*step, int(one), *told) for one in lengths
+        ]
         assert plain == sorted(plain)

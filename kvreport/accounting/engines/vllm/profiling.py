@@ -83,6 +83,8 @@ EXPERT_INNER_BYTES: Final = 6
 EXPERT_HIDDEN_BYTES: Final = 2
 
 INDEX_KEY_BYTES: Final = 132
+SCORE_BYTES: Final = 4
+_SCORED_NARROW: Final = (0, 33)
 
 CONNECTIONS: Final = ("hc_attn_fn", "attn_hc.fn")
 """Matrices that mix residual streams before attention, as wide as all streams (0.33.0 ``models/deepseek_v4/nvidia/model.py``,
@@ -475,6 +477,41 @@ def index_workspace_bytes(shape: Shape, release: Release) -> float:
         if shape.gathers_keys
         else 0.0
     )
+
+
+def scored_bytes_per_row(
+    model: Model, shape: Shape, release: Release, *, second: bool
+) -> tuple[float, float]:
+    """Bytes of an indexer's logits in graphs, by requests of the largest and tokens of the longest request; then on B200s.
+
+    A whole graph scores every place that the longest request may have, 32 bits each: DeepGEMM's kernel returns rows of
+    ``max_model_len`` (0.20.0 to 0.33.0 ``layers/sparse_attn_indexer.py``, ``fp8_fp4_paged_mqa_logits``; as many fewer as tokens share
+    a key, 0.30.0 ``models/deepseek_v41/attention.py``, ``max_model_len // compress_ratio``). On data-center Blackwell GPUs they are 16
+    bits since 0.33.0 and copied to 32 (``as_fp32_logits``). AMD's kernels write them to the workspace that keys were gathered in.
+
+    A graph's memory is given back within its pool, so that layers of one stride share theirs. Later layers with fewer tokens per key
+    need larger rows, for which no block is free. The second runner counts them twice, as it does partial results
+    (:func:`partial_bytes_per_row`). DeepSeek-V4.1-Flash was measured with 1,048,576 and with 4,096 tokens on B300: what follows the length
+    is 11.9 GiB of peak and graphs, where 1,024 rows of 1.5 x 1,048,576 places are 12.0, counted twice (brook-012, -014). On four
+    GB200, one start of GLM-5.2 with 819,200 tokens estimated 0.9 GiB more than its other launches are counted with (web-004).
+
+    Args:
+        model: The model.
+        shape: The model's widths.
+        release: The vLLM release.
+        second: True for the second model runner.
+    """
+    if not shape.gathers_keys:
+        return 0.0, 0.0
+    width = places = 0.0
+    for group in model.layers:
+        for one in group.caches:
+            if isinstance(one, Indexer) and 1 / one.stride > width:
+                width = 1 / one.stride
+                places += width
+    counted = places * (2 if second else 1)
+    narrow = SERVED_BYTES if release >= _SCORED_NARROW else 0
+    return SCORE_BYTES * counted, (SCORE_BYTES + narrow) * counted
 
 
 def states_encoded_bytes(shape: Shape, release: Release) -> int:

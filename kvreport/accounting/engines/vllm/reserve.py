@@ -39,6 +39,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     partial_bytes_per_row,
     received_bytes_per_token,
     rows_buffered,
+    scored_bytes_per_row,
     shared_units,
     states_encoded_bytes,
     stream_bytes_per_token,
@@ -113,6 +114,8 @@ class ReserveRates:
         compiling_per_token: Of what the kernel writes that is measured on the copy.
         per_graph_partial: Of one captured graph, beside partial results, on devices that keep them.
         narrow_per_row: Of partial results of attention, how much less with a cache of fewer than 16 bits.
+        scored_per_row: Of an indexer's logits in graphs, for one request of the largest and one token of the longest request.
+        scored_own_per_row: The same on data-center Blackwell GPUs.
     """
 
     forward_per_token: float
@@ -143,6 +146,8 @@ class ReserveRates:
     compiling_per_token: float
     per_graph_partial: float
     narrow_per_row: float
+    scored_per_row: float
+    scored_own_per_row: float
 
     @property
     def flat(self) -> Any:  # noqa: ANN401 - a tuple of as many floats as there are fields
@@ -207,6 +212,11 @@ class ReserveRates:
             if graphs and not heads and not engine.lists(BOTH_WAYS, model.architecture)
             else (0.0, 0.0)
         )
+        scored = (
+            scored_bytes_per_row(model, sizes, release, second=second)
+            if graphs and vendor != "AMD"
+            else (0.0, 0.0)
+        )
         return cls(
             forward_per_token=forward_bytes_per_token(
                 sizes,
@@ -264,6 +274,8 @@ class ReserveRates:
             if graphs
             else 0.0,
             narrow_per_row=narrow,
+            scored_per_row=scored[0],
+            scored_own_per_row=scored[1],
         )
 
 
@@ -347,13 +359,15 @@ def reserve(
     flat = rates.flat
     asked: Any = model.context_tokens if context_tokens is None else context_tokens
     peak = kernel.activation_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.activation_bytes)
+    scored = kernel.scored_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.scored_bytes)
     step = (flat, max_batched_tokens, max_seqs, asked, own_expert_kernels, splits)
     activations = peak(*step, eager or compiled)
     shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
     outside = kernel.outside_bytes(flat, multicast, shared, charges_handles(engine, vendor))
-    graphs = (
-        0 if eager else kernel.graph_bytes(flat, max_seqs, max_batched_tokens, own_expert_kernels, partial)
-    )
+    graphs: Any = 0
+    if not eager:
+        captured = (flat, max_seqs, max_batched_tokens, own_expert_kernels)
+        graphs = kernel.graph_bytes(*captured, partial, 0) + scored(*captured, asked)
     if narrow:
         graphs -= kernel.narrow_cache_bytes(flat, max_seqs, max_batched_tokens, eager, partial)
     total = activations + outside + graphs

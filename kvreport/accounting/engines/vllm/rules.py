@@ -176,24 +176,28 @@ class Vllm(EngineRules):
     def following_peak(
         self, model: Model, accelerator: Accelerator, step: Step, share: float = 1.0
     ) -> tuple[Hashable, Callable[[Any], Any]] | None:
-        """Activations of models with an indexer's keys, and of those whose longest video goes by the longest request."""
+        """Activations and graphs of models with an indexer, and activations of those whose longest video goes by the length."""
         del share
         if not reserve.follows_length(model):
             return None
-        eager = step.eager or step.compiled
+        compiled = step.eager or step.compiled
         own, splits = reserve.own_expert_kernels(accelerator), reserve.large_workspace(accelerator)
         rates = self._rates(model, accelerator, step).flat
         if not kernel.follows_length(rates):
             return None
         before = (rates, step.max_batched_tokens, step.max_seqs)
+        whole = (*before, own, splits, compiled, step.eager)
 
         def peak(tokens: Any) -> Any:  # noqa: ANN401 - a number or an array
-            formula = (
-                kernel.activation_bytes if xp.is_plain(tokens) else xp.on_arrays(kernel.activation_bytes)
-            )
-            return formula(*before, tokens, own, splits, eager)
+            if xp.is_plain(tokens):
+                return kernel.following_bytes(*before, tokens, own, splits, compiled, step.eager)
+            bytes_of = xp.on_arrays(kernel.activation_bytes)(*before, tokens, own, splits, compiled)
+            if step.eager:
+                return bytes_of
+            captured = (rates, step.max_seqs, step.max_batched_tokens, own)
+            return bytes_of + xp.on_arrays(kernel.scored_bytes)(*captured, tokens)
 
-        return (*before, own, splits, eager), peak
+        return whole, peak
 
     def _rates(self, model: Model, accelerator: Accelerator, step: Step) -> ReserveRates:
         """The rates of a model on a device."""
