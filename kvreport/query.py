@@ -382,6 +382,13 @@ class Query:
         metavar="NAME",
         help="kernels of experts in vLLM: marlin or triton for MXFP4 on Hopper (auto: those of the published images)",
     )
+    model_runner: str | None = _option(
+        "--model-runner",
+        kind="choice",
+        group="engine",
+        choices=("auto", "first", "second"),
+        help="model runner of vLLM since 0.22, as VLLM_USE_V2_MODEL_RUNNER tells it (auto: the release's choice)",
+    )
     mamba_ssm_cache_dtype: str | None = _option(
         "--mamba-ssm-cache-dtype",
         kind="choice",

@@ -322,6 +322,8 @@
   }
 
   function currentRelease(reading, site) {
+    // The site's reserves are those of the second model runner.
+    if (["gpu_model_runner", "0"].includes(reading.facts.model_runner)) return false;
     const stated = /^v?(\d+)\.(\d+)/.exec(reading.facts.engine_version || "");
     if (!stated || site.engine.since === null) return true;
     const [major, minor] = site.engine.since.split(".").map(Number);

@@ -87,6 +87,7 @@ class Engine(Record):
         loaded_scales_kept: True if the 32-bit scales that MXFP4 experts were loaded with stay beside
             those that their kernels read.
         expert_kernel: What serves MXFP4 experts on Hopper; None for how the release is installed.
+        model_runner: Which of vLLM's model runners was asked for (``VLLM_USE_V2_MODEL_RUNNER``); None for the release's choice.
         device_classes: Scheduler defaults, largest devices first.
         index_keys_elided: True if layers that reuse another layer's choice of tokens keep no index keys.
         compressed_pages_padded: True if the pools of compressed attention are sized by padded pages.
@@ -121,6 +122,7 @@ class Engine(Record):
     streams_buffer_kept: bool = False
     loaded_scales_kept: bool = False
     expert_kernel: Literal["marlin", "triton"] | None = None
+    model_runner: Literal["first", "second"] | None = None
     index_keys_elided: bool = True
     compressed_pages_padded: bool = True
     compressed_rings_in_window: bool = False

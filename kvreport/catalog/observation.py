@@ -145,6 +145,7 @@ class Observation(Record):
             None where nothing tells.
         wsl: True if it ran under Windows' subsystem for Linux, where a device has all that its driver reports.
         expert_kernel: What serves MXFP4 experts on Hopper, where the log tells.
+        model_runner: Which of vLLM's model runners ran, where it was told or the log's lines name its file.
         offline: True if started with vLLM's offline class, whose steps take more tokens by default.
         completeness: Whether the flags are all known, known in part, or assumed to be defaults.
         flags: Other flags that bear on memory.
@@ -189,6 +190,7 @@ class Observation(Record):
     compiled: bool | None = None
     wsl: bool | None = None
     expert_kernel: Literal["marlin", "triton"] | None = None
+    model_runner: Literal["first", "second"] | None = None
     block_tokens: Positive | None = None
     eager: bool | None = None
     speculative: Text | None = None

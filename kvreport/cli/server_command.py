@@ -30,6 +30,9 @@ _IMAGE: Final = re.compile(
 )
 _OLLAMA_SERVES: Final = re.compile(r"ollama serve\s*&")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+_RUNNER: Final = re.compile(r"VLLM_USE_V2_MODEL_RUNNER=(?P<value>[01])")
+_RUNNERS: Final = ("first", "second")
+"""Model runners by the variable's value (``config/vllm.py::use_v2_model_runner``, 0.22 to 0.33)."""
 _STARTED_BY: Final = frozenset({"exec", "env", "nohup", "sudo", "uv", "run"})
 _SHELL: Final = re.compile(r"[&|;]+|\d*>{1,2}(?:&\d)?.*")
 _SEVERAL_WORDS: Final = ("--served-model-name", "--lora-modules")
@@ -88,7 +91,7 @@ def without_server_command(words: Sequence[str]) -> list[str]:
     head = next((found for start in range(len(words)) if (found := _head(words, start))), None)
     if head is None:
         return words
-    before = _before(words[: head.start])
+    before = _before(words[: head.start], head.server)
     model, rest = _model(words[head.after :], head.server)
     named = any(word.partition("=")[0] == "--engine" for word in (*before, *rest))
     engine = [] if named else ["--engine", head.server + (f"@{head.release}" if head.release else "")]
@@ -185,14 +188,18 @@ def _container(words: Sequence[str], start: int) -> _Head | None:
     return None
 
 
-def _before(words: Sequence[str]) -> list[str]:
-    """What stands before the server's program: this program's own flags stay, the shell's words go."""
+def _before(words: Sequence[str], server: str) -> list[str]:
+    """What stands before the server's program: this program's own flags stay, and the variables that are flags here."""
     kept = list(words)
-    variables = []
+    variables, flags = [], []
     while kept and (_ASSIGNMENT.fullmatch(kept[-1]) or kept[-1] in _STARTED_BY):
         last = kept.pop()
-        if "=" in last:
+        runner = _RUNNER.fullmatch(last)
+        if runner and server == "vllm":
+            flags = ["--model-runner", _RUNNERS[int(runner["value"])]]
+        elif "=" in last:
             variables.append(last.partition("=")[0])
+    kept += flags
     if variables:
         print(
             f"kvreport: environment variables are not read: {', '.join(reversed(variables))}", file=sys.stderr

@@ -109,6 +109,7 @@ def served_by(estimate: Estimate) -> Served:
         if request.draft is None or query is None or query.draft == OWN_DRAFT
         else str(query.draft),
         draft_method=None if request.draft is None else METHODS.get(request.draft.model.family),
+        model_runner="" if query is None or query.model_runner in (None, "auto") else query.model_runner,
     )
 
 

@@ -313,7 +313,8 @@ def resolve(query: Query, catalog: Catalog) -> Request:
     record = with_state_type(opened.model, query.mamba_ssm_cache_dtype)
     assumed = list(opened.assumptions)
     policy = query.engine if isinstance(query.engine, Engine) else engine_named(catalog, query.engine)
-    policy = _with_kernel(query, policy, assumed)
+    draft = _draft(query, record, catalog)
+    policy = _with_runner(query, _with_kernel(query, policy, assumed), draft, assumed)
     devices, held = with_others(devices_of(query, catalog), query, policy, assumed)
     stated = layout_of(query, len(devices), assumed)
     refuse_unlinked(stated, devices, query.network_bandwidth)
@@ -343,7 +344,6 @@ def resolve(query: Query, catalog: Catalog) -> Request:
     for device in dict.fromkeys(one.id for one in devices):
         _check_storable(cache, next(one for one in devices if one.id == device))
     layout.check(record)
-    draft = _draft(query, record, catalog)
     network = network_rate(query, devices, layout, assumed)
     context_tokens = (
         record.context_tokens
@@ -474,6 +474,25 @@ def _with_kernel(query: Query, engine: Engine, assumed: list[str]) -> Engine:
         f"moe-backend {shorten(named)}: not followed; experts are padded as by the release's own choice"
     )
     return engine
+
+
+def _with_runner(query: Query, engine: Engine, draft: Draft | None, assumed: list[str]) -> Engine:
+    """The record with the model runner that is asked for, or that a draft model is left to.
+
+    Raises:
+        InputError: If the engine has no such choice, or its release none yet.
+    """
+    chosen = rules(engine)
+    if query.model_runner in (None, "auto"):
+        if draft is None or not chosen.leaves_draft_to_first_runner(head=draft.borrows):
+            return engine
+        assumed.append("first model runner: the second one has no draft models in this release")
+        return engine.model_copy(update={"model_runner": "first"})
+    if not chosen.chooses_model_runner():
+        raise InputError(
+            f"model-runner: found {query.model_runner} for {engine.label}; allowed with vLLM since 0.22, which has such a choice"
+        )
+    return engine.model_copy(update={"model_runner": query.model_runner})
 
 
 def _say_newer(query: Query, catalog: Catalog, assumed: list[str]) -> None:

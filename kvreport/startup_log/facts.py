@@ -42,6 +42,7 @@ FACTS: Final[dict[str, Fact]] = {
     "block_tokens": Fact("block size", "tokens"),
     "eager": Fact("graphs off", "flag"),
     "sorts": Fact("sampling sorts", "flag"),
+    "model_runner": Fact("model runner", "text"),
     "wsl": Fact("under WSL", "flag"),
     "compiled": Fact("compiled graphs found in the cache", "flag"),
     "no_prefix_caching": Fact("prefixes not cached", "flag"),

@@ -381,10 +381,18 @@ def _several_pools(model: Model) -> bool:
 
 
 def _with_kernel(reading: Reading, engine: Engine) -> Engine:
-    """The record with the kernel of MXFP4 experts that the log names."""
+    """The record with the kernel of MXFP4 experts, and the model runner, that the log names."""
     named = [line.pattern for line in reading.recognised if line.pattern in _EXPERT_KERNELS]
-    return engine.model_copy(update={"expert_kernel": _EXPERT_KERNELS[named[-1]]}) if named else engine
+    told = {"expert_kernel": _EXPERT_KERNELS[named[-1]]} if named else {}
+    runner = reading.text("model_runner") if reading.engine == "vllm" else None
+    if runner:
+        told["model_runner"] = _RUNNERS[runner]
+    return engine.model_copy(update=told) if told else engine
 
+
+_RUNNERS: Final = {"gpu_model_runner": "first", "model_runner": "second", "0": "first", "1": "second"}
+"""The files that load a model (``v1/worker/gpu_model_runner.py`` and ``v1/worker/gpu/model_runner.py``), which lines begin with, and
+the values of ``VLLM_USE_V2_MODEL_RUNNER``."""
 
 _EXPERT_KERNELS: Final = {"vllm_experts_triton": "triton", "vllm_experts_marlin": "marlin"}
 

@@ -39,7 +39,8 @@ def published_start(
         own: True if it is the checkpoint itself.
     """
     release = rules(engine).at_release(observation.engine_version or "")
-    told = {"expert_kernel": observation.expert_kernel} if observation.expert_kernel else {}
+    told = {"expert_kernel": observation.expert_kernel, "model_runner": observation.model_runner}
+    told = {name: value for name, value in told.items() if value}
     release = release.model_copy(update=line_printed(observation) | told)
     model = with_state_type(model, state_type(observation))
     drafts = drafts_itself(observation, model)

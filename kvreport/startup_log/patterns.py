@@ -256,6 +256,12 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         "FlashInfer is missing, so sampling sorts all logits. The engine reserves several times the memory for that.",
     ),
     Pattern(
+        "vllm_model_runner",
+        "vllm",
+        r"VLLM_USE_V2_MODEL_RUNNER['\"]?(?:=| ?: ?)['\"]?(?P<model_runner>[01])\b",
+        "The command chooses the model runner.",
+    ),
+    Pattern(
         "vllm_wsl",
         "vllm",
         r"(?P<wsl>WSL) is detected",
@@ -317,6 +323,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "vllm_load",
         "vllm",
+        r"(?:\[(?:v1/worker/(?:gpu/)?)?(?P<model_runner>(?:gpu_)?model_runner)\.py:\d{1,6}\] )?"
         rf"(?:Model loading took|Loading model weights took|[Mm]odel load:) (?P<weights__gib>{NUMBER})(?: ?Gi?B\b|$)",
         "The weights take {weights} on each device. They stay there under any traffic.",
     ),

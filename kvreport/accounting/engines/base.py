@@ -339,6 +339,19 @@ class EngineRules:
         del model
         return False
 
+    def chooses_model_runner(self) -> bool:
+        """True if the release has two model runners, of which one may be asked for."""
+        return False
+
+    def leaves_draft_to_first_runner(self, *, head: bool) -> bool:
+        """True if the release's second model runner lacks a draft of this kind.
+
+        Args:
+            head: True for a head on the target's hidden states (EAGLE, MTP), False for a model of its own.
+        """
+        del head
+        return False
+
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True if the device's kernels for experts bring buffers of their own."""
         del accelerator

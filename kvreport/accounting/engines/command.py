@@ -56,6 +56,7 @@ class Served:
         whole_dense: True if each rank has dense MLPs whole.
         head_by_data_rank: True if the output head is divided over the ranks of one data rank.
         inputs: Inputs of a kind per prompt, where they are limited and not text alone is served.
+        model_runner: The model runner that was asked for, ``first`` or ``second``, or empty.
     """
 
     model: str
@@ -90,6 +91,7 @@ class Served:
     offload_bytes: int = 0
     head_by_data_rank: bool = False
     inputs: tuple[tuple[str, int], ...] = ()
+    model_runner: str = ""
 
     @property
     def stage_ranks(self) -> int:

@@ -19,6 +19,12 @@ from kvreport.words import SERVE
 PARTITION: Final = "VLLM_PP_LAYER_PARTITION"
 """Read from the environment by ``distributed/utils.py::get_pp_indices`` (0.33)."""
 
+RUNNER: Final = "VLLM_USE_V2_MODEL_RUNNER"
+"""Read from the environment by ``config/vllm.py::use_v2_model_runner`` (0.22 to 0.33)."""
+
+RUNNERS: Final = ("first", "second")
+"""The model runners by the variable's value."""
+
 
 def command(served: Served) -> Command:
     """How vLLM is started."""
@@ -28,7 +34,8 @@ def command(served: Served) -> Command:
     words += _layout(served)
     words += limits(flags, served, served.max_seqs)
     words += _further(served)
-    return Command(tuple(words), partition_environment(PARTITION, served))
+    told = (f"{RUNNER}={RUNNERS.index(served.model_runner)}",) if served.model_runner else ()
+    return Command(tuple(words), (*told, *partition_environment(PARTITION, served)))
 
 
 def _layout(served: Served) -> list[Word]:

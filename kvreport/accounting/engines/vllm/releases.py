@@ -85,6 +85,19 @@ def graphs_reserved(release: Release) -> bool:
     return release >= (0, 20)
 
 
+SECOND_RUNNER_SINCE: Final = (0, 22)
+"""The first release that serves some models with the second model runner without being told (``config/vllm.py``)."""
+
+_DRAFT_MODELS_SINCE: Final = (0, 31)
+"""Up to 0.30 a draft model with layers of its own is unsupported by the second model runner (0.26.0 to 0.31.0
+``config/vllm.py::_get_v2_model_runner_unsupported_features``), so that the first one serves it."""
+
+
+def falls_back_for_draft(release: Release) -> bool:
+    """Whether a draft model, which is no head on the target's hidden states, is left to the first model runner."""
+    return release < _DRAFT_MODELS_SINCE
+
+
 def second_runner(
     engine: Engine,
     architecture: str,
@@ -101,7 +114,7 @@ def second_runner(
     0.22 on (unquantized and without experts up to 0.23), all without experts and states from 0.25 on,
     everything since 0.29. The lists are in the engine's record: ``second_runner``
     (``DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES``), ``second_runner_nvidia`` and ``first_runner_rocm``
-    (``ROCM_DEFAULT_MRV1_ARCHITECTURES``).
+    (``ROCM_DEFAULT_MRV1_ARCHITECTURES``). ``VLLM_USE_V2_MODEL_RUNNER`` goes before all of them.
 
     Args:
         engine: The record of the release.
@@ -113,8 +126,10 @@ def second_runner(
         vendor: Who makes the devices, in capitals.
     """
     release = release_of(engine)
-    if release < (0, 22):
+    if release < SECOND_RUNNER_SINCE:
         return False
+    if engine.model_runner is not None:
+        return engine.model_runner == "second"
     if vendor == "AMD" and engine.lists("first_runner_rocm", architecture, release):
         return False
     if release >= (0, 29):

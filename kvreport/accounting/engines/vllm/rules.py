@@ -226,6 +226,18 @@ class Vllm(EngineRules):
         later: int = self.reserve(model, accelerator, replace(step, compiled=True)).activations
         return first - later
 
+    def chooses_model_runner(self) -> bool:
+        """Since 0.22, by ``VLLM_USE_V2_MODEL_RUNNER``."""
+        return releases.release_of(self.engine) >= releases.SECOND_RUNNER_SINCE
+
+    def leaves_draft_to_first_runner(self, *, head: bool) -> bool:
+        """A draft model of its own, from 0.22 to 0.30."""
+        return (
+            not head
+            and self.chooses_model_runner()
+            and releases.falls_back_for_draft(releases.release_of(self.engine))
+        )
+
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True on Blackwell data-centre GPUs."""
         return reserve.own_expert_kernels(accelerator)
