@@ -21,6 +21,7 @@ from kvreport.words import COMMAND_NOTES, ONLINE_WEIGHTS
 if TYPE_CHECKING:
     from kvreport.estimation.answer import Estimate
     from kvreport.estimation.request import Request
+    from kvreport.query import Query
 
 OWN_DRAFT: Final = "mtp"
 """Names a checkpoint's own prediction layer as its draft."""
@@ -109,8 +110,16 @@ def served_by(estimate: Estimate) -> Served:
         if request.draft is None or query is None or query.draft == OWN_DRAFT
         else str(query.draft),
         draft_method=None if request.draft is None else METHODS.get(request.draft.model.family),
-        model_runner="" if query is None or query.model_runner in (None, "auto") else query.model_runner,
+        model_runner=_told(query, "model_runner") or "",
+        state_type=_told(query, "mamba_ssm_cache_dtype"),
+        expert_kernels=_told(query, "moe_backend") if engine.has_expert_kernels_flag() else None,
     )
+
+
+def _told(query: Query | None, name: str) -> str | None:
+    """What was asked for by an option that is the engine's own choice if it is not given; None for that."""
+    told = None if query is None else getattr(query, name)
+    return None if told in (None, "auto") else str(told)
 
 
 def _stated_type(request: Request) -> str | None:

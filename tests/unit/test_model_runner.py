@@ -52,6 +52,34 @@ def test_the_command_tells_the_runner() -> None:
     assert "V2_MODEL_RUNNER" not in (estimate_command(kvreport.estimate(LLAMA, gpu="h200")) or "")
 
 
+@pytest.mark.parametrize(
+    ("model", "engine", "options", "told"),
+    [
+        (
+            "Qwen/Qwen3.5-27B",
+            "vllm",
+            {"mamba_ssm_cache_dtype": "float32"},
+            " --mamba-ssm-cache-dtype float32",
+        ),
+        ("Qwen/Qwen3.5-27B", "sglang", {"mamba_ssm_cache_dtype": "bfloat16"}, " --mamba-ssm-dtype bfloat16"),
+        ("Qwen/Qwen3.5-27B", "vllm", {"mamba_ssm_cache_dtype": "auto"}, ""),
+        ("openai/gpt-oss-20b", "vllm@0.19.1", {"moe_backend": "marlin"}, " --moe-backend marlin"),
+        # 0.11 chooses by what is installed, and has no such flag.
+        ("openai/gpt-oss-20b", "vllm@0.11.0", {"moe_backend": "marlin"}, ""),
+    ],
+)
+def test_the_command_tells_state_types_and_kernels_of_experts(
+    model: str, engine: str, options: dict[str, str], told: str
+) -> None:
+    command = estimate_command(
+        kvreport.estimate(model, gpu="h200", engine=engine, context_tokens=8192, **options)
+    )
+    plain = estimate_command(kvreport.estimate(model, gpu="h200", engine=engine, context_tokens=8192))
+    assert command is not None
+    assert plain is not None
+    assert sorted(command.split()) == sorted(f"{plain}{told}".split())
+
+
 @pytest.mark.parametrize(("value", "runner"), [("0", "first"), ("1", "second")])
 def test_a_pasted_command_is_read_with_its_variable(
     value: str, runner: str, capsys: pytest.CaptureFixture[str]

@@ -339,6 +339,10 @@ class EngineRules:
         del model
         return False
 
+    def has_expert_kernels_flag(self) -> bool:
+        """True if the release has a flag that names the kernels of experts."""
+        return False
+
     def chooses_model_runner(self) -> bool:
         """True if the release has two model runners, of which one may be asked for."""
         return False

@@ -57,6 +57,8 @@ class Served:
         head_by_data_rank: True if the output head is divided over the ranks of one data rank.
         inputs: Inputs of a kind per prompt, where they are limited and not text alone is served.
         model_runner: The model runner that was asked for, ``first`` or ``second``, or empty.
+        state_type: Type of recurrent states that was asked for, or None.
+        expert_kernels: Kernels of experts that were asked for, where the release has a flag for them, or None.
     """
 
     model: str
@@ -92,6 +94,8 @@ class Served:
     head_by_data_rank: bool = False
     inputs: tuple[tuple[str, int], ...] = ()
     model_runner: str = ""
+    state_type: str | None = None
+    expert_kernels: str | None = None
 
     @property
     def stage_ranks(self) -> int:

@@ -53,6 +53,7 @@ def _further(served: Served) -> list[Word]:
         ("--dtype", served.dtype),
         ("--chunked-prefill-size", served.max_batched_tokens),
         ("--page-size", served.block_tokens),
+        ("--mamba-ssm-dtype", served.state_type),
     )
     words += ["--disable-cuda-graph"] if served.eager else []
     if served.offload_bytes:  # whole GB of each rank (srt/arg_groups/fields/memory.py, 0.5.23)

@@ -60,6 +60,8 @@ def _further(served: Served) -> list[Word]:
         ("--max-num-batched-tokens", served.max_batched_tokens),
         ("--kv-cache-memory-bytes", served.kv_pool_bytes),
         ("--block-size", served.block_tokens),
+        ("--mamba-ssm-cache-dtype", served.state_type),
+        ("--moe-backend", served.expert_kernels),
     )
     words += ["--enforce-eager"] if served.eager else []
     if served.offload_bytes:  # GiB of all tensor ranks together (config/cache.py, 0.33)

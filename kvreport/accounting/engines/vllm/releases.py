@@ -85,6 +85,9 @@ def graphs_reserved(release: Release) -> bool:
     return release >= (0, 20)
 
 
+EXPERT_KERNELS_FLAG_SINCE: Final = (0, 19)
+"""The first release that has ``--moe-backend`` (0.19.1 ``engine/arg_utils.py``)."""
+
 SECOND_RUNNER_SINCE: Final = (0, 22)
 """The first release that serves some models with the second model runner without being told (``config/vllm.py``)."""
 

@@ -226,6 +226,10 @@ class Vllm(EngineRules):
         later: int = self.reserve(model, accelerator, replace(step, compiled=True)).activations
         return first - later
 
+    def has_expert_kernels_flag(self) -> bool:
+        """Since 0.19 (0.19.1 ``engine/arg_utils.py``, ``--moe-backend``)."""
+        return releases.release_of(self.engine) >= releases.EXPERT_KERNELS_FLAG_SINCE
+
     def chooses_model_runner(self) -> bool:
         """Since 0.22, by ``VLLM_USE_V2_MODEL_RUNNER``."""
         return releases.release_of(self.engine) >= releases.SECOND_RUNNER_SINCE
