@@ -56,6 +56,11 @@ class Draft:
     borrows: bool
 
 
+def is_head(draft: Draft) -> bool:
+    """True for a draft that reads the target's hidden states, False for a language model of its own."""
+    return draft.borrows or draft.model.family in METHODS
+
+
 def with_draft(target: Model, draft: Model) -> Draft:
     """Put a draft model's layers and weights after the target's, as one model.
 

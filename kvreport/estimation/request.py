@@ -13,8 +13,8 @@ from kvreport.accounting.case import narrow_cache
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import Case
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.step import Step
-from kvreport.accounting.extras import Draft, own_prediction_layer, with_draft
+from kvreport.accounting.engines.step import DraftKind, Step
+from kvreport.accounting.extras import Draft, is_head, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving, reads_images
 from kvreport.accounting.roofline import Peaks
@@ -484,9 +484,13 @@ def _with_runner(query: Query, engine: Engine, draft: Draft | None, assumed: lis
     """
     chosen = rules(engine)
     if query.model_runner in (None, "auto"):
-        if draft is None or not chosen.leaves_draft_to_first_runner(head=draft.borrows):
+        if draft is None and not query.num_speculative_tokens:
             return engine
-        assumed.append("first model runner: the second one has no draft models in this release")
+        kind: DraftKind = "ngram" if draft is None else "head" if is_head(draft) else "model"
+        if not chosen.leaves_draft_to_first_runner(kind):
+            return engine
+        named = "n-grams" if kind == "ngram" else "draft models"
+        assumed.append(f"first model runner: the second one has no {named} in this release")
         return engine.model_copy(update={"model_runner": "first"})
     if not chosen.chooses_model_runner():
         raise InputError(

@@ -16,7 +16,14 @@ from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import Exchange
 from kvreport.accounting.engines.command import Command, LocalServed, Served
-from kvreport.accounting.engines.step import NOTHING, Reserve, StaticMemory, Step, check_utilization
+from kvreport.accounting.engines.step import (
+    NOTHING,
+    DraftKind,
+    Reserve,
+    StaticMemory,
+    Step,
+    check_utilization,
+)
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
@@ -347,13 +354,9 @@ class EngineRules:
         """True if the release has two model runners, of which one may be asked for."""
         return False
 
-    def leaves_draft_to_first_runner(self, *, head: bool) -> bool:
-        """True if the release's second model runner lacks a draft of this kind.
-
-        Args:
-            head: True for a head on the target's hidden states (EAGLE, MTP), False for a model of its own.
-        """
-        del head
+    def leaves_draft_to_first_runner(self, drafts: DraftKind) -> bool:
+        """True if the release's second model runner lacks drafts of this kind."""
+        del drafts
         return False
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:

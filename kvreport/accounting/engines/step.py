@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.engine import Engine
@@ -53,6 +53,10 @@ class StaticMemory:
     def of_bytes(self) -> float:
         """Bytes that a share of 1 would be."""
         return self.free_bytes * self.left
+
+
+DraftKind = Literal["head", "model", "ngram"]
+"""What drafts: a head on the target's hidden states (EAGLE, MTP), a model of its own, or what was said before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ tuple of numbers, ``(0, 20, 1)``; none means the newest.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, Literal
 
+from kvreport.accounting.engines.step import DraftKind
 from kvreport.accounting.kernel import LARGEST_CAPTURE
 from kvreport.catalog.engine import Engine, version_number
 
@@ -91,14 +93,14 @@ EXPERT_KERNELS_FLAG_SINCE: Final = (0, 19)
 SECOND_RUNNER_SINCE: Final = (0, 22)
 """The first release that serves some models with the second model runner without being told (``config/vllm.py``)."""
 
-_DRAFT_MODELS_SINCE: Final = (0, 31)
-"""Up to 0.30 a draft model with layers of its own is unsupported by the second model runner (0.26.0 to 0.31.0
-``config/vllm.py::_get_v2_model_runner_unsupported_features``), so that the first one serves it."""
+_DRAFTS_SINCE: Final[Mapping[DraftKind, Release]] = {"head": (0, 22), "model": (0, 31), "ngram": (0, 32)}
+"""The releases whose second model runner has drafts of a kind (0.26.0 to 0.33.0
+``config/vllm.py::_get_v2_model_runner_unsupported_features``)."""
 
 
-def falls_back_for_draft(release: Release) -> bool:
-    """Whether a draft model, which is no head on the target's hidden states, is left to the first model runner."""
-    return release < _DRAFT_MODELS_SINCE
+def falls_back_for_draft(release: Release, drafts: DraftKind) -> bool:
+    """Whether a model that drafts in this way is left to the first model runner."""
+    return release < _DRAFTS_SINCE[drafts]
 
 
 def second_runner(

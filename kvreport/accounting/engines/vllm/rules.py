@@ -12,7 +12,7 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import NVLINK_BYTES, Exchange
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
-from kvreport.accounting.engines.step import Reserve, Step, constant
+from kvreport.accounting.engines.step import DraftKind, Reserve, Step, constant
 from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
 from kvreport.accounting.engines.vllm.profiling import (
@@ -234,12 +234,10 @@ class Vllm(EngineRules):
         """Since 0.22, by ``VLLM_USE_V2_MODEL_RUNNER``."""
         return releases.release_of(self.engine) >= releases.SECOND_RUNNER_SINCE
 
-    def leaves_draft_to_first_runner(self, *, head: bool) -> bool:
-        """A draft model of its own, from 0.22 to 0.30."""
-        return (
-            not head
-            and self.chooses_model_runner()
-            and releases.falls_back_for_draft(releases.release_of(self.engine))
+    def leaves_draft_to_first_runner(self, drafts: DraftKind) -> bool:
+        """A draft model of its own from 0.22 to 0.30, n-grams to 0.31."""
+        return self.chooses_model_runner() and releases.falls_back_for_draft(
+            releases.release_of(self.engine), drafts
         )
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
