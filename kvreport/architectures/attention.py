@@ -64,12 +64,43 @@ def layer_kinds(
     return [LAYER_TYPES[name] for name in listed]
 
 
-def window(keys: Keys, *names: str, default: int | None = None) -> int | None:
+def mixture_pattern(keys: Keys, layers: int) -> list[bool]:
+    """Tell for each layer whether it is a mixture: as listed, or from ``first_k_dense_replace`` on."""
+    kinds = keys.texts("mlp_layer_types", length=layers, of=("dense", "sparse"))
+    if kinds is not None:
+        return [kind == "sparse" for kind in kinds]
+    first = keys.whole("first_k_dense_replace", low=0, high=MAX_LAYERS)
+    listed = keys.raw("moe_layer_freq")
+    if isinstance(listed, list):
+        chosen = keys.wholes("moe_layer_freq", length=layers, high=1) or []
+        return [bool(value) for value in chosen]
+    every = keys.whole("moe_layer_freq", default=1, high=MAX_LAYERS)
+    return [index >= first and index % every == 0 for index in range(layers)]
+
+
+def indexed_layers(keys: Keys, layers: int) -> list[bool]:
+    """Tell which layers run their own indexer; the others reuse the choice of the last that did.
+
+    The schedule (``index_topk_freq`` and its offset) is what engines build from, so it comes before
+    the list of types, which some published copies carry incomplete. A pattern overrides both.
+    """
+    pattern = keys.text("index_topk_pattern")
+    if pattern is not None:
+        if len(pattern) != layers or set(pattern) - set("FS"):
+            raise keys.fault("index_topk_pattern", pattern, f"{layers} letters, each F or S")
+        return [letter == "F" for letter in pattern]
+    if not keys.has("index_topk_freq"):
+        listed = keys.texts("indexer_types", length=layers, of=("full", "shared"))
+        if listed is not None:
+            return [kind == "full" for kind in listed]
+    every = keys.whole("index_topk_freq", default=1, high=MAX_LAYERS)
+    offset = keys.whole("index_skip_topk_offset", default=2, low=0, high=MAX_LAYERS)
+    return [max(index - offset + 1, 0) % every == 0 for index in range(layers)]
+
+
+def window(keys: Keys) -> int | None:
     """Return a sliding window in tokens; null and 0 both mean that there is none."""
-    names = names or ("sliding_window",)
-    if not keys.has(*names) and keys.defaults.get(names[0]) is None:
-        return default
-    return keys.whole(*names, low=0, high=MAX_CONTEXT) or None
+    return keys.optional("sliding_window", high=MAX_CONTEXT) or None
 
 
 def attention_cache(

@@ -9,7 +9,7 @@ from typing import Final
 from kvreport.architectures.attention import grouped_heads, head_dim
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_VOCABULARY, Keys
-from kvreport.architectures.weights import Tensors, embedding, norm, output_head
+from kvreport.architectures.weights import Tensors, embedding, norm, norms, output_head
 
 _CONTEXT_KEYS: Final = (
     "max_position_embeddings",
@@ -83,6 +83,22 @@ def sizes(
     )
 
 
+def latent_sizes(keys: Keys) -> tuple[Sizes, int, int]:
+    """Return the sizes of an MLA model, its latent's rank and its rotary width."""
+    rank = keys.whole("kv_lora_rank", high=1 << 16)
+    rope = keys.whole("qk_rope_head_dim", low=0, high=1 << 12)
+    its = Sizes(
+        hidden=keys.whole("hidden_size"),
+        layers=keys.whole("num_hidden_layers", high=MAX_LAYERS),
+        heads=keys.whole("num_attention_heads", high=1 << 14),
+        kv_heads=1,
+        head_dim=rank + rope,
+        vocabulary=vocabulary(keys),
+        context=context(keys),
+    )
+    return its, rank, rope
+
+
 def vocabulary(keys: Keys, *aliases: str) -> int:
     """Read the number of rows of the embedding (padded, as the checkpoint has it)."""
     return keys.whole("vocab_size", *aliases, high=MAX_VOCABULARY)
@@ -134,17 +150,12 @@ def open_context(keys: Keys, usual: int) -> tuple[int, list[str]]:
     return usual, [note]
 
 
-def tied(keys: Keys, *, default: bool = False) -> bool:
-    """Tell whether the output head is the embedding; the word of the whole config counts before its text part's.
-
-    Args:
-        keys: The (text) config.
-        default: What a class without a default of its own does.
-    """
+def tied(keys: Keys) -> bool:
+    """Tell whether the output head is the embedding; the word of the whole config counts before its text part's."""
     for place in (keys.outer, keys):
         if place.has("tie_word_embeddings"):
             return place.flag("tie_word_embeddings")
-    return keys.flag("tie_word_embeddings", default=default)
+    return keys.flag("tie_word_embeddings", default=False)
 
 
 def outer_tied(keys: Keys) -> bool:
@@ -253,4 +264,31 @@ def decoder(
         experts=experts,
         notes=notes or [],
         rotates=rotates,
+    )
+
+
+def prediction_layers(keys: Keys, its: Sizes, tensors: Tensors, path: str, *, ends: bool = True) -> Tensors:
+    """The layers for multi-token prediction: a whole layer, its glue, and (with ``ends``) copies of both ends."""
+    count = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
+    if not count:
+        return ()
+    glue = (
+        *norms("enorm", "hnorm", "shared_head.norm", width=its.hidden),
+        Tensor("eh_proj.weight", "mtp", (its.hidden, 2 * its.hidden)),
+    )
+    copies = (
+        Tensor("embed_tokens.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
+        Tensor("shared_head.head.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
+    )
+    return tuple(
+        Tensor(
+            f"{path}.{its.layers}.{tensor.name}",
+            "mtp",
+            tensor.shape,
+            tensor.split,
+            tensor.heads,
+            tensor.count * count,
+            tensor.linear,
+        )
+        for tensor in (*tensors, *glue, *(copies if ends else ()))
     )

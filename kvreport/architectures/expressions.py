@@ -26,8 +26,8 @@ def _up(value: int, multiple: int) -> int:
 
 
 def _count(values: object, *wanted: object) -> int:
-    """How many entries of a list are one of these."""
-    return sum(value in wanted for value in values) if isinstance(values, list | tuple) else 0
+    """How many entries of a list, or letters of a text, are one of these."""
+    return sum(value in wanted for value in values) if isinstance(values, list | tuple | str) else 0
 
 
 def _below(values: object, limit: int) -> int:
@@ -43,7 +43,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
         "count": _count,
         "floor": floor,
         "int": int,
-        "len": lambda values: len(values) if isinstance(values, list | tuple) else 0,
+        "len": lambda values: len(values) if isinstance(values, list | tuple | str) else 0,
         "max": max,
         "min": min,
         "round": round,

@@ -1,9 +1,14 @@
 """Decoders as listings of one layer: its rows, which layers are of which kind, and where the parts of a model are.
 
 A section of ``layered/*.txt`` begins with the classes that it reads, ``[LlamaForCausalLM SolarForCausalLM]``; the defaults
-are those of the first. One whose name is in lower case is no class, but what code builds classes on. Rows whose names begin with ``*.`` are a layer's, the others stand beside the layers. Formulas are
-over the keys of the config, and over the sizes that nearly every decoder has: ``hidden``, ``heads``, ``kv_heads``,
-``head_dim``, ``width``, ``routed`` (experts), ``i`` (the layer) and ``sparse`` (whether it is a mixture).
+are those of the first. One whose name is in lower case is no class, but what code builds classes on. Rows whose names begin
+with ``*.`` are a layer's, the others stand beside the layers. Formulas are over the keys of the config, and over the sizes
+that nearly every decoder has: ``hidden``, ``heads``, ``kv_heads``, ``head_dim``, ``width``, ``routed`` (experts), ``i`` (the
+layer) and ``sparse`` (whether it is a mixture).
+
+A composite is listed like its text model (``like: Qwen2ForCausalLM``), or names the ``model_type`` of one that its config
+leaves out (``reads: qwen2``), and has its encoders beside it (:mod:`kvreport.architectures.composites`). In its formulas,
+``outer.x`` is a key of the whole config, ``vision_config.x`` one of an encoder's section.
 """
 
 from __future__ import annotations
@@ -15,14 +20,34 @@ from functools import cache, partial
 from importlib import resources
 from typing import Any, Final, NamedTuple, cast
 
-from kvreport.architectures.attention import Kind, attention_cache, grouped_heads, layer_kinds, window
+from kvreport.architectures.attention import (
+    Kind,
+    attention_cache,
+    grouped_heads,
+    indexed_layers,
+    layer_kinds,
+    mixture_pattern,
+    window,
+)
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.cache_lines import cache_of, called
-from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, open_context, sizes
+from kvreport.architectures.composites import encoder_section, encoder_tensors, text_model, tied_by
+from kvreport.architectures.decoder import (
+    Sizes,
+    context,
+    decoder,
+    expert_counts,
+    latent_sizes,
+    open_context,
+    prediction_layers,
+    sizes,
+)
 from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.listing import Listing, read_listing, sections
+from kvreport.architectures.listing import Listing, read_listing, sections, with_base
 from kvreport.architectures.parts import Section, row_tensors
+from kvreport.architectures.published import published
+from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import Tensors
 from kvreport.catalog.caches import Cache
 
@@ -33,8 +58,13 @@ _LAYER: Final = "*."
 _STATED: Final = "stated_"
 _NULL: Final = "null_"
 _OWN: Final = "own_"
-_PREFIX: Final = re.compile(f"^(?:{_STATED}|{_NULL}|{_OWN})")
-"""How names begin for: the config states a key; it does so by null; its number there, if it says none but "auto"."""
+_RAW: Final = "raw_"
+_SAID: Final = "said_"
+_PREFIX: Final = re.compile(f"^(?:{_STATED}|{_NULL}|{_OWN}|{_RAW}|{_SAID})")
+"""How names begin for: the config states a key; it does so by null; its number there, if it says none but "auto"; what it says,
+unchecked; a text or none."""
+_OUTER: Final = "outer"
+"""What stands before the name of a key of the whole config."""
 _SWITCHES: Final = ("bias_qkv", "bias_out", "bias_mlp", "bias_norm", "bias_experts", "bias_shared")
 """Terms of the parts in ``decoder_layers.txt`` that are false unless a listing says otherwise."""
 _USUAL: Final = {"expert_width": "width", "mlp_width": "width"}
@@ -66,13 +96,14 @@ def index() -> LayeredIndex:
     texts: dict[str, str] = {}
     first: dict[str, str] = {}
     model_types: dict[str, str] = {}
-    for head, text in sections((folder / name).read_text(encoding="utf-8") for name in names).items():
+    listings = sections((folder / name).read_text(encoding="utf-8") for name in names)
+    for head, text in listings.items():
         classes = head.split()
         texts |= dict.fromkeys(classes, text)
         first |= {name: classes[0] for name in classes if name[0].isupper()}
         found = _TYPES.search(text)
         model_types |= dict.fromkeys(found[1].split() if found else (), classes[0])
-    return LayeredIndex(texts, first, model_types)
+    return LayeredIndex({name: with_base(text, texts) for name, text in texts.items()}, first, model_types)
 
 
 @cache
@@ -88,6 +119,7 @@ class _Scope(Section):
         super().__init__(keys, listed, {name: False for name in _SWITCHES if name not in listed.terms})
         self.sizes: dict[str, Any] = {"none": None}
         self._read: dict[str, Any] = {}
+        self._encoders: dict[str, Section] = {}
 
     def look(self, path: str) -> Any:  # noqa: ANN401 - whatever the key holds, checked
         if path in self.sizes:
@@ -99,18 +131,53 @@ class _Scope(Section):
             self._read[path] = self._special(path)
         return self._read[path]
 
+    def place(self, path: str) -> tuple[Keys, str]:
+        """Return the object that a dotted path leads to, without a section's defaults, and the name of the key."""
+        section, _, name = path.rpartition(".")
+        if not section:
+            return self.root, name
+        outer = self.root.outer
+        if section != _OUTER:
+            own = any(line.section == section and not line.part for line in self.listed.encoders)
+            return section_or_default(self.root if own else outer, section, {}), name
+        if outer is not self.root and "outer" in self.listed.sizes:
+            outer = outer.with_defaults(published(self.listed.sizes["outer"]))
+        return outer, name
+
+    def encoder(self, section: str) -> Section:
+        """Return the scope of an encoder's section: its keys under all of their names, with its class's defaults."""
+        if section not in self._encoders:
+            lines = (line for line in self.listed.encoders if line.section == section)
+            line = next(line for line in lines if self.holds(line.condition))
+            self._encoders[section] = encoder_section(line, self.root)
+        return self._encoders[section]
+
     def _special(self, path: str) -> Any:  # noqa: ANN401
+        keys, name = self.place(path)
         if path == "window":
             return window(self.root)
-        if path.startswith(_STATED):
-            return self.root.has(path.removeprefix(_STATED))
-        if path.startswith(_NULL):
-            return self.root.null(path.removeprefix(_NULL))
-        if path.startswith(_OWN):
+        if path == "nested":
+            return keys.outer is not keys
+        if name.startswith(_STATED):
+            return keys.has(name.removeprefix(_STATED))
+        if name.startswith(_RAW):
+            return keys.raw(name.removeprefix(_RAW))
+        if name.startswith(_SAID):
+            return keys.text(name.removeprefix(_SAID))
+        if name.startswith(_NULL):
+            name = name.removeprefix(_NULL)
+            return keys.null(name, *self.listed.aliases.get(name, ()))
+        if name.startswith(_OWN):
             return self._own(path)
         if path == "window_or_none":  # a null means none, a missing key the class's default
             return None if self.root.null("sliding_window") else window(self.root)
-        return super().look(path)
+        section = path.rpartition(".")[0]
+        if not section:
+            return super().look(path)
+        if section == _OUTER:
+            return self.key(keys, path)
+        encoder = self.encoder(section)
+        return self.key(encoder.root, path) if path in self.listed.derived else encoder.look(name)
 
     def _own(self, path: str) -> Any:  # noqa: ANN401
         name = path.removeprefix(_OWN)
@@ -142,6 +209,8 @@ def read_layered(name: str, keys: Keys, **modules: Any) -> Blueprint:  # noqa: A
     """
     listed = listing(name)
     scope = _Scope(keys, listed)
+    if listed.reads:
+        return _beside(scope, keys)
     its, notes = _sizes(scope, keys)
     scope.sizes |= {field: getattr(its, field) for field in Sizes.__slots__}
     width = scope.whole(listed.sizes["width"], "width", low=1) if "width" in listed.sizes else None
@@ -150,20 +219,25 @@ def read_layered(name: str, keys: Keys, **modules: Any) -> Blueprint:  # noqa: A
     scope.sizes["routed"] = experts[0] if experts else 0
     # What a config leaves out is listed, whether it decides anything or not; but KV heads and ties only where they do.
     for path in listed.derived:
-        if path not in f"{listed.sizes.get('kv')} {listed.sizes.get('tie')}":
+        if path not in f"{listed.sizes.get('kv')} {listed.sizes.get('tie')} {listed.sizes.get('if_used')}":
             scope.look(path)
     for path in (*listed.sizes.get("always", "").split(), *_SWITCHES):
         scope.look(path)
-    for condition, why in listed.refused:
-        if scope.holds(condition):
-            key = condition.split()[0]
-            found = None if key.startswith(_STATED) else scope.look(key)
-            value = str(found).lower() if isinstance(found, bool) else found
-            raise keys.fault(_PREFIX.sub("", key), value, why)
+    _check(scope)
     layers = _layers(scope, keys, its)
-    extra = _rows(scope, of_layers=False)
+    extra = (*encoder_tensors(scope, listed.encoders), *_rows(scope, of_layers=False))
+    if "predicts" in listed.sizes:
+        scope.sizes |= {"kind": "picks", "sparse": True}
+        path = f"{modules.get('base') or listed.sizes.get('base') or 'model'}.layers"
+        whole = listed.sizes["predicts"] == "ends"
+        extra += prediction_layers(keys, its, _rows(scope, of_layers=True), path, ends=whole)
     given: dict[str, Any] = {"norm_bias": bool(scope.look("bias_norm"))}
     given |= {word: listed.sizes[word] for word in _MODULES if word in listed.sizes}
+    if keys.outer is not keys:
+        inside = {word: listed.sizes.get(f"nested_{word}") for word in _MODULES}
+        given |= {word: name for word, name in inside.items() if name is not None}
+    if "ties" in listed.sizes:
+        given["tie"] = tied_by(scope.term("ties"), keys)
     flags = {word: scope.term(word) for word in _FLAGS if word in listed.sizes}
     given |= {word: bool(flag) for word, flag in flags.items() if flag is not None}
     given |= {**modules, "extra": (*extra, *modules.get("extra", ()))}
@@ -173,9 +247,35 @@ def read_layered(name: str, keys: Keys, **modules: Any) -> Blueprint:  # noqa: A
     return decoder(keys, its, layers, intermediate=width, experts=experts, notes=notes, **given)
 
 
+def _beside(scope: _Scope, keys: Keys) -> Blueprint:
+    """Read the text part by its own class, whatever that is, and put the rest of the listing beside it."""
+    listed = scope.listed
+    blueprint = text_model(keys, listed.reads, ties=scope.term("ties") or "whole")
+    scope.sizes["hidden"] = blueprint.hidden_size
+    _check(scope)
+    blueprint.outer += encoder_tensors(scope, listed.encoders)
+    blueprint.outer += _rows(scope, of_layers=False)
+    return blueprint
+
+
+def _check(scope: _Scope) -> None:
+    """Refuse a config that meets one of the conditions under which it cannot be read."""
+    for condition, why in scope.listed.refused:
+        if scope.holds(condition):
+            path = condition.split()[0]
+            keys, name = scope.place(path)
+            found = None if name.startswith(_STATED) else scope.look(path)
+            value = str(found).lower() if isinstance(found, bool) else found
+            raise keys.fault(_PREFIX.sub("", name), value, why)
+
+
 def _sizes(scope: _Scope, keys: Keys) -> tuple[Sizes, list[str]]:
     """Return the sizes, and what to say of a context that the config does not state."""
     said = scope.listed.sizes
+    if "latent" in said:
+        its, rank, rope = latent_sizes(keys)
+        scope.sizes |= {"kv_lora_rank": rank, "qk_rope_head_dim": rope}
+        return its, []
     longest: int | None = None
     notes: list[str] = []
     names: dict[str, Any] = {
@@ -190,7 +290,7 @@ def _sizes(scope: _Scope, keys: Keys) -> tuple[Sizes, list[str]]:
 
     kv: Callable[[int], int] | None = kv_heads if "kv" in said else None
     if "kv_names" in said:
-        kv = partial(_grouped, keys, said["kv_names"].split())
+        kv = partial(_grouped, *_sectioned(scope, keys, said["kv_names"]))
     how, _, usual = said.get("context", "").partition(" ")
     if how == "open":
         longest, notes = open_context(keys, int(usual))
@@ -202,13 +302,19 @@ def _sizes(scope: _Scope, keys: Keys) -> tuple[Sizes, list[str]]:
         **names,
         kv_heads=kv,
         exact=head != "rounded",
-        divided=head == "divided",
-        head_width=None if head in ("", "rounded", "divided") else head,
+        divided=head == "divided" or (head == "divided if 0" and keys.raw("head_dim") == 0),
+        head_width=None if head.split(" ")[0] in ("", "rounded", "divided") else head,
         words=tuple(said.get("vocabulary", "").split()),
         longest=longest,
         scaled=how != "unscaled",
     )
     return its, notes
+
+
+def _sectioned(scope: _Scope, keys: Keys, names: str) -> tuple[Keys, list[str]]:
+    """Return names of a key, and the object that has them: a section, where a dot follows its name."""
+    section, _, inside = names.rpartition(".")
+    return (scope.encoder(section).root, [inside]) if section else (keys, names.split())
 
 
 def _grouped(keys: Keys, names: list[str], heads: int) -> int:
@@ -220,7 +326,8 @@ def _experts(scope: _Scope, keys: Keys) -> tuple[int, int] | None:
     if "experts" not in said or not scope.holds(said.get("experts_if")):
         return None
     per_token = said.get("per_token", "num_experts_per_tok").split()
-    return expert_counts(keys, *said["experts"].split(), per_token=tuple(per_token))
+    keys, names = _sectioned(scope, keys, said["experts"])
+    return expert_counts(keys, *names, per_token=tuple(per_token))
 
 
 def _layers(scope: _Scope, keys: Keys, its: Sizes) -> list[Layer]:
@@ -238,6 +345,8 @@ def _layers(scope: _Scope, keys: Keys, its: Sizes) -> list[Layer]:
     )
     if listed is not None:
         sparse = [kind == "sparse" for kind in listed]
+    elif said.get("mixtures") == "deepseek":
+        sparse = mixture_pattern(keys, its.layers)
     elif "sparse" in said:
         sparse = [bool(at("sparse", layer)) for layer in range(its.layers)]
     else:
@@ -261,6 +370,8 @@ def _kinds(scope: _Scope, keys: Keys, layers: int, at: Callable[[str, int], Any]
     )
     if listed is not None:
         return [words[word] for word in listed]
+    if said.get("indexers") == "glm":
+        return ["picks" if picks else "latent" for picks in indexed_layers(keys, layers)]
     if "pattern" in said and not words:
         others: tuple[Kind, ...] = ("linear", "chunked")
         other: Kind = next((kind for kind in others if f"'{kind}'" in said["pattern"]), "sliding")

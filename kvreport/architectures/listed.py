@@ -8,6 +8,7 @@ from typing import Any, Final
 from kvreport.architectures.assumptions import CORE
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.cache_lines import cache_of, called
+from kvreport.architectures.composites import text_model
 from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.families import index
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
@@ -179,8 +180,6 @@ def read_listed(listed: Listing, keys: Keys, *, text_alone: bool = False) -> Blu
 
 def _beside(listed: Listing, keys: Keys, tensors: list[Tensor]) -> Blueprint:
     """Read the text section by its own class and put the rest of the model beside it."""
-    from kvreport.architectures.families.beside import text_model  # noqa: PLC0415 - reads the registry
-
     section = keys.outer.section(listed.text) or keys
     section.outer = keys.outer
     blueprint = text_model(section, listed.reads, ties="inner")

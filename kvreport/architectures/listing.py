@@ -80,6 +80,29 @@ class CacheLine:
     condition: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EncoderLine:
+    """A section of a composite's config, and the encoder that it sizes.
+
+    Attributes:
+        part: The encoder's listing in ``parts/``, or "" for a section that only formulas refer to.
+        module: Module that it is built in, or "" for none.
+        section: The section.
+        defaults: Name of the section's published defaults.
+        absent: The same for a config without the section.
+        given: Formula by word of the part.
+        condition: Formula that must be true for the encoder to exist, or None.
+    """
+
+    part: str
+    module: str
+    section: str
+    defaults: str
+    absent: str
+    given: Mapping[str, str] = field(default_factory=dict)
+    condition: str | None = None
+
+
 @dataclass(slots=True)
 class Listing:
     """One class.
@@ -97,6 +120,7 @@ class Listing:
         terms: Formulas that others refer to by a name, in parts of models; what a caller gives goes before them.
         refused: Condition under which the config cannot be read, and why.
         caches: What layers keep.
+        encoders: Encoders beside the text model, where they are sized by sections with defaults of their own.
         rows: The tensors.
         notes: What a reader of the model must know.
         noted: The same under a condition, which comes first.
@@ -114,6 +138,7 @@ class Listing:
     terms: dict[str, str] = field(default_factory=dict)
     refused: list[tuple[str, str]] = field(default_factory=list)
     caches: list[CacheLine] = field(default_factory=list)
+    encoders: list[EncoderLine] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     noted: list[tuple[str, str]] = field(default_factory=list)
@@ -130,7 +155,7 @@ def _files(of: str) -> tuple[str, ...]:
 def index() -> Mapping[str, str]:
     """Return the text of every class's section."""
     found = sections(_files(FOLDER))
-    return {name: _with_base(text, found) for name, text in found.items()}
+    return {name: with_base(text, found) for name, text in found.items()}
 
 
 def sections(texts: Iterable[str]) -> dict[str, str]:
@@ -149,10 +174,10 @@ def sections(texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _with_base(text: str, found: Mapping[str, str]) -> str:
+def with_base(text: str, found: Mapping[str, str]) -> str:
     """Put the lines of the class that a section begins from before its own."""
     base = _LIKE.search(text)
-    return text if base is None else found[base[1]] + text.replace(base[0], "")
+    return text if base is None else with_base(found[base[1]], found) + text.replace(base[0], "")
 
 
 @cache
@@ -233,6 +258,8 @@ def _head(found: Listing, key: str, value: str) -> None:
             (found.refused if key == "refuse" else found.noted).append((condition, why))
         case "cache":
             found.caches.append(_cache(value))
+        case "encoder" | "section":
+            found.encoders.append(_encoder(value if key == "encoder" else f". . {value}"))
         case _:
             found.sizes[key] = value
 
@@ -285,6 +312,15 @@ def _cache(value: str) -> CacheLine:
     kind, *words = kept.split()
     sizes = dict(word.split("=", 1) for word in words)
     return CacheLine(kind, sizes, condition.strip() or None)
+
+
+def _encoder(value: str) -> EncoderLine:
+    placed, _, condition = value.partition(" if ")
+    part, module, section, defaults, *words = placed.split()
+    usual, _, absent = defaults.partition("/")
+    given = dict(word.split("=", 1) for word in words)
+    part, module = part.removeprefix("."), module.removeprefix(".")
+    return EncoderLine(part, module, section, usual, absent or usual, given, condition.strip() or None)
 
 
 def _row(match: re.Match[str]) -> Row:

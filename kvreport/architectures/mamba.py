@@ -11,10 +11,10 @@ from kvreport.architectures.weights import Tensors, linear, norm, out_linear
 from kvreport.catalog.caches import Cache, Precision, RecurrentState, StateTensor
 
 
-def mamba1_state(inner: int, state: int, kernel: int, precision: Precision = "model") -> RecurrentState:
+def mamba1_state(inner: int, state: int, kernel: int) -> RecurrentState:
     """Return the state of a Mamba-1 layer of ``inner`` channels with ``state`` elements each."""
     conv = StateTensor(name="conv", channels=inner, columns=kernel - 1)
-    recurrent = StateTensor(name="recurrent", channels=inner, columns=state, precision=precision)
+    recurrent = StateTensor(name="recurrent", channels=inner, columns=state)
     return RecurrentState(mechanism="mamba1", tensors=(conv, recurrent))
 
 
@@ -40,20 +40,19 @@ def mamba1_tensors(
     kernel: int,
     rank: int,
     *,
-    path: str = "mixer",
-    bias: bool = False,
-    conv_bias: bool = True,
+    bias: bool,
+    conv_bias: bool,
 ) -> Tensors:
     """Mamba-1: input and gate, a depthwise convolution, the selective parameters, the output."""
     return (
-        *linear(f"{path}.in_proj", "recurrent", 2 * inner, hidden, "columns", bias=bias),
-        Tensor(f"{path}.conv1d.weight", "recurrent", (inner, 1, kernel), "columns"),
-        *((Tensor(f"{path}.conv1d.bias", "recurrent", (inner,), "columns"),) if conv_bias else ()),
-        *linear(f"{path}.x_proj", "recurrent", rank + 2 * state, inner, "rows"),
-        *linear(f"{path}.dt_proj", "recurrent", inner, rank, "columns", bias=True),
-        Tensor(f"{path}.A_log", "recurrent", (inner, state), "columns"),
-        Tensor(f"{path}.D", "recurrent", (inner,), "columns"),
-        *linear(f"{path}.out_proj", "recurrent", hidden, inner, "rows", bias=bias),
+        *linear("mixer.in_proj", "recurrent", 2 * inner, hidden, "columns", bias=bias),
+        Tensor("mixer.conv1d.weight", "recurrent", (inner, 1, kernel), "columns"),
+        *((Tensor("mixer.conv1d.bias", "recurrent", (inner,), "columns"),) if conv_bias else ()),
+        *linear("mixer.x_proj", "recurrent", rank + 2 * state, inner, "rows"),
+        *linear("mixer.dt_proj", "recurrent", inner, rank, "columns", bias=True),
+        Tensor("mixer.A_log", "recurrent", (inner, state), "columns"),
+        Tensor("mixer.D", "recurrent", (inner,), "columns"),
+        *linear("mixer.out_proj", "recurrent", hidden, inner, "rows", bias=bias),
     )
 
 
@@ -66,10 +65,8 @@ def mamba2_tensors(
     kernel: int,
     *,
     path: str = "mixer",
-    bias: bool = False,
-    output_bias: bool | None = None,
+    bias: bool,
     conv_bias: bool = True,
-    gated_norm: bool = True,
 ) -> Tensors:
     """Mamba-2: one input projection, a depthwise convolution, a state per head, a gated norm.
 
@@ -88,21 +85,14 @@ def mamba2_tensors(
         Tensor(f"{path}.A_log", "recurrent", (heads,), "heads", heads),
         Tensor(f"{path}.D", "recurrent", (heads,), "heads", heads),
         Tensor(f"{path}.dt_bias", "recurrent", (heads,), "heads", heads),
-        *out_linear(
-            f"{path}.out_proj",
-            "recurrent",
-            hidden,
-            inner,
-            heads,
-            bias=bias if output_bias is None else output_bias,
-        ),
+        *out_linear(f"{path}.out_proj", "recurrent", hidden, inner, heads, bias=bias),
     )
     if conv_bias:
         tensors += (
             Tensor(f"{path}.conv1d.x.bias", "recurrent", (inner,), "heads", heads),
             Tensor(f"{path}.conv1d.bc.bias", "recurrent", (grouped,), "groups", groups),
         )
-    return (*tensors, *(norm(f"{path}.norm", inner, component="recurrent") if gated_norm else ()))
+    return (*tensors, *norm(f"{path}.norm", inner, component="recurrent"))
 
 
 def state_caches(name: str, state: RecurrentState) -> tuple[str, tuple[Cache, ...]]:

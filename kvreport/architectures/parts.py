@@ -33,18 +33,28 @@ _HIGHEST: Final = (
         MAX_LAYERS,
     ),
     (re.compile(r"(?:^|_)(?:depth|layers|blocks|frequency)$"), 500),
-    (re.compile(r"^(?:in|num)_ch|merge_size$|^temporal|_temporal$|^pooling|_multiplier$|mlp_ratio$"), 64),
+    (
+        re.compile(
+            r"^(?:in|num)_ch|merge_size$|^temporal|_temporal$|^pooling|_multiplier$|mlp_ratio$|^(?:scale|downsample)_factor$"
+        ),
+        64,
+    ),
     (re.compile(r"kernel_size$|_kernel_dim$|_d_conv$|^conv_L|^group_size$"), 1 << 10),
     (re.compile(r"patch_size$|(?:num|_attention)_heads$|^pos_?emb|^head_dim$"), 1 << 12),
     (re.compile(r"image_size$|_mel_bins$"), 1 << 16),
     (re.compile(r"^num_ln_in_parallel_attn$"), 2),
+    (re.compile(r"^merger_times$"), 16),
+    (re.compile(r"shared_experts?$"), 1 << 10),
+    (re.compile(r"^index_(?:n_heads|head_dim)$"), 1 << 12),
+    (re.compile(r"^(?:qk_nope|v)_head_dim$"), 1 << 14),
+    (re.compile(r"^index_topk$"), 1 << 20),
     (re.compile(r"position_embedding|num_patches$"), 1 << 24),
 )
 """The largest values of keys by their names, first match; of others it is that of any width."""
 _LOWEST: Final = (
     (
         re.compile(
-            r"shared_experts?$|^first_k_dense|^num_dense_layers$|^shared_intermediate|^max_window|_start_index$|_layer_offset$|^attention_chunk"
+            r"shared_experts?$|^first_k_dense|^num_dense_layers$|^shared_intermediate|^max_window|_start_index$|_layer_offset$|^attention_chunk|^sliding_window_pattern$"
         ),
         0,
     ),
@@ -53,6 +63,10 @@ _LOWEST: Final = (
     (re.compile(r"_end_index$"), -1),
 )
 """The smallest values of keys that may be less than 1, by their names."""
+
+
+_SQUARE: Final = re.compile(r"^(?:patch|image)_size$")
+"""Keys of encoders that some configs state as a pair of equal sides."""
 
 
 class Formulas(ABC):
@@ -70,18 +84,26 @@ class Formulas(ABC):
     def look(self, path: str) -> Any:  # noqa: ANN401 - whatever the key holds, checked
         """Return the value of a key."""
 
+    def value(self, formula: str, what: str) -> Any:  # noqa: ANN401 - a number, a truth value or a text
+        """Evaluate a formula.
+
+        Raises:
+            InputError: If the keys that it refers to are not of the kind that it computes with.
+        """
+        try:
+            return evaluate(formula, self.look)
+        except InputError:
+            raise
+        except (ValueError, IndexError, KeyError) as error:
+            raise self.root.fault(what, str(error), "sizes that fit together") from error
+
     def whole(self, formula: str, what: str, *, low: int = 0, high: int = MAX_VALUE) -> int:
         """Evaluate a formula to a whole number in range.
 
         Raises:
             InputError: If the config makes it no whole number or one beyond reason.
         """
-        try:
-            value = evaluate(formula, self.look)
-        except (ValueError, IndexError, KeyError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise self.root.fault(what, str(error), "sizes that fit together") from error
+        value = self.value(formula, what)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -117,17 +139,28 @@ class Section(Formulas):
             return self.given[path]
         if path in self.listed.terms:
             return evaluate(self.listed.terms[path], self.look)
-        keys, names = self.root, (path, *self.listed.aliases.get(path, ()))
-        high = next((most for pattern, most in _HIGHEST if pattern.search(path)), MAX_WIDTH)
-        low = next((least for pattern, least in _LOWEST if pattern.search(path)), 1)
+        return self.key(self.root, path)
+
+    def key(self, keys: Keys, path: str) -> Any:  # noqa: ANN401
+        """Return a key of ``keys``, whose name is the last part of ``path``."""
+        name = path.rpartition(".")[2]
+        names = (name, *self.listed.aliases.get(path, ()))
+        high = next((most for pattern, most in _HIGHEST if pattern.search(name)), MAX_WIDTH)
+        low = next((least for pattern, least in _LOWEST if pattern.search(name)), 1)
         if path in self.listed.derived:
             usual = evaluate(self.listed.derived[path], self.look)
+            if usual is None:
+                return None if keys.null(*names) else keys.optional(*names, low=low, high=high)
             if isinstance(usual, bool):
                 return keys.flag(*names, default=usual)
             if isinstance(usual, list):
                 return keys.wholes(*names) or usual
+            if isinstance(usual, float):
+                return keys.number(*names, default=usual, low=_RATIOS[0], high=_RATIOS[1])
             return keys.whole(*names, default=usual, low=low, high=high)
-        match keys.defaults.get(path):
+        if _SQUARE.search(name) and isinstance(keys.raw(*names), list):
+            return _equal_sides(keys, *names, high=high)
+        match keys.defaults.get(name):
             case bool():
                 return keys.flag(*names)
             case float():
@@ -137,6 +170,13 @@ class Section(Formulas):
             case list() | tuple():
                 return keys.wholes(*names)
         return keys.whole(*names, low=low, high=high)
+
+
+def _equal_sides(keys: Keys, *names: str, high: int) -> int:
+    first, second = keys.wholes(*names, length=2, low=1, high=high) or (0, 0)
+    if first != second:
+        raise keys.fault(names[0], [first, second], "two equal sides")
+    return first
 
 
 def part(name: str, keys: Keys, prefix: str = "", **given: Any) -> Tensors:  # noqa: ANN401 - numbers, texts, flags
@@ -153,10 +193,14 @@ def part(name: str, keys: Keys, prefix: str = "", **given: Any) -> Tensors:  # n
     """
     listed = part_listing(name)
     scope = Section(keys, listed, given)
+    for condition, why in listed.refused:
+        if scope.holds(condition):
+            path = condition.split()[0]
+            raise keys.fault(path, scope.look(path), why)
     base = f"{prefix}." if prefix else ""
     rows = [row for row in listed.rows if scope.holds(row.condition)]
     tensors = [tensor for row in rows for tensor in row_tensors(row, scope, empty=True)]
-    return tuple(replace(tensor, name=f"{base}{_filled(tensor.name, given)}") for tensor in tensors)
+    return tuple(replace(tensor, name=_filled(f"{base}{tensor.name}", given)) for tensor in tensors)
 
 
 def _filled(name: str, given: Mapping[str, Any]) -> str:

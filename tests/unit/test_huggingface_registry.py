@@ -110,7 +110,11 @@ def test_every_kept_default_belongs_to_a_class_a_listing_or_a_section_that_is_re
     known = set(published_defaults())
     assert sections <= known
     named = set(re.findall(r'"(\w+)"', source))
-    assert known <= named | listed | set(families.index().classes)
+    texts = map(layered.listing, layered.index().texts)
+    beside = {name for text in texts for line in text.encoders for name in (line.defaults, line.absent)}
+    outer = {layered.listing(name).sizes.get("outer") for name in layered.index().texts}
+    assert beside <= known
+    assert known <= named | listed | beside | outer | set(families.index().classes)
 
 
 def test_a_default_is_generated_or_kept_and_not_both() -> None:

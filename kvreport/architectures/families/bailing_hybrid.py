@@ -9,22 +9,33 @@ from typing import Final
 
 from kvreport.architectures.attention import attention_cache, head_dim, latent_cache
 from kvreport.architectures.blueprint import Blueprint, Layer
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
-from kvreport.architectures.families.bailing import UNCOUNTED, grouped_attention, mixture
-from kvreport.architectures.families.deepseek import latent_sizes, latent_tensors, prediction_layers
+from kvreport.architectures.decoder import (
+    Sizes,
+    decoder,
+    expert_counts,
+    latent_sizes,
+    prediction_layers,
+    sizes,
+)
+from kvreport.architectures.families.deepseek import latent_tensors
 from kvreport.architectures.families.kimi import kda_state, kda_tensors
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import (
     Tensors,
+    correction_bias,
     gated_mlp,
     linear,
     norm,
     norms,
     out_linear,
+    routed_experts,
+    router,
 )
 from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
 
+_UNCOUNTED: Final = "Its layers for multi-token prediction, which only speculation loads, are not counted."
 _AROUND: Final = ("input_layernorm", "post_attention_layernorm")
 
 
@@ -86,7 +97,7 @@ def bailing_linear(keys: Keys) -> Blueprint:
     its = sizes(keys)
     softmax = (
         attention_cache("full", its.kv_heads, its.head_dim),
-        grouped_attention(keys, its, bias=keys.flag("use_bias")),
+        _grouped_attention(keys, its, bias=keys.flag("use_bias")),
     )
     return _lightning_model(keys, its, softmax)
 
@@ -176,7 +187,7 @@ def _model(
     bias = keys.flag("use_bias")
     first = keys.whole("first_k_dense_replace", low=0, high=MAX_LAYERS)
     dense = gated_mlp(its.hidden, width, bias=bias)
-    mixed = mixture(keys, its.hidden, experts[0], bias=bias)
+    mixed = _mixture(keys, its.hidden, experts[0], bias=bias)
     kinds = keys.texts("mlp_layer_types", length=its.layers, of=("dense", "sparse"))
     sparse = (
         [index >= first for index in range(its.layers)] if kinds is None else [k == "sparse" for k in kinds]
@@ -198,5 +209,35 @@ def _model(
         intermediate=width,
         experts=experts,
         extra=extra,
-        notes=[UNCOUNTED] if predicts and not extra else [],
+        notes=[_UNCOUNTED] if predicts and not extra else [],
+    )
+
+
+def _grouped_attention(keys: Keys, its: Sizes, *, bias: bool) -> Tensors:
+    """Grouped queries in one matrix, and the norms of the layer."""
+    each: Tensors = ()
+    if keys.flag("use_qk_norm"):
+        names = ("attention.query_layernorm", "attention.key_layernorm")
+        each = norms(*names, width=its.head_dim, bias=not keys.flag("use_rmsnorm"))
+    its_sizes = {"hidden": its.hidden, "heads": its.heads, "kv_heads": its.kv_heads, "head_dim": its.head_dim}
+    its_sizes |= {"bias_qkv": bias or keys.flag("use_qkv_bias"), "bias_out": bias}
+    return (
+        *norms(*_AROUND, width=its.hidden),
+        *part("fused_query_key_value", keys, "attention.query_key_value", **its_sizes),
+        *part("attention_output", keys, "attention.dense", **its_sizes),
+        *each,
+    )
+
+
+def _mixture(keys: Keys, hidden: int, routed: int, *, bias: bool) -> Tensors:
+    """Router with learned offsets, routed experts, and the shared ones as one MLP of their joint width."""
+    width = keys.whole("moe_intermediate_size")
+    shared = keys.whole("num_shared_experts", low=0, high=1 << 10)
+    joint = shared * keys.whole("moe_shared_expert_intermediate_size", default=width)
+    offsets = keys.flag("moe_router_enable_expert_bias")
+    return (
+        *router(hidden, routed),
+        *(correction_bias(routed, "mlp.gate.expert_bias") if offsets else ()),
+        *routed_experts(hidden, width, routed),
+        *(gated_mlp(hidden, joint, "mlp.shared_experts", "shared_experts", bias=bias) if shared else ()),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.architectures.blueprint import Blueprint, Tensor
-from kvreport.architectures.families.beside import text_model
+from kvreport.architectures.composites import text_model
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import find_architecture, reads

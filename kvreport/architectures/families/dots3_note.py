@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kvreport.architectures.attention import MLA, latent_cache
+from kvreport.architectures.attention import MLA, latent_cache, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts
-from kvreport.architectures.families.deepseek import indexer_tensors, latent_sizes, mixture_pattern
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes
+from kvreport.architectures.families.deepseek import indexer_tensors
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
@@ -22,7 +22,6 @@ from kvreport.architectures.weights import (
     Tensors,
     correction_bias,
     gated_mlp,
-    latent_attention,
     linear,
     norm,
     norms,
@@ -169,16 +168,7 @@ def _attention(
     rank, rope, heads = sizes["kv_lora_rank"], sizes["qk_rope_head_dim"], sizes["num_attention_heads"]
     tensors: Tensors = (
         *norms("input_layernorm", "post_attention_layernorm", width=hidden),
-        *latent_attention(
-            hidden,
-            heads,
-            q_rank=sizes["q_lora_rank"],
-            kv_rank=rank,
-            nope_dim=sizes["qk_nope_head_dim"],
-            rope_dim=rope,
-            value_dim=sizes["v_head_dim"],
-            bias=keys.flag("attention_bias"),
-        ),
+        *part("latent_attention", keys, "self_attn", hidden=hidden, heads=heads, **sizes),
         *norm("self_attn.k_rope_only_layernorm", rope),
         *linear("self_attn.g_proj", "attention", heads, hidden, "heads", heads=heads),
     )

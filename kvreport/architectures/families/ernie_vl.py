@@ -5,12 +5,11 @@ from __future__ import annotations
 from kvreport.architectures.attention import attention_cache
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, expert_counts, sizes
-from kvreport.architectures.dense import block
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors, gated_mlp, routed_experts
+from kvreport.architectures.weights import Tensors, gated_mlp, norms, routed_experts, self_attention
 
 
 @reads(
@@ -30,8 +29,12 @@ def ernie_vl(keys: Keys) -> Blueprint:
         "num_experts",
         per_token=("moe_k", "num_experts_per_tok"),
     )
-    dense = block(its, gated_mlp(its.hidden, width, bias=bias), qkv_bias=bias, output_bias=bias)
-    mixed = block(its, _mixture(keys, its.hidden, experts[0], bias=bias), qkv_bias=bias, output_bias=bias)
+    attention = (
+        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
+        *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim, qkv_bias=bias, output_bias=bias),
+    )
+    dense = (*attention, *gated_mlp(its.hidden, width, bias=bias))
+    mixed = (*attention, *_mixture(keys, its.hidden, experts[0], bias=bias))
     kept = attention_cache("full", its.kv_heads, its.head_dim)
     layers = [Layer(*kept, mixed if sparse else dense) for sparse in _mixtures(keys, its.layers)]
     nested = keys.outer is not keys

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kvreport.architectures.attention import LAYER_TYPES, Kind, gated_deltanet_state, latent_cache, precision
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts
-from kvreport.architectures.families.deepseek import (
-    latent_sizes,
-    latent_tensors,
-    mixture,
+from kvreport.architectures.attention import (
+    LAYER_TYPES,
+    Kind,
+    gated_deltanet_state,
+    latent_cache,
     mixture_pattern,
-    prediction_layers,
+    precision,
 )
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes, prediction_layers
+from kvreport.architectures.families.deepseek import latent_tensors, mixture
 from kvreport.architectures.families.qwen_hybrid import gated_deltanet
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.attention import latent_cache
+from kvreport.architectures.attention import indexed_layers, latent_cache, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts
-from kvreport.architectures.families.deepseek import (
-    indexer_tensors,
-    latent_sizes,
-    latent_tensors,
-    mixture,
-    mixture_pattern,
-    prediction_layers,
-)
-from kvreport.architectures.families.glm import indexed_layers
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes, prediction_layers
+from kvreport.architectures.families.deepseek import indexer_tensors, latent_tensors, mixture
 from kvreport.architectures.families.kimi import kda_sizes, kda_state, kda_tensors
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from kvreport.architectures.attention import latent_cache
+from kvreport.architectures.attention import latent_cache, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import decoder, expert_counts
-from kvreport.architectures.families.deepseek import (
-    indexer_tensors,
-    latent_sizes,
-    latent_tensors,
-    mixture,
-    mixture_pattern,
-)
+from kvreport.architectures.decoder import decoder, expert_counts, latent_sizes
+from kvreport.architectures.families.deepseek import indexer_tensors, latent_tensors, mixture
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import check_heads, section_or_default
+from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import Tensors, gated_mlp, linear
 from kvreport.catalog.caches import Cache, Indexer
 
@@ -34,7 +28,6 @@ def hunyuan_v4_vl(keys: Keys) -> Blueprint:
 
 def _vision(keys: Keys) -> Tensors:
     vision = section_or_default(keys.outer, "vision_config", "hy_v4_vision")
-    check_heads(vision, vision.whole("hidden_size"), "num_attention_heads")
     return part("hunyuan_v4_vision", vision, "model.vision_tower")
 
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from kvreport.architectures.attention import latent_cache, layer_kinds
+from kvreport.architectures.attention import latent_cache, layer_kinds, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import decoder, expert_counts
-from kvreport.architectures.families.deepseek import (
-    latent_mixture,
-    latent_sizes,
-    latent_tensors,
-    mixture,
-    mixture_pattern,
-)
+from kvreport.architectures.decoder import decoder, expert_counts, latent_sizes
+from kvreport.architectures.families.deepseek import latent_tensors, mixture
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import merge_area, section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     correction_bias,
@@ -28,61 +21,6 @@ from kvreport.architectures.weights import (
     router,
 )
 from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
-
-
-@reads(
-    "KimiK25ForConditionalGeneration",
-    "Kimi_K25ForConditionalGeneration",
-    family="Kimi K2",
-    model_types=("kimi_k25",),
-)
-def kimi_k25(keys: Keys) -> Blueprint:
-    """DeepSeek-V3's layers with 384 experts, and a MoonViT tower."""
-    vision = section_or_default(keys.outer, "vision_config", "moonvit_vision")
-    normed = keys.outer.optional("projection_hidden_size", low=1)
-    return latent_mixture(
-        keys,
-        base="language_model.model",
-        head="language_model.lm_head",
-        extra=_moonvit(vision, keys, normed=normed),
-    )
-
-
-@reads(
-    "KimiVLForConditionalGeneration",
-    family="Kimi-VL",
-    model_types=("kimi_vl",),
-)
-def kimi_vl(keys: Keys) -> Blueprint:
-    """Moonlight, a small DeepSeek-V3, and the first MoonViT."""
-    vision = section_or_default(keys.outer, "vision_config", "moonvit_vision")
-    return latent_mixture(
-        keys,
-        base="language_model.model",
-        head="language_model.lm_head",
-        extra=_moonvit(vision, keys, projector="multi_modal_projector", first="linear_1", second="linear_2"),
-    )
-
-
-def _moonvit(
-    vision: Keys,
-    keys: Keys,
-    *,
-    projector: str = "mm_projector",
-    first: str = "proj.0",
-    second: str = "proj.2",
-    normed: int | None = None,
-) -> Tensors:
-    return part(
-        "moonvit",
-        vision,
-        text_hidden=keys.whole("hidden_size"),
-        merge=merge_area(vision),
-        normed=normed or vision.whole("hidden_size", "vt_hidden_size"),
-        projector=projector,
-        first=first,
-        second=second,
-    )
 
 
 def kda_state(heads: int, head_dim: int, kernel: int) -> tuple[str, tuple[Cache, ...]]:
@@ -310,4 +248,4 @@ def _k3_vision(keys: Keys, text_hidden: int) -> Tensors:
     vision = keys.outer.section("vision_config", defaults=published("k3_vision"))
     if vision is None:
         return ()
-    return part("moonvit3", vision, text_hidden=text_hidden, merge=merge_area(vision))
+    return part("moonvit3", vision, text_hidden=text_hidden)

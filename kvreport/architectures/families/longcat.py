@@ -8,12 +8,12 @@ from kvreport.architectures.attention import latent_cache
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
 from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import (
     Tensors,
     correction_bias,
     gated_mlp,
-    latent_attention,
     norms,
     routed_experts,
     router,
@@ -36,17 +36,9 @@ def longcat_flash(keys: Keys) -> Blueprint:
     )
     width = keys.whole("ffn_hidden_size", "intermediate_size")
     experts = expert_counts(keys, "n_routed_experts", per_token=("moe_topk", "num_experts_per_tok"))
+    ranks = {"q_lora_rank": keys.whole("q_lora_rank"), "kv_lora_rank": rank, "qk_rope_head_dim": rope}
     half = (
-        *latent_attention(
-            its.hidden,
-            its.heads,
-            q_rank=keys.whole("q_lora_rank"),
-            kv_rank=rank,
-            nope_dim=keys.whole("qk_nope_head_dim", high=1 << 14),
-            rope_dim=rope,
-            value_dim=keys.whole("v_head_dim", high=1 << 14),
-            bias=keys.flag("attention_bias"),
-        ),
+        *part("latent_attention", keys, "self_attn", **ranks, hidden=its.hidden, heads=its.heads),
         *gated_mlp(its.hidden, width, "mlps"),
         *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kvreport.architectures.attention import Kind, attention_cache, layer_count, layer_kinds
+from kvreport.architectures.attention import Kind, attention_cache, layer_count, layer_kinds, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
-from kvreport.architectures.families.deepseek import mixture, mixture_pattern
+from kvreport.architectures.families.deepseek import mixture
 from kvreport.architectures.families.mimo_encoders import (
     TOKENIZER_NOTE,
     audio_encoder,

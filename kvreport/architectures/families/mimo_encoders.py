@@ -20,23 +20,23 @@ TOKENIZER_NOTE: Final = (
 )
 
 
-def vision_tower(vision: Keys, prefix: str = "visual") -> Tensors:
+def vision_tower(vision: Keys) -> Tensors:
     """Return the vision tower: windows with a sink per head, and a merger of 2x2 patches."""
     depth = vision.whole("depth", high=MAX_DEPTH)
     full = vision.wholes("fullatt_block_indexes", high=MAX_DEPTH) or []
     windowed = max(0, depth - len(set(full))) if vision.flag("use_sink") else 0
-    return part("mimo_vision", vision, prefix, windowed=windowed)
+    return part("mimo_vision", vision, "visual", windowed=windowed)
 
 
-def audio_encoder(audio: Keys, prefix: str = "audio_encoder") -> Tensors:
+def audio_encoder(audio: Keys) -> Tensors:
     """Return the audio encoder: a table of codes per channel, a local transformer, a projection."""
     width = audio.whole("input_local_dim")
     audio.whole("projection_layers", high=2)
     tables = tuple(
-        Tensor(f"{prefix}.speech_embeddings.{channel}.weight", "audio", (rows, width), looked_up=True)
+        Tensor(f"audio_encoder.speech_embeddings.{channel}.weight", "audio", (rows, width), looked_up=True)
         for channel, rows in enumerate(_code_counts(audio))
     )
-    return (*tables, *part("mimo_audio", audio, prefix))
+    return (*tables, *part("mimo_audio", audio, "audio_encoder"))
 
 
 def _code_counts(audio: Keys) -> list[int]:

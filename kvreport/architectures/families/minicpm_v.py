@@ -6,12 +6,10 @@ from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.blueprint import Blueprint
-from kvreport.architectures.families.beside import text_model
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import find_architecture, reads
-from kvreport.architectures.vision import merge_area, section_or_default
 
 _TEXT_OF_VERSION: Final = {
     "2.5": "LlamaForCausalLM",
@@ -60,29 +58,4 @@ def minicpm_v(keys: Keys) -> Blueprint:
         patch_width=vision.whole("hidden_size"),
         queries=keys.whole("query_num", high=1 << 16),
     )
-    return blueprint
-
-
-@reads(
-    "MiniCPMV4_6ForConditionalGeneration",
-    "MiniCPMV4_7ForConditionalGeneration",
-    family="MiniCPM",
-    model_types=("minicpmv4_6", "minicpmv4_7"),
-)
-def minicpm_v4_6(keys: Keys) -> Blueprint:
-    """MiniCPM-V 4.6 and 4.7: Qwen3.5 behind SigLIP; patches are merged inside the tower and behind it."""
-    blueprint = text_model(keys, "qwen3_5_text")
-    vision = section_or_default(keys.outer, "vision_config", "minicpm_v_vision")
-    hidden = vision.whole("hidden_size")
-    # Attention inside each window of patches, then one vector of the whole window.
-    area = merge_area(vision, "window_kernel_size")
-    inside = {"inputs": area * hidden, "inner": area * vision.whole("intermediate_size"), "outputs": hidden}
-    blueprint.outer += part("siglip", vision, "vision_tower")
-    blueprint.outer += part("minicpm_window_merger", vision, "vision_tower.vit_merger")
-    blueprint.outer += part("minicpm_merger", vision, "vision_tower.vit_merger", **inside)
-    merges = keys.outer.whole("merger_times", default=1, high=16)
-    for index in range(merges):
-        out = blueprint.hidden_size if index == merges - 1 else hidden
-        behind = {"inputs": 4 * hidden, "inner": 4 * hidden, "outputs": out}
-        blueprint.outer += part("minicpm_merger", vision, f"merger.mlp.{index}", **behind)
     return blueprint

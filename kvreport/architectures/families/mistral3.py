@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kvreport.architectures.blueprint import Blueprint
-from kvreport.architectures.families.deepseek import latent_mixture
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.layered import read_layered
 from kvreport.architectures.parts import part
@@ -26,12 +25,8 @@ def mistral3(keys: Keys) -> Blueprint:
     vision = section_or_default(keys.outer, "vision_config", "pixtral_vision")
     extra = pixtral(keys, vision, keys.whole("hidden_size"))
     if keys.raw("model_type") == "mistral4":
-        return latent_mixture(
-            keys.with_defaults(published("Mistral4ForCausalLM")),
-            correction=False,
-            base="model.language_model",
-            extra=extra,
-        )
+        four = keys.with_defaults(published("Mistral4ForCausalLM"))
+        return read_layered("Mistral4ForCausalLM", four, base="model.language_model", extra=extra)
     return read_layered("Ministral3ForCausalLM", keys, base="model.language_model", extra=extra)
 
 
@@ -43,9 +38,3 @@ def pixtral(keys: Keys, vision: Keys, text_hidden: int) -> Tensors:
         *part("pixtral", vision, "model.vision_tower"),
         *part("mistral3_projector", vision, "model.multi_modal_projector", with_bias=bias, **given),
     )
-
-
-@reads("Mistral4ForCausalLM", family="Mistral 4", model_types=("mistral4",))
-def mistral4(keys: Keys) -> Blueprint:
-    """DeepSeek-V3's layers with a smaller latent; the router has no offsets."""
-    return latent_mixture(keys, correction=False)

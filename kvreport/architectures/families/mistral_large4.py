@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from kvreport.architectures.attention import MLA, latent_cache
+from kvreport.architectures.attention import MLA, indexed_layers, latent_cache, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts
-from kvreport.architectures.families.deepseek import latent_sizes, mixture, mixture_pattern
-from kvreport.architectures.families.glm import indexed_layers
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes
+from kvreport.architectures.families.deepseek import mixture
 from kvreport.architectures.families.mistral3 import pixtral
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.published import published

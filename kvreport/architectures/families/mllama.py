@@ -10,7 +10,7 @@ from kvreport.architectures.decoder import decoder, sizes
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import check_heads, section_or_default
+from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     gated_mlp,
@@ -91,7 +91,6 @@ def _patches(vision: Keys) -> int:
 
 
 def _vision(vision: Keys, text_hidden: int) -> Tensors:
-    check_heads(vision, vision.whole("hidden_size"), "attention_heads")
     listed = vision.raw("supported_aspect_ratios")
     ratios = (len(listed) if isinstance(listed, list) and listed else _DEFAULT_ASPECT_RATIOS) + 1
     return part("mllama_vision", vision, text_hidden=text_hidden, ratios=ratios)

@@ -20,20 +20,6 @@ _BASE: Final = "model.language_model"
 
 
 @reads(
-    "MuseGlimmerForConditionalGeneration",
-    "MuseGlimmerForCausalLM",
-    family="Muse",
-    model_types=("muse_glimmer", "muse_glimmer_text"),
-)
-def muse_glimmer(keys: Keys) -> Blueprint:
-    """Gated attention, and an encoder of pictures."""
-    if keys.outer is keys:
-        return read_layered("muse_glimmer", keys, tie=outer_tied(keys))
-    vision = _vision(keys, keys.whole("hidden_size"))
-    return read_layered("muse_glimmer", keys, tie=outer_tied(keys), base=_BASE, extra=vision)
-
-
-@reads(
     "MuseSparkForConditionalGeneration",
     "MuseSparkForCausalLM",
     family="Muse",

@@ -2,65 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import tau
-from typing import Any
 
 from kvreport.architectures.blueprint import Blueprint, Tensor
-from kvreport.architectures.decoder import either_tied
 from kvreport.architectures.keys import MAX_CONTEXT, Keys
 from kvreport.architectures.layered import read_layered
-from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import qwen3_vision, section_or_default
 from kvreport.architectures.weights import Tensors
 from kvreport.catalog.caches import FullAttention
-
-
-def _tower(keys: Keys, name: str, path: str) -> Tensors:
-    """Return the encoder of one generation; its part and its defaults have the same name."""
-    return part(name, section_or_default(keys.outer, "vision_config", name), path)
-
-
-def _deep_tower(keys: Keys, usual: str | Mapping[str, Any] = "qwen3_vision") -> Tensors:
-    return qwen3_vision(section_or_default(keys.outer, "vision_config", usual))
-
-
-@reads("Qwen2VLForConditionalGeneration", family="Qwen2-VL", model_types=("qwen2_vl",))
-def qwen2_vl(keys: Keys) -> Blueprint:
-    """Qwen2 with a tower of LayerNorms and a two-matrix MLP."""
-    tower = _tower(keys, "qwen2_vision", "visual")
-    return read_layered("Qwen2ForCausalLM", keys, extra=tower, tie=either_tied(keys))
-
-
-@reads(
-    "Qwen2_5_VLForConditionalGeneration",
-    family="Qwen2.5-VL",
-    model_types=("qwen2_5_vl",),
-)
-def qwen2_5_vl(keys: Keys) -> Blueprint:
-    """Qwen2.5 with a tower of RMSNorms and a gated MLP."""
-    tower = _tower(keys, "qwen2_5_vision", "visual")
-    return read_layered("Qwen2ForCausalLM", keys, extra=tower, tie=either_tied(keys))
-
-
-@reads("Qwen3VLForConditionalGeneration", family="Qwen3-VL", model_types=("qwen3_vl",))
-def qwen3_vl(keys: Keys) -> Blueprint:
-    """Qwen3 with a tower whose deep layers are merged in as well."""
-    tower = _deep_tower(keys)
-    return read_layered("Qwen3ForCausalLM", keys, base="model.language_model", extra=tower)
-
-
-@reads(
-    "Qwen3VLMoeForConditionalGeneration",
-    family="Qwen3-VL",
-    model_types=("qwen3_vl_moe",),
-)
-def qwen3_vl_moe(keys: Keys) -> Blueprint:
-    """Qwen3's mixture with the same tower."""
-    tower = _deep_tower(keys)
-    return read_layered("Qwen3MoeForCausalLM", keys, base="model.language_model", extra=tower)
 
 
 @reads("InternS1ProForConditionalGeneration", family="Intern-S1", model_types=("interns1_pro",))
@@ -71,7 +22,7 @@ def interns1_pro(keys: Keys) -> Blueprint:
     the encoder of time series out.
     """
     defaults = {**published("qwen3_vision"), "deepstack_visual_indexes": []}
-    tower = _deep_tower(keys, defaults)
+    tower = qwen3_vision(section_or_default(keys.outer, "vision_config", defaults))
     blueprint = read_layered("Qwen3MoeForCausalLM", keys, base="model.language_model", extra=tower)
     blueprint.outer += _fourier(keys, blueprint)
     if keys.outer.has("ts_config"):

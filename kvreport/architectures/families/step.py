@@ -7,8 +7,8 @@ from typing import Final
 
 from kvreport.architectures.attention import FULL, attention_cache, layer_count, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.composites import text_model
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, outer_tied, vocabulary
-from kvreport.architectures.families.beside import text_model
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads

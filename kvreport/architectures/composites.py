@@ -1,0 +1,93 @@
+"""Composites by listings: a text part, the encoders beside it, and whose word on ties counts.
+
+    encoder: siglip vision_tower.vision_model vision_config siglip_vision text_hidden=hidden if nested
+
+names a part (``parts/*.txt``), the module that it is built in (``.`` for none), the section of the config that sizes it,
+its defaults (after a ``/`` those of a config without the section), and formulas of what the part is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from kvreport.architectures.blueprint import Blueprint
+from kvreport.architectures.decoder import either_tied, inner_tied, outer_tied, tied
+from kvreport.architectures.keys import Keys
+from kvreport.architectures.listing import EncoderLine, Listing, part_listing
+from kvreport.architectures.parts import Formulas, Section, part
+from kvreport.architectures.vision import section_or_default
+from kvreport.architectures.weights import Tensors
+
+
+def encoder_section(line: EncoderLine, keys: Keys) -> Section:
+    """Return the scope of an encoder's section, with the names that its part has for keys.
+
+    Args:
+        line: The encoder, or a section of the text model's own.
+        keys: The text part.
+    """
+    around = keys.outer if line.part else keys
+    usual = line.absent if around.section(line.section) is None else line.defaults
+    listed = part_listing(line.part) if line.part else Listing(line.section)
+    return Section(section_or_default(around, line.section, usual), listed, {})
+
+
+def encoder_tensors(scope: Formulas, lines: Iterable[EncoderLine]) -> Tensors:
+    """Return the tensors of all encoders whose conditions hold."""
+    tensors: Tensors = ()
+    for line in lines:
+        if line.part and scope.holds(line.condition):
+            given = {word: scope.value(formula, word) for word, formula in line.given.items()}
+            tensors += part(line.part, encoder_section(line, scope.root).root, line.module, **given)
+    return tensors
+
+
+def tied_by(whose: str, keys: Keys) -> bool:
+    """Tell whether the head of a composite is its embedding.
+
+    Args:
+        whose: The word that counts: that of the ``whole`` before the text part's, of ``either``, of the text part (``inner``),
+            of the whole ``alone``, or of nobody (``never``).
+        keys: The text part.
+    """
+    match whose:
+        case "either":
+            return either_tied(keys)
+        case "inner":
+            return inner_tied(keys)
+        case "alone":
+            return outer_tied(keys)
+        case "never":
+            outer_tied(keys)
+            return False
+    return tied(keys)
+
+
+def text_model(keys: Keys, usual: str, *, ties: str = "whole") -> Blueprint:
+    """Read the text part of a composite by its own class, which its ``model_type`` names.
+
+    Args:
+        keys: The text part.
+        usual: The ``model_type`` that a text part without one has.
+        ties: Whose word counts, as for :func:`tied_by`. Where neither part says it, the text's own default holds, which a
+            release of transformers before 5 leaves out when it saves.
+    """
+    from kvreport.architectures.registry import find_architecture  # noqa: PLC0415 - it knows all readers
+
+    if keys.outer is keys:
+        raise keys.fault("text_config", None, "an object that describes the text model")
+    data = dict(keys.data)
+    if not keys.has("model_type", "architectures"):
+        data["model_type"] = usual
+    tied_inside = ties == "either" and keys.raw("tie_word_embeddings") is True
+    if ties in ("alone", "never"):
+        data["tie_word_embeddings"] = ties == "alone" and outer_tied(keys)
+    elif ties != "inner" and keys.outer.has("tie_word_embeddings") and not tied_inside:
+        data["tie_word_embeddings"] = keys.outer.raw("tie_word_embeddings")
+    text = Keys(data, keys.where, keys.path, None, keys.trail)
+    architecture = find_architecture(text)
+    blueprint = architecture.read(text.with_defaults(architecture.defaults))
+    blueprint.outer = [replace(tensor, name=f"language_model.{tensor.name}") for tensor in blueprint.outer]
+    blueprint.prefix = f"language_model.{blueprint.prefix}"
+    return blueprint
