@@ -12,7 +12,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from kvreport.architectures.blueprint import Blueprint
-from kvreport.architectures.decoder import either_tied, inner_tied, outer_tied, tied
+from kvreport.architectures.decoder import (
+    either_tied,
+    inner_tied,
+    outer_tied,
+    saved_before_five,
+    tied,
+    whole_tied,
+)
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listing import EncoderLine, Listing, part_listing
 from kvreport.architectures.parts import Formulas, Section, part
@@ -47,8 +54,8 @@ def tied_by(whose: str, keys: Keys) -> bool:
     """Tell whether the head of a composite is its embedding.
 
     Args:
-        whose: The word that counts: that of the ``whole`` before the text part's, of ``either``, of the text part (``inner``),
-            of the whole ``alone``, or of nobody (``never``).
+        whose: The word that counts: that of the ``whole``, of the ``first`` of whole and text part that has one, of ``either``,
+            of the text part (``inner``), of the whole ``alone``, or of nobody (``never``).
         keys: The text part.
     """
     match whose:
@@ -58,21 +65,24 @@ def tied_by(whose: str, keys: Keys) -> bool:
             return inner_tied(keys)
         case "alone":
             return outer_tied(keys)
+        case "whole":
+            return whole_tied(keys)
         case "never":
             outer_tied(keys)
             return False
     return tied(keys)
 
 
-def text_model(keys: Keys, usual: str, *, ties: str = "whole") -> Blueprint:
+def text_model(keys: Keys, usual: str, *, ties: str = "first") -> Blueprint:
     """Read the text part of a composite by its own class, which its ``model_type`` names.
 
     Args:
         keys: The text part.
         usual: The ``model_type`` that a text part without one has.
         ties: Whose word counts, as for :func:`tied_by`. Where neither part says it, the text's own default holds, which a
-            release of transformers before 5 leaves out when it saves.
+            release of transformers before 5 leaves out when it saves, and which is that of the whole in transformers 5.24.
     """
+    from kvreport.architectures import layered  # noqa: PLC0415 - it is built on this
     from kvreport.architectures.registry import find_architecture  # noqa: PLC0415 - it knows all readers
 
     if keys.outer is keys:
@@ -85,8 +95,12 @@ def text_model(keys: Keys, usual: str, *, ties: str = "whole") -> Blueprint:
         data["tie_word_embeddings"] = ties == "alone" and outer_tied(keys)
     elif ties != "inner" and keys.outer.has("tie_word_embeddings") and not tied_inside:
         data["tie_word_embeddings"] = keys.outer.raw("tie_word_embeddings")
+    elif ties == "whole" and keys.has("tie_word_embeddings") and not saved_before_five(keys.outer):
+        data["tie_word_embeddings"] = None
     text = Keys(data, keys.where, keys.path, None, keys.trail)
     architecture = find_architecture(text)
+    if architecture.name in layered.index().texts and layered.listing(architecture.name).reads:
+        raise keys.fault("model_type", architecture.name, "the class of a text model")
     blueprint = architecture.read(text.with_defaults(architecture.defaults))
     blueprint.outer = [replace(tensor, name=f"language_model.{tensor.name}") for tensor in blueprint.outer]
     blueprint.prefix = f"language_model.{blueprint.prefix}"

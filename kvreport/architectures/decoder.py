@@ -150,12 +150,35 @@ def open_context(keys: Keys, usual: int) -> tuple[int, list[str]]:
     return usual, [note]
 
 
+def saved_before_five(config: Keys) -> bool:
+    """Tell whether a release of transformers before 5 saved a config.
+
+    Its ``PretrainedConfig.tie_word_embeddings`` was asked of ``get_text_config()``, and of a composite's two parts it saved
+    only what differs from their classes' defaults. Since 5.0 each config class has a default of its own, and saves it.
+    Development versions of 5.0 saved as before (Ministral 3: 5.0.0.dev0).
+    """
+    saved = config.raw("transformers_version")
+    return isinstance(saved, str) and saved.startswith(("4.", "5.0.0.dev"))
+
+
 def tied(keys: Keys) -> bool:
-    """Tell whether the output head is the embedding; the word of the whole config counts before its text part's."""
-    for place in (keys.outer, keys):
-        if place.has("tie_word_embeddings"):
-            return place.flag("tie_word_embeddings")
-    return keys.flag("tie_word_embeddings", default=False)
+    """Tell whether the output head is the embedding: the whole config's word counts, and without one the text part's."""
+    place = keys.outer if keys.outer.has("tie_word_embeddings") else keys
+    return place.flag("tie_word_embeddings", default=False)
+
+
+def whole_tied(keys: Keys) -> bool:
+    """Tell whether the head is the embedding for composites that go by their whole config, or by its default.
+
+    A text part's word alone counts only if transformers 4 saved the config (5.24, each class built on the meta device:
+    ``tests/unit/test_composites_ties.py``), or for a class of text, to which the text part is its own config.
+    """
+    outer = keys.outer
+    of_text = any(name.endswith("ForCausalLM") for name in outer.texts("architectures") or [])
+    silent = outer is not keys and not outer.has("tie_word_embeddings")
+    if silent and not of_text and keys.has("tie_word_embeddings") and not saved_before_five(outer):
+        return bool(keys.defaults.get("tie_word_embeddings", False))
+    return tied(keys)
 
 
 def outer_tied(keys: Keys) -> bool:

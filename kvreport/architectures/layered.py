@@ -193,7 +193,7 @@ class _Scope(Section):
     def term(self, name: str) -> Any:  # noqa: ANN401
         """Return what a line of the listing's head says, or None where it has no such line."""
         formula = self.listed.sizes.get(name)
-        return None if formula is None else evaluate(formula, self.look)
+        return None if formula is None else self.value(formula, name)
 
 
 def read_layered(name: str, keys: Keys, **modules: Any) -> Blueprint:  # noqa: ANN401 - what decoder() takes
@@ -220,7 +220,7 @@ def read_layered(name: str, keys: Keys, **modules: Any) -> Blueprint:  # noqa: A
     # What a config leaves out is listed, whether it decides anything or not; but KV heads and ties only where they do.
     for path in listed.derived:
         if path not in f"{listed.sizes.get('kv')} {listed.sizes.get('tie')} {listed.sizes.get('if_used')}":
-            scope.look(path)
+            scope.value(path, path)
     for path in (*listed.sizes.get("always", "").split(), *_SWITCHES):
         scope.look(path)
     _check(scope)
@@ -250,7 +250,7 @@ def read_layered(name: str, keys: Keys, **modules: Any) -> Blueprint:  # noqa: A
 def _beside(scope: _Scope, keys: Keys) -> Blueprint:
     """Read the text part by its own class, whatever that is, and put the rest of the listing beside it."""
     listed = scope.listed
-    blueprint = text_model(keys, listed.reads, ties=scope.term("ties") or "whole")
+    blueprint = text_model(keys, listed.reads, ties=scope.term("ties") or "first")
     scope.sizes["hidden"] = blueprint.hidden_size
     _check(scope)
     blueprint.outer += encoder_tensors(scope, listed.encoders)

@@ -9,6 +9,7 @@ from kvreport.architectures.assumptions import CORE
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.cache_lines import cache_of, called
 from kvreport.architectures.composites import text_model
+from kvreport.architectures.decoder import saved_before_five
 from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.families import index
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
@@ -61,13 +62,8 @@ class Scope(Formulas):
         return _checked(keys, name, value, default)
 
     def _text_decides(self) -> bool:
-        """Tell whether the text part's word on ties counts: where transformers 4 saved the config.
-
-        Its ``PretrainedConfig.tie_word_embeddings`` was asked of ``get_text_config()``, and of both parts it saved
-        only what differs from their classes' defaults. Since 5.0 each config class has a default of its own, and saves it.
-        """
-        saved = self.root.raw("transformers_version")
-        return bool(self.listed.reads and not self.flat and isinstance(saved, str) and saved.startswith("4."))
+        """Tell whether the text part's word on ties counts: where transformers 4 saved the config."""
+        return saved_before_five(self.root) and bool(self.listed.reads) and not self.flat
 
     def _text_ties(self) -> bool:
         inner = self._section(self.listed.text)

@@ -54,7 +54,7 @@ _HIGHEST: Final = (
 _LOWEST: Final = (
     (
         re.compile(
-            r"shared_experts?$|^first_k_dense|^num_dense_layers$|^shared_intermediate|^max_window|_start_index$|_layer_offset$|^attention_chunk|^sliding_window_pattern$"
+            r"shared_experts?$|^first_k_dense|^num_dense_layers$|^shared_intermediate|^max_window|_start_index$|_layer_offset$|^attention_chunk"
         ),
         0,
     ),
@@ -251,7 +251,7 @@ def row_tensors(row: Row, scope: Formulas, *, empty: bool = False) -> list[Tenso
         each += [
             replace(
                 tensor,
-                name=tensor.name.removesuffix(".weight") + ".bias",
+                name="bias" if tensor.name == "weight" else tensor.name.removesuffix(".weight") + ".bias",
                 shape=shape[:1],
                 linear=False,
                 split="replicated" if whole else split,

@@ -85,10 +85,27 @@ CASES: Final = [
 IN_DECODER: Final = ("T5GemmaForConditionalGeneration", "T5Gemma2ForConditionalGeneration")
 
 
-def has_head(name: str, outer: bool, inner: bool) -> bool:
+WHOLE: Final = """
+AyaVisionForConditionalGeneration Cohere2VisionForConditionalGeneration Dots3NoteForConditionalGeneration
+Ernie4_5_VLMoeForConditionalGeneration Exaone4_5_ForConditionalGeneration Gemma3nForConditionalGeneration
+Gemma4ForConditionalGeneration Gemma4UnifiedForConditionalGeneration Glm5NextForConditionalGeneration Granite4VisionForConditionalGeneration
+HYV4VLForConditionalGeneration Idefics3ForConditionalGeneration Kimi_K25ForConditionalGeneration
+Lfm2VlForConditionalGeneration MiniCPMV4_6ForConditionalGeneration MiniCPMV4_7ForConditionalGeneration
+MistralLarge4ForConditionalGeneration PaliGemmaForConditionalGeneration
+Qwen2_5OmniThinkerForConditionalGeneration Qwen3OmniMoeThinkerForConditionalGeneration
+Qwen3VLForConditionalGeneration Qwen3VLMoeForConditionalGeneration Qwen3_5ForConditionalGeneration
+Qwen3_5MoeForConditionalGeneration Qwen4ExpForConditionalGeneration SmolVLMForConditionalGeneration
+"""
+"""Classes of which transformers 5.24 ties or does not tie by the default of the whole, whatever the text part alone says."""
+FIRST: Final = ("InternVLForConditionalGeneration", "Mistral3ForConditionalGeneration")
+"""Classes whose releases were saved before transformers 5, without its default: the text part's word counts in any case."""
+
+
+def has_head(name: str, outer: bool | None, inner: bool | None, *, saved_by: str = "5.24.0") -> bool:
     config: dict[str, Any] = {"architectures": [name], **copy.deepcopy(STARTS.get(name, {}))}
     text = config.setdefault("decoder" if name in IN_DECODER else "text_config", {})
     config["tie_word_embeddings"], text["tie_word_embeddings"] = outer, inner
+    config["transformers_version"] = saved_by
     model = read_config(config, assume_defaults=True)
     # A head of one row is a score, not a table of words.
     return any(row.component == "output_head" and row.shape[0] > 1 for row in model.weights)
@@ -98,3 +115,23 @@ def has_head(name: str, outer: bool, inner: bool) -> bool:
 def test_the_word_that_counts_is_that_of_the_class(name: str, whose: str) -> None:
     tied = tuple(not has_head(name, outer, inner) for outer, inner in PAIRS)
     assert tied == TIED[whose]
+
+
+@pytest.mark.parametrize("name", WHOLE.split())
+def test_the_default_of_the_whole_counts_where_only_the_text_part_has_a_word(name: str) -> None:
+    unstated = has_head(name, None, None)
+    assert [has_head(name, None, inner) for inner in (True, False)] == [unstated, unstated]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *FIRST,
+        "AyaVisionForConditionalGeneration",
+        "Gemma3nForConditionalGeneration",
+        "Granite4VisionForConditionalGeneration",
+        "Qwen3VLForConditionalGeneration",
+    ],
+)
+def test_the_text_part_counts_where_transformers_4_saved_the_config(name: str) -> None:
+    assert [has_head(name, None, inner, saved_by="4.57.1") for inner in (True, False)] == [False, True]

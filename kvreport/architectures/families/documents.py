@@ -82,7 +82,7 @@ def florence2(keys: Keys) -> Blueprint:
 @reads("Granite4VisionForConditionalGeneration", family="Granite", model_types=("granite4_vision",))
 def granite4_vision(keys: Keys) -> Blueprint:
     """Granite behind a tower from several of whose layers small Q-Formers feed several layers of the text."""
-    blueprint = text_model(keys, "granite")
+    blueprint = text_model(keys, "granite", ties="whole")
     outer = keys.outer
     section = outer.section("vision_config")
     is_siglip = section is not None and "siglip" in (section.text("model_type") or "")

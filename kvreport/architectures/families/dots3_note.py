@@ -12,7 +12,7 @@ from typing import Final
 
 from kvreport.architectures.attention import MLA, latent_cache, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes, whole_tied
 from kvreport.architectures.families.deepseek import indexer_tensors
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, Keys
 from kvreport.architectures.parts import part
@@ -94,6 +94,7 @@ def _read(keys: Keys, *, towers: bool) -> Blueprint:
         keys,
         its,
         layers,
+        tie=whole_tied(keys),
         base="model.language_model" if towers else "model",
         intermediate=width,
         experts=(routed, per_token),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvreport.architectures.attention import attention_cache
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import decoder, expert_counts, sizes
+from kvreport.architectures.decoder import decoder, expert_counts, sizes, whole_tied
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
@@ -42,6 +42,7 @@ def ernie_vl(keys: Keys) -> Blueprint:
         keys,
         its,
         layers,
+        tie=whole_tied(keys),
         base="model.language_model" if nested else "model",
         intermediate=width,
         experts=experts,

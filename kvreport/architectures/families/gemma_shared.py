@@ -7,7 +7,7 @@ from typing import Final
 
 from kvreport.architectures.attention import Kind, attention_cache, by_layer, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes, whole_tied
 from kvreport.architectures.keys import MAX_LAYERS, MAX_VOCABULARY, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
@@ -117,7 +117,7 @@ def gemma3n(keys: Keys) -> Blueprint:
         given = _conformer(audio, "conf_num_attention_heads", "sscp_conv_channel_size")
         extra += part("gemma3n_audio", audio, "model", **given)
         extra += _gemma3n_bridge(audio, "model.embed_audio", its.hidden, "audio")
-    return decoder(keys, its, layers, base=base, intermediate=max(widths), extra=extra)
+    return decoder(keys, its, layers, tie=whole_tied(keys), base=base, intermediate=max(widths), extra=extra)
 
 
 def _widths(keys: Keys, layers: int) -> list[int]:
@@ -327,7 +327,9 @@ def _gemma4(
     extra: Tensors = _per_layer_embedding(keys, its, base, inner, has_table=has_table) if inner else ()
     if keys.outer is not keys:
         extra += towers(keys, its.hidden)
-    return decoder(keys, its, layers, base=base, intermediate=width, experts=experts, extra=extra)
+    return decoder(
+        keys, its, layers, tie=whole_tied(keys), base=base, intermediate=width, experts=experts, extra=extra
+    )
 
 
 MOBILENET_V5_PARAMETERS: Final = 294_126_912

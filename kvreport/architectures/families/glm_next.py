@@ -6,7 +6,14 @@ from typing import Final
 
 from kvreport.architectures.attention import indexed_layers, latent_cache, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes, prediction_layers
+from kvreport.architectures.decoder import (
+    Sizes,
+    decoder,
+    expert_counts,
+    latent_sizes,
+    prediction_layers,
+    whole_tied,
+)
 from kvreport.architectures.families.deepseek import indexer_tensors, latent_tensors, mixture
 from kvreport.architectures.families.kimi import kda_sizes, kda_state, kda_tensors
 from kvreport.architectures.keys import Keys
@@ -68,6 +75,7 @@ def glm5_next(keys: Keys) -> Blueprint:
         keys,
         its,
         layers,
+        tie=whole_tied(keys),
         base=base,
         intermediate=width,
         experts=(routed, per_token),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvreport.architectures.attention import latent_cache, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import decoder, expert_counts, latent_sizes
+from kvreport.architectures.decoder import decoder, expert_counts, latent_sizes, whole_tied
 from kvreport.architectures.families.deepseek import indexer_tensors, latent_tensors, mixture
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
@@ -70,6 +70,7 @@ def _read(keys: Keys, base: str, towers: Tensors) -> Blueprint:
         keys,
         its,
         layers,
+        tie=whole_tied(keys),
         intermediate=width,
         experts=(routed, per_token),
         base=base,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.layered import read_layered
@@ -10,6 +12,9 @@ from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import Tensors
+
+_TEXTS: Final = {"ministral3": "Ministral3ForCausalLM", "mistral4": "Mistral4ForCausalLM"}
+"""The class of the text model by its ``model_type``."""
 
 
 @reads("Mistral3ForConditionalGeneration", family="Mistral Small", model_types=("mistral3",))
@@ -20,14 +25,13 @@ def mistral3(keys: Keys) -> Blueprint:
     out when they save, their files have a head (Mistral Small 3.1 and 3.2), and engines build the text model from its
     own section (vLLM 0.33, ``mistral3.py``).
     """
-    if keys.raw("model_type") == "ministral3":
-        keys = keys.with_defaults(published("Ministral3ForCausalLM"))
+    named = str(keys.raw("model_type"))
+    if named in _TEXTS:
+        keys = keys.with_defaults(published(_TEXTS[named]))
     vision = section_or_default(keys.outer, "vision_config", "pixtral_vision")
     extra = pixtral(keys, vision, keys.whole("hidden_size"))
-    if keys.raw("model_type") == "mistral4":
-        four = keys.with_defaults(published("Mistral4ForCausalLM"))
-        return read_layered("Mistral4ForCausalLM", four, base="model.language_model", extra=extra)
-    return read_layered("Ministral3ForCausalLM", keys, base="model.language_model", extra=extra)
+    text = _TEXTS.get(named, _TEXTS["ministral3"])
+    return read_layered(text, keys, base="model.language_model", extra=extra)
 
 
 def pixtral(keys: Keys, vision: Keys, text_hidden: int) -> Tensors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvreport.architectures.attention import MLA, indexed_layers, latent_cache, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes, whole_tied
 from kvreport.architectures.families.deepseek import mixture
 from kvreport.architectures.families.mistral3 import pixtral
 from kvreport.architectures.keys import MAX_LAYERS, Keys
@@ -58,6 +58,7 @@ def mistral_large4(keys: Keys) -> Blueprint:
         keys,
         its,
         layers,
+        tie=whole_tied(keys),
         base="model.language_model",
         intermediate=width,
         experts=(routed, per_token),

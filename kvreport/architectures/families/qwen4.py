@@ -12,7 +12,7 @@ from typing import Final
 
 from kvreport.architectures.attention import FULL, attention_cache, gated_deltanet_state, precision
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import decoder, expert_counts, sizes
+from kvreport.architectures.decoder import decoder, expert_counts, sizes, whole_tied
 from kvreport.architectures.families.qwen_hybrid import as_mtp, gated_deltanet, mixture
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
@@ -82,6 +82,7 @@ def qwen4_exp(keys: Keys) -> Blueprint:
         keys,
         its,
         layers,
+        tie=whole_tied(keys),
         base=base,
         norm_weight=False,
         experts=(routed, per_token),

@@ -9,7 +9,7 @@ from kvreport.architectures.attention import (
     precision,
 )
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes, whole_tied
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
@@ -170,7 +170,7 @@ def qwen3_5(keys: Keys) -> Blueprint:
     mlp = gated_mlp(its.hidden, width)
     layers = _layers(keys, its, [mlp] * its.layers, fused=False)
     extra = (*_vision(keys), *_mtp(keys, its, mlp))
-    return decoder(keys, its, layers, base=_base(keys), intermediate=width, extra=extra)
+    return decoder(keys, its, layers, tie=whole_tied(keys), base=_base(keys), intermediate=width, extra=extra)
 
 
 @reads(
@@ -186,7 +186,9 @@ def qwen3_5_moe(keys: Keys) -> Blueprint:
     mlp = mixture(keys, its.hidden, routed, shared=keys.whole("shared_expert_intermediate_size"))
     layers = _layers(keys, its, [mlp] * its.layers, fused=False)
     extra = (*_vision(keys), *_mtp(keys, its, mlp))
-    return decoder(keys, its, layers, base=_base(keys), experts=(routed, per_token), extra=extra)
+    return decoder(
+        keys, its, layers, tie=whole_tied(keys), base=_base(keys), experts=(routed, per_token), extra=extra
+    )
 
 
 @reads("Qwen3NextForCausalLM", family="Qwen3-Next", model_types=("qwen3_next",))
