@@ -33,6 +33,22 @@
       : kernel.replicaRequests(pool, block, kept, constant, terms, mean, longest, prefix);
   }
 
+  /* The most requests that a server may be told to run at once, and holds: the command says so many, and an engine that
+     `follows` reserves for them; 0 where it would not start by default. See kvreport.accounting.capacity.followed. */
+  function mostTold(usual, laid, limit, work) {
+    const holds = (ranks) => Math.min(...ranks.map((one) => replicaRequests(one, one.room, work)));
+    const follows = laid(1) !== null; // others' reserves are known for their defaults only
+    let low = holds(usual);
+    if (!follows || !low || low >= limit) return { most: low, follows };
+    let high = Math.max(holds(laid(low)), low);
+    while (low < high) {
+      const middle = Math.floor((low + high + 1) / 2), found = holds(laid(middle));
+      if (found >= middle) [low, high] = [middle, Math.min(high, found)];
+      else [low, high] = [Math.max(low, found), middle - 1];
+    }
+    return { most: low, follows };
+  }
+
   /* --- the workload --------------------------------------------------------------------------------- */
 
   /* Fill in a workload as kvreport.size does: {work, assumed} or {error}. `asked`: context, average,
@@ -181,23 +197,26 @@
         if (!layout.row && layout.devices > layout.nodes * limits.node) continue; // a machine has slots for any row
         for (const kv of choices.kv) {
           for (const weightFormat of choices.weights) {
-            const stages = capacity.ranksOf(site, model, gpu, layout, weightFormat, kv, {
-              later: true,
-              context: work.longest,
-            });
-            if (!stages) continue;
+            const asks = { later: true, context: work.longest };
+            const laid = (seqs) =>
+              capacity.ranksOf(site, model, gpu, layout, weightFormat, kv, { ...asks, seqs });
+            const usual = laid();
+            if (!usual) continue;
+            const step = capacity.demandOf(times, limits, weightFormat, kv, layout.places[0], layout.tp);
+            const told = mostTold(usual, laid, limits.seqs, work);
+            const flag = Math.max(Math.min(told.most, fastEnough(step, work, told.most, layout.pp)), 1);
+            const stages = told.follows && told.most ? laid(Math.min(flag, limits.seqs)) : usual;
             if (stages.some((stage) => stage.room <= 0)) {
               refuse("weights");
               continue;
             }
             const holding = stages.map((stage) => replicaRequests(stage, stage.room, work));
-            const held = Math.min(...holding);
+            const held = Math.min(...holding, told.follows ? told.most : Infinity);
             if (!held) {
               refuse("context");
               continue;
             }
-            const stage = stages[holding.indexOf(held)];
-            const step = capacity.demandOf(times, limits, weightFormat, kv, layout.places[0], layout.tp);
+            const stage = stages[holding.indexOf(Math.min(...holding))];
             const fast = fastEnough(step, work, held, layout.pp);
             const each = Math.min(fast, limits.seqs);
             const first = kernel.prefillSeconds(step, work.prompt, work.prefix) / layout.pp;

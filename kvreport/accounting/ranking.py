@@ -16,13 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from kvreport.accounting import capacity, deployment, kernel
+from kvreport.accounting.allocation import Lengths, lengths_on, reserve_on
+from kvreport.accounting.capacity import followed
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.offers import Choices, Deployment, Offer
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout, allowed_tensor_parallel, suits
@@ -170,10 +174,17 @@ class _Group:
         work, layout = self.workload, self.laid.case.layout
         stages = self.laid.ranks
         total = np.asarray(self.laid.total_bytes)
-        pools = np.stack([np.asarray(stage.room_bytes)[:, self.place] for stage in stages])
+        limit, memo = self.max_seqs, Memo()
+        told = self._told(limit, memo)
+        flags = np.where(told > 0, np.maximum(np.minimum(told, self._fast(told)), 1), limit)
+        kept = [[self._kept(stage, int(flag), memo) for flag in flags] for stage in stages]
+        pools = np.stack([self._rooms(stage, row) for stage, row in zip(stages, kept, strict=True)])
+        errors = np.asarray([[one.uncertainty for one in row] for row in kept])
         holding = np.stack([self._holding(stage, pool) for stage, pool in zip(stages, pools, strict=True)])
         binding = np.argmin(holding, axis=0)
         held = holding.min(axis=0)
+        if self._follows:
+            held = np.minimum(held, told)
         if (
             self.laid.start_plan is not None
         ):  # older releases ask every stage for a request of the whole model
@@ -181,12 +192,11 @@ class _Group:
             held = np.where(np.min(asked, axis=0) > 0, held, 0)
         surely = np.min(
             [
-                self._holding(stage, pool - stage.uncertainty_bytes)
-                for stage, pool in zip(stages, pools, strict=True)
+                self._holding(stage, pool - error)
+                for stage, pool, error in zip(stages, pools, errors, strict=True)
             ],
             axis=0,
         )
-        limit = self.max_seqs
         fast = self._fast(held)
         each = np.minimum(fast, limit)
         first = prefill_seconds(
@@ -206,6 +216,7 @@ class _Group:
         out = stages[0].refused
         for index, offer in enumerate(self.offers):
             stage, pool = stages[binding[index]], pools[binding[index], index]
+            reserved = kept[binding[index]][index]
             plan = stage.plan
             if not isinstance(out, int) and out[index, self.place]:
                 refused["support"] += 1
@@ -234,9 +245,9 @@ class _Group:
                         plan=plan,
                         total_bytes=int(np.asarray(stage.total_bytes)[index]),
                         weight_bytes=int(np.asarray(stage.resident_bytes)[self.place]),
-                        reserve_bytes=stage.reserve.total,
+                        reserve_bytes=reserved.total,
                         pool_bytes=int(pool),
-                        lengths=stage.lengths,
+                        lengths=self._lengths(stage, int(flags[index]), memo),
                         request_bytes=int(plan.profile.request_bytes(work.mean_tokens)),
                         shared_bytes=shared_bytes(plan.profile, work.shared_prefix_tokens),
                         users_held=int(held[index]) * layout.data,
@@ -253,6 +264,63 @@ class _Group:
                         tpot_bound_s=float(step[index]),
                         ttft_bound_s=float(first[index]),
                     )
+
+    @property
+    def _follows(self) -> bool:
+        """True if a server that is told to run fewer requests reserves less."""
+        return self.laid.case.rules.reserve_follows_requests
+
+    def _told(self, limit: int, memo: Memo) -> Integers:
+        """The most requests that a data rank of each offer may be told to run at once, and holds.
+
+        The command says so many (``--max-num-seqs``), and the engine reserves for them, not for its default. None where it
+        would not start by default, so that nothing hangs on one flag.
+        """
+        stages, offers = self.laid.ranks, range(len(self.offers))
+        if not self._follows:
+            rooms = [self._rooms(stage, [stage.reserve] * len(offers)) for stage in stages]
+            held = [self._holding(stage, room) for stage, room in zip(stages, rooms, strict=True)]
+            return np.asarray(np.min(held, axis=0), dtype=np.int64)
+
+        def most(index: int) -> int:
+            def reach(asked: Any) -> Any:  # noqa: ANN401 - one number, as of a length that is followed
+                kept = (self._kept(one, max(int(asked), 1), memo) for one in stages)
+                rooms = (self._rooms(one, [told], index) for one, told in zip(stages, kept, strict=True))
+                return min(int(self._holding(one, room)[0]) for one, room in zip(stages, rooms, strict=True))
+
+            return int(followed(reach, limit)) if reach(limit) else 0
+
+        return np.asarray([most(index) for index in offers], dtype=np.int64)
+
+    def _kept(self, stage: deployment.Deployment, requests: int, memo: Memo) -> Reserve:
+        """What one rank reserves if it is told to run so many requests at once."""
+        if not self._follows:
+            return stage.reserve
+        case, places = stage.case, stage.places
+        serving = replace(case.serving, max_seqs=min(requests, case.serving.max_seqs))
+        return memo.get(
+            (places, stage.layers, serving), lambda: reserve_on(case, case.accelerators[0], serving, Memo())
+        )
+
+    def _rooms(
+        self, stage: deployment.Deployment, kept: Sequence[Reserve], index: int | None = None
+    ) -> Integers:
+        """What is left for the cache on one rank of every offer, or of one, with such reserves."""
+        rooms = np.asarray(stage.room_bytes)[:, self.place]
+        rooms = rooms if index is None else rooms[index : index + 1]
+        more = [stage.reserve.total - one.total for one in kept]
+        return np.asarray(rooms + np.asarray(more), dtype=np.int64)
+
+    def _lengths(self, stage: deployment.Deployment, requests: int, memo: Memo) -> Lengths | None:
+        """How the reserve of one rank follows the longest request, if it is told to run so many at once."""
+        if stage.lengths is None or not self._follows:
+            return stage.lengths
+        case = stage.case
+        serving = replace(case.serving, max_seqs=min(requests, case.serving.max_seqs))
+        return memo.get(
+            ("lengths", stage.places, stage.layers, serving),
+            lambda: lengths_on(case, ((case.accelerators[0], serving),), Memo()),
+        )
 
     def _holding(self, stage: deployment.Deployment, pool: Integers) -> Integers:
         """Average requests of which one data rank's pool holds this stage's part."""

@@ -128,7 +128,8 @@ def test_the_share_that_others_leave_can_be_sized_with(capsys):
     share = capsys.readouterr().out.split("--gpu-memory-utilization ")[1].split()[0]
     assert main(["size", *asked, "--concurrent", "8", "--utilization", share, "--format", "json"]) == 0
     sized = json.loads(capsys.readouterr().out)["deployments"][0]
-    assert main(["estimate", *asked, "--engines-per-gpu", "2", "--format", "json"]) == 0
+    told = ["--max-seqs", str(sized["users_per_replica"])]
+    assert main(["estimate", *asked, *told, "--engines-per-gpu", "2", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["max_concurrent_requests"] == sized["users_held_by_memory"]
 
 

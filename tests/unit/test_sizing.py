@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from told import held_as_told
 
 from kvreport.accounting.capacity import users
 from kvreport.accounting.engines.command import Served
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.sizing import (
@@ -150,8 +152,10 @@ def test_the_smallest_share_holds_the_requests_and_less_does_not(engine: str, gp
         pytest.skip("it runs on NVIDIA's GPUs")
     asked = {"gpus": [gpu], "engine": engine, "tensor_parallel": [1], "available": 1, "catalog": CATALOG}
     found = size("Qwen/Qwen3-8B", context=4096, concurrent=3, **asked)
-    share = found.describe(found.ranking.deployments[0])["smallest_utilization"]
-    assert served(gpu, engine, share) >= 3 > served(gpu, engine, share - 0.002)
+    best = found.ranking.deployments[0]
+    share = found.describe(best)["smallest_utilization"]
+    told = best.users_each if engine.startswith("vllm") else None
+    assert served(gpu, engine, share, told=told) >= 3 > served(gpu, engine, share - 0.002, told=told)
 
 
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen2.5-7B"])
@@ -178,12 +182,13 @@ def test_sglangs_fractions_hold_the_requests_and_come_to_what_it_takes_by_itself
     assert told["commands"]["vllm"] is None
 
 
-def estimated(gpu: str, engine: str, share: float | None, model: str) -> Estimate:
-    return estimate(model, gpu=gpu, engine=engine, utilization=share, context_tokens=4096, catalog=CATALOG)
+def estimated(gpu: str, engine: str, share: float | None, model: str, told: int | None = None) -> Estimate:
+    asked = {"gpu": gpu, "engine": engine, "utilization": share, "max_seqs": told}
+    return estimate(model, context_tokens=4096, catalog=CATALOG, **asked)
 
 
-def served(gpu: str, engine: str, share: float, model: str = "Qwen/Qwen3-8B") -> int:
-    return estimated(gpu, engine, share, model).max_concurrent_requests_by_memory
+def served(gpu: str, engine: str, share: float, model: str = "Qwen/Qwen3-8B", told: int | None = None) -> int:
+    return estimated(gpu, engine, share, model, told).max_concurrent_requests_by_memory
 
 
 def test_what_binds_is_named() -> None:
@@ -279,9 +284,47 @@ def test_a_replica_holds_what_an_estimate_says(model: str, gpu: str, ranks: int)
     found = size(
         model, context=context, concurrent=1, gpus=[gpu], tensor_parallel=[ranks], catalog=CATALOG
     ).ranking.deployments[0]
-    same = estimate(model, gpu=gpu, tensor_parallel=ranks, context_tokens=context, catalog=CATALOG)
+    asked = {"gpu": gpu, "tensor_parallel": ranks, "context_tokens": context, "catalog": CATALOG}
+    same = estimate(model, max_seqs=found.users_each, **asked)
     assert found.pool_bytes == same.budget.kv_pool_bytes
-    assert found.users_held == same.max_concurrent_requests_by_memory
+    held_as_told(found, model, asked)
+
+
+def test_the_reserve_is_that_of_a_server_that_is_told_as_many_requests_as_the_command_says() -> None:
+    """By default a server on an H100 captures graphs and makes logits for 1,024 requests, and one that holds 12 for 12."""
+    asked = {"gpu": "h200-sxm-141gb", "data_parallel": 8, "expert_parallel": True, "context_tokens": 32_768}
+    found = size(
+        "deepseek-ai/DeepSeek-R1",
+        context=32_768,
+        concurrent=8,
+        gpus=["h200-sxm-141gb"],
+        layouts=[Layout(data=8, expert=True)],
+        catalog=CATALOG,
+    )
+    best = next(one for one in found.ranking.deployments if one.layout.label == "dp8-ep")
+    flag = best.users_each // 8
+    assert f"--max-num-seqs {flag} " in found.describe(best)["commands"]["vllm"] + " "
+    usual = estimate("deepseek-ai/DeepSeek-R1", catalog=CATALOG, **asked)
+    assert best.pool_bytes > usual.budget.kv_pool_bytes
+    assert best.users_held > usual.max_concurrent_requests_by_memory
+    held_as_told(best, "deepseek-ai/DeepSeek-R1", asked | {"catalog": CATALOG})
+
+
+def test_fewer_requests_for_a_time_target_leave_a_larger_pool() -> None:
+    asked = {
+        "context": 4096,
+        "concurrent": 4,
+        "gpus": ["h100-sxm-80gb"],
+        "tensor_parallel": [1],
+        "catalog": CATALOG,
+    }
+    every, fast = (size("Qwen/Qwen3-8B", **asked, tpot_s=at).ranking.deployments[0] for at in (None, 0.012))
+    assert fast.users_each < every.users_each
+    assert fast.pool_bytes > every.pool_bytes
+    same = estimate(
+        "Qwen/Qwen3-8B", gpu="h100-sxm-80gb", max_seqs=fast.users_each, context_tokens=4096, catalog=CATALOG
+    )
+    assert fast.pool_bytes == same.budget.kv_pool_bytes
 
 
 @pytest.mark.parametrize("engine", ["sglang", "ceiling", "vllm@0.11.0"])

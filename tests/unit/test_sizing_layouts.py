@@ -4,6 +4,7 @@ import json
 from math import ceil
 
 import pytest
+from told import held_as_told
 
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.offers import Choices, Deployment, Offer
@@ -64,8 +65,8 @@ def test_eight_h200_serve_what_tensor_parallelism_alone_needs_thirty_two_for(dee
     ],
 )
 def test_a_layout_holds_what_an_estimate_says(deepseek: Sizing, label: str, flags: dict[str, int]) -> None:
-    answer = estimate(DEEPSEEK, gpu=H200, context_tokens="32K", catalog=CATALOG, **flags)
-    assert by_layout(deepseek)[label].users_held == answer.max_concurrent_requests_by_memory
+    asked = {"gpu": H200, "context_tokens": "32K", "catalog": CATALOG, **flags}
+    held_as_told(by_layout(deepseek)[label], DEEPSEEK, asked)
 
 
 @pytest.mark.parametrize("concurrent", [1, 64, 700])
@@ -228,7 +229,7 @@ def test_the_first_token_is_a_matter_of_the_prefill_pool() -> None:
 def test_the_command_line_says_both_pools_and_that_the_ratio_is_a_bound(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    asked = ["size", "deepseek-v3", "--gpu", "H200", "--concurrent", "64", "--context", "32K"]
+    asked = ["size", "deepseek-v3", "--gpu", "H200", "--concurrent", "120", "--context", "32K"]
     assert main(asked) == 0
     said = capsys.readouterr().out
     assert "tokens with deepseek-ai/DeepSeek-V3: 8 x H200" in said.splitlines()[0]
@@ -262,17 +263,16 @@ def test_the_default_search_gives_what_people_deploy(model: str, gpu: str, conte
     assert best.devices <= most
 
 
-def test_fewer_sequences_fit_kimi_k3_on_half_as_many_h100() -> None:
+def test_kimi_k3_is_told_as_few_sequences_as_fit_on_half_as_many_h100() -> None:
     # Where ranks divide a context, graphs on Hopper keep results of all their heads for up to 512 sequences.
-    best = sized("moonshotai/Kimi-K3", "h100-sxm-80gb", context="32K", max_seqs=256).ranking.deployments[0]
+    found = sized("moonshotai/Kimi-K3", "h100-sxm-80gb", context="32K")
+    best, few = found.ranking.deployments[0], {"context": "32K", "max_seqs": 256}
     assert best.sure
     assert best.devices == 32
+    assert f"--max-num-seqs {best.users_each} " in found.describe(best)["commands"]["vllm"]
+    assert best == sized("moonshotai/Kimi-K3", "h100-sxm-80gb", **few).ranking.deployments[0]
     label = "at most 256 requests at once (--max-num-seqs)"
-    levers = {
-        name: told for name, *told in sized("moonshotai/Kimi-K3", "h100-sxm-80gb", context="32K").levers
-    }
-    assert levers[label] == [32, best.users_each]
-    assert label not in {name for name, *_ in sized(LLAMA).levers}
+    assert label not in {name for name, *_ in found.levers}
 
 
 def test_a_few_replicas_more_are_offered_where_as_many_only_just_hold_a_peak() -> None:
@@ -309,15 +309,15 @@ PAIR = "rtx-5070ti+rtx-5090"
 def test_a_machine_of_unequal_gpus_holds_what_an_estimate_of_it_says() -> None:
     found = sized(CODER, PAIR, concurrent=2)
     best = found.ranking.deployments[0]
-    answer = estimate(
-        CODER,
-        gpu=["rtx-5070ti", "rtx-5090"],
-        pipeline_parallel=2,
-        pipeline_partition="best",
-        context_tokens="32K",
-        catalog=CATALOG,
-    )
-    assert best.users_held == answer.max_concurrent_requests_by_memory > 0
+    asked = {
+        "gpu": ["rtx-5070ti", "rtx-5090"],
+        "pipeline_parallel": 2,
+        "pipeline_partition": "best",
+        "context_tokens": "32K",
+        "catalog": CATALOG,
+    }
+    assert best.users_held > 0
+    held_as_told(best, CODER, asked)
     assert best.layout.partition[0] < best.layout.partition[1]
     assert best.offer.accelerator.id == PAIR
     both = [CATALOG.accelerator(name).usable_bytes for name in PAIR.split("+")]
@@ -398,7 +398,7 @@ def test_smaller_steps_are_a_lever_where_windows_keep_the_tokens_in_flight() -> 
     )
     levers = {label: (devices, users) for label, devices, users in found.levers}
     devices, users = levers["steps of 2,048 tokens (--max-num-batched-tokens)"]
-    assert (devices, users) == (32, 160)
+    assert (devices, users) == (32, 192)
     assert found.ranking.deployments[0].users_each < users
     assert not [label for label, _, _ in sized(LLAMA).levers if label.startswith("steps")]
 

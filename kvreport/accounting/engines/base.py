@@ -59,6 +59,9 @@ class EngineRules:
     reserves: ClassVar[bool] = True
     """False for the ceiling, which is no engine and has no flags to change."""
 
+    reserve_follows_requests: ClassVar[bool] = False
+    """True if the engine reserves less where it is told to run fewer requests at once, by formulas that are known."""
+
     tokens_are_cells: ClassVar[bool] = False
     """True if the log's line of tokens counts cells of the pool, whatever the longest request."""
 

@@ -60,6 +60,7 @@ class Vllm(EngineRules):
     chooses_expert_kernels: ClassVar[bool] = True
 
     held_in_reserve: ClassVar[bool] = False
+    reserve_follows_requests: ClassVar[bool] = True
     """A share is of all memory, and what others held at start is not charged: it only has to be free."""
 
     exchange: ClassVar[Exchange] = Exchange(low_latency_nvlink_bytes=NVLINK_BYTES, every=True)
