@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import kvreport
 from kvreport.accounting import kernel
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Step
@@ -1189,3 +1190,28 @@ def test_an_answer_says_what_graphs_of_latents_keep_on_hopper() -> None:
     assert not told("H200", eager=True)
     assert not told("H200", max_seqs=64)
     assert not told("B200")
+
+
+@pytest.mark.parametrize(
+    ("release", "gpu", "options", "gib"),
+    [
+        ("0.33.0", "h200", {}, 12.2),
+        ("0.19.1", "h200", {"max_batched_tokens": 4096}, 6.1),
+        ("0.33.0", "h200", {"all2all_backend": "deepep_high_throughput"}, None),
+        ("0.33.0", "h200", {"expert_parallel": False}, None),
+        ("0.18.0", "h200", {}, None),
+        # Kernels of their own, whose buffers are not the engine's.
+        ("0.33.0", "b200", {}, None),
+    ],
+)
+def test_tokens_that_experts_gather_are_said_not_to_be_counted(
+    release: str, gpu: str, options: dict[str, Any], gib: float | None
+) -> None:
+    asked = {"data_parallel": 8, "expert_parallel": True, "context_tokens": 8192} | options
+    if not asked["expert_parallel"]:
+        asked |= {"data_parallel": 1, "tensor_parallel": 8}
+    found = kvreport.estimate("deepseek-ai/DeepSeek-V3", gpu=gpu, engine=f"vllm@{release}", **asked)
+    said = [one for one in found.to_dict()["assumptions"] if one.startswith("not counted: up to")]
+    assert [one.split(" for ")[0] for one in said] == (
+        [] if gib is None else [f"not counted: up to {gib} GiB on each GPU"]
+    )

@@ -147,7 +147,11 @@ def test_a_size_reserves_for_the_length_of_its_command() -> None:
     found = kvreport.size(VIDEOS, gpus=["rtx-4090"], concurrent=4, context=8192)
     best = found.ranking.deployments[0]
     answer = kvreport.estimate(
-        VIDEOS, gpu="rtx-4090", tensor_parallel=best.tensor_parallel, context_tokens=8192
+        VIDEOS,
+        gpu="rtx-4090",
+        tensor_parallel=best.tensor_parallel,
+        context_tokens=8192,
+        max_seqs=best.users_each,
     )
     assert best.pool_bytes == answer.budget.kv_pool_bytes
     assert (
@@ -157,7 +161,11 @@ def test_a_size_reserves_for_the_length_of_its_command() -> None:
     longest = best.longest_of(requests)
     for context, fits in ((longest, True), (longest + 1, False)):
         told = kvreport.estimate(
-            VIDEOS, gpu="rtx-4090", tensor_parallel=best.tensor_parallel, context_tokens=context
+            VIDEOS,
+            gpu="rtx-4090",
+            tensor_parallel=best.tensor_parallel,
+            context_tokens=context,
+            max_seqs=best.users_each,
         )
         assert (told.max_concurrent_requests_by_memory >= requests) == fits
 

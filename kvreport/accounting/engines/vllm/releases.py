@@ -87,6 +87,16 @@ def graphs_reserved(release: Release) -> bool:
     return release >= (0, 20)
 
 
+_GATHERS_TOKENS_SINCE: Final = (0, 19)
+"""The first release read whose experts take the gathered tokens of all data ranks at once (0.19.1 to 0.33.0
+``fused_moe/modular_kernel.py::_allocate_buffers``, ``prepare_finalize/naive_dp_ep.py``); earlier ones cut them into chunks."""
+
+
+def gathers_tokens(release: Release) -> bool:
+    """Whether buffers of experts are as large as the tokens of all data ranks."""
+    return release >= _GATHERS_TOKENS_SINCE
+
+
 EXPERT_KERNELS_FLAG_SINCE: Final = (0, 19)
 """The first release that has ``--moe-backend`` (0.19.1 ``engine/arg_utils.py``)."""
 

@@ -335,7 +335,7 @@ class Vllm(EngineRules):
         """Up to 0.10 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts.
 
         From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs. On Hopper, graphs of latents
-        in 16 bits keep partial results.
+        in 16 bits keep partial results. Since 0.19 experts of data ranks take the tokens of all of them.
         """
         release, found = releases.release_of(self.engine), []
         spared = self.spared_later(model, accelerator, step) if releases.compiles_on_copies(release) else 0
@@ -359,6 +359,17 @@ class Vllm(EngineRules):
             found.append(
                 f"{divided / GIB:.1f} GiB on each GPU for the partial results of attention that graphs keep with a 16-bit latent "
                 "cache on Hopper: an FP8 cache or a lower --max-num-seqs needs less"
+            )
+        others = gathering_ranks(step.layout) - 1 if releases.gathers_tokens(release) else 0
+        foreign = (
+            others
+            and others * self._rates(model, accelerator, step).workspace_per_token * step.max_batched_tokens
+        )
+        if foreign > _WORTH_SAYING:
+            found.append(
+                f"not counted: up to {foreign / GIB:.1f} GiB on each GPU for experts that take the tokens of all data ranks at "
+                "once, as the release's source says and no log shows; a lower --max-num-batched-tokens or another "
+                "--all2all-backend needs less"
             )
         hopper = _is_nvidia(accelerator) and (accelerator.compute_capability or "").startswith("9")
         if hopper and self.engine.expert_kernel is None and not releases.vendored_triton_kernels(release):
@@ -498,6 +509,17 @@ class Vllm(EngineRules):
     def command(served: Served) -> Command:
         """``vllm serve`` and its flags."""
         return serve.command(served)
+
+
+def gathering_ranks(layout: Layout) -> int:
+    """Data ranks whose tokens each rank's experts see: all of them, unless kernels send every token to its experts alone.
+
+    ``distributed/device_communicators/all2all.py::AgRsAll2AllManager`` gathers them, which is the default (0.19.1 to 0.33.0
+    ``config/parallel.py``, ``all2all_backend``). The buffers are not in the reserve: no log shows them, and one start of V3.2 that
+    failed on eight H200 tells nothing of their size.
+    """
+    gathers = layout.expert and layout.all_to_all in ("", "allgather_reducescatter")
+    return layout.data if gathers else 1
 
 
 def _is_nvidia(accelerator: Accelerator) -> bool:
