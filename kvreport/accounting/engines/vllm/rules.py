@@ -367,9 +367,8 @@ class Vllm(EngineRules):
         )
         if foreign > _WORTH_SAYING:
             found.append(
-                f"not counted: up to {foreign / GIB:.1f} GiB on each GPU for experts that take the tokens of all data ranks at "
-                "once, as the release's source says and no log shows; a lower --max-num-batched-tokens or another "
-                "--all2all-backend needs less"
+                f"not counted: up to {foreign / GIB:.1f} GiB on each GPU for experts that take the tokens of all data ranks. "
+                "A lower --max-num-batched-tokens or another --all2all-backend needs less"
             )
         hopper = _is_nvidia(accelerator) and (accelerator.compute_capability or "").startswith("9")
         if hopper and self.engine.expert_kernel is None and not releases.vendored_triton_kernels(release):
