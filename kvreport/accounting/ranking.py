@@ -313,8 +313,9 @@ class _Group:
 
     def _lengths(self, stage: deployment.Deployment, requests: int, memo: Memo) -> Lengths | None:
         """How the reserve of one rank follows the longest request, if it is told to run so many at once."""
-        if stage.lengths is None or not self._follows:
+        if not self._follows:
             return stage.lengths
+        # A default of many requests may fill what latents are expanded in at any length; fewer do not.
         case = stage.case
         serving = replace(case.serving, max_seqs=min(requests, case.serving.max_seqs))
         return memo.get(

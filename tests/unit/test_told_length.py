@@ -170,6 +170,22 @@ def test_a_size_reserves_for_the_length_of_its_command() -> None:
         assert (told.max_concurrent_requests_by_memory >= requests) == fits
 
 
+def test_a_size_told_few_requests_follows_a_length_that_the_default_hides() -> None:
+    """1,024 requests fill what latents are expanded in at any length; 134 do not, and longer requests take from the pool."""
+    model = "deepseek-ai/DeepSeek-V3"
+    found = kvreport.size(
+        model, gpus=["h200"], concurrent=64, context=6000, weights=["released"], kv=["fp8"], layouts=None
+    )
+    best = next(one for one in found.ranking.deployments if one.layout.label == "dp8-ep")
+    asked = {"gpu": "h200", "kv": "fp8", "data_parallel": 8, "expert_parallel": True}
+    flag = best.users_each // best.layout.data
+    requests = 8
+    longest = best.longest_of(requests)
+    for context, fits in ((longest, True), (longest + 1, False)):
+        told = kvreport.estimate(model, context_tokens=context, max_seqs=flag, **asked)
+        assert (told.max_concurrent_requests_by_memory >= requests * best.layout.data) == fits
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_the_longest_that_fits_is_found_where_the_pool_falls(seed: int) -> None:
     draw = random.Random(seed)  # noqa: S311 - a spread of cases, no secret
