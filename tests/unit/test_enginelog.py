@@ -41,6 +41,7 @@ def test_a_vllm_log_states_weights_pool_tokens_and_concurrency() -> None:
     reading = read_log(GPT_OSS)
     assert reading.engine == "vllm"
     assert reading.facts == {
+        "model_runner": "gpu_model_runner",
         "weights": round(17.2217 * GIB),
         "kv_pool": round(45.32 * GIB),
         "kv_tokens": 2_640_144,
