@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kvreport.accounting.engines.vllm.command import RUNNER, RUNNERS
 from kvreport.cli.local_server_command import local_arguments
 from kvreport.errors import InputError, shorten
 
@@ -30,9 +31,7 @@ _IMAGE: Final = re.compile(
 )
 _OLLAMA_SERVES: Final = re.compile(r"ollama serve\s*&")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
-_RUNNER: Final = re.compile(r"VLLM_USE_V2_MODEL_RUNNER=(?P<value>[01])")
-_RUNNERS: Final = ("first", "second")
-"""Model runners by the variable's value (``config/vllm.py::use_v2_model_runner``, 0.22 to 0.33)."""
+_RUNNER: Final = re.compile(rf"{RUNNER}=(?P<value>[01])")
 _STARTED_BY: Final = frozenset({"exec", "env", "nohup", "sudo", "uv", "run"})
 _SHELL: Final = re.compile(r"[&|;]+|\d*>{1,2}(?:&\d)?.*")
 _SEVERAL_WORDS: Final = ("--served-model-name", "--lora-modules")
@@ -196,7 +195,7 @@ def _before(words: Sequence[str], server: str) -> list[str]:
         last = kept.pop()
         runner = _RUNNER.fullmatch(last)
         if runner and server == "vllm":
-            flags = ["--model-runner", _RUNNERS[int(runner["value"])]]
+            flags = ["--model-runner", RUNNERS[int(runner["value"])]]
         elif "=" in last:
             variables.append(last.partition("=")[0])
     kept += flags

@@ -56,7 +56,7 @@ class StaticMemory:
 
 
 DraftKind = Literal["head", "model", "ngram"]
-"""What drafts: a head on the target's hidden states (EAGLE, MTP), a model of its own, or what was said before."""
+"""What drafts: a head on the target's hidden states (EAGLE, MTP), a model of its own, or n-grams of the text."""
 
 
 @dataclass(frozen=True, slots=True)

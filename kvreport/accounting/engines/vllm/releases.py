@@ -89,7 +89,7 @@ def graphs_reserved(release: Release) -> bool:
 
 _GATHERS_TOKENS_SINCE: Final = (0, 19)
 """The first release read whose experts take the gathered tokens of all data ranks at once (0.19.1 to 0.33.0
-``fused_moe/modular_kernel.py::_allocate_buffers``, ``prepare_finalize/naive_dp_ep.py``); earlier ones cut them into chunks."""
+``fused_moe/modular_kernel.py::_allocate_buffers``, ``prepare_finalize/naive_dp_ep.py``). Earlier ones compute in chunks (vLLM pull request 27426), and were not read."""
 
 
 def gathers_tokens(release: Release) -> bool:

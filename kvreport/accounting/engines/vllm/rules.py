@@ -514,8 +514,8 @@ def gathering_ranks(layout: Layout) -> int:
     """Data ranks whose tokens each rank's experts see: all of them, unless kernels send every token to its experts alone.
 
     ``distributed/device_communicators/all2all.py::AgRsAll2AllManager`` gathers them, which is the default (0.19.1 to 0.33.0
-    ``config/parallel.py``, ``all2all_backend``). The buffers are not in the reserve: no log shows them, and one start of V3.2 that
-    failed on eight H200 tells nothing of their size.
+    ``config/parallel.py``, ``all2all_backend``). The buffers are not in the reserve: no log shows them, and one start of V3.2
+    that failed on eight H200 tells nothing of their size (LMCache pull request 2521).
     """
     gathers = layout.expert and layout.all_to_all in ("", "allgather_reducescatter")
     return layout.data if gathers else 1
