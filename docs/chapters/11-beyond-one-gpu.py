@@ -74,7 +74,7 @@ guess(
 fills = {}
 for name, options in (
     ("TP8", {"tp": 8}),
-    ("DP8 + EP", {"dp": 8, "ep": True}),
+    ("DP8 + EP", {"dp": 8, "ep": True, "max_batched_tokens": 2048}),
 ):
     total = q.memory("H200")
     held = q.budget_weights("deepseek-v3", "H200", tokens=32768, **options)
@@ -184,6 +184,11 @@ table(
 LAYOUTS = {
     "TP8": {"tensor_parallel": 8},
     "DP attention 8 + EP": {"data_parallel": 8, "expert_parallel": True},
+    "the same, steps of 2,048 tokens": {
+        "data_parallel": 8,
+        "expert_parallel": True,
+        "max_batched_tokens": 2048,
+    },
     "DP 4 × TP 2": {"data_parallel": 4, "tensor_parallel": 2},
     "PP8": {"pipeline_parallel": 8},
     "PP2 × TP4": {"pipeline_parallel": 2, "tensor_parallel": 4},
@@ -211,13 +216,14 @@ def capacity(model: str, layout: str, weights: str | None = None) -> list[object
 mla = {name: capacity("deepseek-v3", name) for name in LAYOUTS}
 gqa = {name: capacity("llama-3.1-70b", name, "fp8") for name in LAYOUTS}
 tp8, dp8 = int(mla["TP8"][1]), int(mla["DP attention 8 + EP"][1])
+small = int(mla["the same, steps of 2,048 tokens"][1])
 guess(
-    f"DeepSeek-V3 holds {tp8} requests of 32K on eight H200s with TP8. How many does it hold with DP attention + EP?",
-    dp8,
+    f"DeepSeek-V3 holds {tp8} requests of 32K on eight H200s with TP8. How many does it hold with DP attention + EP and steps of 2,048 tokens?",
+    small,
     unit="requests",
     low=1,
     high=10_000,
-    why=f"Each GPU holds {dp8 // 8} of its own. Attention's weights are copied, and graphs keep partial results for all heads. Both cost a part of every pool. The cache is not copied.",
+    why=f"Each GPU holds {small // 8} of its own: the cache is not copied. Attention's weights are copied, and graphs keep partial results for all heads. Both cost a part of every pool. With vLLM's default steps of 8,192 tokens it is {dp8}, because experts take the tokens of all ranks.",
 )
 
 # %%
@@ -234,14 +240,15 @@ table("An MLA model: DeepSeek-V3 as released", HEAD, list(mla.values()))
 table("A GQA model: Llama 3.1 70B with 8-bit weights", HEAD, list(gqa.values()))
 
 # %% tags=["hide"]
-assert int(mla["TP8 + DCP8"][1]) > int(mla["PP8"][1]) > dp8 > 2 * tp8
+assert int(mla["TP8 + DCP8"][1]) > int(mla["PP8"][1]) > small > 2 * tp8 > tp8 > dp8
 assert gqa["DP attention 8 + EP"][1] == gqa["TP8 + DCP8"][1] == "not possible"
 assert int(gqa["TP8"][1]) > int(gqa["DP 4 × TP 2"][1])
 
 # %% [markdown]
 # Read the two tables side by side:
 #
-# - **MLA.** TP copies the latent, so eight pools hold the requests of one. DP attention + EP holds more than twice as many. DCP and PP hold the
+# - **MLA.** TP copies the latent, so eight pools hold the requests of one. DP attention + EP holds more than twice as many, if steps are small.
+#   With vLLM's default exchange, experts on each GPU take the tokens of all eight ranks, and their buffers grow with the step. DCP and PP hold the
 #   most, because each GPU stores a part of every request.
 # - **GQA.** TP already divides the cache, and there is no copy for DCP to remove. A model without experts has nothing for EP to divide. DP pays for
 #   the weights again and holds fewer.

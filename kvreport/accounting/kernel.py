@@ -68,6 +68,7 @@ Rates = tuple[
     float,
     float,
     float,
+    float,
 ]
 """What vLLM's reserve grows with, in the order of
 :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
@@ -795,7 +796,8 @@ def activation_bytes(
     # Latents of eight of the longest requests are expanded, or of four blocks for each that runs at once.
     latents = min(max(8 * context, 4 * max_num_seqs * EXPANDED_BLOCK), EXPANDED_TOKENS)
     expanded = -(-latents // EXPANDED_BLOCK) * EXPANDED_BLOCK
-    forward = max(rates[0] * tokens, rates[1] * tokens + rates[2] * expanded) + rates[12]
+    gathered = rates[30] * tokens if own_kernels else 0.0
+    forward = max(rates[0] * tokens + gathered, rates[1] * tokens + rates[2] * expanded) + rates[12]
     buffered = rates[7] * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
     sampling = rates[6] * rows + buffered + rates[4] * tokens
     images = max(min(rates[16], context // IMAGE_TOKENS), 1)

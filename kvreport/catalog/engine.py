@@ -86,7 +86,8 @@ class Engine(Record):
             draft model, whether one is served or not.
         loaded_scales_kept: True if the 32-bit scales that MXFP4 experts were loaded with stay beside
             those that their kernels read.
-        expert_kernel: What serves MXFP4 experts on Hopper; None for how the release is installed.
+        expert_kernel: What serves MXFP4 experts on Hopper, or kernels that exchange tokens by themselves (mega_moe); None for how the
+            release is installed.
         model_runner: Which of vLLM's model runners was asked for (``VLLM_USE_V2_MODEL_RUNNER``); None for the release's choice.
         device_classes: Scheduler defaults, largest devices first.
         index_keys_elided: True if layers that reuse another layer's choice of tokens keep no index keys.
@@ -121,7 +122,7 @@ class Engine(Record):
     expert_workspace_kept: bool = False
     streams_buffer_kept: bool = False
     loaded_scales_kept: bool = False
-    expert_kernel: Literal["marlin", "triton"] | None = None
+    expert_kernel: Literal["marlin", "triton", "mega_moe"] | None = None
     model_runner: Literal["first", "second"] | None = None
     index_keys_elided: bool = True
     compressed_pages_padded: bool = True

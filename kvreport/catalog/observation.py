@@ -144,7 +144,7 @@ class Observation(Record):
             printed peak is that of compiling or less than that, or another start of the command tells by the difference.
             None where nothing tells.
         wsl: True if it ran under Windows' subsystem for Linux, where a device has all that its driver reports.
-        expert_kernel: What serves MXFP4 experts on Hopper, where the log tells.
+        expert_kernel: What serves experts, where the log tells: as of an engine's record.
         model_runner: Which of vLLM's model runners ran, where it was told or the log's lines name its file.
         offline: True if started with vLLM's offline class, whose steps take more tokens by default.
         completeness: Whether the flags are all known, known in part, or assumed to be defaults.
@@ -189,7 +189,7 @@ class Observation(Record):
     sorts: bool | None = None
     compiled: bool | None = None
     wsl: bool | None = None
-    expert_kernel: Literal["marlin", "triton"] | None = None
+    expert_kernel: Literal["marlin", "triton", "mega_moe"] | None = None
     model_runner: Literal["first", "second"] | None = None
     block_tokens: Positive | None = None
     eager: bool | None = None

@@ -125,6 +125,12 @@ def register(add: Add) -> None:
     limits.add_argument(
         "--max-seqs", type=whole(), metavar="N", help="limit of concurrent requests per engine (its default)"
     )
+    limits.add_argument(
+        "--max-batched-tokens",
+        type=whole(),
+        metavar="N",
+        help="tokens of one step of an engine (its default)",
+    )
     command.add_argument(
         "--disaggregated",
         action="store_true",
@@ -147,6 +153,10 @@ def _run(options: argparse.Namespace) -> int:
             raise InputError("fetch: found together with --trace; allowed: a model that is known")
         if options.disaggregated:
             raise InputError("disaggregated: found together with --trace; allowed: a workload in numbers")
+        if options.max_batched_tokens is not None:
+            raise InputError(
+                "max-batched-tokens: found together with --trace; allowed: a workload in numbers"
+            )
         return _run_trace(options)
     if options.wait is not None:
         raise InputError("wait: found without --trace; allowed: with a trace, or use --ttft")
@@ -184,6 +194,7 @@ def _run(options: argparse.Namespace) -> int:
         engine=options.engine,
         utilization=options.utilization,
         max_seqs=options.max_seqs,
+        max_batched_tokens=options.max_batched_tokens,
         disaggregated=options.disaggregated,
         fetch=options.fetch,
         revision=options.revision,

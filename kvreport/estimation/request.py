@@ -468,12 +468,13 @@ def _with_kernel(query: Query, engine: Engine, assumed: list[str]) -> Engine:
         raise InputError(
             f"moe-backend: found {shorten(named)} for {engine.label}; allowed with vLLM, which has such a choice"
         )
-    if named in ("marlin", "triton"):
-        return engine.model_copy(update={"expert_kernel": named})
-    assumed.append(
-        f"moe-backend {shorten(named)}: not followed; experts are padded as by the release's own choice"
-    )
-    return engine
+    kernel = rules(engine).expert_kernel_of(named)
+    if kernel != named:
+        followed = "not followed" if kernel is None else "experts take the tokens of their own rank alone"
+        assumed.append(
+            f"moe-backend {shorten(named)}: {followed}; experts are padded as by the release's own choice"
+        )
+    return engine.model_copy(update={"expert_kernel": kernel})
 
 
 def _with_runner(query: Query, engine: Engine, draft: Draft | None, assumed: list[str]) -> Engine:

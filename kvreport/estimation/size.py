@@ -70,6 +70,7 @@ def size(
     engine: str = "vllm",
     utilization: float | None = None,
     max_seqs: int | None = None,
+    max_batched_tokens: int | None = None,
     disaggregated: bool = False,
     fetch: bool = False,
     revision: str | None = None,
@@ -107,6 +108,7 @@ def size(
         engine: Engine whose rules apply.
         utilization: Share of memory; None for the engine's default.
         max_seqs: Requests at once per data rank; None for the engine's default.
+        max_batched_tokens: Tokens of one step of a data rank; None for the engine's default.
         disaggregated: True for pools of their own for prefill and decode; the ranking is then that of decode.
         fetch: True to ask the Hub for models that are not known.
         revision: Branch, tag or commit of the Hub's repositories.
@@ -166,6 +168,7 @@ def size(
         suiting=layouts is None,
         utilization=utilization,
         max_seqs=max_seqs,
+        max_batched_tokens=max_batched_tokens,
         current_since=None if gpus or prices else current_since(known.accelerators.values()),
         support=known.support,
     )
@@ -186,6 +189,7 @@ def size(
         assumptions=tuple(assumed),
         catalog=known,
         policy=policy,
+        max_batched_tokens=max_batched_tokens,
         apart=disaggregate(ranking.deployments[0], work, choices) if disaggregated else None,
     )
 

@@ -37,6 +37,7 @@ class Sizing:
         catalog: Where the records are from.
         policy: The engine whose rules apply, of one release.
         apart: Prefill and decode in pools of their own, where that was asked for.
+        max_batched_tokens: Tokens of one step, if they were stated.
     """
 
     workload: Workload
@@ -46,6 +47,7 @@ class Sizing:
     catalog: Catalog
     policy: Engine
     apart: Disaggregated | None = None
+    max_batched_tokens: int | None = None
 
     @property
     def engine(self) -> str:
@@ -196,6 +198,7 @@ class Sizing:
             decode_context_parallel=found.layout.decode_context,
             nodes=found.layout.nodes,
             partition=found.layout.partition,
+            max_batched_tokens=self.max_batched_tokens,
         )
 
     def fractions(self, found: Deployment, pool_bytes: int) -> dict[str, float] | None:

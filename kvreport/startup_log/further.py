@@ -205,6 +205,12 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "Marlin's kernels compute the experts.",
     ),
     Pattern(
+        "vllm_experts_mega",
+        "vllm",
+        r"moe[-_]backend'?(?:=|: ?| +)'?(?:deep_gemm_mega_moe|flashinfer_moe_ep_cutedsl|flashinfer_moe_ep_mega_deep_gemm|aiter_mega_moe)\b",
+        "Kernels that exchange tokens by themselves compute the experts.",
+    ),
+    Pattern(
         "vllm_no_room",
         "vllm",
         r"No available memory for the cache blocks",

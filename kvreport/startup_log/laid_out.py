@@ -394,7 +394,11 @@ _RUNNERS: Final = {"gpu_model_runner": "first", "model_runner": "second", "0": "
 """The files that load a model (``v1/worker/gpu_model_runner.py`` and ``v1/worker/gpu/model_runner.py``), which lines begin with, and
 the values of ``VLLM_USE_V2_MODEL_RUNNER``."""
 
-_EXPERT_KERNELS: Final = {"vllm_experts_triton": "triton", "vllm_experts_marlin": "marlin"}
+_EXPERT_KERNELS: Final = {
+    "vllm_experts_triton": "triton",
+    "vllm_experts_marlin": "marlin",
+    "vllm_experts_mega": "mega_moe",
+}
 
 
 def _engine(reading: Reading, known: Catalog) -> Engine:

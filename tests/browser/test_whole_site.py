@@ -327,16 +327,28 @@ FILTER = """async (value) => {
 }"""
 
 
+LOOP = """() => {
+  const start = performance.now();
+  let sum = 0;
+  for (let n = 1; n < 3e7; n += 1) sum += n % 7;
+  return sum && performance.now() - start;
+}"""
+LOOP_MS = 60
+"""What that takes where nothing else runs, on the machine that the limits are of."""
+
+
 def test_the_explorer_answers_at_once(page: Any, address: str) -> None:
-    # The best of a few: a machine that is busy with other tests is not what is measured.
-    first, filtered = [], []
+    # The best of a few, and in times of a loop: a machine that is busy with other tests is not what is measured.
+    first, filtered, loops = [], [], []
     for _ in range(3):
         page.goto(address + "explore/")
         page.wait_for_selector("#explore-table tbody tr")
         first.append(page.evaluate("performance.now()"))
         filtered += [page.evaluate(FILTER, value) for value in ("2", "1", "2")]
-    assert min(first) < 1000, first
-    assert sorted(filtered)[1] < 100, filtered
+        loops.append(page.evaluate(LOOP))
+    slower = max(min(loops) / LOOP_MS, 1)
+    assert min(first) < 1000 * slower, (first, loops)
+    assert sorted(filtered)[1] < 100 * slower, (filtered, loops)
 
 
 def test_the_site_and_its_search_index_stay_small(folder: Path) -> None:

@@ -10,7 +10,12 @@ import kvreport
 from kvreport.accounting import kernel
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Step
-from kvreport.accounting.engines.vllm.profiling import Shape, forward_bytes_per_token, graph_layers
+from kvreport.accounting.engines.vllm.profiling import (
+    Shape,
+    expert_workspace_bytes,
+    forward_bytes_per_token,
+    graph_layers,
+)
 from kvreport.accounting.engines.vllm.reserve import (
     ReserveRates,
     bytes_of_graph_layer,
@@ -1192,26 +1197,76 @@ def test_an_answer_says_what_graphs_of_latents_keep_on_hopper() -> None:
     assert not told("B200")
 
 
+def sending(gpu: str = "h200", **options: Any) -> Any:
+    """DeepSeek-V3 on eight data ranks, whose experts get their own tokens alone."""
+    return gathering(gpu, all2all_backend="deepep_high_throughput", **options)
+
+
+def gathering(gpu: str = "h200", release: str = "0.33.0", **options: Any) -> Any:
+    """The same with vLLM's default exchange."""
+    asked = {"data_parallel": 8, "expert_parallel": True, "context_tokens": 8192}
+    model = options.pop("model", "deepseek-ai/DeepSeek-V3")
+    return kvreport.estimate(model, gpu=gpu, engine=f"vllm@{release}", **asked | options)
+
+
 @pytest.mark.parametrize(
-    ("release", "gpu", "options", "gib"),
+    ("model", "gpu", "tokens", "each"),
     [
-        ("0.33.0", "h200", {}, 12.2),
-        ("0.19.1", "h200", {"max_batched_tokens": 4096}, 6.1),
-        ("0.33.0", "h200", {"all2all_backend": "deepep_high_throughput"}, None),
-        ("0.33.0", "h200", {"expert_parallel": False}, None),
-        ("0.18.0", "h200", {}, None),
-        # Kernels of their own, whose buffers are not the engine's.
-        ("0.33.0", "b200", {}, None),
+        # Eight choices of two buffers 7168 wide, and the hidden state that is sent, 16 bits each.
+        ("deepseek-ai/DeepSeek-V3", "h200", 8192, 8 * (7168 + 7168) * 2 + 7168 * 2),
+        ("deepseek-ai/DeepSeek-V3", "h200", 16384, 8 * (7168 + 7168) * 2 + 7168 * 2),
+        # FlashInfer: each choice's inner side in 8 bits and output in 16, one output of all, and the hidden state.
+        ("Qwen/Qwen3-235B-A22B", "b200", 16384, 8 * (1536 + 4096 * 2) + 4096 * 2 + 4096 * 2),
     ],
 )
-def test_tokens_that_experts_gather_are_said_not_to_be_counted(
-    release: str, gpu: str, options: dict[str, Any], gib: float | None
+def test_experts_of_data_ranks_take_the_tokens_of_all_of_them(
+    model: str, gpu: str, tokens: int, each: int
 ) -> None:
-    asked = {"data_parallel": 8, "expert_parallel": True, "context_tokens": 8192} | options
-    if not asked["expert_parallel"]:
-        asked |= {"data_parallel": 1, "tensor_parallel": 8}
-    found = kvreport.estimate("deepseek-ai/DeepSeek-V3", gpu=gpu, engine=f"vllm@{release}", **asked)
-    said = [one for one in found.to_dict()["assumptions"] if one.startswith("not counted: up to")]
-    assert [one.split(" for ")[0] for one in said] == (
-        [] if gib is None else [f"not counted: up to {gib} GiB on each GPU"]
+    options = {"model": model, "max_batched_tokens": tokens, "max_seqs": 64, "eager": True}
+    more = gathering(gpu, **options).budget.activations - sending(gpu, **options).budget.activations
+    assert more == 7 * tokens * each
+
+
+def test_tokens_are_gathered_without_expert_parallelism_and_since_019() -> None:
+    whole = gathering(expert_parallel=False).budget.activations
+    assert whole > sending().budget.activations + 7 * GIB
+    assert (
+        gathering(release="0.18.0").budget.activations
+        < gathering(release="0.19.1").budget.activations - 10 * GIB
     )
+    tensor = gathering(data_parallel=1, expert_parallel=False, tensor_parallel=8).budget.activations
+    assert tensor < sending().budget.activations
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "gib"),
+    [
+        # "GLM-4.6 (K=5120, I=1536, 160 experts) | 16 | 8192 | ... | 20 GiB" and the lines after it.
+        ("zai-org/GLM-4.6", 16 * 8192, 20),
+        ("zai-org/GLM-4.6", 16 * 16384, 40),
+        ("zai-org/GLM-5", 16 * 8192, 24),
+        ("zai-org/GLM-5", 32 * 16384, 96),
+    ],
+)
+def test_buffers_of_gathered_tokens_are_as_a_maintainer_computes_them(
+    catalog: Catalog, model: str, tokens: int, gib: int
+) -> None:
+    """vLLM pull request 57270, comment of 2026-09-17: workspace of experts in the worst case, without padding."""
+    assert expert_workspace_bytes(Shape.of(catalog.model(model))) * tokens == gib * GIB
+
+
+@pytest.mark.parametrize("kernels", ["deep_gemm_mega_moe", "flashinfer_moe_ep_cutedsl"])
+def test_kernels_that_exchange_tokens_by_themselves_gather_none(kernels: str) -> None:
+    plain = gathering("b200").budget.activations
+    assert gathering("b200", moe_backend=kernels).budget.activations < plain - 5 * GIB
+    assert gathering("b200", moe_backend="flashinfer_trtllm").budget.activations == plain
+
+
+def test_an_answer_says_what_gathered_tokens_take() -> None:
+    def said(found: Any) -> list[str]:
+        return [one.split(" for ")[0] for one in found.to_dict()["assumptions"] if "all data ranks" in one]
+
+    assert said(gathering()) == ["13.0 GiB on each GPU"]
+    assert said(gathering(max_batched_tokens=4096)) == ["6.5 GiB on each GPU"]
+    assert said(sending()) == []
+    assert said(gathering(expert_parallel=False, tensor_parallel=8, data_parallel=1)) == []

@@ -384,7 +384,7 @@ def test_the_answer_is_json_without_nan() -> None:
         ({"available": 1}, "with the devices available; allow more devices"),
         ({"tpot_s": 0.001}, r"relax TPOT to \d"),
         ({"ttft_s": 0.001}, r"relax TTFT to \d"),
-        ({"tensor_parallel": [1], "weights": ["bf16"]}, "weights alone do not fit"),
+        ({"tensor_parallel": [1], "weights": ["bf16"]}, "leave no room on anything offered"),
         ({"tensor_parallel": [3]}, "other tensor-parallel sizes"),
         ({"gpus": ["h1000"]}, "h1000"),
         ({"prices": {"H200": -1}}, "price"),

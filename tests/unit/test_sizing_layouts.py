@@ -42,15 +42,16 @@ def by_layout(found: Sizing) -> dict[str, Deployment]:
 def test_eight_h200_serve_what_tensor_parallelism_alone_needs_thirty_two_for(deepseek: Sizing) -> None:
     best = deepseek.ranking.deployments[0]
     assert (best.devices, best.sure) == (8, True)
-    # Graphs on Hopper keep partial results for all 128 heads of a data rank, so that eight of them need fewer sequences.
+    # Graphs on Hopper keep partial results for all 128 heads of a data rank, and experts take the tokens of all ranks: eight of them
+    # need fewer sequences and smaller steps.
     dp = {"data_parallel": 8, "expert_parallel": True}
     held = [
         estimate(
             DEEPSEEK, gpu=H200, context_tokens="32K", catalog=CATALOG, **dp, **seqs
         ).max_concurrent_requests
-        for seqs in ({}, {"max_seqs": 256})
+        for seqs in ({}, {"max_batched_tokens": 2048}, {"max_batched_tokens": 2048, "max_seqs": 256})
     ]
-    assert held[0] < 64 <= held[1]
+    assert held[0] < held[1] < 64 <= held[2]
     assert sized(tensor_parallel=[1, 2, 4, 8]).ranking.deployments[0].devices == 32
 
 
@@ -275,6 +276,34 @@ def test_kimi_k3_is_told_as_few_sequences_as_fit_on_half_as_many_h100() -> None:
     assert label not in {name for name, *_ in found.levers}
 
 
+def test_a_size_with_smaller_steps_says_so_in_its_command() -> None:
+    """Experts of data ranks take the tokens of all ranks, so that smaller steps hold more requests."""
+    asked = {"context": "32K", "layouts": [Layout(data=8, expert=True)]}
+    small = sized("deepseek-ai/DeepSeek-R1", "h200-sxm-141gb", max_batched_tokens=2048, **asked)
+    best = small.ranking.deployments[0]
+    told = small.describe(best)["commands"]["vllm"]
+    assert told.endswith("--max-num-batched-tokens 2048")
+    usual = sized("deepseek-ai/DeepSeek-R1", "h200-sxm-141gb", **asked)
+    assert "--max-num-batched-tokens" not in usual.describe(usual.ranking.deployments[0])["commands"]["vllm"]
+    assert best.users_held > 1.5 * usual.ranking.deployments[0].users_held
+    same = estimate(
+        "deepseek-ai/DeepSeek-R1",
+        gpu="h200-sxm-141gb",
+        data_parallel=8,
+        expert_parallel=True,
+        context_tokens="32K",
+        max_batched_tokens=2048,
+        max_seqs=best.users_each // 8,
+    )
+    assert best.pool_bytes == same.budget.kv_pool_bytes
+
+
+def test_a_trace_takes_no_size_of_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    command = "size qwen3-8b --gpu h100 --trace mooncake-conversation --max-batched-tokens 2048"
+    assert main(command.split()) == 2
+    assert "max-batched-tokens: found together with --trace" in capsys.readouterr().err
+
+
 def test_a_few_replicas_more_are_offered_where_as_many_only_just_hold_a_peak() -> None:
     pairs = 0
     for concurrent in range(80, 140, 3):
@@ -373,10 +402,18 @@ def test_prices_of_unequal_gpus_add_up() -> None:
 
 
 def test_stages_with_data_ranks_hold_what_160_gpus_were_taken_for() -> None:
-    """DeepSeek-V4-Pro, 64 x 128K on H100: 4 stages of 8 data ranks, where stages of TP 8 alone took 160 GPUs."""
-    found = sized("deepseek-ai/DeepSeek-V4-Pro", "h100-sxm-80gb", context="128K")
-    best = found.ranking.deployments[0]
-    assert (best.layout.label, best.devices, best.sure) == ("pp4-dp8-ep", 32, True)
+    """DeepSeek-V4-Pro, 64 x 128K on H100: 4 stages of 8 data ranks, where stages of TP 8 alone take 160 GPUs.
+
+    With steps of 8,192 tokens, which experts of all data ranks take together, they hold them within the error of the estimate.
+    """
+    whole = sized("deepseek-ai/DeepSeek-V4-Pro", "h100-sxm-80gb", context="128K")
+    assert whole.ranking.deployments[0].devices == 160
+    levers = {label: devices for label, devices, _ in whole.levers}
+    assert levers["steps of 2,048 tokens (--max-num-batched-tokens)"] == 32
+    found = sized("deepseek-ai/DeepSeek-V4-Pro", "h100-sxm-80gb", context="128K", max_batched_tokens=2048)
+    assert found.ranking.deployments[0].devices == 32
+    best = by_layout(found)["pp4-dp8-ep"]
+    assert (best.devices, best.sure) == (32, True)
     answer = estimate(
         "deepseek-ai/DeepSeek-V4-Pro",
         gpu="h100-sxm-80gb",
@@ -386,19 +423,22 @@ def test_stages_with_data_ranks_hold_what_160_gpus_were_taken_for() -> None:
         pipeline_parallel=4,
         expert_parallel=True,
         nodes=4,
+        max_batched_tokens=2048,
+        max_seqs=best.users_each // 8,
     )
     assert answer.max_concurrent_requests_by_memory == best.users_held
-    assert by_layout(found)["pp4-tp8"].devices == 160
+    assert by_layout(whole)["pp4-tp8"].devices == 160
     assert "--data-parallel-size 8" in found.describe(best)["commands"]["vllm"]
 
 
 def test_smaller_steps_are_a_lever_where_windows_keep_the_tokens_in_flight() -> None:
     found = sized(
-        "deepseek-ai/DeepSeek-V4-Pro", "h100-sxm-80gb", context="128K", layouts=[Layout.named("dp32-ep")]
+        "deepseek-ai/DeepSeek-V4-Pro", "h200-sxm-141gb", context="128K", layouts=[Layout.named("dp16-ep")]
     )
+    assert found.ranking.deployments[0].devices == 32
     levers = {label: (devices, users) for label, devices, users in found.levers}
     devices, users = levers["steps of 2,048 tokens (--max-num-batched-tokens)"]
-    assert (devices, users) == (32, 192)
+    assert (devices, users) == (16, 240)
     assert found.ranking.deployments[0].users_each < users
     assert not [label for label, _, _ in sized(LLAMA).levers if label.startswith("steps")]
 

@@ -26,6 +26,9 @@ LARGE = (
 @pytest.mark.parametrize("model", LARGE)
 def test_the_first_answer_for_latent_attention_divides_its_cache(model: str, gpu: str) -> None:
     asked = {"context": "32K", "concurrent": 64, "gpus": [gpu], "catalog": CATALOG}
+    if gpu == "h100-sxm-80gb":
+        # Experts take the tokens of all data ranks: in steps of 8,192, DeepSeek-V4-Pro needs stages on 160 such GPUs.
+        asked["max_batched_tokens"] = 2048
     first = size(model, **asked).ranking.deployments[0]
     assert first.layout.data > 1 or first.layout.decode_context > 1
     # One copy of the weights serves the load, in as many GPUs as hold it.
@@ -34,7 +37,8 @@ def test_the_first_answer_for_latent_attention_divides_its_cache(model: str, gpu
         plain = size(model, tensor_parallel=(1, 2, 4, 8), **asked).ranking.deployments[0]
     except InputError as error:
         if not any(
-            words in str(error) for words in ("the weights alone do not fit", "does not fit anything offered")
+            words in str(error)
+            for words in ("leave no room on anything offered", "does not fit anything offered")
         ):
             raise
         return  # one server is too small for this model

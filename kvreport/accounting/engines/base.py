@@ -349,6 +349,11 @@ class EngineRules:
         del model
         return False
 
+    def expert_kernel_of(self, named: str) -> str | None:
+        """The kernels of experts that a user names, as an engine's record calls them; None where they are not followed."""
+        del named
+        return None
+
     def has_expert_kernels_flag(self) -> bool:
         """True if the release has a flag that names the kernels of experts."""
         return False

@@ -29,14 +29,23 @@ _SCALED_ROWS: Final = 256
 GROUP_VALUES: Final = 32
 """Values that share a scale."""
 
+MEGA_MOE: Final = "mega_moe"
+"""Kernels of experts that exchange tokens by themselves."""
+
+MEGA_MOE_BACKENDS: Final = (
+    "deep_gemm_mega_moe",
+    "flashinfer_moe_ep_cutedsl",
+    "flashinfer_moe_ep_mega_deep_gemm",
+    "aiter_mega_moe",
+)
+"""What ``--moe-backend`` calls them (0.33.0 ``config/kernel.py``, ``MEGA_MOE_BACKENDS``; the last on AMD's devices)."""
+
 OWN_KERNELS: Final = "expert_kernels"
 """The engine's list of classes that have a list of kernels of their own: since 0.20 ``_get_priority_backends_for_gpt_oss``,
 before all that the class of the checkpoint's format served (``quantization/mxfp4.py``)."""
 
 
-def block_float_kernel(
-    engine: Engine, architecture: str, major: int, installed: Literal["marlin", "triton"] | None = None
-) -> Kernel:
+def block_float_kernel(engine: Engine, architecture: str, major: int, installed: str | None = None) -> Kernel:
     """The kernel of MXFP4 experts on an NVIDIA GPU.
 
     Hopper takes OpenAI's Triton kernels where they are installed: they are part of the package since 0.12,
@@ -52,8 +61,10 @@ def block_float_kernel(
         return "flashinfer"
     if major != 9:
         return "marlin"
-    if installed is not None:
-        return installed
+    if installed == "triton":
+        return "triton"
+    if installed == "marlin":
+        return "marlin"
     release = release_of(engine)
     listed = release < (0, 20) or engine.lists(OWN_KERNELS, architecture, release)
     return "triton" if listed and vendored_triton_kernels(release) else "marlin"

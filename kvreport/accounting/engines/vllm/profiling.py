@@ -465,6 +465,26 @@ def expert_workspace_bytes(shape: Shape, tensor_parallel: int = 1) -> float:
     return shape.experts_per_token * widths * SERVED_BYTES
 
 
+def gathered_bytes_per_token(shape: Shape) -> int:
+    """Bytes that experts are given for one token of another data rank: its hidden state, in 16 bits at most.
+
+    Where experts multiply in fewer bits, it is quantized before it is sent, and takes half or a quarter
+    (0.33.0 ``fused_moe/prepare_finalize/naive_dp_ep.py::_quantize_and_setup_dispatch``).
+    """
+    return SERVED_BYTES * shape.hidden
+
+
+def own_expert_bytes(shape: Shape, tensor_parallel: int = 1) -> float:
+    """Bytes per token of the buffers of FlashInfer's kernels for experts, which allocate them by themselves.
+
+    Each chosen expert's inner side in 8 bits and its output in 16, for all tokens whichever rank has their experts (FlashInfer
+    0.6.13 ``csrc/trtllm_fused_moe_kernel_launcher.cu``, ``prepare_moe``), and one output for each token, in 16 (0.33.0
+    ``fused_moe/experts/trtllm_mxfp4_moe.py::workspace_shapes``).
+    """
+    each = shape.expert_inner / tensor_parallel + SERVED_BYTES * shape.hidden
+    return shape.experts_per_token * each + SERVED_BYTES * shape.hidden
+
+
 def index_workspace_bytes(shape: Shape, release: Release) -> float:
     """Bytes per token of the longest context that a sparse model's indexer gathers keys in, and keeps.
 

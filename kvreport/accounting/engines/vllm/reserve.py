@@ -29,6 +29,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     expanded_latent_bytes,
     expert_workspace_bytes,
     forward_bytes_per_token,
+    gathered_bytes_per_token,
     graph_layers,
     index_workspace_bytes,
     kept_bytes,
@@ -36,6 +37,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     loaded_bytes_per_token,
     logit_bytes,
     looked_up_bytes,
+    own_expert_bytes,
     partial_bytes_per_row,
     received_bytes_per_token,
     rows_buffered,
@@ -116,6 +118,7 @@ class ReserveRates:
         narrow_per_row: Of partial results of attention, how much less with a cache of fewer than 16 bits.
         scored_per_row: Of an indexer's logits in graphs, for one request of the largest and one token of the longest request.
         scored_own_per_row: The same on data-center Blackwell GPUs.
+        gathered_own_per_token: Of the tokens of other data ranks in experts there, for one token of the rank's own.
     """
 
     forward_per_token: float
@@ -148,6 +151,7 @@ class ReserveRates:
     narrow_per_row: float
     scored_per_row: float
     scored_own_per_row: float
+    gathered_own_per_token: float
 
     @property
     def flat(self) -> Any:  # noqa: ANN401 - a tuple of as many floats as there are fields
@@ -170,6 +174,7 @@ class ReserveRates:
         receives: bool = False,
         whole_encoders: bool = False,
         decode_context: int = 1,
+        gathering: int = 1,
     ) -> Self:
         """Read the rates off a model and an engine's release; arguments as for :func:`reserve`.
 
@@ -217,6 +222,9 @@ class ReserveRates:
             if graphs and vendor != "AMD"
             else (0.0, 0.0)
         )
+        split = 1 if expert_parallel else tensor_parallel
+        others = gathering - 1 if sizes.experts_per_token and releases.gathers_tokens(release) else 0
+        gathered = others * gathered_bytes_per_token(sizes)
         return cls(
             forward_per_token=forward_bytes_per_token(
                 sizes,
@@ -229,7 +237,7 @@ class ReserveRates:
             expanded=expanded_latent_bytes(sizes, tensor_parallel)
             if releases.expands_latents(release) and not heads
             else 0,
-            workspace_per_token=expert_workspace_bytes(sizes, 1 if expert_parallel else tensor_parallel)
+            workspace_per_token=expert_workspace_bytes(sizes, split) * (1 + others) + gathered
             if workspace
             else 0,
             kept_per_token=kept_bytes(sizes),
@@ -276,6 +284,7 @@ class ReserveRates:
             narrow_per_row=narrow,
             scored_per_row=scored[0],
             scored_own_per_row=scored[1],
+            gathered_own_per_token=gathered + others * own_expert_bytes(sizes, split),
         )
 
 
@@ -309,6 +318,7 @@ def reserve(
     stages: bool = False,
     narrow: bool = False,
     decode_context: int = 1,
+    gathering: int = 1,
 ) -> Reserve:
     """Estimate an engine's reserve for one model on one device.
 
@@ -338,6 +348,7 @@ def reserve(
         stages: True for a pipeline stage, whose error band is that of the logs of such.
         narrow: True for a cache of fewer than 16 bits.
         decode_context: Ranks that divide a context.
+        gathering: Data ranks whose tokens the experts of each take.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.
@@ -355,6 +366,7 @@ def reserve(
         receives,
         whole_encoders,
         decode_context,
+        gathering,
     )
     flat = rates.flat
     asked: Any = model.context_tokens if context_tokens is None else context_tokens
@@ -400,6 +412,7 @@ def rates_of(
         "receives",
         "whole_encoders",
         "decode_context",
+        "gathering",
     )
     arguments: dict[str, Any] = dict(zip(names, told, strict=True))
     return ReserveRates.of(model, engine, tensor_parallel=tensor_parallel, **arguments)

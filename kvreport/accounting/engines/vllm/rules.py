@@ -15,6 +15,7 @@ from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.step import DraftKind, Reserve, Step, constant
 from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
+from kvreport.accounting.engines.vllm.expert_kernels import MEGA_MOE, MEGA_MOE_BACKENDS
 from kvreport.accounting.engines.vllm.profiling import (
     LOGIT_BYTES,
     Shape,
@@ -47,6 +48,9 @@ DENSE_WHOLE: Final = "dense_mlp_whole_in_one_stage"
 _ONE_BLOCK_EACH: Final = (0, 20)
 _ASKS_FOR_FREE: Final = (0, 9, 1)
 _ENCODERS_MARKED: Final = (0, 15)
+
+_SENDS: Final = "deepep_high_throughput"
+"""An exchange that sends every token to its experts alone."""
 
 _WORTH_SAYING: Final = GIB // 4
 """Bytes of a choice that are worth a sentence: less is within most bands."""
@@ -172,6 +176,7 @@ class Vllm(EngineRules):
             stages=step.layout.pipeline > 1,
             narrow=step.narrow_cache,
             decode_context=step.layout.decode_context,
+            gathering=gathering_ranks(step.layout, self.engine.expert_kernel),
         )
 
     def following_peak(
@@ -215,6 +220,7 @@ class Vllm(EngineRules):
             step.receives,
             step.layout.whole_encoders,
             step.layout.decode_context,
+            gathering_ranks(step.layout, self.engine.expert_kernel),
         )
 
     def reserve_follows_cache(self, model: Model) -> bool:
@@ -226,6 +232,12 @@ class Vllm(EngineRules):
         first: int = self.reserve(model, accelerator, step).activations
         later: int = self.reserve(model, accelerator, replace(step, compiled=True)).activations
         return first - later
+
+    def expert_kernel_of(self, named: str) -> str | None:
+        """Those that pad experts in their own way, and those that exchange tokens by themselves."""
+        if named in MEGA_MOE_BACKENDS:
+            return MEGA_MOE
+        return named if named in ("marlin", "triton") else None
 
     def has_expert_kernels_flag(self) -> bool:
         """Since 0.19 (0.19.1 ``engine/arg_utils.py``, ``--moe-backend``)."""
@@ -278,6 +290,7 @@ class Vllm(EngineRules):
             vendor="AMD" if amd else "NVIDIA",
             receives=receives,
             decode_context=layout.decode_context,
+            gathering=gathering_ranks(layout, self.engine.expert_kernel),
         )
         flat: tuple[float, ...] = rates.flat
         return flat
@@ -335,7 +348,7 @@ class Vllm(EngineRules):
         """Up to 0.10 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts.
 
         From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs. On Hopper, graphs of latents
-        in 16 bits keep partial results. Since 0.19 experts of data ranks take the tokens of all of them.
+        in 16 bits keep partial results.
         """
         release, found = releases.release_of(self.engine), []
         spared = self.spared_later(model, accelerator, step) if releases.compiles_on_copies(release) else 0
@@ -360,15 +373,17 @@ class Vllm(EngineRules):
                 f"{divided / GIB:.1f} GiB on each GPU for the partial results of attention that graphs keep with a 16-bit latent "
                 "cache on Hopper: an FP8 cache or a lower --max-num-seqs needs less"
             )
-        others = gathering_ranks(step.layout) - 1 if releases.gathers_tokens(release) else 0
-        foreign = (
-            others
-            and others * self._rates(model, accelerator, step).workspace_per_token * step.max_batched_tokens
-        )
+        own = replace(step, layout=replace(step.layout, all_to_all=_SENDS))
+        foreign = 0
+        if gathering_ranks(step.layout, self.engine.expert_kernel) > 1 and step.layout.expert:
+            foreign = (
+                self.reserve(model, accelerator, step).activations
+                - self.reserve(model, accelerator, own).activations
+            )
         if foreign > _WORTH_SAYING:
             found.append(
-                f"not counted: up to {foreign / GIB:.1f} GiB on each GPU for experts that take the tokens of all data ranks. "
-                "A lower --max-num-batched-tokens or another --all2all-backend needs less"
+                f"{foreign / GIB:.1f} GiB on each GPU for experts that take the tokens of all data ranks: a lower "
+                "--max-num-batched-tokens or another --all2all-backend needs less"
             )
         hopper = _is_nvidia(accelerator) and (accelerator.compute_capability or "").startswith("9")
         if hopper and self.engine.expert_kernel is None and not releases.vendored_triton_kernels(release):
@@ -510,15 +525,23 @@ class Vllm(EngineRules):
         return serve.command(served)
 
 
-def gathering_ranks(layout: Layout) -> int:
-    """Data ranks whose tokens each rank's experts see: all of them, unless kernels send every token to its experts alone.
+def gathering_ranks(layout: Layout, expert_kernel: str | None = None) -> int:
+    """Data ranks whose tokens each rank's experts take: all of them, unless kernels send every token to its experts alone.
 
     ``distributed/device_communicators/all2all.py::AgRsAll2AllManager`` gathers them, which is the default (0.19.1 to 0.33.0
-    ``config/parallel.py``, ``all2all_backend``). The buffers are not in the reserve: no log shows them, and one start of V3.2
-    that failed on eight H200 tells nothing of their size (LMCache pull request 2521).
+    ``config/parallel.py``, ``all2all_backend``), and whatever the backend without expert parallelism
+    (``fused_moe/all2all_utils.py::maybe_make_prepare_finalize``). Ranks measure themselves at the same time, each with a whole
+    step (``v1/worker/gpu_model_runner.py::_dummy_run``): "EP16 profiling with 131072 gathered tokens" of a step of 8,192, as
+    ``fused_moe/experts/trtllm_mxfp4_moe.py::_max_supported_tokens`` of 0.33.0 has it. A start on eight B200 with
+    ``--moe-backend deep_gemm_mega_moe``, which exchanges tokens by itself, has nothing of them (obs-171).
+
+    Args:
+        layout: The layout.
+        expert_kernel: Kernels of experts that were asked for.
     """
-    gathers = layout.expert and layout.all_to_all in ("", "allgather_reducescatter")
-    return layout.data if gathers else 1
+    sends = layout.expert and layout.all_to_all not in ("", "allgather_reducescatter")
+    sends = sends or expert_kernel == MEGA_MOE
+    return 1 if sends else layout.data
 
 
 def _is_nvidia(accelerator: Accelerator) -> bool:
