@@ -390,6 +390,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     errors = np.abs([row["error"] for row in told])
     inside, first = covered(rows), covered(rows, "first_sight_bytes")
     seen = [row for row in rows if row["first_sight_bytes"] is not None]
+    met = [row | {"met": None if row["pool_error_bytes"] is None else _met(row)} for row in rows]
     classes = {
         name: {
             "logs": len(places),
@@ -409,6 +410,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "p90_error": round(float(np.quantile(errors, 0.9)), 5),
         "median_pool_error_bytes": int(np.median([abs(row["pool_error_bytes"]) for row in told])),
         "coverage": round(float(np.mean(inside)), 3),
+        "band_coverage": round(float(np.mean(covered(met, "met"))), 3),
         "first_sight": _first_sight(first),
         "classes": classes,
     }

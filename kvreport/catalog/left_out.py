@@ -65,6 +65,7 @@ class Summary(Record):
         median_error, p90_error: Of the absolute relative error end to end, from model, device and flags alone.
         median_pool_error_bytes: Of the pool.
         coverage: Share of pools inside a band that was calibrated without their source.
+        band_coverage: The same of the errors that the band is made of: as first predicted where that was recorded, else as here.
         first_sight: The same of the errors that logs had at first sight; None if none was recorded.
         classes: By class of devices.
     """
@@ -75,6 +76,7 @@ class Summary(Record):
     p90_error: Error
     median_pool_error_bytes: Bytes
     coverage: Share
+    band_coverage: Share
     first_sight: FirstSight | None = None
     classes: dict[Slug, DeviceClass]
 

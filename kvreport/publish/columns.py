@@ -143,7 +143,7 @@ class Columns:
         for cache in self.caches:
             rows = placed[cache.name] = [[NONE] * len(self.examples) for _ in self.columns]
             for first, (place, part) in enumerate(zip(self.columns, self.parts, strict=True)):
-                if part is None or place.stage or site.refusal(model):
+                if part is None or place.stage or not site.runs(model):
                     continue
                 for members, stages_plans, refused in planned(
                     model, grid, place.layout, cache, self.memos[0]
@@ -172,7 +172,7 @@ class Columns:
             rows = placed[cache.name] = [[NONE] * len(self.examples) for _ in self.columns]
             able = [kind for kind in served if storable_on(cache, self.examples[kind])]
             for number, (row, place, part) in enumerate(zip(rows, self.columns, self.parts, strict=True)):
-                if part is None or self.site.refusal(self.model) or all(self.cut(place.layout)):
+                if part is None or not self.site.runs(self.model) or all(self.cut(place.layout)):
                     continue
                 alone = self.alone(place.layout)
                 for kinds in self.planned_alike(cache, [kind for kind in able if kind not in alone]):

@@ -17,7 +17,8 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, Fleet, axes
-from kvreport.estimation.request import AUTO, storable_on
+from kvreport.errors import InputError
+from kvreport.estimation.request import AUTO, refuse_unsupported, storable_on
 from kvreport.publish.archive import Release
 from kvreport.publish.capacities import Capacity, Outcome, capacity_of
 from kvreport.publish.downloads import Downloads
@@ -210,6 +211,14 @@ class SiteData:
             if name in model.unsupported_by:
                 return model.unsupported_by[name]
         return ""
+
+    def runs(self, model: Model) -> bool:
+        """Return whether the engine runs a model: some are not its own, as checkpoints that MLX quantized."""
+        try:
+            refuse_unsupported(model, self.engine)
+        except InputError:
+            return False
+        return True
 
     def serving(self, model: Model, gpu: str) -> Series | None:
         """Return the released model on the fewest devices of this kind that serve it, or None."""

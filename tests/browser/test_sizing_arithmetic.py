@@ -56,7 +56,7 @@ def test_the_browser_ranks_as_python_does(page: Any, model: str) -> None:
         "available": None,
         "prices": None,
     }
-    works = workloads(model, 6)
+    works = workloads(model, 4)
     answers = page.evaluate(IN_BROWSER, [given, works, options])
     compared = 0
     for work, answer in zip(works, answers, strict=True):

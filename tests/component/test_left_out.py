@@ -94,10 +94,14 @@ def test_errors_on_sources_left_out_stay_small(fitting: ModuleType, left_out: li
     assert found["p90_error"] <= 0.10
 
 
-def test_the_band_covers_what_it_says(fitting: ModuleType, left_out: list[dict[str, Any]]) -> None:
-    """At least: the errors at first sight make the band, and rules that were mended since have smaller ones."""
+def test_the_band_covers_what_it_says(
+    fitting: ModuleType, left_out: list[dict[str, Any]], published: dict[str, Any]
+) -> None:
+    """Four in five of the errors that make it. By rules that were mended since, errors are smaller."""
     found = fitting.summary(left_out)
     assert 0.75 <= found["coverage"] <= 0.97
+    assert 0.75 <= found["band_coverage"] <= 0.90
+    assert 0.75 <= published["summary"]["band_coverage"] <= 0.90
 
 
 def test_the_band_covers_logs_as_they_were_first_predicted(

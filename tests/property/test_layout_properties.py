@@ -113,7 +113,10 @@ def test_more_data_ranks_serve_as_many_times_more_at_least(
     name: str, tensor: int, data: int, engine: str
 ) -> None:
     # SGLang keeps memory free for each rank of data-parallel attention, so that more of them may hold less each.
+    # vLLM's experts take the tokens of all ranks, unless each is sent to its experts alone.
     asked = {"tensor_parallel": tensor, "expert_parallel": True, "engine": engine}
+    if engine == "vllm":
+        asked["moe_backend"] = "deep_gemm_mega_moe"
     few = served(name, data_parallel=data, **asked)
     many = served(name, data_parallel=2 * data, **asked)
     if few is None or many is None:

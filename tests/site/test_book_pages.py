@@ -139,7 +139,6 @@ def scaled(catalog: Path, file: str, pattern: str) -> None:
     ("file", "pattern"),
     [
         ("models/meta-llama--Llama-3.1-8B-Instruct.yaml", r"(key_dim: )(128)"),
-        ("models/Qwen--Qwen2.5-7B.yaml", r"(value_dim: )(128)"),
         ("models/deepseek-ai--DeepSeek-V3.yaml", r"(latent_dim: )(512)"),
         ("models/Qwen--Qwen3.6-27B.yaml", r"(channels: 48, columns: )(16384)"),
         ("accelerators/h100-sxm-80gb.yaml", r"(usable:\n    value: )(\d+)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvreport.catalog.load import load_catalog
+from kvreport.publish.columns import Columns, places
 from kvreport.publish.page_data import gather
 from kvreport.site.pages import gpu as gpu_page
 from kvreport.site.pages import gpu_rows
@@ -18,3 +19,20 @@ def test_the_headline_is_short_and_the_reason_stands_below():
     assert made["tpu-v6e"].conditions.startswith("The release leaves TPUs to the plug-in")
     assert "with its defaults" not in made["tpu-v6e"].conditions
     assert "with its defaults" in made["h100-sxm-80gb"].conditions
+
+
+def test_scripts_have_no_plan_of_a_checkpoint_that_the_engine_does_not_run():
+    """Those that MLX quantized stood among the models that an H100 serves, once a page's state was changed."""
+    names = ("mlx-community/Llama-3.3-70B-Instruct-4bit", "Qwen/Qwen3-8B")
+    site = gather(load_catalog(), models=",".join(names), gpus="h100-sxm-80gb", version="test")
+    planned = {
+        model.id: {
+            index
+            for rows in Columns(site, model, places(site, further=False)).plans()[1].values()
+            for row in rows
+            for index in row
+        }
+        for model in site.models
+    }
+    assert planned[names[0]] == {-1}
+    assert min(planned[names[1]]) >= 0

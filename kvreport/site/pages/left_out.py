@@ -37,11 +37,14 @@ CONSTANTS: Final = {
 def lead(found: LeftOut) -> str:
     """Say the headline of the page in one sentence."""
     told, first = found.summary, found.summary.first_sight
-    seen = "" if first is None else f", and {first.coverage:.0%} of {first.logs} as first predicted"
+    seen = ""
+    if first is not None:
+        seen = f", and {first.coverage:.0%} of all {first.logs} first predictions, some with unknown flags"
     return (
         f"On {told.logs} vLLM logs of {told.sources} sources, each predicted with constants that were fitted without "
         f"its source. KV pool tokens differ by {told.median_error:.1%} in the median and {told.p90_error:.1%} at the "
-        f"90th percentile. The 80% band contains {told.coverage:.0%} of the pools{seen}"
+        f"90th percentile. The 80% band contains {told.band_coverage:.0%} of the pools, each as first predicted where that was "
+        f"recorded. It contains {told.coverage:.0%} by today's rules{seen}"
     )
 
 
