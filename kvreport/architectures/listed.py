@@ -14,7 +14,7 @@ from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.families import index
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
 from kvreport.architectures.listing import CacheLine, Listing
-from kvreport.architectures.parts import Formulas, row_tensors
+from kvreport.architectures.parts import KERNEL, Formulas, kernel, row_tensors
 from kvreport.architectures.published import published_defaults
 
 _WHOLE: Final = re.compile(r"_(?:dim|rank|experts)$")
@@ -104,6 +104,8 @@ class Scope(Formulas):
 
 
 def _checked(keys: Keys, name: str, value: object, default: object) -> object:
+    if isinstance(default, list) and name.endswith(KERNEL):
+        return kernel(keys, name, usual=default)
     counts = isinstance(default, int) and not isinstance(default, bool)
     counted = not isinstance(default, list) and (name in CORE or _WHOLE.search(name) is not None)
     if counted or (counts and isinstance(value, bool | str)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, Final
@@ -25,6 +25,8 @@ from kvreport.errors import InputError
 _MOST_SIDES: Final = 4
 _RATIOS: Final = (0.01, 64)
 """What a ratio of two widths may be."""
+_LONGEST: Final = 1 << 10
+"""The longest side of a window of patches."""
 _HIGHEST: Final = (
     (
         re.compile(
@@ -64,6 +66,9 @@ _LOWEST: Final = (
 )
 """The smallest values of keys that may be less than 1, by their names."""
 
+
+KERNEL: Final = "_kernel_size"
+"""How keys end that state a window of patches, side by side; its area is the product of its sides."""
 
 _SQUARE: Final = re.compile(r"^(?:patch|image)_size$")
 """Keys of encoders that some configs state as a pair of equal sides."""
@@ -154,6 +159,8 @@ class Section(Formulas):
             if isinstance(usual, bool):
                 return keys.flag(*names, default=usual)
             if isinstance(usual, list):
+                if name.endswith(KERNEL):
+                    return kernel(keys, *names, usual=usual)
                 return keys.wholes(*names) or usual
             if isinstance(usual, float):
                 return keys.number(*names, default=usual, low=_RATIOS[0], high=_RATIOS[1])
@@ -177,6 +184,26 @@ def _equal_sides(keys: Keys, *names: str, high: int) -> int:
     if first != second:
         raise keys.fault(names[0], [first, second], "two equal sides")
     return first
+
+
+def kernel(keys: Keys, *names: str, usual: Sequence[int]) -> Sequence[int]:
+    """Return the sides of a window of patches.
+
+    Args:
+        keys: The section that states it.
+        *names: The key and its aliases.
+        usual: The sides where the config states none, as many as there must be.
+
+    Raises:
+        InputError: If the key does not hold as many whole numbers in range.
+    """
+    sides = keys.raw(*names)
+    if sides is None:
+        return usual
+    whole = isinstance(sides, list) and all(type(side) is int and 1 <= side <= _LONGEST for side in sides)
+    if not whole or len(sides) != len(usual):
+        raise keys.fault(names[0], sides, f"a list of {len(usual)} whole numbers from 1 to {_LONGEST:,}")
+    return [int(side) for side in sides]
 
 
 def part(name: str, keys: Keys, prefix: str = "", **given: Any) -> Tensors:  # noqa: ANN401 - numbers, texts, flags

@@ -125,3 +125,32 @@ def test_an_indexer_needs_the_rank_of_the_queries() -> None:
     config = {"architectures": ["DeepseekV32ForCausalLM"], "q_lora_rank": None}
     with pytest.raises(InputError, match="q_lora_rank: found nothing; allowed: a number: the queries"):
         read_config(config, assume_defaults=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("KimiK25ForConditionalGeneration", "merge_kernel_size"),
+        ("Kimi_K25ForConditionalGeneration", "merge_kernel_size"),
+        ("KimiVLForConditionalGeneration", "merge_kernel_size"),
+        ("MiniCPMV4_6ForConditionalGeneration", "window_kernel_size"),
+        ("MiniCPMV4_7ForConditionalGeneration", "window_kernel_size"),
+        ("MiniCPMOcrForConditionalGeneration", "window_kernel_size"),
+    ],
+)
+@pytest.mark.parametrize(
+    "sides", [[2], [], [2, 2, 2], 2, [2, "2"], [2, 0], [2, None], [2, 2.0], [True, 2], [2, 1025]]
+)
+def test_a_window_of_patches_that_is_malformed_is_named_by_its_key(
+    name: str, key: str, sides: object
+) -> None:
+    message = rf"vision_config\.{key}: found .+; allowed: a list of 2 whole numbers from 1 to 1,024$"
+    with pytest.raises(InputError, match=message):
+        read(name, vision={**TOWER, key: sides})
+
+
+def test_a_window_of_patches_may_have_sides_of_its_own() -> None:
+    usual = read("MiniCPMV4_6ForConditionalGeneration")
+    wide = read("MiniCPMV4_6ForConditionalGeneration", vision={**TOWER, "window_kernel_size": [2, 4]})
+    assert shapes(usual, "vit_merger.linear_1.weight") == [(4 * 48, 4 * 32)]
+    assert shapes(wide, "vit_merger.linear_1.weight") == [(8 * 48, 8 * 32)]
