@@ -33,7 +33,10 @@
 
     function go(next) {
       state = next;
-      const address = location.pathname + kvState.search(state, start) + location.hash;
+      const search = kvState.search(state, start);
+      const asked = new URLSearchParams(location.search).get("name"); // the filter of the table
+      const name = asked ? `${search ? "&" : "?"}name=${encodeURIComponent(asked).replace(/%20/g, "+")}` : "";
+      const address = location.pathname + search + name + location.hash;
       if (address !== location.pathname + location.search + location.hash) {
         history.pushState(history.state, "", address);
       }
@@ -54,18 +57,19 @@
         plots?.release();
         plots = kvreport.plots(root);
         openers();
-        whole().then(openers);
+        kvreport.whole($("#users-table", root)).then(openers);
       } else {
         try {
           const sizes = kvState.layouts(site, state).map((layout) => layout.tp);
-          const [matrix] = await Promise.all([opened(), whole()]);
+          const matrix = await opened();
           const choice = {
             gpus: [here().gpus.find((one) => one.id === state.gpu)],
             sizes: sizes.map((size) => site.sizes.indexOf(size)),
             forms: [...new Set([site.weight_formats[0].name, state.weights].filter(Boolean))],
             caches: [state.kv || "own"],
           };
-          await Promise.all([matrix.need(choice), matrix.bounds(choice)]);
+          // What the architecture needs by itself is asked for where it is the answer.
+          await Promise.all([matrix.need(choice), state.engine === "ceiling" && matrix.bounds(choice)]);
           if (mine !== turn) return;
           asked = kvreport.settled(here(), state);
           if (asked !== state) controls.told.textContent = kvreport.defaultsOnly(here());
@@ -90,7 +94,6 @@
       return shown;
     }
 
-    const whole = () => kvreport.whole($("#users-table", root));
     const open = (slug, size, context) => kvreport.whyOf(base, { ...state, model: slug, tp: size, context });
 
     /* The printed cells and notes that say what is short, as buttons. */
@@ -209,15 +212,18 @@
       ].filter(Boolean).join(", ") + ". From formulas, not measured.";
     }
 
-    /* The table of models that serve, in the printed order, and the lists of those that do not. */
+    /* The newest release first, as printed. */
+    const ordered = (a, b) => (a < b ? -1 : Number(a > b));
+    const byRelease = ({ model: a }, { model: b }) =>
+      ordered(b.release || "", a.release || "") || ordered(b.name, a.name);
+
+    /* The table of models that serve, the newest first, and the lists of those that do not. */
     function rows(all, serving) {
       const table = /** @type {HTMLTableElement} */ ($("#users-table", root));
       const list = $(".kv-groups", root);
       if (!table) return;
       kvreport.keepTable(table, list);
-      const order = kvreport.printedOrder(root);
-      const place = (slug) => (order.has(slug) ? order.get(slug) : Infinity);
-      const sorted = [...serving].sort((a, b) => place(a.model.slug) - place(b.model.slug));
+      const sorted = [...serving].sort(byRelease);
       const link = (model) =>
         make("a", { href: new URL(`../../models/${model.slug}/`, location.href).pathname }, model.name);
       const line = (one) =>

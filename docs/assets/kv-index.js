@@ -229,11 +229,17 @@
     const text = $("input[name=name]", tools);
     const said = tools.nextElementSibling;
     const words = (row) => row.dataset.search || `${row.cells[0].textContent} ${row.id}`.toLowerCase();
+    const early = text.value; // typed while this script was on its way
+    const formed = Boolean($("[data-kv-gpupage]")); // the rest of the address is its form's, which says what is not known
     function restore() {
       const { state, ignored } = readState({ name: null });
       text.value = state.name?.[0] || "";
       show();
-      said.append(ignoredNote(ignored) || "");
+      said.append((!formed && ignoredNote(ignored)) || "");
+    }
+    function write() {
+      const others = formed ? Object.fromEntries(new URLSearchParams(location.search)) : {};
+      writeState({ ...others, name: text.value }, true);
     }
     function show() {
       const query = text.value, rows = rowsOf(table);
@@ -249,11 +255,19 @@
       "input",
       debounce(() => {
         show();
-        writeState({ name: text.value }, true);
+        write();
       }, 80),
     );
     restore();
-    return { restore };
+    if (early && !text.value) {
+      text.value = early;
+      show();
+      write();
+    }
+    // A form that is changed gives the table other rows.
+    const changes = new MutationObserver(show);
+    changes.observe(table.tBodies[0], { childList: true });
+    return { restore, release: () => changes.disconnect() };
   }
 
   Object.assign(kvreport, { index, textFilter });

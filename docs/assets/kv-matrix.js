@@ -9,7 +9,6 @@
 
   const NOTHING = Object.freeze([]);
   const LATER = Object.freeze({ later: true }); /* the longest context is asked for where it is shown */
-  const NO_BOUND = Object.freeze([0, NOTHING, 0]); /* until what the architecture needs is fetched */
 
   /* Of a layout: its columns' folders, and whether one configuration times nothing is its answer. */
   const isTensorOnly = (layout) => layout.devices === layout.tp && !layout.ep && layout.dcp === 1;
@@ -22,7 +21,7 @@
   /**
    * Open the matrix.
    * @param {(name: string) => Promise<any>} get Fetches a file of the folder by its name.
-   * @param {any} packed explore/site.json, or site.json
+   * @param {any} packed explore/site.json, or explore/facts.json as kvreport.facts has it
    * @param {any} common explore/models.json
    */
   function open(get, packed, common) {
@@ -58,8 +57,16 @@
       weights: (size, form, packed) =>
         models.forEach((model, n) => {
           at(model.weights, form, size)(packed.weights[n]);
-          at(model.loaded, form, size)(packed.added[packed.loaded[n]]);
         }),
+      added: (size, name, packed) => {
+        const cut = name.lastIndexOf("-"), form = name.slice(0, cut), number = Number(name.slice(cut + 1));
+        const alike = site.gpus.filter((gpu) => gpu.loading === number).map((gpu) => gpu.kind);
+        models.forEach((model, n) => {
+          const list = (model.loaded[form] ||= []);
+          list[size] ||= new Array(kinds).fill(null);
+          for (const kind of alike) list[size][kind] = packed.added[n];
+        });
+      },
       cache: (size, cache, packed) =>
         models.forEach((model, n) => {
           const name = cache === "own" ? model.kv : cache;
@@ -71,7 +78,6 @@
           at(model.plan, name, size)(
             Array.isArray(row) ? row.map(moved) : new Array(kinds).fill(moved(row)),
           );
-          at(model.held, name, size)(NO_BOUND);
         }),
       held: (size, cache, packed) =>
         models.forEach((model, n) => {
@@ -130,7 +136,11 @@
     /* The names of the files that a choice needs. */
     function partsOf(choice) {
       const classes = [...new Set(choice.gpus.map((gpu) => gpu.reserve))];
-      return weightsOf(choice).map(([size, form]) => ["weights", size, form]).concat(
+      const loading = [...new Set(choice.gpus.map((gpu) => gpu.loading))];
+      return weightsOf(choice).flatMap(([size, form]) => [
+        ["weights", size, form],
+        ...loading.map((number) => ["added", size, `${form}-${number}`]),
+      ]).concat(
         columnsOf(choice).flatMap((size) => [
           ...choice.caches.map((cache) => ["cache", size, cache]),
           ...classes.map((number) => ["reserve", size, number]),

@@ -10,22 +10,20 @@
 
   const kept = new WeakMap();
 
-  /* Keep a table and its lists as they were printed, before they are first rewritten. */
+  /* Keep a table and its lists as they were printed, before they are first rewritten. Further rows that nobody has
+     read yet stay unread, so that they are not put under rewritten ones. */
   function keepTable(table, list) {
+    const rest = table.tBodies[1];
     if (!kept.has(table)) {
       kept.set(table, {
         rows: kvreport.rowsOf(table).map((row) => row.cloneNode(true)),
+        unread: rest?.dataset.kvRows,
+        number: $("b", table.nextElementSibling || table)?.textContent,
         caption: table.caption.firstChild.textContent,
         groups: list?.cloneNode(true),
       });
     }
-  }
-
-  /* The places of the printed rows and list entries, by slug. */
-  function printedOrder(root) {
-    const { rows, groups } = kept.get($("#users-table", root));
-    const all = [...rows, ...(groups ? $$("span[id]", groups) : [])];
-    return new Map(all.map((one, n) => [one.id.replace(/^of-/, ""), n]));
+    if (rest) delete rest.dataset.kvRows;
   }
 
   /* Give a table another caption; a button that stands in it stays. */
@@ -38,9 +36,16 @@
   function restoreTable(root) {
     const table = $("#users-table", root);
     if (!table || !kept.has(table)) return;
-    const { rows, groups, caption } = kept.get(table);
+    const { rows, unread, number, groups, caption } = kept.get(table);
     captioned(table, caption);
     kvreport.putRows(table, rows.map((row) => row.cloneNode(true)));
+    if (unread) {
+      const more = table.nextElementSibling;
+      table.tBodies[1].dataset.kvRows = unread;
+      more.hidden = false;
+      $("b", more).textContent = number;
+      kvreport.whole(table);
+    }
     if (groups) $(".kv-groups", root)?.replaceWith(groups.cloneNode(true));
   }
 
@@ -210,5 +215,5 @@
       },
     },
   };
-  Object.assign(kvreport, { restoreTable, keepTable, captioned, printedOrder, whyNot });
+  Object.assign(kvreport, { restoreTable, keepTable, captioned, whyNot });
 })();

@@ -553,7 +553,8 @@
         if (!answer.ok) throw new Error(String(answer.status));
         putRest(rest, await answer.text());
       };
-      pending.set(table, read().catch(() => {/* the link to the plain page stays */}));
+      const done = () => pending.delete(table); // a table that is put back as printed reads them again
+      pending.set(table, read().catch(() => {/* the link to the plain page stays */}).then(done));
     }
     return pending.get(table);
   }
@@ -603,7 +604,9 @@
   const ANSWERS = scriptsOf("capacity state chart result answers pages");
   const STATE = ["kv-core-page.js", ...ANSWERS];
   /* Pages that are whole as printed: their scripts come when the reader begins to do something. */
-  const LATE = ["stateful", "askBox", "gpuPage", "plots", "reader"];
+  const LATE = ["stateful", "askBox", "gpuPage", "plots", "reader", "textFilter"];
+  /* Of these, what one key of the address asks for; others are wanted by any. */
+  const ASKED_BY = { askBox: "ask", textFilter: "name" };
 
   /** @type {[string, string, string[]][]} */
   const PARTS = [
@@ -694,11 +697,11 @@
     const filed = location.protocol === "file:";
     const unread = PARTS.filter(([, name]) => filed && !ALONE.includes(name)).map(([mark]) => mark);
     if (filed) asFile(unread);
-    const asked = new URLSearchParams(location.search).has("ask");
+    const asked = new URLSearchParams(location.search);
     for (const [mark, name, files] of PARTS) {
       const roots = unread.includes(mark) ? [] : $$(mark);
       if (!roots.length) continue;
-      const later = LATE.includes(name) && (name === "askBox" ? !asked : !location.search);
+      const later = LATE.includes(name) && !(name in ASKED_BY ? asked.has(ASKED_BY[name]) : location.search);
       (later ? wake() : Promise.resolve()).then(() => Promise.all(files.map(script))).then(() => {
         if (parts === here) parts.push(...roots.map(kvreport[name])); // else another page is shown by now
       }).catch(() => {/* the page is whole without it */});

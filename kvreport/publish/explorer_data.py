@@ -9,8 +9,10 @@ fetches what a question needs and the rest when a reader begins to choose:
   one model does not need.
 - ``models.json``: what does not depend on a device: attention type, limit, parameters, release.
 - ``aliases.json``: families and other names, for the text filter.
-- ``<folder>/weights-<format>.json``: weights in a layout, and what loading adds. The folder is the tensor-parallel size,
+- ``<folder>/weights-<format>.json``: weights in a layout. The folder is the tensor-parallel size,
   or the layout's name (``dp8-ep``), or of pipeline stages one for each (``pp2-tp8-1``).
+- ``<folder>/added-<format>-<class>.json``: what loading them adds on accelerators of one class, the ``loading`` of
+  accelerators in ``site.json`` and ``facts.json``.
 - ``<folder>/cache-<format>.json``: block plans; ``cache-own.json`` has each model's default KV format.
 - ``<folder>/held-<format>.json``: what the architecture itself needs, for the upper bound.
 - ``<folder>/reserve-<class>.json``: the reserve's bytes on accelerators of one class; their error is a formula, and for some
@@ -22,7 +24,6 @@ fetches what a question needs and the rest when a reader begins to choose:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -68,6 +69,7 @@ _GPU: Final = (
     "band",
     "linked",
     "local",
+    "loading",
 )
 """What the explorer reads of ``site.json`` and of its accelerators."""
 
@@ -96,18 +98,21 @@ def files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> It
 def _files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> Iterator[tuple[str, Facts]]:
     whole = site_facts(site)
     classes = {gpu["reserve"]: (gpu["band"], gpu["runner"]) for gpu in whole["gpus"]} if models else {}
-    yield "site", _site(whole, {one.layout.label: one.layout for one in places(site, further=True)})
-    yield (
-        "facts",
-        {name: value for name, value in whole.items() if name != "models"} | {"gpus": _by_field(whole)},
-    )
+    loading = _loading_classes(models, 1 + max((gpu["kind"] for gpu in whole["gpus"]), default=0))
+    gpus = _by_field(whole) | {"loading": [loading[gpu["kind"]] for gpu in whole["gpus"]]}
+    yield "site", _site(whole, gpus, {one.layout.label: one.layout for one in places(site, further=True)})
+    yield "facts", {name: value for name, value in whole.items() if name != "models"} | {"gpus": gpus}
     yield "names", {"models": _names(whole)}
     yield "models", _common(site, models)
     yield "aliases", {name: [facts[name] for facts in models] for name in ("family", "aliases")}
     for place, folder in enumerate(_folders(whole["layouts"])):
         for form, converted in site.axes.weight_formats:
             if folder.plain or converted is None:  # the matrix has further layouts of checkpoints as released
-                yield f"{folder.name}/weights-{form}", _weights(models, form, place)
+                weights = [_in_format(facts["weights"], form, place) for facts in models]
+                yield f"{folder.name}/weights-{form}", {"weights": weights}
+                for number in sorted(set(loading)):
+                    added = _added(models, form, place, loading.index(number))
+                    yield f"{folder.name}/added-{form}-{number}", {"added": added}
         for cache in (OWN, *site.kv_names):
             yield f"{folder.name}/cache-{cache}", _caches(models, cache, place)
             yield f"{folder.name}/held-{cache}", {"held": [_held(facts, cache, place) for facts in models]}
@@ -143,9 +148,8 @@ def _folders(layouts: Sequence[Facts]) -> Iterator[_Folder]:
             yield _Folder(f"{name}-{stage}" if staged else name, plain, staged)
 
 
-def _site(whole: Facts, named: dict[str, Layout]) -> Facts:
+def _site(whole: Facts, gpus: dict[str, list[Any]], named: dict[str, Layout]) -> Facts:
     """The facts that the explorer shares with other pages."""
-    gpus = _by_field(whole)
     layouts = [
         {name: layout[name] for name in _LAYOUT}
         | {"words": layout_words(named[layout["label"]]), "ways": ways(named[layout["label"]])}
@@ -184,16 +188,27 @@ def _common(site: SiteData, models: Sequence[Facts]) -> Facts:
     }
 
 
-def _weights(models: Sequence[Facts], form: str, place: int) -> Facts:
-    """Weights, and what loading adds as a number in the list of the different ones."""
-    loaded = [facts["loaded"][form][place] if form in facts["loaded"] else None for facts in models]
-    numbers: dict[str, int] = {}
-    places = [numbers.setdefault(json.dumps(each), len(numbers)) for each in loaded]
-    return {
-        "weights": [facts["weights"][form][place] if form in facts["weights"] else None for facts in models],
-        "added": [json.loads(text) for text in numbers],
-        "loaded": places,
+def _in_format(by_form: Facts, form: str, place: int) -> Any:  # noqa: ANN401 - a size, or what loading adds
+    return by_form[form][place] if form in by_form else None
+
+
+def _loading_classes(models: Sequence[Facts], kinds: int) -> list[int]:
+    """For each kind of device its class: on those of one, loading adds the same to every model."""
+    lists = {
+        tuple(added)
+        for facts in models
+        for columns in facts["loaded"].values()
+        for added in columns
+        if isinstance(added, list)
     }
+    classes: dict[tuple[int | None, ...], int] = {}
+    return [classes.setdefault(tuple(added[kind] for added in lists), len(classes)) for kind in range(kinds)]
+
+
+def _added(models: Sequence[Facts], form: str, place: int, kind: int) -> list[int | None]:
+    """What loading adds to every model on devices of one kind; null where the release refuses the weights."""
+    found = (_in_format(facts["loaded"], form, place) for facts in models)
+    return [added[kind] if isinstance(added, list) else added for added in found]
 
 
 def _caches(models: Sequence[Facts], cache: str, place: int) -> Facts:

@@ -56,12 +56,15 @@ PUT_TOGETHER = """async ({site, models, parts, rows}) => {
     const get = (name) => { asked.push(name); return Promise.resolve(parts[name]); };
     const matrix = kvMatrix.open(get, parts.site, parts.models);
     const packed = matrix.site;
-    await matrix.need({gpus: site.gpus, sizes: [0], forms: ["released"], caches: ["own"]});
+    const start = {sizes: [0], forms: ["released"], caches: ["own"]};
+    await matrix.need({...start, gpus: [packed.gpus[0]]});
+    const alone = [...asked];
+    await matrix.need({...start, gpus: packed.gpus});
     const first = asked.length;
-    const all = {gpus: site.gpus, sizes: site.layouts.map((_, n) => n),
+    const all = {gpus: packed.gpus, sizes: site.layouts.map((_, n) => n),
         forms: site.weight_formats.map((one) => one.name), caches: ["own", ...site.kv_formats.map((one) => one.name)]};
+    await matrix.bounds(all); // whichever comes first
     await matrix.need(all);
-    await matrix.bounds(all);
     await matrix.aliases();
     const small = Object.fromEntries(matrix.models.map((model) => [model.id, model]));
     const wrong = [];
@@ -79,7 +82,7 @@ PUT_TOGETHER = """async ({site, models, parts, rows}) => {
         const names = [model.family, ...model.aliases];
         if (JSON.stringify(small[model.id].aliases) !== JSON.stringify(names)) wrong.push(model.id);
     }
-    return {compared, wrong: wrong.slice(0, 5), once: new Set(asked).size === asked.length, first};
+    return {compared, wrong: wrong.slice(0, 5), once: new Set(asked).size === asked.length, alone, first};
 }"""
 
 COLUMNS = (
@@ -163,6 +166,8 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
     assert together["wrong"] == []
     # What the first question needs is fetched alone, and nothing twice.
     assert together["once"]
+    groups = [name.partition("-")[0] for name in together["alone"]]
+    assert sorted(groups) == ["1/added", "1/cache", "1/reserve", "1/weights"]
     assert together["first"] < len(parts) / 4
 
 

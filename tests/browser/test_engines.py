@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,7 @@ def settled(page: Any) -> None:
         ("?engine=sglang", {"engine": "sglang"}),
         ("?share=0.8&seqs=16", {"utilization": 0.8, "max_seqs": 16}),
         ("?batched=2048", {"max_batched_tokens": 2048}),
+        ("?engine=ceiling", {"engine": "ceiling"}),
         ("?engine=vllm-0.19&context=32768&kv=fp8", {"engine": "vllm-0.19", "context_tokens": 32_768, "kv": "fp8"}),
     ],
 )  # fmt: skip
@@ -91,6 +93,23 @@ def test_a_gpu_page_answers_for_another_engine(visit, catalog, query, asked):
     assert served
     headline = page.locator("[data-kv-slot=headline]").inner_text()
     assert f"{served} of {len(catalog.models)} models" in headline
+
+
+def test_a_gpu_page_asks_for_the_numbers_of_its_accelerator_alone(visit):
+    asked: list[str] = []
+    visit.page.on("request", lambda request: asked.append(request.url.partition("/explore/")[2]))
+
+    def groups(query: str) -> set[str]:
+        asked.clear()
+        settled(visit.go(H100 + query))
+        return {re.sub(r"-\w+[.]json$", "", name) for name in asked if "-" in name}
+
+    each = {f"{size}/{group}" for size in SIZES for group in ("weights", "cache", "reserve")}
+    added = {f"{size}/added-released" for size in SIZES}
+    assert groups("?context=32768") == each | added
+    assert len([name for name in asked if "/added-" in name]) == len(SIZES)
+    # Only without an engine's overhead is what the architecture needs by itself the answer.
+    assert groups("?engine=ceiling") == each | added | {f"{size}/held" for size in SIZES}
 
 
 def test_the_engine_is_chosen_in_the_form_of_a_gpu_page(visit):

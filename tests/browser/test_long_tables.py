@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from visits import Visit, address, browser
 
+from kvreport.catalog.load import load_catalog
 from kvreport.publish import long_tables
 from kvreport.site.kit.tables import FIRST_ROWS, Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
@@ -145,3 +147,143 @@ def test_a_dark_system_has_its_scheme_before_the_theme_runs(browser, address):
     page.wait_for_selector("html.js")
     assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"
     context.close()
+
+
+H100 = "gpus/h100-sxm-80gb/"
+FIRST = 2
+SHOWN = "document.querySelector('[data-kv-shown]')?.dataset.kvShown === (location.search || 'printed')"
+IN_ORDER = "[...document.querySelectorAll('#users-table tbody tr')].map((row) => row.id.slice(3))"
+
+
+@pytest.fixture
+def gpu_page(browser, address, tiny_site, monkeypatch) -> Iterator[tuple[Visit, list[str]]]:
+    """An accelerator's page that leaves all rows but two to a plain page, and what was asked of that one."""
+    monkeypatch.setattr(long_tables, "LARGE", 1)
+    html = (tiny_site.folder / H100 / "index.html").read_text(encoding="utf-8")
+    start = html.index("<tbody>\n", html.index('id="users-table"'))
+    end = html.index("</table>\n", start) + len("</table>\n")
+    rows = re.findall(r"<tr .*?</tr>\n", html[start:end], re.DOTALL)
+    switch = (
+        f'<details class="kv-more-rows" data-kv-first="{FIRST}"><summary><span>Show all <b>{len(rows)}</b> models'
+        "</span><span>Show fewer models</span></summary></details>"
+    )
+    bodies = (
+        f'<tbody>\n{"".join(rows[:FIRST])}</tbody>\n<tbody class="kv-rest">\n{"".join(rows[FIRST:])}</tbody>'
+    )
+    html, plain = long_tables.apart(f"{html[:start]}{bodies}\n</table>\n{switch}{html[end:]}", "kvreport.css")
+    made = Visit(browser, address, viewport={"width": 1280, "height": 900})
+    asked: list[str] = []
+
+    def answer(route) -> None:
+        name = route.request.url.partition("?")[0].rpartition("/")[2]
+        asked.extend([name] if name else [])
+        route.fulfill(body=plain[name] if name else html, content_type="text/html; charset=utf-8")
+
+    made.context.route(re.compile(rf"{re.escape(address + H100)}(rows\.html)?(\?.*)?$"), answer)
+    yield made, asked
+    made.context.close()
+    assert not made.faults
+
+
+def test_a_state_leaves_printed_rows_unread_until_they_are_shown_again(gpu_page, tiny_site):
+    visit, asked = gpu_page
+    page = visit.go(H100)
+    page.wait_for_function("document.querySelectorAll('.kv-rest tr').length > 0")
+    printed = page.evaluate(IN_ORDER)
+    assert len(printed) > FIRST
+    newest = sorted(
+        load_catalog(tiny_site.catalog).models.values(),
+        key=lambda model: (model.release or "", model.name),
+        reverse=True,
+    )
+    for context in (1 << 10, 32 << 10):
+        asked.clear()
+        page.goto(f"{visit.address}{H100}?weights=int4&context={context}")
+        page.wait_for_function(SHOWN)
+        page.mouse.move(3, 3)
+        page.wait_for_load_state("networkidle")
+        shown = page.evaluate(IN_ORDER)
+        assert shown == [model.slug for model in newest if model.slug in shown]
+        assert asked == []
+    assert len(shown) > len(printed) - 2
+    for _ in range(2):  # and again after another change
+        page.locator("[data-kv-reset]").click()
+        page.wait_for_function(f"{SHOWN} && document.querySelectorAll('.kv-rest tr').length > 0")
+        assert page.evaluate(IN_ORDER) == printed
+        assert page.locator(".kv-more-rows b").first.inner_text() == str(len(printed))
+        page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+        page.locator("#kv-kv").select_option("fp8")
+        page.wait_for_function(f"location.search === '?kv=fp8' && {SHOWN}")
+
+
+def test_rows_that_arrive_after_a_change_are_not_put_under_the_changed_ones(gpu_page):
+    visit, _ = gpu_page
+    held = []
+    visit.page.route("**/rows.html", lambda route: held.append(route))  # noqa: PLW0108 - playwright marks the function
+    page = visit.go(H100)
+    page.locator("[data-kv-reset]").wait_for(state="attached")
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    page.locator("#kv-context").fill("32K")
+    page.locator("#kv-context").blur()
+    page.wait_for_function(f"location.search && {SHOWN}")
+    changed = page.evaluate(IN_ORDER)
+    assert held
+    for route in held:
+        route.fallback()
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(200)
+    assert page.evaluate(IN_ORDER) == changed
+    visit.page.unroute("**/rows.html")
+    page.locator("[data-kv-reset]").click()
+    page.wait_for_function(f"{SHOWN} && document.querySelectorAll('.kv-rest tr').length > 0")
+    assert len(set(page.evaluate(IN_ORDER))) == len(page.evaluate(IN_ORDER))
+
+
+@pytest.fixture
+def visit_gpu(browser, address) -> Iterator[Visit]:
+    made = Visit(browser, address, viewport={"width": 1280, "height": 900})
+    yield made
+    made.context.close()
+    assert not made.faults
+
+
+def test_a_name_filter_stays_beside_the_state_of_a_gpu_page(visit_gpu):
+    page = visit_gpu.go(f"{H100}?context=32768")
+    page.wait_for_function(SHOWN)
+    visible = "[...document.querySelectorAll('#users-table tbody tr')].filter((row) => !row.hidden).length"
+    every = page.evaluate(visible)
+    page.locator("#users-table").hover()
+    field = page.locator("[data-kv-filter=users-table] input[name=name]")
+    field.fill("llama")
+    page.wait_for_function("location.search === '?context=32768&name=llama'")
+    few = page.evaluate(visible)
+    assert 0 < few < every
+    assert "Ignored" not in page.locator("main").inner_text()
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    page.locator("#kv-kv").select_option("fp8")
+    page.wait_for_function(f"location.search === '?kv=fp8&context=32768&name=llama' && {SHOWN}")
+    page.wait_for_function(f"{visible} === {few}")
+    page = visit_gpu.go(f"{H100}?kv=fp8&context=32768&name=llama")
+    page.wait_for_function(f"{SHOWN} && {visible} === {few}")
+    page.locator("[data-kv-filter=users-table] input[name=name]").fill("")
+    page.wait_for_function(f"location.search === '?kv=fp8&context=32768' && {visible} === {every}")
+
+
+def test_what_is_typed_before_the_filter_s_script_is_there_counts(visit_gpu):
+    held = []
+    visit_gpu.page.route("**/kv-index.js", lambda route: held.append(route))  # noqa: PLW0108 - playwright marks the function
+    page = visit_gpu.page
+    page.goto(visit_gpu.address + H100)
+    page.wait_for_selector("html.js")
+    page.wait_for_load_state("networkidle")
+    assert held == []  # a printed page is read, not filtered
+    page.locator("[data-kv-filter=users-table] input[name=name]").fill("llama")
+    for _ in range(100):
+        if held:
+            break
+        page.wait_for_timeout(50)
+    for route in held:
+        route.continue_()
+    page.wait_for_function("location.search === '?name=llama'")
+    assert page.locator("#users-table tbody tr:visible").count() > 0
+    assert page.locator("#users-table tbody tr:not(:visible)").count() > 0
