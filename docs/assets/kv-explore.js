@@ -62,8 +62,9 @@
     const base = new URL(root.dataset.kvExplore, location.href);
     const file = (name) => load(new URL(name, base));
 
-    Promise.all([file("explore/site.json"), file("explore/models.json")]).then(async ([shared, common]) => {
-      matrix = home = kvMatrix.open((name) => file(`explore/${name}.json`), shared, common);
+    const first = ["site", "models", "traits"].map((name) => file(`explore/${name}.json`));
+    Promise.all(first).then(async ([shared, common, traits]) => {
+      matrix = home = kvMatrix.open((name) => file(`explore/${name}.json`), shared, { ...common, ...traits });
       site = matrix.site;
       if (!site.gpus.some((gpu) => gpu.id === START.gpu[0])) START.gpu = [site.gpus[0].id];
       await kvreport.pause();

@@ -18,11 +18,80 @@
   };
   const isOne = (layout) => layout.places.length === 1 && layout.dp === 1;
 
+  /* --- the files of all tensor-parallel sizes in one: see kvreport.publish.together ------------------------- */
+
+  /* Columns out of the first, and of what each further one has more than the one before. */
+  const summed = (columns) =>
+    columns.reduce((done, column, n) => {
+      const before = done[n - 1];
+      const whole = (more, m) => (more === null || before[m] === null ? more : before[m] + more);
+      return [...done, n ? column.map(whole) : column];
+    }, []);
+
+  /* Weights out of those of the first size, and of what ranks copy. */
+  function divided([alone, copied, ...others], sizes) {
+    const [first, second, ...more] = sizes;
+    const pair = copied.map((bytes, m) =>
+      bytes === null || alone[m] === null ? bytes : (bytes + first * alone[m]) / second
+    );
+    const further = others.map((column, n) =>
+      column.map((bytes, m) => {
+        if (bytes === null || alone[m] === null || pair[m] === null) return bytes;
+        const extra = (bytes + copied[m] * (more[n] - first)) / (second - first);
+        return (extra + first * alone[m]) / more[n];
+      })
+    );
+    return [alone, pair, ...further];
+  }
+
+  const smaller = (times) => ([block, kept, constant, terms]) => [
+    block / times,
+    kept,
+    constant / times,
+    terms.map(([bytes, ...rest]) => [bytes / times, ...rest]),
+  ];
+
+  function plansOf(columns, sizes) {
+    const done = [];
+    columns.forEach((column, n) => {
+      done.push(column.map((plans, m) => {
+        if (Array.isArray(plans)) return plans;
+        if (plans < 0) return done[-1 - plans][m];
+        return done[plans - 1][m].map(smaller(sizes[n] / sizes[plans - 1]));
+      }));
+    });
+    return done;
+  }
+
+  const ratesOf = ([first, ...others]) => [
+    first,
+    ...others.map((column) =>
+      Object.fromEntries(
+        Object.entries(column).map(([n, own]) => [
+          n,
+          Array.isArray(own) ? own : Object.assign([...first[n]], own),
+        ]),
+      )
+    ),
+  ];
+
+  /* The file of each size, by what files of a group have. */
+  const APART = {
+    weights: ({ weights }, sizes) => divided(weights, sizes).map((list) => ({ weights: list })),
+    added: ({ added }) => summed(added).map((list) => ({ added: list })),
+    cache: ({ plans, plan }, sizes) =>
+      plansOf(plans, sizes).map((list, n) => ({ plans: list, plan: plan[n] })),
+    reserve: ({ reserve, spared, rates }) => {
+      const every = ratesOf(rates);
+      return summed(reserve).map((list, n) => ({ reserve: list, spared: spared[n], rates: every[n] }));
+    },
+  };
+
   /**
    * Open the matrix.
    * @param {(name: string) => Promise<any>} get Fetches a file of the folder by its name.
    * @param {any} packed explore/site.json, or explore/facts.json as kvreport.facts has it
-   * @param {any} common explore/models.json
+   * @param {any} common explore/models.json, with explore/traits.json where these are asked for
    */
   function open(get, packed, common) {
     const site = unpacked(packed, packed.models);
@@ -148,11 +217,27 @@
       );
     }
 
-    const need = (choice) =>
-      Promise.all(partsOf(choice).map(([group, size, name]) => sized(group, size, name)));
+    const fileOf = ([group, size, name]) => `${folders[size]}/${group}-${name}`;
 
-    const has = (choice) =>
-      partsOf(choice).every(([group, size, name]) => ready(`${folders[size]}/${group}-${name}`));
+    /* Fetch parts: where each tensor-parallel size is wanted and none is there, the file that has all of them. */
+    function fetchAll(parts) {
+      const wanted = new Set(parts.map(fileOf));
+      for (const [group, size, name] of site.sizes.length > 1 ? parts : NOTHING) {
+        const each = site.sizes.map((_, n) => fileOf([group, n, name]));
+        if (size > 0 || !each.every((one) => wanted.has(one) && !fetched.has(one))) continue;
+        const coming = get(`tensor/${group}-${name}`).then((packed) => {
+          APART[group](packed, site.sizes).forEach((one, n) => readers[group](n, name, one));
+          fetched.get(each[0]).done = true; // they have the same promise
+        });
+        for (const one of each) fetched.set(one, coming);
+        coming.catch(() => each.forEach((one) => fetched.delete(one)));
+      }
+      return Promise.all(parts.map(([group, size, name]) => sized(group, size, name)));
+    }
+
+    const need = (choice) => fetchAll(partsOf(choice));
+
+    const has = (choice) => partsOf(choice).every((one) => ready(fileOf(one)));
 
     /* What the upper bound and the bytes per token are made of; rows made before do not have them. */
     const bounds = (choice) =>
@@ -270,7 +355,7 @@
       return {
         need: (choice) =>
           Promise.all([
-            ...weightsOf(choice).map(([size, form]) => sized("weights", size, form)),
+            fetchAll(weightsOf(choice).map(([size, form]) => ["weights", size, form])),
             ...classes(choice).map(reserves),
           ]),
         has: (choice) =>

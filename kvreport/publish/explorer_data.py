@@ -7,7 +7,8 @@ fetches what a question needs and the rest when a reader begins to choose:
 - ``site.json``: what the explorer reads of the whole ``site.json``.
 - ``facts.json`` and ``names.json``: all of it in the same form, for the other pages; models' names apart, which the page of
   one model does not need.
-- ``models.json``: what does not depend on a device: attention type, limit, parameters, release.
+- ``models.json``: what does not depend on a device: maker, limit, release, default KV format.
+- ``traits.json``: what else the explorer filters and sorts by: attention type, parameters, whether it is a copy.
 - ``aliases.json``: families and other names, for the text filter.
 - ``<folder>/weights-<format>.json``: weights in a layout. The folder is the tensor-parallel size,
   or the layout's name (``dp8-ep``), or of pipeline stages one for each (``pp2-tp8-1``).
@@ -17,6 +18,8 @@ fetches what a question needs and the rest when a reader begins to choose:
 - ``<folder>/held-<format>.json``: what the architecture itself needs, for the upper bound.
 - ``<folder>/reserve-<class>.json``: the reserve's bytes on accelerators of one class; their error is a formula, and for some
   models what a later start spares beside it, by the model's position.
+- ``tensor/<name>.json``: those of ``weights``, ``added``, ``cache`` and ``reserve`` of all tensor-parallel sizes in one
+  (:mod:`kvreport.publish.together`), for pages that ask for each size.
 - ``<folder>/speed.json``: what a decode step demands, as in ``times/<slug>.json``.
 
 ``docs/assets/kv-matrix.js`` puts them together again; a test holds the result equal to the models' own files.
@@ -34,11 +37,12 @@ from kvreport.publish.columns import NONE, places
 from kvreport.publish.layout_names import layout_words, ways
 from kvreport.publish.profiles import FOLDER, encode, site_facts
 from kvreport.publish.site_data import SiteData
+from kvreport.publish.together import together
 
 OWN: Final = "own"
 """The name of the file with each model's default KV format."""
 
-_COMMON: Final = ("maker", "kind", "limit", "slots", "kv")
+_COMMON: Final = ("maker", "limit", "slots", "kv")
 _SITE: Final = (
     "release",
     "engine",
@@ -104,23 +108,44 @@ def _files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> I
     yield "facts", {name: value for name, value in whole.items() if name != "models"} | {"gpus": gpus}
     yield "names", {"models": _names(whole)}
     yield "models", _common(site, models)
+    yield "traits", _traits(site, models)
     yield "aliases", {name: [facts[name] for facts in models] for name in ("family", "aliases")}
+    sizes = whole["sizes"]
+    of_sizes: dict[str, list[Facts]] = {}
     for place, folder in enumerate(_folders(whole["layouts"])):
-        for form, converted in site.axes.weight_formats:
-            if folder.plain or converted is None:  # the matrix has further layouts of checkpoints as released
-                weights = [_in_format(facts["weights"], form, place) for facts in models]
-                yield f"{folder.name}/weights-{form}", {"weights": weights}
-                for number in sorted(set(loading)):
-                    added = _added(models, form, place, loading.index(number))
-                    yield f"{folder.name}/added-{form}-{number}", {"added": added}
-        for cache in (OWN, *site.kv_names):
-            yield f"{folder.name}/cache-{cache}", _caches(models, cache, place)
-            yield f"{folder.name}/held-{cache}", {"held": [_held(facts, cache, place) for facts in models]}
-        for number, (band, runner) in classes.items():
-            kept = [facts["reserve"][number][place] for facts in models]
-            reserves = _reserves(kept, band[2:] if folder.staged else band[:2])
-            yield f"{folder.name}/reserve-{number}", reserves | {"rates": _rates(models, place, runner)}
+        for name, content in _of_folder(site, models, folder, place, loading, classes):
+            yield f"{folder.name}/{name}", content
+            if place < len(sizes) and not name.startswith("held"):
+                of_sizes.setdefault(name, []).append(content)
         yield f"{folder.name}/speed", _speed(site, times, place)
+    for name, each in of_sizes.items() if len(sizes) > 1 else ():
+        yield f"tensor/{name}", together(name.partition("-")[0], each, sizes)
+
+
+def _of_folder(
+    site: SiteData,
+    models: Sequence[Facts],
+    folder: _Folder,
+    place: int,
+    loading: Sequence[int],
+    classes: dict[int, tuple[Sequence[float], bool]],
+) -> Iterator[tuple[str, Facts]]:
+    """What a layout's folder has of capacity."""
+    for form, converted in site.axes.weight_formats:
+        if folder.plain or converted is None:  # the matrix has further layouts of checkpoints as released
+            yield (
+                f"weights-{form}",
+                {"weights": [_in_format(facts["weights"], form, place) for facts in models]},
+            )
+            for number in sorted(set(loading)):
+                yield f"added-{form}-{number}", {"added": _added(models, form, place, loading.index(number))}
+    for cache in (OWN, *site.kv_names):
+        yield f"cache-{cache}", _caches(models, cache, place)
+        yield f"held-{cache}", {"held": [_held(facts, cache, place) for facts in models]}
+    for number, (band, runner) in classes.items():
+        kept = [facts["reserve"][number][place] for facts in models]
+        share, least = band[2:] if folder.staged else band[:2]
+        yield f"reserve-{number}", _reserves(kept, (share, least)) | {"rates": _rates(models, place, runner)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +207,12 @@ def _common(site: SiteData, models: Sequence[Facts]) -> Facts:
     return {
         **{name: [facts[name] for facts in models] for name in _COMMON},
         "release": [model.release for model in site.models],
+    }
+
+
+def _traits(site: SiteData, models: Sequence[Facts]) -> Facts:
+    return {
+        "kind": [facts["kind"] for facts in models],
         "copy": [int(model.quantized_from is not None) for model in site.models],
         "parameters": [_rounded(facts["parameters"]) for facts in models],
         "active": [_rounded(facts["active"]) for facts in models],

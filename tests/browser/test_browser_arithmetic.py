@@ -54,7 +54,8 @@ PUT_TOGETHER = """async ({site, models, parts, rows}) => {
     const gpus = Object.fromEntries(site.gpus.map((gpu) => [gpu.id, gpu]));
     const asked = [];
     const get = (name) => { asked.push(name); return Promise.resolve(parts[name]); };
-    const matrix = kvMatrix.open(get, parts.site, parts.models);
+    const common = {...parts.models, ...parts.traits};
+    const matrix = kvMatrix.open(get, parts.site, common);
     const packed = matrix.site;
     const start = {sizes: [0], forms: ["released"], caches: ["own"]};
     await matrix.need({...start, gpus: [packed.gpus[0]]});
@@ -66,23 +67,30 @@ PUT_TOGETHER = """async ({site, models, parts, rows}) => {
     await matrix.bounds(all); // whichever comes first
     await matrix.need(all);
     await matrix.aliases();
-    const small = Object.fromEntries(matrix.models.map((model) => [model.id, model]));
+    // Asked for at once, all tensor-parallel sizes come in one file.
+    const folders = [];
+    const other = (name) => { folders.push(name.split("/")[0]); return Promise.resolve(parts[name]); };
+    const atOnce = kvMatrix.open(other, parts.site, common);
+    await Promise.all([atOnce.need(all), atOnce.bounds(all)]);
+    const byId = (models) => Object.fromEntries(models.map((model) => [model.id, model]));
+    const small = byId(matrix.models), together = byId(atOnce.models);
     const wrong = [];
     let compared = 0;
     const facts = (config) => JSON.stringify(config && {...config, model: config.model.name, gpu: config.gpu.short});
     for (const [id, gpu, label, weights, kv] of rows) {
         for (const place of site.layouts.find((one) => one.label === label).places) {
             const whole = kvCapacity.configure(site, by[id], gpus[gpu], place, weights, kv);
-            const part = kvCapacity.configure(packed, small[id], packed.gpus.find((one) => one.id === gpu), place, weights, kv);
+            const here = packed.gpus.find((one) => one.id === gpu);
+            const both = [small, together].map((by) => kvCapacity.configure(packed, by[id], here, place, weights, kv));
             compared += 1;
-            if (facts(whole) !== facts(part)) wrong.push([id, gpu, label, place, weights, kv]);
+            if (both.some((part) => facts(whole) !== facts(part))) wrong.push([id, gpu, label, place, weights, kv]);
         }
     }
     for (const model of models) {
         const names = [model.family, ...model.aliases];
         if (JSON.stringify(small[model.id].aliases) !== JSON.stringify(names)) wrong.push(model.id);
     }
-    return {compared, wrong: wrong.slice(0, 5), once: new Set(asked).size === asked.length, alone, first};
+    return {compared, wrong: wrong.slice(0, 5), once: new Set(asked).size === asked.length, alone, first, folders: [...new Set(folders)]};
 }"""
 
 COLUMNS = (
@@ -169,6 +177,7 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
     groups = [name.partition("-")[0] for name in together["alone"]]
     assert sorted(groups) == ["1/added", "1/cache", "1/reserve", "1/weights"]
     assert together["first"] < len(parts) / 4
+    assert "tensor" in together["folders"]
 
 
 SGLANG_ROWS = 20_000

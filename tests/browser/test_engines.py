@@ -104,12 +104,12 @@ def test_a_gpu_page_asks_for_the_numbers_of_its_accelerator_alone(visit):
         settled(visit.go(H100 + query))
         return {re.sub(r"-\w+[.]json$", "", name) for name in asked if "-" in name}
 
-    each = {f"{size}/{group}" for size in SIZES for group in ("weights", "cache", "reserve")}
-    added = {f"{size}/added-released" for size in SIZES}
-    assert groups("?context=32768") == each | added
-    assert len([name for name in asked if "/added-" in name]) == len(SIZES)
+    each = {f"tensor/{group}" for group in ("weights", "added-released", "cache", "reserve")}
+    assert groups("?context=32768") == each
+    assert len([name for name in asked if "/added-" in name]) == 1
     # Only without an engine's overhead is what the architecture needs by itself the answer.
-    assert groups("?engine=ceiling") == each | added | {f"{size}/held" for size in SIZES}
+    assert groups("?engine=ceiling") == each | {f"{size}/held" for size in SIZES}
+    assert groups("?tp=2") == {name.replace("tensor", "2") for name in each}
 
 
 def test_the_engine_is_chosen_in_the_form_of_a_gpu_page(visit):

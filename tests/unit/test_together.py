@@ -1,0 +1,54 @@
+"""The explorer's numbers of all tensor-parallel sizes in one file: what is said once, and what is left as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvreport.publish.together import together
+
+SIZES = (1, 2, 4)
+
+
+def plan(size: int, *, left: int = 0) -> list[Any]:
+    return [8192 // size + left, 1, 4096 // size, [[8192 // size, 16, 0]]]
+
+
+def test_weights_are_said_by_what_ranks_copy():
+    # 100 bytes that ranks divide and 12 that each has; one that does not divide, and two that some sizes lack.
+    columns = ([112, 101, None, 40], [62, 60, 30, 20], [37, 41, 15, None])
+    made = together("weights", [{"weights": column} for column in columns], SIZES)
+    assert made == {"weights": [[112, 101, None, 40], [12, 19, 30, 0], [0, 4 * 41 - 101 - 3 * 19, 15, None]]}
+
+
+def test_what_loading_adds_is_said_by_what_changes():
+    columns = ([5, None, 7], [5, 6, 3], [8, 6, None])
+    made = together("added", [{"added": column} for column in columns], SIZES)
+    assert made == {"added": [[5, None, 7], [0, 6, -4], [3, 0, None]]}
+
+
+def test_plans_that_an_earlier_size_has_are_said_by_its_place():
+    kept, odd = [plan(1)], [plan(4, left=1)]
+    pools = [[8192, 1, 0, [], [1, 2]]]
+    columns = (
+        [kept, kept, kept, pools, []],
+        [[plan(2)], kept, kept, [[4096, 1, 0, [], [1, 2]]], [plan(1)]],
+        [[plan(4)], kept, odd, pools, []],
+    )
+    files = [{"plans": plans, "plan": [n]} for n, plans in enumerate(columns)]
+    made = together("cache", files, SIZES)
+    assert made["plan"] == [[0], [1], [2]]
+    assert made["plans"][0] == columns[0]
+    assert made["plans"][1] == [1, -1, -1, columns[1][3], [plan(1)]]
+    assert made["plans"][2] == [2, -2, odd, -1, []]
+
+
+def test_rates_are_said_by_the_fields_that_change():
+    files = [
+        {"reserve": [10, None], "spared": {}, "rates": {"0": [1, 2.5, 3]}},
+        {"reserve": [7, 9], "spared": {"1": 4}, "rates": {"0": [1, 5.0, 3], "1": [4, 5, 6]}},
+    ]
+    assert together("reserve", files, (1, 2)) == {
+        "reserve": [[10, None], [-3, 9]],
+        "spared": [{}, {"1": 4}],
+        "rates": [{"0": [1, 2.5, 3]}, {"0": {"1": 5.0}, "1": [4, 5, 6]}],
+    }
