@@ -65,7 +65,10 @@
           const choice = {
             gpus: [here().gpus.find((one) => one.id === state.gpu)],
             sizes: sizes.map((size) => site.sizes.indexOf(size)),
-            forms: [...new Set([site.weight_formats[0].name, state.weights].filter(Boolean))],
+            forms: [
+              "own",
+              ...(state.weights && state.weights !== site.weight_formats[0].name ? [state.weights] : []),
+            ],
             caches: [state.kv || "own"],
           };
           // What the architecture needs by itself is asked for where it is the answer.
@@ -128,7 +131,8 @@
         for (const size of sizes) {
           const layout = site.layouts.find((one) => one.devices === size && one.label === `tp${size}`);
           const formats = kvState.weightsOf(site, model);
-          const weights = state.weights && formats.includes(state.weights) ? state.weights : formats[0];
+          const own = formats.includes(model.form) ? model.form : formats[0];
+          const weights = state.weights && formats.includes(state.weights) ? state.weights : own;
           const kv = state.kv || kvState.kvOf(model, gpu);
           const options = kvState.asked(asked);
           const deployment = weights && kvCapacity.deploy(site, model, gpu, layout, weights, kv, options);

@@ -122,16 +122,19 @@
       };
     };
 
+    /* A weight format by its name, or the one that a model's page takes. */
+    const ownOr = (form, model) => (form === "own" ? model.form : form);
+
     const readers = {
       weights: (size, form, packed) =>
         models.forEach((model, n) => {
-          at(model.weights, form, size)(packed.weights[n]);
+          at(model.weights, ownOr(form, model), size)(packed.weights[n]);
         }),
       added: (size, name, packed) => {
         const cut = name.lastIndexOf("-"), form = name.slice(0, cut), number = Number(name.slice(cut + 1));
         const alike = site.gpus.filter((gpu) => gpu.loading === number).map((gpu) => gpu.kind);
         models.forEach((model, n) => {
-          const list = (model.loaded[form] ||= []);
+          const list = (model.loaded[ownOr(form, model)] ||= []);
           list[size] ||= new Array(kinds).fill(null);
           for (const kind of alike) list[size][kind] = packed.added[n];
         });

@@ -7,10 +7,11 @@ fetches what a question needs and the rest when a reader begins to choose:
 - ``site.json``: what the explorer reads of the whole ``site.json``.
 - ``facts.json`` and ``names.json``: all of it in the same form, for the other pages; models' names apart, which the page of
   one model does not need.
-- ``models.json``: what does not depend on a device: maker, limit, release, default KV format.
+- ``models.json``: what does not depend on a device: maker, limit, release, default formats.
 - ``traits.json``: what else the explorer filters and sorts by: attention type, parameters, whether it is a copy.
 - ``aliases.json``: families and other names, for the text filter.
-- ``<folder>/weights-<format>.json``: weights in a layout. The folder is the tensor-parallel size,
+- ``<folder>/weights-<format>.json``: weights in a layout; ``weights-own.json`` has each model in the format that its page
+  takes, which is not what its release stores where nobody has read that. The folder is the tensor-parallel size,
   or the layout's name (``dp8-ep``), or of pipeline stages one for each (``pp2-tp8-1``).
 - ``<folder>/added-<format>-<class>.json``: what loading them adds on accelerators of one class, the ``loading`` of
   accelerators in ``site.json`` and ``facts.json``.
@@ -40,9 +41,9 @@ from kvreport.publish.site_data import SiteData
 from kvreport.publish.together import together
 
 OWN: Final = "own"
-"""The name of the file with each model's default KV format."""
+"""The name of the files with each model's default format, of weights or of the cache."""
 
-_COMMON: Final = ("maker", "limit", "slots", "kv")
+_COMMON: Final = ("maker", "limit", "slots", "form", "kv")
 _SITE: Final = (
     "release",
     "engine",
@@ -131,12 +132,10 @@ def _of_folder(
     classes: dict[int, tuple[Sequence[float], bool]],
 ) -> Iterator[tuple[str, Facts]]:
     """What a layout's folder has of capacity."""
-    for form, converted in site.axes.weight_formats:
+    for form, converted in (*site.axes.weight_formats, *([(OWN, None)] if folder.plain else [])):
         if folder.plain or converted is None:  # the matrix has further layouts of checkpoints as released
-            yield (
-                f"weights-{form}",
-                {"weights": [_in_format(facts["weights"], form, place) for facts in models]},
-            )
+            weights = [_in_format(facts, "weights", form, place) for facts in models]
+            yield f"weights-{form}", {"weights": weights}
             for number in sorted(set(loading)):
                 yield f"added-{form}-{number}", {"added": _added(models, form, place, loading.index(number))}
     for cache in (OWN, *site.kv_names):
@@ -219,8 +218,9 @@ def _traits(site: SiteData, models: Sequence[Facts]) -> Facts:
     }
 
 
-def _in_format(by_form: Facts, form: str, place: int) -> Any:  # noqa: ANN401 - a size, or what loading adds
-    return by_form[form][place] if form in by_form else None
+def _in_format(facts: Facts, name: str, form: str, place: int) -> Any:  # noqa: ANN401 - a size, or what loading adds
+    found = facts[name].get(facts["form"] if form == OWN else form)
+    return found and found[place]
 
 
 def _loading_classes(models: Sequence[Facts], kinds: int) -> list[int]:
@@ -238,7 +238,7 @@ def _loading_classes(models: Sequence[Facts], kinds: int) -> list[int]:
 
 def _added(models: Sequence[Facts], form: str, place: int, kind: int) -> list[int | None]:
     """What loading adds to every model on devices of one kind; null where the release refuses the weights."""
-    found = (_in_format(facts["loaded"], form, place) for facts in models)
+    found = (_in_format(facts, "loaded", form, place) for facts in models)
     return [added[kind] if isinstance(added, list) else added for added in found]
 
 

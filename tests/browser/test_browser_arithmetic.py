@@ -86,11 +86,26 @@ PUT_TOGETHER = """async ({site, models, parts, rows}) => {
             if (both.some((part) => facts(whole) !== facts(part))) wrong.push([id, gpu, label, place, weights, kv]);
         }
     }
+    // As a page of an accelerator asks: each model in its own format.
+    const own = kvMatrix.open(other, parts.site, common);
+    await own.need({gpus: packed.gpus, sizes: site.sizes.map((_, n) => n), forms: ["own"], caches: ["own"]});
+    const ofPage = byId(own.models);
+    for (const {id, form, weights, kv} of models) {
+        for (const gpu of site.gpus) {
+            const here = packed.gpus.find((one) => one.id === gpu.id);
+            for (const place of site.sizes.keys()) {
+                const whole = kvCapacity.configure(site, by[id], gpu, place, form, kv);
+                const part = kvCapacity.configure(packed, ofPage[id], here, place, form, kv);
+                if (whole?.resident !== part?.resident || whole?.room !== part?.room) wrong.push([id, gpu.id, place]);
+            }
+        }
+    }
+    const forms = [...new Set(models.map((model) => model.form))];
     for (const model of models) {
         const names = [model.family, ...model.aliases];
         if (JSON.stringify(small[model.id].aliases) !== JSON.stringify(names)) wrong.push(model.id);
     }
-    return {compared, wrong: wrong.slice(0, 5), once: new Set(asked).size === asked.length, alone, first, folders: [...new Set(folders)]};
+    return {compared, wrong: wrong.slice(0, 5), once: new Set(asked).size === asked.length, alone, first, folders: [...new Set(folders)], forms};
 }"""
 
 COLUMNS = (
@@ -178,6 +193,7 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
     assert sorted(groups) == ["1/added", "1/cache", "1/reserve", "1/weights"]
     assert together["first"] < len(parts) / 4
     assert "tensor" in together["folders"]
+    assert set(together["forms"]) > {"released"}
 
 
 SGLANG_ROWS = 20_000

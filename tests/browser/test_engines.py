@@ -104,7 +104,7 @@ def test_a_gpu_page_asks_for_the_numbers_of_its_accelerator_alone(visit):
         settled(visit.go(H100 + query))
         return {re.sub(r"-\w+[.]json$", "", name) for name in asked if "-" in name}
 
-    each = {f"tensor/{group}" for group in ("weights", "added-released", "cache", "reserve")}
+    each = {f"tensor/{group}" for group in ("weights", "added-own", "cache", "reserve")}
     assert groups("?context=32768") == each
     assert len([name for name in asked if "/added-" in name]) == 1
     # Only without an engine's overhead is what the architecture needs by itself the answer.
