@@ -166,7 +166,7 @@
         points: result.line(one.deployment, site.contexts),
       }));
       const place = $("[data-kv-slot=chart]", root);
-      place.replaceChildren(...(lines.length ? [result.figure({ model: { name: site.gpus[0].name } })] : []));
+      place.replaceChildren(...(lines.length ? [result.figure({ model: gpu }, null, "model")] : []));
       if (lines.length) kvreport.chart($(".kv-plot", place), { lines, equal: true });
     }
 

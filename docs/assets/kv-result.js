@@ -446,7 +446,7 @@
     }
   }
 
-  function figure({ model, deployment }, data) {
+  function figure({ model, deployment }, data, each = "accelerator") {
     return make(
       "figure",
       { class: "kv-figure kv-boundary", id: "boundary-chart" },
@@ -454,7 +454,7 @@
         class: "kv-plot",
         role: "img",
         tabindex: "0",
-        "aria-label": `${model.name}: concurrent requests by context, one line per accelerator`,
+        "aria-label": `${model.name}: concurrent requests by context, one line per ${each}`,
       }),
       make(
         "figcaption",

@@ -70,6 +70,8 @@ def test_a_gpu_page_answers_for_another_engine(visit, catalog, query, asked):
     page = visit.go(H100 + query)
     settled(page)
     assert "Ignored" not in page.locator("[data-kv-told]").inner_text()
+    label = page.locator("#boundary-chart .kv-plot").get_attribute("aria-label")
+    assert label == "H100 80GB HBM3 (SXM5): concurrent requests by context, one line per model"
     asked = {"gpu": "H100", "context_tokens": 8192, **asked}
     served = 0
     for model in catalog.models.values():
