@@ -19,7 +19,7 @@ from kvreport.publish.page_data import gather
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-EVERY = 37
+EVERY = 25
 """One model in so many is taken: all families come in, and the test stays short."""
 LAID_OUT_BY_KERNELS = {"deepseek-ai/DeepSeek-V3.2", "zai-org/GLM-5"}
 """Models whose cache has another layout on another device."""
@@ -197,7 +197,7 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
 
 
 SGLANG_ROWS = 20_000
-SGLANG_EVERY = 37
+SGLANG_EVERY = 23
 ARCHITECTURE = {
     "kv_bytes_per_token_per_gpu",
     "state_bytes_per_request_per_gpu",
