@@ -24,5 +24,5 @@ def test_two_pools_are_held_against_what_is_available(available: int, said: str 
     apart = size(["deepseek-ai/DeepSeek-V3"], **asked).apart
     assert apart is not None
     assert any(
-        "6 x 8 prefill GPUs and 8 decode GPUs, 32 more than are available" in line for line in apart.lines()
+        "4 x 8 prefill GPUs and 8 decode GPUs, 16 more than are available" in line for line in apart.lines()
     )
