@@ -34,7 +34,7 @@ from kvreport.publish.confirmed import confirmed
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
-    pytest.mark.timeout(1200),
+    pytest.mark.timeout(3600),
 ]
 
 needs_runtime = pytest.mark.skipif(
