@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvreport.accounting.engines.vllm.expert_kernels import MEGA_MOE_BACKENDS
 from kvreport.startup_log.patterns import NUMBER, WHOLE, Pattern
 
 _SIZE: Final = r"[0-9]{1,9}(?:\.[0-9]{1,6})?"
@@ -207,7 +208,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
     Pattern(
         "vllm_experts_mega",
         "vllm",
-        r"moe[-_]backend'?(?:=|: ?| +)'?(?:deep_gemm_mega_moe|flashinfer_moe_ep_cutedsl|flashinfer_moe_ep_mega_deep_gemm|aiter_mega_moe)\b",
+        rf"moe[-_]backend'?(?:=|: ?| +)'?(?:{'|'.join(MEGA_MOE_BACKENDS)})\b",
         "Kernels that exchange tokens by themselves compute the experts.",
     ),
     Pattern(

@@ -325,6 +325,25 @@ INFO 10-31 12:00:30 [gpu_worker.py:298] Available KV cache memory: 3.33 GiB
 
 
 @pytest.mark.parametrize(
+    "told", ["'moe_backend': 'deep_gemm_mega_moe'", "--moe-backend flashinfer_moe_ep_cutedsl"]
+)
+def test_kernels_that_exchange_tokens_by_themselves_are_read_from_the_log(told: str) -> None:
+    """They take no tokens of other data ranks, so that more is left for the cache."""
+    log = f"""\
+INFO 08-07 21:32:22 [api_utils.py:273] non-default args: {{'data_parallel_size': 8, 'enable_expert_parallel': True, 'gpu_memory_utilization': 0.92, {told}}}
+INFO 08-07 21:32:30 [core.py:77] Initializing a V1 LLM engine (v0.25.0) with config: model='deepseek-ai/DeepSeek-V3', \
+max_seq_len=8192, tensor_parallel_size=1, data_parallel_size=8, kv_cache_dtype=auto, enable_prefix_caching=True
+INFO 08-07 21:33:30 [gpu_worker.py:298] Available KV cache memory: 40.0 GiB
+"""
+
+    def pool(text: str) -> float:
+        (found,) = (one for one in diagnose(text, gpu="b200").comparisons if one.fact == "kv_pool")
+        return found.predicted / 2**30
+
+    assert pool(log) > pool(log.replace(told, "'seed': 0")) + 5
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: 0.8",

@@ -373,13 +373,11 @@ class Vllm(EngineRules):
                 f"{divided / GIB:.1f} GiB on each GPU for the partial results of attention that graphs keep with a 16-bit latent "
                 "cache on Hopper: an FP8 cache or a lower --max-num-seqs needs less"
             )
-        own = replace(step, layout=replace(step.layout, all_to_all=_SENDS))
         foreign = 0
         if gathering_ranks(step.layout, self.engine.expert_kernel) > 1 and step.layout.expert:
-            foreign = (
-                self.reserve(model, accelerator, step).activations
-                - self.reserve(model, accelerator, own).activations
-            )
+            own = replace(step, layout=replace(step.layout, all_to_all=_SENDS))
+            first, second = (self.reserve(model, accelerator, one).activations for one in (step, own))
+            foreign = first - second
         if foreign > _WORTH_SAYING:
             found.append(
                 f"{foreign / GIB:.1f} GiB on each GPU for experts that take the tokens of all data ranks: a lower "
