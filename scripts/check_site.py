@@ -26,6 +26,8 @@ FIELD = re.compile(r"\b(?:memory|rates)\.[a-z]\w*|\bbytes per s\b")
 """A field of a record, as its file spells it."""
 EMPTY = re.compile(r"(?<![\d,.])0\.0+ (?:GiB|GB) (?:short|over|more)\b")
 """A shortfall that is printed as nothing."""
+TENTH = re.compile(r"\d,\d{3}\.0 (?:bytes|tokens|requests)\b")
+"""A whole number that is printed with a tenth."""
 
 SKIPPED = ("embed/", "404.html", "about/api/", "data/index.html")
 """A card without a page, the theme's page, and the references, which name values of the API and of the dataset."""
@@ -48,6 +50,7 @@ def faults(html: str) -> Iterator[str]:
             (BROKEN, "a missing value"),
             (FIELD, "a field of a record"),
             (EMPTY, "a shortfall of nothing"),
+            (TENTH, "a tenth of a whole"),
         ):
             found = pattern.search(text)
             if found:

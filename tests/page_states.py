@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlencode
 from javascript import deno
 
 from kvreport import estimate, resources
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.publish import columns, profiles
 from kvreport.publish.browser import script
@@ -70,7 +70,7 @@ def run(script_text: str, given: object) -> Any:
 @cache
 def published() -> tuple[Any, dict[str, Any], Any]:
     """The files of some models, as a browser reads them."""
-    catalog = load_catalog()
+    catalog = open_catalog()
     site = gather(catalog, models=MODELS, gpus=GPUS, version="test")
     shared = json.loads(profiles.encode(profiles.site_facts(site)))
     facts = {

@@ -27,25 +27,22 @@ def browser(chromium_path, chromium_flags) -> Iterator[Any]:
 
 
 @pytest.fixture
-def page(chromium_path, chromium_flags, address) -> Iterator[Any]:
+def page(browser, address) -> Iterator[Any]:
     """A page under our own policy, on which nothing may fail and which may ask nobody else."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        context = browser.new_context()
-        context.grant_permissions(["clipboard-read", "clipboard-write"])
-        opened = context.new_page()
-        opened.faults = []
-        opened.asked = []
-        opened.on("pageerror", lambda error: opened.faults.append(str(error.stack)))
-        opened.on("console", lambda said: opened.faults.append(said.text) if said.type == "error" else None)
-        opened.on("request", lambda request: opened.asked.append((request.method, request.url)))
-        yield opened
-        assert opened.faults == []
-        assert all(url.startswith((address, "data:", "blob:")) for _, url in opened.asked)
-        assert {method for method, _ in opened.asked} == {"GET"}
-        browser.close()
+    context = browser.new_context()
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opened = context.new_page()
+    opened.faults = []
+    opened.asked = []
+    opened.on("pageerror", lambda error: opened.faults.append(str(error.stack)))
+    opened.on("console", lambda said: opened.faults.append(said.text) if said.type == "error" else None)
+    opened.on("request", lambda request: opened.asked.append((request.method, request.url)))
+    yield opened
+    faults, asked = opened.faults, opened.asked
+    context.close()
+    assert faults == []
+    assert all(url.startswith((address, "data:", "blob:")) for _, url in asked)
+    assert {method for method, _ in asked} == {"GET"}
 
 
 def until(page: Any, expression: str) -> None:

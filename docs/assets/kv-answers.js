@@ -58,6 +58,14 @@
   function formOf(form, site) {
     const field = (name) => form.elements.namedItem(name);
     const told = $("[data-kv-told]", form.parentElement) || form.nextElementSibling;
+    /* What the reader is typing, perhaps since before this script was there: it is theirs until it is a change. */
+    const own =
+      /** @type {HTMLInputElement | null} */ (form.contains(document.activeElement)
+        ? document.activeElement
+        : null);
+    let typed = own && own.value !== own.defaultValue ? own : null;
+    form.addEventListener("input", (event) => typed = event.target);
+    form.addEventListener("change", () => typed = null, true);
     /* Show a layout in its field; one that only an address or a question names becomes an option. */
     function choose(select, layout) {
       const known = !layout || Array.from(select.options).some((one) => one.value === layout.label);
@@ -75,7 +83,7 @@
         if (field(name)) field(name).value = state[name] || field(name).options[0].value;
       }
       for (const name of Object.keys(TEXTS)) {
-        if (!field(name)) continue;
+        if (!field(name) || field(name) === typed && typed === document.activeElement) continue;
         const value = state[name];
         field(name).value = value === undefined
           ? ""

@@ -1,10 +1,42 @@
-/* What the model pages have beside the parts that every state fills: the table of all accelerators. Needs
-   kv-answers.js. */
+/* What the model pages have beside the parts that every state fills: the figures at their head and the table of all
+   accelerators. Needs kv-answers.js. */
 (function () {
   "use strict";
 
-  const { $, $$, make, count, roughTokens, result } = kvreport;
+  const { $, $$, make, count, fixed, gib, tokens, roughTokens, result } = kvreport;
   const words = kvKernel.words;
+
+  /* --- the figures at a model's head -------------------------------------------------------------------------- */
+
+  /* Bytes in the binary unit that keeps three or four digits, as kvreport.units.human_bytes prints them. */
+  function sized(bytes) {
+    for (const [unit, size] of Object.entries({ TiB: 2 ** 40, GiB: 2 ** 30, MiB: 2 ** 20, KiB: 2 ** 10 })) {
+      const value = bytes / size;
+      if (!(value >= 1)) continue;
+      return `${fixed(value, value >= 100 || Number.isInteger(value) ? 0 : value >= 10 ? 1 : 2)} ${unit}`;
+    }
+    return `${count(bytes)} B`;
+  }
+
+  /* The figures of the deployment that a state names; without one they say nothing. */
+  function figures(root, { deployment, answer, context }) {
+    const number = deployment?.devices || 1;
+    const split = number > 1 ? `per GPU, on ${number} GPUs` : "";
+    const put = (name, label, value, note) => {
+      for (const place of $$(`.kv-facts [data-kv-slot=${name}]`, root)) {
+        place.toggleAttribute("hidden", !deployment);
+        const remark = note ? [" ", make("small", {}, note)] : [];
+        if (deployment) {
+          place.replaceChildren(make("dt", {}, label), make("dd", {}, value, ...remark));
+        }
+      }
+    };
+    const released = deployment?.weightFormat === "released";
+    put("weights", released ? "Weights as released" : "Weights", `${gib(deployment?.weights)} GiB`, split);
+    const at = `at ${tokens(context)} tokens`;
+    put("token", "KV cache per token", sized(answer?.token), [split, at].filter(Boolean).join(", "));
+    put("state", "Recurrent state per request", sized(deployment?.state), split);
+  }
 
   /* --- a model's table of accelerators ------------------------------------------------------------------------ */
 
@@ -52,6 +84,7 @@
   /* Every accelerator under the formats and settings of a state, on the fewest GPUs that serve or in the layout that
      was chosen. */
   function rewrite(root, one, chosen) {
+    figures(root, one);
     const table = /** @type {HTMLTableElement} */ ($("#users-table", root));
     const list = $(".kv-groups", root);
     if (!table) return;

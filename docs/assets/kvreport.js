@@ -779,12 +779,13 @@
     }
   }
 
-  const later = /** @type {HTMLLinkElement | null} */ ($("link[data-kv-theme]"));
+  const later = /** @type {HTMLTemplateElement | null} */ ($("template[data-kv-theme]"));
   if (later) scheme(); // before anything asks for a layout
   if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
   else start();
 
-  /* The theme's script is large and waits until the page has been seen. From then on it says which page is shown. */
+  /* The theme's script is large and waits for the reader's first move: a page is read, and its links work, without it.
+     From then on it says which page is shown. */
   function theme() {
     let first = true;
     window.document$?.subscribe(() => {
@@ -793,18 +794,13 @@
     });
   }
   if (later) {
+    const source = new URL(later.dataset.kvTheme, location.href).href;
     // The theme makes every address absolute. After the first paint that would load each style sheet a second time.
-    for (const node of $$("head > link[href], link[data-kv-theme]")) node.href = String(node.href);
-    const run = () => {
-      const ready = () => {
-        theme();
-        document.dispatchEvent(new Event("DOMContentLoaded")); // what the theme begins with
-      };
-      const node = make("script", { src: later.getAttribute("href"), onload: ready });
-      node.async = false;
-      document.body.append(node);
+    for (const node of $$("head > link[href]")) node.href = String(node.href);
+    const ready = () => {
+      theme();
+      document.dispatchEvent(new Event("DOMContentLoaded")); // what the theme begins with
     };
-    if (document.hidden) run();
-    else requestAnimationFrame(() => setTimeout(run));
+    wake().then(() => document.body.append(make("script", { src: source, onload: ready })));
   } else if (location.protocol !== "file:") theme();
 })();

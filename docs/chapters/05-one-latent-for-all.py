@@ -54,7 +54,7 @@ guess(
     high=10_000,
     digits=0,
     step="any",
-    why=f"{full:,} bytes per token instead of {q.kv_per_token(V3):,}.",
+    why=f"{full:,} bytes per token instead of {q.kv_per_token(V3):,.0f}.",
 )
 
 # %% [markdown]
@@ -122,7 +122,7 @@ choose(
     ),
     right(
         "All of it",
-        f"{q.kv_per_token(V3, tp=8):,} bytes per token on each of the eight. Every head needs the whole latent.",
+        f"{q.kv_per_token(V3, tp=8):,.0f} bytes per token on each of the eight. Every head needs the whole latent.",
     ),
 )
 
@@ -262,7 +262,7 @@ exercise(
     "**2.** How many times as much cache does a token of Llama 3.1 8B take as one of DeepSeek-V3, both in 16 bits on one GPU?",
     ratio,
     unit="times",
-    solution=f"{q.kv_per_token('llama-3.1-8b'):,} / {q.kv_per_token(V3):,}. The smaller model has the larger token.",
+    solution=f"{q.kv_per_token('llama-3.1-8b'):,.0f} / {q.kv_per_token(V3):,.0f}. The smaller model has the larger token.",
     digits=2,
 )
 

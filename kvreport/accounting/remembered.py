@@ -10,21 +10,23 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST: Final = 64
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 def remembered(read: Callable[P, T]) -> Callable[P, T]:
     """Remember a function's latest answers by the very objects that it was given, which must not change.
 
-    Records are compared by identity, because comparing or hashing all that is in one takes longer than reading it.
+    Records are compared by identity, because comparing or hashing all that is in one takes longer than reading it. Plain
+    values are compared as such: a text that was put together is another object each time.
 
     Args:
         read: A function of positional arguments only.
     """
-    known: dict[tuple[int, ...], tuple[tuple[object, ...], T]] = {}
+    known: dict[tuple[object, ...], tuple[tuple[object, ...], T]] = {}
 
     @wraps(read)
     def asked(*records: P.args, **none: P.kwargs) -> T:
-        key = tuple(map(id, records))
+        key = tuple(one if type(one) in _PLAIN else id(one) for one in records)
         found = known.get(key)
         if found is None:
             if len(known) >= _MOST:

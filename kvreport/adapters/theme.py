@@ -33,13 +33,11 @@ _NAMED_DIALOG: Final = (
 def waiting(output: str) -> str:
     """Let scripts wait until a page stands, and name the search's dialog.
 
-    Ours starts the theme's, the larger one, when the page has been seen.
+    Ours starts the theme's, the larger one, when the reader first moves.
     """
     output = output.replace(*_NAMED_DIALOG, 1)
     if "assets/kvreport.js" in output:
-        output = _THEME_SCRIPT.sub(
-            r'<link rel="preload" as="script" fetchpriority="low" data-kv-theme href=\1>', output, count=1
-        )
+        output = _THEME_SCRIPT.sub(r"<template data-kv-theme=\1></template>", output, count=1)
     return _SCRIPT.sub("<script defer src=", output)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kvreport.accounting.capacity import Limit, Verdict
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
 from kvreport.publish import engine_profiles, explorer_data, profiles, sizer_data
@@ -150,7 +150,7 @@ def rows_of(cube: Any, take: np.random.Generator, number: int) -> list[list[Any]
 def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chromium_flags):
     from playwright.sync_api import sync_playwright
 
-    catalog = load_catalog()
+    catalog = open_catalog()
     chosen = sorted({*sorted(catalog.models)[::EVERY], *LAID_OUT_BY_KERNELS, *RESERVED_BY_CACHE})
     site = gather(catalog, models=",".join(chosen), version="2026.01.01")
     shared = profiles.site_facts(site)
@@ -197,7 +197,7 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
 
 
 SGLANG_ROWS = 20_000
-SGLANG_EVERY = 23
+SGLANG_EVERY = 27
 ARCHITECTURE = {
     "kv_bytes_per_token_per_gpu",
     "state_bytes_per_request_per_gpu",
@@ -212,11 +212,11 @@ def test_the_browser_divides_budgets_as_sglang_does(repository, chromium_path, c
     """Models with pools of states or windows had no numbers of SGLang in the browser."""
     from playwright.sync_api import sync_playwright
 
-    catalog = load_catalog()
-    own = gather(catalog, version="2026.01.01")
+    catalog = open_catalog()
+    own = gather(catalog, models=",".join(sorted(catalog.models)[::SGLANG_EVERY]), version="2026.01.01")
     other = own.under("sglang")
     models, pooled = [], 0
-    for model in [one for one in own.models if engine_profiles.runs(other, one)][::SGLANG_EVERY]:
+    for model in [one for one in own.models if engine_profiles.runs(other, one)]:
         decided = profiles.engine_facts(other, model, reserves=[gpu.id for gpu in other.gpus])
         assert "pools" not in decided, model.id
         pooled += any(len(plan) > PLAIN_PLAN for plan in decided["plans"])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from visits import address, page, until
+from visits import address, browser, page, until
 
 from kvreport.catalog.load import open_catalog
 from kvreport.startup_log import diagnose
 
-__all__ = ["address", "page"]  # fixtures
+__all__ = ["address", "browser", "page"]  # fixtures
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

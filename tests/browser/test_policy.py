@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from serving import HEAR, served
-from visits import address
+from visits import address, browser
 
 from kvreport.adapters.export import export
 from kvreport.adapters.policy import Policy, inline
 
-__all__ = ["address"]  # a fixture
+__all__ = ["address", "browser"]  # a fixture
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -40,15 +40,11 @@ KINDS = (
 
 
 @pytest.fixture
-def page(chromium_path, chromium_flags) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        made = browser.new_page(viewport={"width": 1280, "height": 900})
-        made.add_init_script(HEAR)
-        yield made
-        browser.close()
+def page(browser) -> Iterator[Any]:
+    made = browser.new_page(viewport={"width": 1280, "height": 900})
+    made.add_init_script(HEAR)
+    yield made
+    made.context.close()
 
 
 def policy_of(html: str) -> str:

@@ -58,6 +58,16 @@ def test_no_control_is_on_paper_and_nothing_is_cut(visit, uri):
     )
 
 
+def test_no_page_is_wider_than_its_paper(visit):
+    visit.page.set_viewport_size({"width": 718, "height": 1000})  # A4 less the margins of a browser
+    wide = {}
+    for uri in (*PAGES, "models/meta-llama--Llama-3.1-8B-Instruct/", "gpus/h100-sxm-80gb/"):
+        page = paper(visit, uri)
+        page.wait_for_load_state("networkidle")
+        wide[uri] = page.evaluate("document.scrollingElement.scrollWidth")
+    assert set(wide.values()) == {718}, wide
+
+
 def test_rows_of_a_plain_page_are_read_while_the_printer_waits(visit):
     fetched = []
     visit.page.on("request", lambda request: fetched.append(request.url))

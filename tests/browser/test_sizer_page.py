@@ -9,13 +9,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from visits import address, page, until
+from visits import address, browser, page, until
 
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.estimation.size import size
 
-__all__ = ["address", "page"]  # fixtures
+__all__ = ["address", "browser", "page"]  # fixtures
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -301,18 +301,15 @@ def test_the_sizers_answer_is_printed_and_only_its_headline_is_announced(page: A
     assert not page.locator(".kv-sizer").is_visible()
 
 
-def test_both_pages_are_whole_without_javascript(chromium_path, chromium_flags, address) -> None:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        bare = browser.new_context(java_script_enabled=False).new_page()
-        bare.goto(f"{address}sizer/")
-        assert "kvreport size" in bare.inner_text("article")
-        assert bare.locator("article table tbody tr").count() >= 1
-        bare.goto(f"{address}log/")
-        assert "kvreport log" in bare.inner_text("article")
-        browser.close()
+def test_both_pages_are_whole_without_javascript(browser, address) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    bare = context.new_page()
+    bare.goto(f"{address}sizer/")
+    assert "kvreport size" in bare.inner_text("article")
+    assert bare.locator("article table tbody tr").count() >= 1
+    bare.goto(f"{address}log/")
+    assert "kvreport log" in bare.inner_text("article")
+    context.close()
 
 
 def test_unequal_gpus_in_an_address_are_told_which_command_answers(page: Any, address: str) -> None:

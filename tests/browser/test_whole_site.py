@@ -27,7 +27,7 @@ from javascript import searched
 
 from kvreport import estimate
 from kvreport.architectures import read_config
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.publish import python_runtime
 from kvreport.publish.confirmed import confirmed
 
@@ -54,6 +54,7 @@ KINDS = {
     "a model with a state": "models/meta-llama--Llama-3.1-70B-Instruct/?gpu=h100-sxm-80gb&context=32768&tp=4",
     "GPU index": "gpus/",
     "a GPU": "gpus/h100-sxm-80gb/",
+    "a GPU with a state": "gpus/h100-sxm-80gb/?context=32768",
     "explorer": "explore/",
     "comparison": "compare/",
     "sizer": "sizer/",
@@ -338,17 +339,20 @@ LOOP_MS = 60
 
 
 def test_the_explorer_answers_at_once(page: Any, address: str) -> None:
-    # The best of a few, and in times of a loop: a machine that is busy with other tests is not what is measured.
-    first, filtered, loops = [], [], []
-    for _ in range(3):
+    # In times of a loop around it, and until it is seen once: a machine that is busy with other tests is not what is
+    # measured.
+    seen = []
+    for _ in range(10):
+        before = page.evaluate(LOOP)
         page.goto(address + "explore/")
         page.wait_for_selector("#explore-table tbody tr")
-        first.append(page.evaluate("performance.now()"))
-        filtered += [page.evaluate(FILTER, value) for value in ("2", "1", "2")]
-        loops.append(page.evaluate(LOOP))
-    slower = max(min(loops) / LOOP_MS, 1)
-    assert min(first) < 1000 * slower, (first, loops)
-    assert sorted(filtered)[1] < 100 * slower, (filtered, loops)
+        first = page.evaluate("performance.now()")
+        filtered = sorted(page.evaluate(FILTER, value) for value in ("2", "1", "2"))[1]
+        slower = max((before + page.evaluate(LOOP)) / 2 / LOOP_MS, 1)
+        seen.append((first / slower, filtered / slower))
+        if seen[-1][0] < 1000 and seen[-1][1] < 100:
+            return
+    pytest.fail(f"first answer and filter, in milliseconds: {seen}")
 
 
 def test_the_site_and_its_search_index_stay_small(folder: Path) -> None:
@@ -434,7 +438,7 @@ def test_a_state_that_asks_for_one_request_has_every_printed_row(page: Any, addr
 @pytest.mark.parametrize("uri", ["", "models/meta-llama--Llama-3.1-70B-Instruct/", "gpus/h100-sxm-80gb/"])
 def test_another_engine_has_its_own_logs(page: Any, address: str, uri: str) -> None:
     """The sentence on the site's engine stood under the answer of another one."""
-    catalog = load_catalog()
+    catalog = open_catalog()
     shown = "document.querySelector('[data-kv-shown]')?.dataset.kvShown === (location.search || 'printed')"
     page.goto(address + uri)
     note = page.locator("[data-kv-slot=confirmed]")

@@ -14,7 +14,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Step
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.left_out import load_left_out
-from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.evidence.validation import Validation
 from kvreport.publish.confirmed import confirmed
@@ -42,7 +42,7 @@ def fitting() -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog()
+    return open_catalog()
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_no_log_of_a_source_is_in_the_fit_without_it(fitting: ModuleType, logs: 
 
 
 def test_a_page_says_how_well_its_engine_s_rules_are_confirmed() -> None:
-    catalog = load_catalog()
+    catalog = open_catalog()
     told = confirmed(catalog, catalog.engine("vllm"))
     assert "start-up logs" in told
     assert "of this release" in told
@@ -265,7 +265,7 @@ def test_the_band_of_several_ranks_grows_with_the_root_of_the_memory(fitting: Mo
     ]
     # An error of 2 GiB on 320 GiB is one of 1 GiB on 80 GiB.
     assert fitting.widths(rows)["_ranks"] == pytest.approx(1 << 30, rel=0.01)
-    catalog = load_catalog()
+    catalog = open_catalog()
     engine = catalog.engine("sglang")
     large, small = catalog.accelerator("mi355x"), catalog.accelerator("rtx-4090")
     asked = {

@@ -6,9 +6,9 @@ import pytest
 
 from kvreport.accounting.engines.projections import allocated_rows
 from kvreport.accounting.stages import stages
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 
-CATALOG = load_catalog()
+CATALOG = open_catalog()
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 6])

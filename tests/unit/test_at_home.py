@@ -10,7 +10,7 @@ from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.catalog.llama_check import load_llama_check
-from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.local_logs import load_local_logs
 from kvreport.estimation.at_home import MIXES, at_home
 from kvreport.estimation.local_case import open_local
@@ -23,7 +23,7 @@ GIB = 1 << 30
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog()
+    return open_catalog()
 
 
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-30B-A3B", "google/gemma-3-12b-it", "Qwen/Qwen3.5-9B"])

@@ -50,6 +50,7 @@ def test_a_headline_that_denies_what_the_table_has_is_a_fault(site_check):
         ("covers memory.usable", "a field of a record"),
         ("bandwidth bytes per s", "a field of a record"),
         ("0.0 GiB short", "a shortfall of nothing"),
+        ("70,272.0 bytes per token", "a tenth of a whole"),
     ],
 )
 def test_what_no_reader_should_see_is_a_fault(site_check, text, what):

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.dataset import arrow, write
 from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, TABLES, Column, Table
 from kvreport.dataset.files import Before, staged
@@ -35,7 +35,7 @@ MODEL = "Qwen/Qwen2.5-7B"
 
 @pytest.fixture(scope="module")
 def catalog():
-    return load_catalog()
+    return open_catalog()
 
 
 @pytest.fixture(scope="module")
@@ -413,9 +413,9 @@ def test_records_become_a_table_without_pandas(catalog):
         pa.Table.from_pylist(names, arrow.schema(ACCELERATORS))
     )
     code = (
-        "import sys\nfrom kvreport.catalog.load import load_catalog\nfrom kvreport.dataset import arrow, tables\n"
+        "import sys\nfrom kvreport.catalog.load import open_catalog\nfrom kvreport.dataset import arrow, tables\n"
         "from kvreport.dataset.columns import ACCELERATORS\n"
-        "arrow.record_table(ACCELERATORS, tables.accelerator_rows(load_catalog().accelerators.values()))\n"
+        "arrow.record_table(ACCELERATORS, tables.accelerator_rows(open_catalog().accelerators.values()))\n"
         "sys.exit('pandas' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -424,8 +424,8 @@ def test_records_become_a_table_without_pandas(catalog):
 def test_a_models_files_are_written_without_pandas():
     """Loading it takes every process as long as a dozen models."""
     code = (
-        "import sys\nfrom kvreport.catalog.load import load_catalog\nfrom kvreport.dataset import grid, write\n"
-        f"write.model_files(grid.axes(load_catalog(), models={MODEL!r}, gpus='h100-sxm-80gb'))\n"
+        "import sys\nfrom kvreport.catalog.load import open_catalog\nfrom kvreport.dataset import grid, write\n"
+        f"write.model_files(grid.axes(open_catalog(), models={MODEL!r}, gpus='h100-sxm-80gb'))\n"
         "sys.exit('pandas' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

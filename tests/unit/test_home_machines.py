@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvreport.catalog.home import home_accelerators
-from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.size import size
@@ -13,7 +13,7 @@ from kvreport.estimation.size import size
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog()
+    return open_catalog()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import faults
 import pytest
 
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.dataset import kept, write
 from kvreport.dataset.grid import Fleet, axes
 from kvreport.dataset.kept import Kept
@@ -18,7 +18,7 @@ NO_PART = Part(0, 0, (b"", b"", b""), ())
 
 @pytest.fixture(scope="module")
 def catalog():
-    return load_catalog()
+    return open_catalog()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import yaml
 
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.shelf import validate
 from kvreport.catalog.starts import KnownStart, KnownStarts, load_known_starts
 from kvreport.errors import CatalogError
@@ -20,7 +20,7 @@ LEAST = 40
 
 @pytest.fixture(scope="module")
 def judged():
-    return judge_starts(load_catalog())
+    return judge_starts(open_catalog())
 
 
 def test_there_are_enough_of_both_and_all_are_sourced(judged):
@@ -62,13 +62,13 @@ def test_a_wrong_prediction_counts_as_wrong():
         says="nothing of the kind",
         url="https://example.org/",
     )
-    (one,) = judge_starts(load_catalog(), [case])
+    (one,) = judge_starts(open_catalog(), [case])
     assert one.starts
     assert not one.right
 
 
 def test_a_case_without_a_source_is_a_fault():
-    catalog = load_catalog()
+    catalog = open_catalog()
     assert load_known_starts(catalog.folder) is not None
     data = yaml.safe_load((catalog.folder / "starts.yaml").read_text(encoding="utf-8"))
     del data["cases"][0]["url"]

@@ -30,7 +30,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Step
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.llama_cpp import load_local_architectures, load_ollama_names
-from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.local_logs import Part, load_local_logs
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -45,7 +45,7 @@ PRINTED = 0.006
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog()
+    return open_catalog()
 
 
 def read(catalog: Catalog, name: str, mix: str = "q4_k_m") -> LocalModel:

@@ -13,7 +13,7 @@ from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.architectures.gguf import read_gguf
 from kvreport.catalog.caches import FullAttention
-from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.estimation.local_case import open_local
 from kvreport.startup_log.llama_cpp import read_start
 
@@ -23,7 +23,7 @@ PRINTED = 0.011
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog()
+    return open_catalog()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.publish import profiles
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
@@ -19,7 +19,7 @@ MAC, SERVER = "m2-ultra-192", "h100-sxm-80gb"
 
 @cache
 def site() -> SiteData:
-    return gather(load_catalog(), models="Qwen/Qwen3-8B", gpus=f"{MAC},{SERVER}", version="test")
+    return gather(open_catalog(), models="Qwen/Qwen3-8B", gpus=f"{MAC},{SERVER}", version="test")
 
 
 @pytest.mark.parametrize(("gpu_id", "label", "own"), [(MAC, "mlx-lm", True), (SERVER, "vLLM 0.33", False)])

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -18,7 +18,7 @@ MOE = "Qwen/Qwen3-30B-A3B"
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog()
+    return open_catalog()
 
 
 def test_the_largest_mix_that_fits_is_found(catalog: Catalog) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kvreport.accounting.parallel import Layout
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -277,7 +277,7 @@ def test_advice_for_stages_is_of_the_whole_model() -> None:
 
 
 def test_memory_that_one_rank_prints_is_not_that_of_a_larger_one() -> None:
-    total = load_catalog().accelerator("rtx-3090").usable_bytes / GIB
+    total = open_catalog().accelerator("rtx-3090").usable_bytes / GIB
     flags = "-pp 2 # VLLM_PP_LAYER_PARTITION=18,30"
     text = NO_ROOM.format(flags=flags).replace("-1.00", "1.00")
     line = f"Free memory on device (20.0/{total:.2f} GiB) on startup.\n"

@@ -15,7 +15,7 @@ from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import CacheSetup, Serving
 from kvreport.accounting.support import judge
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.dataset.columns import CAPACITY
 from kvreport.dataset.grid import axes, parse_shard
 from kvreport.dataset.matrix import cube_of, matrix
@@ -26,7 +26,7 @@ KINDS = "a100-sxm4-80gb,b200-sxm-180gb,gaudi3,h100-sxm-80gb,l4,m4-max-128,mi300x
 
 @pytest.fixture(scope="module")
 def catalog():
-    return load_catalog()
+    return open_catalog()
 
 
 @pytest.fixture(scope="module")

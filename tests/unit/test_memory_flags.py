@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.server_flags import load_server_flags
 from kvreport.cli import main
 from kvreport.cli.spellings import SERVERS_FLAGS, in_our_spelling
@@ -118,7 +118,7 @@ def test_the_type_of_states_changes_an_estimate():
     narrow = estimate("Qwen/Qwen3.8-27B", mamba_ssm_cache_dtype="bfloat16", **asked)
     same = estimate("Qwen/Qwen3.8-27B", mamba_ssm_cache_dtype="float32", **asked)
     assert narrow.max_concurrency > usual.max_concurrency == same.max_concurrency
-    assert load_catalog().model("Qwen/Qwen3.8-27B").layers  # the record itself is left alone
+    assert open_catalog().model("Qwen/Qwen3.8-27B").layers  # the record itself is left alone
 
 
 def test_text_only_leaves_the_encoder_out():

@@ -14,7 +14,7 @@ import kvreport
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
-from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import Cube, matrix
 from kvreport.errors import InputError
@@ -27,7 +27,7 @@ CONTEXTS = (512, 2048, 8192, 32768, 131072)
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog()
+    return open_catalog()
 
 
 def every_release() -> list[str]:

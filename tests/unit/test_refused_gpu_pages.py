@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.publish.columns import Columns, places
 from kvreport.publish.page_data import gather
 from kvreport.site.pages import gpu as gpu_page
@@ -11,7 +11,7 @@ from kvreport.site.pages.model.headline import plain
 
 
 def test_the_headline_is_short_and_the_reason_stands_below():
-    site = gather(load_catalog(), models="Qwen/Qwen3-8B", gpus="tpu-v6e,h100-sxm-80gb", version="test")
+    site = gather(open_catalog(), models="Qwen/Qwen3-8B", gpus="tpu-v6e,h100-sxm-80gb", version="test")
     made = {gpu.id: gpu_page.context(site, gpu, gpu_rows.served(site)) for gpu in site.gpus}
     said = plain(made["tpu-v6e"].headline)
     assert said.endswith("does not run on TPU v6e Trillium.")
@@ -24,7 +24,7 @@ def test_the_headline_is_short_and_the_reason_stands_below():
 def test_scripts_have_no_plan_of_a_checkpoint_that_the_engine_does_not_run():
     """Those that MLX quantized stood among the models that an H100 serves, once a page's state was changed."""
     names = ("mlx-community/Llama-3.3-70B-Instruct-4bit", "Qwen/Qwen3-8B")
-    site = gather(load_catalog(), models=",".join(names), gpus="h100-sxm-80gb", version="test")
+    site = gather(open_catalog(), models=",".join(names), gpus="h100-sxm-80gb", version="test")
     planned = {
         model.id: {
             index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.startup_log import read_log
 from kvreport.startup_log.diagnose import diagnose, names_of
 from kvreport.startup_log.findings import Diagnosis
@@ -87,7 +87,7 @@ max_total_num_tokens=268319, chunked_prefill_size=8192, max_prefill_tokens=16384
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog()
+    return open_catalog()
 
 
 def _compared(found: Diagnosis) -> dict[str, tuple[float, float]]:

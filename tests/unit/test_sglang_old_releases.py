@@ -7,12 +7,12 @@ import pytest
 from kvreport.accounting.engines.sglang.compressed import compressed_sizes
 from kvreport.accounting.engines.sglang.settings import left_uncaptured, prefill_captured, settings
 from kvreport.catalog.engine import Engine, at_release, engine_for_version
-from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.catalog.load import Catalog, open_catalog
 
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog()
+    return open_catalog()
 
 
 @pytest.mark.parametrize(("rings", "printed"), [(True, 32_781.44), (False, 13_735.04)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
 from kvreport.site.pages.data import sourced
 
@@ -18,13 +18,13 @@ def is_sourced(model: Model, field: str) -> bool:
 
 @pytest.mark.parametrize("field", ["release", "licence", "context_tokens"])
 def test_nine_of_ten_models_have_the_field_with_its_source(field: str) -> None:
-    models = list(load_catalog().models.values())
+    models = list(open_catalog().models.values())
     unsourced = [model.id for model in models if not is_sourced(model, field)]
     assert len(unsourced) <= (1 - FLOOR) * len(models), unsourced
 
 
 def test_the_data_page_states_the_shares() -> None:
-    models = list(load_catalog().models.values())
+    models = list(open_catalog().models.values())
     shares = []
     for field in ("release", "licence", "context_tokens"):
         found = sum(is_sourced(model, field) for model in models)
@@ -38,7 +38,7 @@ def test_the_data_page_states_the_shares() -> None:
 
 
 def test_a_copy_has_the_release_and_the_license_of_its_original() -> None:
-    models = {model.id: model for model in load_catalog().models.values()}
+    models = {model.id: model for model in open_catalog().models.values()}
     copy = models["mlx-community/Qwen2.5-14B-Instruct-4bit"]
     original = models[copy.quantized_from or ""]
     assert copy.release == original.release

@@ -9,14 +9,14 @@ from kvreport.accounting.deployment import bound_of
 from kvreport.accounting.fleet import lay_out_fleet
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
 from kvreport.accounting.stack import Profiles, Rows
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.dataset import matrix as of_matrix
 from kvreport.dataset.grid import axes
 
 
 @pytest.fixture(scope="module")
 def catalog():
-    return load_catalog()
+    return open_catalog()
 
 
 def _drawn(draw: random.Random) -> CacheProfile:

@@ -8,7 +8,7 @@ import pytest
 import kvreport
 from kvreport.accounting.capacity import Verdict, start_verdict
 from kvreport.accounting.engines.registry import rules
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
 
@@ -18,7 +18,7 @@ SHARED = "dgx-spark-gb10"
 
 @pytest.fixture(scope="module")
 def catalog():
-    return load_catalog()
+    return open_catalog()
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_waterfall_and_the_levers_are_about_the_share() -> None:
     printed = kvreport.estimate(MODEL, gpu=SHARED, utilization=0.92, context_tokens=4096)
     from kvreport.estimation.why_not import why_not
 
-    told = why_not(printed, load_catalog())
+    told = why_not(printed, open_catalog())
     assert [term.term for term in told.waterfall] == ["usable", "not_free", "asked", "short"]
     assert sum(term.size_bytes for term in told.waterfall[:3]) == told.waterfall[3].size_bytes
     assert any(lever.flags == "--utilization 0.8" and lever.enough for lever in told.levers)
@@ -113,6 +113,6 @@ def test_the_verdict_of_a_shortage() -> None:
         "fits",
     ]
     assert (
-        rules(load_catalog().engine("ceiling")).start_shortage(load_catalog().accelerator(SHARED), 1.0)
+        rules(open_catalog().engine("ceiling")).start_shortage(open_catalog().accelerator(SHARED), 1.0)
         is None
     )

@@ -12,7 +12,7 @@ import kvreport
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.support import Asked, codes, judge, on_accelerator
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.shelf import validate
 from kvreport.catalog.support import Support
 from kvreport.dataset.grid import axes
@@ -127,7 +127,7 @@ DOCUMENTED = [
 
 @pytest.fixture(scope="module")
 def catalog():
-    return load_catalog()
+    return open_catalog()
 
 
 @pytest.mark.parametrize(("engine", "gpu", "model", "weights", "kv", "expected"), DOCUMENTED)

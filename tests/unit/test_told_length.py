@@ -10,7 +10,7 @@ from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.capacity import followed
 from kvreport.accounting.engines.vllm.reserve import ReserveRates
-from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.dataset.frames import boundary
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
@@ -25,7 +25,7 @@ STAGED = "XiaomiMiMo/MiMo-V2.5"
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog()
+    return open_catalog()
 
 
 def test_the_reserve_is_that_of_the_printed_length() -> None:

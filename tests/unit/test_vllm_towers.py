@@ -7,13 +7,13 @@ import pytest
 from kvreport.accounting import kernel
 from kvreport.accounting.engines.vllm.reserve import ReserveRates
 from kvreport.accounting.engines.vllm.towers import Encoding, Tower, encoding
-from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.units import GIB
 
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog()
+    return open_catalog()
 
 
 def tower(catalog: Catalog, name: str) -> Tower:

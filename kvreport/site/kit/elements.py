@@ -20,11 +20,13 @@ class Fact:
         label: What it is.
         value: The figure with its unit.
         note: A remark in small print, or "".
+        slot: The name of its place where it follows the state of its page, or "".
     """
 
     label: str
     value: str
     note: str = ""
+    slot: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,15 +314,16 @@ def _facts(model: Model, best: Series | None, shown: int | None) -> Iterator[Fac
         number = best.config.tensor_parallel
         split = "" if number == 1 else f"per GPU, on {number} GPUs"
         named = "Weights as released" if best.config.weight_format == RELEASED else "Weights"
-        yield Fact(named, f"{units.gib(best.weight_bytes)} GiB", split)
+        yield Fact(named, f"{units.gib(best.weight_bytes)} GiB", split, "weights")
         at = f"at {units.human_tokens(best.contexts[shown])} tokens"
         yield Fact(
             "KV cache per token",
             units.human_bytes(best.token_bytes[shown]),
             f"{split}{', ' * bool(split)}{at}",
+            "token",
         )
         if best.state_bytes:
-            yield Fact("Recurrent state per request", units.human_bytes(best.state_bytes), split)
+            yield Fact("Recurrent state per request", units.human_bytes(best.state_bytes), split, "state")
     limit, exact = units.human_tokens(model.context_tokens), f"{model.context_tokens:,}"
     yield Fact("Maximum context", limit, "tokens" if limit == exact else f"{exact} tokens")
 
