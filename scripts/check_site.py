@@ -26,7 +26,7 @@ FIELD = re.compile(r"\b(?:memory|rates)\.[a-z]\w*|\bbytes per s\b")
 """A field of a record, as its file spells it."""
 EMPTY = re.compile(r"(?<![\d,.])0\.0+ (?:GiB|GB) (?:short|over|more)\b")
 """A shortfall that is printed as nothing."""
-TENTH = re.compile(r"\d,\d{3}\.0 (?:bytes|tokens|requests)\b")
+TENTH = re.compile(r"\d,\d{3}\.0 (?:bytes|tokens|requests)\b(?!/)")
 """A whole number that is printed with a tenth."""
 
 SKIPPED = ("embed/", "404.html", "about/api/", "data/index.html")

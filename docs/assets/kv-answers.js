@@ -58,14 +58,7 @@
   function formOf(form, site) {
     const field = (name) => form.elements.namedItem(name);
     const told = $("[data-kv-told]", form.parentElement) || form.nextElementSibling;
-    /* What the reader is typing, perhaps since before this script was there: it is theirs until it is a change. */
-    const own =
-      /** @type {HTMLInputElement | null} */ (form.contains(document.activeElement)
-        ? document.activeElement
-        : null);
-    let typed = own && own.value !== own.defaultValue ? own : null;
-    form.addEventListener("input", (event) => typed = event.target);
-    form.addEventListener("change", () => typed = null, true);
+    const typed = kvreport.typing(form);
     /* Show a layout in its field; one that only an address or a question names becomes an option. */
     function choose(select, layout) {
       const known = !layout || Array.from(select.options).some((one) => one.value === layout.label);
@@ -83,7 +76,7 @@
         if (field(name)) field(name).value = state[name] || field(name).options[0].value;
       }
       for (const name of Object.keys(TEXTS)) {
-        if (!field(name) || field(name) === typed && typed === document.activeElement) continue;
+        if (!field(name) || typed(field(name))) continue;
         const value = state[name];
         field(name).value = value === undefined
           ? ""
@@ -123,12 +116,8 @@
   /* The fields that a reader changed before the page could answer: in the printed form, before its script was there,
      and while its numbers are fetched. Returns what ends the watch and gives their names. */
   function changedEarly(form) {
-    const printed = (field) =>
-      field.options
-        ? (Array.from(field.options).find((one) => one.defaultSelected) || field.options[0]).value
-        : field.defaultValue;
     const fields = location.search ? [] : $$("select, input:not([role=combobox])", form);
-    const names = new Set(fields.filter((one) => one.value !== printed(one)).map((one) => one.name));
+    const names = new Set(fields.filter((one) => one.value !== kvreport.printed(one)).map((one) => one.name));
     const heard = (event) => {
       if (event.target.matches("select, input:not([role=combobox])")) names.add(event.target.name);
     };

@@ -20,6 +20,9 @@
     const key = () => (byModels() ? "models" : "gpus");
     const listed = () => state[key()] || [];
 
+    const typed = kvreport.typing(form);
+    const OWN = ["what", "tp", "per", "weights", "kv", "engine", "context", "prices"];
+
     Promise.all([kvreport.facts(base), load(new URL("peaks.json", base))]).then(
       ([found, rates]) => {
         [site, home, peaks] = [found, found, rates];
@@ -27,12 +30,15 @@
           const name = place.dataset.kvName;
           pickers[name] = kvreport.picker(place, base, (id) => picked(name, id));
         }
-        for (const name of ["what", "tp", "per", "weights", "kv", "engine", "context", "prices"]) {
-          field(name).addEventListener("change", () => changed(name));
-        }
+        for (const name of OWN) field(name).addEventListener("change", () => changed(name));
         form.addEventListener("submit", (event) => event.preventDefault());
         $("[data-kv-csv]", root).addEventListener("click", download);
+        // What was changed before the page could answer is kept.
+        const early = location.search
+          ? []
+          : OWN.filter((name) => field(name).value !== kvreport.printed(field(name)));
         restore();
+        early.forEach(changed);
       },
     ).catch((error) => {
       said.textContent = `The catalog could not be read (${error.message}).`;
@@ -158,11 +164,13 @@
       const layout = kvState.hasLayout(state) ? kvState.layouts(home, state)[0] : null;
       field("tp").value = layout ? layout.label : state.tp || "";
       field("engine").value = state.engine || home.engine.name;
-      field("prices").value = state.prices || "";
+      if (!typed(field("prices"))) field("prices").value = state.prices || "";
       field("per").value = state.per || "";
       field("weights").value = state.weights || "released";
       field("kv").value = state.kv || "";
-      field("context").value = tokens(state.context || kvKernel.USEFUL_TOKENS);
+      if (!typed(field("context"))) {
+        field("context").value = tokens(state.context || kvKernel.USEFUL_TOKENS);
+      }
       for (
         const [name, on] of [["add-models", byModels()], ["one-gpu", byModels()], ["add-gpus", !byModels()], [
           "one-model",

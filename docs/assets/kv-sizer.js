@@ -69,7 +69,12 @@
       },
     };
     const names = [...Object.keys(pickers), ...Object.keys(fields)];
-    const start = Object.fromEntries(names.map((name) => [name, values.get(name)]));
+    const start = Object.fromEntries(
+      names.map((name) => [
+        name,
+        name in pickers ? pickers[name].value() : kvreport.printed(fields[name]).trim(),
+      ]),
+    );
     const advanced = $("details.kv-advanced", form);
     /** @type {any} */
     let catalog = null;
@@ -842,6 +847,7 @@
       Object.fromEntries(chip.dataset.preset.split(" ").map((pair) => pair.split("=")));
     const PRESET = [...LENGTHS, ...NUMBERS].filter((name) => name !== "available" && name !== "efficiency");
 
+    let fresh = !location.search;
     async function restore() {
       catalog ||= await kvreport.facts(base).catch(() => null);
       const named = new URLSearchParams(location.search).get("gpu"); // unequal ones have a name in no list
@@ -859,12 +865,17 @@
           : null,
       ]));
       const { state, ignored } = readState(known);
+      // What was typed before the page could answer stays.
+      const early = fresh ? Object.keys(fields) : [];
+      fresh = false;
       for (const name of names) {
+        if (early.includes(name)) continue;
         const asked = machine && name === "gpu" ? machine.id : state[name]?.[0];
         values.set(name, asked === "none" ? "" : asked ?? start[name]);
       }
       const hidden = Object.keys(state).some((name) => fields[name] && advanced.contains(fields[name]));
       if (hidden) advanced.open = true;
+      if (early.some((name) => values.get(name) !== start[name])) write(true);
       mark();
       return show(ignored);
     }

@@ -294,6 +294,10 @@
     event.preventDefault();
     field.focus();
   });
+  /* The button that opens the search puts the cursor into its field, too: a second press is one too many. */
+  addEventListener("change", (event) => {
+    if ($("#__search:checked") === event.target) $(".md-search__input")?.focus();
+  });
 
   /* When the reader has begun to do something, or has been here for a while. */
   let awake = null;
@@ -308,6 +312,22 @@
       setTimeout(ready, 6000);
     });
     return awake;
+  }
+
+  /* What a field of a form was printed with. */
+  const printed = (field) =>
+    field.options
+      ? (Array.from(field.options).find((one) => one.defaultSelected) || field.options[0]).value
+      : field.defaultValue;
+
+  /* Watch a form, perhaps after its reader began to type: says of a field that it is being typed into. What is typed is
+     the reader's until it is a change. */
+  function typing(form) {
+    const own = /** @type {any} */ (form.contains(document.activeElement) ? document.activeElement : null);
+    let typed = own && own.value !== printed(own) ? own : null;
+    form.addEventListener("input", (event) => typed = event.target);
+    form.addEventListener("change", () => typed = null, true);
+    return (field) => field === typed && field === document.activeElement;
   }
 
   /* Put text on the clipboard, and say so on the button that was pressed. */
@@ -763,6 +783,8 @@
     units,
     enliven,
     wake,
+    printed,
+    typing,
     start,
   };
 

@@ -44,6 +44,22 @@ def rows(visit: Visit) -> list[dict[str, str]]:
     return found
 
 
+def test_what_is_being_typed_when_the_numbers_arrive_is_kept(visit: Visit) -> None:
+    held: list[Any] = []
+    visit.page.route("**/explore/facts.json", lambda route: held.append(route))  # noqa: PLW0108 - playwright marks the function
+    page = visit.go("compare/")
+    while not held:
+        page.wait_for_timeout(20)
+    page.locator("select[name=per]").select_option("gpu")
+    page.locator("input[name=context]").fill("32K")
+    for route in held:
+        route.fallback()
+    page.wait_for_function("document.querySelector('.kv-compare')?.dataset.kvShown?.includes('per=gpu')")
+    assert page.locator("input[name=context]").input_value() == "32K"
+    page.locator("input[name=context]").press("Tab")
+    page.wait_for_function("document.querySelector('.kv-compare').dataset.kvShown.includes('context=32768')")
+
+
 def test_another_engine_s_rules_apply(visit: Visit, answer: Any) -> None:
     page = visit.go(
         "compare/?gpus=h100-sxm-80gb&gpus=b200-sxm-180gb&model=meta-llama--Llama-3.1-8B-Instruct&tp=1"

@@ -107,6 +107,24 @@ def test_the_key_of_the_search_works_before_the_theme_does(visit):
     page.locator(".md-search-result__link").first.wait_for()
 
 
+def test_the_button_of_the_search_works_before_the_theme_does(browser, address):
+    made = Visit(browser, address, viewport={"width": 390, "height": 844}, has_touch=True)
+    waiting = []
+    made.context.route("**/bundle.*.js", lambda route: waiting.append(route))  # noqa: PLW0108 - playwright marks the function
+    page = made.page
+    page.goto(address)
+    page.wait_for_selector("html.js")
+    page.locator("label.md-header__button[for=__search]").tap()
+    page.keyboard.type("h100")
+    assert page.locator(".md-search__input").input_value() == "h100"
+    while not waiting:
+        page.wait_for_timeout(50)
+    waiting[0].continue_()
+    page.locator(".md-search-result__link").first.wait_for()
+    made.context.close()
+    assert not made.faults
+
+
 def test_the_script_of_the_theme_comes_with_the_first_move(visit):
     asked = []
     visit.page.on("request", lambda request: asked.append(request.url))

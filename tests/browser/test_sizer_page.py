@@ -88,6 +88,22 @@ def test_a_preset_fills_the_form_and_the_address_remembers_it(page: Any, address
     assert again["best"] == kept["best"]
 
 
+def test_what_is_typed_before_the_page_answers_is_answered(page: Any, address: str) -> None:
+    held: list[Any] = []
+    page.route("**/explore/facts.json", lambda route: held.append(route))  # noqa: PLW0108 - playwright marks the function
+    page.goto(f"{address}sizer/")
+    while not held:
+        page.wait_for_timeout(20)
+    page.fill("input[name=concurrent]", "321")
+    page.wait_for_timeout(300)  # the address has it by now
+    page.fill("input[name=prompt]", "777")
+    for route in held:
+        route.fallback()
+    until(page, "location.search.includes('prompt=777')")
+    assert page.input_value("input[name=concurrent]") == "321"
+    assert answer(page)["workload"]["prompt"] == 777
+
+
 def test_an_emptied_field_stays_empty_in_a_shared_link(page: Any, address: str) -> None:
     page.goto(f"{address}sizer/")
     answer(page)
