@@ -238,9 +238,10 @@
         prices: given.prices,
       };
       await kvreport.pause();
-      const ranking = kvSizing.rank(site, peaks, model, times, made.work, choices);
+      const steps = kvSizing.ranking(site, peaks, model, times, made.work, choices);
+      const ranking = await kvreport.inSlices(steps, () => mine === turn);
       await kvreport.pause();
-      if (mine !== turn) return;
+      if (!ranking || mine !== turn) return;
       if (!gpus) {
         made.assumed.push("no GPU was named, so current GPUs that clouds rent out come first");
       }

@@ -175,10 +175,18 @@
   /* Every layout that a search tries: the published ones, and those that only a search has. */
   const layoutsOf = (site) => [...site.layouts, ...site.sizing_layouts];
 
-  /* Deployments that serve the workload, best first, as kvreport.accounting.ranking.rank has them.
+  /* Deployments that serve the workload, best first, as kvreport.accounting.ranking.rank has them. */
+  function rank(site, peaks, model, times, work, choices) {
+    const steps = ranking(site, peaks, model, times, work, choices);
+    let step = steps.next();
+    while (!step.done) step = steps.next();
+    return step.value;
+  }
+
+  /* The same, step by step: it can be left alone after each accelerator.
      choices: {gpus: ids or null (a machine of unequal ones has an id, too), weights: names, kv: names, layouts: labels or null, available: n or null,
      prices: {id: price} or null}. */
-  function rank(site, peaks, model, times, work, choices) {
+  function* ranking(site, peaks, model, times, work, choices) {
     const found = [], refused = {}, fastest = { tpot: NaN, ttft: NaN };
     const refuse = (reason) => {
       refused[reason] = (refused[reason] || 0) + 1;
@@ -188,6 +196,7 @@
     const asked = choices.gpus && choices.gpus.map((id) => capacity.gpuOf(site, id)).filter((gpu) => gpu);
     const machines = (asked || []).filter((gpu) => gpu.devices);
     for (const gpu of [...machines, ...site.gpus.filter((one) => !asked || asked.includes(one))]) {
+      yield;
       const limits = limitsOf(peaks, gpu);
       const own = gpu.devices && gpu.devices.map((one) => choices.prices?.[one.id]);
       const available = choices.available && choices.available * (own ? own.length : 1);
@@ -467,6 +476,7 @@
   root.kvSizing = {
     workload,
     rank,
+    ranking,
     bestOfEach,
     inverses,
     whatToRelax,

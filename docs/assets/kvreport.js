@@ -360,6 +360,22 @@
     while (pressed && performance.now() - pressed < 2000) await new Promise((done) => setTimeout(done, 50));
   };
 
+  /* The value of a generator that is gone through in slices, with pauses between them; null once it is not wanted any
+     more. */
+  async function inSlices(steps, wanted) {
+    let step = steps.next(), since = performance.now();
+    while (!step.done) {
+      if (performance.now() - since > SLICE_MS) {
+        await pause();
+        if (!wanted()) return null;
+        since = performance.now();
+      }
+      step = steps.next();
+    }
+    return step.value;
+  }
+  const SLICE_MS = 10; // a phone takes four times as long, and must answer within 50
+
   const matches = (text, query) =>
     query.toLowerCase().split(/\s+/).filter(Boolean).every((word) => text.includes(word));
 
@@ -458,7 +474,7 @@
      its own; in there nothing can stick to the page, so its head is moved along. */
   function tables() {
     const seen = new Set(), wide = new Set();
-    let asked = false;
+    let asked = false, live = true;
     const top = () => Math.max(0, $(".md-header")?.getBoundingClientRect().bottom ?? 0);
     const sizes = new ResizeObserver((entries) => {
       for (const { target } of entries) {
@@ -510,15 +526,25 @@
       }
     }
 
+    // To ask how wide something is lays it out: what is far below the window, which no one sees yet, is left alone.
+    const near = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) {
+        if (!isIntersecting) continue;
+        near.unobserve(target);
+        sizes.observe(target);
+        if ($("table", target)) sizes.observe($("table", target));
+      }
+    }, { rootMargin: "100% 0px" });
+
     const find = () => {
       for (const box of $$(".kv-scroll")) {
         if (seen.has(box)) continue;
         seen.add(box);
-        sizes.observe(box);
-        if ($("table", box)) sizes.observe($("table", box));
+        near.observe(box);
       }
       for (const figure of $$("figure.kv-figure")) {
-        if (!seen.has(figure)) sizes.observe(figure);
+        // Before the first key of a reader who goes from stop to stop, and not before the page has been seen.
+        if (!seen.has(figure)) wake().then(() => live && sizes.observe(figure));
         seen.add(figure);
       }
       for (const tools of $$("nav.md-code__nav:not([role])")) tools.setAttribute("role", "none"); // the theme's
@@ -539,7 +565,9 @@
     find();
     return {
       release: () => {
+        live = false;
         changes.disconnect();
+        near.disconnect();
         sizes.disconnect();
         removeEventListener("scroll", scrolled);
       },
@@ -780,6 +808,7 @@
     putRows,
     whole,
     pause,
+    inSlices,
     units,
     enliven,
     wake,
