@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -52,6 +52,22 @@ def until(page: Any, expression: str) -> None:
             return
         page.wait_for_timeout(25)
     pytest.fail(f"never came true: {expression}")
+
+
+def hold(where: Any, pattern: str) -> list[Any]:
+    """Hold back what a page, or every page of a context, asks for; returns what is held."""
+    held: list[Any] = []
+    where.route(pattern, lambda route: held.append(route))  # noqa: PLW0108 - playwright marks the function
+    return held
+
+
+def let_go(page: Any, held: list[Any], act: Callable[[], object]) -> None:
+    """Do something while what was asked for is held back, and then let it go."""
+    while not held:
+        page.wait_for_timeout(20)
+    act()
+    for route in held:
+        route.fallback()
 
 
 class Visit:

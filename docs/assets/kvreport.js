@@ -835,7 +835,7 @@
   if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
   else start();
 
-  /* The theme's script is large and waits for the reader's first move: a page is read, and its links work, without it.
+  /* The theme's script is large and comes with the reader's first move: a page is read, and its links work, without it.
      From then on it says which page is shown. */
   function theme() {
     let first = true;

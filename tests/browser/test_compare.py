@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from visits import Visit, address, browser
+from visits import Visit, address, browser, hold, let_go
 
 from kvreport import estimate
 from kvreport.catalog.load import load_catalog
@@ -45,15 +45,14 @@ def rows(visit: Visit) -> list[dict[str, str]]:
 
 
 def test_what_is_being_typed_when_the_numbers_arrive_is_kept(visit: Visit) -> None:
-    held: list[Any] = []
-    visit.page.route("**/explore/facts.json", lambda route: held.append(route))  # noqa: PLW0108 - playwright marks the function
+    held = hold(visit.page, "**/explore/facts.json")
     page = visit.go("compare/")
-    while not held:
-        page.wait_for_timeout(20)
-    page.locator("select[name=per]").select_option("gpu")
-    page.locator("input[name=context]").fill("32K")
-    for route in held:
-        route.fallback()
+
+    def act() -> None:
+        page.locator("select[name=per]").select_option("gpu")
+        page.locator("input[name=context]").fill("32K")
+
+    let_go(page, held, act)
     page.wait_for_function("document.querySelector('.kv-compare')?.dataset.kvShown?.includes('per=gpu')")
     assert page.locator("input[name=context]").input_value() == "32K"
     page.locator("input[name=context]").press("Tab")

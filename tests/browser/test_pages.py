@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 import pytest
-from visits import Visit, address, browser, until
+from visits import Visit, address, browser, hold, let_go, until
 
 import kvreport
 from kvreport import units
@@ -89,7 +89,7 @@ def test_what_is_embedded_says_what_the_page_says(visit):
 
 
 def test_what_is_far_below_the_window_is_measured_when_it_comes_near(visit):
-    """To ask every table for its width laid out all of them: 0.7 seconds on a phone."""
+    """To ask every table for its width laid out all of them, 0.7 seconds at the speed of a phone."""
     page = visit.go("data/")
     page.wait_for_load_state("networkidle")
     measured = "(box) => box.matches('.kv-fits, .kv-wide')"
@@ -123,37 +123,27 @@ def test_long_work_is_gone_through_in_slices(visit):
 
 
 def test_the_key_of_the_search_works_before_the_theme_does(visit):
-    waiting = []
-
-    def hold(route) -> None:
-        waiting.append(route)
-
-    visit.context.route("**/bundle.*.js", hold)
+    waiting = hold(visit.context, "**/bundle.*.js")
     page = visit.page
     page.goto(visit.address)
     page.wait_for_selector("html.js")
     page.keyboard.press("/")
     page.keyboard.type("h100")
     assert page.locator(".md-search__input").input_value() == "h100"
-    while not waiting:
-        page.wait_for_timeout(50)
-    waiting[0].continue_()
+    let_go(page, waiting, lambda: None)
     page.locator(".md-search-result__link").first.wait_for()
 
 
 def test_the_button_of_the_search_works_before_the_theme_does(browser, address):
     made = Visit(browser, address, viewport={"width": 390, "height": 844}, has_touch=True)
-    waiting = []
-    made.context.route("**/bundle.*.js", lambda route: waiting.append(route))  # noqa: PLW0108 - playwright marks the function
+    waiting = hold(made.context, "**/bundle.*.js")
     page = made.page
     page.goto(address)
     page.wait_for_selector("html.js")
     page.locator("label.md-header__button[for=__search]").tap()
     page.keyboard.type("h100")
     assert page.locator(".md-search__input").input_value() == "h100"
-    while not waiting:
-        page.wait_for_timeout(50)
-    waiting[0].continue_()
+    let_go(page, waiting, lambda: None)
     page.locator(".md-search-result__link").first.wait_for()
     made.context.close()
     assert not made.faults
@@ -389,15 +379,10 @@ def test_the_tab_and_the_head_say_what_the_headline_says(visit, uri):
 @pytest.mark.parametrize("uri", ["", LLAMA, H100])
 def test_what_is_being_typed_when_the_numbers_arrive_is_kept(visit, uri):
     """The form was written with the printed case over half a word, and no change followed."""
-    held = []
-    visit.page.route("**/explore/facts.json", lambda route: held.append(route))  # noqa: PLW0108 - playwright marks the function
+    held = hold(visit.page, "**/explore/facts.json")
     page = visit.go(uri)
     until(page, "!!window.kvreport?.stateful")
-    while not held:
-        page.wait_for_timeout(20)
-    page.locator("#kv-context").fill("32K")
-    for route in held:
-        route.fallback()
+    let_go(page, held, lambda: page.locator("#kv-context").fill("32K"))
     page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === 'printed'")
     assert page.locator("#kv-context").input_value() == "32K"
     page.locator("#kv-context").press("Tab")

@@ -15,7 +15,7 @@ from visits import address, browser
 from kvreport.adapters.export import export
 from kvreport.adapters.policy import Policy, inline
 
-__all__ = ["address", "browser"]  # a fixture
+__all__ = ["address", "browser"]  # fixtures
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from visits import address, browser, page, until
+from visits import address, browser, hold, let_go, page, until
 
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
@@ -89,16 +89,15 @@ def test_a_preset_fills_the_form_and_the_address_remembers_it(page: Any, address
 
 
 def test_what_is_typed_before_the_page_answers_is_answered(page: Any, address: str) -> None:
-    held: list[Any] = []
-    page.route("**/explore/facts.json", lambda route: held.append(route))  # noqa: PLW0108 - playwright marks the function
+    held = hold(page, "**/explore/facts.json")
     page.goto(f"{address}sizer/")
-    while not held:
-        page.wait_for_timeout(20)
-    page.fill("input[name=concurrent]", "321")
-    page.wait_for_timeout(300)  # the address has it by now
-    page.fill("input[name=prompt]", "777")
-    for route in held:
-        route.fallback()
+
+    def act() -> None:
+        page.fill("input[name=concurrent]", "321")
+        page.wait_for_timeout(300)  # the address has it by now
+        page.fill("input[name=prompt]", "777")
+
+    let_go(page, held, act)
     until(page, "location.search.includes('prompt=777')")
     assert page.input_value("input[name=concurrent]") == "321"
     assert answer(page)["workload"]["prompt"] == 777
