@@ -40,12 +40,14 @@ class Start:
         model: Id of the config that lies in ``experiments/configs``.
         flags: Arguments of ``vllm.LLM`` in addition to :data:`SERVER`.
         weights: Weight format, where the config that lies there has another than the model was released in.
+        changes: Keys of the config that are different in this start, so that one device holds a part of a larger model.
     """
 
     name: str
     model: str
     flags: dict[str, Any] = field(default_factory=dict)
     weights: str | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
 
 
 STARTS: Final = (
@@ -60,18 +62,39 @@ STARTS: Final = (
     Start("glm47-flash", "zai-org/GLM-4.7-Flash", {"max_model_len": 32768}),
     Start("qwen35-35b", "Qwen/Qwen3.5-35B-A3B", {"max_model_len": 32768, "language_model_only": True}),
     Start("lfm2-1b", "LiquidAI/LFM2-1.2B", {"max_model_len": 32768}),
-    Start("olmo3-7b", "allenai/Olmo-3-7B-Instruct", {"max_model_len": 32768}),
+    Start("olmo3-7b", "allenai/Olmo-3-7B-Instruct", {"max_model_len": 8192}),
     Start("qwen3-30b-fp8-cache", "Qwen/Qwen3-30B-A3B", {"max_model_len": 32768, "kv_cache_dtype": "fp8"}),
+    # Every head and the whole latent of DeepSeek-V3 in six of its layers: what a data rank's attention keeps.
+    Start(
+        "deepseek-six-layers",
+        "deepseek-ai/DeepSeek-R1",
+        {"max_model_len": 32768},
+        changes={
+            "num_hidden_layers": 6,
+            "first_k_dense_replace": 2,
+            "n_routed_experts": 16,
+            "n_group": 4,
+            "topk_group": 2,
+            "num_nextn_predict_layers": 0,
+            "quantization_config": None,
+        },
+    ),
 )
 
 
 def begin(name: str, folder: Path) -> None:
     """Start one engine in this process; ``folder`` gets the config that it reads."""
     one = _named(name)
-    (folder / "config.json").write_text(json.dumps(subject(one.model).config), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(config_of(one)), encoding="utf-8")
     from vllm import LLM
 
     LLM(model=str(folder), load_format="dummy", skip_tokenizer_init=True, **(SERVER | one.flags))
+
+
+def config_of(one: Start) -> dict[str, Any]:
+    """The config that a start reads; a key that its changes have as None is left out."""
+    changed = subject(one.model).config | one.changes
+    return {key: value for key, value in changed.items() if key not in one.changes or value is not None}
 
 
 def check(names: list[str], out: Path, gpu: str) -> int:
@@ -104,11 +127,12 @@ def check(names: list[str], out: Path, gpu: str) -> int:
                 code = done.returncode
             except subprocess.TimeoutExpired:
                 code = -1
-        text = path.read_text(encoding="utf-8", errors="replace")
-        print(f"--- {one.name}: {'ended' if code == 0 else f'stopped with {code}'}, {path}", flush=True)
-        failed |= code != 0
-        for found in read_log(text, gpu=gpu, model=one.model, weights=one.weights).comparisons:
-            print(found.line(), flush=True)
+            text = path.read_text(encoding="utf-8", errors="replace")
+            print(f"--- {one.name}: {'ended' if code == 0 else f'stopped with {code}'}, {path}", flush=True)
+            failed |= code != 0
+            model = str(Path(folder) / "config.json") if one.changes else one.model
+            for found in read_log(text, gpu=gpu, model=model, weights=one.weights).comparisons:
+                print(found.line(), flush=True)
     return int(failed)
 
 

@@ -56,3 +56,11 @@ def test_an_unknown_start_names_the_known_ones(engine):
 
 def test_every_start_has_a_config():
     assert {one.model for one in starts.STARTS} <= set(models.known())
+
+
+def test_a_start_may_change_keys_of_its_config():
+    one = next(one for one in starts.STARTS if one.name == "deepseek-six-layers")
+    whole, changed = models.subject(one.model).config, starts.config_of(one)
+    assert (whole["num_hidden_layers"], changed["num_hidden_layers"]) == (61, 6)
+    assert changed["num_attention_heads"] == whole["num_attention_heads"] == 128
+    assert "quantization_config" not in changed
