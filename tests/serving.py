@@ -23,10 +23,20 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
+class Server(http.server.ThreadingHTTPServer):
+    """A server on which a browser's burst of connections does not overflow the queue.
+
+    The standard library's queue holds five. Linux drops what comes on top, and the browser waits for seconds, or until
+    a test gives up.
+    """
+
+    request_queue_size = 128
+
+
 @contextmanager
 def served(folder: Path, handler: type[Quiet] = Quiet) -> Iterator[str]:
     """Serve a folder while the block runs, and yield its address."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder)))
+    server = Server(("127.0.0.1", 0), partial(handler, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

@@ -16,6 +16,7 @@ import chapters
 import pytest
 from bs4 import BeautifulSoup
 from serving import served
+from visits import Contexts
 
 from kvreport.book.chapter import (
     Goal,
@@ -109,7 +110,7 @@ def chromium(chromium_path: str, chromium_flags: list[str]) -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        yield opened
+        yield Contexts(opened)
         opened.close()
 
 
@@ -293,7 +294,8 @@ def test_every_piece_of_a_chapter_is_used_with_the_keyboard_only(
     soup = BeautifulSoup(chapters.page(path), "html.parser")
     pieces = soup.select("section.kv-guess, section.kv-exercise, section.kv-instrument, ol.kv-quiz")
     (folder / f"k{number}.html").write_text(document("".join(map(str, pieces))), encoding="utf-8")
-    page = chromium.new_page()
+    context = chromium.new_context()
+    page = context.new_page()
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.goto(f"{address}k{number}.html")
@@ -333,7 +335,7 @@ def test_every_piece_of_a_chapter_is_used_with_the_keyboard_only(
     every = len(soup.select("section.kv-guess, section.kv-exercise, section.kv-instrument, ol.kv-quiz > li"))
     assert len(used) == every, sorted(used)
     assert faults == []
-    page.close()
+    context.close()
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -344,7 +346,8 @@ def test_instruments_of_a_chapter_show_what_their_tables_say(
     path = next(CHAPTERS.glob(f"{number}-*.py"))
     found = BeautifulSoup(chapters.page(path), "html.parser").select(".kv-instrument")
     (folder / f"{number}.html").write_text(document("".join(map(str, found))), encoding="utf-8")
-    page = chromium.new_page()
+    context = chromium.new_context()
+    page = context.new_page()
     page.set_default_timeout(5000)
     page.goto(f"{address}{number}.html")
     page.wait_for_selector(".kv-live")
@@ -365,4 +368,4 @@ def test_instruments_of_a_chapter_show_what_their_tables_say(
                         break
                 assert slider.get_attribute("aria-valuetext") == cells[place]
             assert box.locator("dd").all_inner_texts() == cells[sliders.count() :], labels
-    page.close()
+    context.close()
