@@ -24,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from brought import CONFIG
 from javascript import searched
+from serving import Server
 
 from kvreport import estimate
 from kvreport.architectures import read_config
@@ -180,7 +181,7 @@ def folder(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Compressing, directory=str(folder)))
+    server = Server(("127.0.0.1", 0), partial(Compressing, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/"
