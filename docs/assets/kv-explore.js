@@ -30,7 +30,6 @@
   const FEW = 8; /* choices of a long list that are shown at first */
   /* Columns of what is chosen: where all rows have one value, a sentence says it once. */
   const CHOSEN = ["gpu", "tp", "layout", "context", "weights", "kv"];
-  const START = { gpu: ["h100-sxm-80gb"], context: ["8192"], tp: ["1"], weights: ["released"], kv: ["own"] };
 
   function human(n) {
     for (const [unit, factor] of Object.entries({ T: 1e12, B: 1e9, M: 1e6 })) {
@@ -41,6 +40,16 @@
     }
     return count(n);
   }
+
+  /* Until the printed answer has been drawn; at once where that will not be, a frame where the browser does not say. */
+  const painted = () =>
+    new Promise((/** @type {(value?: unknown) => void} */ done) => {
+      if (document.hidden) done();
+      if (PerformanceObserver.supportedEntryTypes.includes("element")) {
+        new PerformanceObserver(done).observe({ type: "element", buffered: true });
+      } else requestAnimationFrame(() => setTimeout(done));
+      setTimeout(done, 1500);
+    });
 
   function explore(root) {
     let home = null,
@@ -60,13 +69,22 @@
     /** @type {Record<string, any>} */
     const view = {};
     const base = new URL(root.dataset.kvExplore, location.href);
+    /* What is asked where nothing is chosen; the page has its answer printed. */
+    const START = Object.fromEntries(
+      [...new URLSearchParams(root.dataset.kvStart)].map(([key, one]) => [key, [one]]),
+    );
+    if (![`?${root.dataset.kvStart}`, ""].includes(location.search)) {
+      $(".kv-said", root).textContent = "Reading the catalog …";
+    }
     const file = (name) => load(new URL(name, base));
 
-    const first = ["site", "models", "traits"].map((name) => file(`explore/${name}.json`));
-    Promise.all(first).then(async ([shared, common, traits]) => {
+    // The printed answer is shown before the numbers are asked for.
+    const first = painted().then(() =>
+      Promise.all(["site", "models", "traits"].map((name) => file(`explore/${name}.json`)))
+    );
+    first.then(async ([shared, common, traits]) => {
       matrix = home = kvMatrix.open((name) => file(`explore/${name}.json`), shared, { ...common, ...traits });
       site = matrix.site;
-      if (!site.gpus.some((gpu) => gpu.id === START.gpu[0])) START.gpu = [site.gpus[0].id];
       await kvreport.pause();
       build();
       await kvreport.pause();

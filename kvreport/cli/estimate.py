@@ -160,6 +160,7 @@ def _command_lines(result: Estimate) -> list[str]:
         estimate_command,
         nodes_note,
         options_of,
+        pool_note,
         served_by,
     )
     from kvreport.estimation.local_answer import LocalEstimate
@@ -170,7 +171,7 @@ def _command_lines(result: Estimate) -> list[str]:
     if command is None:
         return []
     served = served_by(result)
-    notes = [note for note in (checkpoint_note(served), nodes_note(served)) if note]
+    notes = [note for note in (checkpoint_note(served), nodes_note(served), pool_note(result)) if note]
     if options := options_of(result):
         notes.append(f"options.yaml: {options}")
     return ["Start it with", f"  {command}", *(f"  {note}" for note in notes), ""]

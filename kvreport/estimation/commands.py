@@ -69,11 +69,20 @@ def nodes_note(served: Served) -> str | None:
     return COMMAND_NOTES["nodes"].format(nodes=served.nodes, vllm=vllm)
 
 
+def pool_note(estimate: Estimate) -> str | None:
+    """Say where a pool that is given by hand can only be less than the engine's own."""
+    flag = estimate.request.case.rules.pool_cap()
+    if not flag or estimate.request.kv_pool_bytes is None:
+        return None
+    return COMMAND_NOTES["pool"].format(flag=flag, engine=estimate.request.engine.label)
+
+
 def served_by(estimate: Estimate) -> Served:
     """What the serving command of an estimate must say: what was asked for, and what the verdict rests on."""
     request, query = estimate.request, estimate.request.query
     layout, engine = request.layout, request.case.rules
     default = engine.default_kv_format(request.model, request.accelerator) or "bf16"
+    tokens = estimate.kv_pool_tokens
     usual = engine.share(None) if request.kv_pool_bytes is None else request.utilization
     return Served(
         model=request.model.id,
@@ -93,6 +102,7 @@ def served_by(estimate: Estimate) -> Served:
         max_batched_tokens=None if query is None else query.max_batched_tokens,
         eager=request.eager,
         kv_pool_bytes=request.kv_pool_bytes,
+        pool_tokens=None if request.kv_pool_bytes is None else tokens and tokens // layout.data,
         block_tokens=request.serving.block_tokens,
         prefix_caching=request.serving.prefix_caching,
         images=request.images,

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pandas as pd
 import pytest
-from visits import address, browser
+from visits import address, browser, hold, let_go
 
 from kvreport import estimate
 from kvreport.accounting.parallel import Layout
@@ -57,6 +57,26 @@ def rows(page: Any) -> list[dict[str, str]]:
             ...Object.fromEntries(Array.from(row.cells).slice(1).map((cell) => [cell.dataset.label, cell.innerText.trim()]))}))""",
     )
     return found
+
+
+def test_the_answer_of_the_start_is_printed_and_stays_when_the_numbers_come(page, address):
+    held = hold(page, "**/explore/models.json")
+    page.goto(f"{address}explore/")
+    said = page.locator(".kv-explore > .kv-said")
+    printed: list[str] = []
+    let_go(page, held, lambda: printed.append(said.inner_text()))
+    assert re.fullmatch(
+        r"\d+ of \d+ configurations fit: one H100, 8K context, weights as released\.", printed[0]
+    )
+    assert answered(page) == printed[0]
+
+
+def test_a_question_in_the_address_is_never_answered_by_the_printed_start(page, address):
+    held = hold(page, "**/explore/models.json")
+    page.goto(f"{address}explore/?gpu=rtx-4090&context=32768")
+    said = page.locator(".kv-explore > .kv-said")
+    let_go(page, held, lambda: said.get_by_text("Reading the catalog").wait_for())
+    assert "RTX 4090, 32K context" in answered(page)
 
 
 def test_from_home_which_models_fit_two_rtx_4090_at_32k_for_four_requests(page, address, tiny_site):

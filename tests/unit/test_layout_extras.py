@@ -24,7 +24,7 @@ from kvreport.cli import main
 from kvreport.dataset.grid import axes
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
-from kvreport.estimation.commands import estimate_command
+from kvreport.estimation.commands import estimate_command, options_of, pool_note
 from kvreport.estimation.size import size
 from kvreport.query import options
 from kvreport.units import GIB, MIB
@@ -649,3 +649,23 @@ def test_an_audio_encoder_is_left_out_if_no_audio_is_taken(catalog: Catalog) -> 
     encoder = usual.to_dict()["weight_bytes_by_component"]["audio"]
     assert usual.weight_bytes_per_gpu - silent.weight_bytes_per_gpu == encoder
     assert "vision" in silent.to_dict()["weight_bytes_by_component"]  # Videos are still read.
+
+
+def test_a_pool_given_by_hand_is_in_the_command_of_every_server(catalog: Catalog) -> None:
+    def asked(engine: str) -> Estimate:
+        return estimate(
+            "Qwen/Qwen3-8B", gpu="H100", context_tokens=8192, kv_pool="20GiB", engine=engine, catalog=catalog
+        )
+
+    assert "--kv-cache-memory-bytes 21474836480" in estimate_command(asked("vllm"))
+    assert pool_note(asked("vllm")) is None
+    sglang = asked("sglang")
+    assert f"--max-total-tokens {20 * GIB // 147_456}" in estimate_command(sglang)
+    assert "--max-total-tokens lowers the pool" in pool_note(sglang)
+    tensorrt = asked("tensorrt-llm")
+    assert options_of(tensorrt) == {"kv_cache_config": {"max_gpu_total_bytes": 20 * GIB}}
+    assert "max_gpu_total_bytes lowers the pool" in pool_note(tensorrt)
+    # What an engine takes by itself is not stated.
+    own = estimate("Qwen/Qwen3-8B", gpu="H100", context_tokens=8192, engine="sglang", catalog=catalog)
+    assert "--max-total-tokens" not in estimate_command(own)
+    assert pool_note(own) is None

@@ -354,6 +354,11 @@ class EngineRules:
         del named
         return None
 
+    @staticmethod
+    def pool_cap() -> str:
+        """What limits a pool that is given by hand; empty where that replaces the engine's own pool."""
+        return ""
+
     def has_expert_kernels_flag(self) -> bool:
         """True if the release has a flag that names the kernels of experts."""
         return False

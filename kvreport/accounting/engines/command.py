@@ -41,6 +41,7 @@ class Served:
         max_batched_tokens: Tokens of one step, or None for the engine's default.
         eager: True if no graphs are captured.
         kv_pool_bytes: Pool of one device given by hand, or None.
+        pool_tokens: Tokens of that pool on one data rank, or None.
         block_tokens: Tokens per block, or None for the engine's choice.
         prefix_caching: On or off, or None for the engine's default.
         images: False if only text is served.
@@ -78,6 +79,7 @@ class Served:
     max_batched_tokens: int | None = None
     eager: bool = False
     kv_pool_bytes: int | None = None
+    pool_tokens: int | None = None
     block_tokens: int | None = None
     prefix_caching: bool | None = None
     images: bool = True

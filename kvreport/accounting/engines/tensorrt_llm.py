@@ -19,7 +19,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.base import EngineRules
@@ -174,6 +174,11 @@ class TensorRtLlm(EngineRules):
         free = total - weights - reserve
         return math.ceil(pool / free * 1000) / 1000 if 0 < pool <= free else None
 
+    @staticmethod
+    def pool_cap() -> str:
+        """A key of the file: the smaller of it and the share of free memory is taken."""
+        return POOL_CAP
+
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """Scheduler defaults alone."""
         return self.scheduler(accelerator)
@@ -198,13 +203,22 @@ class TensorRtLlm(EngineRules):
         return Command((*words, *(("--config", "options.yaml") if options else ())), options=options)
 
 
+POOL_CAP: Final = "max_gpu_total_bytes"
+"""Of ``KvCacheConfig``: the smaller of this and the share of free memory is taken (``llmapi/llm_args.py``, 1.2.1)."""
+
+
 def config_file(served: Served) -> dict[str, object]:
     """What the file of ``trtllm-serve --config`` must say (``llmapi/llm_args.py``); empty if none is needed."""
     options: dict[str, object] = {}
     if served.data_parallel > 1:
         options["enable_attention_dp"] = True
+    cache: dict[str, object] = {}
     if not served.kv_is_own:
-        options["kv_cache_config"] = {"dtype": "auto" if served.kv_format == "bf16" else served.kv_format}
+        cache["dtype"] = "auto" if served.kv_format == "bf16" else served.kv_format
+    if served.kv_pool_bytes is not None:
+        cache[POOL_CAP] = served.kv_pool_bytes
+    if cache:
+        options["kv_cache_config"] = cache
     if served.dtype is not None:
         options["dtype"] = served.dtype
     if served.eager:

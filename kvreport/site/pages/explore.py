@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
+from kvreport.estimation.why_not import REFUSED
 from kvreport.publish import sql_runtime
-from kvreport.publish.site_data import SiteData
+from kvreport.publish.site_data import SiteData, devices
 from kvreport.site.kit import tables
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
@@ -19,6 +20,25 @@ from kvreport.site.pages.gpu import EXAMPLES
 DATA = "downloads/v1/site.json"
 FEW = 4
 """Models of the table that stands there without scripts."""
+START_TOKENS: Final = 8192
+"""Context that the explorer starts with, where the grid has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the explorer answers before anything is chosen: one accelerator, one context, weights as released.
+
+    Attributes:
+        address: The choice as an address has it, for the script.
+        question: The same in words.
+        fit: Configurations of it that fit.
+        configurations: All of them.
+    """
+
+    address: str
+    question: str
+    fit: int
+    configurations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +55,7 @@ class ToolContext:
         usual: Slugs of well-known models, to begin a comparison with.
         engine: Label of the engine.
         sql: Folder of the files that run SQL in the browser; "" for a site without them or without the dataset.
+        start: The explorer's first answer, which is painted before the numbers are there.
     """
 
     data_url: str
@@ -46,6 +67,7 @@ class ToolContext:
     usual: tuple[str, ...]
     engine: str
     sql: str
+    start: Start
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
@@ -81,6 +103,21 @@ def context(site: SiteData, *, runs_sql: bool = False) -> ToolContext:
         ),
         engine=site.engine.label,
         sql=f"{sql_runtime.FOLDER}/" if runs_sql and site.downloads.size("capacity.parquet") else "",
+        start=start(site),
+    )
+
+
+def start(site: SiteData) -> Start:
+    """Count the configurations of one well-known accelerator, each model as released, where the engine runs it."""
+    gpu = site.known_gpus[0]
+    context = START_TOKENS if START_TOKENS in site.contexts else site.contexts[0]
+    known = [one.known for model, one in site.capacities.items() if site.catalog.models[model].release_known]
+    series = [one for one in known if one is not None and one.verdicts[one.at(context)] not in REFUSED]
+    return Start(
+        address=f"gpu={gpu}&context={context}&tp=1&weights=released&kv=own",
+        question=f"{devices(1, site.gpu_name(gpu))}, {units.human_tokens(context)} context, weights as released",
+        fit=sum(one.holds(one.at(context)) for one in series),
+        configurations=len(series),
     )
 
 

@@ -20,6 +20,10 @@ PARTITION: Final = "SGLANG_PP_LAYER_PARTITION"
 """Read from the environment by ``distributed/utils.py::get_pp_indices`` (0.5.23)."""
 
 
+POOL_CAP: Final = "--max-total-tokens"
+"""The smaller of this and what memory holds is taken (``mem_cache/kv_cache_configurator.py``, 0.5.23)."""
+
+
 def command(served: Served) -> Command:
     """How SGLang is started: data ranks count among its tensor ranks."""
     flags = SERVE["sglang"]
@@ -53,6 +57,7 @@ def _further(served: Served) -> list[Word]:
         ("--dtype", served.dtype),
         ("--chunked-prefill-size", served.max_batched_tokens),
         ("--page-size", served.block_tokens),
+        (POOL_CAP, served.pool_tokens),
         ("--mamba-ssm-dtype", served.state_type),
     )
     words += ["--disable-cuda-graph"] if served.eager else []

@@ -379,6 +379,11 @@ class Sglang(EngineRules):
         return tokens, max_seqs or MOST_REQUESTS
 
     @staticmethod
+    def pool_cap() -> str:
+        """A number of tokens: the smaller of it and what memory holds is taken."""
+        return serve.POOL_CAP
+
+    @staticmethod
     def command(served: Served) -> Command:
         """``sglang.launch_server`` and its flags."""
         return serve.command(served)
