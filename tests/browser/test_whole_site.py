@@ -356,6 +356,15 @@ def test_the_explorer_answers_at_once(page: Any, address: str) -> None:
     pytest.fail(f"first answer and filter, in milliseconds: {seen}")
 
 
+def test_the_explorer_s_printed_answer_is_the_computed_one(page: Any, address: str, folder: Path) -> None:
+    html = (folder / "explore/index.html").read_text(encoding="utf-8")
+    printed = re.search(r'<p class="kv-said[^>]*>(.*?)</p>', html)
+    page.goto(address + "explore/")
+    page.wait_for_selector("#explore-table tbody tr")
+    assert printed
+    assert page.locator(".kv-explore > .kv-said").inner_text() == re.sub("<[^>]+>", "", printed[1])
+
+
 def test_the_site_and_its_search_index_stay_small(folder: Path) -> None:
     files = [path for path in folder.rglob("*") if path.is_file()]
     runtime, sql = folder / "assets" / "python", folder / "assets" / "duckdb"
