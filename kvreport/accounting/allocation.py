@@ -16,12 +16,12 @@ from kvreport.accounting.engines.step import NOTHING, Reserve
 from kvreport.accounting.extras import lora_bytes, vocabulary_slots
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
-from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import ComponentBytes, weights_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.remembered import remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,12 +418,17 @@ def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -
         return engine.reserve(model, device, step)
 
     alike = step.context_tokens is None or xp.is_plain(step.context_tokens)
-    key = ("reserve", case.engine.name, engine.reserve_class(device), step)
+    key = ("reserve", case.engine.name, _reserve_class(case.engine, device), step)
     kept = known.get(key, worked_out) if alike else worked_out()
     kept = engine.given_share_reserve(kept, engine.share(case.utilization), model, device, step)
     if not case.held_bytes or not engine.held_in_reserve:
         return kept
     return replace(kept, non_framework=kept.non_framework + case.held_bytes)
+
+
+@remembered
+def _reserve_class(engine: Engine, device: Accelerator) -> Hashable:
+    return rules(engine).reserve_class(device)
 
 
 def _reserving(case: Case) -> Model:
@@ -436,15 +441,19 @@ def _planned(case: Case) -> Model:
     return case.model if case.stage_of is None else case.stage_of[0]
 
 
-def plan_class(case: Case) -> Hashable:
-    """What of its device and of its scheduler decides a case's block plan: equal ones have the same, laid out alike."""
-    return _plan_class(case, case.accelerator, case.serving)
+def plan_class(
+    engine: EngineRules, model: Model, form: KvFormat | None, device: Accelerator | None, serving: Serving
+) -> tuple[Hashable, ...]:
+    """What of a device and of its scheduler decides a model's block plan: equal ones have the same, laid out alike.
 
-
-def _plan_class(case: Case, device: Accelerator | None, serving: Serving) -> tuple[Hashable, ...]:
-    engine, model = case.rules, _planned(case)
-    kind = engine.plan_class(model, case.kv_format, device)
-    return stored_key(case.kv_format), kind, engine.step_class(model, serving)
+    Args:
+        engine: What the engine does with memory.
+        model: The model; of a pipeline stage the whole one.
+        form: How growing caches are stored; None for the type that the model is served in.
+        device: The device; None where it is not known.
+        serving: The scheduler sizes that the engine takes there.
+    """
+    return stored_key(form), engine.plan_class(model, form, device), engine.step_class(model, serving)
 
 
 def _plan_key(case: Case, device: Accelerator | None, serving: Serving) -> Hashable:
@@ -463,7 +472,7 @@ def _plan_key(case: Case, device: Accelerator | None, serving: Serving) -> Hasha
         "plan",
         case.engine.name,
         case.engine.version,
-        *_plan_class(case, device, serving),
+        *plan_class(case.rules, _planned(case), case.kv_format, device, serving),
         rest,
         case.layout,
     )
@@ -541,13 +550,15 @@ def overhead_on(
         ("overhead", case.engine.name, format_name(form), kernels, layout),
         lambda: engine.load_overhead(case.model, form, case.formats, device, layout),
     )
-    further = {
-        "lora_adapters": lora_bytes(case.model, layout, *case.lora_slots)
-        + vocabulary_slots(case.model, *case.lora_slots, engine.vocabulary_adapters(case.model)),
-        "all_to_all_buffers": buffer_bytes(case.model, layout, engine.exchange, serving.max_batched_tokens)
-        if layout.all_to_all
-        else 0,
-    }
+    further: dict[str, int] = {}
+    if any(case.lora_slots):
+        further["lora_adapters"] = lora_bytes(case.model, layout, *case.lora_slots) + vocabulary_slots(
+            case.model, *case.lora_slots, engine.vocabulary_adapters(case.model)
+        )
+    if layout.all_to_all:
+        further["all_to_all_buffers"] = buffer_bytes(
+            case.model, layout, engine.exchange, serving.max_batched_tokens
+        )
     return added | {name: size for name, size in further.items() if size}
 
 
@@ -574,5 +585,4 @@ def column(total: int | Integers) -> int | Integers:
 
 def device_class(engine: Engine, accelerator: Accelerator) -> Hashable:
     """What of an accelerator decides a deployment: one case can hold all accelerators of a class."""
-    asked = rules(engine)
-    return asked.reserve_class(accelerator), asked.kernel_class(accelerator)
+    return _reserve_class(engine, accelerator), rules(engine).kernel_class(accelerator)

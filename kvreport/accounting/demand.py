@@ -29,7 +29,6 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.kv_cache import SERVED_BYTES, cache_terms, heads_per_rank
 from kvreport.accounting.numeric import Reals
 from kvreport.accounting.profile import UNBOUNDED
-from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import (
     ComponentBytes,
     format_of,
@@ -50,6 +49,7 @@ from kvreport.catalog.caches import (
 )
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup
+from kvreport.catalog.remembered import remembered
 from kvreport.catalog.variant import is_matrix
 
 Multiplies = Literal["bf16", "fp8", "int8", "fp4"]

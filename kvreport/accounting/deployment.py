@@ -37,13 +37,13 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
-from kvreport.accounting.remembered import remembered
 from kvreport.accounting.stages import stages
 from kvreport.accounting.support import Asked, alone_codes, spread_codes
 from kvreport.accounting.support import codes as refusals
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
+from kvreport.catalog.remembered import remembered
 from kvreport.errors import InputError
 from kvreport.units import MAX_BYTES
 

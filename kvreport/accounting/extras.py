@@ -14,6 +14,7 @@ from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import output_side
 from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup
+from kvreport.catalog.remembered import remembered
 from kvreport.catalog.variant import is_matrix
 from kvreport.errors import InputError
 
@@ -133,7 +134,7 @@ def _shifted(indices: tuple[int, ...], first: int) -> str:
 
 def drafts(model: Model) -> bool:
     """Whether a model has a draft's weights beside its own (:func:`with_draft`)."""
-    return any(row.name.startswith(_DRAFT) for row in model.weights)
+    return bool(draft_rows(model))
 
 
 def borrowed_copies(model: Model, tensor_parallel: int) -> int:
@@ -167,6 +168,7 @@ def draft_alone(model: Model) -> Model:
     return type(model).model_construct(**values)
 
 
+@remembered
 def draft_rows(model: Model) -> tuple[WeightGroup, ...]:
     """The weights of a draft that :func:`with_draft` put beside its target's; empty without one."""
     return tuple(row for row in model.weights if row.name.startswith(_DRAFT))

@@ -28,10 +28,10 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.remembered import remembered
 from kvreport.accounting.stages import Stage, stages
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.remembered import remembered
 from kvreport.errors import InputError
 
 

@@ -18,7 +18,7 @@ from typing import Final, Literal
 from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.numeric import Integers
-from kvreport.accounting.remembered import remembered
+from kvreport.catalog.remembered import remembered
 
 UNBOUNDED: Final = 1 << 40
 """A cap that no context reaches (contexts are at most 2^30 tokens)."""

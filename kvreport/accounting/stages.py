@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport.accounting.parallel import stage_layers
-from kvreport.accounting.remembered import remembered
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup, compress
+from kvreport.catalog.remembered import remembered
 
 _FIRST: Final[frozenset[Component]] = frozenset({"vision", "audio"})
 _MIXERS: Final[frozenset[Component]] = frozenset({"attention", "recurrent"})

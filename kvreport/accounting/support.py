@@ -13,11 +13,11 @@ from kvreport.accounting.alignment import cut_block
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.compute_type import CUDA, FLOAT32, PLAIN_FORMATS, WIDE, computed_by, lacks_type
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.remembered import remembered
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.remembered import remembered
 from kvreport.catalog.support import (
     DeviceRule,
     FormatRule,

@@ -14,6 +14,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from kvreport.catalog.base import Contradiction, LongText, Record, Slug, Source, Text
+from kvreport.catalog.remembered import remembered
 from kvreport.errors import InputError
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -164,11 +165,7 @@ class Engine(Record):
         """
         if kind in self.architectures:
             return architecture in self.architectures[kind]
-        dated = {
-            version_number(name.partition("@")[2]): classes
-            for name, classes in self.architectures.items()
-            if name.startswith(f"{kind}@")
-        }
+        dated = _dated(self.architectures, kind)
         known = [first for first in dated if not release or first <= release]
         return bool(known) and architecture in dated[max(known)]
 
@@ -195,6 +192,16 @@ class Engine(Record):
             f"engine {self.name!r}: device_classes: found none for {accelerator_id} with "
             f"{usable_bytes} bytes; allowed: a last class with min_bytes 0"
         )
+
+
+@remembered
+def _dated(architectures: dict[str, tuple[str, ...]], kind: str) -> dict[tuple[int, ...], tuple[str, ...]]:
+    """The lists of one kind that changed inside a range of releases, by the first release of each."""
+    return {
+        version_number(name.partition("@")[2]): classes
+        for name, classes in architectures.items()
+        if name.startswith(f"{kind}@")
+    }
 
 
 def engine_for_version(engines: Iterable[Engine], family: str, version: str | None) -> Engine | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from kvreport.accounting.allocation import shared_reserve, shared_weights
+from kvreport.accounting.allocation import reserve_on, shared_weights
 from kvreport.accounting.deployment import (
     Case,
     Memo,
@@ -96,6 +96,7 @@ class Columns:
         self.overhead_classes: dict[bool, list[list[int]]] = {}
         self.alone_in: dict[Layout, set[int]] = {}
         self.cut_in: dict[Layout, list[bool]] = {}
+        self.reserving_in: dict[int, tuple[Case, Case | None]] = {}
 
     @property
     def divides_otherwise(self) -> bool:
@@ -111,13 +112,25 @@ class Columns:
         """
         if self.parts[number] is None:
             return None
-        case, short = self.case(number, gpu, None), rules(self.site.engine).short_context_tokens
-        found = shared_reserve(case, self.reserves[number])
+        case, shortened = self.reserving(number)
+        serving, memo = _servings(self.site)[gpu.id], self.reserves[number]
+        found = reserve_on(case, gpu, serving, memo)
         kept = [found.total, found.uncertainty]
-        if short is None or self.model.context_tokens <= short:
+        if shortened is None:
             return kept
-        less = found.total - shared_reserve(replace(case, context_tokens=short), self.reserves[number]).total
-        return [*kept, less, short] if less else kept
+        less = found.total - reserve_on(shortened, gpu, serving, memo).total
+        return [*kept, less, shortened.context_tokens] if less else kept
+
+    def reserving(self, number: int) -> tuple[Case, Case | None]:
+        """What is reserved for in a column on every device, and the same for a short longest request; None if all are."""
+        if number not in self.reserving_in:
+            case, short = (
+                self.case(number, self.site.gpus[0], None),
+                rules(self.site.engine).short_context_tokens,
+            )
+            long = short is not None and self.model.context_tokens > short
+            self.reserving_in[number] = case, replace(case, context_tokens=short) if long else None
+        return self.reserving_in[number]
 
     def case(self, number: int, gpu: Accelerator, cache: KvFormat | None) -> Case:
         """What is laid out on a device in a column that the model has."""
@@ -194,8 +207,9 @@ class Columns:
         """Kinds of devices in groups: those of a group have the same plan in every column."""
         known = self.plan_classes.get(cache.name)
         if known is None:
+            engine, servings = rules(self.site.engine), _servings(self.site)
             known = self.plan_classes[cache.name] = {
-                kind: plan_class(_case(self.site, self.model, gpu, Layout(), cache))
+                kind: plan_class(engine, self.model, cache, gpu, servings[gpu.id])
                 for kind, gpu in self.examples.items()
             }
         groups: dict[Hashable, list[int]] = {}
@@ -320,12 +334,14 @@ class Columns:
 
     def held(self) -> dict[str, list[Any]]:
         """What the architecture itself needs, by KV format and column."""
-        found = {}
+        found, servings = {}, _servings(self.site)
+        engine, ceiling = rules(self.site.engine), rules(self.site.axes.ceiling)
         for cache in self.caches:
             alike: dict[Hashable, list[int]] = {}
             for kind, gpu in sorted(self.examples.items()):
-                case = upper_bound(_case(self.site, self.model, gpu, Layout(), cache), self.site.axes.ceiling)
-                alike.setdefault(plan_class(case), []).append(kind)
+                stored = engine.stored_format(self.model, cache, gpu)
+                same = plan_class(ceiling, self.model, stored, gpu, servings[gpu.id])
+                alike.setdefault(same, []).append(kind)
             found[cache.name] = [
                 None if part is None else self._held(number, cache, list(alike.values()))
                 for number, part in enumerate(self.parts)
@@ -412,7 +428,6 @@ def _case(
     cache: KvFormat | None,
     stage_of: tuple[Model, range] | None = None,
 ) -> Case:
-    servings = site.once("servings", lambda: _servings(site))
     return Case(
         model=model,
         engine=site.engine,
@@ -423,7 +438,7 @@ def _case(
         formats=site.axes.formats,
         kv_format=cache,
         layout=layout,
-        serving=servings[gpu.id],
+        serving=_servings(site)[gpu.id],
         many=True,
         stage_of=stage_of,
     )
@@ -431,11 +446,14 @@ def _case(
 
 def _servings(site: SiteData) -> dict[str, Serving]:
     """The scheduler sizes that the engine takes on each accelerator."""
-    found = {}
-    for gpu in site.gpus:
-        tokens, rows = rules(site.engine).scheduler(gpu)
-        found[gpu.id] = Serving(max_batched_tokens=tokens, max_seqs=rows)
-    return found
+
+    def made() -> dict[str, Serving]:
+        sizes = {gpu.id: rules(site.engine).scheduler(gpu) for gpu in site.gpus}
+        return {
+            name: Serving(max_batched_tokens=tokens, max_seqs=rows) for name, (tokens, rows) in sizes.items()
+        }
+
+    return site.once("servings", made)
 
 
 def by_number(site: SiteData, numbers: dict[str, int]) -> Iterator[tuple[Accelerator, int]]:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from kvreport.accounting import remembered as module
+import pytest
+
+from kvreport.accounting.allocation import shared_reserve
+from kvreport.accounting.case import Memo
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.sglang import settings
+from kvreport.accounting.engines.step import Step
 from kvreport.accounting.engines.vllm.reserve import ReserveRates, rates_of
-from kvreport.accounting.remembered import remembered
+from kvreport.accounting.parallel import Layout
+from kvreport.catalog import engine as engine_module
+from kvreport.catalog import remembered as module
 from kvreport.catalog.load import open_catalog
+from kvreport.catalog.remembered import remembered
+from kvreport.publish import columns
+from kvreport.publish.page_data import facts_alone
+from kvreport.publish.parts import Parts
 
 
 def test_the_same_objects_are_read_once_and_equal_ones_again():
@@ -61,3 +73,40 @@ def test_rates_are_read_once_for_a_maker_whose_name_is_put_together() -> None:
     )
     assert isinstance(first, ReserveRates)
     assert first is again
+
+
+def test_lists_of_a_range_of_releases_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build read all names of lists 30,000 times for each model."""
+    engine = open_catalog().engine("vllm")
+    kind = next(name.partition("@")[0] for name in engine.architectures if "@" in name)
+    before = engine.lists(kind, "LlamaForCausalLM", (0, 30))
+    monkeypatch.setattr(engine_module, "version_number", lambda _: pytest.fail("read again"))
+    assert engine.lists(kind, "LlamaForCausalLM", (0, 30)) == before
+
+
+def test_a_reserve_of_sglang_resolves_no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages and slots were resolved for each of 1,700 reserves of a model's file, and thrown away."""
+    catalog = open_catalog()
+    model, engine = catalog.model("meta-llama/Llama-3.1-8B-Instruct"), catalog.engine("sglang")
+    for name in ("page_size", "states_per_request"):
+        monkeypatch.setattr(settings, name, lambda *_, **__: pytest.fail("resolved"))
+    step = Step(max_batched_tokens=8192, max_seqs=256, layout=Layout(tensor=2))
+    assert rules(engine).reserve(model, catalog.accelerator("h100-sxm-80gb"), step).total > 0
+
+
+def test_what_is_reserved_for_is_laid_out_once_for_all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case of 28 fields was made for each of 97 devices' classes in each of 54 columns, twice for SGLang."""
+    catalog = open_catalog()
+    parts = Parts(None)
+    site = facts_alone(catalog, models="meta-llama/Llama-3.1-8B-Instruct", gpus="*", version="", parts=parts)
+    other = site.under("sglang")
+    work = columns.Columns(other, other.models[0], columns.places(other, further=False))
+    made = []
+    case = columns._case
+    monkeypatch.setattr(columns, "_case", lambda *given: made.append(given) or case(*given))
+    kept = [work.kept(gpu, number) for gpu in other.gpus for number in range(len(work.columns))]
+    assert all(kept)
+    assert len(made) == len(work.columns)
+    for place, gpu in ((0, other.gpus[0]), (1, other.gpus[-1])):
+        alone = shared_reserve(work.case(place, gpu, None), Memo())
+        assert work.kept(gpu, place)[:2] == [alone.total, alone.uncertainty]

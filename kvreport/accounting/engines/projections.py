@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import row_bytes
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model, WeightGroup
+from kvreport.catalog.remembered import remembered
 
 _QUERY: Final = ".q_proj.weight"
 _KEY: Final = ".k_proj.weight"

@@ -15,6 +15,7 @@ from kvreport.accounting.engines.sglang import shapes
 from kvreport.accounting.kv_cache import index_bytes
 from kvreport.catalog.caches import Indexer, Latent
 from kvreport.catalog.model import Model
+from kvreport.catalog.remembered import remembered
 
 PAGE_ALIGN: Final = 576
 SLOT_EXTRA: Final = 8
@@ -45,6 +46,7 @@ class CompressedSizes:
     fixed_bytes: int
 
 
+@remembered
 def is_compressed(model: Model) -> bool:
     """True if layers keep latents of several tokens each, at the ratios that SGLang has pools for."""
     found = {

@@ -7,13 +7,13 @@ from typing import Final
 
 from kvreport.accounting.engines.vllm.reserve import device_class
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
-from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import format_of, rank_elements, row_bytes
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.remembered import remembered
 
 _FLOAT_BYTES: Final = 4
 _BLOCK_FLOAT: Final = "mxfp4"

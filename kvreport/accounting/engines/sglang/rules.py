@@ -258,7 +258,7 @@ class Sglang(EngineRules):
             return _by_length(
                 told, lambda one: self.reserve(model, accelerator, replace(step, context_tokens=one))
             )
-        found = self._settings(model, accelerator, step)
+        found = self._memory(model, accelerator, step)
         taken = self.taken_before_loading(step.layout, accelerator) + step.held_bytes
         kept = round(max(accelerator.usable_bytes - taken, 0) * (1 - found.share))
         kept = max(kept + self._images_kept(model, accelerator, step), 0)
@@ -423,9 +423,9 @@ class Sglang(EngineRules):
         known = known or constant(self.engine, "uncertainty_bytes_ranks")
         return round(known * grown(accelerator.usable_bytes))
 
-    def _settings(self, model: Model, accelerator: Accelerator, step: Step) -> settings.Settings:
+    def _memory(self, model: Model, accelerator: Accelerator, step: Step) -> settings.Memory:
         layout = step.layout
-        return settings.settings(
+        return settings.memory(
             model,
             self.engine,
             accelerator,

@@ -8,6 +8,7 @@ MiB, as the engine computes them. Which classes of models a rule is for stands i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from kvreport.accounting.engines.sglang import shapes
@@ -18,6 +19,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.model import Model
+from kvreport.catalog.remembered import remembered
 from kvreport.units import MIB
 
 WIDE_RANKS: Final = 4
@@ -136,6 +138,25 @@ class Settings:
     graphs_mib: float
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What of the settings decides the memory that is kept free.
+
+    Attributes:
+        share: As :class:`Settings` has it.
+        chunk_tokens: Tokens of one prefill chunk of all data ranks.
+        captured_requests: As :class:`Settings` has it.
+        attention: As :class:`Settings` has it.
+        graphs_mib: As :class:`Settings` has it.
+    """
+
+    share: float
+    chunk_tokens: int
+    captured_requests: int
+    attention: str
+    graphs_mib: float
+
+
 def settings(
     model: Model,
     engine: Engine,
@@ -180,6 +201,58 @@ def settings(
         deepep: True with ``--moe-a2a-backend deepep``.
         drafts: True with ``--speculative-algorithm``, but for n-grams.
     """
+    kept = memory(
+        model,
+        engine,
+        accelerator,
+        tensor_parallel=tensor_parallel,
+        pipeline_parallel=pipeline_parallel,
+        data_attention=data_attention,
+        context_ranks=context_ranks,
+        chunk_tokens=chunk_tokens,
+        max_requests=max_requests,
+        share=share,
+        graphs=graphs,
+        images=images,
+        prefix_cache=prefix_cache,
+        context_tokens=context_tokens,
+        deepep=deepep,
+        drafts=drafts,
+    )
+    return Settings(
+        share=kept.share,
+        chunk_tokens=chunk_of(model, engine, kept.chunk_tokens, data_attention),
+        captured_requests=kept.captured_requests,
+        page_tokens=page_size(model, engine, kept.attention, page_tokens),
+        attention=kept.attention,
+        states_per_request=states_per_request(
+            model, engine, prefix_cache=prefix_cache, overlap=overlap, staged=pipeline_parallel > 1
+        ),
+        max_requests=COMPRESSED_REQUESTS if max_requests is None and is_compressed(model) else max_requests,
+        graphs_mib=kept.graphs_mib,
+    )
+
+
+def memory(
+    model: Model,
+    engine: Engine,
+    accelerator: Accelerator,
+    *,
+    tensor_parallel: int = 1,
+    pipeline_parallel: int = 1,
+    data_attention: int = 1,
+    context_ranks: int = 1,
+    chunk_tokens: int | None = None,
+    max_requests: int | None = None,
+    share: float | None = None,
+    graphs: bool = True,
+    images: bool = True,
+    prefix_cache: bool = True,
+    context_tokens: int | None = None,
+    deepep: bool = False,
+    drafts: bool = False,
+) -> Memory:
+    """Resolve what decides the memory that is kept free; arguments as for :func:`settings`."""
     device = device_mib(accelerator)
     defaults = engine.device_class(accelerator.id, round(device * MIB))
     chunk = chunk_tokens or defaults.max_batched_tokens
@@ -215,17 +288,11 @@ def settings(
         share = round((device - reserved) / device, 3)
         if images and shapes.takes_images(model, engine):
             share *= vision_factor(model, engine)
-    share *= backend_share(backend, context_tokens or model.context_tokens)
-    return Settings(
-        share=share,
-        chunk_tokens=chunk_of(model, engine, chunk, data_attention),
+    return Memory(
+        share=share * backend_share(backend, context_tokens or model.context_tokens),
+        chunk_tokens=chunk,
         captured_requests=captured,
-        page_tokens=page_size(model, engine, backend, page_tokens),
         attention=backend,
-        states_per_request=states_per_request(
-            model, engine, prefix_cache=prefix_cache, overlap=overlap, staged=pipeline_parallel > 1
-        ),
-        max_requests=COMPRESSED_REQUESTS if max_requests is None and is_compressed(model) else max_requests,
         graphs_mib=captures,
     )
 
@@ -389,6 +456,7 @@ def largest_prefill(model: Model, engine: Engine, chunk_tokens: int) -> int:
     return min(chunk_tokens, LLAMA_2_PREFILL) if "llama-2" in model.id.lower() else chunk_tokens
 
 
+@remembered
 def prefill_captured(model: Model, engine: Engine) -> bool:
     """True if prefill is captured as graphs by default.
 
@@ -475,6 +543,7 @@ def captured_piecewise(model: Model, engine: Engine) -> bool:
     return listed and version_number(engine.version or "9999") < PIECEWISE_ENDS
 
 
+@lru_cache(maxsize=64)
 def prefill_sizes(largest: int) -> tuple[int, ...]:
     """Token counts that prefill is captured at (``generate_prefill_cuda_graph_batch_sizes``)."""
     runs = (
@@ -488,6 +557,7 @@ def prefill_sizes(largest: int) -> tuple[int, ...]:
     return tuple(size for run in runs for size in run if size <= largest)
 
 
+@remembered
 def vision_factor(model: Model, engine: Engine) -> float:
     """What a vision tower lowers the share by: 10% per tower of the usual size more than one.
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kvreport.accounting.remembered import remembered
 from kvreport.catalog.caches import (
     Cache,
     ChunkedAttention,
@@ -28,6 +27,7 @@ from kvreport.catalog.caches import (
 )
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.model import Model
+from kvreport.catalog.remembered import remembered
 
 CONVOLUTION_BYTES: Final = 2
 """Bytes of a convolution state's element: bfloat16, whatever the model's type (``mamba2_state_dtype``)."""
@@ -81,8 +81,12 @@ def takes_images(model: Model, engine: Engine) -> bool:
 
     It does for any config with a nested text model, but for a few classes that want ``--enable-multimodal``.
     """
-    towers = any(row.component in ("vision", "audio") for row in model.weights)
-    return towers and not engine.lists("images_off", model.architecture)
+    return _has_towers(model) and not engine.lists("images_off", model.architecture)
+
+
+@remembered
+def _has_towers(model: Model) -> bool:
+    return any(row.component in ("vision", "audio") for row in model.weights)
 
 
 def token_elements(model: Model, attention_ranks: int, *, windowed: bool = False) -> int:
@@ -102,17 +106,20 @@ def token_elements(model: Model, attention_ranks: int, *, windowed: bool = False
     return max(1, heads.kv_heads // attention_ranks) * (heads.key_dim + heads.value_dim)
 
 
+@remembered
 def unequal_heads(model: Model) -> bool:
     """True if keys and values differ in width, in any layer."""
     kinds = (FullAttention, SlidingWindow, ChunkedAttention)
     return any(isinstance(cache, kinds) and cache.key_dim != cache.value_dim for cache in _caches(model))
 
 
+@remembered
 def latent_of(model: Model) -> Latent | None:
     """The latent that every attention layer caches, or None if the model caches heads."""
     return next((cache for cache in _caches(model) if isinstance(cache, Latent)), None)
 
 
+@remembered
 def indexer_of(model: Model) -> Indexer | None:
     """The index keys of sparse attention, or None."""
     return next((cache for cache in _caches(model) if isinstance(cache, Indexer)), None)

@@ -14,7 +14,6 @@ from typing import Final
 
 from kvreport.accounting.engines.vllm.releases import keeps_checkpoint
 from kvreport.accounting.kv_cache import SERVED_BYTES
-from kvreport.accounting.remembered import remembered
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import (
     Cache,
@@ -31,6 +30,7 @@ from kvreport.catalog.caches import (
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.remembered import remembered
 
 NATIVE_FLOATS: Final = (8, 9)
 """The first compute capability that multiplies FP8."""

@@ -24,13 +24,13 @@ from kvreport.accounting.engines.vllm.kernels import Device
 from kvreport.accounting.engines.vllm.releases import Release, release_of
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import format_of, rank_elements
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent, SlidingWindow
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model, WeightGroup
+from kvreport.catalog.remembered import remembered
 
 _AXES_FACTOR: Final = 4
 _BLOCK_FLOAT: Final = "mxfp4"
@@ -210,6 +210,7 @@ def _position_table(model: Model, floats: bool, apart: bool) -> int:  # noqa: FB
     return sum(positions * width * (_FLOAT_BYTES if floats else SERVED_BYTES) for width in widths)
 
 
+@remembered
 def _absorbed(stored: _Stored, tensor_parallel: int) -> int:
     """MLA decodes with its up-projection unquantised: a quantised one is kept a second time."""
     size = 0
@@ -231,6 +232,8 @@ def _read_plain(model: Model, engine: Engine, stored: _Stored, tensor_parallel: 
         if engine.lists(kind, model.architecture, release)
         for name in each
     )
+    if not names:
+        return 0
     added = 0.0
     for row, form in stored:
         if form is None or row.component != "attention" or not row.name.endswith(names):
@@ -246,6 +249,7 @@ def _float_connections(model: Model) -> int:
     return sum(row.parameters * (_FLOAT_BYTES - SERVED_BYTES) for row in rows)
 
 
+@remembered
 def _widened_scales(model: Model, stored: _Stored, tensor_parallel: int) -> int:
     """Scales that bitsandbytes quantised a second time are kept as float32, so that kernels need not."""
     added = 0.0

@@ -26,7 +26,6 @@ from kvreport.accounting.engines.vllm.releases import (
 )
 from kvreport.accounting.engines.vllm.towers import Tower
 from kvreport.accounting.kv_cache import SERVED_BYTES
-from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.caches import (
     CrossAttention,
@@ -38,6 +37,7 @@ from kvreport.catalog.caches import (
 )
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import LayerGroup, Model, WeightGroup
+from kvreport.catalog.remembered import remembered
 from kvreport.units import MIB
 
 LOGIT_BYTES: Final[dict[Sampler, int]] = {"sort": 38, "probabilities": 14, "copied": 6, "logits": 2}

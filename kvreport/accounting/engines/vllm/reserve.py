@@ -49,10 +49,10 @@ from kvreport.accounting.engines.vllm.profiling import (
 from kvreport.accounting.engines.vllm.towers import clip_tokens, encoding, listening, whole_encoding
 from kvreport.accounting.extras import drafts
 from kvreport.accounting.kv_cache import SERVED_BYTES
-from kvreport.accounting.remembered import remembered
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
+from kvreport.catalog.remembered import remembered
 
 UNIFIED: Final = ("dgx-spark", "jetson")
 """Devices that share their memory with a CPU: what the process and the page cache take counts, too."""

@@ -9,7 +9,8 @@ from typing import Final, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MOST: Final = 64
+_MOST: Final = 1024
+"""Answers of one function: those for a model in every weight format and layout are some hundreds."""
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
@@ -26,7 +27,7 @@ def remembered(read: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(read)
     def asked(*records: P.args, **none: P.kwargs) -> T:
-        key = tuple(one if type(one) in _PLAIN else id(one) for one in records)
+        key = tuple([one if type(one) in _PLAIN else id(one) for one in records])  # a list is made faster
         found = known.get(key)
         if found is None:
             if len(known) >= _MOST:
