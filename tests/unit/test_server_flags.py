@@ -31,6 +31,7 @@ EVERYTHING = Served(
     max_batched_tokens=4096,
     eager=True,
     kv_pool_bytes=1 << 34,
+    pool_tokens=100_000,
     block_tokens=32,
     prefix_caching=False,
     images=False,
@@ -82,7 +83,7 @@ def test_attention_data_parallelism_in_each_engines_words() -> None:
     )
     assert TensorRtLlm.command(EVERYTHING).options == {
         "enable_attention_dp": True,
-        "kv_cache_config": {"dtype": "fp8"},
+        "kv_cache_config": {"dtype": "fp8", "max_gpu_total_bytes": 1 << 34},
         "dtype": "bfloat16",
         "cuda_graph_config": None,
         "lora_config": {"max_loras": 2, "max_lora_rank": 32},
