@@ -823,11 +823,11 @@
     if (/** @type {any} */ (window).__md_get?.("__palette")) return;
     const name = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     const input = $(`input[data-md-color-media="(prefers-color-scheme: ${name})"]`);
-    const keys = ["scheme", "primary", "accent"].map((key) => `data-md-color-${key}`);
-    // As printed: a change of nothing would still have every element styled again.
-    if (!input || keys.every((key) => document.body.getAttribute(key) === input.getAttribute(key))) return;
+    if (!input) return;
     document.body.setAttribute("data-md-color-switching", ""); // no transitions; the theme removes it
-    for (const key of keys) document.body.setAttribute(key, input.getAttribute(key));
+    for (const key of ["scheme", "primary", "accent"]) {
+      document.body.setAttribute(`data-md-color-${key}`, input.getAttribute(`data-md-color-${key}`));
+    }
   }
 
   const later = /** @type {HTMLTemplateElement | null} */ ($("template[data-kv-theme]"));
