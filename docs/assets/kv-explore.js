@@ -1015,7 +1015,7 @@
         site.release,
       ].join("-");
       make("a", { href: url, download: `${name}.csv` }).click();
-      setTimeout(() => URL.revokeObjectURL(url), 1000);
+      setTimeout(() => URL.revokeObjectURL(url), 60_000); // a busy browser reads it late
     }
 
     /* The same filters as a query over the published Parquet file, for DuckDB or pandas. */
