@@ -373,6 +373,20 @@ def test_a_press_is_a_click_though_the_rows_are_drawn_again_meanwhile(page, addr
     page.locator("dialog[open]").wait_for()
 
 
+def test_nothing_moves_when_a_reader_begins_to_scroll(page, address):
+    """The theme hides its tabs once the page is scrolled; their place stays."""
+    place = "document.querySelector('h1').getBoundingClientRect().top + scrollY"
+    page.goto(f"{address}explore/")
+    answered(page)
+    before = page.evaluate(place)
+    page.mouse.wheel(0, 28)
+    page.wait_for_function("document.querySelector('.md-tabs').hidden")
+    assert page.evaluate(f"[{place}, scrollY]") == [before, 28]
+    page.mouse.wheel(0, -28)
+    page.wait_for_function("!document.querySelector('.md-tabs').hidden")
+    assert page.locator(".md-tabs a").first.is_visible()
+
+
 def test_a_first_key_does_not_lose_the_focus(page, address):
     page.goto(f"{address}explore/")
     answered(page)
