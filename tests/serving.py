@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,8 +17,30 @@ document.addEventListener("securitypolicyviolation", (e) => window.refused.push(
 """
 
 
+def map_of(folder: Path, root: str) -> bytes:
+    """A site's map with the addresses that its pages have here.
+
+    With those of where the site is published, the theme loads every page anew instead of changing it.
+    """
+    content = (folder / "sitemap.xml").read_text("utf-8")
+    home = min(re.findall("<loc>(.*?)</loc>", content), key=len)
+    return content.replace(home, root).encode()
+
+
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A file server that says nothing."""
+    """A file server that says nothing, and whose map of the site has its own addresses."""
+
+    def do_GET(self) -> None:
+        """Answer with the file."""
+        if self.path != "/sitemap.xml" or not Path(self.directory, "sitemap.xml").is_file():
+            super().do_GET()
+            return
+        content = map_of(Path(self.directory), f"http://{self.headers['Host']}/")
+        self.send_response(200)
+        self.send_header("Content-Type", "text/xml")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

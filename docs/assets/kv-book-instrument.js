@@ -2,7 +2,7 @@
    arithmetic is kvLessons, translated from Python; this file only moves and shows. */
 (function () {
   "use strict";
-  const { fixed, $, make, tokens } = kvreport;
+  const { count, fixed, $, make, tokens } = kvreport;
   const SVG = "http://www.w3.org/2000/svg";
   const SCALES = { GiB: 2 ** 30, GB: 1e9, MiB: 2 ** 20, KiB: 2 ** 10, ms: 1e-3, "%": 0.01 };
 
@@ -10,7 +10,7 @@
   function shown(value, form) {
     if (form.startsWith("words:")) return form.slice(6).split("|")[value];
     if (form === "tokens") return tokens(Math.floor(value));
-    if (form === "count") return Math.floor(value).toLocaleString("en-US");
+    if (form === "count") return count(Math.floor(value));
     const [unit, digits = "0"] = form.split(".");
     const number = fixed(value / (SCALES[unit] || 1), Number(digits));
     return unit === "%" || unit === "×" ? number + unit : `${number} ${unit}`;

@@ -3,7 +3,7 @@
    browser (localStorage) and is never sent. */
 (function () {
   "use strict";
-  const { $, $$, make } = kvreport;
+  const { $, $$, fixed, make } = kvreport;
   const KEY = "kv-book";
 
   function remembered() {
@@ -27,7 +27,8 @@
   const number = (value) => {
     const size = Math.abs(value);
     const digits = size >= 100 || Number.isInteger(value) ? 0 : size >= 10 ? 1 : 2;
-    return value.toLocaleString("en-US", { maximumFractionDigits: digits });
+    const text = fixed(value, digits);
+    return digits ? text.replace(/\.?0+$/, "") : text;
   };
 
   /* "off by 5.7×", or what stands for it where one of the two is 0. */

@@ -564,6 +564,7 @@
           `The catalog could not be read (${error.message}). The data page has every row.`;
         return;
       }
+      await kvreport.pause();
       if (mine !== turn) return;
       const asked = choiceOf(state);
       const many = matrix.rowsOf(asked);

@@ -443,7 +443,7 @@
         rows.push(row);
         if (rows.length >= 2 * most) rows = rows.sort(order).slice(0, most);
       }
-      if (total % 16 === 0 && performance.now() > until) {
+      if (total % 4 === 0 && performance.now() > until) {
         await new Promise((done) => setTimeout(done));
         if (!alive()) return null;
         progress(total, fit);

@@ -315,9 +315,7 @@
     /* The question as it was asked: "For 500 people (62.5 concurrent requests, 125 at peak)". */
     function questionOf(asked, work) {
       const concurrent = +work.concurrent.toFixed(1);
-      const requests = `${concurrent.toLocaleString("en-US")} concurrent ${
-        concurrent === 1 ? "request" : "requests"
-      }`;
+      const requests = `${count(concurrent)} concurrent ${concurrent === 1 ? "request" : "requests"}`;
       const peak = work.peak > concurrent ? `${count(work.peak)} at peak` : "";
       if (asked.users) {
         return `For ${count(asked.users)} people (${[requests, peak].filter(Boolean).join(", ")})`;

@@ -7,6 +7,12 @@
   const { kvKernel: kernel, kvCapacity: capacity } = root;
   const { MAX_REQUESTS } = kernel;
 
+  /* Numbers with marks at the thousands: the browser's own formatter takes longer to load than a ranking to be made. */
+  const number = (n, digits) => {
+    const [whole, part] = (digits === undefined ? String(n) : n.toFixed(digits)).split(".");
+    return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? `.${part}` : "");
+  };
+
   /* The largest batch of one data rank, up to what memory holds, that meets the time targets. Pipeline stages
      work on as many micro-batches at once, and a prompt may pass through them in chunks. */
   function fastEnough(step, work, held, stages) {
@@ -56,7 +62,6 @@
      efficiency; null or undefined where nothing is said. */
   function workload(asked) {
     const given = (value) => value !== null && value !== undefined;
-    const number = (n) => n.toLocaleString("en-US");
     const fail = (error) => ({ error });
     const assumed = [];
     const rates = [asked.users, asked.perMinute, asked.latency];
@@ -364,7 +369,6 @@
     const { refused, fastest } = ranking;
     const { relax } = kernel.words;
     const fill = (name, values) => relax[name].replace(/\{(\w+)\}/g, (_, key) => values[key]);
-    const number = (n) => n.toLocaleString("en-US");
     const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
     const reason = ["limit", "available", "time", "context"].find((name) => refused[name]) ||
       (Object.keys(refused).length ? "weights" : "formats");
@@ -372,8 +376,7 @@
       .filter((name) => work[name] !== null && fastest[name] > work[name] * work.efficiency)
       .map((name) => {
         const tenths = Math.ceil(fastest[name] / work.efficiency * 1e4) / 10;
-        const digits = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
-        return fill(name, { time: `${tenths.toLocaleString("en-US", digits)} ms` });
+        return fill(name, { time: `${number(tenths, 1)} ms` });
       });
     return sentence(fill(reason, {
       peak: number(work.peak),
@@ -419,7 +422,7 @@
 
   /* Why a layout wins: what its pools hold together, what a request takes of them, and how long a step takes, next to another layout's. */
   function whyItWins(best, other, name, gpus) {
-    const gib = (bytes) => (bytes / 2 ** 30).toLocaleString("en-US", { maximumFractionDigits: 1 });
+    const gib = (bytes) => number(bytes / 2 ** 30, 1).replace(/\.0$/, "");
     const pools = ({ layout, pool }) => gib(kernel.overReplica(pool, layout.devices));
     const request = ({ layout, request }) => gib(kernel.overDataRank(request, layout.devices, layout.dp));
     const step = ({ tpot }) => Number.isNaN(tpot) ? "an unknown time" : `${(tpot * 1e3).toFixed(1)} ms`;

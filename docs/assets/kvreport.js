@@ -817,23 +817,23 @@
     start,
   };
 
-  // Opened as a file the theme never says that the page is there.
-  /* The color scheme of the system, where no other was chosen: the theme's script would set it after the first paint. */
-  function scheme() {
-    if (/** @type {any} */ (window).__md_get?.("__palette")) return;
-    const name = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-    const input = $(`input[data-md-color-media="(prefers-color-scheme: ${name})"]`);
-    if (!input) return;
-    document.body.setAttribute("data-md-color-switching", ""); // no transitions; the theme removes it
-    for (const key of ["scheme", "primary", "accent"]) {
-      document.body.setAttribute(`data-md-color-${key}`, input.getAttribute(`data-md-color-${key}`));
-    }
-  }
-
   const later = /** @type {HTMLTemplateElement | null} */ ($("template[data-kv-theme]"));
-  if (later) scheme(); // before anything asks for a layout
+  // Opened as a file the theme never says that the page is there.
   if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
   else start();
+
+  /* The theme makes the addresses of a page absolute and compares its head with the next page's. Writing those of style
+     sheets would load each a second time and style the whole page anew, so that they only read as written. */
+  function absolute(/** @type {HTMLLinkElement} */ node) {
+    const { href } = node;
+    const written = /** @type {HTMLLinkElement} */ (node.cloneNode());
+    written.href = href;
+    const { outerHTML } = written;
+    Object.defineProperties(node, {
+      href: { get: () => href, set: () => {} },
+      outerHTML: { get: () => outerHTML },
+    });
+  }
 
   /* The theme's script is large and comes with the reader's first move: a page is read, and its links work, without it.
      From then on it says which page is shown. */
@@ -846,8 +846,7 @@
   }
   if (later) {
     const source = new URL(later.dataset.kvTheme, location.href).href;
-    // The theme makes every address absolute. After the first paint that would load each style sheet a second time.
-    for (const node of $$("head > link[href]")) node.href = String(node.href);
+    for (const node of $$("head > link[rel=stylesheet]")) absolute(node);
     const ready = () => {
       theme();
       document.dispatchEvent(new Event("DOMContentLoaded")); // what the theme begins with

@@ -30,12 +30,28 @@ _NAMED_DIALOG: Final = (
 )
 
 
+# The theme's script would say that scripts run: then every element of a painted page is styled once more.
+_SCRIPTED: Final = ("<script>__md_scope=", '<script>document.documentElement.className="js";__md_scope=')
+
+# The theme follows the system's color scheme where a reader chose so; without a choice it would only do so once its
+# script runs, which is after the first paint.
+_PALETTE: Final = (
+    '<script>var palette=__md_get("__palette");',
+    '<script>var palette=__md_get("__palette")||{color:{media:"(prefers-color-scheme)"}};',
+)
+_BOTH_SCHEMES: Final = tuple(
+    f'data-md-color-media="(prefers-color-scheme: {name})"' for name in ("light", "dark")
+)
+
+
 def waiting(output: str) -> str:
-    """Let scripts wait until a page stands, and name the search's dialog.
+    """Let scripts wait until a page stands, name the search's dialog, and paint as the page will stay.
 
     Ours starts the theme's, the larger one, when the reader first moves.
     """
-    output = output.replace(*_NAMED_DIALOG, 1)
+    output = output.replace(*_NAMED_DIALOG, 1).replace(*_SCRIPTED, 1)
+    if all(scheme in output for scheme in _BOTH_SCHEMES):
+        output = output.replace(*_PALETTE, 1)
     if "assets/kvreport.js" in output:
         output = _THEME_SCRIPT.sub(r"<template data-kv-theme=\1></template>", output, count=1)
     return _SCRIPT.sub("<script defer src=", output)

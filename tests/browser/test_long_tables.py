@@ -139,14 +139,53 @@ def test_without_scripts_every_row_is_there(browser, address):
     context.close()
 
 
-def test_a_dark_system_has_its_scheme_before_the_theme_runs(browser, address):
-    context = browser.new_context(color_scheme="dark")
-    context.route("**/javascripts/bundle.*", lambda route: route.abort())
+@pytest.mark.parametrize(("system", "scheme"), [("dark", "slate"), ("light", "default")])
+def test_a_page_is_painted_in_the_system_s_scheme_before_any_file_of_scripts_runs(
+    browser, address, system, scheme
+):
+    context = browser.new_context(color_scheme=system)
+    context.route(re.compile(r"/assets/.*\.js"), lambda route: route.abort())
     page = context.new_page()
     page.goto(f"{address}gpus/")
-    page.wait_for_selector("html.js")
-    assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"
+    assert page.evaluate("document.body.dataset.mdColorScheme") == scheme
+    assert page.evaluate("document.documentElement.className") == "js"
     context.close()
+
+
+def test_the_reader_s_own_scheme_stays(browser, address):
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto(f"{address}gpus/")
+    chosen = {"color": {"media": "", "scheme": "default", "primary": "custom", "accent": "custom"}}
+    page.evaluate("(chosen) => __md_set('__palette', chosen)", chosen)
+    page.reload()
+    assert page.evaluate("document.body.dataset.mdColorScheme") == "default"
+    context.close()
+
+
+def test_no_style_sheet_is_loaded_a_second_time(browser, address):
+    made = Visit(browser, address)
+    made.context.add_init_script(
+        "window.loads = []; document.addEventListener('load', ({ target }) => target.rel === 'stylesheet' &&"
+        " loads.push(target.getAttribute('href').split('/').pop()), true)"
+    )
+    page = made.page
+    page.goto(f"{address}gpus/")
+    once = page.evaluate("loads")
+    assert len(once) == len(set(once)) > 3
+    page.keyboard.press("Shift")  # the theme begins
+    page.wait_for_function("window.document$")
+    page.wait_for_load_state("networkidle")
+    nodes = "[...document.querySelectorAll('link[rel=stylesheet]')]"
+    page.evaluate(f"window.sheets = {nodes}.map((node) => node.sheet)")
+    page.locator(".md-tabs a[href$='models/']").first.click()
+    page.wait_for_url("**/models/")
+    page.locator("#models-table").wait_for()
+    assert page.evaluate("window.sheets?.length") == len(once)
+    assert page.evaluate(f"sheets.every((one) => {nodes}.some((node) => node.sheet === one))")
+    assert page.evaluate("loads") == once
+    made.context.close()
+    assert not made.faults
 
 
 H100 = "gpus/h100-sxm-80gb/"

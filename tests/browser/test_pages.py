@@ -454,8 +454,12 @@ def test_sizes_switch_between_gib_and_gb(visit):
 
 def test_instant_navigation_starts_the_next_page_too(visit):
     page = visit.go("models/")
+    page.wait_for_function("window.document$")
+    page.wait_for_load_state("networkidle")
+    page.evaluate("window.stayed = true")
     page.locator("#models-table a", has_text="Llama 3.1 8B").first.click()
     page.wait_for_url(f"**/{LLAMA}")
+    assert page.evaluate("window.stayed")
     page.locator(".kv-more-fields summary").click()
     page.locator("#kv-weights").select_option("int4")
     page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === '?weights=int4'")

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from brought import CONFIG
 from javascript import searched
-from serving import Server
+from serving import Server, map_of
 
 from kvreport import estimate
 from kvreport.architectures import read_config
@@ -153,6 +153,8 @@ class Compressing(http.server.SimpleHTTPRequestHandler):
             self.send_error(404)
             return
         kind, body = self.guess_type(str(path)), path.read_bytes()
+        if path.name == "sitemap.xml":
+            body = map_of(path.parent, f"http://{self.headers['Host']}/")
         self.send_response(200)
         if not kind.startswith(("image/jpeg", "font/")):
             body = gzip.compress(body, 6)
