@@ -72,9 +72,15 @@ def test_the_card_says_how_it_is_asked_for(tiny_site):
     assert f"embed/?model={asked[1]}&amp;gpu={asked[2]}" in page
 
 
+READ_ONLY = ("const { outerHTML } = written;", "outerHTML: { get: () => outerHTML },")
+"""Where a script of ours reads HTML, to answer the theme's comparison of two heads."""
+
+
 def test_no_script_of_ours_writes_html(repository):
     for path in (repository / "docs/assets").glob("*.js"):
         text = path.read_text(encoding="utf-8")
+        for reading in READ_ONLY:
+            text = text.replace(reading, "", 1)
         for word in (
             "innerHTML",
             "outerHTML",
