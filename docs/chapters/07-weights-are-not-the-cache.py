@@ -57,8 +57,10 @@ guess(
 
 # %% tags=["hide"]
 formula(
-    "weights  =  parameters × bits of the weight format / 8   (+ scales, + what stays at 16 bits)",
-    "cache    =  2 × layers × KV heads × head dim × bits of the KV format / 8   × tokens × requests",
+    "weights  =  parameters × bits of the weight format / 8",
+    "            + scales + what stays at 16 bits",
+    "cache    =  2 × layers × KV heads × head dim × bits of the KV format / 8",
+    "            × tokens × requests",
 )
 
 # %% [markdown]

@@ -75,10 +75,10 @@ guess(
 
 # %% tags=["hide"]
 formula(
-    "requests in flight  =  requests per second × seconds per request        (Little's law)",
+    "requests in flight  =  requests per second × seconds per request  (Little's law)",
     "peak                =  requests in flight × burst factor",
-    "memory              =  weights  +  peak × tokens × bytes per token  +  the engine's reserve",
-    "replicas            =  ceil(peak / requests that one replica holds)  +  spares",
+    "memory              =  weights + peak × tokens × bytes per token + engine's reserve",
+    "replicas            =  ceil(peak / requests that one replica holds) + spares",
 )
 
 # %% tags=["hide"]

@@ -226,6 +226,20 @@ def test_a_quiz_counts(page: Any) -> None:
     assert page.locator(".kv-score").inner_text() == "1 right of 2 answered, 2 questions."
 
 
+def test_the_longest_line_of_a_formula_is_whole_between_the_columns_and_on_a_tablet(
+    chromium: Any, lab: tuple[Path, str]
+) -> None:
+    """The whole site's test holds every chapter to as many characters."""
+    folder, root = lab
+    (folder / "longest.html").write_text(document(formula("n" * 84).html), encoding="utf-8")
+    page = chromium.new_page(viewport={"width": 768, "height": 900})
+    page.goto(f"{root}/longest.html")
+    block = page.locator("pre.kv-formula")
+    block.evaluate("e => { e.style.width = '736px'; }")
+    assert block.evaluate("e => e.scrollWidth <= e.clientWidth")
+    page.close()
+
+
 def test_a_formula_keeps_its_lines_on_a_phone_and_can_be_moved_sideways(
     chromium: Any, lab: tuple[Path, str]
 ) -> None:

@@ -7,6 +7,7 @@ takes minutes.
 from __future__ import annotations
 
 import gzip
+import html
 import http.server
 import importlib.util
 import json
@@ -379,6 +380,20 @@ def test_the_site_and_its_search_index_stay_small(folder: Path) -> None:
     # A model has a page, rows in tables of accelerators and machines, Markdown of each, a card, a badge and its numbers.
     assert beside < 0.24e6 * len([*(folder / "models").glob("*/index.html")])
     assert (folder / "search/search_index.json").stat().st_size < 1e6
+
+
+def test_every_line_of_a_formula_is_read_without_scrolling_at_a_desk(folder: Path) -> None:
+    """84 characters stand between the columns: test_chapters.py measures it."""
+    found = [
+        line
+        for page in sorted((folder / "learn").rglob("index.html"))
+        for block in re.findall(
+            r'<pre class="kv-formula"[^>]*>(.*?)</pre>', page.read_text("utf-8"), re.DOTALL
+        )
+        for line in html.unescape(re.sub(r"<[^>]+>", "", block)).splitlines()
+    ]
+    assert len(found) > 40
+    assert [line for line in found if len(line) > 84] == []
 
 
 def test_no_page_shows_internals_or_contradicts_itself(folder: Path, repository: Path) -> None:
