@@ -20,7 +20,7 @@ document.addEventListener("securitypolicyviolation", (e) => window.refused.push(
 def map_of(folder: Path, root: str) -> bytes:
     """A site's map with the addresses that its pages have here.
 
-    With those of where the site is published, the theme loads every page anew instead of changing it.
+    With the published addresses, the theme would load each page instead of changing the one that is shown.
     """
     content = (folder / "sitemap.xml").read_text("utf-8")
     home = min(re.findall("<loc>(.*?)</loc>", content), key=len)

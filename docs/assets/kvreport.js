@@ -822,8 +822,8 @@
   if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
   else start();
 
-  /* The theme makes the addresses of a page absolute and compares its head with the next page's. Writing those of style
-     sheets would load each a second time and style the whole page anew, so that they only read as written. */
+  /* The theme makes every address of a page absolute, and compares the page's head with that of the next one. To write
+     the address of a style sheet is to load the sheet and style the page a second time: it only reads as absolute. */
   function absolute(/** @type {HTMLLinkElement} */ node) {
     const { href } = node;
     const written = /** @type {HTMLLinkElement} */ (node.cloneNode());
