@@ -35,12 +35,14 @@ ARCHIVE: Final = "kvreport.zip"
 MANIFEST: Final = pinned_files.MANIFEST
 
 _ROOMS: Final = ("accounting", "architectures", "catalog", "estimation", "startup_log")
-_MODULES: Final = ("__init__", "errors", "query", "resources", "units", "words")
 _DISTRIBUTIONS: Final = ("pydantic", "annotated-types", "typing-extensions", "typing-inspection", "PyYAML")
-_FACTS: Final = (
-    "accelerators", "engines", "home", "llama_cpp", "models", "formats.yaml", "grid.yaml", "support.yaml",
-    "sglang_releases.yaml", "vllm_releases.yaml",
-)  # fmt: skip
+_FOR_PAGES: Final = frozenset({
+    "claims", "measurements", "observations", "releases", "traffic", "class_check.yaml", "first_seen.yaml", "glossary.yaml",
+    "left_out.yaml", "peers.yaml", "planner_check.yaml", "planner_check_sglang.yaml", "prose-allow.yaml", "starts.yaml", "trials.yaml",
+})  # fmt: skip
+"""Files and folders of the data that only pages and reports read. Every other file is in the archive, so a file that an
+estimate begins to read needs no entry; ``tests/unit/test_python_bundle.py`` compares what the archive answers."""
+
 _UNUSED: Final = frozenset({"..", "v1", "mypy.py"})
 """Parts of paths that are left out: scripts outside the package, pydantic's first version, a plug-in of mypy."""
 
@@ -103,9 +105,8 @@ def files(cache: Path) -> Iterator[tuple[str, bytes]]:
 def kept_archive(folder: Path) -> bytes:
     """Return the archive, made again where something in it has changed."""
     package, data = resources.package_dir(), resources.data_dir()
-    modules = (package / f"{name}.py" for name in _MODULES)
-    own = (*modules, package / "words.json", *(package / name for name in _ROOMS))
-    state = digest((*own, *(data / name for name in _FACTS)), _DISTRIBUTIONS, zlib.ZLIB_RUNTIME_VERSION)
+    own = (*_modules(package), *(package / name for name in _ROOMS))
+    state = digest((*own, *_facts(data)), _DISTRIBUTIONS, zlib.ZLIB_RUNTIME_VERSION)
     made = recall(folder, state)
     if not isinstance(made, bytes):
         made = archive()
@@ -122,11 +123,22 @@ def archive() -> bytes:
     return made.getvalue()
 
 
+def _modules(package: Path) -> list[Path]:
+    """Every file at the top of the package: what all rooms share."""
+    return sorted(path for path in package.iterdir() if path.suffix in (".py", ".json"))
+
+
+def _facts(data: Path) -> list[Path]:
+    """The YAML files of the data but those that only pages read."""
+    return [
+        path for path in sorted(data.rglob("*.yaml")) if path.relative_to(data).parts[0] not in _FOR_PAGES
+    ]
+
+
 def _own() -> Iterator[tuple[str, bytes]]:
     package = resources.package_dir()
-    for module in _MODULES:
-        yield f"kvreport/{module}.py", (package / f"{module}.py").read_bytes()
-    yield "kvreport/words.json", (package / "words.json").read_bytes()
+    for path in _modules(package):
+        yield f"kvreport/{path.name}", path.read_bytes()
     for room in _ROOMS:
         for path in (package / room).rglob("*"):
             if path.suffix in (".py", ".txt", ".json"):
@@ -144,11 +156,6 @@ def _imported() -> Iterator[tuple[str, bytes]]:
 def _data() -> Iterator[tuple[str, bytes]]:
     """The facts that estimates need, as JSON, which the reader of YAML reads faster."""
     folder = resources.data_dir()
-    for name in _FACTS:
-        path = folder / name
-        for file in sorted(path.rglob("*.yaml")) if path.is_dir() else [path]:
-            where = file.relative_to(folder).as_posix()
-            yield (
-                f"kvreport/_data/{where}",
-                json.dumps(read_yaml(file, where), separators=(",", ":")).encode(),
-            )
+    for file in _facts(folder):
+        where = file.relative_to(folder).as_posix()
+        yield f"kvreport/_data/{where}", json.dumps(read_yaml(file, where), separators=(",", ":")).encode()
