@@ -200,7 +200,8 @@ lock: ## pin anew from pyproject.toml into requirements/ (needs uv)
 		echo "· $$out: $$(grep -c '==' "$$out") packages"; \
 	}; \
 	compile requirements/runtime.txt --extra site; \
-	compile requirements/dev.txt --extra site --group dev --constraint requirements/runtime.txt
+	compile requirements/dev.txt --extra site --group dev --constraint requirements/runtime.txt; \
+	compile requirements/core.txt --group build --constraint requirements/dev.txt
 
 clean: ## remove what was built, but for the environment and the caches
 	@rm -rf site build dist

@@ -100,28 +100,84 @@ def test_decisions_are_numbered_and_dated(repository: Path) -> None:
         assert re.search(r"^## Decision", text, re.M), path
 
 
-@pytest.mark.parametrize(("required", "status"), [("1", 0), ("100000", 3)])
-def test_the_action_fails_where_too_few_requests_fit(
-    repository: Path, tmp_path: Path, required: str, status: int
-) -> None:
-    command = tmp_path / "kvreport"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m kvreport "$@"\n', encoding="utf-8")
+def run_action(
+    repository: Path, folder: Path, monkeypatched: dict[str, str]
+) -> tuple[subprocess.CompletedProcess[str], dict[str, str], str]:
+    """Run the action's script in a folder; its outputs and its summary come along."""
+    command = folder / "bin-of-the-test" / "kvreport"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m kvreport "$@"\n', encoding="utf-8")
     command.chmod(0o755)
     done = subprocess.run(
         ["bash", repository / "scripts/action.sh"],
         env={
             "PATH": "/usr/bin:/bin:/usr/local/bin", "PYTHONPATH": str(repository), "KVREPORT": str(command),
-            "MODEL": "llama-3.1-8b", "GPU": "H100", "CONTEXT": "8K", "REQUIRE": required, "AGAINST": "vllm@0.11.0",
-            "ARGUMENTS": "--kv\nfp8", "GITHUB_OUTPUT": str(tmp_path / "out"),
-            "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+            "MODEL": "llama-3.1-8b", "GPU": "H100", "CONTEXT": "8K",
+            "GITHUB_OUTPUT": str(folder / "out"), "GITHUB_STEP_SUMMARY": str(folder / "summary"), **monkeypatched,
         },
-        capture_output=True, text=True, check=False,
+        cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
+    out, summary = folder / "out", folder / "summary"
+    lines = out.read_text().splitlines() if out.exists() else []
+    return done, dict(line.split("=", 1) for line in lines), summary.read_text() if summary.exists() else ""
+
+
+@pytest.mark.parametrize(("required", "status"), [("1", 0), ("100000", 3)])
+def test_the_action_fails_where_too_few_requests_fit(
+    repository: Path, tmp_path: Path, required: str, status: int
+) -> None:
+    asked = {"REQUIRE": required, "AGAINST": "vllm@0.11.0", "ARGUMENTS": "--kv\nfp8"}
+    done, outputs, summary = run_action(repository, tmp_path, asked)
     assert done.returncode == status, done.stderr
-    outputs = dict(line.split("=", 1) for line in (tmp_path / "out").read_text().splitlines())
     from kvreport import estimate
 
     fits = estimate("llama-3.1-8b", gpu="h100", context_tokens=8192, kv="fp8").max_concurrent_requests
     assert outputs == {"requests": str(fits), "verdict": "fits"}
-    assert "compared" in (tmp_path / "summary").read_text()
+    assert "compared" in summary
     assert json.dumps(outputs)
+
+
+def test_the_action_runs_no_code_of_the_folder_that_it_stands_in(repository: Path, tmp_path: Path) -> None:
+    """A pull request that only adds a json.py must not become the job."""
+    for name in ("json", "venv", "pip", "sys", "kvreport", "sitecustomize", "numpy"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').write({name!r})\n")
+    done, outputs, _ = run_action(repository, tmp_path, {"REQUIRE": "1"})
+    assert not (tmp_path / "ran").exists()
+    assert done.returncode == 0, done.stderr
+    assert outputs["verdict"] == "fits"
+    assert int(outputs["requests"]) > 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"MODEL": "--help"},
+        {"MODEL": "--version"},
+        {"MODEL": ""},
+        {"ARGUMENTS": "--help"},
+        {"ARGUMENTS": "--help", "REQUIRE": "1"},
+        {"MODEL": "no-such-model"},
+    ],
+)
+def test_the_action_passes_nothing_without_an_answer(
+    repository: Path, tmp_path: Path, asked: dict[str, str]
+) -> None:
+    done, outputs, _ = run_action(repository, tmp_path, asked)
+    assert done.returncode not in (0, 3)
+    assert done.stderr
+    assert outputs == {}
+
+
+def test_the_action_installs_locked_packages_away_from_the_callers_files(repository: Path) -> None:
+    """Python puts the working directory first on its path, and pip fetches a build backend of its own choice."""
+    action = yaml.safe_load((repository / "action.yml").read_text(encoding="utf-8"))
+    (install,) = [step for step in action["runs"]["steps"] if "pip install" in step.get("run", "")]
+    assert install["working-directory"] == "${{ runner.temp }}"
+    scripts = [step.get("run", "") for step in action["runs"]["steps"]]
+    scripts.append((repository / "scripts/action.sh").read_text(encoding="utf-8"))
+    calls = re.findall(r"\bpython3?\b +(\S+)", "\n".join(scripts))
+    assert calls == ["-I"] * 4
+    locked, package = [line for line in install["run"].splitlines() if "pip install" in line]
+    assert "--require-hashes --no-deps --only-binary :all:" in locked
+    assert locked.endswith('requirements/core.txt"')
+    assert "--no-deps --no-build-isolation --no-index" in package
