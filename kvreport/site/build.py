@@ -275,7 +275,7 @@ def _build(
         files=(
             *beside,
             *_twins(finished, site_url, parts),
-            *headers.files(p.uri for p in finished),
+            *headers.files(),
             *interface_words.files(cache),
         ),
         downloads=published,

@@ -22,6 +22,8 @@ _LINES: Final = re.compile(r"\n{3,}")
 _ROW: Final = re.compile(r"(<tr\b[^>]*>[^<]*(?:<(?!table|tr\b|/tr>)[^<]*)*</tr>)")
 _CELL: Final = re.compile(r"\s*<t([dh])\b([^>]*)>([^<]*(?:<(?!/?t[dh]\b)[^<]*)*)</t\1>\s*")
 _HIDDEN: Final = re.compile(r"\shidden\b")
+_TAG: Final = re.compile(r"<(?=[A-Za-z/!?])")
+"""What begins an element, a comment or an instruction where Markdown is rendered."""
 
 
 class _Writer(HTMLParser):
@@ -36,6 +38,7 @@ class _Writer(HTMLParser):
         self._cells: list[str] | None = None
         self._header = False
         self._code = False
+        self._inline = False
 
     def take(self, html: str) -> None:
         """Take a page in: its rows, of which an accelerator's page has five hundred, cell by cell."""
@@ -104,6 +107,7 @@ class _Writer(HTMLParser):
         elif tag in ("code", "pre"):
             self.parts.append("\n\n```\n" if tag == "pre" else ("" if self._code else "`"))
             self._code = self._code or tag == "pre"
+            self._inline = not self._code
         elif tag in _BLOCKS:
             self.parts.append("\n\n")
 
@@ -125,12 +129,20 @@ class _Writer(HTMLParser):
             self._code = False
         elif tag == "code" and not self._code:
             self.parts.append("`")
+            self._inline = False
         elif tag in _HEADINGS or tag in _BLOCKS:
             self.parts.append("\n\n")
 
     def handle_data(self, data: str) -> None:
-        if not self._skipped:
-            self.parts.append(data if self._code else _SPACES.sub(" ", data))
+        if self._skipped:
+            return
+        # In code nothing is an element, as long as the text cannot end the code.
+        if self._code:
+            self.parts.append(data.replace("```", "'''"))
+        elif self._inline:
+            self.parts.append(_SPACES.sub(" ", data).replace("`", "'"))
+        else:
+            self.parts.append(_SPACES.sub(" ", plain(data)))
 
     def _since(self, mark: str) -> str:
         """Take back what was written since a mark."""
@@ -146,8 +158,15 @@ class _Writer(HTMLParser):
 def _cell(html: str) -> str | None:
     """The text of a cell; most of a site's are alike. Links in cells are left out, so that no address decides it."""
     if "<" not in html:
-        return _SPACES.sub(" ", unescape(html)).strip()
+        return _SPACES.sub(" ", plain(unescape(html))).strip()
     return _Writer("").cell(html)
+
+
+def plain(text: str) -> str:
+    """Return a text that stays text where Markdown is rendered: no element, link or code begins in it."""
+    if "<" in text:
+        text = _TAG.sub("&lt;", text)
+    return text.replace("](", "]\\(").replace("`", "&#96;")
 
 
 def to_markdown(html: str, base: str = "") -> str:
@@ -168,10 +187,10 @@ def to_markdown(html: str, base: str = "") -> str:
 def twin(page: Page, site_url: str = "") -> str:
     """Return a page's Markdown twin, with its address and its heading first."""
     base = urljoin(site_url, page.uri) if site_url else ""
-    parts = [f"# {page.heading}", *([f"<{base}>"] if base else []), to_markdown(page.lead, base)]
+    parts = [f"# {plain(page.heading)}", *([f"<{base}>"] if base else []), to_markdown(page.lead, base)]
     for section in page.sections:
         if section.title:
-            parts.append(f"## {section.title}")
+            parts.append(f"## {plain(section.title)}")
         parts.append(to_markdown(section.html, base))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -201,7 +220,7 @@ def files(
         yield f"{page.uri}index.md", text.encode()
         if page.kind in ("model", "gpu"):
             address = urljoin(site_url, f"{page.uri}index.md") if site_url else f"{page.uri}index.md"
-            whole.append(f"- [{page.heading}]({address}): {page.description}\n")
+            whole.append(f"- [{plain(page.heading)}]({address}): {plain(page.description)}\n")
         else:
             whole.append(text)
     whole.sort(key=lambda text: text.startswith("- ["))
