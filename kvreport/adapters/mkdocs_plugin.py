@@ -34,7 +34,7 @@ from kvreport.adapters.page_cache import Finished, PageCache
 from kvreport.adapters.policy import Policy, digests
 from kvreport.adapters.settings import KvreportConfig
 from kvreport.adapters.skeleton import address, filled, outline, shared, skeleton
-from kvreport.adapters.staging import Staging, stage, warned
+from kvreport.adapters.staging import Staging, refusal, stage, warned
 from kvreport.adapters.styles import SHARED, Styles
 from kvreport.adapters.written import Written
 from kvreport.atomic import write_whole
@@ -54,6 +54,8 @@ from kvreport.site.kit import fonts, links, templating
 from kvreport.site.kit.page import Page, link
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jinja2 import Environment
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.nav import Navigation
@@ -77,6 +79,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.policy: Policy | None = None
         self.styles: Styles | None = None
         self.notebooks: Notebooks | None = None
+        self.place = Path()
         self.staging: Staging | None = None
         self.ahead: Ahead | None = None
         self.mount = Mount()
@@ -124,7 +127,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             raise PluginError(f"kvreport: {error}") from error
         # Files are linked to the last site's if no stranger writes to them.
         listing = self._cache(config) / "site.written" if page_cache.usable(config) else None
-        self.staging = stage(Path(config.site_dir), listing) if self.publishes else None
+        self.place = Path(config.site_dir)
+        self.staging = stage(self.place, listing) if self.publishes else None
         KEEPING[:] = [Parsed(self._cache(config) / "parts" / "yaml.parsed")] if self.publishes else []
         if self.staging is not None:
             config.site_dir = str(self.staging.folder)
@@ -151,7 +155,10 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         Raises:
             PluginError: The catalog or the configuration is at fault; the message says where.
         """
-        if not self.mount.foreign:
+        if self.mount.foreign:
+            pages = (file for file in files.documentation_pages() if not file.generated_by)
+            self._refuse(file.src_uri for file in pages if file.dest_uri.startswith(self.mount.prefix))
+        else:
             ours = "search" in config.plugins or "material/search" in config.plugins
             self.index = search.Index() if ours and search.install(files, config) else None
             self._take_book(files, config)
@@ -182,14 +189,13 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         except InputError as error:
             raise PluginError(f"kvreport: {error}") from error
         self.pages, self.keys, self.kept, self.tags = {}, {}, {}, {}
+        # By address and not by source: guide.md and guide/index.md are published as the same file.
+        by_hand = {file.dest_uri: file.src_uri for file in files}
+        if self.mount.foreign:
+            self._refuse(by_hand.get(name) for name in map(self.mount.at, self.report.file_names))
         for page in self.report.pages:
             uri = self.mount.at(f"{page.uri}index.md")
-            known = files.get_file_from_path(uri)
-            if known is not None:
-                raise PluginError(
-                    f"kvreport: {uri} is written by hand and generated; remove one, or set prefix: to a folder "
-                    "that the project does not have"
-                )
+            self._refuse([by_hand.get(File.generated(config, uri, content="").dest_uri)])
             self.pages[uri] = page
             announce(page, uri, files, config, searched=self.index is not None)
         shortened = Parts(cache / "parts" if self.publishes else None, code())
@@ -200,6 +206,16 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.known = {one.removesuffix("index.html") for one in map(published, files)}
         self.known |= {*map(self.mount.at, self.report.file_names), "search/search_index.json"}
         return files
+
+    def _refuse(self, sources: Iterable[str | None]) -> None:
+        """Refuse files of the project that stand where the report publishes."""
+        for source in sources:
+            if source is not None:
+                raise PluginError(
+                    f"kvreport: {source} is written by hand and its address is one of the generated pages"
+                    f"{f' (prefix: {self.mount.prefix})' if self.mount.foreign else ''}; remove one, or set prefix: "
+                    "to a folder that the project does not have"
+                )
 
     def _cache(self, config: MkDocsConfig) -> Path:
         """The folder that is kept between builds."""
@@ -440,8 +456,13 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
 
     on_post_build = CombinedEvent(_on_post_build_write, _on_post_build_search, _on_post_build_publish)
 
+    @event_priority(-100)
     def on_build_error(self, *, error: Exception) -> None:
-        """Leave the last good site where it stands."""
+        """Leave the last good site where it stands.
+
+        Raises:
+            PluginError: The system refused to write; one sentence instead of a traceback.
+        """
         self._open.close()
         KEEPING.clear()
         if self.ahead is not None:
@@ -450,3 +471,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self.notebooks.close()
         if self.staging is not None:
             self.staging.discard()
+        said = refusal(error, self.place)
+        if said is not None:
+            raise PluginError(f"kvreport: {said}") from error

@@ -6,11 +6,15 @@ leave half a site where a good one stood.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import pickle
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from mkdocs import utils
 from mkdocs.utils import CountHandler
@@ -21,6 +25,9 @@ from kvreport.atomic.workspace import Workspace, claim, sweep
 from kvreport.build_cache import read_kept, write_sealed
 
 log = logging.getLogger("mkdocs.plugins.kvreport")
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+"""What a system answers to a write only."""
 
 
 class Staging:
@@ -102,6 +109,32 @@ def stage(place: Path, listing: Path | None = None) -> Staging | None:
     except OSError as error:
         log.info("the site is built in place: %s", error)
         return None
+
+
+def refusal(error: BaseException, place: Path) -> str | None:
+    """Say in a sentence that the system refuses to write a site; None if the error is of another kind.
+
+    Args:
+        error: What ended the build.
+        place: The site's folder.
+    """
+    if isinstance(error, shutil.Error):
+        # copytree collects (source, target, text) of every file that it could not copy.
+        first = error.args[0][0] if error.args and isinstance(error.args[0], list) else error.args
+        reason = str(first[-1]) if first else "files cannot be copied"
+    elif isinstance(error, OSError) and (
+        error.errno in _FULL or (error.errno in (errno.EACCES, errno.EPERM) and not _writable(place))
+    ):
+        reason = f"{os.strerror(error.errno or 0)}{f': {error.filename}' if error.filename else ''}"
+    else:
+        return None
+    return f"site_dir: found {place}, which cannot be written ({reason}); allowed: a folder with room that can be"
+
+
+def _writable(place: Path) -> bool:
+    """Whether a folder, or what it would be made in, can be written."""
+    found = next(folder for folder in (place, *place.absolute().parents) if folder.exists())
+    return os.access(found, os.W_OK)
 
 
 def warned() -> bool:

@@ -160,3 +160,49 @@ def test_a_project_with_a_home_page_needs_no_prefix(repository: Path, tmp_path: 
     assert done.returncode != 0
     assert "the option `catalogue` is now `catalog`" in done.stderr
     assert "prefix: found '../x'; allowed: a relative address such as 'capacity'" in done.stderr
+
+
+def refused(config: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config)],
+        capture_output=True, text=True, check=False, cwd=config.parent,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name"),
+    [
+        ("guide", "guide.md"),  # the address of a page of ours
+        ("guide", "guide/index.md"),
+        ("guide", "guide/rules-of-the-house.md"),  # below the prefix
+        ("a/guide", "a/guide/models/README.md"),
+        ("guide", "guide/llms-full.txt"),  # no page, and written by us after the build
+    ],
+)
+def test_a_prefix_that_holds_pages_of_the_project_is_refused(
+    repository: Path, tmp_path: Path, prefix: str, name: str
+) -> None:
+    """A page of theirs was replaced without a word: its source has another name, its address is ours."""
+    plugin = PLUGIN.format(prefix=prefix, models="openai/gpt-oss-20b", gpus="h100-sxm*")
+    config = project(repository, tmp_path / "p", "material", plugin, nav="")
+    text = HOME.replace("[capacity](capacity/index.md)", "")
+    (config.parent / "docs/index.md").write_text(text, encoding="utf-8")
+    page = config.parent / "docs" / name
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("# Theirs\n", encoding="utf-8")
+    said = refused(config)
+    assert f"{name} is written by hand and its address is one of the generated pages" in said
+    assert not (config.parent / "site").exists()
+
+
+def test_a_page_next_to_the_prefix_stays(repository: Path, tmp_path: Path) -> None:
+    plugin = PLUGIN.format(prefix="guide", models="openai/gpt-oss-20b", gpus="h100-sxm*")
+    config = project(repository, tmp_path / "p", "material", plugin, nav="")
+    (config.parent / "docs/index.md").write_text("# Home\n", encoding="utf-8")
+    (config.parent / "docs/guidelines.md").write_text("# Theirs\n", encoding="utf-8")
+    build(config)
+    assert "Theirs" in (config.parent / "site/guidelines/index.html").read_text(encoding="utf-8")
+    assert (config.parent / "site/guide/index.html").is_file()
