@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -22,6 +23,9 @@ class FakeHub:
         files: Content by repository and name.
         gated: Repositories that refuse without the token ``open-sesame``.
         moved: Paths answered with a redirect.
+        cut: Paths whose answer announces everything and ends after so many bytes.
+        slow: Paths whose answer comes byte by byte, ``pause`` seconds between.
+        lies: Paths answered with these bytes, whatever is asked.
         asked: Every path that was asked for, in order.
         tokens: The Authorization header of every request.
         endpoint: Its address.
@@ -31,6 +35,10 @@ class FakeHub:
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
     gated: set[str] = field(default_factory=set)
     moved: dict[str, str] = field(default_factory=dict)
+    cut: dict[str, int] = field(default_factory=dict)
+    slow: set[str] = field(default_factory=set)
+    lies: dict[str, bytes] = field(default_factory=dict)
+    pause: float = 0.02
     asked: list[str] = field(default_factory=list)
     tokens: list[str | None] = field(default_factory=list)
     endpoint: str = ""
@@ -75,10 +83,18 @@ def serve(hub: FakeHub) -> Iterator[FakeHub]:
                 self.end_headers()
                 return
             status, body = hub.respond(self.path, self.headers["Authorization"], self.headers["Range"])
+            if self.path in hub.lies:
+                status, body = 200, hub.lies[self.path]
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.path in hub.slow:
+                with suppress(OSError):
+                    for at in range(len(body)):
+                        self.wfile.write(body[at : at + 1])
+                        time.sleep(hub.pause)
+            else:
+                self.wfile.write(body[: hub.cut.get(self.path)])
 
         def log_message(self, *_args: object) -> None:
             return

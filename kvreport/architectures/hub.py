@@ -13,25 +13,31 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPMessage
 from pathlib import Path
-from typing import IO, Any, Final
+from threading import Thread
+from time import monotonic
+from typing import IO, Any, Final, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from kvreport.architectures.gguf_header import header_bytes
 from kvreport.architectures.gguf_names import is_mix_name, mix_of, stem_of
+from kvreport.architectures.keys import read_json
 from kvreport.architectures.quantizer_files import FILES as QUANTIZER_FILES
-from kvreport.architectures.safetensors import INDEXES, MAX_HEADER_BYTES
+from kvreport.architectures.quantizer_files import quantizer_file
+from kvreport.architectures.safetensors import INDEXES, MAX_HEADER_BYTES, read_witness
+from kvreport.budgets import HUB, HUB_LISTING, guard
 from kvreport.errors import InputError, shorten
 
 ENDPOINT: Final = "https://huggingface.co"
 MAIN: Final = "main"
-MAX_BYTES: Final = 128 << 20
+MAX_BYTES: Final = HUB.bytes
 TIMEOUT_SECONDS: Final = 30
+"""Longest silence of a connection; :data:`kvreport.budgets.HUB` bounds all of them together."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _REVISION: Final = re.compile(r"[A-Za-z0-9][\w./-]{0,199}", re.ASCII)
@@ -42,6 +48,8 @@ _NO_MODEL: Final = re.compile(r"mmproj|imatrix")
 GGUF_STEP_BYTES: Final = 4 << 20
 """First step of a header: tokens of a usual vocabulary are in it."""
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +84,28 @@ def cache_folder() -> Path:
     return base / "kvreport" / "hub"
 
 
+_READ: Final = "a repository as --fetch keeps it"
+_ASKED: Final = "a repository of the Hub"
+
+
 def kept(name: str, revision: str | None = None, *, cache: Path | None = None) -> Repository | None:
     """Return a repository that was fetched before, or None; opens no connection."""
-    folder = _kept_folder(name, revision, "commits", cache)
-    return None if folder is None else Repository(name, folder.name, folder)
+    with guard(f"model {shorten(name)}", _READ):
+        folder = _kept_folder(name, revision, "commits", cache)
+        return None if folder is None else Repository(name, folder.name, folder)
+
+
+def fault_of(folder: Path) -> InputError | None:
+    """Say why the files that are kept of a repository cannot be read; None if they can."""
+    try:
+        with guard(str(folder), _READ):
+            config = next((name for name in _CONFIGS if (folder / name).is_file()), _CONFIGS[0])
+            read_json(folder / config, str(folder / config))
+            quantizer_file(folder)
+            read_witness(folder)
+    except InputError as error:
+        return error
+    return None
 
 
 def _kept_folder(name: str, revision: str | None, kind: str, cache: Path | None) -> Path | None:
@@ -115,13 +141,15 @@ def fetch(
         InputError: If it is missing, gated, not reachable, or holds no config.
     """
     hub, asked = _asked(name, revision, endpoint)
-    commit, files = hub.listing(asked)
-    home = _home(cache, name)
-    folder = home / "commits" / commit
-    if not folder.is_dir():
-        _keep(folder, hub, commit, files)
-    _write_ref(home, asked, commit)
-    return Repository(name, commit, folder)
+    with guard(f"model {name}", _ASKED):
+        commit, files = hub.listing(asked)
+        home = _home(cache, name)
+        folder = home / "commits" / commit
+        # What cannot be read (an earlier version kept cut downloads) is fetched again.
+        if not folder.is_dir() or fault_of(folder) is not None:
+            _keep(folder, hub, commit, files)
+        _write_ref(home, asked, commit)
+        return Repository(name, commit, folder)
 
 
 def _asked(name: str, revision: str | None, endpoint: str | None) -> tuple[_Hub, str]:
@@ -164,11 +192,12 @@ def kept_gguf(
     name: str, mix: str | None = None, revision: str | None = None, *, cache: Path | None = None
 ) -> GgufFile | None:
     """Return the header of a repository's file that was fetched before, or None; opens no connection."""
-    folder = _kept_folder(name, revision, "gguf", cache)
-    if folder is None:
-        return None
-    parts = gguf_parts((path.name for path in folder.iterdir()), mix)
-    return GgufFile(name, folder.name, mix, folder / parts[0]) if parts else None
+    with guard(f"model {shorten(name)}", _READ):
+        folder = _kept_folder(name, revision, "gguf", cache)
+        if folder is None:
+            return None
+        parts = gguf_parts((path.name for path in folder.iterdir()), mix)
+        return GgufFile(name, folder.name, mix, folder / parts[0]) if parts else None
 
 
 def fetch_gguf(
@@ -192,17 +221,29 @@ def fetch_gguf(
         InputError: If the repository is missing, gated or not reachable, or has no such file.
     """
     hub, asked = _asked(name, revision, endpoint)
-    commit, files = hub.listing(asked)
-    parts = chosen_parts(name, files, mix)
-    home = _home(cache, name)
-    folder = home / "gguf" / commit
-    folder.mkdir(parents=True, exist_ok=True)
-    for part in parts:
-        path = folder / Path(part).name
-        if not path.is_file():
-            _write_whole(path, _gguf_header(hub, commit, part))
-    _write_ref(home, asked, commit)
-    return GgufFile(name, commit, mix, folder / Path(parts[0]).name)
+    with guard(f"model {name}", _ASKED):
+        commit, files = hub.listing(asked)
+        parts = chosen_parts(name, files, mix)
+        home = _home(cache, name)
+        folder = home / "gguf" / commit
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in parts:
+            path = folder / Path(part).name
+            if not _is_gguf_header(path):
+                _write_whole(path, _gguf_header(hub, commit, part))
+        _write_ref(home, asked, commit)
+        return GgufFile(name, commit, mix, folder / Path(parts[0]).name)
+
+
+def _is_gguf_header(path: Path) -> bool:
+    """Whether a file holds a whole header."""
+    if not path.is_file():
+        return False
+    try:
+        with guard(path.name, "a GGUF file"):
+            return header_bytes(path.read_bytes(), path.name) is not None
+    except InputError:
+        return False
 
 
 def chosen_parts(name: str, files: Iterable[str], mix: str | None) -> tuple[str, ...]:
@@ -279,57 +320,117 @@ class _Hub:
         if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
             raise InputError(f"HF_ENDPOINT: found {shorten(endpoint)}; allowed: an https address")
         self._open = build_opener(_SameHostToken).open
+        self._ends = monotonic() + HUB.seconds
 
     def listing(self, revision: str) -> tuple[str, frozenset[str]]:
         """Return the commit that a revision is, and the names of its files."""
         path = f"/api/models/{self.name}/revision/{quote(revision, safe='')}"
+        content = self.read(path, most=HUB_LISTING.bytes)
         try:
-            data: Any = json.loads(self.read(path))
-        except ValueError as error:
-            if isinstance(error, InputError):
-                raise
+            data: Any = json.loads(content)
+        except (ValueError, RecursionError) as error:
             raise self._fault("an answer that is not JSON", "the Hub's own") from error
         commit = data.get("sha") if isinstance(data, dict) else None
         siblings = data.get("siblings") if isinstance(data, dict) else None
         if not isinstance(commit, str) or not _SHA.fullmatch(commit) or not isinstance(siblings, list):
             raise self._fault("an answer without commit and files", "the Hub's own")
+        if len(siblings) > HUB_LISTING.rows:
+            raise self._fault(f"{len(siblings):,} files", f"at most {HUB_LISTING.rows:,}")
         names = [entry.get("rfilename") for entry in siblings if isinstance(entry, dict)]
         return commit, frozenset(name for name in names if isinstance(name, str))
 
     def file(self, commit: str, name: str, *, first: int | None = None, start: int = 0) -> bytes:
         """Return a file, or ``first`` bytes of it from ``start``."""
-        span = None if first is None else f"bytes={start}-{start + first - 1}"
-        return self.read(f"/{self.name}/resolve/{commit}/{quote(name)}", span, first)
+        if first is None:
+            return self.read(f"/{self.name}/resolve/{commit}/{quote(name)}")
+        return self.read(f"/{self.name}/resolve/{commit}/{quote(name)}", start=start, first=first)
 
-    def read(self, path: str, span: str | None = None, limit: int | None = None) -> bytes:
-        """Get one address.
+    def read(self, path: str, *, most: int = MAX_BYTES, start: int = 0, first: int | None = None) -> bytes:
+        """Get one address, or ``first`` bytes of it from ``start``.
+
+        Args:
+            path: Path of the address.
+            most: Bytes that the whole may have.
+            start: First byte, where a part is asked for.
+            first: Bytes of the part; fewer come at the end. None for the whole.
 
         Raises:
-            InputError: If the Hub refuses or cannot be reached.
+            InputError: If the Hub refuses or cannot be reached, the answer is cut or too long, or the time for all
+                answers is over.
         """
         headers = {"User-Agent": "kvreport"}
         token = os.environ.get("HF_TOKEN", "").strip()
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        if span is not None:
-            headers["Range"] = span
-        most = MAX_BYTES if limit is None else limit
+        if first is not None:
+            headers["Range"] = f"bytes={start}-{start + first - 1}"
         asked = Request(f"{self.endpoint}{path}", headers=headers)  # noqa: S310 - https, or loopback
         try:
-            with self._open(asked, timeout=TIMEOUT_SECONDS) as answer:
-                data: bytes = answer.read(most + 1)
+            return self._in_time(lambda: self._answer(asked, most, start, first))
         except HTTPError as error:
             error.close()
             raise self._refused(error.code) from error
+        except InputError:
+            raise
         except (URLError, HTTPException, TimeoutError, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
-            raise NoConnectionError(
-                f"model {self.name}: found no connection to {self.endpoint} ({shorten(str(reason))}); allowed: a"
-                " connection, a repository fetched before, or the path of a config.json"
-            ) from error
-        if len(data) > most and limit is None:
-            raise self._fault(f"more than {MAX_BYTES:,} bytes", "a config or an index")
-        return data[:most]
+            raise self._unreachable(shorten(str(reason))) from error
+
+    def _answer(self, asked: Request, most: int, start: int, first: int | None) -> bytes:
+        """Read one answer, piece by piece, so that time and length are looked at between two of them."""
+        wanted = most if first is None else first
+        with self._open(asked, timeout=TIMEOUT_SECONDS) as answer:
+            if start and answer.status != 206:
+                raise self._fault("a whole file where a part was asked for", "a Hub that answers ranges")
+            stated = answer.headers.get("Content-Length")
+            length = int(stated) if stated is not None and stated.isascii() and stated.isdigit() else None
+            if first is None and length is not None and length > most:
+                raise self._too_long(most)
+            pieces, size = [], 0
+            while size <= wanted and (piece := answer.read1(min(1 << 16, wanted + 1 - size))):
+                pieces.append(piece)
+                size += len(piece)
+                if monotonic() > self._ends:
+                    raise TimeoutError
+        if first is None and size > most:
+            raise self._too_long(most)
+        # A connection that ends early looks like the end of a file.
+        if length is not None and size < min(length, wanted):
+            raise self._unreachable(f"{size:,} of {length:,} bytes came")
+        return b"".join(pieces)[:wanted]
+
+    def _in_time(self, work: Callable[[], _T]) -> _T:
+        """Do something in a thread that is left alone when the time for the whole fetch is over.
+
+        A time limit of a socket bounds one silence only: a byte a second, in a body or a header, goes on for ever.
+        """
+        results: list[_T] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                results.append(work())
+            except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
+                errors.append(error)
+
+        thread = Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(max(0.0, self._ends - monotonic()))
+        late = thread.is_alive() or any(isinstance(error, TimeoutError) for error in errors)
+        if late and monotonic() >= self._ends:
+            raise self._unreachable(f"no whole answer within {HUB.seconds:.0f} seconds")
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    def _too_long(self, most: int) -> InputError:
+        return self._fault(f"more than {most:,} bytes", "a listing, a config or an index")
+
+    def _unreachable(self, reason: str) -> NoConnectionError:
+        return NoConnectionError(
+            f"model {self.name}: found no connection to {self.endpoint} ({reason}); allowed: a"
+            " connection, a repository fetched before, or the path of a config.json"
+        )
 
     def _refused(self, status: int) -> InputError:
         if status in (401, 403):
@@ -348,15 +449,19 @@ class _Hub:
 
 
 class _SameHostToken(HTTPRedirectHandler):
-    """Follows redirects over https only, and sends the token to no other host."""
+    """Follows redirects over https only, never from a Hub to this machine, and sends the token to no other host."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         old, new = urlsplit(req.full_url), urlsplit(newurl)
-        if new.scheme != "https" and not (new.scheme == "http" and new.hostname in _LOOPBACK):
+        here = old.hostname in _LOOPBACK
+        if new.scheme != "https" and not (here and new.scheme == "http" and new.hostname in _LOOPBACK):
             fp.close()
             raise URLError(f"a redirect to {new.scheme}")
+        if new.hostname in _LOOPBACK and not here:
+            fp.close()
+            raise URLError("a redirect to this machine")
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
         if following is not None and new.netloc != old.netloc:
             following.remove_header("Authorization")
@@ -385,12 +490,19 @@ def _keep(folder: Path, hub: _Hub, commit: str, files: Iterable[str]) -> None:
             (made / name).write_bytes(hub.file(commit, name))
         if index is None and _SINGLE in present:
             (made / _SINGLE).write_bytes(_header(hub, commit))
+        fault = fault_of(made)
+        if fault is not None:
+            said = str(fault).replace(f"{made}{os.sep}", "")
+            raise InputError(f"model {hub.name}: {said}; nothing was kept")
         try:
             made.rename(folder)
         except OSError:
-            # Somebody else fetched the same commit meanwhile; it is the same.
+            # Somebody else fetched the same commit meanwhile, and it is the same; or what is there is damaged.
             if not folder.is_dir():
                 raise
+            if fault_of(folder) is not None:
+                shutil.rmtree(folder)
+                made.rename(folder)
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
@@ -415,7 +527,7 @@ def _is_revision(revision: str) -> bool:
 def _ref(home: Path, revision: str) -> str | None:
     try:
         commit = (home / "refs" / quote(revision, safe="")).read_text(encoding="utf-8").strip()
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return None
     return commit if _SHA.fullmatch(commit) else None
 

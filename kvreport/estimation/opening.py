@@ -14,7 +14,7 @@ from typing import Any, Final
 from kvreport.accounting.weights import whole_row_bytes
 from kvreport.architectures.checkpoint import confront
 from kvreport.architectures.headers import read_headers
-from kvreport.architectures.hub import NoConnectionError, Repository, fetch, is_repository_id, kept
+from kvreport.architectures.hub import NoConnectionError, Repository, fault_of, fetch, is_repository_id, kept
 from kvreport.architectures.instead import CONFIG_FILES, config_file
 from kvreport.architectures.keys import Keys, read_json
 from kvreport.architectures.reader import read_config_report
@@ -94,7 +94,12 @@ def open_repository(repository: Repository, catalog: Catalog) -> Opened:
         revision=repository.revision,
         evidence="verbatim",
     )
-    return open_folder(repository.folder, catalog, id=repository.id, sources=(source,))
+    try:
+        return open_folder(repository.folder, catalog, id=repository.id, sources=(source,))
+    except InputError as error:
+        if fault_of(repository.folder) is None:
+            raise
+        raise InputError(f"{error}; --fetch fetches it again") from error
 
 
 def open_folder(path: Path, catalog: Catalog, **fields: Any) -> Opened:  # noqa: ANN401 - fields of the record

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from http.client import HTTPMessage
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import Request
 
 import pytest
+from brought import gguf_file
 from checkpoints import header, llama, total
 from fake_hub import SHA, FakeHub, serve
 from huggingface_configs import plain
 
 from kvreport.accounting.weights import released_bytes
 from kvreport.architectures import hub as hub_module
-from kvreport.architectures.hub import fetch, kept
+from kvreport.architectures.hub import fetch, fetch_gguf, kept
 from kvreport.architectures.names import quantized_name
+from kvreport.budgets import HUB, HUB_LISTING
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
@@ -203,6 +214,147 @@ def test_the_command_line_fetches_and_says_what_it_assumed(capsys: pytest.Captur
     assert main(asked) == 0
     shutil.rmtree(hub_module.cache_folder())
     assert main(asked) == 2
+
+
+LISTING = f"/api/models/{NAME}/revision/main"
+CONFIG_PATH = f"/{NAME}/resolve/{SHA}/config.json"
+INDEX_PATH = f"/{NAME}/resolve/{SHA}/model.safetensors.index.json"
+
+
+def files_kept() -> list[Path]:
+    return [path for path in hub_module.cache_folder().rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("path", [CONFIG_PATH, INDEX_PATH, LISTING])
+@pytest.mark.parametrize("sent", [0, 1, 30, 45])
+def test_a_cut_download_is_not_kept(hub: FakeHub, path: str, sent: int) -> None:
+    hub.cut[path] = sent
+    with pytest.raises(InputError, match=rf"found no connection to .* \({sent} of [0-9,]+ bytes came\)"):
+        fetch(NAME)
+    assert files_kept() == []
+    hub.cut.clear()
+    assert open_model(NAME, CATALOG, fetch=True).model.id == NAME
+
+
+@pytest.mark.parametrize("path", [CONFIG_PATH, INDEX_PATH])
+@pytest.mark.parametrize(
+    "lie", [b"<html>sign in first</html>", b'{"a": 1', b"[1]", b"\xff\xfe", b"[" * 100_000, b""]
+)
+def test_what_cannot_be_read_is_not_kept(hub: FakeHub, path: str, lie: bytes) -> None:
+    """The page of a captive portal answered every later --fetch."""
+    hub.lies[path] = lie
+    with pytest.raises(InputError, match=rf"^model {NAME}: .*nothing was kept$") as caught:
+        fetch(NAME)
+    assert "fetching-" not in str(caught.value)
+    assert files_kept() == []
+    hub.lies.clear()
+    assert open_model(NAME, CATALOG, fetch=True).model.id == NAME
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"architectures": ["Lla', b"<html>", b"\xff"])
+@pytest.mark.usefixtures("hub")
+def test_what_was_kept_and_cannot_be_read_is_fetched_again(damage: bytes) -> None:
+    folder = fetch(NAME).folder
+    (folder / "config.json").write_bytes(damage)
+    with pytest.raises(InputError, match="--fetch fetches it again"):
+        open_model(NAME, CATALOG)
+    assert open_model(NAME, CATALOG, fetch=True).model.id == NAME
+    (folder / "config.json").unlink()
+    assert open_model(NAME, CATALOG, fetch=True).model.id == NAME
+
+
+@pytest.mark.parametrize(
+    "lie", [b"[" * 100_000, b"{" * 50, b"\xff\xff", b"null", b'{"sha": 1e999}', b'{"sha": "x"}']
+)
+def test_a_listing_that_is_none_is_said_in_one_sentence(hub: FakeHub, lie: bytes) -> None:
+    hub.lies[LISTING] = lie
+    with pytest.raises(InputError, match="the Hub's own"):
+        fetch(NAME)
+
+
+def test_a_listing_is_bounded(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [{"rfilename": f"f{number}"} for number in range(HUB_LISTING.rows + 1)]
+    hub.lies[LISTING] = json.dumps({"sha": SHA, "siblings": names}).encode()
+    with pytest.raises(InputError, match=r"found 100,001 files; allowed: at most 100,000"):
+        fetch(NAME)
+    monkeypatch.setattr(hub_module, "HUB_LISTING", replace(HUB_LISTING, bytes=1000))
+    with pytest.raises(InputError, match=r"found more than 1,000 bytes"):
+        fetch(NAME)
+
+
+@pytest.mark.parametrize("path", [CONFIG_PATH, LISTING])
+def test_a_hub_that_sends_a_byte_at_a_time_is_left_after_a_time(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(hub_module, "HUB", replace(HUB, seconds=1))
+    hub.slow.add(path)
+    began = time.monotonic()
+    with pytest.raises(InputError, match="no whole answer within 1 seconds"):
+        fetch(NAME)
+    assert time.monotonic() - began < 10
+    assert files_kept() == []
+
+
+def test_headers_that_never_end_are_left_after_a_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(hub_module, "HUB", replace(HUB, seconds=1))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ended = threading.Event()
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX-Header: ")
+                while not ended.wait(0.02):
+                    connection.sendall(b"a")
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        began = time.monotonic()
+        with pytest.raises(InputError, match="no whole answer within 1 seconds"):
+            fetch(NAME, cache=tmp_path, endpoint=f"http://127.0.0.1:{server.getsockname()[1]}")
+        assert time.monotonic() - began < 10
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"", b"../../../etc", b"\n"])
+@pytest.mark.usefixtures("hub")
+def test_a_damaged_reference_is_as_none(content: bytes) -> None:
+    fetch(NAME)
+    (reference,) = (hub_module.cache_folder() / NAME.replace("/", "--") / "refs").iterdir()
+    reference.write_bytes(content)
+    assert kept(NAME) is None
+    assert open_model(NAME, CATALOG, fetch=True).model.id == NAME
+
+
+@pytest.mark.parametrize(
+    "target", ["http://localhost:8080/x", "http://127.0.0.1/x", "https://localhost/x", "https://[::1]/x"]
+)
+def test_a_hub_elsewhere_leads_nobody_to_services_of_this_machine(target: str) -> None:
+    handler = hub_module._SameHostToken()
+    asked = Request("https://hub.example.org/a/b/resolve/main/config.json")
+    with pytest.raises(URLError, match=r"a redirect to (http|this machine)"):
+        handler.redirect_request(asked, io.BytesIO(), 302, "Found", HTTPMessage(), target)
+    moved = handler.redirect_request(
+        asked, io.BytesIO(), 302, "Found", HTTPMessage(), "https://cdn.example.org/x"
+    )
+    assert moved is not None
+
+
+def test_a_damaged_header_of_a_gguf_file_is_fetched_again(hub: FakeHub) -> None:
+    whole = gguf_file()
+    hub.files["some-org/Only-GGUF"]["model-Q4_K_M.gguf"] = whole
+    path = fetch_gguf("some-org/Only-GGUF").path
+    header = path.read_bytes()
+    path.write_bytes(header[:30])
+    assert fetch_gguf("some-org/Only-GGUF").path.read_bytes() == header
+    hub.cut[f"/some-org/Only-GGUF/resolve/{SHA}/model-Q4_K_M.gguf"] = 20
+    path.unlink()
+    with pytest.raises(InputError, match="found no connection"):
+        fetch_gguf("some-org/Only-GGUF")
+    assert not path.exists()
 
 
 BASE = "meta-llama/Llama-3.1-8B-Instruct"

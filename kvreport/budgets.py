@@ -1,0 +1,70 @@
+"""How much each reader of somebody else's text takes: bytes, rows, seconds. One table for all of them.
+
+A reader checks its budget before it allocates or searches, and refuses in one sentence what is beyond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport.errors import InputError, shorten
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one reader takes.
+
+    Attributes:
+        bytes: Most bytes of a file or an answer, unpacked.
+        rows: Most rows: lines of a file, names of a listing.
+        row_bytes: Longest row; characters where text is read. 0 where rows are not read one by one.
+        seconds: Longest time for everything together; 0 where bytes and rows bound it.
+    """
+
+    bytes: int
+    rows: int
+    row_bytes: int = 0
+    seconds: float = 0
+
+
+TRACE: Final = Budget(bytes=512 << 20, rows=1 << 23, row_bytes=1 << 24)
+"""A trace, unpacked. A request of a million tokens in blocks of 16 is a line of 0.7 million characters."""
+
+LOG: Final = Budget(bytes=20_000_000, rows=200_000, row_bytes=20_000)
+"""A start-up log, in characters."""
+
+HUB: Final = Budget(bytes=128 << 20, rows=100_000, seconds=120)
+"""Files of a repository on the Hub. Seconds are those of a whole ``--fetch``, its listing included."""
+
+HUB_LISTING: Final = Budget(bytes=16 << 20, rows=HUB.rows, seconds=HUB.seconds)
+"""The Hub's answer that lists a repository: about 70 bytes a name."""
+
+
+@contextmanager
+def guard(where: str, allowed: str) -> Iterator[None]:
+    """Let nothing out of a reader but the answer or an :class:`InputError`.
+
+    Readers refuse what they know. What they do not know (a number beyond a double, an archive's own error) is
+    refused here, because a text from outside must not end a command with a traceback.
+
+    Args:
+        where: The file or the place, for the message.
+        allowed: What the reader reads.
+
+    Raises:
+        InputError: If anything was raised, with the place.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except MemoryError as error:
+        raise InputError(f"{where}: found more than memory holds; allowed: {allowed}") from error
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise InputError(
+            f"{where}: cannot be read: found {shorten(said, 120)}; allowed: {allowed}"
+        ) from error
