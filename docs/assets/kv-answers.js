@@ -58,7 +58,6 @@
   function formOf(form, site) {
     const field = (name) => form.elements.namedItem(name);
     const told = $("[data-kv-told]", form.parentElement) || form.nextElementSibling;
-    const typed = kvreport.typing(form);
     /* Show a layout in its field; one that only an address or a question names becomes an option. */
     function choose(select, layout) {
       const known = !layout || Array.from(select.options).some((one) => one.value === layout.label);
@@ -76,14 +75,10 @@
         if (field(name)) field(name).value = state[name] || field(name).options[0].value;
       }
       for (const name of Object.keys(TEXTS)) {
-        if (!field(name) || typed(field(name))) continue;
+        if (!field(name)) continue;
         const value = state[name];
-        field(name).value = value === undefined
-          ? ""
-          : name === "context"
-          ? kvreport.tokens(value)
-          : String(value);
-        field(name).removeAttribute("aria-invalid");
+        const text = value === undefined ? "" : name === "context" ? kvreport.tokens(value) : String(value);
+        if (kvreport.put(field(name), text)) field(name).removeAttribute("aria-invalid");
       }
     }
     /* The change of one field; null where it is not understood. */
@@ -113,21 +108,6 @@
     return { write, change, told, field };
   }
 
-  /* The fields that a reader changed before the page could answer: in the printed form, before its script was there,
-     and while its numbers are fetched. Returns what ends the watch and gives their names. */
-  function changedEarly(form) {
-    const fields = location.search ? [] : $$("select, input:not([role=combobox])", form);
-    const names = new Set(fields.filter((one) => one.value !== kvreport.printed(one)).map((one) => one.name));
-    const heard = (event) => {
-      if (event.target.matches("select, input:not([role=combobox])")) names.add(event.target.name);
-    };
-    form.addEventListener("change", heard);
-    return () => {
-      form.removeEventListener("change", heard);
-      return [...names].filter(Boolean);
-    };
-  }
-
   /* One page with a state. render(root, one, chosen) fills what is the page's own; chosen
      says that the reader chose a layout. */
   function stateful(form) {
@@ -136,7 +116,7 @@
     const root = form.closest(".md-content") || document.body;
     const slots = $$("[data-kv-slot]", root).map((slot) => [slot, Array.from(slot.childNodes)]);
     const page = kvreport.pages?.[form.dataset.kvPage];
-    const early = changedEarly(form);
+    const early = kvreport.changedEarly(form);
     let site = null, controls = null, state = { ...start }, turn = 0, plots = null;
     const pickers = {};
 
@@ -285,7 +265,6 @@
 
   Object.assign(kvreport, {
     stateful,
-    changedEarly,
     formOf,
     siteFor,
     modelFor,

@@ -41,7 +41,7 @@
     // The form was sent before its script was there: the question stands in the address.
     const sent = new URLSearchParams(location.search).get("ask");
     if (sent) {
-      field.value = sent;
+      kvreport.put(field, sent);
       setTimeout(() => kvreport.ready?.then(answer));
     }
     return null;

@@ -20,7 +20,7 @@
     const key = () => (byModels() ? "models" : "gpus");
     const listed = () => state[key()] || [];
 
-    const typed = kvreport.typing(form);
+    const early = kvreport.changedEarly(form);
     const OWN = ["what", "tp", "per", "weights", "kv", "engine", "context", "prices"];
 
     Promise.all([kvreport.facts(base), load(new URL("peaks.json", base))]).then(
@@ -34,11 +34,9 @@
         form.addEventListener("submit", (event) => event.preventDefault());
         $("[data-kv-csv]", root).addEventListener("click", download);
         // What was changed before the page could answer is kept.
-        const early = location.search
-          ? []
-          : OWN.filter((name) => field(name).value !== kvreport.printed(field(name)));
+        const touched = early().filter((name) => OWN.includes(name));
         restore();
-        early.forEach(changed);
+        touched.forEach(changed);
       },
     ).catch((error) => {
       said.textContent = `The catalog could not be read (${error.message}).`;
@@ -164,13 +162,11 @@
       const layout = kvState.hasLayout(state) ? kvState.layouts(home, state)[0] : null;
       field("tp").value = layout ? layout.label : state.tp || "";
       field("engine").value = state.engine || home.engine.name;
-      if (!typed(field("prices"))) field("prices").value = state.prices || "";
+      kvreport.put(field("prices"), state.prices || "");
       field("per").value = state.per || "";
       field("weights").value = state.weights || "released";
       field("kv").value = state.kv || "";
-      if (!typed(field("context"))) {
-        field("context").value = tokens(state.context || kvKernel.USEFUL_TOKENS);
-      }
+      kvreport.put(field("context"), tokens(state.context || kvKernel.USEFUL_TOKENS));
       for (
         const [name, on] of [["add-models", byModels()], ["one-gpu", byModels()], ["add-gpus", !byModels()], [
           "one-model",

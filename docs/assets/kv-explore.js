@@ -679,9 +679,7 @@
       view.engine.value = state.engine?.[0] || site.engine.default;
       for (const name of ["name", "requests"]) {
         const text = state[name]?.[0] || "";
-        if (view[name].value.trim() !== text && document.activeElement !== view[name]) {
-          view[name].value = text;
-        }
+        if (view[name].value.trim() !== text) kvreport.put(view[name], text);
       }
       for (const [id, , , numeric] of COLUMNS) {
         const cell = $(`th[data-column="${id}"]`, view.table);
@@ -1112,8 +1110,8 @@
         state = structuredClone(START);
         writeState(state, true);
       }
-      view.name.value = state.name?.[0] || "";
-      view.requests.value = state.requests?.[0] || "";
+      kvreport.put(view.name, state.name?.[0] || "");
+      kvreport.put(view.requests, state.requests?.[0] || "");
       shown = PAGE;
       show();
     }

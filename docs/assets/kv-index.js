@@ -115,7 +115,7 @@
         }
         if (more && more.getAttribute("aria-expanded") === "true") more.hidden = true;
       }
-      if (text.value !== (state.name?.[0] || "")) text.value = state.name?.[0] || "";
+      kvreport.put(text, state.name?.[0] || "");
       const words = filterWords();
       table.classList.toggle("kv-filtered", words.length > 0);
       said.replaceChildren(
@@ -218,7 +218,12 @@
       state.sort = [asked];
       writeState(state, true);
     });
+    const early = text.value; // typed while this script was on its way
     restore();
+    if (early && !state.name) {
+      text.value = early;
+      typed();
+    }
     return { restore };
   }
 
@@ -233,7 +238,7 @@
     const formed = Boolean($("[data-kv-gpupage]")); // the rest of the address is its form's, which says what is not known
     function restore() {
       const { state, ignored } = readState({ name: null });
-      text.value = state.name?.[0] || "";
+      kvreport.put(text, state.name?.[0] || "");
       show();
       said.append((!formed && ignoredNote(ignored)) || "");
     }

@@ -164,15 +164,20 @@
     }
 
     function take(item) {
+      field.value = item.name; // whatever was typed to find it
       set(item.id, item.name);
       close();
       chosen(item.id, item);
-      if (place.dataset.kvClear !== undefined) set("", "");
+      if (place.dataset.kvClear !== undefined) {
+        field.value = "";
+        set("", "");
+      }
     }
 
     function set(next, name) {
       value = next;
-      current = field.value = name;
+      current = name;
+      kvreport.put(field, name);
     }
 
     const isOpen = () => !list.hasAttribute("hidden");

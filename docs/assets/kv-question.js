@@ -327,6 +327,7 @@
     ]);
     const field = (name) => form.elements.namedItem(name);
     const pickers = {};
+    const early = kvreport.changedEarly(form);
     let site = null, state = { ...start }, turn = 0;
 
     const ready = kvreport.facts(base).then((found) => {
@@ -480,8 +481,8 @@
     function fill() {
       field("tp").value = String(state.tp || "fewest");
       field("weights").value = state.weights || field("weights").options[0].value;
-      field("context").value = tokens(state.context);
-      if (field("requests")) field("requests").value = String(state.requests || 1);
+      kvreport.put(field("context"), tokens(state.context));
+      if (field("requests")) kvreport.put(field("requests"), String(state.requests || 1));
       const model = site.models.find(([slug]) => slug === state.model);
       const gpu = site.gpus.find((one) => one.id === state.gpu);
       if (model) pickers.model?.set(model[0], model[1]);
@@ -491,12 +492,14 @@
     const done = () => (root.dataset.kvShown = location.search || "printed");
 
     async function restore() {
-      await kvreport.facts(base).then((found) => (site = found));
+      await ready;
+      const touched = turn === 0 ? early().filter((name) => name in READ) : [];
       const { state: asked, ignored } = kvState.read(site, [...new Set([...FIELDS, ...LAYOUT])]);
       const fresh = (asked.model && asked.model !== start.model) || (asked.gpu && asked.gpu !== start.gpu);
       state = { ...start, ...(fresh ? { tp: "fewest" } : {}) };
       for (const name of FIELDS) if (asked[name] !== undefined) state[name] = asked[name];
-      await show(ignored);
+      if (touched.length) touched.forEach(changed);
+      else await show(ignored);
     }
 
     kvreport.ready = restore();

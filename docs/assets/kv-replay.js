@@ -56,6 +56,8 @@
         ]),
       ),
     };
+    const early = kvreport.changedEarly(form);
+    let first = true;
     let trace = null, chosen = "", turn = 0, kept = null;
 
     /* --- reading ------------------------------------------------------------------------------- */
@@ -403,7 +405,11 @@
       const items = { model: listed?.models || [], gpu: listed?.gpus || [] };
       for (const name of Object.keys(pickers)) known[name] = items[name].map((one) => one.id);
       const { state, ignored } = readState(known);
-      for (const name of Object.keys(fields)) fields[name].value = state[name]?.[0] || start[name];
+      const touched = first ? early() : [];
+      first = false;
+      for (const name of Object.keys(fields)) {
+        if (!touched.includes(name)) kvreport.put(fields[name], state[name]?.[0] || start[name]);
+      }
       for (const name of Object.keys(pickers)) {
         const item = items[name].find((one) => one.id === state[name]?.[0]);
         pickers[name].set(item?.id || start[name], item?.name || startNames[name]);

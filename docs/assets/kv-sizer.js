@@ -65,7 +65,7 @@
       get: (name) => (name in pickers ? pickers[name].value() : fields[name].value.trim()),
       set: (name, value) => {
         if (name in pickers) pickers[name].set(value, nameOf(name, value));
-        else fields[name].value = value;
+        else kvreport.put(fields[name], value);
       },
     };
     const names = [...Object.keys(pickers), ...Object.keys(fields)];

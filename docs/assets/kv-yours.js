@@ -628,7 +628,8 @@
         if (kind === "drop" && event.dataTransfer.files.length) take(event.dataTransfer.files);
       });
     }
-    fields.hub.value = new URLSearchParams(location.search).get("hub") || "";
+    const hub = new URLSearchParams(location.search).get("hub");
+    if (hub) kvreport.put(fields.hub, hub);
     return { release };
   }
 

@@ -299,6 +299,15 @@
     if ($("#__search:checked") === event.target) $(".md-search__input")?.focus();
   });
 
+  /* A part of an address as text; as it stands where it is not well formed: an address is anybody's. */
+  function decoded(part) {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part;
+    }
+  }
+
   /* When the reader has begun to do something, or has been here for a while. */
   let awake = null;
   function wake() {
@@ -320,14 +329,35 @@
       ? (Array.from(field.options).find((one) => one.defaultSelected) || field.options[0]).value
       : field.defaultValue;
 
-  /* Watch a form, perhaps after its reader began to type: says of a field that it is being typed into. What is typed is
-     the reader's until it is a change. */
-  function typing(form) {
-    const own = /** @type {any} */ (form.contains(document.activeElement) ? document.activeElement : null);
-    let typed = own && own.value !== printed(own) ? own : null;
-    form.addEventListener("input", (event) => typed = event.target);
-    form.addEventListener("change", () => typed = null, true);
-    return (field) => field === typed && field === document.activeElement;
+  /* The field that a reader is typing into, of the whole page and from before a page's own script is there. What is
+     typed is the reader's until it is a change. */
+  let typed = null;
+  const begun = /** @type {any} */ (document.activeElement);
+  if (begun?.matches("input, textarea") && begun.value !== printed(begun)) typed = begun;
+  addEventListener("input", (event) => typed = event.target, true);
+  addEventListener("change", () => typed = null, true);
+
+  /* Write a field, unless its reader is typing into it: no script and no answer that comes late takes a key away. */
+  function put(field, value) {
+    if (field === typed && field === document.activeElement) return false;
+    if (field.value !== value) field.value = value;
+    return true;
+  }
+
+  /* The fields that a reader changed before the page could answer: in the printed form, before its script was there,
+     and while its numbers are fetched. Returns what ends the watch and gives their names. */
+  function changedEarly(form) {
+    const own = "select, input:not([role=combobox], [type=file])";
+    const fields = location.search ? [] : $$(own, form);
+    const names = new Set(fields.filter((one) => one.value !== printed(one)).map((one) => one.name));
+    const heard = (event) => {
+      if (event.target.matches(own)) names.add(event.target.name);
+    };
+    form.addEventListener("change", heard);
+    return () => {
+      form.removeEventListener("change", heard);
+      return [...names].filter(Boolean);
+    };
   }
 
   /* Put text on the clipboard, and say so on the button that was pressed. */
@@ -621,7 +651,7 @@
     const open = (/** @type {HTMLDetailsElement} */ more) => {
       more.open = true;
     };
-    const name = () => decodeURIComponent(location.hash.slice(1));
+    const name = () => decoded(location.hash.slice(1));
     const led = () => {
       const lost = name() && !document.getElementById(name());
       for (const [rest, more] of all) {
@@ -711,7 +741,7 @@
 
   /* An address that does not exist: offer a search for its last words. */
   function lost(place) {
-    const asked = decodeURIComponent(location.pathname).split("/").filter(Boolean).pop() || "";
+    const asked = decoded(location.pathname).split("/").filter(Boolean).pop() || "";
     const words = asked.replace(/\.(html|md)$/, "").replace(/[^\w.]+|_/g, " ").trim();
     const home = $("a", place);
     if (!words || !home) return;
@@ -723,14 +753,28 @@
     place.append(" · ", link);
   }
 
+  /* A step that fails stops no other: it is told to the console, and the page works on. */
+  function attempt(step) {
+    try {
+      step();
+    } catch (error) {
+      reportError(error);
+    }
+  }
+
   let parts = [];
   function start() {
-    $$("[data-kv-lost]").forEach(lost);
-    parts.forEach((part) => part?.release?.());
-    document.documentElement.classList.remove("no-js");
-    document.documentElement.classList.add("js");
-    const here = (parts = [charts(), tables(), longTables()]);
-    units();
+    const ended = parts;
+    const here = (parts = []);
+    const steps = [
+      ...ended.map((part) => () => part?.release?.()),
+      () => $$("[data-kv-lost]").forEach(lost),
+      () => document.documentElement.classList.remove("no-js"),
+      () => document.documentElement.classList.add("js"),
+      ...[charts, tables, longTables].map((part) => () => parts.push(part())),
+      units,
+    ];
+    steps.forEach(attempt);
     const idle = globalThis.requestIdleCallback || ((call) => setTimeout(call, 200));
     if ($('meta[name="kv-release"]') && $("main")) {
       // What the page answers goes first; sharing it comes when the reader has begun to read.
@@ -751,8 +795,9 @@
       if (!roots.length) continue;
       const later = LATE.includes(name) && !(name in ASKED_BY ? asked.has(ASKED_BY[name]) : location.search);
       (later ? wake() : Promise.resolve()).then(() => Promise.all(files.map(script))).then(() => {
-        if (parts === here) parts.push(...roots.map(kvreport[name])); // else another page is shown by now
-      }).catch(() => {/* the page is whole without it */});
+        if (parts !== here) return; // another page is shown by now
+        for (const root of roots) attempt(() => parts.push(kvreport[name](root)));
+      }, () => {/* the page is whole without it */});
     }
   }
 
@@ -813,7 +858,8 @@
     enliven,
     wake,
     printed,
-    typing,
+    put,
+    changedEarly,
     start,
   };
 

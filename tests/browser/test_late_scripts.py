@@ -1,0 +1,118 @@
+"""Scripts that come late, and addresses from anywhere: no key is lost, and no part of a page stops the others."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from visits import Visit, address, browser, hold
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+__all__ = ["address", "browser"]  # fixtures
+
+LLAMA: Final = "models/meta-llama--Llama-3.1-8B-Instruct/"
+PAGES: Final = (
+    "", LLAMA, "gpus/h100-sxm-80gb/", "models/", "gpus/", "questions/first/", "compare/", "sizer/", "traffic/", "your-model/",
+)  # fmt: skip
+FIELDS: Final = (
+    "main :is(input:not([type]), input[type=text], input[type=search], input[type=number], textarea)"
+    ":not([readonly], [role=combobox])"
+)
+TIMEOUT_MS: Final = 10_000
+TYPED: Final = "137"
+FRAGMENTS: Final = ("#%", "#%E0%A4%A'\"><b>", "#constructor")
+STARTED: Final = """() => ({
+  buttons: document.querySelectorAll("main button").length,
+  rows: document.querySelectorAll("main tr").length,
+  fields: document.querySelectorAll("main :is(input, select)").length,
+})"""
+
+
+def names(page: Any) -> list[int]:
+    """The places of the fields that a reader can type into, among all of them."""
+    return page.eval_on_selector_all(
+        FIELDS, "all => all.map((one, n) => one.checkVisibility() ? n : -1).filter(n => n >= 0)"
+    )
+
+
+@pytest.mark.parametrize("uri", PAGES)
+def test_what_is_typed_while_the_scripts_come_is_kept(browser: Any, address: str, uri: str) -> None:
+    visit = Visit(browser, address)
+    visit.page.set_default_timeout(TIMEOUT_MS)
+    for number in names(visit.go(uri)):
+        held = hold(visit.page, "**/*.json") + hold(visit.page, "**/kv-*.js")
+        visit.page.goto(address + uri, wait_until="domcontentloaded")
+        visit.page.wait_for_selector("html.js")
+        field = visit.page.locator(FIELDS).nth(number)
+        field.focus()
+        visit.page.keyboard.press("Control+A")
+        visit.page.keyboard.type(TYPED[0])
+        visit.page.unroute_all(behavior="ignoreErrors")
+        for route in held:
+            route.fallback()
+        visit.page.wait_for_load_state("networkidle")
+        visit.page.keyboard.type(TYPED[1:], delay=60)
+        visit.page.wait_for_timeout(150)
+        assert field.input_value() == TYPED, (uri, field.get_attribute("name"))
+        visit.page.keyboard.press("Tab")
+        visit.page.wait_for_load_state("networkidle")
+        assert field.input_value() == TYPED, (uri, field.get_attribute("name"))
+    visit.context.close()
+    assert not visit.faults
+
+
+def test_a_field_that_was_changed_and_left_before_the_scripts_came_is_answered(
+    browser: Any, address: str
+) -> None:
+    visit = Visit(browser, address)
+    visit.page.set_default_timeout(TIMEOUT_MS)
+    held = hold(visit.page, "**/*.json")
+    visit.page.goto(address + "questions/first/", wait_until="domcontentloaded")
+    visit.page.fill("[name=requests]", TYPED)
+    visit.page.keyboard.press("Tab")
+    while not held:
+        visit.page.wait_for_timeout(20)
+    visit.page.unroute_all(behavior="ignoreErrors")
+    for route in held:
+        route.fallback()
+    visit.page.wait_for_function("location.search.includes('requests=137')")
+    assert visit.page.input_value("[name=requests]") == TYPED
+    visit.context.close()
+    assert not visit.faults
+
+
+@pytest.mark.parametrize("uri", [LLAMA, "gpus/h100-sxm-80gb/", "explore/", "models/"])
+def test_no_fragment_stops_a_page(browser: Any, address: str, uri: str) -> None:
+    visit = Visit(browser, address)
+    visit.page.set_default_timeout(TIMEOUT_MS)
+    page = visit.page
+
+    def opened(fragment: str) -> Any:
+        page.goto("about:blank")
+        page.goto(address + uri + fragment)
+        page.mouse.move(3, 3)
+        page.wait_for_selector("html.js")
+        page.wait_for_load_state("networkidle")
+        page.wait_for_timeout(50)
+        return page.evaluate(STARTED)
+
+    whole = opened("")
+    for fragment in FRAGMENTS:
+        assert opened(fragment) == whole, fragment
+    visit.context.close()
+    assert not visit.faults
+
+
+def test_a_part_that_fails_stops_no_other(browser: Any, address: str) -> None:
+    visit = Visit(browser, address)
+    visit.page.set_default_timeout(TIMEOUT_MS)
+    visit.page.goto(address + "explore/")
+    visit.page.wait_for_load_state("networkidle")
+    rows = visit.page.evaluate(STARTED)
+    visit.page.add_init_script("globalThis.MutationObserver = function () { throw new Error('made up'); };")
+    visit.page.goto(address + "explore/")
+    visit.page.wait_for_load_state("networkidle")
+    assert visit.page.evaluate(STARTED) == rows
+    assert any("made up" in fault for fault in visit.faults)
+    visit.context.close()
