@@ -540,8 +540,17 @@ class Query:
         "--spec-type",
         kind="choice",
         group="home",
-        choices=("none", "draft-simple", "draft-mtp"),
-        help="what drafts tokens: a draft model, or the prediction blocks of the file (none)",
+        choices=(
+            "none",
+            "draft-simple",
+            "draft-mtp",
+            "ngram-simple",
+            "ngram-map-k",
+            "ngram-map-k4v",
+            "ngram-mod",
+            "ngram-cache",
+        ),
+        help="what drafts tokens: a draft model, the prediction blocks of the file, or text that was seen (none)",
     )
     cache_ram: int | str | None = _option(
         "--cache-ram",
@@ -574,7 +583,7 @@ class Query:
         kind="text",
         group="extras",
         metavar="MODEL",
-        help="draft model for speculative decoding: a catalog name, a config.json, or mtp for the prediction layer of the checkpoint",
+        help="what drafts for speculative decoding: a catalog name, a config.json, mtp for the prediction layers of the checkpoint, or ngram or suffix for text that was seen",
     )
     num_speculative_tokens: int = _option(
         "--num-speculative-tokens",
@@ -584,7 +593,7 @@ class Query:
         default=0,
         low=0,
         high=1024,
-        help="draft tokens per step (0)",
+        help="draft tokens per step (0); without --draft those of the checkpoint's own prediction layers",
     )
     max_loras: int = _option(
         "--max-loras",
@@ -609,7 +618,7 @@ class Query:
         group="extras",
         metavar="KIND=N",
         many=True,
-        help="inputs of a kind per prompt, such as image=2 (engine's default); image=0 serves text only",
+        help="inputs of a kind per prompt, such as image=2 (engine's default); image=0,video=0 serves text only where the model reads both",
     )
     kv_offload: int | str | None = _option(
         "--kv-offload", kind="bytes", group="extras", help="host memory for evicted KV blocks, such as 64GiB"

@@ -14,6 +14,7 @@ import io
 import json
 import random
 import re
+import shlex
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -379,6 +380,8 @@ def question(draw: Draw) -> dict[str, Any]:
     ):
         if draw.random() < share:
             asked[name] = draw.choice(values)
+    if "num_speculative_tokens" in asked and draw.random() < 0.7:
+        asked["draft"] = "ngram"
     return asked
 
 
@@ -742,6 +745,21 @@ def opened(data: str | None = None) -> Catalog:
     return catalog() if data is None else open_catalog(data)
 
 
+def told_by(words: list[str]) -> tuple[int, str, str]:
+    """The exit status of a command line, what it prints, and what it says on standard error."""
+    out, errors = io.StringIO(), io.StringIO()
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(errors),
+        mock.patch("kvreport.catalog.load.open_catalog", opened),
+    ):
+        try:
+            status = main(words)
+        except SystemExit as end:  # --help and --version
+            status = int(end.code or 0)
+    return status, out.getvalue(), errors.getvalue()
+
+
 def command_line(draw: Draw) -> Outcome:
     """Words after a command: status 0 with an answer, 2 with one line, 3 where a requirement is not met."""
     plain = draw.random() < 0.5  # as people ask: flags that every server has, with values that they have
@@ -778,26 +796,16 @@ def command_line(draw: Draw) -> Outcome:
     if draw.random() < 0.3:
         words += ["--require", draw.choice(("0", "1", "10", "100000", "-1", "x"))]
     words += ["--format", "json"] if draw.random() < 0.7 else []
-    out, errors = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(errors),
-        mock.patch("kvreport.catalog.load.open_catalog", opened),
-    ):
-        try:
-            status = main(words)
-        except SystemExit as end:  # --help and --version
-            status = int(end.code or 0)
-    said = errors.getvalue()
+    status, out, said = told_by(words)
     assert status in (0, 2, 3), (words, status)
     if status == 2:
         lines = [line for line in said.splitlines() if line.startswith("kvreport: error: ")]
         assert lines, (words, said)
         assert all(len(line) <= SENTENCE for line in lines), words
         return REFUSED
-    assert out.getvalue(), words
+    assert out, words
     if "json" in words and "-h" not in words and command in ("estimate", "size"):
-        told = json.loads(out.getvalue(), parse_constant=not_a_number)
+        told = json.loads(out, parse_constant=not_a_number)
     if "json" in words and "-h" not in words and command == "estimate":
         finite(told)
         required = words[words.index("--require") + 1] if "--require" in words else "0"
@@ -948,6 +956,107 @@ def array_arithmetic(draw: Draw) -> Outcome:
     return "answered", len(contexts)
 
 
+# --- commands with drafts --------------------------------------------------------------------------------
+
+DRAFTED: Final = (
+    "Qwen/Qwen3-8B",
+    "zai-org/GLM-4.7-Flash",
+    "Qwen/Qwen3.5-4B",
+    "google/gemma-3-12b-it",
+    "Qwen/Qwen3-32B",
+)
+"""Models with prediction layers of their own and without, with windows and with states."""
+METHODS: Final = (
+    "ngram",
+    "ngram",
+    "suffix",
+    "mtp",
+    "mtp",
+    "deepseek_mtp",
+    "draft_model",
+    "eagle3",
+    "dspark",
+    "medusa",
+)
+FOREIGN: Final = (None, True, -1, 0, 1.5, "", [], {}, 10**400, "ngram", "x\x00", "\u202e", "9" * 5000, "mtp")
+"""Values of JSON where a name or a number of tokens belongs."""
+
+
+def draft_flags(draw: Draw, server: str) -> list[str]:
+    """Flags of speculative decoding as a server has them, some with values that it would refuse."""
+    tokens: Any = draw.choice((1, 2, 3, 5, 7, 24))
+    model = draw.choice((None, None, "Qwen/Qwen3-0.6B", "ngram", "[ngram]", "suffix", "x"))
+    if server == "vllm":
+        stated = {
+            "method": draw.choice(METHODS),
+            "model": model,
+            "num_speculative_tokens": tokens,
+            "prompt_lookup_max": 4,
+        }
+        stated = {key: value for key, value in stated.items() if value is not None and draw.random() < 0.9}
+        if draw.random() < 0.15:
+            stated[draw.choice((*stated, "method", "x", "quantization"))] = draw.choice(FOREIGN)
+        if draw.random() < 0.1:
+            return ["--speculative-config", mutants.text(draw, json.dumps(stated))]
+        if draw.random() < 0.2:
+            return [
+                word for key, value in stated.items() for word in (f"--speculative-config.{key}", str(value))
+            ]
+        return [draw.choice(("--speculative-config", "--speculative_config", "-sc")), json.dumps(stated)]
+    if server == "sglang":
+        flags = {
+            "--speculative-algorithm": draw.choice(("NGRAM", "EAGLE", "NEXTN", "STANDALONE", "DFLASH", "x")),
+            "--speculative-num-draft-tokens": tokens + 1,
+            "--speculative-num-steps": tokens,
+            "--speculative-draft-model-path": model,
+        }
+    else:
+        flags = {
+            "--spec-type": draw.choice(
+                ("ngram-simple", "ngram-mod", "ngram-cache", "draft-mtp", "draft-simple", "none")
+            ),
+            draw.choice(("--spec-draft-n-max", "--draft-max", "--spec-ngram-mod-n-max", "--draft")): tokens,
+        }
+    words = []
+    for flag, value in flags.items():
+        if value is not None and draw.random() < 0.7:
+            words += [flag, str(draw.choice(FOREIGN) if draw.random() < 0.05 else value)]
+    return words
+
+
+def drafting_command(draw: Draw) -> Outcome:
+    """A server's command with drafts: one sentence, or an answer whose own command gives the same answer and method."""
+    server = draw.choice(("vllm", "vllm", "sglang", "llama"))
+    model = draw.choice(DRAFTED)
+    start = {
+        "vllm": ["vllm", "serve", model, "--max-model-len", "8192"],
+        "sglang": ["sglang", "serve", "--model-path", model, "--context-length", "8192"],
+        "llama": ["llama-server", "-m", model, "-c", "8192"],
+    }[server]
+    gpu = ["--gpu", draw.choice(("h200", "mi300x", "rtx-4090")), "--format", "json"]
+    words = [*start, *draft_flags(draw, server)]
+    status, out, said = told_by(["estimate", *(words if draw.random() < 0.5 else [shlex.join(words)]), *gpu])
+    assert status in (0, 2), (words, status)
+    if status == 2:
+        assert said.count("kvreport: error: ") == 1, (words, said)
+        assert len(said) <= SENTENCE, words
+        return REFUSED
+    first = json.loads(out, parse_constant=not_a_number)
+    finite(first)
+    command = first["command"]
+    if command is None or ".gguf" in command:  # nothing starts, or a file that nobody has here
+        return ANSWERED
+    of_text = [name for name in ("ngram", "suffix") if f'"{name}"' in command or name.upper() in command]
+    assert not of_text or first["extras"]["draft"] is None, (words, command)
+    assert of_text == ["ngram"] or "NGRAM" not in words, (words, command)
+    status, out, said = told_by(["estimate", command, *gpu])
+    assert status == 0, (words, command, said)
+    again = json.loads(out)
+    for name in ("command", "max_concurrent_requests", "max_concurrent_requests_ceiling", "extras"):
+        assert again[name] == first[name], (words, command, name)
+    return ANSWERED
+
+
 TARGETS: Final[dict[str, Callable[[Draw], Outcome]]] = {
     "config mutation": config_mutation,
     "core dimension": core_dimension,
@@ -967,6 +1076,7 @@ TARGETS: Final[dict[str, Callable[[Draw], Outcome]]] = {
     "browser arithmetic": browser_arithmetic,
     "page state": page_state,
     "page address": page_address,
+    "drafting command": drafting_command,
 }
 
 SHARES: Final = {
@@ -987,7 +1097,8 @@ SHARES: Final = {
     "array arithmetic": 110,
     "browser arithmetic": 110,
     "page state": 4,
-    "page address": 250,
+    "page address": 245,
+    "drafting command": 5,
 }
 """How many of a thousand inputs each target is given: an input costs from microseconds to ten milliseconds."""
 

@@ -31,6 +31,7 @@ from kvreport.cli import (
     validate,
 )
 from kvreport.cli.output import Run, cut, write
+from kvreport.cli.server_command import refuse_long
 from kvreport.cli.spellings import flags_of, in_our_spelling, unknown_argument
 from kvreport.errors import CatalogError, InputError
 from kvreport.processes import exit_on_signals
@@ -128,7 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        options = parser().parse_args(arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        if words[:1] != ["validate"]:  # which takes a list of files
+            refuse_long(words)
+        options = parser().parse_args(words)
         status: int = options.run(options)
         sys.stdout.flush()
     except CatalogError as error:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS
 from kvreport.errors import InputError, shorten
 
 _PROGRAM: Final = re.compile(r"(?:\S*[/\\])?llama-(?:server|cli)(?:\.exe)?", re.IGNORECASE)
@@ -23,6 +24,13 @@ _OF_OLLAMA: Final = {
     "OLLAMA_KV_CACHE_TYPE": "--kv",
 }
 """Variables of ``ollama serve`` (``envconfig/config.go``), and this program's flag of the same meaning."""
+_DRAFTS: Final = {
+    "--draft": ("-md", "--model-draft", "--spec-draft-model", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"),
+    "--num-speculative-tokens": (
+        "--draft", "--draft-n", "--draft-max", "--spec-draft-n-max", *(flag for _, flag in LOCAL_TEXT_DRAFTS.values() if flag),
+    ),
+}  # fmt: skip
+"""This program's flags of speculative decoding, and llama.cpp's of the same meaning (``common/arg.cpp``)."""
 _SWITCHES: Final = {"1": "on", "true": "on", "0": "off", "false": "off"}
 
 WITHOUT_MEMORY: Final[dict[str, int]] = {
@@ -41,7 +49,11 @@ WITHOUT_MEMORY: Final[dict[str, int]] = {
             "--threads-http --path --log-file --log-verbosity -lv --numa --prio --prio-batch --cpu-mask --poll "
             "--hf-token -hft --predict -n --n-predict --keep --prompt -p --file -f --system-prompt -sys --samplers "
             "--cache-reuse --slot-save-path --slot-prompt-similarity -sps --rope-scaling --rope-scale --rope-freq-base "
-            "--yarn-orig-ctx --ssl-key-file --ssl-cert-file --sleep-idle-seconds"
+            "--yarn-orig-ctx --ssl-key-file --ssl-cert-file --sleep-idle-seconds "
+            "--draft-min --draft-n-min --draft-p-min --draft-p-split --spec-draft-n-min --spec-draft-p-min --spec-draft-p-split "
+            "--spec-ngram-mod-n-match --spec-ngram-mod-n-min --spec-ngram-simple-size-n --spec-ngram-simple-min-hits "
+            "--spec-ngram-map-k-size-n --spec-ngram-map-k-min-hits --spec-ngram-map-k4v-size-n "
+            "--spec-ngram-map-k4v-min-hits --lookup-cache-static -lcs --lookup-cache-dynamic -lcd"
         ),
     }.items()
     for flag in flags.split()
@@ -91,6 +103,8 @@ def _llama(before: Sequence[str], words: Sequence[str]) -> list[str]:
             found[name] = value if sign else waiting.pop(0) if waiting else ""
         elif name in {"-c", "--ctx-size"} and (value if sign else next(iter(waiting), "")) == "0":
             waiting = waiting if sign else waiting[1:]  # the model's own context, which is not stated here
+        elif (ours := _drafting(name, value if sign else next(iter(waiting), ""))) is not None:
+            rest += [ours, value if sign else waiting.pop(0)]
         elif word in {"-fa", "--flash-attn"} and (not waiting or waiting[0] not in {"on", "off", "auto"}):
             rest += [word, "on"]  # before b6332 the flag took no word
         else:
@@ -107,6 +121,13 @@ def _llama(before: Sequence[str], words: Sequence[str]) -> list[str]:
         mix = mix_of(stem_of(file) or "")
         model = f"{model}:{mix}" if mix else model
     return [*kept, model, "--engine", "llama-cpp", *rest]
+
+
+def _drafting(flag: str, value: str) -> str | None:
+    """This program's flag for llama.cpp's of a draft; None for another, or where no value follows."""
+    if flag == "--draft" and not value.isdecimal():
+        return None  # this program's own, after the command
+    return next((ours for ours, theirs in _DRAFTS.items() if flag in theirs), None) if value else None
 
 
 def _ollama(words: Sequence[str]) -> list[str]:

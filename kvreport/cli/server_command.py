@@ -62,6 +62,28 @@ class _Head:
     release: str = ""
 
 
+MOST_BYTES: Final = 64 << 10
+"""Bytes of a command line: the longest published start commands have about 3 KiB."""
+MOST_WORDS: Final = 2048
+"""Words of it: argparse takes time by the square of their number."""
+
+
+def refuse_long(words: Sequence[str]) -> None:
+    """Refuse a command line that is too long to be one.
+
+    Args:
+        words: Its words, a quoted command as one or taken apart.
+
+    Raises:
+        InputError: Naming its length and the limit.
+    """
+    size = sum(len(word.encode("utf-8", "surrogatepass")) + 1 for word in words)
+    if size > MOST_BYTES:
+        raise InputError(f"command line: found {size:,} bytes; allowed: at most {MOST_BYTES:,}")
+    if len(words) > MOST_WORDS:
+        raise InputError(f"command line: found {len(words):,} words; allowed: at most {MOST_WORDS:,}")
+
+
 def without_server_command(words: Sequence[str]) -> list[str]:
     """Replace a pasted start command by this program's arguments; other words stay as they are.
 
@@ -84,6 +106,7 @@ def without_server_command(words: Sequence[str]) -> list[str]:
         ['org/m', '--engine', 'vllm@0.27.1', '--gpu', 'h100']
     """
     words = [part for word in words for part in _parts(word)]
+    refuse_long(words)
     local = local_arguments(words)
     if local is not None:
         return local

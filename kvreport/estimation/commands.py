@@ -117,9 +117,13 @@ def served_by(estimate: Estimate) -> Served:
         inputs=tuple(sorted(request.inputs.items())) if request.images else (),
         draft_tokens=request.serving.draft_tokens,
         draft=None
-        if request.draft is None or query is None or query.draft == OWN_DRAFT
+        if request.draft is None
+        or query is None
+        or query.draft is None
+        or str(query.draft).lower() == OWN_DRAFT
         else str(query.draft),
-        draft_method=None if request.draft is None else METHODS.get(request.draft.model.family),
+        draft_method=request.text_draft
+        or (None if request.draft is None else METHODS.get(request.draft.model.family)),
         model_runner=_told(query, "model_runner") or "",
         state_type=_told(query, "mamba_ssm_cache_dtype"),
         expert_kernels=_told(query, "moe_backend") if engine.has_expert_kernels_flag() else None,

@@ -98,6 +98,7 @@ def open_query(query: Query, engine: Engine, catalog: Catalog) -> LocalCase:
         kv="auto",
         engine=engine,
         draft=None,
+        num_speculative_tokens=0,
         # Layers are divided, not matrices: several devices are stages.
         pipeline_parallel=sum(number for _, number in listed(query.gpu))
         if query.tensor_parallel is None

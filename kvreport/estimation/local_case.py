@@ -27,6 +27,7 @@ from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.accounting.engines.llama_cpp.scratch import Scratch
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS, TEXT_DRAFTS
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_projector import read_projector
 from kvreport.catalog.accelerator import Accelerator
@@ -35,6 +36,7 @@ from kvreport.catalog.llama_cpp import LocalArchitecture, load_local_architectur
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
+from kvreport.estimation.commands import OWN_DRAFT
 from kvreport.estimation.local_names import Named, is_gguf
 from kvreport.estimation.request import Request, resolve_model
 from kvreport.query import Query
@@ -176,6 +178,7 @@ def options_of(query: Query, context: int) -> LocalOptions:
         overrides=parse_overrides(_texts(query.override_tensor)),
         draft=_draft_tokens(query),
         mtp=query.spec_type == _OWN_BLOCKS,
+        ngram=query.spec_type if query.spec_type and query.spec_type in LOCAL_TEXT_DRAFTS else "",
         ubatch_given=query.ubatch_size is not None,
         cache_ram=DEFAULT_CACHE_RAM if query.cache_ram is None else size_of("cache-ram", query.cache_ram),
         checkpoints=DEFAULT_CHECKPOINTS if query.ctx_checkpoints is None else query.ctx_checkpoints,
@@ -183,8 +186,27 @@ def options_of(query: Query, context: int) -> LocalOptions:
 
 
 def _draft_tokens(query: Query) -> int:
-    drafts = query.draft is not None or query.spec_type in (_OWN_BLOCKS, "draft-simple")
-    return query.num_speculative_tokens or (DEFAULT_DRAFT_TOKENS if drafts else 0)
+    """Tokens drafted in a step; 0 without speculative decoding.
+
+    Raises:
+        InputError: If a number is stated, and nothing drafts or the method has a number of its own.
+    """
+    stated, text = query.num_speculative_tokens, LOCAL_TEXT_DRAFTS.get(query.spec_type or "")
+    if text is not None:
+        usual, flag = text
+        if stated not in (0, usual) and not flag:
+            raise InputError(
+                f"num-speculative-tokens: found {stated} with {query.spec_type}; allowed: {usual}, which is fixed"
+            )
+        return stated or usual
+    if query.draft is None and query.spec_type not in (_OWN_BLOCKS, "draft-simple"):
+        if stated:
+            raise InputError(
+                f"num-speculative-tokens: found {stated} without a draft; allowed with --draft MODEL, or with --spec-type "
+                f"{_OWN_BLOCKS} or {next(iter(LOCAL_TEXT_DRAFTS))}"
+            )
+        return 0
+    return stated or DEFAULT_DRAFT_TOKENS
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -320,7 +342,7 @@ def open_case(request: Request, query: Query, file: GgufModel | None, catalog: C
     local, mix = open_local(request.model, query.weights, file)
     devices = devices_of(request)
     options = options_of(query, 0 if query.context_tokens is None else request.context_tokens)
-    local = replace(local, companions=_companions(query, local, mix, file, catalog))
+    local = replace(local, companions=_companions(query, local, mix, file, catalog, request.engine.label))
     if local.companions.prediction is not None and file is None:
         count = len(local.companions.prediction.network.blocks)
         local = replace(local, network=replace(local.network, prediction_layers=count))
@@ -335,12 +357,17 @@ def open_case(request: Request, query: Query, file: GgufModel | None, catalog: C
 
 
 def _companions(
-    query: Query, local: LocalModel, mix: str, file: GgufModel | None, catalog: Catalog
+    query: Query, local: LocalModel, mix: str, file: GgufModel | None, catalog: Catalog, engine: str
 ) -> Companions:
     projector = None if query.mmproj is None else read_projector(query.mmproj)
     if query.spec_type == "draft-simple" and query.draft is None:
         raise InputError("spec-type: found draft-simple without a draft model; allowed: --draft MODEL")
     draft = None
+    if isinstance(query.draft, str) and query.draft.lower() in (*TEXT_DRAFTS, OWN_DRAFT):
+        raise InputError(
+            f"draft: found {query.draft} for {engine}; allowed: a model, or --spec-type "
+            f"{next(iter(LOCAL_TEXT_DRAFTS))} or {_OWN_BLOCKS}"
+        )
     if query.draft is not None:
         own = read_gguf(str(query.draft)) if is_gguf(query.draft) else None
         model = own.model if own is not None else resolve_model(query.draft, catalog)

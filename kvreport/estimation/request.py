@@ -12,6 +12,7 @@ from typing import Final
 from kvreport.accounting.case import narrow_cache
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import Case
+from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import DraftKind, Step
 from kvreport.accounting.extras import Draft, is_head, own_prediction_layer, with_draft
@@ -19,6 +20,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving, reads_images
 from kvreport.accounting.roofline import Peaks
 from kvreport.accounting.state_types import with_state_type
+from kvreport.accounting.text_drafts import TEXT_DRAFTS
 from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, version_number
@@ -40,6 +42,7 @@ from kvreport.estimation.opened import Opened, listed
 from kvreport.estimation.sharing import with_others
 from kvreport.query import Query, options
 from kvreport.units import parse_bytes, parse_tokens
+from kvreport.words import ENGINES
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Request:
         images: False if only text is served.
         inputs: Images, videos and audio clips per prompt, as far as they are limited.
         draft: A draft model beside it.
+        text_draft: The method that drafts from text instead (:data:`kvreport.accounting.text_drafts.TEXT_DRAFTS`), or None.
         lora_slots: Adapters held at once, and their largest rank.
         kv_offload_bytes: Host memory for evicted blocks.
         network_bytes_per_s: What a GPU passes to other servers in a second, or None if not stated.
@@ -92,6 +96,7 @@ class Request:
     images: bool = True
     inputs: Mapping[str, int] = field(default_factory=dict)
     draft: Draft | None = None
+    text_draft: str | None = None
     lora_slots: tuple[int, int] = (0, 0)
     kv_offload_bytes: int = 0
     network_bytes_per_s: int | None = None
@@ -313,8 +318,9 @@ def resolve(query: Query, catalog: Catalog) -> Request:
     record = with_state_type(opened.model, query.mamba_ssm_cache_dtype)
     assumed = list(opened.assumptions)
     policy = query.engine if isinstance(query.engine, Engine) else engine_named(catalog, query.engine)
-    draft = _draft(query, record, catalog)
-    policy = _with_runner(query, _with_kernel(query, policy, assumed), draft, assumed)
+    text_draft = _text_draft(query, policy)
+    draft = None if text_draft else _draft(query, record, catalog, assumed)
+    policy = _with_runner(query, _with_kernel(query, policy, assumed), draft, text_draft, assumed)
     devices, held = with_others(devices_of(query, catalog), query, policy, assumed)
     stated = layout_of(query, len(devices), assumed)
     refuse_unlinked(stated, devices, query.network_bandwidth)
@@ -350,17 +356,10 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         if query.context_tokens is None
         else parsed("context", parse_tokens, query.context_tokens)
     )
-    tokens, rows = engine.scheduler(
-        accelerator,
-        max_batched_tokens=query.max_batched_tokens,
-        max_seqs=query.max_seqs,
-        context_tokens=max(context_tokens, SHORTEST_SERVER_TOKENS),
-        images=reads_images(record),
+    drafted = _drafted(query, draft, text_draft, assumed)
+    tokens, rows = _scheduled(
+        query, engine, accelerator, record, max(context_tokens, SHORTEST_SERVER_TOKENS), drafted, assumed
     )
-    if query.max_batched_tokens is None and policy.device_classes:
-        assumed.append(f"max_batched_tokens {tokens:,}: default of {policy.label} on this device")
-    if query.max_seqs is None and policy.device_classes:
-        assumed.append(f"max_seqs {rows:,}: default of {policy.label} on this device")
     fitted = any(name.startswith("uncertainty") for name in policy.coefficients)
     if fitted and accelerator.vendor.upper() != "NVIDIA" and query.kv_pool is None:
         assumed.append(
@@ -407,14 +406,15 @@ def resolve(query: Query, catalog: Catalog) -> Request:
             max_seqs=rows,
             block_tokens=query.block_size,
             prefix_caching=query.prefix_caching,
-            draft_tokens=query.num_speculative_tokens or (1 if draft else 0),
-            draft_in_model=draft is not None,
+            draft_tokens=drafted,
+            draft_in_model=draft is not None or text_draft is not None,
         ),
         eager=query.eager,
         sorts=query.sampler == "sort",
         images=_served(limits, record, policy),
         inputs=limits,
         draft=draft,
+        text_draft=text_draft,
         lora_slots=(query.max_loras, query.max_lora_rank) if query.max_loras else (0, 0),
         kv_offload_bytes=(
             0 if query.kv_offload is None else parsed("kv-offload", parse_bytes, query.kv_offload)
@@ -477,7 +477,9 @@ def _with_kernel(query: Query, engine: Engine, assumed: list[str]) -> Engine:
     return engine.model_copy(update={"expert_kernel": kernel})
 
 
-def _with_runner(query: Query, engine: Engine, draft: Draft | None, assumed: list[str]) -> Engine:
+def _with_runner(
+    query: Query, engine: Engine, draft: Draft | None, text_draft: str | None, assumed: list[str]
+) -> Engine:
     """The record with the model runner that is asked for, or that a draft model is left to.
 
     Raises:
@@ -485,14 +487,18 @@ def _with_runner(query: Query, engine: Engine, draft: Draft | None, assumed: lis
     """
     chosen = rules(engine)
     if query.model_runner in (None, "auto"):
-        if draft is None and not query.num_speculative_tokens:
+        if draft is None and text_draft is None:
             return engine
-        kind: DraftKind = "ngram" if draft is None else "head" if is_head(draft) else "model"
+        kind: DraftKind = "head" if draft is not None and is_head(draft) else "model"
+        if text_draft is not None:
+            kind = "suffix" if text_draft == "suffix" else "ngram"
         if not chosen.leaves_draft_to_first_runner(kind):
             return engine
-        named = "n-grams" if kind == "ngram" else "draft models"
+        named = {"ngram": "n-grams", "suffix": "suffix decoding"}.get(kind, "draft models")
         assumed.append(f"first model runner: the second one has no {named} in this release")
-        return engine.model_copy(update={"model_runner": "first"})
+        # The first runner takes no second step in flight beside drafts from the text (0.26.0 to 0.33.0 config/vllm.py).
+        steps = {} if text_draft is None else {"steps_in_flight": 1}
+        return engine.model_copy(update={"model_runner": "first", **steps})
     if not chosen.chooses_model_runner():
         raise InputError(
             f"model-runner: found {query.model_runner} for {engine.label}; allowed with vLLM since 0.22, which has such a choice"
@@ -520,9 +526,76 @@ def _check_storable(cache: KvFormat, accelerator: Accelerator) -> None:
         )
 
 
-def _draft(query: Query, target: Model, catalog: Catalog) -> Draft | None:
-    if query.draft is None:
+def _scheduled(
+    query: Query,
+    engine: EngineRules,
+    accelerator: Accelerator,
+    model: Model,
+    context_tokens: int,
+    drafted: int,
+    assumed: list[str],
+) -> tuple[int, int]:
+    """Tokens of a step and requests at once: as stated, or what the engine takes by itself, which is said."""
+    tokens, rows = engine.scheduler(
+        accelerator,
+        max_batched_tokens=query.max_batched_tokens,
+        max_seqs=query.max_seqs,
+        context_tokens=context_tokens,
+        images=reads_images(model),
+    )
+    label, because = engine.engine.label, "default of {} on this device"
+    if drafted and query.max_seqs is None and engine.drafting_requests is not None:
+        rows, because = engine.drafting_requests, "what {} sets where it drafts"
+    if query.max_batched_tokens is None and engine.engine.device_classes:
+        assumed.append(f"max_batched_tokens {tokens:,}: default of {label} on this device")
+    if query.max_seqs is None and engine.engine.device_classes:
+        assumed.append(f"max_seqs {rows:,}: {because.format(label)}")
+    return tokens, rows
+
+
+def _text_draft(query: Query, engine: Engine) -> str | None:
+    """The method that drafts from text where one is asked for; None otherwise.
+
+    Raises:
+        InputError: If the engine does not have it, or the number of tokens is not stated.
+    """
+    named = query.draft.lower() if isinstance(query.draft, str) else ""
+    families = TEXT_DRAFTS.get(named)
+    if families is None:
         return None
+    if engine.family not in families:
+        raise InputError(
+            f"draft: found {named} for {engine.label}; allowed with {' or '.join(ENGINES[one] for one in families)}, which "
+            "have it, or a draft model"
+        )
+    if not query.num_speculative_tokens:
+        raise InputError(
+            f"draft: found {named} without a number of tokens; allowed: --num-speculative-tokens N"
+        )
+    return named
+
+
+def _drafted(query: Query, draft: Draft | None, text_draft: str | None, assumed: list[str]) -> int:
+    """Tokens drafted in a step; 0 without speculative decoding."""
+    if draft is not None and not query.num_speculative_tokens:
+        assumed.append("num-speculative-tokens 1: not stated")
+        return 1
+    return query.num_speculative_tokens if draft is not None or text_draft is not None else 0
+
+
+def _draft(query: Query, target: Model, catalog: Catalog, assumed: list[str]) -> Draft | None:
+    if query.draft is None and not query.num_speculative_tokens:
+        return None
+    if query.draft is None:
+        if not any(row.component == "mtp" for row in target.weights):
+            raise InputError(
+                f"num-speculative-tokens: found {query.num_speculative_tokens} without a draft, and {target.id} has no "
+                "prediction layers of its own; allowed: --draft MODEL, or --draft ngram for drafts from the text"
+            )
+        assumed.append(
+            f"draft {OWN_DRAFT}: the checkpoint's own prediction layers, because no draft was named"
+        )
+        return with_draft(target, own_prediction_layer(target))
     if isinstance(query.draft, str) and query.draft.lower() == OWN_DRAFT:
         return with_draft(target, own_prediction_layer(target))
     try:
@@ -559,12 +632,13 @@ def _inputs(limits: Mapping[str, int] | Sequence[str] | str | None) -> dict[str,
             if text.lstrip().startswith("{"):
                 pairs |= _inputs_in_json(text)
                 continue
-            name, mark, number = text.partition("=")
-            if not mark or not (number.isascii() and number.strip().isdigit() and len(number) < 10):
-                raise InputError(
-                    f"limit-mm-per-prompt: found {shorten(text)}; allowed: KIND=N, such as image=2"
-                )
-            pairs[name.strip().lower()] = int(number)
+            for pair in text.split(","):
+                name, mark, number = pair.partition("=")
+                if not mark or not (number.isascii() and number.strip().isdigit() and len(number) < 10):
+                    raise InputError(
+                        f"limit-mm-per-prompt: found {shorten(text)}; allowed: KIND=N, such as image=2 or image=0,video=0"
+                    )
+                pairs[name.strip().lower()] = int(number)
     for name, value in pairs.items():
         if name not in ("image", "video", "audio"):
             raise InputError(f"limit-mm-per-prompt: found {shorten(name)}; allowed: image, video, audio")
@@ -577,7 +651,7 @@ def _inputs_in_json(text: str) -> dict[str, int]:
     try:
         found = json.loads(text)
         stated = {name: each["count"] if isinstance(each, dict) else each for name, each in found.items()}
-    except (ValueError, KeyError, AttributeError):
+    except (ValueError, KeyError, AttributeError, RecursionError):
         stated = None
     if stated is None or not all(type(each) is int for each in stated.values()):
         raise InputError(

@@ -669,3 +669,13 @@ def test_a_pool_given_by_hand_is_in_the_command_of_every_server(catalog: Catalog
     own = estimate("Qwen/Qwen3-8B", gpu="H100", context_tokens=8192, engine="sglang", catalog=catalog)
     assert "--max-total-tokens" not in estimate_command(own)
     assert pool_note(own) is None
+
+
+def test_limits_of_inputs_stand_in_one_word(catalog: Catalog) -> None:
+    asked = {"gpu": "h100", "catalog": catalog, "context_tokens": 4096}
+    name = "Qwen/Qwen3-VL-8B-Instruct"
+    joined = estimate(name, limit_mm_per_prompt=["image=0,video=0"], **asked).to_dict()
+    assert joined == estimate(name, limit_mm_per_prompt=["image=0", "video=0"], **asked).to_dict()
+    for wrong in ("image=0,", "image=0,x=1", "[" * 100_000, '{"image":' * 20_000):
+        with pytest.raises(InputError, match=r"^limit-mm-per-prompt: found .*; allowed: "):
+            estimate(name, limit_mm_per_prompt=[wrong], **asked)

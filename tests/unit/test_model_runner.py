@@ -133,7 +133,7 @@ def test_a_draft_model_of_its_own_is_left_to_the_first_runner() -> None:
 def test_n_grams_are_left_to_the_first_runner_longer() -> None:
     def answer(engine: str, **options: object) -> tuple[float, str]:
         found = kvreport.estimate(
-            "Qwen/Qwen3-8B", gpu="h200", engine=engine, num_speculative_tokens=3, **options
+            "Qwen/Qwen3-8B", gpu="h200", engine=engine, draft="ngram", num_speculative_tokens=3, **options
         )
         return found.budget.kv_pool_bytes, "\n".join(found.to_dict()["assumptions"])
 
@@ -142,5 +142,6 @@ def test_n_grams_are_left_to_the_first_runner_longer() -> None:
     assert fallen == answer("vllm@0.31.0", model_runner="first")[0]
     for engine, options in (("vllm@0.32.0", {}), ("vllm@0.26.0", {"draft": "mtp"}), ("vllm@0.21.0", {})):
         model = "zai-org/GLM-4.7-Flash" if options else "Qwen/Qwen3-8B"
-        found = kvreport.estimate(model, gpu="h200", engine=engine, num_speculative_tokens=3, **options)
+        asked = {"draft": "ngram"} | options
+        found = kvreport.estimate(model, gpu="h200", engine=engine, num_speculative_tokens=3, **asked)
         assert "model runner" not in "\n".join(found.to_dict()["assumptions"])

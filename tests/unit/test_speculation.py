@@ -59,13 +59,37 @@ def draft(folder: Path, method: str) -> str:
         (
             "vllm",
             ["--speculative-config", '{"method":"ngram","num_speculative_tokens":4}'],
-            "--num-speculative-tokens 4",
+            "--draft ngram --num-speculative-tokens 4",
         ),
         (
             "vllm",
             ["--speculative-config", '{"model":"ngram","num_speculative_tokens":4}'],
-            "--num-speculative-tokens 4",
+            "--draft ngram --num-speculative-tokens 4",
         ),
+        (
+            "vllm",
+            ["--speculative-config", '{"model":"[ngram]","num_speculative_tokens":4,"prompt_lookup_max":4}'],
+            "--draft ngram --num-speculative-tokens 4",
+        ),
+        ("vllm", ["-sc", '{"method":"suffix"}'], "--draft suffix --num-speculative-tokens 24"),
+        (
+            "vllm",
+            ["-sc", '{"method":"suffix","suffix_decoding_max_tree_depth":8}'],
+            "--draft suffix --num-speculative-tokens 8",
+        ),
+        (
+            "vllm",
+            shlex.split(
+                "--speculative-config.method qwen3_next_mtp --speculative-config.num-speculative-tokens 2"
+            ),
+            "--draft mtp --num-speculative-tokens 2",
+        ),
+        (
+            "vllm",
+            shlex.split("--spec-method eagle3 --spec-model=a/b --spec-tokens 3"),
+            "--draft a/b --num-speculative-tokens 3",
+        ),
+        ("sglang", ["--speculative-algorithm", "NGRAM"], "--draft ngram --num-speculative-tokens 11"),
         ("vllm", ["--speculative-algorithm", "EAGLE"], "--speculative-algorithm EAGLE"),
         (
             "sglang",
@@ -80,7 +104,7 @@ def draft(folder: Path, method: str) -> str:
         (
             "sglang",
             ["--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "8"],
-            "--num-speculative-tokens 7",
+            "--draft ngram --num-speculative-tokens 7",
         ),
     ],
 )
@@ -100,12 +124,17 @@ def test_a_server_s_flags_of_speculation_are_read(server: str, words: list[str],
         ("vllm", ["--speculative-config", '{"num_speculative_tokens":2}']),
         ("vllm", ["--speculative-config", '{"method":"eagle3","num_speculative_tokens":2}']),
         ("vllm", ["--speculative-config", '{"method":"extract_hidden_states","num_speculative_tokens":1}']),
+        ("vllm", ["--speculative-config", '{"method":"ngram_gpu","num_speculative_tokens":1}']),
+        ("vllm", ["--speculative-config", '{"method":"medusa","model":"a/b","num_speculative_tokens":1}']),
+        ("vllm", ["--speculative-config", '{"method":["mtp"],"num_speculative_tokens":1}']),
+        ("vllm", ["-sc", '{"method":"mtp"}', "--spec-method", "mtp"]),
+        ("vllm", ["-sc", '{"method":"mtp"}', "-sc", '{"method":"mtp"}']),
         ("sglang", ["--speculative-eagle-topk", "8"]),
         ("sglang", ["--speculative-num-steps", "3"]),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(server: str, words: list[str]) -> None:
-    with pytest.raises(InputError, match=r"^--speculative-[a-z-]+: found .*; allowed: "):
+    with pytest.raises(InputError, match=r"^-(-speculative-[a-z-]+|-spec-method|sc): found .*; allowed: "):
         speculation_in_our_spelling(words, server)
 
 
@@ -116,7 +145,7 @@ def test_a_printed_command_can_be_asked_again(
 ) -> None:
     asked = {"gpu": "h200", "context_tokens": 8192, "engine": engine, "num_speculative_tokens": 3}
     found = estimate(TARGET, draft=draft(tmp_path, method), catalog=CATALOG, **asked)
-    alone = estimate(TARGET, catalog=CATALOG, **asked)
+    alone = estimate(TARGET, draft="ngram", catalog=CATALOG, **asked)
     assert found.max_concurrency < alone.max_concurrency
     command = found.to_dict()["command"]
     said = f'"method":"{method}"' if engine == "vllm" else f"--speculative-algorithm {method.upper()}"
@@ -140,3 +169,132 @@ def test_a_release_in_the_name_of_a_server_has_that_server_s_flags(
     assert main(words) == 0
     assert main([*words[:-2], "--max-model-len", "8K"]) == 2
     assert "a flag of vLLM" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("engine", "method", "told"),
+    [
+        ("vllm", "ngram", '{"method":"ngram","num_speculative_tokens":5}'),
+        ("vllm@0.28.0", "ngram", '{"method":"ngram","num_speculative_tokens":5}'),
+        ("vllm", "suffix", '{"method":"suffix","num_speculative_tokens":5}'),
+        ("sglang", "ngram", "--speculative-algorithm NGRAM --speculative-num-draft-tokens 6"),
+        ("tensorrt-llm", "ngram", "--config options.yaml"),
+    ],
+)
+def test_drafts_from_the_text_hold_nothing(engine: str, method: str, told: str) -> None:
+    """A pasted n-gram was charged as a prediction layer, and the command to start it said ``mtp``."""
+    asked = {"gpu": "h100", "context_tokens": 8192, "engine": engine}
+    drafted = estimate(TARGET, draft=method, num_speculative_tokens=5, catalog=CATALOG, **asked).to_dict()
+    # The first model runner of vLLM reserves other buffers than the second.
+    runner = {"model_runner": "first"} if "first model runner" in " ".join(drafted["assumptions"]) else {}
+    runner |= {"max_seqs": 48} if engine == "sglang" else {}
+    alone = estimate(TARGET, catalog=CATALOG, **asked, **runner).to_dict()
+    assert drafted["extras"]["draft"] is None
+    assert drafted["kv_bytes_per_request_per_gpu"] == alone["kv_bytes_per_request_per_gpu"]
+    assert drafted["budget"]["weights"] == alone["budget"]["weights"]
+    assert drafted["budget"]["kv_pool_bytes"] == alone["budget"]["kv_pool_bytes"]
+    assert told in drafted["command"]
+    assert "mtp" not in drafted["command"]
+
+
+def test_an_engine_s_own_methods_of_text_are_not_another_s() -> None:
+    with pytest.raises(InputError, match=r"^draft: found suffix for SGLang.*; allowed with vLLM"):
+        estimate(
+            TARGET, gpu="h200", engine="sglang", draft="suffix", num_speculative_tokens=3, catalog=CATALOG
+        )
+    with pytest.raises(InputError, match="without a number of tokens"):
+        estimate(TARGET, gpu="h200", draft="ngram", catalog=CATALOG)
+
+
+def test_a_number_of_tokens_without_a_draft_is_no_layer_of_nobody() -> None:
+    with pytest.raises(InputError, match=r"^num-speculative-tokens: found 5 without a draft.*--draft ngram"):
+        estimate(TARGET, gpu="h200", num_speculative_tokens=5, catalog=CATALOG)
+    asked = {"gpu": "h200", "context_tokens": 8192, "num_speculative_tokens": 2}
+    own = estimate("zai-org/GLM-4.7-Flash", catalog=CATALOG, **asked).to_dict()
+    stated = estimate("zai-org/GLM-4.7-Flash", draft="mtp", catalog=CATALOG, **asked).to_dict()
+    assert any(line.startswith("draft mtp: ") for line in own["assumptions"])
+    assert own["budget"] == stated["budget"]
+    assert own["command"] == stated["command"]
+
+
+def test_sglang_runs_few_requests_at_once_where_it_drafts() -> None:
+    """618 requests were promised, and the server sets ``--max-running-requests`` to 48."""
+    asked = {"gpu": "h200", "engine": "sglang", "context_tokens": 2048, "draft": "mtp"}
+    found = estimate("zai-org/GLM-4.7-Flash", catalog=CATALOG, **asked).to_dict()
+    assert (found["max_concurrent_requests"], found["limited_by"]) == (48, "max_num_seqs")
+    told = estimate("zai-org/GLM-4.7-Flash", max_seqs=100, catalog=CATALOG, **asked).to_dict()
+    assert told["max_concurrent_requests"] == 100
+
+
+@pytest.mark.parametrize(
+    ("flags", "tokens", "said"),
+    [
+        ("--spec-type ngram-simple", 48, "--spec-type ngram-simple"),
+        ("--spec-type ngram-mod --spec-ngram-mod-n-max 16", 16, "--spec-ngram-mod-n-max 16"),
+        ("--spec-type ngram-cache --lookup-cache-static f", 8, "--spec-type ngram-cache"),
+    ],
+)
+def test_llama_server_s_drafts_from_the_text_load_nothing(
+    flags: str, tokens: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [
+        "estimate",
+        "llama-server",
+        "-m",
+        "Qwen/Qwen3.5-4B",
+        "-c",
+        "8192",
+        "-np",
+        "4",
+        "--gpu",
+        "rtx-4090",
+    ]
+    assert main([*asked, "--format", "json"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert main([*asked, *flags.split(), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert said in found["command"]
+    assert found["budget"]["weights"] == alone["budget"]["weights"]
+    assert found["kv_bytes_per_request_per_gpu"] == alone["kv_bytes_per_request_per_gpu"], (
+        "no copies of states"
+    )
+    logits = 4 * (1 + tokens) * 4 * 248_320
+    assert found["budget"]["activations"] >= max(alone["budget"]["activations"], logits)
+
+
+def test_a_draft_model_of_llama_server_is_read_as_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [
+        "llama-server",
+        "-m",
+        "Qwen/Qwen3-8B",
+        "-c",
+        "8192",
+        "-md",
+        "Qwen/Qwen3-0.6B",
+        "--spec-draft-n-max",
+        "5",
+        "--gpu",
+        "rtx-4090",
+    ]
+    assert main(["estimate", *asked, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["extras"]["draft"]["tokens"] == 5
+    assert main(["estimate", *asked[:5], "--num-speculative-tokens", "5", "--gpu", "rtx-4090"]) == 2
+    assert "without a draft" in capsys.readouterr().err
+
+
+def test_keys_that_are_not_followed_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    stated = '{"model":"a/b","num_speculative_tokens":2,"quantization":"fp8","prompt_lookup_max":4}'
+    speculation_in_our_spelling(["--speculative-config", stated], "vllm")
+    said = capsys.readouterr().err
+    assert "not followed: 'quantization' of --speculative-config" in said
+    assert "prompt_lookup_max" not in said
+
+
+@pytest.mark.parametrize("words", ["--x y " * 15_000, "x" * 100_000])
+def test_a_command_has_one_budget_of_bytes_and_words(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Five seconds of argparse for 100 kB."""
+    start = ["estimate", f"vllm serve {TARGET} {words}", "--gpu", "h100"]
+    for line in (start, ["estimate", *start[1].split(), "--gpu", "h100"]):
+        assert main(line) == 2
+        assert "command line: found " in capsys.readouterr().err

@@ -593,6 +593,9 @@ class EngineRules:
 
     # --- how it is started ----------------------------------------------------------------------------------------
 
+    drafting_requests: ClassVar[int | None] = None
+    """Requests at once of a server that drafts and is not told another number; None where drafts do not limit them."""
+
     requests_flag: ClassVar[str] = "--max-num-seqs"
     """What limits the requests at once where memory does not, as the engine calls it."""
 

@@ -47,8 +47,9 @@ class Served:
         images: False if only text is served.
         lora: Adapters held at once and their largest rank; zeros without them.
         draft_tokens: Tokens drafted per step; 0 without speculative decoding.
-        draft: Id of a draft model; None for the checkpoint's own prediction layers.
-        draft_method: How it drafts where it is no language model of its own: ``eagle``, ``eagle3``, ``dflash`` or ``dspark``.
+        draft: Id of a draft model; None for the checkpoint's own prediction layers and for drafts from the text.
+        draft_method: How it drafts where it is no language model of its own: ``eagle``, ``eagle3``, ``dflash``, ``dspark``,
+            ``ngram`` or ``suffix``; None for prediction layers and language models.
         partition: Layers of each pipeline stage, or empty for the engine's own division.
         redundant_experts: Further copies of experts.
         all_to_all: Kernels that exchange tokens between expert ranks, or empty for the engine's default.

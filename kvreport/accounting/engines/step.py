@@ -55,8 +55,9 @@ class StaticMemory:
         return self.free_bytes * self.left
 
 
-DraftKind = Literal["head", "model", "ngram"]
-"""What drafts: a head on the target's hidden states (EAGLE, MTP), a model of its own, or n-grams of the text."""
+DraftKind = Literal["head", "model", "ngram", "suffix"]
+"""What drafts: a head on the target's hidden states (EAGLE, MTP), a model of its own, n-grams of the request's own text,
+or a tree of suffixes of all texts."""
 
 
 @dataclass(frozen=True, slots=True)

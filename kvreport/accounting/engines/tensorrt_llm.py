@@ -31,6 +31,7 @@ from kvreport.accounting.kv_cache import cache_terms, state_bytes
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.accounting.profile import CacheProfile, Term
+from kvreport.accounting.text_drafts import TEXT_DRAFTS
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -232,7 +233,10 @@ def config_file(served: Served) -> dict[str, object]:
             "max_draft_len": served.draft_tokens,
             "speculative_model_dir": served.draft,
         }
-        options["speculative_config"] = other if served.draft else own
+        text = {"decoding_type": "NGram", "max_draft_len": served.draft_tokens}
+        options["speculative_config"] = (
+            text if served.draft_method in TEXT_DRAFTS else other if served.draft else own
+        )
     return options
 
 

@@ -184,7 +184,7 @@ def checkpoint_bytes(network: Network, options: LocalOptions, cells: Cells) -> i
 
 def rollback_copies(network: Network, options: LocalOptions) -> int:
     """Copies of a state kept beside the current one: one per draft token, where llama.cpp can roll back."""
-    return options.draft if network.rollback else 0
+    return options.draft if network.rollback and not options.ngram else 0
 
 
 def output_bytes(network: Network, options: LocalOptions) -> int:

@@ -6,6 +6,7 @@ from typing import Final
 
 from kvreport.accounting.engines.command import Command, LocalServed, Word, named
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS
 
 _ALL_LAYERS: Final = 1 << 12
 """More layers than any model has: all experts on the CPU."""
@@ -18,6 +19,10 @@ def server_command(served: LocalServed) -> Command:
     words: list[Word] = ["llama-server", *source, *flags(options)]
     if served.draft is not None:
         words += ["-md", served.draft, "--spec-draft-n-max", str(options.draft)]
+    if options.ngram:
+        usual, flag = LOCAL_TEXT_DRAFTS[options.ngram]
+        words += ["--spec-type", options.ngram]
+        words += [flag, str(options.draft)] if options.draft != usual else []
     if options.mtp:
         words += ["--spec-type", "draft-mtp", "--spec-draft-n-max", str(options.draft)]
     if served.projector is not None:

@@ -54,6 +54,7 @@ class LocalOptions:
         main_gpu: ``--main-gpu``: the device that ``--split-mode none`` uses.
         draft_type_k: ``--cache-type-k-draft``, of the context that drafts.
         draft_type_v: ``--cache-type-v-draft``.
+        ngram: The method that drafts from text (``--spec-type ngram-…``), or empty.
         mtp: True with ``--spec-type draft-mtp``: the file's prediction blocks are loaded and draft tokens.
         ubatch_given: False if nobody stated ``--ubatch-size``, so that Ollama may choose one.
         cache_ram: ``--cache-ram``: bytes that the prompt cache may take.
@@ -84,6 +85,7 @@ class LocalOptions:
     embeddings: bool = False
     overrides: tuple[tuple[str, str], ...] = ()
     main_gpu: int = 0
+    ngram: str = ""
     mtp: bool = False
     ubatch_given: bool = True
     cache_ram: int = DEFAULT_CACHE_RAM

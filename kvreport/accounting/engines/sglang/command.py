@@ -13,6 +13,7 @@ from kvreport.accounting.engines.command import (
     partition_environment,
     ranks,
 )
+from kvreport.accounting.text_drafts import TEXT_DRAFTS
 from kvreport.units import GB
 from kvreport.words import SERVE
 
@@ -73,8 +74,8 @@ def _further(served: Served) -> list[Word]:
         method = served.draft_method or ("standalone" if served.draft else "eagle")
         words += ["--speculative-algorithm", method.upper()]
         words += named(("--speculative-draft-model-path", served.draft))
+        if method not in TEXT_DRAFTS:  # speculative_hook.py::_handle_ngram sets both by itself
+            words += ["--speculative-num-steps", str(served.draft_tokens), "--speculative-eagle-topk", "1"]
         # SGLang counts the token that is verified beside those that are drafted.
-        steps, tokens = str(served.draft_tokens), str(served.draft_tokens + 1)
-        words += ["--speculative-num-steps", steps, "--speculative-eagle-topk", "1"]
-        words += ["--speculative-num-draft-tokens", tokens]
+        words += ["--speculative-num-draft-tokens", str(served.draft_tokens + 1)]
     return words

@@ -15,6 +15,7 @@ from kvreport.accounting.engines.sglang import command as serve
 from kvreport.accounting.engines.sglang import overhead, settings, shapes
 from kvreport.accounting.engines.sglang.compressed import is_compressed
 from kvreport.accounting.engines.sglang.plan import (
+    DRAFTING_REQUESTS,
     DRAFTS_COUNTED,
     default_kv_format,
     device_traits,
@@ -52,6 +53,7 @@ PAIR: Final = 2
 class Sglang(EngineRules):
     """The rules of one SGLang release."""
 
+    drafting_requests: ClassVar[int | None] = DRAFTING_REQUESTS
     serves_only: ClassVar[bool] = True
 
     tokens_are_cells: ClassVar[bool] = True

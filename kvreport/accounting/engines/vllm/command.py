@@ -75,9 +75,9 @@ def _further(served: Served) -> list[Word]:
     if served.lora[0]:
         words += ["--enable-lora", "--max-loras", str(served.lora[0]), "--max-lora-rank", str(served.lora[1])]
     if served.draft_tokens:
-        drafting = {"model": served.draft} if served.draft else {"method": "mtp"}
-        if served.draft_method:
-            # vLLM guesses it from the model's name, and else takes the draft for a language model.
-            drafting = {"method": served.draft_method, **drafting}
+        # vLLM guesses the method from the model's name, and else takes the draft for a language model.
+        method = served.draft_method or (None if served.draft else "mtp")
+        drafting = {"method": method} if method else {}
+        drafting |= {"model": served.draft} if served.draft else {}
         words += ["--speculative-config", {**drafting, "num_speculative_tokens": served.draft_tokens}]
     return words

@@ -103,7 +103,14 @@ EXPERT_KERNELS_FLAG_SINCE: Final = (0, 19)
 SECOND_RUNNER_SINCE: Final = (0, 22)
 """The first release that serves some models with the second model runner without being told (``config/vllm.py``)."""
 
-_DRAFTS_SINCE: Final[Mapping[DraftKind, Release]] = {"head": (0, 22), "model": (0, 31), "ngram": (0, 32)}
+_NEVER: Final = (1 << 16,)
+
+_DRAFTS_SINCE: Final[Mapping[DraftKind, Release]] = {
+    "head": (0, 22),
+    "model": (0, 31),
+    "ngram": (0, 32),
+    "suffix": _NEVER,
+}
 """The releases whose second model runner has drafts of a kind (0.26.0 to 0.33.0
 ``config/vllm.py::_get_v2_model_runner_unsupported_features``)."""
 
