@@ -19,6 +19,20 @@ from kvreport.catalog.shelf import read_yaml, validate
 Error = Annotated[float, Field(ge=-1, le=1e6)]
 
 
+class SecondPrediction(Record):
+    """A prediction made after the first one was compared, which counts in no statistic.
+
+    Attributes:
+        error: Relative, signed.
+        covered: Whether the pool lay inside its band.
+        reason: What was changed after the first comparison.
+    """
+
+    error: Error
+    covered: bool | None = None
+    reason: Text
+
+
 class FirstSeenLog(Record):
     """One log at first sight.
 
@@ -31,6 +45,7 @@ class FirstSeenLog(Record):
         covered: Whether the pool lay inside its band; None where no pool was predicted.
         starts_observed: Whether the engine started; None if the source does not say.
         starts_predicted: Whether it was predicted to.
+        second: A later prediction with other inputs, for example another device; None without one.
     """
 
     id: Slug
@@ -41,6 +56,7 @@ class FirstSeenLog(Record):
     covered: bool | None = None
     starts_observed: bool | None = None
     starts_predicted: bool | None = None
+    second: SecondPrediction | None = None
 
 
 class Run(Record):
