@@ -30,6 +30,8 @@ MODELS = (
     "tiiuae/falcon-mamba-7b",
     "google/gemma-3-27b-it",
 )
+COPY = "someone/Qwen3.6-27B-NVFP4"
+"""A copy that is known by its name alone, whose numbers are a range."""
 GPUS = ("h100-sxm-80gb", "mi300x", "rtx-4090")
 MAC = "m4-max-128"
 """A machine with an engine of its own."""
@@ -45,6 +47,8 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield (schema, command) of every answer that the schemas are derived from."""
     log = folder / "start.log"
     log.write_text(LOG, encoding="utf-8")
+    yield "estimate", ["estimate", COPY, "--gpu", GPUS[0], "--context", "8K", "--max-seqs", "64"]
+    yield "size", ["size", COPY, "--concurrent", "64", "--context", "8K"]
     for model in MODELS:
         for gpu in GPUS:
             for more in (

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from kvreport.catalog.layouts import regrouped
+
 
 @dataclass(frozen=True, slots=True)
 class QuantizedName:
@@ -21,13 +23,21 @@ class QuantizedName:
         bases: Names that the model it was made from may have, likeliest first.
         weights: Weight format by its name in kvreport.
         usual: What is taken for granted, or None if the name says it all.
+        least: Format with the fewest bytes that the same words mean, where that is not ``weights``; else None.
+        most: The one with the most bytes, with the fewest inputs to a scale; likewise.
         experts: Format of the routed experts, where the name gives them another one.
+        mixed: True if copies of such a name may keep some layers wider; False where the tool has one rule for all.
+        untied: True if such copies may store an output head that the original shares with its embedding.
     """
 
     bases: tuple[str, ...]
     weights: str
     usual: str | None = None
     experts: str | None = None
+    least: str | None = None
+    most: str | None = None
+    mixed: bool = True
+    untied: bool = False
 
 
 _B: Final = r"(?:[-_.]?(?:int)?)"
@@ -35,16 +45,17 @@ _GGUF_TYPES: Final = r"(?:UD-)?(?:I?Q\d(?:_\d|_K(?:_[A-Z]{1,2})?|_(?:X{0,2}S|NL|
 _G128: Final = "groups of 128, as is usual"
 _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
     # bitsandbytes before plain bits: unsloth writes -bnb-4bit
-    (r"(?:-unsloth)?-bnb-4bit", "bnb-4bit-dq", "NF4, doubly quantized, every linear layer"),
+    (r"-unsloth-bnb-4bit", "bnb-4bit-dq", "NF4, doubly quantized"),
+    (r"-bnb-4bit", "bnb-4bit-dq", "NF4, doubly quantized, every linear layer"),
     (r"(?:-unsloth)?-bnb-8bit", "int8", None),
-    (r"(?:-int4)?-AWQ(?:-4bit|-INT4|-w4a16)?", "int4", _G128),
+    (r"(?:-int4)?-AWQ(?:-BF16)?(?:-4bit|-INT4|-w4a16)?", "int4", _G128),
     (r"-AWQ-8bit", "int8-g128-zp", _G128),
     (r"-GPTQ(?:-Int4|-4bit?|-4b|-w4a16)?(?:-g?128g?)?", "gptq4-g128", _G128),
     (r"-GPTQ-(?:Int8|8bit)", "gptq8-g128", _G128),
     (r"-gptqmodel-4bit", "gptq4-g128", _G128),
     (r"-GPTQ-(?:Int3|3bit)", "gptq3-g128", _G128),
-    (r"(?:-int4)?-AutoRound(?:-GPTQ|-AWQ)?(?:-int4)?", "int4", _G128),
-    (r"(?:-quantized)?[.-]w4a16(?:-G128)?", "int4-g128-sym", _G128),
+    (r"(?:-int4|-w4a16)?-AutoRound(?:-GPTQ|-AWQ)?(?:-int4|-w4a16)?", "int4", _G128),
+    (r"(?:-qat)?(?:-q4_0)?(?:-quantized)?[.-]w4a16(?:-G128)?(?:-ct)?", "int4-g128-sym", _G128),
     (r"(?:-quantized)?[.-]w8a16", "int8-channel-sym", "one scale per channel"),
     (r"(?:-quantized)?[.-]w8a8(?:-INT8)?|-INT8(?:-dynamic)?", "int8", "one scale per channel"),
     (r"-INT4", "int4-g128-sym", _G128),
@@ -52,15 +63,15 @@ _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
     (r"-FP8-dynamic(?:-KV)?|-FP8-PTPC", "fp8-channel", None),
     (r"-FP8-(?:KV|Static-PerTensor|per-tensor)", "fp8-tensor", None),
     (
-        r"-NVFP4(?:A16|-FP8|-dynamic|-v\d)?|-FP4",
+        r"(?:-MTP)?-NVFP4(?:A16|-FP8|-dynamic|-W4A4|-v\d)?|-FP4",
         "nvfp4",
-        "every layer in NVFP4; published ones often keep some wider",
+        None,
     ),
     (r"-MXFP8", "mxfp8", None),
     (
-        r"-MXFP4(?:A16)?(?:-Preview)?",
+        r"-MXFP4(?:A16|-W4A4)?(?:-Preview)?",
         "mxfp4",
-        "every layer in MXFP4; published ones often keep attention wider",
+        None,
     ),
     (r"-HQQ(?:-4bit)?", "hqq4-g64", "4 bits in groups of 64"),
     (r"-AQLM-2Bit-1x16(?:-hf)?|-AQLM-PV-2Bit-1x16(?:-hf)?", "aqlm-1x16-g8", None),
@@ -124,14 +135,14 @@ def quantized_name(name: str) -> QuantizedName | None:
         return _made(org, tail[: found.start()], f"exl{version}-{bits}bpw", None)
     if (found := _MLX_EXPERTS.search(tail)) is not None:
         bases = tuple(dict.fromkeys(_bases(org, tail[: found.start()])))
-        return QuantizedName(bases, "mlx8-g64", "the rest in groups of 64, as is usual", "mxfp4")
+        return QuantizedName(bases, "mlx8-g64", "the rest in groups of 64, as is usual", "mxfp4", mixed=False)
     mlx = org.lower() == "mlx-community" or re.search(r"[-_]MLX[-_]", tail, re.IGNORECASE)
     if mlx and (found := _MLX.search(tail)) is not None:
         return _made(org, re.sub(r"[-_]MLX$", "", tail[: found.start()], flags=re.IGNORECASE), *_mlx(found))
     for pattern, form, usual in _RULES:
         found = re.search(rf"(?:{pattern})$", tail, re.IGNORECASE)
         if found is not None:
-            return _made(org, tail[: found.start()], form, usual)
+            return _made(org, tail[: found.start()], form, usual, stated=found[0])
     if (found := re.search(r"-FP8$", tail, re.IGNORECASE)) is not None:
         blocks = org.lower() in _FP8_BLOCKS
         return _made(
@@ -139,6 +150,7 @@ def quantized_name(name: str) -> QuantizedName | None:
             tail[: found.start()],
             "fp8-block" if blocks else "fp8-tensor",
             "one scale per tensor" if not blocks else None,
+            stated=found[0],
         )
     return None
 
@@ -155,10 +167,39 @@ def _mlx(found: re.Match[str]) -> tuple[str, str | None]:
     return f"mlx{bits}-g{size}", None if group else "groups of 64, as is usual"
 
 
-def _made(org: str, tail: str, form: str, usual: str | None) -> QuantizedName | None:
+_ONE_RULE: Final = ("mlx", "exl", "aqlm", "hqq", "bnb")
+"""How the formats begin whose tool converts every linear layer that it knows."""
+
+GROUPS: Final = (128, 64, 32)
+"""Inputs that share a scale, as vLLM's and SGLang's kernels of 4-bit and 8-bit integers read them, the usual first
+(vLLM 0.33.0, ``layers/quantization/utils/marlin_utils.py::MARLIN_SUPPORTED_GROUP_SIZES``; -1 is a whole channel)."""
+
+_LEAST: Final = {"int4": "int4-g128-sym", "-fp4": "mxfp4", "-fp8": "fp8-tensor"}
+"""What may be meant with fewer bytes, by format and by word: AWQ without zero points, FP4 with a scale per 32."""
+
+_MOST: Final = {"-fp8": "fp8-channel"}
+"""What may be meant with more bytes: a scale per output channel, which no layout cuts, as Z.ai's FP8 copies have."""
+
+_UNTIED: Final = "-ct"
+"""How Google marks compressed-tensors copies of its QAT checkpoints, two of which repeat the embedding as a head."""
+
+_DYNAMIC: Final = "-unsloth"
+"""How Unsloth marks copies in bitsandbytes' formats that keep some layers wider."""
+
+
+def _made(org: str, tail: str, form: str, usual: str | None, *, stated: str = "") -> QuantizedName | None:
     if not tail:
         return None
-    return QuantizedName(tuple(dict.fromkeys(_bases(org, tail))), form, usual)
+    open_group = usual == _G128 and "128" not in stated
+    return QuantizedName(
+        tuple(dict.fromkeys(_bases(org, tail))),
+        form,
+        usual,
+        least=_LEAST.get(stated.lower()) or _LEAST.get(form),
+        most=regrouped(form, GROUPS[-1]) if open_group else _MOST.get(stated.lower()),
+        untied=stated.lower().endswith(_UNTIED),
+        mixed=not form.startswith(_ONE_RULE) or stated.lower().startswith(_DYNAMIC),
+    )
 
 
 def _bases(org: str, tail: str) -> Iterator[str]:

@@ -87,6 +87,39 @@ def canonical(name: str) -> str:
     return _NAMED.get(name, name)
 
 
+def group_of(name: str) -> int | None:
+    """Return the inputs that share a scale in a layout of integers in groups; None for other layouts.
+
+    >>> group_of("int4"), group_of("gptq4-g32"), group_of("nvfp4")
+    (128, 32, None)
+    """
+    found = _GROUPED.match(_in_full(name))
+    return None if found is None else int(found[1])
+
+
+def regrouped(name: str, group: int) -> str:
+    """Return a layout of integers with scales over ``group`` inputs instead; other layouts as they are.
+
+    Args:
+        name: A layout's name.
+        group: Inputs that share a scale; 0 for those of a whole output channel.
+
+    >>> regrouped("int4", 32), regrouped("gptq4-g128", 0), regrouped("nvfp4", 32)
+    ('int4-g32-zp', 'gptq4-channel', 'nvfp4')
+    """
+    full = _in_full(name)
+    if _GROUPED.match(full) is None:
+        return name
+    return canonical(re.sub(r"-g\d+", f"-g{group}" if group else "-channel", full, count=1))
+
+
+def _in_full(name: str) -> str:
+    return next((stated for stated, short in _NAMED.items() if short == name), name)
+
+
+_GROUPED: Final = re.compile(r"(?:int|gptq)\d-g(\d+)")
+
+
 def integers(bits: int, group: int, zero: str, *, sparse: bool = False) -> str:
     """Name integers with 16-bit scales.
 

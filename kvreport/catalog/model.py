@@ -128,6 +128,8 @@ class WeightGroup(Record):
             The component ``embedding`` needs no mark.
         stored_bytes: Bytes of all ``count`` tensors as published, scales included, where a file's
             header states them; None means that shape and format decide.
+        narrowest: Format with the fewest bytes that the tensor may have, where a copy is known by its name alone and
+            ``released`` is the one with the most; None where ``released`` is known.
     """
 
     name: Text
@@ -139,6 +141,7 @@ class WeightGroup(Record):
     released: Slug | None = None
     looked_up: bool = False
     stored_bytes: Annotated[int, Field(ge=0, le=1 << 50)] | None = None
+    narrowest: Slug | None = None
 
     @property
     def parameters(self) -> int:
@@ -255,6 +258,11 @@ class Model(Record):
             for source in self.sources
             if "weight_format" in source.covers
         )
+
+    @property
+    def by_name(self) -> bool:
+        """True if the copy's name alone says in which formats its layers are, so that its weights are a range."""
+        return any(row.narrowest is not None for row in self.weights)
 
     @cached_property
     def layer_count(self) -> int:

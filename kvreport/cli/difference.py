@@ -56,6 +56,7 @@ def register(add: Add) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalog
+    from kvreport.catalog.model import Model
     from kvreport.cli.matrix import parse_contexts
     from kvreport.errors import InputError, shorten
     from kvreport.estimation.difference import compare_all
@@ -79,6 +80,9 @@ def _run(options: argparse.Namespace) -> int:
         )
     else:
         _print(found, smaller, options.top)
+        models = [side.model for pair in pairs for side in pair if isinstance(side.model, Model)]
+        for name in dict.fromkeys(model.id for model in models if model.by_name):
+            write(f"{name} is counted with its widest layers: which are narrow, its name does not say.")
     return REQUIREMENT_NOT_MET if smaller and options.no_decrease else 0
 
 

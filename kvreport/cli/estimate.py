@@ -120,6 +120,12 @@ def text(
     formats = f"weights {request.weight_format_name}, cache {request.kv_format.name}"
     if isinstance(result, LocalEstimate):
         formats = f"weights {result.mix}, cache {result.options.type_k}/{result.options.type_v}"
+    elif result.by_name:
+        least, most = result.range_of("weight_bytes_per_gpu")
+        formats = (
+            f"weights {request.model.weight_format} by its name: {gib(least)} to {gib(most)} GiB per GPU, "
+            f"cache {request.kv_format.label}"
+        )
     elif request.weight_format is None:
         formats = f"weights as released ({request.model.weight_format}), cache {request.kv_format.label}"
     lines = [
@@ -131,11 +137,11 @@ def text(
     rows += [
         (
             human_tokens(row.context_tokens),
-            count(row.max_concurrent_requests),
+            _least_to_most(*result.range_at(row, "max_concurrent_requests")),
             human_bytes(row.kv_bytes_per_request_per_gpu),
             "no limit"
             if row.max_concurrent_requests_ceiling >= UNLIMITED_REQUESTS
-            else count(row.max_concurrent_requests_ceiling),
+            else _least_to_most(*result.range_at(row, "max_concurrent_requests_ceiling")),
             "" if row.verdict == "fits" else row.verdict.replace("_", " "),
         )
         for row in result.by_context
@@ -151,6 +157,10 @@ def text(
     lines += _said("Assumed", request.assumptions)
     lines += _said("Not read", request.not_read)
     return lines
+
+
+def _least_to_most(least: int, most: int) -> str:
+    return count(least) if least == most else f"{count(least)} to {count(most)}"
 
 
 def _command_lines(result: Estimate) -> list[str]:

@@ -314,6 +314,7 @@ def text(found: Sizing, top: int) -> list[str]:
             if smaller is None
             else (f"Within the error of the estimate: {_machines(smaller)} ({_each(smaller.users_each)}).",)
         ),
+        *_by_name(found, best),
         "",
         *_ranking(listed, work),
         "",
@@ -338,6 +339,22 @@ def text(found: Sizing, top: int) -> list[str]:
         if facts["note"]:
             lines.append(f"  {facts['note']}")
     return lines
+
+
+def _by_name(found: Sizing, best: Deployment) -> list[str]:
+    """What the best deployment may hold where a copy's name alone says its formats; nothing where they are known."""
+    narrow = found.narrow(best)
+    if narrow is None:
+        return []
+    fewest = found.optimistic.best_of_each()[0] if found.optimistic else narrow
+    fewer = (
+        f"; with every layer narrow, {_machines(fewest)} would do" if fewest.devices < best.devices else ""
+    )
+    sentence = (
+        f"By its name, weights are {gib(narrow.weight_bytes)} to {gib(best.weight_bytes)} GiB per GPU, and one replica "
+        f"serves {count(best.users_each)} to {_plural(narrow.users_each, 'request')}{fewer}."
+    )
+    return [sentence]
 
 
 def _ranking(listed: Sequence[Deployment], work: Workload) -> list[str]:
@@ -436,10 +453,11 @@ def _plural(number: int, noun: str) -> str:
 def _weights(found: Deployment) -> str:
     """The weight format, by the name of what the checkpoint has where none was chosen."""
     from kvreport.catalog.load import RELEASED
+    from kvreport.estimation.variants import weight_words
 
     if found.weight_format != RELEASED:
         return found.weight_format
-    return f"as released ({found.model.weight_format})"
+    return weight_words(found.model)
 
 
 def _of(found: Deployment) -> str:

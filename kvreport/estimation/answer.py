@@ -84,6 +84,8 @@ class Estimate:
         verdict: One of the verdicts of the dataset.
         verdict_reason: Why the engine's release refuses it, whatever the memory, or what weight-only means; else
             empty.
+        optimistic: The same question with every layer in the format with the fewest bytes, where a copy is known by
+            its name alone; all other fields are then those of the wide end, and the error covers both. Else None.
         decode_ms_lower_bound: Least time of one decode step of all those requests; None where
             nothing fits or no rate is known.
         prefill_ms_lower_bound: Least time to read one prompt of this context; None likewise.
@@ -118,6 +120,7 @@ class Estimate:
     by_context: tuple[AtContext, ...]
     explanation: tuple[str, ...]
     verdict_reason: str = field(default="", kw_only=True)
+    optimistic: Estimate | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
         """A line: the question and its answer."""
@@ -147,6 +150,28 @@ class Estimate:
         if by_start == Verdict.FITS.label or by_start != self.verdict:
             return None
         return short if short <= 0 or short == self.shortfall_bytes else None
+
+    @property
+    def by_name(self) -> bool:
+        """True if the copy's name alone says in which formats its layers are: counts are then a range."""
+        return self.optimistic is not None
+
+    @property
+    def band_bytes(self) -> int:
+        """The error of the pool without what the name of a copy leaves open."""
+        return (self.optimistic or self).budget.uncertainty_bytes
+
+    def range_of(self, name: str) -> tuple[Any, Any]:
+        """The least and the most that a field may be; twice the same where the mix of formats is known."""
+        ends = [getattr(one, name) for one in (self, self.optimistic or self)]
+        return (ends[0], ends[1]) if None in ends or ends[0] <= ends[1] else (ends[1], ends[0])
+
+    def range_at(self, row: AtContext, name: str) -> tuple[int, int]:
+        """The least and the most that a field of one of the contexts may be."""
+        other = self.optimistic or self
+        best = next((one for one in other.by_context if one.context_tokens == row.context_tokens), row)
+        least, most = sorted((getattr(row, name), getattr(best, name)))
+        return least, most
 
     def to_frame(self) -> Any:  # noqa: ANN401 - a pandas data frame; pandas is an extra
         """The contexts as a pandas data frame, one row each. Needs ``kvreport[data]``."""
@@ -218,8 +243,27 @@ class Estimate:
             "not_read": list(request.not_read),
             "decode_ms_lower_bound": self.decode_ms_lower_bound,
             "prefill_ms_lower_bound": self.prefill_ms_lower_bound,
-            "by_context": [row.to_dict() for row in self.by_context],
+            "by_context": [row.to_dict() | self._row_range(row) for row in self.by_context],
             "explanation": list(self.explanation),
+            "by_name": self.by_name,
+            "range": self._range(),
+        }
+
+    def _range(self) -> dict[str, list[Any]] | None:
+        """Least and most of each number that the name of a copy leaves open; None where its mix is known."""
+        if self.optimistic is None:
+            return None
+        found = {name: [_limit(name, end) for end in self.range_of(name)] for name in _RANGED}
+        pools = sorted(one.budget.kv_pool_bytes for one in (self, self.optimistic))
+        return found | {"kv_pool_bytes": pools, "verdict": [self.verdict, self.optimistic.verdict]}
+
+    def _row_range(self, row: AtContext) -> dict[str, Any]:
+        if self.optimistic is None:
+            return {}
+        return {
+            "range": {
+                name: [_limit(name, end) for end in self.range_at(row, name)] for name in _RANGED_BY_CONTEXT
+            }
         }
 
     def _per_rank(self) -> dict[str, Any]:
@@ -321,6 +365,21 @@ class Estimate:
             else None,
         }
 
+
+_RANGED_BY_CONTEXT: Final = (
+    "max_concurrent_requests",
+    "max_concurrent_requests_by_memory",
+    "max_concurrent_requests_ceiling",
+)
+_RANGED: Final = (
+    "weight_bytes_per_gpu",
+    "max_concurrency",
+    *_RANGED_BY_CONTEXT,
+    "kv_pool_tokens",
+    "max_context_tokens",
+    "shortfall_bytes",
+)
+"""What depends on the formats of layers, and is given with its least and its most for a copy known by its name."""
 
 _BY_MEMORY: Final = ("max_concurrent_requests_by_memory", "max_concurrent_requests_ceiling")
 

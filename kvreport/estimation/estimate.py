@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.demand import demand
@@ -60,7 +60,71 @@ def estimate(
     if "engine" not in asked and isinstance(model, str | Path):
         asked |= engine_of(model, known)
     query = Query(model=model, gpu=gpu, **asked)
-    return estimate_local(query, known) or answer(_partitioned(resolve(query, known)))
+    return estimate_local(query, known) or _as_range(answer(_partitioned(resolve(query, known))))
+
+
+def _as_range(result: Estimate) -> Estimate:
+    """Answer a copy that is known by its name once more, with every layer narrow; others as they are.
+
+    Where the layers that the name leaves open decide whether a request fits, the verdict is ``may_fit``.
+    """
+    request = result.request
+    if request.weight_format is not None or not request.served_model.by_name:
+        return result
+    # Names of copies are read only where one was asked for.
+    from kvreport.estimation.variants import groups_to_try, narrowed, per_channel  # noqa: PLC0415
+
+    refused = Verdict.FORMAT_NOT_SUPPORTED.label
+    if result.verdict == refused and (uncut := per_channel(request.model)) is not None:
+        other = answer(replace(request, model=uncut))
+        if other.verdict != refused:
+            said = (
+                f"one scale per output channel, or a padded width: groups are cut by {request.layout.label}, and "
+                "which the copy has is not known"
+            )
+            result = replace(other, request=replace(request, assumptions=(*request.assumptions, said)))
+
+    def with_layers_narrow(group: int | None) -> Request:
+        draft = request.draft and replace(
+            request.draft,
+            model=narrowed(request.draft.model, group),
+            whole=narrowed(request.draft.whole, group),
+        )
+        return replace(request, model=narrowed(request.model, group), draft=draft)
+
+    # Which layers these devices cannot hold narrow decides no refusal: a copy may keep them wider.
+    judged = request.support if result.verdict == refused else None
+    found = ((group, answer(with_layers_narrow(group))) for group in groups_to_try(request.served_model))
+    runs = next((pair for pair in found if pair[1].verdict != refused), None)
+    group, other = runs or (None, answer(replace(with_layers_narrow(None), support=judged)))
+    if group is not None:
+        said = f"groups of {group} inputs to a scale: larger ones are cut by {request.layout.label}"
+        result = replace(result, request=replace(request, assumptions=(*request.assumptions, said)))
+    spread = max(other.budget.kv_pool_bytes - result.budget.kv_pool_bytes, 0)
+    ranged = replace(
+        result,
+        optimistic=other,
+        verdict=_between(result.verdict, other.verdict),
+        by_context=tuple(
+            replace(row, verdict=_between(row.verdict, best.verdict))
+            for row, best in zip(result.by_context, other.by_context, strict=True)
+        ),
+        budget=replace(result.budget, uncertainty_bytes=result.budget.uncertainty_bytes + spread),
+    )
+    return replace(ranged, explanation=tuple(explain(ranged)))
+
+
+_SHORT: Final = (
+    Verdict.MAX_SEQS_EXCEEDS_STATES.label,
+    Verdict.CACHE_EXCEEDS_POOL.label,
+    Verdict.WEIGHTS_EXCEED_MEMORY.label,
+)
+_POSSIBLE: Final = (Verdict.FITS.label, Verdict.TIGHT.label, Verdict.MAY_FIT.label)
+
+
+def _between(widest: str, narrowest: str) -> str:
+    """The verdict of a copy whose weights are a range: that of its wide end, unless the range decides."""
+    return Verdict.MAY_FIT.label if widest in _SHORT and narrowest in _POSSIBLE else widest
 
 
 def _partitioned(request: Request) -> Request:

@@ -80,6 +80,11 @@ def headline(estimate: Estimate) -> str:
             return f"Not one request at {context} fits on {devices}; {rest}"
         case Verdict.ENGINE_DOES_NOT_RUN.label | Verdict.FORMAT_NOT_SUPPORTED.label:
             return f"{request.model.name} does not run on {devices}: {estimate.verdict_reason}"
+        case Verdict.MAY_FIT.label if estimate.optimistic is not None:
+            return (
+                f"{request.model.name} at {context} may fit on {devices}: {open_mix(estimate)}, so "
+                f"{requests_between(estimate)}"
+            )
         case Verdict.MAY_FIT.label:
             return (
                 f"{request.model.name} at {context} may not fit on {devices}: short by "
@@ -96,17 +101,39 @@ def headline(estimate: Estimate) -> str:
                 f"{request.model.name} supports at most {human_tokens(request.model.context_tokens)} tokens; memory "
                 f"would hold {counted(held, 'request|requests', count(held))} at {context} on {devices}"
             )
-    users = estimate.max_concurrent_requests
+    least, most = estimate.range_of("max_concurrent_requests")
     other = _other_context(estimate)
-    beside = f" ({other.max_concurrent_requests:,} at {human_tokens(other.context_tokens)})" if other else ""
-    noun, verb = ("request", "fits") if users == 1 else ("requests", "fit")
+    beside = (
+        f" ({_between(*estimate.range_at(other, 'max_concurrent_requests'))} at "
+        f"{human_tokens(other.context_tokens)})"
+        if other
+        else ""
+    )
+    noun, verb = ("request", "fits") if most == 1 else ("requests", "fit")
     limit = ""
     if estimate.limited_by == Limit.MAX_NUM_SEQS.label:
         held = estimate.max_concurrent_requests_by_memory
         limit = f", limited by {estimate.most_requests_flag} (memory holds {count(held)})"
         if held >= UNLIMITED_USERS:
             limit = f", limited by {estimate.most_requests_flag} (memory sets no limit)"
-    return f"{users:,} {noun} at {context} {verb} on {devices}{beside}{limit}"
+    mix = f"; {open_mix(estimate)}" if estimate.by_name else ""
+    return f"{_between(least, most)} {noun} at {context} {verb} on {devices}{beside}{limit}{mix}"
+
+
+def open_mix(estimate: Estimate) -> str:
+    """What the name of a copy leaves open: ``by its name, weights are 16.7 to 28.0 GiB``."""
+    least, most = estimate.range_of("weight_bytes_per_gpu")
+    return f"by its name, weights are {gib(least)} to {gib(most)} GiB per GPU"
+
+
+def requests_between(estimate: Estimate) -> str:
+    """Requests at once from the widest layers to the narrowest: ``0 to 13 requests``."""
+    least, most = estimate.range_of("max_concurrent_requests")
+    return f"{_between(least, most)} {noun_for(most, 'request fits|requests fit')}"
+
+
+def _between(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def start_sentence(estimate: Estimate) -> str:
@@ -243,10 +270,25 @@ def _weight_lines(estimate: Estimate) -> Iterator[str]:
     )
     yield (
         f"weights: {parameters['total']:,} parameters ({human_parameters(parameters['total'])}{active}) "
-        f"as {request.weight_format_name}"
-        + (f", {request.model.weight_format}" if request.weight_format is None else "")
+        + (
+            f"in {request.model.weight_format} by its name"
+            if estimate.by_name
+            else f"as {request.weight_format_name}"
+        )
+        + (
+            f", {request.model.weight_format}"
+            if request.weight_format is None and not estimate.by_name
+            else ""
+        )
         + f" = {estimate.weight_bytes_per_gpu:,} B ({gib(estimate.weight_bytes_per_gpu)} GiB) per GPU"
+        + (" at most" if estimate.by_name else "")
     )
+    if estimate.optimistic is not None:
+        least = estimate.optimistic.weight_bytes_per_gpu
+        yield (
+            f"with every layer in {request.model.weight_format}: {least:,} B ({gib(least)} GiB) per GPU. A copy may "
+            "keep some wider: what follows counts with the most, and requests are a range"
+        )
     for component, size in sorted(
         estimate.weights_by_component.items(), key=lambda item: (-item[1], item[0])
     ):
@@ -279,11 +321,14 @@ def _budget_lines(estimate: Estimate) -> Iterator[str]:
         f"= {limits.kv_pool_bytes:,} B ({gib(limits.kv_pool_bytes)} GiB) per GPU"
         + ("" if limits.kv_pool_bytes else "; nothing is left")
     )
-    if limits.uncertainty_bytes:
+    if estimate.band_bytes:
         yield (
             f"activations, non-framework and graphs are estimates for {request.engine.label}; "
-            f"the pool is known to about {gib(limits.uncertainty_bytes)} GiB either way"
+            f"the pool is known to about {gib(estimate.band_bytes)} GiB either way"
         )
+    if estimate.optimistic is not None:
+        pool = estimate.optimistic.budget.kv_pool_bytes
+        yield f"with every layer in {request.model.weight_format} the pool has {gib(pool)} GiB"
 
 
 def _offload_lines(estimate: Estimate) -> Iterator[str]:
@@ -393,11 +438,11 @@ def verdict_sentence(estimate: Estimate) -> str:
             if not estimate.kv_bytes_per_request_per_gpu:
                 return (
                     "tight: the model keeps no cache; weights and activations leave less of the usable memory "
-                    f"than the uncertainty of {gib(estimate.budget.uncertainty_bytes)} GiB"
+                    f"than the uncertainty of {gib(estimate.band_bytes)} GiB"
                 )
             return (
                 f"tight: one request of {context} fits the estimated pool, but not one smaller by its "
-                f"uncertainty of {gib(estimate.budget.uncertainty_bytes)} GiB"
+                f"uncertainty of {gib(estimate.band_bytes)} GiB"
             )
         case Verdict.ENGINE_DOES_NOT_RUN.label | Verdict.FORMAT_NOT_SUPPORTED.label:
             return f"{estimate.verdict}: {estimate.verdict_reason}"
@@ -419,10 +464,7 @@ def verdict_sentence(estimate: Estimate) -> str:
                 f"{estimate.max_context_tokens:,} tokens"
             )
         case Verdict.MAY_FIT.label:
-            return (
-                f"may_fit: one request of {context} is short by {gib(estimate.shortfall_bytes)} GiB per GPU, less than "
-                f"the estimate's uncertainty of {gib(estimate.budget.uncertainty_bytes)} GiB"
-            )
+            return _may_fit_sentence(estimate, context)
         case Verdict.MAX_SEQS_EXCEEDS_STATES.label:
             return (
                 f"max_seqs_exceeds_states: {request.engine.label} wants a block for each of "
@@ -434,6 +476,19 @@ def verdict_sentence(estimate: Estimate) -> str:
                 f"weights_exceed_memory: the weights take {gib(estimate.budget.weights)} GiB per GPU of "
                 f"{gib(estimate.budget.total_bytes)} GiB usable; use more GPUs or a smaller weight format"
             )
+
+
+def _may_fit_sentence(estimate: Estimate, context: str) -> str:
+    short = f"may_fit: one request of {context} is short by {gib(estimate.shortfall_bytes)} GiB per GPU"
+    if estimate.optimistic is None:
+        return (
+            f"{short}, less than the estimate's uncertainty of {gib(estimate.budget.uncertainty_bytes)} GiB"
+        )
+    fits = estimate.optimistic.max_concurrent_requests
+    return (
+        f"{short} with the widest layers; with every layer in {estimate.request.model.weight_format}, "
+        f"{counted(fits, 'request fits|requests fit', count(fits))}"
+    )
 
 
 def _other_context(estimate: Estimate) -> AtContext | None:

@@ -27,6 +27,7 @@ from kvreport.estimation.hardware import listed
 from kvreport.estimation.opened import said_of
 from kvreport.estimation.request import AUTO, engine_named, open_model, refuse_unsupported
 from kvreport.estimation.sizing import Sizing
+from kvreport.estimation.variants import narrowed
 from kvreport.units import count, parse_tokens
 
 __all__ = ["RENTED_FIRST", "TENSOR_PARALLEL", "Sizing", "size"]
@@ -185,6 +186,9 @@ def size(
     return Sizing(
         workload=work,
         ranking=ranking,
+        optimistic=rank([narrowed(one) for one in records], here, offers, choices)
+        if any(one.by_name for one in records)
+        else None,
         levers=levers(here, ranking.deployments[0], choices, known),
         assumptions=tuple(assumed),
         catalog=known,

@@ -17,7 +17,7 @@ from kvreport.accounting.sizing import (
     pool_for,
 )
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.load import Catalog
+from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.estimation.answer import layout_to_dict
 from kvreport.estimation.commands import SERVERS, Server, checkpoint_note, nodes_note, serving_command
 from kvreport.estimation.disaggregated import Disaggregated
@@ -38,6 +38,8 @@ class Sizing:
         policy: The engine whose rules apply, of one release.
         apart: Prefill and decode in pools of their own, where that was asked for.
         max_batched_tokens: Tokens of one step, if they were stated.
+        optimistic: The deployments with every layer in the format with the fewest bytes, where a copy is known by its
+            name alone; ``ranking`` is then of the formats with the most. Else None.
     """
 
     workload: Workload
@@ -48,6 +50,7 @@ class Sizing:
     policy: Engine
     apart: Disaggregated | None = None
     max_batched_tokens: int | None = None
+    optimistic: Ranking | None = None
 
     @property
     def engine(self) -> str:
@@ -137,6 +140,33 @@ class Sizing:
                 for one in self.same_hardware(found)
             ],
             "tight_devices": None if (smaller := self.tight(found)) is None else smaller.devices,
+            "by_name": self.narrow(found) is not None,
+            "range": self._range(found),
+        }
+
+    def narrow(self, found: Deployment) -> Deployment | None:
+        """The same devices and layout with every layer narrow; None where the mix of formats is known."""
+        if self.optimistic is None or found.weight_format != RELEASED or not found.model.by_name:
+            return None
+        alike = (
+            one
+            for one in self.optimistic.deployments
+            if (one.model.id, one.offer.accelerator.id, one.layout, one.weight_format, one.kv_format)
+            == (found.model.id, found.offer.accelerator.id, found.layout, RELEASED, found.kv_format)
+        )
+        return next(alike, found)
+
+    def _range(self, found: Deployment) -> dict[str, Any] | None:
+        """Least and most of each number that the name of a copy leaves open."""
+        narrow = self.narrow(found)
+        if narrow is None:
+            return None
+        return {
+            "users_per_replica": [found.users_each, narrow.users_each],
+            "users_held_by_memory": [found.users_held, narrow.users_held],
+            "weight_bytes_per_gpu": [narrow.weight_bytes, found.weight_bytes],
+            "kv_pool_bytes_per_gpu": [found.pool_bytes, narrow.pool_bytes],
+            "devices": [narrow.devices, found.devices],
         }
 
     def tight(self, found: Deployment) -> Deployment | None:

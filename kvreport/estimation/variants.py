@@ -1,21 +1,41 @@
-"""Quantized copies of models of the catalog: the same tensors in another format."""
+"""Quantized copies of models of the catalog: the same tensors in another format.
+
+A name says the method and not the mix: which layers a publisher left in a wider format. A copy that is known by its
+name alone is therefore a range. At its narrow end every layer is in the named format, the output head, the
+prediction layers and projections among them. At its wide end only the largest part is: the routed experts, or the
+MLPs of a model without experts. The model itself is the wide end, so that no answer promises more than the copy
+holds; :func:`narrowed` is the other end.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kvreport.architectures.names import QuantizedName, quantized_name, repository_name
+from kvreport.architectures.names import GROUPS, QuantizedName, quantized_name, repository_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.formats import WeightFormat
+from kvreport.catalog.layouts import group_of, layout, regrouped
 from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, load_ollama_names
 from kvreport.catalog.load import Catalog
-from kvreport.catalog.model import Model
+from kvreport.catalog.model import Component, Model, WeightGroup
 from kvreport.catalog.variant import Variant, expand
 from kvreport.errors import InputError
+from kvreport.words import COMPONENTS
 
 _GGUF_MIX: Final = re.compile(r"(?:i?q|tq)\d[\w]*")
 """Mixes of llama.cpp: their tensors have several types, which its own rules decide."""
+
+
+_LARGEST: Final[tuple[Component, ...]] = ("routed_experts", "dense_mlp", "recurrent", "attention")
+"""Components by what is converted at the wide end: the first of these that the model has."""
+
+_MORE: Final[tuple[Component, ...]] = ("output_head", "mtp", "other")
+"""What copies convert beyond a format's usual components: NVIDIA's NVFP4 heads, FP8 prediction layers of Qwen's."""
+
+_INTEGERS: Final = ("int", "gptq")
+"""How the formats begin whose tools may convert the embedding, too, as AutoRound does (observation late-009)."""
 
 
 def by_name(name: str, catalog: Catalog) -> tuple[Model, tuple[str, ...]] | None:
@@ -51,14 +71,124 @@ def by_name(name: str, catalog: Catalog) -> tuple[Model, tuple[str, ...]] | None
     if ollama is not None:
         sentence = f"{name} is the name in Ollama's library of {base.id} in {form.label}."
         return quantized(base, form, f"ollama/{name}"), (sentence,)
-    usual = f" ({said.usual})" if said.usual else ""
-    sentence = (
-        f"{name} is not in the catalog; by its name it is {base.id} in {form.label}{usual}. "
-        "Its own config says it exactly: --fetch, or the path of its config.json."
-    )
     experts = None if said.experts is None else catalog.weight_formats.get(said.experts)
     full_name = name if "/" in name else f"{base.id.partition('/')[0]}/{name}"
-    return quantized(base, form, full_name, experts), (sentence,)
+    model = quantized(base, form, full_name, experts)
+    if said.mixed:
+        model = _as_range(model, base, form, catalog.weight_formats, said)
+    return model, (_sentence(name, base, form, said, model),)
+
+
+def _sentence(name: str, base: Model, form: WeightFormat, said: QuantizedName, model: Model) -> str:
+    """What was taken for granted about a copy that is known by its name."""
+    label = f"{form.label} ({said.usual})" if said.usual else form.label
+    mix = ""
+    if model.by_name:
+        if said.most and group_of(said.most) is not None:
+            label = f"{form.bits:g} bits in groups of {GROUPS[0]}, {GROUPS[1]} or {GROUPS[2]}"
+        mix = (
+            f" Which layers are wider is not known: numbers are a range, from every layer in {form.name} "
+            f"to the {COMPONENTS[_largest(base)].lower()} alone."
+        )
+    return (
+        f"{name} is not in the catalog; by its name it is {base.id} in {label}.{mix} "
+        "Its own config says it exactly: --fetch, or the path of its config.json."
+    )
+
+
+def _largest(base: Model) -> Component:
+    present = {row.component for row in base.weights}
+    return next((part for part in _LARGEST if part in present), "attention")
+
+
+def _as_range(
+    wide: Model,
+    base: Model,
+    form: WeightFormat,
+    formats: Mapping[str, WeightFormat],
+    said: QuantizedName,
+) -> Model:
+    """Return a copy as a range: each tensor in the format with the most bytes, and that with the fewest beside it.
+
+    Args:
+        wide: The copy with every usual component converted.
+        base: The model it was made from.
+        form: The format that the name says.
+        formats: Formats by name.
+        said: What the name says, and leaves open.
+    """
+    kept = _largest(base)
+    coarse = said.least or form.name
+    fine = said.most or form.name
+    converted = (*_MORE, "embedding") if form.name.startswith(_INTEGERS) else _MORE
+    narrow = expand(_named(wide.id, base, coarse, dict.fromkeys(converted, coarse)), base, formats)
+    rows = tuple(
+        row.model_copy(
+            update={
+                "released": most,
+                "narrowest": small.released if small.released != most else None,
+            }
+        )
+        for row, small, original in zip(wide.weights, narrow.weights, base.weights, strict=True)
+        for most in [fine if row.component == kept and row.released else _kept(original)]
+    )
+    if said.untied and all(row.component != "output_head" for row in rows):
+        table = next(row for row in rows if row.component == "embedding")
+        rows += (table.model_copy(update={"name": "lm_head.weight", "component": "output_head"}),)
+    return wide.model_copy(update={"weights": rows})
+
+
+def _kept(original: WeightGroup) -> str | None:
+    """The format of a tensor that was left alone: 16 bits, which narrower originals are widened to, or its 32."""
+    form = None if original.released is None else layout(original.released)
+    return original.released if form is not None and form.bits > 16 else None
+
+
+def narrowed(model: Model, group: int | None = None) -> Model:
+    """Return the narrow end of a copy that is known by its name: every layer in the format with the fewest bytes.
+
+    Args:
+        model: The copy, as :func:`by_name` returns it; others are returned as they are.
+        group: Inputs that share a scale, where the name leaves it open; None for the usual number.
+    """
+    if not model.by_name:
+        return model
+    rows = tuple(
+        row
+        if row.narrowest is None
+        else row.model_copy(
+            update={
+                "released": row.narrowest if group is None else regrouped(row.narrowest, group),
+                "narrowest": None,
+            }
+        )
+        for row in model.weights
+    )
+    return model.model_copy(update={"weights": rows})
+
+
+def per_channel(model: Model) -> Model | None:
+    """Return the wide end with a scale per output channel, which no layout cuts; None where the group is known."""
+    rows = tuple(
+        row.model_copy(update={"released": regrouped(row.released, 0)})
+        if row.released is not None and row.narrowest is not None
+        else row
+        for row in model.weights
+    )
+    return None if rows == model.weights else model.model_copy(update={"weights": rows})
+
+
+def groups_to_try(model: Model) -> Iterator[int | None]:
+    """Yield the groups of inputs to a scale that a copy may have: None for the usual one, then smaller ones."""
+    yield None
+    open_rows = [row for row in model.weights if row.narrowest is not None]
+    sizes = {group_of(name) or 0 for row in open_rows for name in (row.released, row.narrowest) if name}
+    yield from (group for group in GROUPS[1:] if sizes and min(sizes) <= group < max(sizes))
+
+
+def weight_words(model: Model) -> str:
+    """What an answer's title says of a model's weights: as released, or by its name."""
+    return f"{model.weight_format} by its name" if model.by_name else f"as released ({model.weight_format})"
 
 
 def gguf_base(name: str, catalog: Catalog) -> tuple[Model, str] | None:
@@ -92,18 +222,26 @@ def quantized(base: Model, form: WeightFormat, name: str, experts: WeightFormat 
         name: ``org/name`` of the copy.
         experts: The format of its routed experts, where that is another one.
     """
+    variant = _named(
+        name, base, form.name, {} if experts is None else {"routed_experts": experts.name}, form.label
+    )
+    return expand(variant, base, {form.name: form} | ({} if experts is None else {experts.name: experts}))
+
+
+def _named(
+    name: str, base: Model, form: str, formats: dict[Component, str | None], label: str | None = None
+) -> Variant:
     clean = name.replace(":", "-")
     source = Source(
         covers=("weights", "weight_format"),
-        title=f"{base.id} converted to {form.label}; by the repository's name",
+        title=f"{base.id} converted to {label or form}; by the repository's name",
         evidence="derived",
     )
-    variant = Variant(
+    return Variant(
         id=clean,
         name=clean.rpartition("/")[2],
         quantized_from=base.id,
-        weight_format=form.name,
-        formats={} if experts is None else {"routed_experts": experts.name},
+        weight_format=form,
+        formats=formats,
         sources=(source,),
     )
-    return expand(variant, base, {form.name: form} | ({} if experts is None else {experts.name: experts}))

@@ -24,6 +24,7 @@ from kvreport.errors import InputError
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.opened import said_of
 from kvreport.estimation.request import open_model
+from kvreport.estimation.variants import by_name, narrowed
 from kvreport.resources import data_dir
 from kvreport.startup_log.advice import changes, plan_agrees, shorter
 from kvreport.startup_log.findings import Comparison, Diagnosis
@@ -134,6 +135,7 @@ def diagnose(
     start, beside = None, _draft(reading, draft, known, fetch=fetch)
     if record is not None:
         start = pasted_start(reading, record, known, devices, tensor_parallel, weights, kv, beside)
+        start = _as_range(start, notes)
         if tensor_parallel is None and reading.whole("tensor_parallel") is None:
             each = " for each stage" if start.flags.layout.pipeline > 1 else ""
             notes.append(f"The log does not state a tensor-parallel size; one GPU{each} is taken.")
@@ -166,6 +168,25 @@ def diagnose(
         shorter=tuple(shorter(reading, laid, pool)),
         linear=laid is None or (pool is not None and not plan_agrees(reading, laid, pool)),
         notes=tuple(notes),
+    )
+
+
+def _as_range(start: Start, notes: list[str]) -> Start:
+    """A start whose weights are not compared as a point where the copy is known by its name alone."""
+    if not start.model.by_name or start.flags.weight_format not in (None, "released"):
+        return start
+    loaded = start.printed.load
+    if loaded and start.accelerator is not None:
+        least, most = (one.weights() / GIB for one in (replace(start, model=narrowed(start.model)), start))
+        where = "within" if least <= loaded / GIB <= most else "outside"
+        notes.append(
+            f"The log's weights of {loaded / GIB:.2f} GiB are {where} what the name says: {least:.2f} to {most:.2f} GiB."
+        )
+    open_mix = "which layers its copy keeps wider"
+    return replace(
+        start,
+        weights_unclear="the formats of the copy's layers are known by its name alone",
+        pool_unclear=(*start.pool_unclear, open_mix),
     )
 
 
@@ -269,6 +290,14 @@ def _model(
         if name != stated:
             notes.append(f"{stated} is taken as {found.id}, by its name.")
         return found
+    for name in names_of(stated):
+        try:
+            copy = by_name(name, known)
+        except InputError:
+            continue
+        if copy is not None:
+            notes += copy[1]
+            return copy[0]
     notes.append(f"The catalog does not have {stated}; name the model that it is a copy of.")
     return None
 
