@@ -5,7 +5,7 @@ A reader checks its budget before it allocates or searches, and refuses in one s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -44,14 +44,14 @@ HUB_LISTING: Final = Budget(bytes=16 << 20, rows=HUB.rows, seconds=HUB.seconds)
 
 
 @contextmanager
-def guard(where: str, allowed: str) -> Iterator[None]:
+def guard(where: str | Callable[[], str], allowed: str) -> Iterator[None]:
     """Let nothing out of a reader but the answer or an :class:`InputError`.
 
     Readers refuse what they know. What they do not know (a number beyond a double, an archive's own error) is
     refused here, because a text from outside must not end a command with a traceback.
 
     Args:
-        where: The file or the place, for the message.
+        where: The file or the place, for the message; a function gives the place that a reader has come to.
         allowed: What the reader reads.
 
     Raises:
@@ -62,7 +62,8 @@ def guard(where: str, allowed: str) -> Iterator[None]:
     except InputError:
         raise
     except MemoryError as error:
-        raise InputError(f"{where}: found more than memory holds; allowed: {allowed}") from error
+        place = where if isinstance(where, str) else where()
+        raise InputError(f"{place}: found more than memory holds; allowed: {allowed}") from error
     except Exception as error:
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise InputError(

@@ -21,8 +21,9 @@
   } = kvreport;
   const GIB = 2 ** 30;
   const POINTS = 20;
-  const LARGEST = 600_000_000;
   const SVG = "http://www.w3.org/2000/svg";
+
+  const largest = () => kvKernel.words.trace.bytes;
 
   function traffic(form) {
     const box = $("[data-kv-trafficked]");
@@ -65,7 +66,7 @@
     async function textOf(blob) {
       const head = new Uint8Array(await blob.slice(0, 2).arrayBuffer());
       if (head[0] !== 0x1f || head[1] !== 0x8b) return blob.text();
-      return kvTraffic.unpacked(blob.stream(), LARGEST);
+      return kvTraffic.unpacked(blob.stream(), largest());
     }
 
     async function take(name, blob) {
@@ -74,10 +75,8 @@
         setTimeout(done, 30);
       });
       try {
-        if (blob.size > LARGEST) {
-          throw new Error(
-            `${name} has over ${count(LARGEST / 1e6)} MB: kvreport replay reads files of any size.`,
-          );
+        if (blob.size > largest()) {
+          throw new Error(`${name} has over ${count(largest() / 1e6)} MB, the most that a trace may have.`);
         }
         trace = kvTraffic.readTrace(await textOf(blob), name);
         kept = null;
@@ -141,7 +140,12 @@
       const mine = ++turn;
       const at = await deployment();
       if (mine !== turn) return;
-      const children = [...summary(at)];
+      const left = kvTraffic.leftOut(trace, at.model.limit);
+      if (left.tooMany) {
+        say(await another(at, left), "refused");
+        return;
+      }
+      const children = [...summary()];
       if (!at.config) {
         children.unshift(make("p", { class: "kv-big" }, `${at.model.name} does not fit on ${at.gpu.short}.`));
       } else if (!trace.blockTokens) children.unshift(make("p", { class: "kv-big" }, fitting(at)));
@@ -150,12 +154,47 @@
           make("p", { class: "kv-big" }, `${at.model.name} keeps no cache that grows with the prompt.`),
         );
       } else children.unshift(...rates(at));
+      if (trace.arrivals !== "recorded") children.unshift(make("p", { class: "kv-note" }, untimed()));
       children.push(command(at));
       const note = ignoredNote(ignored);
       if (note) children.push(note);
       box.replaceChildren(...children);
       box.dataset.kvState = "answered";
     }
+
+    /* A trace of which too much is left out is another trace: no number stands for it. */
+    async function another(at, left) {
+      const longest = trace.prompt.reduce((most, one) => Math.max(most, one), 0);
+      const models = await load(new URL("traffic/models.json", base));
+      const other = kvTraffic.longerModel(models, value("model"), longest);
+      const found = `${at.model.name} leaves out ${outside(at, left)}. With more than ${
+        percent(kvKernel.words.trace.left_out)
+      } left out the answer is that of another trace.`;
+      return other
+        ? `${found} Choose a model for prompts of ${count(longest)} tokens, such as ${other.name} (${
+          count(other.context)
+        } tokens).`
+        : `${found} No model here serves prompts of ${count(longest)} tokens.`;
+    }
+
+    const outside = (at, left) =>
+      `${count(left.requests)} of ${plural(trace.prompt.length, "request|requests")} (${
+        percent(left.share)
+      }, with ${percent(left.tokens)} of the prompt tokens), whose prompts have ${
+        count(at.model.limit)
+      } tokens or more`;
+
+    const without = (at) => {
+      const left = kvTraffic.leftOut(trace, at.model.limit);
+      return left.requests ? `, without ${outside(at, left)}` : "";
+    };
+
+    const untimed = () =>
+      trace.arrivals === "at_once"
+        ? `No arrival times found: kvreport replay takes all ${
+          plural(trace.prompt.length, "request|requests")
+        } at once; --rate R spreads them, R a second.`
+        : "No times between sessions found: all begin at once; kvreport replay --rate R begins R a second.";
 
     /* Prompts that fill the model's context are refused by engines, and left out here. */
     function reused(at) {
@@ -190,7 +229,7 @@
           { class: "kv-big" },
           `${percent(here)} of prompt tokens hit the cache of ${at.model.name} on ${
             onDevices(at.config.size, at.gpu.short)
-          }.`,
+          }${without(at)}.`,
         ),
         make(
           "p",
@@ -248,24 +287,35 @@
     }
 
     function fitting(at) {
-      const held = trace.prompt.map((prompt, n) =>
-        kvKernel.requestBytes(at.config.constant, at.config.terms, prompt + trace.output[n])
-      );
+      const held = trace.prompt.map((prompt, n) => [prompt, trace.output[n]])
+        .filter(([prompt]) => prompt < at.model.limit)
+        .map(([prompt, output]) =>
+          kvKernel.requestBytes(
+            at.config.constant,
+            at.config.terms,
+            Math.min(prompt + output, at.model.limit),
+          )
+        );
       const mean = held.reduce((sum, bytes) => sum + bytes, 0) / held.length;
       const large = [...held].sort((a, b) => a - b)[Math.floor(0.95 * (held.length - 1))];
       return `${count(Math.floor(at.config.free / mean))} requests of mean size fit at once on ${
         onDevices(at.config.size, at.gpu.short)
-      }, ${
-        count(Math.floor(at.config.free / large))
-      } of the 95th percentile. The trace names no prefix blocks, so nothing is found in the cache again.`;
+      }, ${count(Math.floor(at.config.free / large))} of the 95th percentile${
+        without(at)
+      }. The trace names no prefix blocks, so nothing is found in the cache again.`;
     }
 
-    function summary(at) {
+    function summary() {
       const middle = (values, share) =>
         [...values].sort((a, b) => a - b)[Math.floor(share * (values.length - 1))];
       const rows = [
         ["Requests", count(trace.prompt.length)],
-        ["Duration (minutes)", ((trace.time[trace.time.length - 1] - trace.time[0]) / 60).toFixed(1)],
+        [
+          "Duration (minutes)",
+          trace.arrivals === "at_once"
+            ? "no arrival times found"
+            : ((trace.time[trace.time.length - 1] - trace.time[0]) / 60).toFixed(1),
+        ],
         [
           "Prompt tokens, median and 95th percentile",
           `${count(middle(trace.prompt, 0.5))}, ${count(middle(trace.prompt, 0.95))}`,
@@ -279,10 +329,6 @@
         rows.push(["Distinct prefix blocks", `${count(trace.distinct)} of ${trace.blockTokens} tokens`]);
       }
       if (trace.reordered) rows.push(["Requests sorted by time", count(trace.reordered)]);
-      const beyond = trace.prompt.filter((prompt) => prompt >= at.model.limit).length;
-      if (beyond) {
-        rows.push([`Prompts beyond the model’s ${count(at.model.limit)} tokens, left out`, count(beyond)]);
-      }
       return [grid("The trace", ["Trace", ""], rows)];
     }
 
@@ -291,6 +337,7 @@
         ? chosen
         : trace.name;
       const size = at.config ? ` --tp ${at.config.size}` : "";
+      const rate = trace.arrivals === "recorded" ? "" : " --rate R";
       return make(
         "p",
         { class: "kv-note" },
@@ -300,7 +347,7 @@
           {},
           `kvreport replay ${name} ${
             at.model.id || at.model.slug.replace("--", "/")
-          } --gpu ${at.gpu.id}${size}`,
+          } --gpu ${at.gpu.id}${size}${rate}`,
         ),
       );
     }

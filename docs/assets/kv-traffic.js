@@ -5,32 +5,9 @@
 
   const BLOCK_SIZES = [512, 16, 32, 64, 128, 256, 1024];
   const PROBE = 200;
-  const NAMES = {
-    time: ["timestamp", "arrivedat", "arrival", "arrivals", "arrivaltime", "time", "timestampms", "t"],
-    prompt: [
-      "contexttokens",
-      "numprefilltokens",
-      "requesttokens",
-      "prompttokens",
-      "inputlength",
-      "inputtokens",
-      "prompt",
-      "input",
-      "promptlength",
-      "in",
-    ],
-    output: [
-      "generatedtokens",
-      "numdecodetokens",
-      "responsetokens",
-      "completiontokens",
-      "outputlength",
-      "outputtokens",
-      "output",
-      "completion",
-      "out",
-    ],
-  };
+  const MAX_DEPTH = 4, MAX_FIELDS = 1000;
+  /* Names of fields, units and limits: kvreport/words.json and kvreport/budgets.py, for both readers. */
+  const shared = () => root.kvKernel.words.trace;
   const whole = (value) => Number.isInteger(value) && value >= 0;
 
   /** @returns {never} */
@@ -40,12 +17,158 @@
 
   /* --- reading ------------------------------------------------------------------------------------- */
 
+  /* --- fields by their names, and moments as people write them: kvreport/traffic/fields.py, again ----------- */
+
+  const plain = (name) => name.toLowerCase().replace(/[^a-z0-9]/g, "");
+
+  function ranked(present, field) {
+    const units = field === "time" ? ["", ...Object.keys(shared().units)] : [""];
+    const found = shared().names[field].flatMap((name) => units.map((unit) => name + unit));
+    return [...new Set(found.filter((name) => present.has(name)))];
+  }
+
+  function perSecond(name) {
+    const { names, units } = shared();
+    if (names.time.includes(name)) return 1;
+    const unit = Object.keys(units).find((one) => names.time.some((known) => known + one === name));
+    return unit === undefined ? 1 : units[unit];
+  }
+
+  function number(text) {
+    const trimmed = text.trim();
+    if (trimmed.length > 40 || !/^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$/.test(trimmed)) {
+      return null;
+    }
+    const value = Number(trimmed);
+    return Number.isFinite(value) ? value : null;
+  }
+
+  function date(text) {
+    const match =
+      /^([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,12}))?)? ?(?:Z|z|UTC|GMT|([+-])([0-9]{2}):?([0-9]{2})?)?$/
+        .exec(text);
+    if (!match || text.length > 60) return null;
+    const [year, month, day, hour, minute, second] = match.slice(1, 7).map((part) => Number(part || 0));
+    const at = new Date(0);
+    at.setUTCFullYear(year, month - 1, day);
+    if (
+      !year || at.getUTCMonth() !== month - 1 || at.getUTCDate() !== day || hour > 23 || minute > 59 ||
+      second > 59
+    ) return null;
+    let seconds = at.getTime() / 1000 + hour * 3600 + minute * 60 + second;
+    if (match[8]) {
+      seconds -= (match[8] === "+" ? 1 : -1) * (Number(match[9]) * 3600 + Number(match[10] || 0) * 60);
+    }
+    return seconds + Number(`0.${match[7] || 0}`);
+  }
+
+  /* Seconds, since 1970 where it says so; null if it is no time. */
+  function moment(value, name = "") {
+    let at = value;
+    if (typeof value === "string") {
+      at = number(value);
+      if (at === null) return date(value.trim());
+    }
+    if (typeof at !== "number" || !Number.isFinite(at)) return null;
+    const stated = perSecond(name);
+    if (stated !== 1) return at / stated;
+    const epoch = shared().epochs.find(([least]) => Math.abs(at) >= least);
+    return epoch ? at / epoch[1] : at;
+  }
+
+  const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+
+  /* A record's plain values by plain names, of objects inside it too; the outermost of a name counts. */
+  function flat(record) {
+    const found = new Map();
+    let level = [record];
+    for (let depth = 0; depth < MAX_DEPTH; depth++) {
+      const below = [];
+      for (const part of level) {
+        for (const [name, value] of Object.entries(part)) {
+          if (isObject(value)) below.push(value);
+          else if ((typeof value === "string" || typeof value === "number") && !found.has(plain(name))) {
+            found.set(plain(name), value);
+          }
+        }
+        if (found.size > MAX_FIELDS || below.length > MAX_FIELDS) return found;
+      }
+      level = below;
+    }
+    return found;
+  }
+
+  function timesOf(fields) {
+    const found = new Map();
+    for (const name of ranked(fields, "time")) {
+      const at = moment(fields.get(name), name);
+      if (at !== null) found.set(name, at);
+    }
+    return found;
+  }
+
+  const countOf = (fields, field) =>
+    ranked(fields, field).map((name) => fields.get(name)).find((value) => Number.isInteger(value));
+
+  function lineTime(line) {
+    const match = /[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,12})?/.exec(line);
+    const at = match && date(match[0]);
+    if (at === null) return new Map();
+    const latency = /["']?e2e_latency["']?[ \t]*[:=][ \t]*([0-9]{1,9}(?:\.[0-9]{1,12})?)/.exec(line);
+    return new Map([["", at - (latency ? Number(latency[1]) : 0)]]);
+  }
+
+  function lineTimes(line) {
+    const pairs = new Map();
+    for (
+      const match of line.matchAll(
+        /\b([A-Za-z_][A-Za-z0-9_]{0,40})["']?[ \t]*[:=][ \t]*["']?([0-9]{9,20}(?:\.[0-9]{1,12})?(?![0-9])|[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}[T ][0-9]{2}:[0-9]{2}[0-9:.,]{0,16}(?: ?(?:Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2}))?)/g,
+      )
+    ) {
+      if (!pairs.has(plain(match[1]))) pairs.set(plain(match[1]), match[2]);
+    }
+    return new Map([...timesOf(pairs), ...lineTime(line)]);
+  }
+
+  /* The field that a trace states its arrivals in, chosen at the first request and read from every one. */
+  function clock(first, { fromFirst = false, milliseconds = false } = {}) {
+    const listed = ranked(first, "time");
+    const name = listed.find((one) => moment(first.get(one), one) !== null) ?? listed[0] ?? null;
+    const label = fromFirst ? "time" : name;
+    const inMilliseconds = milliseconds && name !== null && typeof first.get(name) === "number" &&
+      Math.abs(first.get(name)) < 1e9;
+    const read = (value) => inMilliseconds && typeof value === "number" ? value / 1000 : moment(value, name);
+    let start = 0;
+    if (name !== null) {
+      const at = read(first.get(name));
+      if (at !== null && (fromFirst || Math.abs(at) >= shared().since_1970)) start = at;
+    }
+    return {
+      name,
+      at(fields, where) {
+        if (name === null) return 0;
+        const at = fields.has(name) ? read(fields.get(name)) : null;
+        if (at === null) {
+          fail(
+            fields.has(name)
+              ? `${where}: ${label} ${fields.get(name)} is no time.`
+              : `${where}: found no ${label}, which the first request has.`,
+          );
+        }
+        if (start && at < start) {
+          fail(`${where}: its time lies before the first row's; sort the rows by time.`);
+        }
+        return at - start;
+      },
+    };
+  }
+
   /* A trace in columns; blocks become nodes of a prefix tree: equal ids after equal ids are equal text. */
-  function build(requests, blockTokens, name) {
+  function build(requests, blockTokens, name, arrivals = "recorded") {
     if (!requests.length) fail(`${name}: no request was found.`);
     const unordered = requests.some((one, n) => n && one.time < requests[n - 1].time);
     const nodes = [], tree = new Map();
-    let unnumbered = 0;
+    let unnumbered = 0, held = 0;
     requests.forEach((one, n) => {
       if (!Number.isFinite(one.time) || one.time < 0) {
         fail(`Request ${n + 1}: time ${one.time} is no number of seconds from 0.`);
@@ -66,6 +189,8 @@
         );
       }
       if (!ids.length) unnumbered += 1;
+      held += ids.length;
+      if (held > shared().paths) fail(`${name}: found more than ${shared().paths} block ids.`);
       let parent = -1;
       nodes.push(ids.map((id) => {
         const key = `${parent}/${typeof id === "string" ? `"${id}` : id}`;
@@ -79,6 +204,7 @@
     if (unordered) order.sort((a, b) => requests[a].time - requests[b].time || a - b);
     return {
       name,
+      arrivals,
       blockTokens: unnumbered === requests.length ? 0 : blockTokens,
       distinct: tree.size,
       reordered: order.filter((n, at) => n !== at).length,
@@ -115,48 +241,82 @@
     return build(requests, Number(head[1]), name);
   }
 
-  function idsOf(row, session) {
+  const rangesOf = (row) => Array.isArray(row.hash_ids) ? [] : row.hash_ranges || [];
+
+  function countIds(row, where) {
+    if (Array.isArray(row.hash_ids)) return row.hash_ids.length;
+    return rangesOf(row).reduce((sum, range) => {
+      const [low, high] = range;
+      if (!Number.isInteger(low) || !Number.isInteger(high) || low > high + 1) {
+        fail(`${where}: hash_ranges are pairs of whole numbers.`);
+      }
+      return sum + high - low + 1;
+    }, 0);
+  }
+
+  function idsOf(row, session, where) {
+    if (countIds(row, where) > shared().blocks) fail(`${where}: more than ${shared().blocks} block ids.`);
     if (Array.isArray(row.hash_ids)) return row.hash_ids;
     const ids = [];
-    for (const [low, high] of row.hash_ranges || []) {
-      for (let id = low; id <= high; id++) ids.push(`${session}/${id}`);
+    for (const [low, high] of rangesOf(row)) {
+      for (let id = low; id <= high; id++) ids.push(session === undefined ? id : `${session}/${id}`);
     }
     return ids;
   }
 
-  function jsonLines(lines, name, given) {
-    const rows = lines.filter((line) => line.trim()).map((line, n) => {
+  const objects = (lines) =>
+    lines.filter((line) => line.trim()).map((line, n) => {
       try {
-        return JSON.parse(line);
-      } catch {
-        return fail(`Line ${n + 1} is no JSON object.`);
-      }
+        const row = JSON.parse(line);
+        if (isObject(row)) return row;
+      } catch { /* said below */ }
+      return fail(`Line ${n + 1} is no JSON object.`);
     });
+
+  function blockTokensOf(rows, name, given) {
     const probe = rows.slice(0, PROBE);
     const stating = probe.find((row) => row.block_size !== undefined || row.block !== undefined);
-    let tokens = stating ? stating.block_size ?? stating.block : given;
-    if (!tokens) {
-      const pairs = probe.map((row) => [row.input_length, idsOf(row, "").length]).filter(([length, ids]) =>
-        whole(length) && ids
-      );
-      const fits = BLOCK_SIZES.map((size) =>
-        pairs.filter(([length, ids]) => Math.ceil(length / size) === ids).length
-      );
-      const best = fits.indexOf(Math.max(...fits));
-      if (2 * fits[best] < Math.max(pairs.length, 1)) {
-        fail(`${name}: no block size fits lengths and numbers of ids.`);
-      }
-      tokens = BLOCK_SIZES[best];
+    const tokens = stating ? stating.block_size ?? stating.block : given;
+    if (tokens !== undefined && tokens !== null) {
+      return Number.isInteger(tokens) && tokens > 0
+        ? tokens
+        : fail(`${name}: a block size is a whole number from 1.`);
     }
+    const pairs = probe.map((row, n) => [row.input_length, countIds(row, `Request ${n + 1}`)]).filter((
+      [length, ids],
+    ) => whole(length) && ids);
+    const fits = BLOCK_SIZES.map((size) =>
+      pairs.filter(([length, ids]) => Math.ceil(length / size) === ids).length
+    );
+    const best = fits.indexOf(Math.max(...fits));
+    if (2 * fits[best] < Math.max(pairs.length, 1)) {
+      fail(`${name}: no block size fits lengths and numbers of ids.`);
+    }
+    return BLOCK_SIZES[best];
+  }
+
+  /* JSON objects with lengths and block ids: Mooncake, Bailian, ids as ranges, or without any ids. */
+  function hashed(rows, name, given) {
+    const first = rows[0];
+    // Mooncake's times are milliseconds; those of the Bailian traces (chat_id) and of "t" are seconds.
+    const milliseconds = first.timestamp !== undefined && (first.chat_id ?? null) === null &&
+      first.t === undefined;
+    const times = clock(flat(first), { milliseconds });
+    const shares = first.hash_ids !== undefined || first.hash_ranges !== undefined;
+    const tokens = shares ? blockTokensOf(rows, name, given) : 1;
     return build(
-      rows.map((row) => ({
-        time: (row.timestamp ?? row.t ?? 0) * (row.chat_id !== undefined || row.t !== undefined ? 1 : 1e-3),
-        prompt: row.input_length ?? row.in,
-        output: row.output_length ?? row.out ?? 0,
-        blocks: idsOf(row, row.session),
-      })),
+      rows.map((row, n) => {
+        const fields = flat(row), session = row.session ?? fields.get(ranked(fields, "session")[0]);
+        return {
+          time: times.at(fields, `Request ${n + 1}`),
+          prompt: row.input_length ?? row.in,
+          output: row.output_length ?? row.out ?? 0,
+          blocks: shares ? idsOf(row, session, `Request ${n + 1}`) : [],
+        };
+      }),
       tokens,
       name,
+      times.name === null ? "at_once" : "recorded",
     );
   }
 
@@ -173,39 +333,45 @@
               time: turn.t ?? 0,
               prompt: turn.in,
               output: turn.out ?? 0,
-              blocks: idsOf(turn, "").map((id) => `${scope}${id}`),
+              blocks: idsOf(turn, undefined, `Request ${requests.length + 1}`).map((id) => `${scope}${id}`),
             });
           }
         });
       add(one.requests);
     });
-    return build(requests, tokens, name);
+    return build(requests, tokens, name, documents.length > 1 ? "sessions_at_once" : "recorded");
   }
 
-  function seconds(text, line) {
-    if (text.trim() && Number.isFinite(Number(text))) return Number(text);
-    const at = Date.parse(`${text.trim().replace(" ", "T").replace(/(\.\d{3})\d+/, "$1")}Z`);
-    return Number.isNaN(at) ? fail(`Line ${line}: ${text} is no time.`) : at / 1000;
+  /* The cells of a line; a cell in quotes may hold commas, and a quote written twice. */
+  function cellsOf(line) {
+    if (!line.includes('"')) return line.replace(/\r$/, "").split(",");
+    const cells = [];
+    for (const match of line.replace(/\r$/, "").matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"[^,]*|([^,]*))/g)) {
+      cells.push(match[1] === undefined ? match[2] : match[1].replaceAll('""', '"'));
+    }
+    return cells;
   }
 
   function table(lines, name) {
-    const rows = lines.map((line, n) => [n + 1, line.split(",")]).filter(([, cells]) =>
-      cells.some((cell) => cell.trim())
-    );
-    const plain = rows[0][1].map((cell) => cell.toLowerCase().replace(/[^a-z0-9]/g, ""));
+    const rows = lines.map((line, n) => /** @type {[number, string[]]} */ ([n + 1, cellsOf(line)])).filter((
+      [, cells],
+    ) => cells.some((cell) => cell.trim()));
+    const head = rows[0][1];
     /** @type {any} */
     let at;
-    if (rows[0][1].every((cell) => /^[\d.]*$/.test(cell.replace(/[\s,+-]/g, "")))) {
-      at =
-        [{ prompt: 0 }, { prompt: 0, output: 1 }, { time: 0, prompt: 1, output: 2 }][rows[0][1].length - 1] ||
-        fail(`Line 1: ${rows[0][1].length} columns without a header; allowed: 1 to 3.`);
+    let times = new Map();
+    if (head.every((cell) => /^[\d.]*$/.test(cell.replace(/[\s,+-]/g, "")))) {
+      at = [{ prompt: 0 }, { prompt: 0, output: 1 }, { time: 0, prompt: 1, output: 2 }][head.length - 1] ||
+        fail(`Line 1: ${head.length} columns without a header; allowed: 1 to 3.`);
+      if (at.time !== undefined) times.set("time", at.time);
     } else {
-      at = Object.fromEntries(
-        Object.entries(NAMES).map(([field, names]) => [
-          field,
-          names.map((known) => plain.indexOf(known)).find((index) => index >= 0),
-        ]),
-      );
+      const places = new Map();
+      head.forEach((cell, n) => {
+        if (!places.has(plain(cell))) places.set(plain(cell), n);
+      });
+      const place = (field) => places.get(ranked(places, field)[0]);
+      at = { prompt: place("prompt"), output: place("output") };
+      times = new Map(ranked(places, "time").map((known) => [known, places.get(known)]));
       if (at.prompt === undefined) {
         fail(
           `${name}: no column of prompt lengths (ContextTokens, num_prefill_tokens, prompt_tokens or input_length).`,
@@ -213,71 +379,128 @@
       }
       rows.shift();
     }
-    const scale = at.time !== undefined && plain[at.time] === "timestampms" ? 1e-3 : 1;
-    let start = null;
+    const timesIn = (cells) =>
+      new Map([...times].filter(([, n]) => n < cells.length).map(([known, n]) => [known, cells[n]]));
+    if (!rows.length) fail(`${name}: no request was found.`);
+    const when = clock(timesIn(rows[0][1]), { fromFirst: true });
     return build(
-      rows.map(([line, cells]) => {
-        let time = 0;
-        if (at.time !== undefined) {
-          time = seconds(cells[at.time] ?? "", line) * scale;
-          start ??= time;
-          time -= start;
-          if (time < 0) fail(`Line ${line}: its time lies before the first row's; sort the rows by time.`);
-        }
-        return {
-          time,
-          prompt: Number(cells[at.prompt] || NaN),
-          output: at.output === undefined ? 0 : Number(cells[at.output] || NaN),
-        };
-      }),
+      rows.map(([line, cells]) => ({
+        time: when.at(timesIn(cells), `Line ${line}`),
+        prompt: number(cells[at.prompt] ?? "") ?? NaN,
+        output: at.output === undefined ? 0 : number(cells[at.output] ?? "") ?? NaN,
+      })),
       1,
       name,
+      when.name === null ? "at_once" : "recorded",
     );
   }
 
-  function usage(lines, name) {
-    const found = [];
-    for (const line of lines) {
-      const prompt = /["']?(?:prompt_tokens|input_tokens)["']?\s*[:=]\s*(-?\d+)/.exec(line);
-      const output = /["']?(?:completion_tokens|output_tokens)["']?\s*[:=]\s*(-?\d+)/.exec(line);
-      if (prompt && output) {
-        found.push({ time: found.length, prompt: Number(prompt[1]), output: Number(output[1]) });
-      }
-    }
-    if (!found.length) fail(`${name}: this is no trace: no lengths were found.`);
-    return build(found, 1, name);
+  function jsonEntry(record, line) {
+    if (!isObject(record)) return null;
+    const fields = flat(record), prompt = countOf(fields, "prompt"), output = countOf(fields, "output");
+    if (prompt === undefined || output === undefined) return null;
+    const times = timesOf(fields);
+    return { prompt, output, times: times.size ? times : lineTime(line) };
   }
 
-  /* text: a whole file. Throws an Error with one sentence if it is no trace. */
+  function textEntry(line) {
+    const prompt = /["']?(?:prompt_tokens|input_tokens)["']?\s*[:=]\s*(-?[0-9]{1,18})(?![0-9])/.exec(line);
+    const output = /["']?(?:completion_tokens|output_tokens)["']?\s*[:=]\s*(-?[0-9]{1,18})(?![0-9])/.exec(
+      line,
+    );
+    return prompt && output
+      ? { prompt: Number(prompt[1]), output: Number(output[1]), times: lineTimes(line) }
+      : null;
+  }
+
+  const parsed = (line) => {
+    if (!line.trimStart().startsWith("{")) return null;
+    try {
+      return JSON.parse(line);
+    } catch {
+      return null;
+    }
+  };
+
+  /* Lines, and what they are as JSON: those that state both counts, by the time that the first of them states. */
+  function logged(entries, name) {
+    const found = [];
+    let chosen = null;
+    for (const [line, record] of entries) {
+      const entry = jsonEntry(record, line) || textEntry(line);
+      if (!entry) continue;
+      if (!found.length) chosen = [...entry.times.keys()][0] ?? null;
+      found.push({ ...entry, time: chosen === null ? 0 : entry.times.get(chosen) ?? NaN });
+    }
+    if (!found.length) fail(`${name}: this is no trace: no lengths were found.`);
+    const missing = found.filter((one) => Number.isNaN(one.time)).length;
+    if (missing) {
+      fail(
+        `${name}: ${missing} of ${found.length} requests do not state the time ${
+          chosen || "of the line"
+        } that the first states.`,
+      );
+    }
+    if (chosen !== null) {
+      const first = found.reduce((least, one) => Math.min(least, one.time), Infinity);
+      found.sort((a, b) => a.time - b.time);
+      for (const one of found) one.time -= first;
+    }
+    return build(found, 1, name, chosen === null ? "at_once" : "recorded");
+  }
+
+  const mentionsUsage = (line) =>
+    !/^[\w "]+(,[\w "]+)+\s*$/.test(line) && line.includes("prompt_tokens") &&
+    /completion_tokens|output_tokens/.test(line);
+
+  const isHashed = (row) =>
+    row.hash_ids !== undefined || row.hash_ranges !== undefined || row.input_length !== undefined;
+
+  function array(text, name, given) {
+    let rows = null;
+    try {
+      rows = [JSON.parse(text)].flat();
+    } catch { /* said below */ }
+    if (!Array.isArray(rows) || !rows.length || !rows.every(isObject)) {
+      return fail(`${name}: this is no JSON array of objects.`);
+    }
+    if (Array.isArray(rows[0].requests)) return sessions(rows, name);
+    if (isHashed(rows[0])) return hashed(rows, name, given);
+    return logged(rows.map((row) => ["", row]), name);
+  }
+
+  /* text: a whole file. Throws an Error with one sentence if it is no trace; what the readers do not know is none. */
   function readTrace(text, name, blockTokens) {
+    try {
+      return read(text, name, blockTokens);
+    } catch (error) {
+      if (error.constructor === Error) throw error;
+      return fail(`${name}: this is no trace that can be read (${error.message}).`);
+    }
+  }
+
+  function read(text, name, blockTokens) {
     const lines = text.replace(/^\ufeff/, "").split("\n");
+    if (lines.length - 1 > shared().rows) fail(`${name}: more than ${shared().rows} lines.`);
     const head = lines.find((line) => line.trim());
     if (head === undefined) fail(`${name}: the file is empty.`);
     if (head.startsWith("kvreport-trace ")) return compact(lines, name);
+    if (/^\s*\[\s*(?:\{|$)/.test(head)) return array(lines.join("\n"), name, blockTokens);
     let first = null;
     try {
       first = JSON.parse(head);
     } catch { /* a table, a log, or a document of several lines */ }
-    if (first === null && head.trimStart().startsWith("{") && !head.includes("prompt_tokens")) {
-      try {
-        first = JSON.parse(text);
-      } catch {
-        fail(`${name}: this is no valid JSON.`);
-      }
-      if (Array.isArray(first.requests)) return sessions([first], name);
+    if (first === null && head.trimStart().startsWith("{") && !mentionsUsage(head)) {
+      return array(lines.join("\n"), name, blockTokens);
     }
-    if (first && Array.isArray(first.requests)) {
+    if (isObject(first) && Array.isArray(first.requests)) {
       return sessions(lines.filter((line) => line.trim()).map((line) => JSON.parse(line)), name);
     }
-    if (first && (first.hash_ids || first.hash_ranges || first.input_length !== undefined)) {
-      return jsonLines(lines, name, blockTokens);
-    }
+    if (isObject(first) && isHashed(first)) return hashed(objects(lines), name, blockTokens);
     if (
-      lines.slice(0, PROBE).some((line) =>
-        line.includes("prompt_tokens") && /completion_tokens|output_tokens/.test(line)
-      ) && !/^[\w "]+(,[\w "]+)+\r?$/.test(head)
-    ) return usage(lines, name);
-    if (first && typeof first === "object") fail(`${name}: no lengths were found.`);
+      isObject(first) || mentionsUsage(head) ||
+      (!head.includes(",") && lines.slice(0, PROBE).some(mentionsUsage))
+    ) return logged(lines.map((line) => [line, parsed(line)]), name);
     return table(lines, name);
   }
 
@@ -472,6 +695,28 @@
     return low;
   }
 
+  /* What a model leaves out of a trace for its length: requests, their share, and that of their prompt tokens. */
+  function leftOut(trace, limit) {
+    const sum = (values) => values.reduce((total, one) => total + one, 0);
+    const long = trace.prompt.filter((prompt) => prompt >= limit);
+    const share = long.length / trace.prompt.length;
+    return {
+      requests: long.length,
+      share,
+      tokens: sum(long) / sum(trace.prompt),
+      tooMany: share > shared().left_out,
+    };
+  }
+
+  /* A model that serves prompts of a length: of those that may be named, the nearest in size. Rows of models.json. */
+  function longerModel(models, slug, longest) {
+    const size = models.find(([one]) => one === slug)?.[4] ?? 1;
+    const able = models.filter(([, , , context, , named]) => context > longest && named)
+      .map((one) => ({ id: one[1], name: one[2], context: one[3], far: Math.abs(Math.log(one[4] / size)) }));
+    able.sort((a, b) => a.far - b.far || (a.id < b.id ? -1 : 1));
+    return able[0] ?? null;
+  }
+
   /* The text of a gzip stream; an archive may hold a thousand times its own size, so what comes out is counted. */
   async function unpacked(stream, most) {
     const reader = stream.pipeThrough(new DecompressionStream("gzip")).getReader(), parts = [];
@@ -482,12 +727,12 @@
       size += value.length;
       if (size > most) {
         await reader.cancel();
-        fail(`The archive holds over ${most / 1e6} MB: kvreport replay reads files of any size.`);
+        fail(`The archive holds over ${most / 1e6} MB, the most that a trace may have.`);
       }
       parts.push(value);
     }
   }
 
-  const api = { readTrace, unpacked, reuse, hitCounts, unitsFor };
+  const api = { readTrace, leftOut, longerModel, unpacked, reuse, hitCounts, unitsFor };
   root.kvTraffic = api;
 })(typeof globalThis === "object" ? globalThis : this);

@@ -381,7 +381,7 @@ class _Hub:
         wanted = most if first is None else first
         with self._open(asked, timeout=TIMEOUT_SECONDS) as answer:
             if start and answer.status != 206:
-                raise self._fault("a whole file where a part was asked for", "a Hub that answers ranges")
+                raise self._fault("a whole file in place of the requested part", "a Hub that answers ranges")
             stated = answer.headers.get("Content-Length")
             length = int(stated) if stated is not None and stated.isascii() and stated.isdigit() else None
             if first is None and length is not None and length > most:

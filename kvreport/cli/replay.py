@@ -137,12 +137,12 @@ def _headline(answer: TrafficAnswer) -> list[str]:
     if not layout.is_tensor_only:
         device += f" ({layout.label})"
     minutes = trace.duration_s / 60
+    requests = f"{count(len(trace))} request{'' if len(trace) == 1 else 's'}"
     lines = [
-        f"{count(len(trace))} requests over {minutes:,.0f} min of {trace.name}, on {device}",
+        *answer.notes,
+        f"{requests} over {minutes:,.0f} min of {trace.name}, on {device}",
         f"{request.model.id}, {request.engine.label}, KV pool {gib(answer.estimate.budget.kv_pool_bytes)} GiB per GPU",
     ]
-    if answer.too_long:
-        lines.append(f"{count(answer.too_long)} requests left out: their prompts exceed the context served")
     if trace.reordered:
         lines.append(f"{count(trace.reordered)} requests were not in order of time and have been sorted")
     return lines

@@ -59,6 +59,9 @@ def register(add: Add) -> None:
         metavar="S",
         help="with --trace: target for the 95th percentile of the time in the queue, in seconds (5)",
     )
+    load.add_argument(
+        "--rate", type=real(), metavar="R", help="with --trace: requests per second, for traces without times"
+    )
     load.add_argument("--average", metavar="TOKENS", help="average tokens per request")
     load.add_argument("--concurrent", type=real(), metavar="N", help="concurrent requests")
     load.add_argument("--users", type=whole(), metavar="N", help="instead of --concurrent: people …")
@@ -160,6 +163,8 @@ def _run(options: argparse.Namespace) -> int:
         return _run_trace(options)
     if options.wait is not None:
         raise InputError("wait: found without --trace; allowed: with a trace, or use --ttft")
+    if options.rate is not None:
+        raise InputError("rate: found without --trace; allowed: with a trace, or use --requests-per-minute")
     catalog = open_catalog(options.data)
     if is_local(options.engine, catalog):
         return _run_local(options, catalog)
@@ -263,6 +268,7 @@ def _run_trace(options: argparse.Namespace) -> int:
         options.trace,
         wait_s=DEFAULT_WAIT_S if options.wait is None else options.wait,
         candidates=min(options.top, CANDIDATES),
+        rate=options.rate,
         gpus=options.gpu,
         available=options.available,
         prices=dict(_price(text) for text in options.price) or None,
@@ -277,6 +283,8 @@ def _run_trace(options: argparse.Namespace) -> int:
     if options.format == "json":
         write_json([one.to_dict() for one in found])
         return 0
+    for note in dict.fromkeys(note for one in found for note in one.notes):
+        write(note)
     rows = [
         ("GPU", "GPUs", "copies x size", "wait p95", "first token p95", "hit rate", "preemptions", "per hour")
     ]

@@ -16,10 +16,11 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Final
 
-from kvreport import plot, query, resources, words
+from kvreport import budgets, plot, query, resources, words
 from kvreport.accounting import kernel, lessons
 from kvreport.estimation import remedies
 from kvreport.publish.javascript import PRELUDE, Translation, camel, translate
+from kvreport.traffic import fields, trace
 
 ADDRESS: Final = "assets/kv-kernel.js"
 """Where the script stands in the site."""
@@ -87,6 +88,15 @@ def shared_words() -> dict[str, Any]:
         "url_keys": query.url_keys(),
         "flags": {option.name: option.flags[0] for option in options},
         "levers": remedies.LEVERS,
+        "trace": words.ALL["trace"]
+        | {
+            "bytes": budgets.TRACE.bytes,
+            "rows": budgets.TRACE.rows,
+            "blocks": trace.MAX_BLOCKS,
+            "paths": trace.MAX_PATHS,
+            "left_out": trace.MAX_LEFT_OUT,
+            "since_1970": fields.SINCE_1970,
+        },
     }
 
 

@@ -6,14 +6,17 @@ more memory, more replicas or a host tier would change out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from math import log
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
+from kvreport.accounting.kv_cache import held
 from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
 from kvreport.accounting.tiers import LINKS
+from kvreport.accounting.weights import parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
@@ -30,7 +33,15 @@ from kvreport.traffic.replay import replay_trace
 from kvreport.traffic.results import ReplayOptions, ReplayResult
 from kvreport.traffic.shipped import open_trace
 from kvreport.traffic.timing import StepClock
-from kvreport.traffic.trace import Trace, split, with_outputs, within_context
+from kvreport.traffic.trace import (
+    MAX_LEFT_OUT,
+    Trace,
+    arrival_note,
+    left_out_note,
+    split,
+    with_outputs,
+    within_context,
+)
 from kvreport.units import parse_bytes
 
 MAX_REPLICAS: Final = 256
@@ -99,6 +110,13 @@ class TrafficAnswer:
         most = max(totals, key=totals.__getitem__, default="")
         return most if totals.get(most) else None
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What an answer must say before its numbers: times that are not recorded, requests that are left out."""
+        times = arrival_note(self.trace) if self.runs else ""
+        left_out = left_out_note(self.trace, self.estimate.request.context_tokens)
+        return tuple(note for note in (times, left_out) if note)
+
     def times(self, name: str) -> dict[str, float] | None:
         """Mean and percentiles of a time over all replicas; None if no request was served."""
         values = sorted(value for run in self.runs for value in getattr(run, name))
@@ -108,7 +126,9 @@ class TrafficAnswer:
         """Return the object that ``kvreport replay --format json`` prints."""
         request = self.estimate.request
         return {
-            "trace": trace_summary(self.trace) | {"left_out_too_long": self.too_long},
+            "trace": trace_summary(self.trace)
+            | {"left_out_too_long": self.too_long, "left_out_share": self.too_long / len(self.trace)},
+            "notes": list(self.notes),
             "model": request.model.id,
             "gpu": request.accelerator.id,
             "tensor_parallel": request.tensor_parallel,
@@ -225,18 +245,15 @@ def replay(
         raise InputError(f"hit rate: found {hit_rate}; allowed: a share above 0 and below 1")
     if wait_s is not None and not wait_s > 0:
         raise InputError(f"wait: found {wait_s}; allowed: seconds above 0")
-    deployment = estimate(
-        model,
-        gpu=gpu,
-        catalog=open_catalog() if catalog is None else catalog,
-        **options,
-    )
+    books = open_catalog() if catalog is None else catalog
+    deployment = estimate(model, gpu=gpu, catalog=books, **options)
     pools, ranks = pools_of(deployment), deployment.request.layout.data
     given = (
         trace
         if isinstance(trace, Trace)
         else open_trace(trace, block_tokens=block_tokens, rate=rate, limit=limit)
     )
+    refuse_another(given, deployment.request.model, deployment.request.context_tokens, books)
     whole, too_long = within_context(given, deployment.request.context_tokens)
     whole = with_outputs(whole)
     host = _host(_tier(host_memory, options.get("kv_offload")), host_policy, pools)
@@ -287,6 +304,55 @@ def replay(
         host_bytes=0 if host is None else host.blocks * pools.pools[0].block_bytes,
         hit_rate_with_host=None if shared is None or host is None else shared.with_host(host),
     )
+
+
+def refuse_another(trace: Trace, model: Model, limit_tokens: int, catalog: Catalog) -> None:
+    """Refuse a trace of which too much would be left out, and name a model that fits.
+
+    Args:
+        trace: The trace.
+        model: The model.
+        limit_tokens: The most tokens of a request that are served.
+        catalog: Where another model is looked for.
+
+    Raises:
+        InputError: If more than :data:`~kvreport.traffic.trace.MAX_LEFT_OUT` of the requests are too long.
+    """
+    long = sum(tokens >= limit_tokens for tokens in trace.prompt_tokens)
+    if long <= MAX_LEFT_OUT * len(trace):
+        return
+    longest = max(trace.prompt_tokens)
+    if model.context_tokens > longest:
+        fits = f"a context above {longest:,} tokens ({model.id} supports {model.context_tokens:,})"
+    else:
+        other = longer_model(model, longest, catalog.models.values())
+        fits = (
+            f"a trace of shorter prompts; the longest here has {longest:,} tokens"
+            if other is None
+            else f"a model for prompts of {longest:,} tokens, such as {other.id} ({other.context_tokens:,} tokens)"
+        )
+    raise InputError(
+        f"trace {trace.name}: found {left_out_note(trace, limit_tokens)}; with more than {MAX_LEFT_OUT:.0%} left out "
+        f"the answer is that of another trace; allowed: {fits}"
+    )
+
+
+def longer_model(model: Model, longest: int, models: Iterable[Model]) -> Model | None:
+    """Return a model that serves prompts of a length: of those with a cache that grows, the nearest in size.
+
+    Args:
+        model: The model that does not.
+        longest: Tokens of the longest prompt.
+        models: What there is.
+    """
+    size = parameters(model)
+    able = (one for one in models if one.context_tokens > longest and may_stand_in(one))
+    return min(able, key=lambda one: (abs(log(parameters(one) / size)), one.id), default=None)
+
+
+def may_stand_in(model: Model) -> bool:
+    """Say whether a model may be named for a trace: an original whose cache grows with every token of a prompt."""
+    return model.quantized_from is None and bool(held(model, None).marginal_bytes(model.context_tokens) > 0)
 
 
 def _tier(host_memory: int | str | None, kv_offload: int | str | None) -> int | str | None:
@@ -361,6 +427,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
         "distinct_blocks": trace.num_nodes,
         "sessions": len({one for one in trace.session if one >= 0}),
         "reordered": trace.reordered,
+        "arrivals": trace.arrivals,
     }
 
 

@@ -16,15 +16,19 @@ import gzip
 import itertools
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from kvreport.budgets import TRACE, guard
 from kvreport.errors import InputError, shorten
 from kvreport.traffic.compact import MAGIC, read_compact
+from kvreport.traffic.fields import Clock, flat, ranked
 from kvreport.traffic.tables import csv_requests
-from kvreport.traffic.trace import Trace, TracedRequest, build
-from kvreport.traffic.usage_log import log_requests
+from kvreport.traffic.trace import MAX_BLOCKS, Trace, TracedRequest, build
+from kvreport.traffic.usage_log import Entry, array_entries, entries, log_requests
 
 _BLOCK_SIZES: Final = (512, 16, 32, 64, 128, 256, 1024)
 """Block sizes tried where a trace does not state its own; Mooncake's comes first."""
@@ -32,8 +36,13 @@ _BLOCK_SIZES: Final = (512, 16, 32, 64, 128, 256, 1024)
 _PROBE_LINES: Final = 200
 """Requests that the block size is inferred from."""
 
-MAX_LINE: Final = 1 << 24
-"""Longest line read, in characters: a request of a million tokens in 16-token blocks has 0.7 million."""
+MAX_LINE: Final = TRACE.row_bytes
+"""Longest line read, in characters."""
+
+MAX_DOCUMENT: Final = 1 << 26
+"""Longest JSON document over several lines, in characters: it is held in memory as a whole."""
+
+_FORMS: Final = "a trace: Mooncake or Bailian JSON lines, sessions, CSV or a log of token counts"
 
 
 def read_trace(
@@ -48,7 +57,8 @@ def read_trace(
         limit: Read no more than so many requests.
 
     Raises:
-        InputError: If the file is no trace, or one of its requests is impossible.
+        InputError: If the file is no trace, or one of its requests is impossible; if a rate is stated for a trace that
+            has times.
     """
     where = Path(path)
     if rate is not None and not rate > 0:
@@ -59,6 +69,8 @@ def read_trace(
         return _folder(where, rate, limit)
     if not where.is_file():
         raise InputError(f"trace: found no file {str(where)!r}; allowed: a file, or a folder of sessions")
+    if limit is None:
+        _survey(where)
     with _open(where) as lines:
         return read_lines(_checked(lines, where.name), where.name, block_tokens, rate, limit)
 
@@ -82,50 +94,129 @@ def read_lines(
     Raises:
         InputError: If a line is faulty, or the format is not known.
     """
-    stream = iter(lines)
+    numbered = _Numbered(lines)
+    with guard(lambda: f"{name}: line {numbered.number:,}", _FORMS):
+        return _read(numbered, name, block_tokens, rate, limit)
+
+
+class _Numbered:
+    """Lines with the number of the last one taken, and no more of them than the budget has."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self.number = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.number += 1
+        return line
+
+
+def _read(
+    stream: Iterator[str], name: str, block_tokens: int | None, rate: float | None, limit: int | None
+) -> Trace:
     head = next((line for line in stream if line.strip()), None)
     if head is None:
         raise InputError(f"{name}: found an empty file; allowed: a trace")
     rest: Iterator[str] = itertools.chain([head], stream)
     if head.startswith(MAGIC):
         tokens, requests = read_compact(rest, name)
-        return build(requests, name=name, block_tokens=tokens, limit=limit)
+        return build(requests, name=name, block_tokens=tokens, limit=limit, rate=rate)
+    if _ARRAY.match(head):
+        return _array(_document(rest, name), name, block_tokens, rate, limit)
     first = _json(head)
     if first is None and head.lstrip().startswith("{") and not _mentions_usage(head):
-        # A document over several lines: a session file.
-        first = _document(rest, name)
-        rest = iter(())
+        # A document over several lines: a session file, or one request.
+        return _array([_document(rest, name)], name, block_tokens, rate, limit)
     if isinstance(first, dict) and isinstance(first.get("requests"), list):
         documents = itertools.chain([first], (_json(line) for line in rest if line.strip() and line != head))
         return _sessions(((name, doc) for doc in documents), name, rate, limit)
-    if isinstance(first, dict) and ("hash_ids" in first or "hash_ranges" in first):
-        return _hashed(rest, name, block_tokens, limit)
-    if isinstance(first, dict) and "input_length" in first:
-        return build(_plain_json(rest, name), name=name, limit=limit)
-    logged = log_requests(rest, name) if _mentions_usage(head) or isinstance(first, dict) else None
-    if logged is not None:
-        return build(logged, name=name, limit=limit)
+    if isinstance(first, dict) and ("hash_ids" in first or "hash_ranges" in first or "input_length" in first):
+        return _hashed(_objects(rest, name), name, block_tokens, rate, limit)
+    if isinstance(first, dict) or _mentions_usage(head):
+        return _logged(entries(rest), name, rate, limit)
     probe = list(itertools.islice(rest, _PROBE_LINES))
     rest = itertools.chain(probe, rest)
     if any(_mentions_usage(line) for line in probe) and not head.lower().count(","):
-        return build(log_requests(rest, name), name=name, limit=limit)
-    return build(csv_requests(rest, name, rate), name=name, limit=limit)
+        return _logged(entries(rest), name, rate, limit)
+    requests, timed = csv_requests(rest, name)
+    return build(requests, name=name, limit=limit, timed=timed, rate=rate)
+
+
+def _array(
+    found: object, name: str, block_tokens: int | None, rate: float | None, limit: int | None
+) -> Trace:
+    """A JSON array of what the lines of a file may be."""
+    if not isinstance(found, list) or not found:
+        raise InputError(f"{name}: found no JSON array of objects; allowed: {_FORMS}")
+    for number, row in enumerate(found, 1):
+        if not isinstance(row, dict):
+            raise InputError(f"{name}: element {number:,}: found {shorten(row)}; allowed: a JSON object")
+    first = found[0]
+    if isinstance(first.get("requests"), list):
+        return _sessions(((name, document) for document in found), name, rate, limit)
+    if "hash_ids" in first or "hash_ranges" in first or "input_length" in first:
+        return _hashed(iter(found), name, block_tokens, rate, limit)
+    return _logged(array_entries(found), name, rate, limit)
+
+
+def _logged(found: Iterable[Entry], name: str, rate: float | None, limit: int | None) -> Trace:
+    requests, timed = log_requests(found, name)
+    return build(requests, name=name, limit=limit, timed=timed, rate=rate)
 
 
 def _open(path: Path) -> TextIO:
-    with path.open("rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
-    if packed:
+    if _is_packed(path):
         return gzip.open(path, "rt", encoding="utf-8", errors="replace", newline=None)
     return path.open("r", encoding="utf-8", errors="replace", newline=None)
 
 
+def _is_packed(path: Path) -> bool:
+    with path.open("rb") as raw:
+        return raw.read(2) == b"\x1f\x8b"
+
+
+_ARCHIVE_ERRORS: Final = (OSError, EOFError, zlib.error)
+"""What Python's gzip raises for a damaged archive."""
+
+
+def _survey(path: Path) -> None:
+    """Refuse a file beyond the budget before any of its lines is read: bytes and line ends are counted alone."""
+    size = rows = 0
+    try:
+        with gzip.open(path, "rb") if _is_packed(path) else path.open("rb") as raw:
+            while chunk := raw.read(1 << 20):
+                size += len(chunk)
+                rows += chunk.count(b"\n")
+                if size > TRACE.bytes or rows > TRACE.rows:
+                    raise _beyond(path.name, "bytes" if size > TRACE.bytes else "lines")
+    except _ARCHIVE_ERRORS as error:
+        raise _damaged(path.name, error) from error
+
+
+def _beyond(name: str, what: str) -> InputError:
+    most = TRACE.bytes if what == "bytes" else TRACE.rows
+    return InputError(
+        f"{name}: found more than {most:,} {what}; allowed: a part of it, or the first N requests (limit)"
+    )
+
+
+def _damaged(name: str, error: BaseException) -> InputError:
+    return InputError(f"{name}: found a damaged archive ({error}); allowed: text, or gzip of it")
+
+
 def _checked(lines: TextIO, name: str) -> Iterator[str]:
-    """Lines of bounded length, so that a file without line ends does not fill memory."""
-    number = 0
+    """Lines of bounded length and number, so that no file fills memory or keeps a reader for ever."""
+    number = size = 0
     try:
         while line := lines.readline(MAX_LINE + 1):
             number += 1
+            size += len(line)
+            if number > TRACE.rows or size > TRACE.bytes:
+                raise _beyond(name, "lines" if number > TRACE.rows else "bytes")
             if len(line) > MAX_LINE:
                 raise InputError(
                     f"{name}: line {number:,}: found over {MAX_LINE:,} characters; allowed: a trace"
@@ -133,10 +224,8 @@ def _checked(lines: TextIO, name: str) -> Iterator[str]:
             if "\0" in line:
                 raise InputError(f"{name}: line {number:,}: found a binary file; allowed: text")
             yield line.removeprefix("\ufeff") if number == 1 else line
-    except (OSError, EOFError, gzip.BadGzipFile) as error:
-        raise InputError(
-            f"{name}: found a damaged archive ({error}); allowed: text, or gzip of it"
-        ) from error
+    except _ARCHIVE_ERRORS as error:
+        raise _damaged(name, error) from error
 
 
 def _json(line: str) -> Any:  # noqa: ANN401 - whatever the line holds
@@ -150,9 +239,9 @@ def _document(lines: Iterable[str], name: str) -> Any:  # noqa: ANN401 - whateve
     text, size = [], 0
     for line in lines:
         size += len(line)
-        if size > 16 * MAX_LINE:
+        if size > MAX_DOCUMENT:
             raise InputError(
-                f"{name}: found a JSON document over {16 * MAX_LINE:,} characters; allowed: JSON lines"
+                f"{name}: found a JSON document over {MAX_DOCUMENT:,} characters; allowed: JSON lines"
             )
         text.append(line)
     found = _json("".join(text))
@@ -161,7 +250,10 @@ def _document(lines: Iterable[str], name: str) -> Any:  # noqa: ANN401 - whateve
     return found
 
 
-_HEADER: Final = re.compile(r'[\w "]+(,[\w "]+)+\s*')
+_ARRAY: Final = re.compile(r"\s*\[\s*(?:\{|$)")
+"""A JSON array of objects begins so; a line of a log may begin with a date in brackets."""
+
+_HEADER: Final = re.compile(r'[\w "]+(,[\w "]+)+\s*', re.ASCII)
 
 
 def _mentions_usage(line: str) -> bool:
@@ -171,10 +263,32 @@ def _mentions_usage(line: str) -> bool:
     return "prompt_tokens" in line and ("completion_tokens" in line or "output_tokens" in line)
 
 
-def _hashed(lines: Iterable[str], name: str, block_tokens: int | None, limit: int | None) -> Trace:
-    """JSON lines with block ids: Mooncake, Bailian, or ids as ranges."""
-    parsed = _objects(lines, name)
+def _hashed(
+    parsed: Iterator[dict[str, Any]],
+    name: str,
+    block_tokens: int | None,
+    rate: float | None,
+    limit: int | None,
+) -> Trace:
+    """JSON objects with lengths and block ids: Mooncake, Bailian, ids as ranges, or without any ids."""
     probe = list(itertools.islice(parsed, _PROBE_LINES))
+    rows = itertools.chain(probe, parsed)
+    clock = Clock(flat(probe[0]), milliseconds=_is_mooncake(probe[0]))
+    tokens = 0
+    if "hash_ids" in probe[0] or "hash_ranges" in probe[0]:
+        tokens = _block_tokens(probe, name, block_tokens)
+    requests = _hashed_requests(rows, clock, name, shares=bool(tokens))
+    return build(
+        requests, name=name, block_tokens=tokens, limit=limit, timed=clock.name is not None, rate=rate
+    )
+
+
+def _is_mooncake(row: dict[str, Any]) -> bool:
+    """Whether times are in milliseconds, as Mooncake's are; those of the Bailian traces (chat_id) are seconds."""
+    return "timestamp" in row and row.get("chat_id") is None and "t" not in row
+
+
+def _block_tokens(probe: Sequence[dict[str, Any]], name: str, block_tokens: int | None) -> int:
     stated = next(
         (row.get("block_size", row.get("block")) for row in probe if "block_size" in row or "block" in row),
         None,
@@ -186,8 +300,7 @@ def _hashed(lines: Iterable[str], name: str, block_tokens: int | None, limit: in
         raise InputError(
             f"{name}: block size: found {shorten(tokens)}; allowed: a whole number of tokens from 1"
         )
-    rows = itertools.chain(probe, parsed)
-    return build(_hashed_requests(rows, name), name=name, block_tokens=tokens, limit=limit)
+    return tokens
 
 
 def _objects(lines: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
@@ -206,9 +319,9 @@ def _infer_block(rows: Sequence[dict[str, Any]], name: str) -> int:
     """The block size under which every prompt has as many blocks as ids."""
     pairs = []
     for row in rows:
-        length, ids = row.get("input_length"), block_ids(row)
-        if isinstance(length, int) and ids:
-            pairs.append((length, len(ids)))
+        length, count = row.get("input_length"), _count_ids(row)
+        if isinstance(length, int) and count:
+            pairs.append((length, count))
     fits = {size: sum(-(-length // size) == count for length, count in pairs) for size in _BLOCK_SIZES}
     best = max(_BLOCK_SIZES, key=fits.__getitem__)
     # A single faulty request is better named than made a reason to guess another size.
@@ -219,32 +332,48 @@ def _infer_block(rows: Sequence[dict[str, Any]], name: str) -> int:
     )
 
 
-def block_ids(row: dict[str, Any]) -> list[int | str]:
-    """Block ids of a record, ranges (inclusive) written out."""
+def _count_ids(row: dict[str, Any]) -> int:
+    """Number of a record's block ids, without writing its ranges out; 0 where they are faulty."""
     ids = row.get("hash_ids")
     if isinstance(ids, list):
-        return ids
-    found: list[int | str] = []
-    for pair in row.get("hash_ranges") or ():
-        found.extend(range(int(pair[0]), int(pair[1]) + 1))
+        return len(ids)
+    try:
+        return sum(high - low + 1 for low, high in _ranges(row))
+    except (TypeError, ValueError):
+        return 0
+
+
+def _ranges(row: dict[str, Any]) -> list[tuple[int, int]]:
+    """Ranges of a record's block ids (inclusive).
+
+    Raises:
+        TypeError: If they are no list of pairs.
+        ValueError: If a pair is no range of whole numbers.
+    """
+    found = []
+    for low, high in row.get("hash_ranges") or ():
+        if type(low) is not int or type(high) is not int or low > high + 1:
+            raise ValueError("no range")
+        found.append((low, high))
     return found
 
 
-def _hashed_requests(rows: Iterable[dict[str, Any]], name: str) -> Iterator[TracedRequest]:
+def _hashed_requests(
+    rows: Iterable[dict[str, Any]], clock: Clock, name: str, *, shares: bool
+) -> Iterator[TracedRequest]:
     roots: dict[Any, str] = {}
     for number, row in enumerate(rows, 1):
         where = f"{name}: request {number:,}"
+        fields = flat(row)
         chat, parent = row.get("chat_id"), row.get("parent_chat_id", -1)
-        session = row.get("session")
+        session = row.get("session", next((fields[one] for one in ranked(fields, "session")), None))
         if chat is not None:
-            session = roots.setdefault(chat, roots.get(parent, str(chat)))
-        # Mooncake's times are milliseconds; the Bailian traces (chat_id) and sessions (t) are in seconds.
-        scale = 1.0 if chat is not None or "t" in row else 1e-3
-        ids = _valid_ids(row, where)
+            session = roots.setdefault(_plain_id(chat, where), roots.get(_plain_id(parent, where), str(chat)))
+        ids = _valid_ids(row, where) if shares else []
         if session is not None and "hash_ranges" in row:
             ids = [f"{session}/{one}" for one in ids]
         yield TracedRequest(
-            arrival_s=number_of(row, ("timestamp", "t"), where) * scale,
+            arrival_s=clock.at(fields, where),
             prompt_tokens=whole_of(row, ("input_length", "in"), where),
             output_tokens=whole_of(row, ("output_length", "out"), where, default=0),
             blocks=ids,
@@ -253,17 +382,31 @@ def _hashed_requests(rows: Iterable[dict[str, Any]], name: str) -> Iterator[Trac
         )
 
 
+def _plain_id(value: object, where: str) -> int | float | str | None:
+    if value is not None and not isinstance(value, int | float | str):
+        raise InputError(f"{where}: chat_id: found {shorten(value)}; allowed: a number or a string")
+    return value
+
+
 def _valid_ids(row: dict[str, Any], where: str) -> list[int | str]:
+    ids = row.get("hash_ids")
+    if isinstance(ids, list):
+        for one in ids:
+            if isinstance(one, bool) or not isinstance(one, int | str):
+                raise InputError(
+                    f"{where}: hash_ids: found {shorten(one)}; allowed: whole numbers or strings"
+                )
     try:
-        ids = block_ids(row)
-    except (TypeError, ValueError, IndexError, MemoryError) as error:
+        ranges = [] if isinstance(ids, list) else _ranges(row)
+    except (TypeError, ValueError) as error:
         raise InputError(
-            f"{where}: hash_ranges: found {shorten(row.get('hash_ranges'))}; allowed: pairs"
+            f"{where}: hash_ranges: found {shorten(row.get('hash_ranges'))}; allowed: pairs of whole numbers"
         ) from error
-    for one in ids:
-        if isinstance(one, bool) or not isinstance(one, int | str):
-            raise InputError(f"{where}: hash_ids: found {shorten(one)}; allowed: whole numbers or strings")
-    return ids
+    # Counted before it is written out: a hundred bytes may name a billion ids.
+    count = len(ids) if isinstance(ids, list) else sum(high - low + 1 for low, high in ranges)
+    if count > MAX_BLOCKS:
+        raise InputError(f"{where}: found {count:,} block ids; allowed: at most {MAX_BLOCKS:,}")
+    return ids if isinstance(ids, list) else [one for low, high in ranges for one in range(low, high + 1)]
 
 
 def number_of(row: dict[str, Any], names: Sequence[str], where: str, default: float = 0.0) -> float:
@@ -283,7 +426,10 @@ def number_of(row: dict[str, Any], names: Sequence[str], where: str, default: fl
             value = row[name]
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise InputError(f"{where}: {name}: found {shorten(value)}; allowed: a number")
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError as error:
+                raise InputError(f"{where}: {name}: found {shorten(value)}; allowed: a number") from error
     return default
 
 
@@ -314,16 +460,6 @@ def whole_of(row: dict[str, Any], names: Sequence[str], where: str, default: int
     raise InputError(f"{where}: found no {names[0]}; allowed: a whole number of tokens")
 
 
-def _plain_json(lines: Iterable[str], name: str) -> Iterator[TracedRequest]:
-    for number, row in enumerate(_objects(lines, name), 1):
-        where = f"{name}: request {number:,}"
-        yield TracedRequest(
-            arrival_s=number_of(row, ("timestamp",), where) * 1e-3,
-            prompt_tokens=whole_of(row, ("input_length",), where),
-            output_tokens=whole_of(row, ("output_length",), where, default=0),
-        )
-
-
 # --- sessions of kv-cache-tester ---------------------------------------------------------------------
 
 
@@ -337,7 +473,8 @@ def _folder(path: Path, rate: float | None, limit: int | None) -> Trace:
             with _open(file) as lines:
                 yield file.name, _document(_checked(lines, file.name), file.name)
 
-    return _sessions(documents(), path.name, rate, limit)
+    with guard(str(path), _FORMS):
+        return _sessions(documents(), path.name, rate, limit)
 
 
 def _sessions(
@@ -349,7 +486,10 @@ def _sessions(
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
         raise InputError(f"{name}: block_size: found {shorten(tokens)}; allowed: a whole number of tokens")
     every = itertools.chain([head], documents)
-    return build(_session_requests(every, tokens, rate), name=name, block_tokens=tokens, limit=limit)
+    found = build(_session_requests(every, tokens, rate), name=name, block_tokens=tokens, limit=limit)
+    # Times of a session count from its own beginning.
+    several = len(set(found.session)) > 1
+    return replace(found, arrivals="rate" if rate else "sessions_at_once" if several else "recorded")
 
 
 def _session_requests(

@@ -14,7 +14,7 @@ from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.estimation.answer import layout_to_dict
 from kvreport.estimation.size import size
-from kvreport.traffic.answers import replay
+from kvreport.traffic.answers import refuse_another, replay
 from kvreport.traffic.shipped import open_trace
 from kvreport.traffic.trace import Trace
 
@@ -43,6 +43,7 @@ class TracedDeployment:
         preemptions: Preemptions over all copies.
         refused: Requests that no pool could hold.
         price_per_hour: Price of all devices, or None.
+        notes: What the answer must say first: times that are not recorded, requests that are left out.
     """
 
     model: str
@@ -59,6 +60,7 @@ class TracedDeployment:
     preemptions: int
     refused: int
     price_per_hour: float | None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by name."""
@@ -71,6 +73,7 @@ def size_for_trace(
     *,
     wait_s: float = DEFAULT_WAIT_S,
     candidates: int = CANDIDATES,
+    rate: float | None = None,
     utilization: float | None = None,
     max_seqs: int | None = None,
     engine: str = "vllm",
@@ -87,6 +90,7 @@ def size_for_trace(
         trace: A trace, its file, or the name of a shipped one.
         wait_s: Wanted 95th percentile of waiting for admission, in seconds.
         candidates: How many kinds of deployment are replayed.
+        rate: Requests per second, for traces without times; None: all at once.
         utilization: Share of memory.
         max_seqs: Requests at once per copy.
         engine: Engine.
@@ -96,9 +100,11 @@ def size_for_trace(
     Raises:
         InputError: If nothing holds the longest request, or no number of copies is enough.
     """
-    given = trace if isinstance(trace, Trace) else open_trace(trace)
+    given = trace if isinstance(trace, Trace) else open_trace(trace, rate=rate)
     names = [models] if isinstance(models, str) else list(models)
-    most = max(catalog.model(name).context_tokens for name in names)
+    widest = max((catalog.model(name) for name in names), key=lambda model: model.context_tokens)
+    most = widest.context_tokens
+    refuse_another(given, widest, most, catalog)
     totals = (
         prompt + output for prompt, output in zip(given.prompt_tokens, given.output_tokens, strict=True)
     )
@@ -191,4 +197,5 @@ def _replayed(
         preemptions=course["preemptions"],
         refused=course["refused"],
         price_per_hour=None if price is None else price * gpus,
+        notes=run.notes,
     )

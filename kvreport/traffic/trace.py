@@ -11,16 +11,26 @@ import math
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from kvreport.budgets import TRACE
 from kvreport.errors import InputError, shorten
 from kvreport.units import MAX_CONTEXT_TOKENS
 
 MAX_NODES: Final = 1 << 24
 """Distinct prefix blocks that a trace may have: each takes about 150 bytes of memory."""
 
-MAX_REQUESTS: Final = 1 << 23
+MAX_REQUESTS: Final = TRACE.rows
 """Requests that a trace may have."""
+
+MAX_BLOCKS: Final = 1 << 20
+"""Prefix blocks that one prompt may have: 16 million tokens in blocks of 16."""
+
+MAX_PATHS: Final = 1 << 27
+"""Prefix blocks of all prompts together: each takes 8 bytes. A line of ranges may name a million."""
+
+Arrivals = Literal["recorded", "rate", "at_once", "sessions_at_once"]
+"""Where the times of a trace come from: the file, a stated rate, or nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,7 @@ class Trace:
         num_nodes: Distinct prefix blocks.
         outputs_named: True if paths go on behind the prompts (:func:`with_outputs`).
         reordered: Requests that had to be moved because their times were not ascending.
+        arrivals: Where the times come from.
     """
 
     name: str
@@ -76,6 +87,7 @@ class Trace:
     num_nodes: int = 0
     reordered: int = 0
     outputs_named: bool = False
+    arrivals: Arrivals = "recorded"
 
     def __len__(self) -> int:
         """The number of requests."""
@@ -97,7 +109,13 @@ class Trace:
 
 
 def build(
-    requests: Iterable[TracedRequest], *, name: str, block_tokens: int = 0, limit: int | None = None
+    requests: Iterable[TracedRequest],
+    *,
+    name: str,
+    block_tokens: int = 0,
+    limit: int | None = None,
+    timed: bool = True,
+    rate: float | None = None,
 ) -> Trace:
     """Build a trace from requests, interning prefix ids as they come.
 
@@ -109,27 +127,36 @@ def build(
         name: What the trace is called, for messages.
         block_tokens: Tokens of one prefix block; 0 where requests have no ids.
         limit: Read no more than so many requests; None reads all.
+        timed: Whether the requests state their times.
+        rate: Requests per second, for requests without times; None: all at once.
 
     Raises:
-        InputError: If a request is impossible, or the trace is empty or too large.
+        InputError: If a request is impossible, the trace is empty or too large, or a rate is stated for a trace that
+            has times.
     """
-    rows = _Columns(name, block_tokens)
+    if timed and rate is not None:
+        raise InputError(
+            f"rate: found {rate:g} for {name}, which states arrival times; allowed: a trace without times, or speed, "
+            "which scales them"
+        )
+    rows = _Columns(name, block_tokens, None if timed else 1 / rate if rate else 0.0)
     for request in requests:
         rows.add(request)
         if limit is not None and len(rows.prompt) >= limit:
             break
     if not rows.prompt:
         raise InputError(f"{name}: found no request; allowed: at least 1")
-    return rows.trace()
+    found = rows.trace()
+    return found if timed else replace(found, arrivals="rate" if rate else "at_once")
 
 
 class _Columns:
-    """Columns under construction."""
+    """Columns under construction; ``gap_s`` seconds lie between requests that state no times."""
 
-    def __init__(self, name: str, block_tokens: int) -> None:
+    def __init__(self, name: str, block_tokens: int, gap_s: float | None = None) -> None:
         if block_tokens < 0:
             raise InputError(f"{name}: block size: found {block_tokens}; allowed: 0 or more tokens")
-        self.name, self.block_tokens = name, block_tokens
+        self.name, self.block_tokens, self.gap_s = name, block_tokens, gap_s
         self.arrival, self.prompt, self.output = array("d"), array("q"), array("q")
         self.session, self.nodes, self.starts = array("q"), array("q"), array("q", [0])
         self.think = array("d")
@@ -146,9 +173,10 @@ class _Columns:
             raise InputError(
                 f"{self.name}: found more than {MAX_REQUESTS:,} requests; read fewer with a limit"
             )
-        if self.arrival and request.arrival_s < self.arrival[-1]:
+        arrival = request.arrival_s if self.gap_s is None else (row - 1) * self.gap_s
+        if self.arrival and arrival < self.arrival[-1]:
             self.unordered = True
-        self.arrival.append(request.arrival_s)
+        self.arrival.append(arrival)
         self.prompt.append(request.prompt_tokens)
         self.output.append(request.output_tokens)
         name = request.session
@@ -161,6 +189,10 @@ class _Columns:
         count, tokens = len(request.blocks), self.block_tokens
         if not count:
             return
+        if len(self.nodes) + count > MAX_PATHS:
+            raise InputError(
+                f"{self.name}: found more than {MAX_PATHS:,} block ids; read fewer requests with a limit"
+            )
         if not tokens:
             raise InputError(f"{where}: found block ids; say how many tokens a block has (block size)")
         low, high = request.prompt_tokens // tokens, -(-request.prompt_tokens // tokens)
@@ -258,6 +290,10 @@ def _next_in_session(trace: Trace) -> list[int]:
     return following
 
 
+MAX_LEFT_OUT: Final = 0.1
+"""Share of a trace's requests that may be left out because their prompts are too long; above it is another trace."""
+
+
 def within_context(trace: Trace, limit_tokens: int) -> tuple[Trace, int]:
     """Leave out requests whose prompt fills a model's context, and cut outputs at its end, as engines do.
 
@@ -279,6 +315,28 @@ def within_context(trace: Trace, limit_tokens: int) -> tuple[Trace, int]:
             f"{trace.name}: every prompt has {limit_tokens:,} tokens or more, the most that the model supports"
         )
     return replace(select(trace, keep), output_tokens=output), len(trace) - len(keep)
+
+
+def arrival_note(trace: Trace) -> str:
+    """Say that a trace's times are not recorded ones; empty where they are, or a rate was stated."""
+    requests = f"{len(trace):,} request{'' if len(trace) == 1 else 's'}"
+    if trace.arrivals == "at_once":
+        return f"no arrival times found: all {requests} at once; --rate R spreads them, R a second"
+    if trace.arrivals == "sessions_at_once":
+        sessions = len(set(trace.session))
+        return f"no times between sessions found: all {sessions:,} sessions begin at once; --rate R begins R a second"
+    return ""
+
+
+def left_out_note(trace: Trace, limit_tokens: int) -> str:
+    """Say how many requests of a trace are left out for their length, and what they hold; empty where none is."""
+    long = [tokens for tokens in trace.prompt_tokens if tokens >= limit_tokens]
+    if not long:
+        return ""
+    return (
+        f"{len(long):,} of {len(trace):,} requests ({len(long) / len(trace):.1%}) left out, "
+        f"{sum(long) / sum(trace.prompt_tokens):.1%} of the prompt tokens: prompts of {limit_tokens:,} tokens or more"
+    )
 
 
 def select(trace: Trace, rows: Sequence[int]) -> Trace:

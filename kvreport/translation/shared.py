@@ -19,6 +19,7 @@ CODE: Final = frozenset(
         "fewer_requests",
         "no_room",
         "request_steps",
+        "trace",
     ]
 )
 """Sections of ``words.json`` that are names for programs."""

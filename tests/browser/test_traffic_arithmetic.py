@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kvreport.errors import InputError
+from kvreport.publish.browser import script
 from kvreport.traffic.compact import write_compact
 from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.hits import hit_counts
@@ -48,6 +49,7 @@ def page(chromium_path: str, chromium_flags: list[str], repository: Path) -> Ite
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
         opened = browser.new_page()
+        opened.add_script_tag(content=script())
         opened.add_script_tag(path=repository / "docs" / "assets" / "kv-traffic.js")
         yield opened
         browser.close()

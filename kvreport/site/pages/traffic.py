@@ -10,7 +10,7 @@ from kvreport import units
 from kvreport.accounting.kv_cache import held
 from kvreport.publish.profiles import FOLDER
 from kvreport.publish.site_data import SiteData
-from kvreport.publish.traffic_data import TRACES, curve_of, files, reused
+from kvreport.publish.traffic_data import TRACES, curve_of, files, left_out, reused, said_left_out, served
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
@@ -21,7 +21,8 @@ from kvreport.units import GIB
 URI: Final = "traffic/"
 TITLE: Final = "Capacity under your traffic"
 CHAPTER: Final = "learn/how-real-traffic-fills-the-cache/"
-EXAMPLES: Final = ("Qwen/Qwen2.5-7B-Instruct", "meta-llama/Llama-3.1-8B-Instruct")
+EXAMPLES: Final = ("Qwen/Qwen3-4B-Instruct-2507", "meta-llama/Llama-3.1-8B-Instruct")
+"""The first serves the longest prompts of every published trace, so that nothing is left out."""
 GPUS: Final = ("h100-sxm-80gb",)
 SIZES_GIB: Final = (8, 32, 128, 512, 2048)
 BLOCK_TOKENS: Final = 16
@@ -66,6 +67,7 @@ class TrafficContext:
         sizes: Tensor-parallel sizes.
         block_tokens: Tokens of a block in the table.
         table: Hit rates of the published traces.
+        left_out: What the table leaves out of them, in a sentence.
         command: The command that answers on a command line.
         chapter: Address of the chapter, or "" where the site has none.
     """
@@ -79,6 +81,7 @@ class TrafficContext:
     sizes: tuple[int, ...]
     block_tokens: int
     table: Table
+    left_out: str
     command: str
     chapter: str
 
@@ -110,23 +113,31 @@ def context(site: SiteData, addresses: frozenset[str] = frozenset()) -> TrafficC
         gpu_name=gpus[gpu].name,
         sizes=tuple(site.catalog.grid.tensor_parallel),
         block_tokens=BLOCK_TOKENS,
-        table=_table(int(held(model, None).marginal_bytes(1 << 20))),
+        table=_table(int(held(model, None).marginal_bytes(1 << 20)), model.context_tokens),
+        left_out=said_left_out(shipped_traces(), model.context_tokens)
+        or "Every request of the traces is counted.",
         command=f"kvreport replay mooncake-conversation {model.id} --gpu {gpu}",
         chapter=CHAPTER if CHAPTER in addresses else "",
     )
 
 
-def _table(token_bytes: int) -> Table:
-    """Hit rates of the published traces at a few sizes of cache."""
+def _table(token_bytes: int, limit_tokens: int) -> Table:
+    """Hit rates of the published traces at a few sizes of cache, of the requests that the model serves."""
     columns = (*(Column(f"{size:,} GiB") for size in SIZES_GIB), Column("unlimited"))
+    units_of = [size * GIB // max(token_bytes * BLOCK_TOKENS, 1) for size in SIZES_GIB]
     rows = []
     for key, record in shipped_traces().items():
-        units_of = [size * GIB // max(token_bytes * BLOCK_TOKENS, 1) for size in SIZES_GIB]
-        rates = [
-            rate for rate, _ in curve_of(key, BLOCK_TOKENS, (*units_of, reused(key, BLOCK_TOKENS).distinct))
-        ]
-        cells = tuple(Cell(f"{rate:.1%}", "kv-num", rate) for rate in rates)
-        rows.append(Row(Cell(f"{record.label} ({units.count(record.requests)} requests)"), cells))
+        gone = left_out(key, limit_tokens)
+        rest = f"{units.count(record.requests - gone)} of " if gone else ""
+        name = Cell(f"{record.label} ({rest}{units.count(record.requests)} requests)")
+        if not served(key, limit_tokens):
+            rows.append(
+                Row(name, why=f"{gone / record.requests:.0%} of the prompts are too long for this model")
+            )
+            continue
+        everything = reused(key, BLOCK_TOKENS, limit_tokens).distinct
+        found = curve_of(key, BLOCK_TOKENS, limit_tokens, (*units_of, everything))
+        rows.append(Row(name, tuple(Cell(f"{rate:.1%}", "kv-num", rate) for rate, _ in found)))
     return Table("Hit rate (LRU) by KV cache size", Column("Trace", numeric=False), columns, tuple(rows))
 
 
@@ -146,4 +157,4 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     )
 
 
-TYPE: Final = PageType("traffic", pages, files=lambda _: files())
+TYPE: Final = PageType("traffic", pages, files=lambda site: files(site.models))

@@ -9,7 +9,7 @@ from typing import Final
 
 from kvreport import units
 from kvreport.estimation import Estimate
-from kvreport.publish.traffic_data import curve_of
+from kvreport.publish.traffic_data import curve_of, said_left_out, served
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.traffic.shipped import shipped_traces
 from kvreport.units import GIB
@@ -72,45 +72,51 @@ class TrafficSection:
 
 
 def context(answer: Estimate | None) -> TrafficSection | None:
-    """Return what the template is given; None where nothing fits or no layer keeps every token."""
+    """Return what the template is given; None where nothing fits, no layer keeps every token, or prompts are too long."""
     if answer is None or answer.budget.kv_pool_bytes <= 0:
         return None
     per_token = float(answer.plan.profile.marginal_bytes(1 << 30))
     if not per_token:
         return None
+    limit = answer.request.model.context_tokens
+    keys = tuple(key for key in TRACES if served(key, limit))
+    if not keys:
+        return None
     pool = answer.budget.kv_pool_bytes
     sizes = [tokens * per_token / GIB for tokens in CACHED_TOKENS]
     known = shipped_traces()
-    rates = {key: _rates(key, CACHED_TOKENS) for key in TRACES}
-    here = {key: _rates(key, (int(pool / per_token),))[0] for key in TRACES}
+    rates = {key: _rates(key, limit, CACHED_TOKENS) for key in keys}
+    here = {key: _rates(key, limit, (int(pool / per_token),))[0] for key in keys}
     axis = _Axis(log2(sizes[0]), log2(sizes[-1]))
     request = answer.request
     devices = f"{request.tensor_parallel} × {request.accelerator.name}"
-    found = " and ".join(f"{here[key]:.0%} on {known[key].label}" for key in TRACES)
+    found = " and ".join(f"{here[key]:.0%} on {known[key].label}" for key in keys)
+    gone = said_left_out(keys, limit)
     return TrafficSection(
         lines=tuple(
             HitLine(number, known[key].label, axis.line(sizes, rates[key]))
-            for number, key in enumerate(TRACES, 1)
+            for number, key in enumerate(keys, 1)
         ),
         across=axis.across(),
         up=tuple(Tick(axis.y(share / 5), f"{share * 20}%") for share in range(6)),
         pool=axis.x(pool / GIB) if sizes[0] <= pool / GIB <= sizes[-1] else None,
-        sentence=f"The KV pool of {devices} ({units.gib(pool, 1)} GiB per GPU) reaches a hit rate of {found}.",
+        sentence=(f"{gone} " if gone else "")
+        + f"The KV pool of {devices} ({units.gib(pool, 1)} GiB per GPU) reaches a hit rate of {found}.",
         title=f"Hit rate against KV cache per GPU: {found} at {units.gib(pool, 1)} GiB",
         table=_table(sizes, rates),
-        command=_command(answer),
+        command=_command(answer, keys[0]),
         partial=any(not term.rate_bytes or term.cap_tokens < 1 << 30 for term in answer.plan.profile.terms),
     )
 
 
-def _rates(key: str, tokens: Sequence[int]) -> list[float]:
-    return [rate for rate, _ in curve_of(key, BLOCK_TOKENS, [one // BLOCK_TOKENS for one in tokens])]
+def _rates(key: str, limit: int, tokens: Sequence[int]) -> list[float]:
+    return [rate for rate, _ in curve_of(key, BLOCK_TOKENS, limit, [one // BLOCK_TOKENS for one in tokens])]
 
 
-def _command(answer: Estimate) -> str:
+def _command(answer: Estimate, key: str) -> str:
     request = answer.request
     size = "" if request.tensor_parallel == 1 else f" --tensor-parallel {request.tensor_parallel}"
-    return f"kvreport replay {TRACES[0]} {request.model.id} --gpu {request.accelerator.id}{size}"
+    return f"kvreport replay {key} {request.model.id} --gpu {request.accelerator.id}{size}"
 
 
 def _table(sizes: Sequence[float], rates: dict[str, list[float]]) -> Table:
@@ -118,11 +124,11 @@ def _table(sizes: Sequence[float], rates: dict[str, list[float]]) -> Table:
     rows = tuple(
         Row(
             Cell(f"{size:,.1f}", "kv-num"),
-            tuple(Cell(f"{rates[key][index]:.1%}", "kv-num", rates[key][index]) for key in TRACES),
+            tuple(Cell(f"{rates[key][index]:.1%}", "kv-num", rates[key][index]) for key in rates),
         )
         for index, size in enumerate(sizes)
     )
-    columns = tuple(Column(known[key].label) for key in TRACES)
+    columns = tuple(Column(known[key].label) for key in rates)
     return Table("Hit rate by KV cache per GPU", Column("KV cache per GPU (GiB)"), columns, rows)
 
 
