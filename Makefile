@@ -25,7 +25,7 @@ UV          ?= uv
 FUZZ        ?= 50
 INPUTS      ?= 1000000
 
-.PHONY: help released-address variation kills trials site serve test coverage fuzz audit torch-check llama-check mlx-check check format bench export fit wheel release lock venv clean distclean
+.PHONY: help released-address variation kills trials site serve test nightly coverage fuzz audit torch-check llama-check mlx-check check format bench export fit wheel release lock venv clean distclean
 
 help: ## list what can be made
 	@printf 'make ...\n'
@@ -38,11 +38,29 @@ serve: site ## build the site and serve it on this machine (PORT=8000)
 	@echo "http://127.0.0.1:$(PORT)/  (Ctrl-C ends it)"
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory site $(PORT)
 
-test: $(STAMP) ## run every test, with a real browser (PYTEST_ARGS="-k name" for some)
-	@$(BIN)/python scripts/fetch_runtime.py
-	@$(BIN)/python scripts/fetch_sql.py
-	@chromium="$$($(BIN)/python tests/ensure_chromium.py)" && \
-		KVREPORT_CHROMIUM="$$chromium" $(BIN)/python -m pytest $(PYTEST_ARGS)
+# What a commit is held against. `-m` on the command line of PYTEST_ARGS takes the place of this one.
+test: $(STAMP) ## run the tests of every commit, with a real browser (PYTEST_ARGS="-k name" for some)
+	@$(call pytest,-m "not nightly" $(PYTEST_ARGS))
+
+# The rest, before a release and by a clock: tests/nightly.yaml names the tests and why each group is long. Every step
+# runs, whatever the one before it found, and the steps that failed are named at the end.
+NIGHTLY_INPUTS ?= 200000
+NIGHTLY_KILLS  ?= 20
+nightly: $(STAMP) ## run what is too long for every commit: whole site, builds after changes, exports, kills, random inputs
+	@failed=; \
+	step() { echo "· $$1"; shift; "$$@" || failed="$$failed $$*"$$'\n'; }; \
+	tests() { $(call pytest,-m nightly $(PYTEST_ARGS)); }; \
+	step 'tests of tests/nightly.yaml' tests; \
+	step '$(NIGHTLY_INPUTS) random inputs' $(BIN)/python scripts/fuzz.py --inputs $(NIGHTLY_INPUTS); \
+	step '$(NIGHTLY_KILLS) builds and matrix runs killed' $(BIN)/python scripts/kills.py $(NIGHTLY_KILLS); \
+	step 'byte-identical builds elsewhere' $(BIN)/python scripts/variation.py; \
+	if [ -n "$$failed" ]; then printf 'failed:\n%s' "$$failed" >&2; exit 1; fi
+
+define pytest
+$(BIN)/python scripts/fetch_runtime.py && $(BIN)/python scripts/fetch_sql.py && \
+	chromium="$$($(BIN)/python tests/ensure_chromium.py)" && \
+	KVREPORT_CHROMIUM="$$chromium" $(BIN)/python -m pytest $(1)
+endef
 
 # Without a browser and without a whole site: what those reach is not what a unit test holds.
 coverage: $(STAMP) ## measure what the fast tests reach of each room, and hold it against its floor

@@ -1,12 +1,14 @@
 """Hold the answers of two versions against each other: the net under a refactoring.
 
-    python scripts/compare_answers.py record BEFORE.jsonl      # 300 varied questions, asked on the command line
+    python scripts/compare_answers.py record BEFORE.jsonl      # every command, each engine and release, every layout
     python scripts/compare_answers.py record AFTER.jsonl
     python scripts/compare_answers.py compare BEFORE.jsonl AFTER.jsonl
-    python scripts/compare_answers.py datasets BEFORE.parquet AFTER.parquet
+    python scripts/compare_answers.py folders site-before/downloads site-after/downloads    # published JSON by value
+    python scripts/compare_answers.py datasets BEFORE.parquet AFTER.parquet                 # rows by key
 
-``record`` asks whichever kvreport is imported. ``compare`` and ``datasets`` allow what is new (keys, columns,
-rows whose key columns are new) and name everything else that differs; the exit status is 1 if anything does.
+``record`` asks whichever kvreport is imported, with the same questions each time. ``compare``, ``folders`` and
+``datasets`` allow what is new (keys, files, columns, rows whose key columns are new) and name everything else that
+differs, by kind of question; the exit status is 1 if anything does. ``--only KIND`` asks one kind.
 """
 
 from __future__ import annotations
@@ -15,92 +17,303 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import random
+import shlex
 import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-QUESTIONS = 300
-_SHOWN = 20
-_FLAGS: list[list[str]] = [
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+SEED = 20261128
+_SHOWN = 5
+_KEYS = (
+    "model",
+    "gpu",
+    "engine",
+    "layout",
+    "tensor_parallel",
+    "weight_format",
+    "kv_format",
+    "context_tokens",
+)
+_SERVER_FLAGS: list[list[str]] = [
+    [],
     [],
     ["--kv", "fp8"],
     ["--weights", "fp8"],
     ["--weights", "int4", "--kv", "fp8"],
-    ["--engine", "sglang"],
-    ["--engine", "ceiling"],
-    ["--engine", "vllm@0.11.0"],
-    ["--engine", "vllm@0.19.0", "--eager"],
+    ["--eager"],
     ["--max-batched-tokens", "4096", "--max-seqs", "64"],
     ["--utilization", "0.8"],
     ["--kv-pool", "20GiB"],
     ["--block-size", "32"],
     ["--no-prefix-caching"],
-    ["--speculative", "2"],
+    ["--prefix-caching"],
+    ["--draft", "mtp", "--num-speculative-tokens", "2"],
+    ["--draft", "meta-llama/Llama-3.2-1B-Instruct", "--num-speculative-tokens", "3"],
+    ["--max-loras", "4", "--max-lora-rank", "32"],
+    ["--limit-mm-per-prompt", "image=0"],
+    ["--kv-offload", "64GiB"],
+    ["--held-by-others", "2GiB"],
+    ["--sampler", "flashinfer"],
+    ["--mamba-ssm-cache-dtype", "float32"],
+    ["--dtype", "float32"],
+    ["--require", "8"],
 ]
+_LOCAL_FLAGS: list[list[str]] = [
+    [],
+    ["--parallel", "1"],
+    ["--parallel", "2", "--kv-unified"],
+    ["--ubatch-size", "2048", "--flash-attn", "on"],
+    ["--flash-attn", "off"],
+    ["--n-gpu-layers", "20"],
+    ["--n-cpu-moe", "8"],
+    ["--cpu-moe"],
+    ["--cache-type-k", "q8_0", "--cache-type-v", "q8_0", "--flash-attn", "on"],
+    ["--swa-full"],
+    ["--fit"],
+    ["--no-kv-offload"],
+    ["--host-memory", "64GiB"],
+    ["--spec-type", "draft-mtp"],
+    ["--cache-ram", "0"],
+]
+_LAYOUTS: list[list[str]] = [
+    [],
+    [],
+    ["--tp", "2"],
+    ["--tp", "4"],
+    ["--tp", "8"],
+    ["--dp", "8", "--expert-parallel"],
+    ["--tp", "2", "--dp", "4", "--expert-parallel"],
+    ["--tp", "4", "--pp", "2"],
+    ["--pp", "3"],
+    ["--tp", "8", "--dcp", "4"],
+    ["--tp", "8", "--pp", "2", "--nodes", "2"],
+    ["--dp", "2"],
+]
+Question = list[str]
 
 
-def questions() -> list[list[str]]:
-    """The same questions every time: models, devices, sizes, contexts and flags drawn with a seed."""
+def questions(folder: Path) -> Iterator[tuple[str, Question]]:
+    """Yield the same questions every time, each with its kind; files that they name are written into the folder."""
     from kvreport.catalog.load import open_catalog
 
     known = open_catalog()
-    draw = random.Random(20261122)  # noqa: S311 - a sample, not a secret
-    models, gpus = sorted(known.models), sorted(known.accelerators)
-    return [
+    draw = random.Random(SEED)  # noqa: S311 - a sample, not a secret
+    for source in (_servers, _locals, _own, _sizes, _commands, _logs):
+        yield from source(known, draw, folder)
+
+
+def _releases(known: Any) -> list[str]:
+    """Return every engine, and each edge of a record's releases as ``family@release``."""
+    names = [name for name, one in sorted(known.engines.items()) if one.family not in _LOCAL]
+    edges = {
+        f"{one.family.replace('_', '-')}@{one.version}"
+        for one in known.engines.values()
+        if one.family in ("vllm", "sglang") and one.version
+    }
+    return [*names, *sorted(edges)]
+
+
+_LOCAL = ("llama_cpp", "ollama", "mlx")
+_LOCAL_MIXES = ["q4_k_m", "q8_0", "bf16", "q6_k", "iq4_xs", "mlx-4bit"]
+
+
+def _servers(known: Any, draw: random.Random, _: Path) -> Iterator[tuple[str, Question]]:
+    models, gpus, engines = sorted(known.models), sorted(known.accelerators), _releases(known)
+    contexts = ["1K", "8K", "32K", "128K"]
+    for number in range(900):
+        engine = engines[number % len(engines)] if number % 2 else "vllm"
+        gpu = draw.choice(gpus) if draw.random() < 0.5 else draw.choice(_COMMON)
+        asked = ["estimate", draw.choice(models), "--gpu", gpu, "--engine", engine]
+        asked += [*draw.choice(_LAYOUTS), "--context", draw.choice(contexts), *draw.choice(_SERVER_FLAGS)]
+        yield (
+            f"estimate {known.engines[engine].family if engine in known.engines else engine}",
+            [
+                *asked,
+                *_form(draw),
+            ],
+        )
+    yield (
+        "unequal GPUs",
         [
             "estimate",
-            draw.choice(models),
+            "Qwen/Qwen3-32B",
             "--gpu",
-            draw.choice(gpus),
-            "--tensor-parallel",
-            str(draw.choice([1, 1, 2, 4, 8])),
-            "--context",
-            draw.choice(["1K", "8K", "32K", "128K"]),
-            *draw.choice(_FLAGS),
+            "rtx-5090",
+            "--gpu",
+            "rtx-4090",
             "--format",
             "json",
-        ]
-        for _ in range(QUESTIONS)
-    ]
+        ],
+    )
 
 
-def record(out: Path) -> int:
+_COMMON = ["h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "rtx-4090", "mi300x", "a100-sxm-80gb"]
+
+
+def _form(draw: random.Random) -> list[str]:
+    """Mostly JSON, where every figure is; the text is compared as well."""
+    return ["--format", "json"] if draw.random() < 0.8 else []
+
+
+def _locals(known: Any, draw: random.Random, _: Path) -> Iterator[tuple[str, Question]]:
+    models = sorted(known.models)
+    homes = sorted(
+        name
+        for name, one in known.accelerators.items()
+        if name.startswith(("rtx-", "m1", "m2", "m3", "m4", "m5", "rx-", "arc-", "ryzen"))
+    )
+    for number in range(300):
+        engine = ("llama-cpp", "ollama", "mlx")[number % 3]
+        asked = ["estimate", draw.choice(models), "--gpu", draw.choice(homes), "--engine", engine]
+        asked += ["--context", draw.choice(["4K", "32K", "128K"])]
+        if draw.random() < 0.7:
+            asked += ["--weights", draw.choice(_LOCAL_MIXES)]
+        yield f"estimate {engine}", [*asked, *draw.choice(_LOCAL_FLAGS), *_form(draw)]
+
+
+def _own(_: Any, draw: random.Random, folder: Path) -> Iterator[tuple[str, Question]]:
+    """Configs and a GGUF file that the catalog does not have: as models, and as records of a catalog."""
+    import brought
+    import huggingface_configs
+
+    (folder / "tiny.gguf").write_bytes(brought.gguf_file())
+    yield "gguf", ["estimate", "tiny.gguf", "--gpu", "rtx-4090", "--engine", "llama-cpp", "--format", "json"]
+    for number, (config, _total) in enumerate(huggingface_configs.COUNTED.values()):
+        name = f"config-{number}.json"
+        (folder / name).write_text(json.dumps(config), encoding="utf-8")
+        yield "model", ["model", name]
+        asked = ["estimate", name, "--gpu", draw.choice(_COMMON), *draw.choice(_LAYOUTS), "--context", "8K"]
+        yield "estimate of a config", [*asked, "--format", "json"]
+
+
+def _sizes(known: Any, draw: random.Random, _: Path) -> Iterator[tuple[str, Question]]:
+    served = sorted(known.models)
+    for _number in range(24):
+        asked = ["size", draw.choice(served), "--gpu", draw.choice(_COMMON), "--concurrent", "16"]
+        asked += ["--context", draw.choice(["4K", "32K"]), *draw.choice([[], ["--kv", "auto,fp8"]])]
+        yield "size", [*asked, "--engine", draw.choice(["vllm", "sglang"]), *_form(draw)]
+    for model in ("Qwen/Qwen3-30B-A3B", "openai/gpt-oss-20b"):
+        words = f"size {model} --gpu rtx-4090 --gpu m4-* --engine llama-cpp --context 32K --concurrent 2"
+        yield "size", shlex.split(words)
+    yield (
+        "size",
+        shlex.split(
+            "size deepseek-ai/DeepSeek-V3 --gpu h200-sxm-141gb --layouts dp8-ep,tp8 --context 32K --concurrent 64"
+        ),
+    )
+
+
+def _commands(_: Any, __: random.Random, folder: Path) -> Iterator[tuple[str, Question]]:
+    h100 = ["--gpu", "h100-sxm-80gb", "--context", "8K,64K", "--format", "json"]
+    yield "diff", ["diff", "vllm@0.11.0", "vllm", "--model", "qwen/*", *h100]
+    yield "diff", ["diff", "sglang@0.5.9", "sglang", "--model", "deepseek*/*", "--tp", "8", *h100]
+    yield "diff", ["diff", "Qwen/Qwen3-32B", "Qwen/Qwen2.5-32B-Instruct", *h100]
+    rows = ["timestamp,prompt_tokens,output_tokens"]
+    rows += [f"{at * 0.7:.1f},{1500 + at * 37 % 4000},{200 + at * 13 % 600}" for at in range(300)]
+    (folder / "trace.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    for model in ("meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3.6-27B"):
+        yield "replay", ["replay", "trace.csv", model, "--gpu", "H100", "--format", "json"]
+    yield (
+        "replay",
+        shlex.split("replay mooncake-conversation Qwen/Qwen3-32B --gpu H200 --limit 1000 --format json"),
+    )
+    for kind in ("models", "gpus", "engines", "formats"):
+        yield "list", ["list", kind, "--format", "json"]
+    for file in sorted((ROOT / "data/observations").glob("*.yaml")):
+        if file.name != "layouts.yaml":
+            yield "validate", ["validate", str(file.relative_to(ROOT)), "--format", "json"]
+
+
+def _logs(_: Any, __: random.Random, folder: Path) -> Iterator[tuple[str, Question]]:
+    """The lines of every observation, as the log that they were cut from."""
+    from kvreport.catalog.observation import load_observations
+
+    for one in load_observations(ROOT / "data"):
+        lines = one.origin.lines
+        if not lines:
+            continue
+        name = f"{one.id}.log"
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        asked = ["log", name, "--format", "json"]
+        asked += ["--model", one.model_id] if one.model_id else []
+        asked += ["--gpu", one.gpu] if one.gpu else []
+        yield "log", asked
+
+
+def record(out: Path, only: str | None) -> int:
     """Ask every question and write its answer, or its error, a line each."""
     from kvreport.cli import main
 
     lines = []
-    for words in questions():
-        printed, complained = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained):
-            status = main(words)
-        answer = json.loads(printed.getvalue()) if status == 0 else complained.getvalue()
-        lines.append(json.dumps({"asked": words, "status": status, "answer": answer}))
+    seconds: Counter[str] = Counter()
+    began = Path.cwd()
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / "data").symlink_to(ROOT / "data")
+        os.chdir(place)
+        try:
+            for kind, words in questions(Path(place)):
+                if only is None or kind == only:
+                    start = time.process_time()
+                    lines.append(json.dumps(_ask(main, kind, words)))
+                    seconds[kind] += time.process_time() - start
+        finally:
+            os.chdir(began)
     out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for kind, spent in seconds.most_common():
+        print(f"{kind:<28}{spent:>8.1f} s of processor time")
     return 0
 
 
+def _ask(main: Callable[[list[str]], int], kind: str, words: Question) -> dict[str, Any]:
+    printed, complained = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained):
+        try:
+            status = main(words)
+        except SystemExit as left:
+            status = int(left.code or 0)
+    answer: Any = printed.getvalue() or complained.getvalue()
+    with contextlib.suppress(ValueError):
+        answer = json.loads(printed.getvalue())
+    return {"kind": kind, "asked": words, "status": status, "answer": answer}
+
+
 def compare(before: Path, after: Path) -> int:
-    """Print what differs, key by key."""
+    """Print what differs, key by key, and how many answers of each kind are equal."""
     old, new = (
-        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        {(one["kind"], *one["asked"]): one for one in map(json.loads, path.read_text("utf-8").splitlines())}
         for path in (before, after)
     )
-    differing = 0
-    for was, now in zip(old, new, strict=True):
-        faults = (
-            list(_differences("", was["answer"], now["answer"]))
-            if was["status"] == now["status"]
-            else [f"exit {was['status']} -> {now['status']}"]
-        )
-        differing += bool(faults)
-        if faults and differing <= _SHOWN:
-            print(" ".join(was["asked"]), *faults[:5], sep="\n    ")
-    print(f"{len(old) - differing} of {len(old)} answers equal")
+    equal: Counter[str] = Counter()
+    differing: Counter[str] = Counter()
+    for asked, was in old.items():
+        now = new.get(asked)
+        faults = ["not asked after"] if now is None else list(_of_answers(was, now))
+        (differing if faults else equal)[was["kind"]] += 1
+        if faults and differing[was["kind"]] <= _SHOWN:
+            print(f"[{was['kind']}]", *was["asked"], *(f"\n    {fault}" for fault in faults[:6]))
+    for kind in sorted(equal | differing):
+        print(f"{kind:<28}{equal[kind]:>6} equal{differing[kind]:>6} differ")
+    print(f"{sum(equal.values())} of {len(old)} answers equal")
     return 1 if differing else 0
 
 
-def _differences(place: str, was: Any, now: Any) -> Any:
+def _of_answers(was: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    if was["status"] != now["status"]:
+        yield f"exit {was['status']} -> {now['status']}: {str(now['answer'])[:160]}"
+    else:
+        yield from _differences("", was["answer"], now["answer"])
+
+
+def _differences(place: str, was: Any, now: Any) -> Iterator[str]:
     if isinstance(was, dict) and isinstance(now, dict):
         for key in was:
             if key not in now:
@@ -110,8 +323,31 @@ def _differences(place: str, was: Any, now: Any) -> Any:
     elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         for number, (one, other) in enumerate(zip(was, now, strict=True)):
             yield from _differences(f"{place}[{number}]", one, other)
+    elif isinstance(was, str) and isinstance(now, str) and was != now and "\n" in was:
+        pairs = zip(was.splitlines(), now.splitlines(), strict=False)
+        first = next(((one, other) for one, other in pairs if one != other), ("(length)", "(length)"))
+        yield f"{place}: {first[0]!r} -> {first[1]!r}"
     elif was != now:
-        yield f"{place}: {was!r} -> {now!r}"
+        yield f"{place}: {str(was)[:120]!r} -> {str(now)[:120]!r}"
+
+
+def folders(before: Path, after: Path) -> int:
+    """Compare the JSON files of two folders by value; files that are new are allowed."""
+    differing = 0
+    files = sorted(before.rglob("*.json"))
+    for file in files:
+        name = file.relative_to(before)
+        other = after / name
+        faults = (
+            list(_differences("", json.loads(file.read_bytes()), json.loads(other.read_bytes())))
+            if other.is_file()
+            else ["gone"]
+        )
+        differing += bool(faults)
+        if faults and differing <= _SHOWN * 4:
+            print(name, *(f"\n    {fault}" for fault in faults[:6]))
+    print(f"{len(files) - differing} of {len(files)} files equal")
+    return 1 if differing or not files else 0
 
 
 def datasets(before: Path, after: Path) -> int:
@@ -128,20 +364,7 @@ def datasets(before: Path, after: Path) -> int:
             f"SELECT column_name FROM (DESCRIBE SELECT * FROM {new})"
         ).fetchall()
     ]
-    key = [
-        name
-        for name in (
-            "model",
-            "gpu",
-            "engine",
-            "layout",
-            "tensor_parallel",
-            "weight_format",
-            "kv_format",
-            "context_tokens",
-        )
-        if name in shared
-    ]
+    key = [name for name in _KEYS if name in shared]
     rest = [name for name in shared if name not in key]
     on = " AND ".join(f"o.{name} = n.{name}" for name in key)
     count = con.execute(f"SELECT count(*) FROM {old}").fetchone()  # noqa: S608
@@ -163,12 +386,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", choices=("record", "compare", "datasets"))
+    parser.add_argument("action", choices=("record", "compare", "folders", "datasets"))
     parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--only", metavar="KIND", help="record one kind of question")
     asked = parser.parse_args()
     if asked.action == "record":
-        return record(asked.files[0])
-    return (compare if asked.action == "compare" else datasets)(asked.files[0], asked.files[1])
+        return record(asked.files[0].resolve(), asked.only)
+    action = {"compare": compare, "folders": folders, "datasets": datasets}[asked.action]
+    return action(asked.files[0], asked.files[1])
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 import ensure_chromium
 import fuzzing
 import pytest
+import yaml
 from tiny import build_site, tiny_site
 
 __all__ = ["build_site", "tiny_site"]  # fixtures that several folders ask for
@@ -16,6 +17,23 @@ __all__ = ["build_site", "tiny_site"]  # fixtures that several folders ask for
 fuzzing.load_profile()
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+NIGHTLY = yaml.safe_load((Path(__file__).parent / "nightly.yaml").read_text(encoding="utf-8"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what ``make nightly`` runs, by the one list of it; a line of the list that names no test is an error."""
+    unmatched = {start: True for group in NIGHTLY for start in group["tests"]}
+    for item in items:
+        for group in NIGHTLY:
+            matches = [start for start in group["tests"] if item.nodeid.startswith(start)]
+            unmatched.update(dict.fromkeys(matches, False))
+            if matches and not item.nodeid.endswith(tuple(group.get("but", ()))):
+                item.add_marker(pytest.mark.nightly)
+    if config.args == config.getini("testpaths") and any(unmatched.values()):
+        gone = "\n".join(start for start, missing in unmatched.items() if missing)
+        raise pytest.UsageError(f"tests/nightly.yaml names tests that there are not:\n{gone}")
 
 
 @pytest.fixture(scope="session")
