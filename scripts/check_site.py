@@ -88,7 +88,7 @@ def comparisons(body: str) -> Iterator[tuple[str, list[str]]]:
         yield "chart and table", list(_chart(body, rows, heads))
     served = _SERVED.search(said)
     if served and served[2] in heads:
-        yield "headline and rows", list(_served(served, rows))
+        yield "headline and rows", list(_served(served, cells))
     yield "headline and table", list(_answered(said, answer, cells))
 
 
@@ -147,12 +147,8 @@ def _machine(body: str, said: re.Match[str]) -> Iterator[tuple[str, list[str]]]:
     if not rows or said[3] not in rows[0]:
         return
     place, wanted = rows[0].index(said[3]), _tokens(said[2])
-    full = "kv-u6"
-    for row, html in zip(
-        rows[1:], re.findall(r"<tr\b.*?</tr>", table[0], re.S)[1:] if table else [], strict=True
-    ):
-        cell = re.findall(r"<td\b.*?</td>", html, re.S)[place - 1]
-        if _tokens(row[place]) >= wanted or full in cell:
+    for row in rows[1:]:
+        if _tokens(row[place]) >= wanted:
             name = row[0].startswith(said[1])
             yield (
                 "conclusion and table",
@@ -167,7 +163,8 @@ def _tokens(text: str) -> int:
     return int(found[1]) * {"": 1, "K": 1024, "M": 1024**2}[found[2]] if found else 0
 
 
-_SERVED = re.compile(r"A single GPU serves (\d+) of [\d,]+ models as released at (\d+[KM]) tokens")
+_COUNT = re.compile(r"[1-9][\d,]*")
+_SERVED = re.compile(r"A single GPU serves ([\d,]+) of [\d,]+ models as released at (\d+[KM]) tokens")
 _CHOSEN = re.compile(r"<text[^>]*>([\d,]+) at (\d+[KM])</text>")
 _BAR = re.compile(r'<figure class="kv-figure kv-barfigure">(.*?)<figcaption>(.*?)</figcaption>', re.S)
 _IN_BAR = re.compile(r"with ([\d,]+) concurrent requests? of (\d+[KM]) tokens")
@@ -203,10 +200,15 @@ def _chart(body: str, rows: dict[tuple[str, str], list[str]], heads: list[str]) 
                 break
 
 
-def _served(answer: re.Match[str], rows: dict[tuple[str, str], list[str]]) -> Iterator[str]:
-    """Yield where an accelerator's headline counts other models than its table has at its context."""
-    alone = sum(devices == "1" for _, devices in rows)
-    if alone != int(answer[1]):
+def _served(answer: re.Match[str], cells: list[list[str]]) -> Iterator[str]:
+    """Yield where an accelerator's headline counts other models than its table has, as released, at its context."""
+    place = cells[0].index(answer[2])
+    alone = sum(
+        row[1] == "1" and "weights taken as" not in row[0] and bool(_COUNT.fullmatch(row[place]))
+        for row in cells[1:]
+        if len(row) == len(cells[0])
+    )
+    if alone != int(answer[1].replace(",", "")):
         yield f"the headline counts {answer[1]} models on a single GPU, the table {alone}"
 
 

@@ -31,16 +31,6 @@
   /* Columns of what is chosen: where all rows have one value, a sentence says it once. */
   const CHOSEN = ["gpu", "tp", "layout", "context", "weights", "kv"];
 
-  function human(n) {
-    for (const [unit, factor] of Object.entries({ T: 1e12, B: 1e9, M: 1e6 })) {
-      if (n >= factor) {
-        const value = n / factor;
-        return `${value.toFixed(value >= 100 ? 0 : value >= 10 ? 1 : 2)}${unit}`;
-      }
-    }
-    return count(n);
-  }
-
   /* Until the printed answer has been drawn; at once where that will not be, a frame where the browser does not say. */
   const painted = () =>
     new Promise((/** @type {(value?: unknown) => void} */ done) => {
@@ -962,8 +952,8 @@
         number("tp", config.layout.devices, String(config.layout.devices)),
         cell("layout", {}, waysOf(config.layout)),
         number("context", row.context, tokens(row.context)),
-        number("parameters", model.parameters, human(model.parameters)),
-        number("active", model.active, human(model.active)),
+        number("parameters", model.parameters, kvreport.parametersText(model.parameters)),
+        number("active", model.active, kvreport.parametersText(model.active)),
         number("released", month(model.release), model.release || "–"),
         number("speed", speed, speed ? (speed >= 10 ? count(Math.floor(speed)) : speed.toFixed(1)) : "–"),
         number("longest", own, own ? roughTokens(own) : "–"),

@@ -89,7 +89,9 @@
     const here = () => (shown ? shown.site : site);
     async function opened() {
       const file = (name) => load(new URL(`explore/${name}.json`, base));
-      matrix ||= file("models").then((common) => kvMatrix.open(file, site, common));
+      matrix ||= Promise.all(["models", "traits"].map(file)).then(([common, traits]) =>
+        kvMatrix.open(file, site, { ...common, ...traits })
+      );
       const own = await matrix;
       const other = state.engine && state.engine !== "ceiling" && state.engine !== site.engine.name;
       if (other) shown = await own.under(state.engine);
@@ -119,15 +121,17 @@
       }
     }
 
-    /* The best deployment of every model: the fewest GPUs that run what is asked, else the most that there are. */
+    /* The best deployment of every model: the fewest GPUs that run what is asked, else the most that there are. A model
+       serves a context that it supports, and is counted in the formats that the sentence names: as kvreport.publish.counts,
+       where the files have the row. */
     function answers(sizes, models) {
       const site = here();
       const gpu = site.gpus.find((one) => one.id === state.gpu);
       const run = new Map(models.map((model) => [model.slug, model]));
       return site.models.map(([slug, name]) => {
         const model = run.get(slug);
-        if (!model) return { one: null, serves: false, model: { slug, name } };
-        let found = null;
+        if (!model) return { one: null, serves: false, counted: false, model: { slug, name } };
+        let found = null, counted = false;
         for (const size of sizes) {
           const layout = site.layouts.find((one) => one.devices === size && one.label === `tp${size}`);
           const formats = kvState.weightsOf(site, model);
@@ -137,12 +141,21 @@
           const options = kvState.asked(asked);
           const deployment = weights && kvCapacity.deploy(site, model, gpu, layout, weights, kv, options);
           if (!deployment) continue;
-          const one = result.facts(site, model, gpu, { ...asked, model: model.slug, tp: size }, deployment);
+          const one = result.facts(
+            site,
+            model,
+            gpu,
+            { ...asked, context: contextAsked(), model: model.slug, tp: size },
+            deployment,
+          );
           found = one;
-          const answer = kvCapacity.serve(deployment, Math.min(one.context, model.limit));
-          if (answer.users >= (state.requests || 1)) return { one, serves: true };
+          counted = weights === site.weight_formats[0].name || weights === state.weights;
+          const { answer } = one;
+          if (kvMatrix.serves(answer) && answer.users >= (state.requests || 1)) {
+            return { one, serves: true, counted, model };
+          }
         }
-        return { one: found, serves: false, model };
+        return { one: found, serves: false, counted, model };
       });
     }
 
@@ -155,9 +168,9 @@
         );
       const gpu = here().gpus.find((one) => one.id === state.gpu);
       const published = models.some((model) => kvCapacity.isPublished(model, gpu));
-      put("headline", ...result.pieces(sentence(all.length, serving, published)));
+      put("headline", ...result.pieces(sentence(all, published)));
       result.titled(root, false, $("h1", root)?.textContent.trim());
-      put("conditions", conditions());
+      put("conditions", conditions(all));
       put("confirmed", published && result.confirmed({ site, state }));
       rows(all, serving);
       const shown = examples.map((slug) => serving.find((one) => one.model.slug === slug)).filter(Boolean);
@@ -170,15 +183,19 @@
       if (lines.length) kvreport.chart($(".kv-plot", place), { lines, equal: true });
     }
 
-    function sentence(number, serving, published) {
+    const contextAsked = () => state.context || kvKernel.USEFUL_TOKENS;
+
+    function sentence(all, published) {
       const gpu = site.gpus.find((one) => one.id === state.gpu);
-      const context = tokens(state.context || kvKernel.USEFUL_TOKENS);
       const size = kvState.hasLayout(state) ? state.tp : null;
+      const counted = all.filter((each) => each.serves && each.counted).map((each) => each.model);
+      const below = all.filter(({ model }) => model.limit < contextAsked()).length;
       const values = {
         usable: gib(gpu.usable, 1),
-        context,
-        number: count(serving.length),
-        all: count(number),
+        context: tokens(contextAsked()),
+        number: count(counted.length),
+        all: count(all.length),
+        form: asReleased() ? "as released" : `in ${weightsLabel()} where offered`,
         devices: size === null
           ? `Up to ${site.sizes[site.sizes.length - 1]} GPUs`
           : kvreport.plural(size, "GPU|GPUs"),
@@ -190,18 +207,25 @@
           device: gpu.name,
         });
       }
-      if (!serving.length) return result.fill(words.sentences.gpu_none, values);
-      const largest = serving.reduce((a, b) => (b.deployment.weights > a.deployment.weights ? b : a));
+      const largest = counted.reduce((a, b) => (a && a.parameters >= b.parameters ? a : b), null);
+      const say = (name, more = {}) => result.fill(words.sentences[name], { ...values, ...more });
       return [
-        result.fill(words.sentences.gpu_serves, values),
-        result.fill(words.sentences.gpu_largest, {
-          model: largest.model.name,
-          need: gib(largest.deployment.weights, 1),
+        say("gpu_usable"),
+        say(largest ? "gpu_serves" : "gpu_none"),
+        largest && say("gpu_largest", {
+          model: largest.name,
+          parameters: kvreport.parametersText(largest.parameters),
         }),
-      ].join(" ");
+        below && say("gpu_below", { number: count(below) }),
+      ].filter(Boolean).join(" ");
     }
 
-    function conditions() {
+    const asReleased = () => !state.weights || state.weights === site.weight_formats[0].name;
+    const weightsLabel = () => site.weight_formats.find((one) => one.name === state.weights)?.label;
+
+    function conditions(all) {
+      const unread = all.filter((each) => each.serves && !each.counted).length;
+      const models = kvreport.plural(unread, "model|models");
       const label = (list, name) => (list.find((one) => one.name === name) || {}).label;
       const settings = result.settings(asked);
       const engine = state.engine === "ceiling" ? "No engine overhead" : here().engine.label;
@@ -213,7 +237,8 @@
           : "weights as released",
         state.kv ? `KV cache: ${label(site.kv_formats, state.kv)}` : "KV cache: model default",
         state.requests ? `at least ${count(state.requests)} concurrent requests` : "",
-      ].filter(Boolean).join(", ") + ". From formulas, not measured.";
+      ].filter(Boolean).join(", ") + ". From formulas, not measured." +
+        (unread ? ` ${result.fill(words.sentences.gpu_unread, { models })}` : "");
     }
 
     /* The newest release first, as printed. */
@@ -230,11 +255,17 @@
       const sorted = [...serving].sort(byRelease);
       const link = (model) =>
         make("a", { href: new URL(`../../models/${model.slug}/`, location.href).pathname }, model.name);
+      const taken = ({ deployment: { weightFormat } }) => {
+        const [own] = site.weight_formats;
+        if (weightFormat === own.name || weightFormat === state.weights) return "";
+        const { label } = site.weight_formats.find((form) => form.name === weightFormat);
+        return `, weights taken as ${label}`;
+      };
       const line = (one) =>
         make(
           "tr",
           { id: `of-${one.model.slug}` },
-          make("th", { scope: "row" }, link(one.model), " ", make("small", {}, one.model.maker)),
+          make("th", { scope: "row" }, link(one.model), " ", make("small", {}, one.model.maker + taken(one))),
           make("td", { class: "kv-num" }, String(one.deployment.devices)),
           ...site.contexts.map((context) =>
             result.whyCell(kvCapacity.serve(one.deployment, context), one, context)
@@ -246,18 +277,18 @@
       const which = state.weights && state.weights !== "released" ? "devices_models" : "devices_released";
       kvreport.captioned(table, result.fill(words.captions[which], { devices }));
       kvreport.putRows(table, sorted.map(line));
+      if (sorted.length) table.closest(".kv-served")?.removeAttribute("hidden");
       if (!list) return;
       const gpu = here().gpus.find((one) => one.id === state.gpu);
       const groups = new Map();
       for (const { one, serves, model } of all) {
         if (serves) continue;
-        const asked = one ? Math.min(one.context, one.model.limit) : 0;
         const published = !model?.plan || kvCapacity.isPublished(model, gpu);
         const possible = one ? [one.deployment] : [];
-        const [reason, note] = kvreport.whyNot(one ? one.gpu : null, possible, asked, published);
+        const [reason, note] = kvreport.whyNot(one?.gpu, possible, contextAsked(), published);
         groups.set(reason, [...(groups.get(reason) || []), [one ? one.model : model, note, one]]);
       }
-      list.replaceChildren(...[...groups].flatMap(([reason, members]) => [
+      const nodes = [...groups].flatMap(([reason, members]) => [
         make("dt", {}, reason, " ", make("small", {}, `(${count(members.length)})`)),
         make(
           "dd",
@@ -269,7 +300,9 @@
               { id: `of-${model.slug}` },
               link(model),
               " ",
-              note && one
+              one?.answer.verdict === "context_exceeds_model"
+                ? make("small", { class: "kv-note-of" }, note)
+                : note && one
                 ? make("button", {
                   type: "button",
                   class: "kv-whybutton",
@@ -279,7 +312,8 @@
             ),
           ]),
         ),
-      ]));
+      ]);
+      kvreport.putGroups(list, nodes);
     }
 
     async function restore() {

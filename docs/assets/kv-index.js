@@ -253,8 +253,20 @@
         rows.filter((row) => !(row.hidden = Boolean(query) && !matches(words(row), query))).length;
       table.classList.toggle("kv-filtered", Boolean(query));
       said.textContent = query
-        ? `${count(shown)} of ${count(rows.length)} ${tools.dataset.kvNoun}: name contains “${query}”.`
+        ? `${count(shown)} of ${count(rows.length)} ${tools.dataset.kvNoun}: name contains “${query}”.${
+          elsewhere(query)
+        }`
         : "";
+    }
+    /* What the page lists below its table, by reason, and has no row. */
+    function elsewhere(query) {
+      const found = $$(".kv-groups dt", table.closest(".md-content") || document).map((reason) => {
+        const members = $$("[id]", reason.nextElementSibling);
+        const named = (one) => matches(`${one.textContent} ${one.id}`.toLowerCase(), query);
+        return [members.filter(named).length, reason.firstChild.textContent.trim()];
+      }).filter(([number]) => number);
+      const told = found.map(([number, reason]) => `${count(number)} (${reason})`).join(", ");
+      return told ? ` Not in the table: ${told}.` : "";
     }
     text.addEventListener(
       "input",

@@ -64,6 +64,12 @@
     table.closest("[role=region]").setAttribute("aria-label", text);
   }
 
+  /* Put other groups below a table, whose heading is there with the first. */
+  function putGroups(list, nodes) {
+    list?.replaceChildren(...nodes);
+    list?.previousElementSibling?.toggleAttribute("hidden", !list.children.length);
+  }
+
   /* Put the table back as it was printed. */
   function restoreTable(root) {
     const table = $("#users-table", root);
@@ -78,7 +84,8 @@
       $("b", more).textContent = number;
       kvreport.whole(table);
     }
-    if (groups) $(".kv-groups", root)?.replaceWith(groups.cloneNode(true));
+    if (groups) putGroups($(".kv-groups", root), groups.cloneNode(true).children);
+    if (!rows.length) table.closest(".kv-served")?.setAttribute("hidden", "");
   }
 
   /* Every accelerator under the formats and settings of a state, on the fewest GPUs that serve or in the layout that
@@ -113,8 +120,9 @@
     }
     captioned(table, result.fill(words.captions.devices, { devices: caption }));
     kvreport.putRows(table, rows);
-    list?.replaceChildren(
-      ...[...groups].sort(([, a], [, b]) => a.length - b.length).flatMap(([reason, members]) =>
+    putGroups(
+      list,
+      [...groups].sort(([, a], [, b]) => a.length - b.length).flatMap(([reason, members]) =>
         group(reason, members)
       ),
     );
@@ -167,7 +175,10 @@
         return [say("weights"), figure("note_over", over > 0 ? over : answer.short)];
       }
       case "context_exceeds_model":
-        return [say("limit"), ""];
+        return [
+          result.fill(words.cells.group_below, { context: tokens(context) }),
+          result.fill(words.cells.note_limit, { limit: tokens(widest.model.limit) }),
+        ];
       case "max_seqs_exceeds_states":
         return [say("seqs"), ""];
       case "may_fit":
@@ -248,5 +259,5 @@
       },
     },
   };
-  Object.assign(kvreport, { restoreTable, keepTable, captioned, whyNot });
+  Object.assign(kvreport, { restoreTable, keepTable, putGroups, captioned, whyNot });
 })();

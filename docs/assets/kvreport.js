@@ -74,6 +74,17 @@
     return n >= 4096 ? `${Math.floor(n / 1024)}K` : count(n);
   }
 
+  /* A number of parameters as people say it: 8.03B, 270M. */
+  function parametersText(n) {
+    for (const [unit, factor] of Object.entries({ T: 1e12, B: 1e9, M: 1e6 })) {
+      if (n >= factor) {
+        const value = n / factor;
+        return `${value.toFixed(value >= 100 ? 0 : value >= 10 ? 1 : 2)}${unit}`;
+      }
+    }
+    return count(n);
+  }
+
   /* The way back to what has the focus in `root`, though its row be drawn again: by the row's id and the place in it. */
   function focusIn(root) {
     const focused = document.activeElement;
@@ -834,6 +845,7 @@
     plural,
     tokens,
     roughTokens,
+    parametersText,
     onDevices,
     focusIn,
     load,

@@ -6,7 +6,7 @@ a page about all models reads them without computing a model's rows again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kvreport.build_cache import kept_by_fields
@@ -23,12 +23,12 @@ class Outcome:
     Attributes:
         serving: The fewest devices that serve it; None if no number does.
         refusal: Why none does; None if one does.
-        on_one: True if a single device serves it.
+        fewest: For each context of the grid, the fewest devices that hold one request of it; 0 if no number does.
     """
 
     serving: Series | None
     refusal: Refusal | None
-    on_one: bool
+    fewest: tuple[int, ...]
 
     @property
     def why(self) -> Refusal:
@@ -81,7 +81,11 @@ class Released(Mapping[str, dict[Config, Series]]):
 
 
 def capacity_of(
-    model: Model, gpus: Iterable[Accelerator], known: tuple[str, ...], released: Mapping[Config, Series]
+    model: Model,
+    gpus: Iterable[Accelerator],
+    known: tuple[str, ...],
+    released: Mapping[Config, Series],
+    contexts: Sequence[int],
 ) -> Capacity:
     """Reduce a model's series to its outcomes.
 
@@ -90,6 +94,7 @@ def capacity_of(
         gpus: Every accelerator, in the order of preference for a headline.
         known: Ids of the well-known accelerators, in that order.
         released: The model's series.
+        contexts: The grid's contexts.
     """
     on: dict[str, list[Series]] = {gpu.id: [] for gpu in gpus}
     for config, one in released.items():
@@ -101,7 +106,7 @@ def capacity_of(
         outcomes[gpu.id] = Outcome(
             serving,
             None if serving is not None else refusal_of(many, gpu.usable_bytes),
-            any(one.serves and one.config.tensor_parallel == 1 for one in many),
+            _fewest(many, len(contexts)),
         )
     return Capacity(
         outcomes,
@@ -110,6 +115,12 @@ def capacity_of(
         known=next((one for one in on[known[0]] if one.config.tensor_parallel == 1), None),
         runs=bool(released),
     )
+
+
+def _fewest(many: Iterable[Series], contexts: int) -> tuple[int, ...]:
+    """The fewest devices that hold one request of each context, 0 where no series does."""
+    holding = [[one.config.tensor_parallel for one in many if one.holds(place)] for place in range(contexts)]
+    return tuple(min(sizes, default=0) for sizes in holding)
 
 
 def _headline(

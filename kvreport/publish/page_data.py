@@ -16,8 +16,8 @@ from kvreport.publish import traffic_data
 from kvreport.publish.capacities import Released
 from kvreport.publish.downloads import NOTHING, Downloads
 from kvreport.publish.parts import Parts
-from kvreport.publish.series import USEFUL_TOKENS, Config, Series, series
-from kvreport.publish.site_data import KNOWN_GPUS, SiteData, page_format
+from kvreport.publish.series import Config, Series, series
+from kvreport.publish.site_data import KNOWN_GPUS, SiteData, counted_context, page_format
 
 CEILING: Final = "ceiling"
 """The policy that runs every model: those that the engine does not run have their page too."""
@@ -129,11 +129,10 @@ class Rows:
         """Return those of a site; patterns as for :func:`gather`."""
         catalog, here = site.catalog, {one.id for one in site.accelerators}
         known = next((gpu for gpu in KNOWN_GPUS if gpu in here), site.accelerators[0].id)
-        short = [n for n in catalog.grid.contexts if n <= USEFUL_TOKENS] or list(catalog.grid.contexts[:1])
+        counted = counted_context(tuple(catalog.grid.contexts))
         return cls(
             axes(catalog, models=models, gpus=known),
-            # Contexts up to the one that decides whether a configuration serves.
-            axes(catalog, models=models, gpus=gpus, kv=[AUTO], tensor_parallel=[1], contexts=short),
+            axes(catalog, models=models, gpus=gpus, kv=[AUTO], tensor_parallel=[1], contexts=[counted]),
             site.parts,
         )
 
@@ -170,11 +169,11 @@ def _all_series(cubes: Iterable[Cube]) -> dict[Config, Series]:
 
 
 def _served(cubes: Iterable[Cube]) -> Served:
-    """Return (accelerator, weight format, weight bytes) of what one device serves."""
+    """Return (accelerator, weight format, weight bytes) of what one device serves at the context that is counted."""
     return [
         (config.gpu, config.weight_format, one.weight_bytes)
         for config, one in _all_series(cubes).items()
-        if one.serves
+        if one.holds(one.at(counted_context(one.contexts)))
     ]
 
 

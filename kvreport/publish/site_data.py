@@ -23,7 +23,7 @@ from kvreport.publish.archive import Release
 from kvreport.publish.capacities import Capacity, Outcome, capacity_of
 from kvreport.publish.downloads import Downloads
 from kvreport.publish.parts import Parts
-from kvreport.publish.series import Config, Series
+from kvreport.publish.series import USEFUL_TOKENS, Config, Series
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -55,7 +55,8 @@ class SiteData:
         accelerators: Every published accelerator.
         released: Each model's series in its released weights and its own KV format, by model id.
         on_headline_gpu: Each model's series of all formats on the first of :data:`KNOWN_GPUS`.
-        on_one: For each (accelerator, weight format): (model id, weight bytes) that one device serves.
+        on_one: For each (accelerator, weight format): (model id, weight bytes) that one device serves at
+            ``counted_context``.
         version: The data release, ``2026.11.21``.
         downloads: The dataset's files.
         releases: Whole data releases that the site has, the latest first.
@@ -119,12 +120,17 @@ class SiteData:
         return found
 
     def _capacity(self, model: Model) -> Capacity:
-        return capacity_of(model, self.gpus, self.known_gpus, self.released.get(model.id, {}))
+        return capacity_of(model, self.gpus, self.known_gpus, self.released.get(model.id, {}), self.contexts)
 
     def local_engine(self, gpu: Accelerator) -> Engine | None:
         """The engine of an accelerator's rows where that is not the site's own, which has no platform for it."""
         name = self.catalog.grid.local_engines.get(gpu.vendor)
         return None if name in (None, self.engine.name) else self.catalog.engine(name)
+
+    @cached_property
+    def counted_context(self) -> int:
+        """The context that sentences without another one count models at: 8K, or the grid's nearest below."""
+        return counted_context(self.contexts)
 
     @cached_property
     def newest_first(self) -> tuple[Model, ...]:
@@ -237,6 +243,19 @@ class SiteData:
     def gpu_name(self, gpu: str) -> str:
         """Return what people call an accelerator, short: ``H100`` where that alias is its own."""
         return short_name(self.catalog.accelerators[gpu])
+
+
+def counted_context(contexts: Sequence[int]) -> int:
+    """Return the longest of some contexts that is no longer than :data:`USEFUL_TOKENS`, else the first.
+
+    >>> (
+    ...     counted_context((1024, 4096, 8192, 16384)),
+    ...     counted_context((1024, 4096, 16384)),
+    ...     counted_context((16384,)),
+    ... )
+    (8192, 4096, 16384)
+    """
+    return max((one for one in contexts if one <= USEFUL_TOKENS), default=contexts[0])
 
 
 def page_format(model: Model) -> str:

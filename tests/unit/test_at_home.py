@@ -78,6 +78,20 @@ def test_larger_machines_run_larger_models(catalog: Catalog) -> None:
     ]
 
 
+def test_a_model_with_a_shorter_limit_is_not_the_largest_at_a_context(catalog: Catalog) -> None:
+    """The sentence names 32K tokens: a model of 16K does not serve them, however large it is."""
+    found = []
+    for name, limit in (("Qwen/Qwen3-32B", 16_384), ("Qwen/Qwen3-8B", 40_960)):
+        model = catalog.model(name).model_copy(update={"context_tokens": limit})
+        laid = at_home(catalog.model(name))
+        assert laid is not None
+        found.append(Candidate(model, laid, name))
+    machine = next(one for one in machines(catalog) if one.id == "m4-max-64")
+    best = largest(machine, tuple(found), 0)
+    assert best is not None
+    assert best.ollama == "Qwen/Qwen3-8B"
+
+
 def test_machines_of_one_chip_belong_together(catalog: Catalog) -> None:
     """A page of an accelerator lists the chip with every memory size that is sold."""
     alike = {one.id for one in machines(catalog) if chip(one) == chip(catalog.accelerator("m4-max-128"))}

@@ -130,7 +130,8 @@ def test_a_machine_s_conclusion_is_the_first_row_that_holds_as_much(site_check):
     lead = '<article><p class="kv-lead">{} is the largest model that fits at 32K tokens with Q4_K_M.</p>'
     table = (
         "<table><tr><th>Model</th><th>Q4_K_M</th></tr><tr><th>Big</th><td>16K</td></tr>"
-        '<tr><th>Small <small>s:1b</small></th><td class="kv-u6">8K</td></tr></table></article>'
+        '<tr><th>Short <small>t:2b</small></th><td class="kv-u6">8K</td></tr>'
+        '<tr><th>Small <small>s:1b</small></th><td class="kv-u6">32K</td></tr></table></article>'
     )
     assert not list(site_check.faults(lead.format("Small") + table))
     (fault,) = site_check.faults(lead.format("Big") + table)

@@ -58,11 +58,11 @@ def of_gpu(gpu: Accelerator, alone: int, grid: Table) -> None:
     Args:
         gpu: The accelerator.
         alone: Models that the first line says a single one serves.
-        grid: The models that it serves, the number of GPUs first.
+        grid: The models that it serves: the number of GPUs, then requests as released where models are counted.
 
     Raises:
         InputError: If the first line and the table differ.
     """
-    listed = sum(row.cells[0].text == "1" for row in grid.rows)
+    listed = sum(row.cells[0].text == "1" and bool(row.cells[1].value) for row in grid.rows)
     if listed != alone:
         raise InputError(f"page of {gpu.id}: the first line counts {alone} models, the table has {listed}")

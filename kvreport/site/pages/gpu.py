@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
-from kvreport.accounting import kernel
 from kvreport.accounting.support import on_accelerator
 from kvreport.catalog.accelerator import Accelerator, Figure
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
+from kvreport.publish import counts
 from kvreport.publish.confirmed import confirmed
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
@@ -34,7 +34,7 @@ from kvreport.site.pages.controls import (
 )
 from kvreport.site.pages.gpu_rows import FOLDER, Served, served
 from kvreport.site.pages.model.headline import plain
-from kvreport.words import CAPTIONS, worded
+from kvreport.words import CAPTIONS, SENTENCES, counted, pieces, worded
 
 EXAMPLES: Final = (
     "meta-llama/Llama-3.1-8B-Instruct",
@@ -160,7 +160,7 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext
         if machine is not None
         else Controls(
             page="gpu",
-            start={"gpu": gpu.id, "context": kernel.USEFUL_TOKENS},
+            start={"gpu": gpu.id, "context": site.counted_context},
             layouts=layout_choices(site, further=False),
             weights=weight_choices(site),
             kv=kv_choices(site),
@@ -179,9 +179,9 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext
     )
 
 
-def _alone(site: SiteData, gpu: Accelerator) -> list[Model]:
-    """The models that a single one serves."""
-    return [m for m in site.models if site.outcome(m, gpu.id).on_one]
+def _alone(site: SiteData, gpu: Accelerator) -> tuple[Model, ...]:
+    """The models that a single one serves as released, at the context that sentences count at."""
+    return counts.served(site, gpu.id, site.counted_context, 1)
 
 
 def _refused(site: SiteData, gpu: Accelerator) -> bool:
@@ -196,7 +196,17 @@ def _conditions(site: SiteData, gpu: Accelerator) -> str:
     """Return under which engine the headline holds; why it is refused, where it is."""
     if not _refused(site, gpu):
         label = (site.local_engine(gpu) or site.engine).label
-        return f"{label} with its defaults, weights as released. From formulas, not measured."
+        told = [f"{label} with its defaults, weights as released. From formulas, not measured."]
+        context, every = site.counted_context, len(site.models)
+        if shorter := len(counts.below(site, context)):
+            told.append(
+                SENTENCES["gpu_below"].format(
+                    context=units.human_tokens(context), number=units.count(shorter), all=units.count(every)
+                )
+            )
+        if unread := len(counts.unread(site, gpu.id, context, 1)):
+            told.append(SENTENCES["gpu_unread"].format(models=counted(unread, "model|models")))
+        return " ".join(told)
     reason = on_accelerator(site.catalog.support, site.engine, gpu).reason.partition(": ")[2].rstrip(".")
     return f"{reason[:1].upper()}{reason[1:]}." if reason else ""
 
@@ -217,17 +227,25 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
             (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
             (f" usable. {refused.reason.partition(': ')[0]}.", False),
         )
-    pieces: list[tuple[str, bool]] = [
+    usable: list[tuple[str, bool]] = [
         (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
-        (" usable. A single GPU serves ", False),
-        (f"{len(alone)} of {len(site.models)}", True),
-        (" models as released at 8K tokens.", False),
+        (" usable. ", False),
+    ]
+    told = [
+        SENTENCES["gpu_serves"].format(
+            devices="A single GPU",
+            verb="serves",
+            number=units.count(len(alone)),
+            all=units.count(len(site.models)),
+            form="as released",
+            context=units.human_tokens(site.counted_context),
+        )
     ]
     if alone:
-        largest = max(alone, key=lambda model: site.parameters[model.id])
+        largest = counts.largest(site, alone)
         size = units.human_parameters(site.parameters[largest.id])
-        pieces += [(" ", False), (f"The largest is {largest.name} ({size}).", False)]
-    return tuple(pieces)
+        told.append(SENTENCES["gpu_largest"].format(model=largest.name, parameters=size))
+    return (*usable, *pieces(*told))
 
 
 def _facts(gpu: Accelerator) -> Iterator[Fact]:
@@ -394,19 +412,20 @@ def _largest(site: SiteData, gpu: Accelerator) -> Table:
         if not serving:
             rows.append(Row(Cell(label), why="No model in the catalog"))
             continue
-        model_id, weight_bytes = max(serving, key=lambda pair: (site.parameters[pair[0]], pair[0]))
-        model = site.catalog.models[model_id]
+        weight_bytes = dict(serving)
+        model = counts.largest(site, tuple(site.catalog.models[name] for name in weight_bytes))
         cells = (
             Cell(model.name, href=f"models/{model.slug}/"),
             Cell(
-                units.human_parameters(site.parameters[model_id]), "kv-num", value=site.parameters[model_id]
+                units.human_parameters(site.parameters[model.id]), "kv-num", value=site.parameters[model.id]
             ),
-            tables.size_cell(weight_bytes),
+            tables.size_cell(weight_bytes[model.id]),
             tables.count_cell(len(serving)),
         )
         rows.append(Row(Cell(label), cells))
     return Table(
-        caption=f"The largest model that one {name} serves at 8K tokens, by weight format",
+        caption=f"The largest model, by parameters, that one {name} serves at "
+        f"{units.human_tokens(site.counted_context)} tokens, by weight format",
         head=Column("Weight format", numeric=False),
         columns=(
             Column("Largest model", numeric=False),

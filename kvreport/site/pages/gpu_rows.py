@@ -11,8 +11,9 @@ from functools import partial
 from typing import Final
 
 from kvreport.build_cache import code
+from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
-from kvreport.publish.site_data import SiteData
+from kvreport.publish.site_data import SiteData, page_format
 from kvreport.site.kit import tables
 from kvreport.site.kit.page import link
 from kvreport.site.kit.table_rows import row_html
@@ -30,8 +31,8 @@ def served(site: SiteData) -> Served:
     with site.parts.group("gpu-rows") as kept:
         return {
             model.id: {
-                gpu: Row(Cell(model.name), (Cell(number),), made=html)
-                for gpu, (number, html) in kept.get(
+                gpu: Row(Cell(model.name), (Cell(number), Cell("", value=requests)), made=html)
+                for gpu, (number, requests, html) in kept.get(
                     site.parts.key(site.parts.of_model(model), code()), partial(_rows, site, model)
                 ).items()
             }
@@ -39,9 +40,13 @@ def served(site: SiteData) -> Served:
         }
 
 
-def _rows(site: SiteData, model: Model) -> dict[str, tuple[str, str]]:
-    """The number of devices and the HTML of one model's rows, by accelerator."""
+def _rows(site: SiteData, model: Model) -> dict[str, tuple[str, int, str]]:
+    """Of one model's rows, by accelerator: the number of devices, requests as released where models are counted, HTML."""
     found = {}
+    form = page_format(model)
+    read = form == RELEASED
+    taken = "" if read else f", weights taken as {site.catalog.weight_formats[form].label}"
+    place = site.contexts.index(site.counted_context)
     for gpu in site.gpus:
         one = site.serving(model, gpu.id)
         if one is not None:
@@ -51,9 +56,11 @@ def _rows(site: SiteData, model: Model) -> dict[str, tuple[str, str]]:
                 *tables.user_cells(one.users, one.verdicts, one.short),
             )
             row = Row(
-                Cell(model.name, href=f"models/{model.slug}/", hint=model.maker),
+                Cell(model.name, href=f"models/{model.slug}/", hint=model.maker + taken),
                 cells,
                 anchor=f"of-{model.slug}",
             )
-            found[gpu.id] = number, row_html(row, partial(link, f"{FOLDER}/{gpu.id}/"), dense=True)
+            requests = one.users[place] if read and one.holds(place) else 0
+            html = row_html(row, partial(link, f"{FOLDER}/{gpu.id}/"), dense=True)
+            found[gpu.id] = number, requests, html
     return found

@@ -10,6 +10,7 @@ from typing import Final
 from kvreport import units
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.model import Model
+from kvreport.publish import counts
 from kvreport.publish.attention_types import KINDS, attention_label, cache_kind
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
@@ -261,9 +262,9 @@ def landscape(site: SiteData) -> Chart:
 def gpus(site: SiteData) -> IndexContext:
     """Return the index of accelerators."""
     rows = []
+    most, context = max(site.catalog.grid.tensor_parallel), units.human_tokens(site.counted_context)
     for gpu in site.gpus:
-        alone = [m for m in site.models if site.outcome(m, gpu.id).on_one]
-        node = [m for m in site.models if site.serving(m, gpu.id) is not None]
+        alone, node = (len(counts.served(site, gpu.id, site.counted_context, number)) for number in (1, most))
         bandwidth = gpu.bandwidth_bytes_per_s
         rate = gpu.rates.bf16
         cells = (
@@ -276,8 +277,8 @@ def gpus(site: SiteData) -> IndexContext:
                 value=bandwidth.value if bandwidth else -1,
             ),
             Cell(f"{rate.value / 10**12:,.0f}" if rate else "–", "kv-num", value=rate.value if rate else -1),
-            tables.count_cell(len(alone)),
-            tables.count_cell(len(node)),
+            tables.count_cell(alone),
+            tables.count_cell(node),
             Cell(gpu.architecture),
             Cell(gpu.release or "–", value=_month(gpu.release)),
         )
@@ -300,7 +301,7 @@ def gpus(site: SiteData) -> IndexContext:
     return IndexContext(
         headline=(
             f"{len(site.gpus)} accelerators: installed and usable memory, bandwidth, and how many of "
-            f"{len(site.models)} models they serve."
+            f"{len(site.models)} models they serve as released at {context} tokens."
         ),
         table=Table(
             caption="Each row is one device as software sees it",
@@ -311,8 +312,12 @@ def gpus(site: SiteData) -> IndexContext:
                 Column("Evidence", numeric=False, hint="Evidence for the usable memory"),
                 Column("Bandwidth", "TB/s"),
                 Column("16-bit", "TFLOP/s"),
-                Column("Models", "on one", hint="Macs: with the engine that their pages name"),
-                Column("Models", "on up to 8"),
+                Column(
+                    "Models",
+                    "on one",
+                    hint=f"As released, one request of {context} tokens; Macs: with the engine that their pages name",
+                ),
+                Column("Models", f"on up to {most}", hint=f"As released, one request of {context} tokens"),
                 Column("Architecture", numeric=False),
                 Column("Released", numeric=False),
             ),

@@ -124,10 +124,10 @@ def _backends(catalog: Catalog, machine_id: str) -> int:
 
 
 def largest(machine: Accelerator, found: tuple[Candidate, ...], backend: int) -> Candidate | None:
-    """The model with most parameters that fits as Q4_K_M at 32K tokens, or at its own limit if that is less."""
+    """The model with most parameters that supports 32K tokens and fits with them as Q4_K_M."""
     for one in found:
-        wanted = min(CONTEXT, one.model.context_tokens)
-        if one.at_home.longest(USUAL_MIX, machine.usable_bytes, backend) >= wanted:
+        longest = one.at_home.longest(USUAL_MIX, machine.usable_bytes, backend)
+        if min(longest, one.model.context_tokens) >= CONTEXT:
             return one
     return None
 
@@ -156,7 +156,8 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
             )
         )
     table = Table(
-        f"Largest model with every layer on the GPU at {units.human_tokens(CONTEXT)} tokens, Q4_K_M, llama.cpp",
+        f"Largest model, by parameters, with every layer on the GPU at {units.human_tokens(CONTEXT)} tokens, Q4_K_M, "
+        "llama.cpp",
         Column("Machine", numeric=False),
         (
             Column("Memory"),
@@ -450,7 +451,7 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
             )
         )
     table = Table(
-        f"Largest model at {units.human_tokens(CONTEXT)} tokens with llama.cpp or Ollama, Q4_K_M, one slot",
+        f"Largest model, by parameters, at {units.human_tokens(CONTEXT)} tokens with llama.cpp or Ollama, Q4_K_M, one slot",
         Column("Machine", numeric=False),
         (Column("Usable memory", "GiB"), Column("Largest model", numeric=False)),
         tuple(rows),
