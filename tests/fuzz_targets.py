@@ -56,6 +56,7 @@ from kvreport.cli import main, parser
 from kvreport.dataset import grid
 from kvreport.dataset.matrix import Cube, matrix
 from kvreport.errors import CatalogError, InputError
+from kvreport.estimation.explanation import headline
 from kvreport.estimation.opening import open_folder
 from kvreport.publish.browser import script
 from kvreport.resources import data_dir
@@ -458,7 +459,7 @@ def compare_cell(draw: Draw, cube: Cube) -> int:
     layout = cube.layouts[t]
     if cube.values["max_concurrent_requests"][g, t, w, k, column] >= kernel.UNLIMITED_REQUESTS:
         return 0  # a row without a number; an estimate refuses the question
-    found = kvreport.estimate(
+    answer = kvreport.estimate(
         cube.model,
         gpu=cube.gpus[g],
         tensor_parallel=layout.tensor,
@@ -471,13 +472,25 @@ def compare_cell(draw: Draw, cube: Cube) -> int:
         context_tokens=cube.contexts[column],
         catalog=catalog(),
         engine=cube.engine,
-    ).to_dict()
+    )
+    found = answer.to_dict()
     sensible(found)
-    if found["layout"]["nodes"] != layout.nodes:
-        return 0  # a row is about one machine; an estimate takes as many as the devices need, and says so
     if (cube.weight_formats[w], cube.kv_formats[k]) != (found["weight_format"], found["kv_format"]):
         return 0  # an estimate serves float32 where a device has no 16-bit type of the model; a row is its formats
     row = {name: values[g, t, w, k, column] for name, values in cube.values.items()}
+    nodes = found["layout"]["nodes"]
+    if nodes != layout.nodes:
+        # The estimate takes as many machines as the devices need, and says so; a row names none.
+        assert f"in {nodes} machines" in headline(answer)
+        assert any(said.startswith(f"nodes {nodes}:") for said in found["assumptions"])
+        assert found["layout"]["gpus_per_node"] * nodes == found["layout"]["gpus"]
+        if Verdict(int(row["verdict"])).label == "engine_does_not_run" != found["verdict"]:
+            # A computer's own chip cannot stand next to others: the row is of one machine, and refuses.
+            assert catalog().accelerator(cube.gpus[g]).is_computer
+            assert row["max_concurrent_requests"] == 0
+            for name in ("weight_bytes_per_gpu", "kv_bytes_per_request_per_gpu"):
+                assert row[name] == found[name], name
+            return 1
     assert Verdict(int(row["verdict"])).label == found["verdict"]
     assert Limit(int(row["limited_by"])).label == found["limited_by"]
     assert row["shortfall_bytes_per_gpu"] == found["shortfall_bytes"]

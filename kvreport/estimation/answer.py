@@ -403,6 +403,7 @@ def layout_to_dict(layout: Layout) -> dict[str, Any]:
         "expert_parallel": layout.expert,
         "decode_context_parallel": layout.decode_context,
         "nodes": layout.nodes,
+        "gpus_per_node": layout.devices // layout.nodes,
         "pipeline_partition": list(layout.partition) or None,
         "num_redundant_experts": layout.redundant_experts,
         "all2all_backend": layout.all_to_all or None,

@@ -150,13 +150,16 @@ def start_sentence(estimate: Estimate) -> str:
 
 
 def deployment_words(request: Request) -> str:
-    """``one H100 SXM 80GB``, ``8 x H200 (dp8-ep)`` or ``H100 + A100``."""
+    """``one H100 SXM 80GB``, ``8 x H200 (dp8-ep)``, ``4 x DGX Spark in 4 machines`` or ``H100 + A100``."""
     layout, names = request.layout, [one.name for one in request.accelerators]
     if len(set(names)) > 1:
         return " + ".join(
             f"{number} x {name}" if number > 1 else name for name, number in Counter(names).items()
         )
     words = device_words(layout.devices, names[0])
+    if layout.nodes > 1:
+        each = layout.devices // layout.nodes
+        words += f" in {layout.nodes} machines" + (f" of {each}" if each > 1 else "")
     return words if layout.is_tensor_only else f"{words} ({layout.label})"
 
 

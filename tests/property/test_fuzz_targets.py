@@ -9,6 +9,9 @@ import fuzzing
 import mutants
 import pytest
 
+from kvreport.dataset import grid
+from kvreport.dataset.matrix import matrix
+
 INPUTS = 2000
 """Inputs of all targets together in an ordinary build."""
 LEAST = 40
@@ -94,3 +97,16 @@ def test_mutations_keep_what_they_are_given_readable(seed: int) -> None:
     assert list(mutants.places(document)) == [("a",), ("a", 0), ("a", 1), ("a", 2), ("a", 2, "b"), ("c",)]
     mutants.tree(draw, document)
     assert isinstance(mutants.text(draw, "GPU KV cache size: 21,360 tokens"), str)
+
+
+@pytest.mark.parametrize("model", ["nvidia/Qwen3.5-122B-A10B-NVFP4", "Qwen/Qwen3-8B"])
+def test_a_row_of_one_machine_agrees_with_an_estimate_of_several(model: str) -> None:
+    """Every accelerator of which a machine holds one, at sizes that need several machines."""
+    known, draw = fuzz_targets.catalog(), fuzz_targets.drawn("rows of one machine", 7)
+    alone = [one.id for one in known.accelerators.values() if one.most_per_machine == 1]
+    axes = grid.axes(
+        known, models=model, gpus=",".join(alone), contexts=[4096, 65536], tensor_parallel=[2, 4, 8]
+    )
+    cubes = list(matrix(axes))
+    compared = sum(fuzz_targets.compare_cell(draw, cube) for cube in cubes for _ in range(15))
+    assert compared == 15 * len(cubes) > 0
