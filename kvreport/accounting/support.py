@@ -1,10 +1,11 @@
-"""Whether an engine's release runs a model's formats on a device: a pure look-up in ``support.yaml``.
+"""Whether an engine's release runs a model and its formats on a device: a pure look-up in ``support.yaml`` and ``classes.yaml``.
 
 What no rule names is not judged: the answer is then that nothing speaks against it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -15,6 +16,7 @@ from kvreport.accounting.compute_type import CUDA, FLOAT32, PLAIN_FORMATS, WIDE,
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine_classes import TRANSFORMERS, EngineClasses, lists_classes, release_key
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.remembered import remembered
@@ -134,16 +136,9 @@ def _on_device(
     runs = _device(ruling.devices, engine, accelerator)
     if runs.verdict is not None:
         return runs
-    if model.architecture in ruling.missing and model.architecture not in ruling.ran:
-        return Judgement(
-            "engine_does_not_run",
-            f"{engine.label} does not have the class {model.architecture}: releases "
-            f"{ruling.missing[model.architecture]} do",
-        )
-    if _lacks_class(ruling, model):
-        return Judgement(
-            "engine_does_not_run", f"{engine.label} does not have the class {model.architecture}"
-        )
+    lacking = lacks_class(ruling, engine, model)
+    if lacking:
+        return Judgement("engine_does_not_run", lacking)
     form = model.weight_format if weight_format is None else weight_format.name
     refused = _type(ruling, engine, accelerator, model, form, dtype) or _attention(
         ruling, engine, accelerator, model
@@ -157,11 +152,138 @@ def _on_device(
     return stored if stored.verdict is not None or kept.verdict is None else kept
 
 
-def _lacks_class(ruling: Ruling, model: Model) -> bool:
-    """Whether the release does not have the class of a model."""
-    return model.architecture in ruling.never or (
-        ruling.only is not None and model.architecture not in ruling.only
-    )
+_IN_BACKEND: Final = frozenset({"full", "sliding"})
+"""Kinds of caches that vLLM's and SGLang's Transformers backends keep: every layer has to attend through the attention
+interface (vLLM 0.33.0 ``models/transformers/base.py::_create_attention_instances``)."""
+
+
+def _serves(ruling: Ruling, model: Model) -> Literal["own", "backend", "no", "unknown"]:
+    """Whether a release has the class of a model, or runs it through its Transformers backend.
+
+    vLLM tries the backend for what its registry does not list (``registry.py::_try_resolve_transformers``), SGLang for what
+    no ``EntryClass`` names (``model_loader/utils.py::resolve_transformers_arch``).
+    """
+    served = ruling.served
+    if served is None:
+        return "unknown"
+    name = model.architecture
+    if served.implements(name):
+        return "own"
+    if name in served.backend or (_in_transformers(ruling, name) and cache_kinds(model) <= _IN_BACKEND):
+        return "backend"
+    return "no"
+
+
+def _in_transformers(ruling: Ruling, name: str) -> bool:
+    """Whether the release of transformers that an engine's release came with has a class that the backend can run."""
+    backed = _backed(ruling)
+    able = None if backed is None or ruling.served is None else backed.served(ruling.served.transformers)
+    return able is not None and name in able.backend
+
+
+def _backed(ruling: Ruling) -> EngineClasses | None:
+    """The lists of transformers, where the release has a backend that runs what it does not list."""
+    if ruling.lists is None or ruling.served is None or not ruling.served.transformers:
+        return None
+    return ruling.lists.of(TRANSFORMERS)
+
+
+def _able_from(ruling: Ruling, name: str) -> str | None:
+    """The first release of transformers, of those read, whose class the backend could run; None if none has it."""
+    backed = _backed(ruling)
+    states = () if backed is None else backed.states()
+    return next((state.release for state in states if name in state.backend), None)
+
+
+def lacks_class(ruling: Ruling, engine: Engine, model: Model) -> str:
+    """Say that a release does not serve the class of a model, and what is nearest; empty if it does or no list says it.
+
+    Args:
+        ruling: The rules of the release.
+        engine: The engine's record.
+        model: The model.
+    """
+    if _serves(ruling, model) != "no" or ruling.family is None or ruling.served is None:
+        return ""
+    name, listed = model.architecture, ruling.family
+    found = f"{engine.label} does not have the class {name}"
+    spans = listed.spans(name)
+    if spans:
+        found += f": releases {' and '.join(_span(*span) for span in spans)} do"
+    else:
+        near = nearest_class(name, ruling.served.own)
+        found += f"; the nearest that it has is {near}" if near else ""
+    able = _able_from(ruling, name)
+    if able is not None and not cache_kinds(model) <= _IN_BACKEND:
+        found += ". Its Transformers backend runs models with attention in every layer alone"
+    elif able is not None:
+        found += f". Its Transformers backend may with transformers {able} or newer, which is not judged"
+    if engine.version is not None and release_key(engine.version) > release_key(listed.newest):
+        found += f" (the newest release that was read is {listed.newest})"
+    return found
+
+
+def _span(first: str, last: str | None) -> str:
+    if last is None:
+        return f"from {first} on"
+    return first if first == last else f"from {first} to {last}"
+
+
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]*|[a-z]+|[0-9]+")
+_TASK: Final = re.compile(r"(?:For[A-Z]\w*|LMHeadModel|Model)$")
+_LEAST_LETTERS: Final = 3
+"""Letters of a first word that names a family: shorter ones (``GPT`` aside) are shared by chance."""
+
+
+def nearest_class(name: str, classes: Collection[str]) -> str | None:
+    """The class of the same family that has most words of a name in common, in order; None if none is of its family.
+
+    Args:
+        name: A class as ``config.json`` names it.
+        classes: Those to choose from.
+    """
+
+    def words(text: str) -> list[str]:
+        return _WORDS.findall(_TASK.sub("", text))
+
+    own = words(name)
+    if not own or len(own[0]) < _LEAST_LETTERS:
+        return None
+    task = _TASK.search(name)
+    alike: list[tuple[int, bool, int, str]] = []
+    for other in classes:
+        theirs = words(other)
+        common = next(
+            (n for n, pair in enumerate(zip(own, theirs, strict=False)) if pair[0] != pair[1]),
+            min(len(own), len(theirs)),
+        )
+        if common:
+            same = task is not None and other.endswith(task[0])
+            alike.append((common, same, -len(theirs), other))
+    return max(alike)[-1] if alike else None
+
+
+def class_note(support: Support | None, engine: Engine, model: Model) -> str:
+    """What an answer has to say of a model's class: that it was not checked, or that a backend runs it; empty otherwise.
+
+    Args:
+        support: The rules; None for a catalog without any.
+        engine: The engine's record.
+        model: The model.
+    """
+    if not lists_classes(engine):
+        return ""
+    ruling = None if support is None else support.ruling(engine.family, engine.version)
+    serves = "unknown" if ruling is None else _serves(ruling, model)
+    if ruling is None or serves == "unknown":
+        return f"class {model.architecture}: not checked, no list says which classes {engine.label} serves"
+    if serves == "backend" and ruling.served is not None:
+        by = f" (transformers {ruling.served.transformers})" if ruling.served.transformers else ""
+        return (
+            f"class {model.architecture}: {engine.label} runs it through its Transformers backend{by}; memory is computed as "
+            "for an implementation of its own, which is not checked"
+        )
+    return ""
 
 
 def _type(
@@ -375,8 +497,7 @@ def codes(
     asked = (
         engine.family,
         engine.version,
-        model.architecture in ruling.missing and model.architecture not in ruling.ran,
-        _lacks_class(ruling, model),
+        _serves(ruling, model),
         model.architecture if model.architecture in listed else None,
         model.architecture in ruling.unstable,
         model.weight_format,

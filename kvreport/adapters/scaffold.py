@@ -180,7 +180,8 @@ def scaffold(folder: Path, *, model: str, gpu: str, wheel: Path | None = None) -
             f"models/{record.slug}.yaml",
             f"accelerators/{device.id}.yaml",
         ]
-        copies += [f"engines/{path.name}" for path in sorted((public / "engines").glob("*.yaml"))]
+        engines = sorted((public / "engines").rglob("*.yaml"))
+        copies += [path.relative_to(public).as_posix() for path in engines]
         for address in copies:
             target = made / "data" / address
             target.parent.mkdir(parents=True, exist_ok=True)

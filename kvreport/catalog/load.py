@@ -18,6 +18,8 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.base import Record
 from kvreport.catalog.dump import dump_model
 from kvreport.catalog.engine import Engine, at_release, engine_for_version, version_number
+from kvreport.catalog.engine_classes import FILE as CLASSES
+from kvreport.catalog.engine_classes import ClassLists
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
 from kvreport.catalog.home import home_accelerators
 from kvreport.catalog.joined_names import files_by_joined_name, joined
@@ -69,7 +71,9 @@ class Catalog:
         self._accelerators = Shelf(
             folder / "accelerators", Accelerator, "accelerator", lambda record: (record.id, record.id)
         )
-        self._engines = Shelf(folder / "engines", Engine, "engine", lambda engine: (engine.name, engine.name))
+        self._engines = Shelf(
+            folder / "engines", Engine, "engine", lambda engine: (engine.name, engine.name), beside=CLASSES
+        )
 
     @cached_property
     def models(self) -> Mapping[str, Model]:
@@ -100,7 +104,9 @@ class Catalog:
     def support(self) -> Support | None:
         """The content of ``support.yaml``; None for a catalog without one, where nothing is judged."""
         name = "support.yaml"
-        return self._file(name, Support) if (self.folder / name).is_file() else None
+        if not (self.folder / name).is_file():
+            return None
+        return self._file(name, Support).with_lists(ClassLists(self.folder))
 
     @cached_property
     def weight_formats(self) -> Mapping[str, WeightFormat]:
@@ -291,6 +297,7 @@ class Catalog:
             home_accelerators(self.folder)
         except CatalogError as error:
             found += error.faults
+        found += self._classes()
         if found:
             # Names cannot be compared across files that could not all be read.
             return tuple(found)
@@ -363,6 +370,27 @@ class Catalog:
         for name in grid.kv_formats:
             look("grid.yaml", "kv_formats", name, {*kv, "auto"})
         look("grid.yaml", "engine", grid.engine, self.engines)
+        return found
+
+    def _classes(self) -> list[Fault]:
+        """Return a fault for every list of classes that cannot be read or whose differences do not add up."""
+        found: list[Fault] = []
+        lists = ClassLists(self.folder)
+        for path in sorted((self.folder / "engines").glob(f"*/{CLASSES}")):
+            where = f"engines/{path.parent.name}/{CLASSES}"
+            try:
+                listed = lists.of(path.parent.name)
+            except CatalogError as error:
+                found += error.faults
+                continue
+            if listed is None:
+                continue
+            if listed.family != path.parent.name:
+                found.append(Fault(where, "family", listed.family, f"the folder's name, {path.parent.name}"))
+            found += [
+                Fault(where, f"changes.digest of {release}", stated, f"{digest}, of what its lines add up to")
+                for release, stated, digest in listed.wrong_digests()
+            ]
         return found
 
     def _unknown_support(self, support: Support) -> list[Fault]:

@@ -353,7 +353,12 @@ class Shelf(Generic[R]):
     """
 
     def __init__(
-        self, folder: Path, record: type[R], noun: str, identify: Callable[[R], tuple[str, str]]
+        self,
+        folder: Path,
+        record: type[R],
+        noun: str,
+        identify: Callable[[R], tuple[str, str]],
+        beside: str = "",
     ) -> None:
         """List the folder; nothing is read yet.
 
@@ -362,8 +367,10 @@ class Shelf(Generic[R]):
             record: What each file holds.
             noun: What to call one, in messages.
             identify: Returns a record's name and the file name (without suffix) it must have.
+            beside: Name of a file that folders next to the records may have; empty for no such folders.
         """
         self.folder = folder
+        self._beside = beside
         self.noun = noun
         self._record = record
         self._identify = identify
@@ -416,7 +423,9 @@ class Shelf(Generic[R]):
         found += [
             Fault(f"{self.folder.name}/{path.name}", "", "another kind of file", allowed)
             for path in sorted(self.folder.iterdir())
-            if path.suffix != ".yaml" and not path.name.startswith(".")
+            if path.suffix != ".yaml"
+            and not path.name.startswith(".")
+            and not (self._beside and (path / self._beside).is_file())
         ]
         for stem in self.files:
             try:

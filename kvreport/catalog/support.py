@@ -1,4 +1,4 @@
-"""What each engine's releases run on and load: devices, classes, types, formats, attention, each with its source."""
+"""What each engine's releases run on and load: devices, types, formats, attention, each with its source."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 from pydantic import Field, PrivateAttr, model_validator
 
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Source, Text
+from kvreport.catalog.engine_classes import ClassLists, EngineClasses, Served
 from kvreport.catalog.formats import FormatName
 
 Family = Literal["vllm", "sglang", "tensorrt_llm", "transformers", "llama_cpp", "ollama", "mlx"]
@@ -174,20 +175,6 @@ class UnstableRule(Rule):
     architectures: Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
-class ClassRule(Rule):
-    """Model classes that a family runs in the releases of the range, and in no others.
-
-    With ``runs: false`` they are classes that these releases do not run; other releases are not judged.
-
-    Attributes:
-        architectures: Classes as ``config.json`` names them.
-        only: True if the releases of the range run these classes and no others.
-    """
-
-    architectures: Annotated[tuple[Text, ...], Field(min_length=1)]
-    only: bool = False
-
-
 Lacking = Literal["pipeline", "data", "expert", "decode_context", "lora", "speculative_pipeline"]
 """What a release may lack for a class: ways to spread a model, adapters, drafting in stages."""
 
@@ -241,7 +228,13 @@ class RankRule(Rule):
 
 
 class Ruling(NamedTuple):
-    """The rules that are about one release; fields as in :class:`Support`."""
+    """The rules that are about one release; fields as in :class:`Support`, and what its package serves.
+
+    Attributes:
+        lists: The lists of all engines; None for a catalog without any.
+        family: The lists of the engine's releases; None where the catalog has none.
+        served: What the release serves; None where no list says it.
+    """
 
     devices: tuple[DeviceRule, ...]
     weights: tuple[FormatRule, ...]
@@ -253,10 +246,9 @@ class Ruling(NamedTuple):
     alignment: tuple[AlignmentRule, ...]
     lora_ranks: tuple[RankRule, ...]
     unstable: frozenset[str]
-    ran: frozenset[str]
-    never: frozenset[str]
-    only: frozenset[str] | None
-    missing: dict[str, str]
+    lists: ClassLists | None
+    family: EngineClasses | None
+    served: Served | None
 
 
 class Support(Record):
@@ -270,11 +262,11 @@ class Support(Record):
     contexts: tuple[ContextRule, ...] = ()
     types: tuple[TypeRule, ...] = ()
     unstable: tuple[UnstableRule, ...] = ()
-    classes: tuple[ClassRule, ...] = ()
     lacks: tuple[LackRule, ...] = ()
     alignment: tuple[AlignmentRule, ...] = ()
     lora_ranks: tuple[RankRule, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+    _lists: ClassLists | None = PrivateAttr(default=None)
     _known: dict[tuple[str, str | None], Ruling] = PrivateAttr(default_factory=dict)
     _judged: dict[Hashable, dict[Hashable, list[int]]] = PrivateAttr(default_factory=dict)
 
@@ -283,10 +275,16 @@ class Support(Record):
         """Codes worked out before, by what is asked and then by kind of device; many models share few of them."""
         return self._judged
 
+    @property
+    def state(self) -> str:
+        """The rules, and a digest of the lists of classes: all that a judgement depends on."""
+        return self.model_dump_json() + ("" if self._lists is None else self._lists.state)
+
     def ruling(self, family: str, version: str | None) -> Ruling:
         """The rules that are about a release; found once for each."""
         key = (family, version)
         if key not in self._known:
+            listed = None if self._lists is None else self._lists.of(family)
             self._known[key] = Ruling(
                 devices=_holding(self.devices, key),
                 weights=_holding(self.weights, key),
@@ -298,24 +296,21 @@ class Support(Record):
                 alignment=_holding(self.alignment, key),
                 lora_ranks=_holding(self.lora_ranks, key),
                 unstable=_names(_holding(self.unstable, key)),
-                ran=_names(one for one in _holding(self.classes, key) if one.runs),
-                never=_names(one for one in _holding(self.classes, key) if not one.runs),
-                only=_names(found)
-                if (found := [one for one in _holding(self.classes, key) if one.only])
-                else None,
-                missing=self._missing(family, version),
+                lists=self._lists,
+                family=listed,
+                served=None if listed is None else listed.served(version),
             )
         return self._known[key]
 
-    def _missing(self, family: str, version: str | None) -> dict[str, str]:
-        """Classes that the family runs in other releases than this one, with the releases that do."""
-        found: dict[str, str] = {}
-        for rule in self.classes:
-            if rule.runs and rule.family == family and not rule.holds(family, version):
-                first, end = rule.releases
-                span = f"from {first} on" if end is None else f"from {first} to before {end}"
-                found |= dict.fromkeys(rule.architectures, span)
-        return found
+    def with_lists(self, lists: ClassLists) -> Self:
+        """Judge model classes by these lists.
+
+        Args:
+            lists: The lists of a catalog, each read when a release of its engine is asked for.
+        """
+        self._lists = lists
+        self._known.clear()
+        return self
 
     @model_validator(mode="after")
     def _sourced(self) -> Self:
@@ -328,7 +323,6 @@ class Support(Record):
             *self.contexts,
             *self.types,
             *self.unstable,
-            *self.classes,
             *self.lacks,
             *self.alignment,
             *self.lora_ranks,
@@ -339,7 +333,7 @@ class Support(Record):
         return self
 
 
-def _names(rules: Iterable[ClassRule | UnstableRule]) -> frozenset[str]:
+def _names(rules: Iterable[UnstableRule]) -> frozenset[str]:
     return frozenset(name for rule in rules for name in rule.architectures)
 
 

@@ -133,7 +133,7 @@ def axes_digest(axes: Axes) -> bytes:
         axes.engine.model_dump_json(),
         *(f"{maker} {engine.model_dump_json()}" for maker, engine in sorted(axes.local_engines.items())),
         axes.ceiling.model_dump_json(),
-        axes.support.model_dump_json() if axes.support else "",
+        axes.support.state if axes.support else "",
         repr((np.__version__, pa.__version__, version("deflate"))),
     ]
     digest = sha256(json.dumps(parts).encode())

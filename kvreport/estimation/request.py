@@ -20,6 +20,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving, reads_images
 from kvreport.accounting.roofline import Peaks
 from kvreport.accounting.state_types import with_state_type
+from kvreport.accounting.support import class_note, lacks_class
 from kvreport.accounting.text_drafts import TEXT_DRAFTS
 from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
@@ -329,6 +330,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
     refuse_unsupported(record, policy, catalog.support)
     _refuse_unused(query, policy)
     _say_newer(query, catalog, assumed)
+    assumed += filter(None, [class_note(catalog.support, policy, record)])
     engine = rules(policy)
     limits = _inputs(query.limit_mm_per_prompt)
     cache = catalog.kv_format(
@@ -671,8 +673,10 @@ def refuse_unsupported(model: Model, engine: Engine, support: Support | None = N
     Raises:
         InputError: If the model's record says so, with its reason, or its weights are in another engine's format.
     """
-    ran = support is not None and model.architecture in support.ruling(engine.family, engine.version).ran
-    for name in () if ran else (engine.name, engine.family):
+    served = None if support is None else support.ruling(engine.family, engine.version).served
+    for name in (
+        () if served is not None and served.implements(model.architecture) else (engine.name, engine.family)
+    ):
         if name in model.unsupported_by:
             raise InputError(f"engine: {engine.label} does not run {model.id}: {model.unsupported_by[name]}")
     reader = rules(engine).other_reader(model.weight_format)
@@ -681,6 +685,24 @@ def refuse_unsupported(model: Model, engine: Engine, support: Support | None = N
             f"engine: {engine.label} does not run {model.id}: its weights are in {model.weight_format}, which "
             f"{reader} reads; allowed: {reader}, or the model it was made from"
         )
+
+
+def refuse_class(model: Model, engine: Engine, support: Support | None) -> None:
+    """Refuse a model whose class the engine's release does not serve, where no single deployment is asked for.
+
+    Args:
+        model: The model.
+        engine: The engine, whose release decides.
+        support: What engines' releases run on; None not to judge it.
+
+    Raises:
+        InputError: With the release that has the class, or the nearest class that the release has.
+    """
+    lacking = (
+        "" if support is None else lacks_class(support.ruling(engine.family, engine.version), engine, model)
+    )
+    if lacking:
+        raise InputError(f"engine: {lacking}; allowed: an engine or a release that has it")
 
 
 def storable_on(kv_format: KvFormat, accelerator: Accelerator) -> bool:

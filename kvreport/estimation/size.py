@@ -25,7 +25,7 @@ from kvreport.estimation.alternatives import levers, what_to_relax
 from kvreport.estimation.disaggregated import disaggregate
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.opened import said_of
-from kvreport.estimation.request import AUTO, engine_named, open_model, refuse_unsupported
+from kvreport.estimation.request import AUTO, engine_named, open_model, refuse_class, refuse_unsupported
 from kvreport.estimation.sizing import Sizing
 from kvreport.estimation.variants import narrowed
 from kvreport.units import count, parse_tokens
@@ -125,7 +125,8 @@ def size(
     opened = [open_model(name, known, fetch=fetch, revision=revision) for name in names]
     records = [one.model for one in opened]
     for record in records:
-        refuse_unsupported(record, policy)
+        refuse_unsupported(record, policy, known.support)
+        refuse_class(record, policy, known.support)
     assumed = [sentence.rstrip(".") for one in opened for sentence in said_of(one)]
     requests = _requests(concurrent, users, requests_per_minute, latency_s, assumed)
     longest = _tokens("context", context)

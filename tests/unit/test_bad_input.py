@@ -99,7 +99,13 @@ def test_no_error_carries_a_sign_that_a_terminal_obeys(sign):
     assert str(InputError("مرحبا, two\nlines")) == "مرحبا, two\nlines"
 
 
-@pytest.mark.parametrize("engine", ["ceiling", "transformers", "mlx"])
+def test_an_engine_that_lacks_the_class_promises_a_model_without_a_cache_nothing():
+    """mlx-lm has no module of BERT: it said that nothing bounds its requests, as if it ran."""
+    found = kvreport.estimate("BAAI/bge-large-en", gpu="m3-ultra-512", engine="mlx", context_tokens=256)
+    assert (found.verdict, found.max_concurrent_requests) == ("engine_does_not_run", 0)
+
+
+@pytest.mark.parametrize("engine", ["ceiling", "transformers"])
 def test_an_engine_without_a_limit_does_not_promise_a_model_without_a_cache_a_number(engine):
     """It said 1,099,511,627,776 requests, the number that stands for no limit."""
     with pytest.raises(InputError, match="keeps no cache, so nothing bounds its requests"):
