@@ -135,6 +135,7 @@
       form.addEventListener("submit", (event) => event.preventDefault());
       kvreport.go = go;
       kvreport.now = () => state;
+      Object.assign(kvreport, { unanswered, remark });
     });
 
     /* The links to the lists of models and accelerators become fields to type into when the reader begins to do
@@ -178,6 +179,7 @@
     async function show(ignored) {
       const mine = (turn += 1);
       await ready;
+      remark("");
       controls.write(state);
       const printed = kvState.search(state, start) === "";
       $("[data-kv-reset]", form).toggleAttribute("hidden", printed);
@@ -205,6 +207,7 @@
           return done();
         }
         const gpu = kvCapacity.gpuOf(here, state.gpu);
+        for (const [slot] of slots) slot.toggleAttribute("hidden", false);
         const told = settled(here, state);
         if (told !== state) controls.told.textContent = defaultsOnly(here);
         const deployment = kvState.pick(here, model, gpu, told);
@@ -216,6 +219,47 @@
       } catch (error) {
         controls.told.textContent = `The numbers of this engine could not be read (${error.message}).`;
       }
+      done();
+    }
+
+    /* A sentence above the answer: what of a question it does not depend on. */
+    function remark(text) {
+      $("[data-kv-remark]", root)?.remove();
+      if (!text) return;
+      const note = kvreport.make("p", { class: "kv-note", "data-kv-remark": "" }, text);
+      $("[data-kv-slot=headline]", root)?.before(note);
+    }
+
+    /* No answer of this page, but the way to one: {said, links: [[text, address]], command}. The address keeps the question. */
+    function unanswered({ said, links, command }, question) {
+      turn += 1;
+      const { make } = kvreport;
+      const address = `${location.pathname}?ask=${encodeURIComponent(question).replace(/%20/g, "+")}`;
+      if (address !== location.pathname + location.search) {
+        history[location.search.startsWith("?ask=") ? "replaceState" : "pushState"](
+          history.state,
+          "",
+          address,
+        );
+      }
+      remark("");
+      const way = links.map(([text, page]) => make("a", { href: new URL(page, kvreport.root).href }, text));
+      const filled = {
+        headline: [said],
+        conditions: way.flatMap((link, n) => (n ? [" · ", link] : [link])),
+        commands: command
+          ? [make("p", { class: "kv-note" }, "On the command line:"), result.command(command)]
+          : [],
+      };
+      for (const [slot] of slots) {
+        const nodes = filled[slot.dataset.kvSlot] || [];
+        slot.replaceChildren(...nodes);
+        slot.toggleAttribute("hidden", !nodes.length);
+      }
+      plots?.release();
+      plots = null;
+      result.titled(root, true);
+      $("[data-kv-reset]", form).toggleAttribute("hidden", false);
       done();
     }
 
@@ -257,7 +301,7 @@
     return {
       restore: () => restore(),
       release: () => {
-        kvreport.go = undefined;
+        Object.assign(kvreport, { go: undefined, unanswered: undefined, remark: undefined });
         plots?.release();
       },
     };

@@ -1,5 +1,6 @@
-/* Free text becomes a state: "llama 70b 2x4090 32k fp8". What was understood is said, and what was not is named.
-   Needs kv-kernel.js, kv-state.js and the names of kv-picker.js. */
+/* Free text becomes a state, "llama 70b 2x4090 32k fp8", and the way to its answer. Every word is used, or is named as
+   not used. Where a word that changes the question is not used, the way leads to another page or to a command, and
+   no answer of this page is shown. Needs kv-kernel.js, kv-state.js and the names of kv-picker.js. */
 (function () {
   "use strict";
 
@@ -16,27 +17,83 @@
     awq: ["weights", "int4"],
     gptq: ["weights", "int4"],
     "4bit": ["weights", "int4"],
+    w4a16: ["weights", "int4"],
+    nvfp4: ["weights", "nvfp4"],
+    mxfp4: ["weights", "mxfp4"],
   };
   const FILLERS = new Set(
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
-      "that models llm llms need needs want running memory max longest largest biggest maximum most best cheapest cost costs price prices compare compared vs versus and or which")
+      "that models llm llms need needs want running memory max longest maximum most compare compared vs versus and or which " +
+      "much vram enough quant quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long")
       .split(
         " ",
       ),
   );
 
+  /* Words that ask for a choice or a figure that no state has: they are no names, and no answer stands next to them. */
+  const CHOICE =
+    /^(best|better|largest|biggest|smallest|strongest|smartest|top|recommend(ed)?|newest|latest)$/;
+  const COST = /^(cheap|cheapest|costs?|prices?|rent|budget|\$\S*)$/;
+  const SPEED =
+    /^(tok\/s|tokens\/s(ec)?|t\/s|tps|tok|toks|speed|fast|faster|fastest|slow|latency|ttft|tpot|throughput|qps|rps)$/;
+  /* What people use a model for, and how names say it. */
+  const USES = {
+    coding: "coder",
+    code: "coder",
+    programming: "coder",
+    vision: "vl",
+    chat: "",
+    agents: "",
+    agentic: "",
+    agent: "",
+    rag: "",
+    roleplay: "",
+    writing: "",
+    reasoning: "",
+  };
+
+  /* Words of many names: alone they name none. */
+  const KINDS = new Set(
+    "coder coding instruct chat vision vl omni base it mini small medium large nano pro flash air lite next thinking reasoning max preview turbo plus ultra super fp8 nvfp4 awq gptq int4 int8 gguf moe dense"
+      .split(" "),
+  );
+
+  /* Words that change an answer wherever they stand, and that no state has: engines, formats and settings. */
+  const CHANGES = new RegExp(
+    `^(${
+      ("tgi lmdeploy exllama\\S* exl[23] tabbyapi aphrodite mlc\\S* ktransformers transformers tensorrt\\S* trt\\S* nim dynamo " +
+        "bnb bitsandbytes nf4 int[1-9]\\d? fp[1-9]\\d? \\d-?bits? w\\d+a\\d+ turboquant\\S* dp tp pp ep dcp cp sp lora loras " +
+        "qlora adapters? drafts? drafter speculative speculation mtp eagle\\d? medusa dflash n-?gram offload\\S* cpu ram nvme " +
+        "swap finetun\\S* fine-tun\\S* train\\S* mig slice spot tpu npu").split(" ").join("|")
+    })$`,
+  );
+  /* The flag of the command that says a word of these. */
+  const FLAGS = {
+    mtp: "--draft mtp",
+    ngram: "--draft ngram",
+    "n-gram": "--draft ngram",
+    lora: "--max-loras 1",
+  };
+
+  const START =
+    /(?:^|\s)(vllm serve|sglang serve|python3? -m (?:vllm|sglang)|llama-server|llama-cli|ollama run|docker run)\s/i;
+
+  const NUMBERS = { two: 2, three: 3, four: 4, five: 5, six: 6, eight: 8, sixteen: 16, dual: 2, quad: 4 };
+
   /* [pattern, the change of the state, what it says] of a word or of two; the words are lower case. */
   /** @type {[RegExp, (m: string[]) => object, (m: string[]) => string][]} */
   const PATTERNS = [
-    [/^tp=?(\d+)$/, (m) => ({ tp: Number(m[1]) }), (m) => `tensor parallel ${m[1]}`],
-    [/^pp=?(\d+)$/, (m) => ({ pp: Number(m[1]) }), (m) => `pipeline parallel ${m[1]}`],
-    [/^dp=?(\d+)$/, (m) => ({ dp: Number(m[1]) }), (m) => `data parallel ${m[1]}`],
-    [/^dcp=?(\d+)$/, (m) => ({ dcp: Number(m[1]) }), (m) => `decode context parallel ${m[1]}`],
+    [/^tp[= ]?(\d+)$/, (m) => ({ tp: Number(m[1]) }), (m) => `tensor parallel ${m[1]}`],
+    [/^pp[= ]?(\d+)$/, (m) => ({ pp: Number(m[1]) }), (m) => `pipeline parallel ${m[1]}`],
+    [/^dp[= ]?(\d+)$/, (m) => ({ dp: Number(m[1]) }), (m) => `data parallel ${m[1]}`],
+    [/^dcp[= ]?(\d+)$/, (m) => ({ dcp: Number(m[1]) }), (m) => `decode context parallel ${m[1]}`],
     [/^(\d{1,2}) (?:gpus?|cards?)$/, (m) => ({ tp: Number(m[1]) }), (m) => `${m[1]} GPUs`],
+    [/^dp$/, () => ({ dp: "all" }), () => "data parallel"],
+    [/^ep=?(\d+)$/, () => ({ ep: true }), () => "expert parallel"],
     [/^ep$/, () => ({ ep: true }), () => "expert parallel"],
     [
-      /^(\d+)\s?(users?|requests?|people|concurrent)$/,
+      /^(\d+)\s?(users?|requests?|people|concurrent|agents?|developers?|devs?|sessions?|chats?)$/,
       (m) => ({ requests: Number(m[1]) }),
       (m) => `${m[1]} concurrent requests`,
     ],
@@ -54,7 +111,13 @@
   const OTHER_CACHE = /^(int[48]|[48]-?bit|nvfp4|turboquant\S*|q\d\S*) (kv|cache|kv-cache)$/;
 
   /* Programs and files of one computer: another page has their numbers. */
-  const AT_HOME = /^(ollama|llama\.?cpp|llama-server|lm-?studio|gguf|mlx|q[2-8](_[a-z0-9]+)*)$/;
+  const AT_HOME =
+    /^(ollama|llama\.?cpp|llama-server|lm-?studio|gguf|mlx(-lm)?|koboldcpp|ik_llama|llamafile|jan|(ud-)?i?q[1-8](_[a-z0-9]+)*)$/;
+  /* The usual mix of a number of bits. */
+  const USUAL_MIX = { q2: "q2_k", q3: "q3_k_m", q4: "q4_k_m", q5: "q5_k_m", q6: "q6_k", q8: "q8_0" };
+  /* What a format of servers is called there. */
+  const AS_MIX = { int4: "q4_k_m", fp8: "q8_0", bf16: "bf16" };
+  const MIX = /^(?:ud-)?(i?q[1-8](?:_[a-z0-9]+)*)$/;
 
   const MAC = /^(mac|macs|macbook|macbooks|imac)$/;
   const MAC_FORM = /^(studio|mini|pro|air)$/;
@@ -63,15 +126,38 @@
   const CARD = /^(rtx|gtx|rx|geforce|radeon|arc|quadro)$/;
   const ONE = /^(a|an|one|single)$/;
 
-  /* {state, understood: [words], missed: [words], home: [words of programs at home], gpus: [ids of further
-     accelerators, which a comparison has], unlisted: a name with another release number than the model's} of a line
-     of text. */
-  function understand(text, site, names) {
-    const words = text.toLowerCase().replace(/[?!;]/g, " ").replace(/,(?!\d{3})/g, " ")
+  /* The words of a text: lower case, counts as "8x", sizes as "24gb", flags and layouts by their short names. */
+  function wordsOf(text) {
+    return text.toLowerCase().replace(/[?!;()[\]{}"“”‘’`]/g, " ").replace(/,(?!\d{3})/g, " ")
+      .replace(/\blm studio\b/g, "lm-studio").replace(/\bllama cpp\b/g, "llama.cpp")
+      .replace(/([a-z0-9.]):(?=\d+(?:\.\d+)?b)/g, "$1 ") // qwen3:32b
+      .replace(/(\S)[-.:]((?:ud-)?i?q[1-8](?:_[a-z0-9]+)*)(?:\.gguf)?(?=\s|$)/g, "$1 $2")
+      .replace(/-*\btensor[- ]parallel(?:ism)?(?:-size)?\b/g, "tp")
+      .replace(/-*\bpipeline[- ]parallel(?:ism)?(?:-size)?\b/g, "pp")
+      .replace(/-*\bdata[- ]parallel(?:ism)?(?:-size)?\b/g, "dp")
+      .replace(/-*\b(?:enable-)?expert[- ]parallel(?:ism)?\b/g, "ep")
+      .replace(/(^|\s)-{1,2}(?=(?:tp|pp|dp|ep|dcp)\b)/g, "$1").replace(/-*\bmax-model-len\b/g, " ")
+      .replace(/\b(tp|pp|dp|dcp|ep)(\d*)[+/&](?=(?:tp|pp|dp|dcp|ep))/g, "$1$2 ")
+      .replace(/\btokens?\s+per\s+sec(?:ond)?\b/g, "tokens/s")
+      .replace(/(^|\s)w\/\s*/g, "$1").replace(/[.:](?=\s|$)/g, " ")
+      .replace(/\b(two|three|four|five|six|eight|sixteen|dual|quad)\b(?=\s+\S)/g, (word) => NUMBERS[word])
       .replace(/(\d)\s+gi?b\b/g, "$1gb").replace(/(\d)gib\b/g, "$1gb")
       .replace(/\s[x×*]\s*(?=\d\d?(\s|$))/g, " ").replace(/(\d)\s*[x×*]\s*(?=[a-z0-9])/g, "$1x ")
       .split(/\s+/).filter(Boolean);
-    const state = {}, understood = [], missed = [], left = [];
+  }
+
+  /* What a text was taken for:
+     state: fields of the page's state;
+     understood: what they are, in words;
+     missed: words that nothing here has;
+     home: words of programs, files and machines of one computer; machine: the id of that machine;
+     gpus: ids of further accelerators, which a comparison has;
+     unlisted: a name with another release number than the model's;
+     engine: the family of an engine that was named;
+     asks: words that ask for a choice, a price, a speed or a use. */
+  function understand(text, site, names) {
+    const words = wordsOf(text);
+    const state = {}, understood = [], missed = [], left = [], asks = [];
     let devices = null;
     const apart = machineIn(names, words.flatMap((word) => word.split(/(\+)/)).filter(Boolean));
     if (apart) {
@@ -107,18 +193,23 @@
         devices = Number(times[1]);
         continue;
       }
-      left.push(words[n]);
+      if (CHOICE.test(words[n]) || COST.test(words[n]) || SPEED.test(words[n]) || words[n] in USES) {
+        asks.push(words[n]);
+      } else left.push(words[n]);
     }
+    /** @type {any[] & {devices?: number}} */
     const home = left.filter((word) => AT_HOME.test(word));
-    const rest = engineIn(site, left.filter((word) => !home.includes(word)), state, understood);
+    const told = {};
+    const rest = spelled(
+      names,
+      engineIn(site, left.filter((word) => !home.includes(word)), state, understood, told),
+    );
     const stated = state.tp;
     const named = apart ? rest : gpuIn(names, rest, state, understood, devices, home);
     const gpus = [];
     const after = !apart && state.gpu ? furtherGpus(names, named, understood, gpus) : named;
     if (devices && state.tp === undefined) state.tp = devices;
-    // "8x b200 dp8": the devices of all ranks and stages together.
-    const others = (state.dp || 1) * (state.pp || 1);
-    if (stated === undefined && state.tp % others === 0) state.tp /= others;
+    divided(state, stated, devices || home.devices, understood, missed);
     // A Mac has one memory: its size tells which one.
     const mac = after.some((word) => MAC.test(word));
     const ofMac = (word, n) =>
@@ -126,17 +217,102 @@
     if (mac) home.push(after.filter(ofMac).join(" "));
     const cards = cardsIn(mac ? after.filter((word, n) => !ofMac(word, n)) : after, home);
     const more = sizesIn(
+      site,
       state.gpu ? cards : memoryIn(site, cards, state, understood, home),
       state,
       understood,
     );
-    const unlisted = modelIn(names.models, more, state, understood, missed);
+    const makers = /^(nvidia|amd|apple|intel)$/;
+    const unlisted = modelIn(
+      names.models,
+      state.gpu || home.length ? more.filter((word) => !makers.test(word)) : more,
+      state,
+      understood,
+      missed,
+    );
     checkpointOf(names.models, words, state, understood);
-    return { state, understood, missed, home, gpus, unlisted };
+    const machine = names.machines.find(({ id }) => id === state.gpu) ||
+      home.map((phrase) => machineNamed(names.machines, phrase)).find(Boolean);
+    // People own one card of a computer, unless they say another number.
+    if (state.gpu && machine && state.tp === undefined && !state.dp && !state.pp) state.tp = 1;
+    return {
+      state,
+      understood,
+      missed,
+      home,
+      gpus,
+      unlisted,
+      asks,
+      machine: machine?.id,
+      engine: told.engine,
+    };
+  }
+
+  /* Devices of all ranks and stages together, as "8x b200 dp8" says them; "dp" alone is a rank on each of them. */
+  function divided(state, stated, devices, understood, missed) {
+    if (state.dp === "all") {
+      const total = devices || state.tp;
+      const own = stated === undefined ? 1 : stated;
+      if (total > 1 && total % (own * (state.pp || 1)) === 0) {
+        state.dp = total / own / (state.pp || 1);
+        state.tp = own;
+        understood[understood.indexOf("data parallel")] = `data parallel ${state.dp}`;
+      } else {
+        delete state.dp;
+        missed.push("dp");
+        understood.splice(understood.indexOf("data parallel"), 1);
+      }
+      return;
+    }
+    const others = (state.dp || 1) * (state.pp || 1);
+    if (stated === undefined && state.tp % others === 0) state.tp /= others;
+    // "8x h200 tp 4": two numbers that do not agree.
+    if (stated !== undefined && devices && devices !== stated * others) missed.push(`${devices}x`);
+  }
+
+  /* Words with one wrong letter are those of a model's name: "lama". */
+  function spelled({ models, gpus }, words) {
+    const known = new Map();
+    for (const { words: own } of models) {
+      for (const word of own) if (/^[a-z]{4,}$/.test(word)) known.set(word, (known.get(word) || 0) + 1);
+    }
+    const usual = (word) =>
+      !/^[a-z]{4,}$/.test(word) || FILLERS.has(word) || CHANGES.test(word) || MAC.test(word) ||
+      CARD.test(word) ||
+      MAC_FORM.test(word) || ONE.test(word) || gpus.some((gpu) => gpu.plain.includes(word)) ||
+      models.some((model) => hit(model, word));
+    return words.map((word) => {
+      if (usual(word)) return word;
+      const near = Array.from(known.keys()).filter((one) => oneApart(word, one));
+      return near.sort((a, b) => known.get(b) - known.get(a))[0] || word;
+    });
+  }
+
+  /* Whether two words differ by one letter that is missing, added, wrong, or changes places with the next. */
+  function oneApart(a, b) {
+    if (Math.abs(a.length - b.length) > 1) return false;
+    let n = 0;
+    while (n < a.length && a[n] === b[n]) n += 1;
+    const rests = [[1, 1], [1, 0], [0, 1]].map(([x, y]) => a.slice(n + x) === b.slice(n + y));
+    const turned = a[n] === b[n + 1] && a[n + 1] === b[n] && a.slice(n + 2) === b.slice(n + 2);
+    return n > 0 && (rests.some(Boolean) || turned);
+  }
+
+  /* The machine at home that a phrase names; undefined where it fits several. */
+  function machineNamed(machines, phrase) {
+    const plain = plainName(phrase);
+    const words = phrase.split(" ").map(plainName).filter(Boolean);
+    if (AT_HOME.test(phrase)) return undefined;
+    const exact = machines.filter(({ names, base }) => names.includes(plain) || base === plain);
+    // A size of memory, or a word such as "mac", fits too many.
+    const telling = words.some((word) => /\d/.test(word) && !/^\d+gb$/.test(word));
+    const every = telling ? machines.filter((one) => words.every((word) => one.plain.includes(word))) : [];
+    const found = exact.length ? exact : every;
+    return found.length === 1 ? found[0] : undefined;
   }
 
   /* "vllm 0.25", "sglang": an engine of the site. */
-  function engineIn(site, words, state, understood) {
+  function engineIn(site, words, state, understood, told) {
     const rest = [];
     for (let n = 0; n < words.length; n += 1) {
       const release = /^\d+\.\d+(\.\d+)?$/.test(words[n + 1] || "") ? words[n + 1] : null;
@@ -144,6 +320,7 @@
       const name = kvState.engineOf(site, release || stated ? `${own}@${release || stated}` : own);
       if (name && /^[a-z]/.test(own) && site.engines.some((one) => one.family === own || one.name === own)) {
         if (name !== site.engine.default) state.engine = name;
+        told.engine = name;
         understood.push(site.engines.find((one) => one.name === name).label);
         if (release) n += 1;
       } else rest.push(words[n]);
@@ -152,34 +329,51 @@
   }
 
   /* The longest run of words that is a name of an accelerator. */
-  function gpuIn({ gpus, models }, words, state, understood, devices, home) {
+  function gpuIn({ gpus, models, machines }, words, state, understood, devices, home) {
     for (let size = Math.min(5, words.length); size >= 1; size -= 1) {
       for (let n = 0; n + size <= words.length; n += 1) {
         const phrase = plainName(words.slice(n, n + size).join(" "));
         // "a 16 GB card" is no A16.
         if (size > 1 && ONE.test(words[n]) && /^\d/.test(words[n + 1])) continue;
         if (phrase.length < 2 || (/^\d+$/.test(phrase) && phrase.length < 4)) continue;
-        let found = gpus.find((gpu) => gpu.names.includes(phrase));
+        const one = phrase.replace(/([a-z0-9]{3})s$/, "$1"); // "two h100s"
+        let found = gpus.find((gpu) => gpu.names.includes(phrase)) ||
+          gpus.find((gpu) => gpu.names.includes(one));
+        const other = !found && size > 1 &&
+          machines.find((machine) => machine.base === phrase || machine.names.includes(phrase));
+        if (other) {
+          const last = n + size + (/^\d+gb$/.test(words[n + size] || "") ? 1 : 0);
+          home.push(words.slice(n, last).join(" "));
+          return [...words.slice(0, n), ...words.slice(last)];
+        }
         if (!found) continue;
         const before = words.slice(0, n), after = words.slice(n + size);
         const memory = /\d+gb/.exec(plainName(found.name))?.[0];
         if (memory && /^\d+gb$/.test(after[0]) && after[0] !== memory) {
           // The same of another size: among the accelerators, or among the machines people have at home.
           const other = gpus.find(({ plain }) => plain.includes(phrase) && plain.includes(after[0]));
+          const series = found.id.replace(/-\d+$/, "");
+          const sibling = machines.find(({ id, plain }) => id.startsWith(series) && plain.includes(after[0]));
           if (other) after.shift();
-          else if (/^m\d/.test(phrase)) {
-            home.push(`${words.slice(n, n + size).join(" ")} ${after.shift()}`);
+          else if (sibling || /^m\d/.test(phrase)) {
+            const said = `${words.slice(n, n + size).join(" ")} ${after.shift()}`;
+            home.push(sibling ? sibling.name.toLowerCase() : said);
             return [...before, ...after];
           }
           found = other || found;
         }
         state.gpu = found.id;
         const number = /^[1-9]\d?$/;
+        if (!devices && isSize(models, before)) before.push(`${before.pop()}b`);
         const counts = number.test(before.at(-1)) && !inAName(models, before.at(-2), before.at(-1));
-        if (!devices && counts) state.tp ??= devices = Number(before.pop());
-        if (!devices && number.test(after[0])) state.tp ??= devices = Number(after.shift());
+        if (!devices && counts) devices = Number(before.pop());
+        if (!devices && number.test(after[0])) devices = Number(after.shift());
         if (/^\d+gb$/.test(after[0]) && (!memory || memory === after[0])) after.shift();
-        if (!devices && ONE.test(before.at(-1))) state.tp ??= devices = 1;
+        if (!devices && ONE.test(before.at(-1))) devices = 1;
+        if (devices) {
+          state.tp ??= devices;
+          home.devices = devices;
+        }
         understood.push(
           devices > 1 ? `${devices} × ${found.name}` : devices ? `one ${found.name}` : found.name,
         );
@@ -230,12 +424,33 @@
     word !== undefined &&
     models.some(({ words }) => words.some((one, n) => one === plainName(word) && words[n + 1] === number));
 
+  /* Whether the last of some words is a size that was written without its letter: the 70 of "llama 3.3 70 h100". A
+     name that has a size already leaves the number to the devices. */
+  function isSize(models, words) {
+    const size = words.at(-1);
+    if (!/^\d{1,3}$/.test(size)) return false;
+    const named = words.slice(0, -1).map(plainName).filter((word) =>
+      !FILLERS.has(word) && models.some((model) => hit(model, word))
+    );
+    if (!named.some((word) => /[a-z]{2}/.test(word)) || named.some((word) => /^a?\d+(\.\d+)?b$/.test(word))) {
+      return false;
+    }
+    return models.some((model) =>
+      model.words.includes(`${size}b`) && named.every((word) => hit(model, word))
+    );
+  }
+
   /* Cards that have no numbers here, such as "rtx 4060 8gb": the page of machines has them. */
   function cardsIn(words, home) {
-    const first = words.findIndex((word, n) => CARD.test(word) && /^[a-z]?\d{3,4}/.test(words[n + 1] || ""));
+    const chip = words.findIndex((word, n) =>
+      /^m[1-9]$/.test(word) && /^(pro|max|ultra|\d+gb)$/.test(words[n + 1] || "") &&
+      words[n - 1] !== "minimax"
+    );
+    const card = words.findIndex((word, n) => CARD.test(word) && /^[a-z]?\d{3,4}/.test(words[n + 1] || ""));
+    const first = chip < 0 ? card : chip;
     if (first < 0) return words;
-    let last = first + 2;
-    while (/^(ti|super|xt|xtx|gre|laptop|mobile|\d+gb)$/.test(words[last] || "")) last += 1;
+    let last = first + (first === chip ? 1 : 2);
+    while (/^(ti|super|xt|xtx|gre|laptop|mobile|pro|max|ultra|\d+gb)$/.test(words[last] || "")) last += 1;
     home.push(words.slice(first, last).join(" "));
     return [...words.slice(0, first), ...words.slice(last)];
   }
@@ -246,6 +461,10 @@
     if (place < 0) return words;
     const bytes = parseInt(words[place], 10) * 2 ** 30;
     const rest = words.filter((_, n) => n !== place);
+    if (home.length) {
+      home.push(words[place]);
+      return rest;
+    }
     // A process can use a tenth less than the label says, at most.
     const found =
       site.gpus.filter((gpu) => gpu.usable <= bytes && gpu.usable >= bytes * 0.9 && gpu.rental === 2)
@@ -259,7 +478,7 @@
   }
 
   /* Context and formats. */
-  function sizesIn(words, state, understood) {
+  function sizesIn(site, words, state, understood) {
     return words.filter((word) => {
       const length = /^\d+(\.\d+)?[km]$/.test(word) || /^\d{4,7}$/.test(word.replace(/,/g, ""))
         ? kvState.tokensOf(word)
@@ -270,7 +489,9 @@
         return false;
       }
       const format = FORMATS[word.replace(/[-_]/g, "")];
-      if (format && state[format[0]] === undefined) {
+      const here = format &&
+        (/fp4/.test(format[1]) ? site.weight_formats.some((one) => one.name === format[1]) : true);
+      if (here && state[format[0]] === undefined) {
         state[format[0]] = format[1];
         understood.push(`${word.toUpperCase()} weights`);
         return false;
@@ -287,9 +508,10 @@
     for (const model of models) {
       const hits = asked.filter((word, n) =>
         hit(model, plainName(word)) ||
+        (n > 0 && /^\d{1,3}$/.test(word) && model.words.includes(`${word}b`)) ||
         (n > 0 && /^\d/.test(word) && model.words.includes(plainName(asked[n - 1] + word)))
       );
-      if (!hits.length || !hits.some((word) => /[a-z]{2}/.test(word))) continue;
+      if (!hits.some((word) => /[a-z]{2}/.test(word) && !KINDS.has(word))) continue;
       const length = model.name.split(/[\s-]/).length;
       const whole = hits.filter((word) => isWhole(model, plainName(word))).length;
       const rank = [
@@ -359,7 +581,176 @@
       words: [name, id, ...aliases].flatMap((text) => text.toLowerCase().split(/[\s/_-]+/)).map(plainName),
       plain: plainName(name + id),
     });
-    return { models: file.models.map(alone), gpus: file.gpus.map(alone) };
+    const base = (machine) => ({ ...machine, base: plainName(machine.name.replace(/\s*\d+ ?gb.*/i, "")) });
+    return {
+      models: file.models.map(alone),
+      gpus: file.gpus.map(alone),
+      machines: (file.machines || []).map(alone).map(base),
+    };
+  }
+
+  /* --- the way to an answer ---------------------------------------------------------------------------------- */
+
+  /* Where a text is answered, if not by this page's state: {said, links: [[text, address]], command}. null where the
+     answer of the state is the answer of the text, but for words that change nothing. */
+  function wayTo(text, found, site, names) {
+    const { state, home, machine, missed, asks, gpus, unlisted, understood } = found;
+    if (START.test(` ${text} `)) {
+      const usual = [...site.gpus].sort((a, b) => b.rental - a.rental || b.providers - a.providers)[0].id;
+      return {
+        said: `A server's start command is answered on the command line.${
+          state.gpu ? "" : " The GPU is an example: state yours."
+        }`,
+        links: [],
+        command: `kvreport estimate ${kvState.quote(text.trim().slice(0, 2000))} --gpu ${state.gpu || usual}`,
+      };
+    }
+    const own = names.gpus.find(({ id }) => id === state.gpu);
+    const model = names.models.find(({ id }) => id === state.model);
+    const at = (folder, values) => {
+      const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value)).toString();
+      return folder + (query ? `?${query}` : "");
+    };
+    const computer = site.gpus.some((gpu) => gpu.id === state.gpu && gpu.most === 1);
+    if (home.length || (computer && machine && !found.engine)) return atHome(found, names, at);
+    if (gpus.length || /\b(compare[ds]?|vs|versus)\b/i.test(text)) {
+      const link = at("compare/", { model: state.model });
+      const listed = [state.gpu, ...gpus].filter(Boolean).map((id) => `gpus=${id}`);
+      const address = gpus.length
+        ? `${link}${link.includes("?") ? "&" : "?"}${listed.join("&")}`
+        : "compare/";
+      return {
+        said: "Several models or GPUs are compared on a page of their own.",
+        links: [["compare models or GPUs", address]],
+      };
+    }
+    const which = /\b(what|which|how many|cheapest|best) (gpus?|cards?|hardware|server)\b/i;
+    const cost = asks.filter((word) => COST.test(word));
+    if (which.test(text) || (model && cost.length)) {
+      const values = { model: state.model, concurrent: state.requests };
+      return {
+        said: "The Sizer finds the GPUs that a load takes, and their cost.",
+        links: [["size a deployment", at("sizer/", values)]],
+      };
+    }
+    const choice = asks.filter((word) => CHOICE.test(word));
+    const speed = asks.filter((word) => SPEED.test(word));
+    if (!model) return withoutModel(found, own, at, understood);
+    const changing = missed.filter((word) => CHANGES.test(word) || /\d/.test(word));
+    const unused = [...choice, ...speed, ...changing];
+    if (!unused.length && !unlisted) return null;
+    const links = [[`the page of ${model.name}`, `models/${model.id}/`]];
+    if (own) links.push([`every model on ${own.name}`, at(`gpus/${own.id}/`, { context: state.context })]);
+    if (speed.length) links.push(["size a deployment", at("sizer/", { model: state.model })]);
+    if (unlisted || missed.some((word) => /^\d+(\.\d+)?b$/.test(word))) {
+      links.push(["Your model reads its config", "your-model/"]);
+    }
+    const flags = unlisted
+      ? null
+      : changing.every((word) => FLAGS[word]) && changing.map((word) => FLAGS[word]);
+    return {
+      said: unlisted
+        ? `“${unlisted}” is not in this catalog; ${model.name} is the nearest.`
+        : `No answer here: ${quoted(unused)} ${unused.length > 1 ? "change" : "changes"} the question and ${
+          unused.length > 1 ? "are" : "is"
+        } not a setting of this page.`,
+      links,
+      command: flags && flags.length && own ? [commandOf(found, false), ...flags].join(" ") : null,
+    };
+  }
+
+  const quoted = (words) => words.map((word) => `“${word}”`).join(", ");
+
+  /* A question that names no model: the list for its GPU with the words that may be of a name, or where to begin. */
+  function withoutModel({ state, missed, asks }, own, at, understood) {
+    const uses = asks.map((word) => USES[word]).filter(Boolean);
+    const filter = [
+      ...missed.filter((word) => /^(\d+(\.\d+)?b|[a-z]{3,})$/.test(word) && !CHANGES.test(word)),
+      ...uses,
+    ];
+    const unused = [
+      ...asks.filter((word) => !USES[word]),
+      ...missed.filter((word) => !filter.includes(word)),
+    ];
+    const rest = unused.length ? ` Not used: ${unused.join(", ")}.` : "";
+    if (own) {
+      const values = { context: state.context, weights: state.weights, tp: state.tp, name: filter.join(" ") };
+      return {
+        said: `No model is named. The list for ${own.name} has every model.${rest}`,
+        links: [[
+          filter.length ? `“${filter.join(" ")}” on ${own.name}` : `every model on ${own.name}`,
+          at(`gpus/${own.id}/`, values),
+        ]],
+      };
+    }
+    const begin = [
+      ["Learn: what takes the memory", "learn/"],
+      ["Questions and answers", "questions/"],
+      ["size a deployment", at("sizer/", { concurrent: state.requests })],
+    ];
+    return {
+      said: understood.length ? `No model and no GPU is named.${rest}` : "Nothing was understood.",
+      links: [["models", at("models/", { name: filter.join(" ") })], ...begin].slice(
+        understood.length ? 0 : 1,
+      ),
+    };
+  }
+
+  /* A question about one computer: its page, the model's part about machines, and the command that answers it. */
+  function atHome(found, names, at) {
+    const { state, home, machine, missed, asks } = found;
+    const model = names.models.find(({ id }) => id === state.model);
+    const own = names.machines.find(({ id }) => id === machine);
+    const links = [];
+    if (own) links.push([`what runs on the ${own.name}`, `local/${own.id}/`]);
+    else if (names.machines.length) {
+      const phrase = home.filter((word) => !AT_HOME.test(word)).join(" ");
+      links.push(["what runs on your machine", at("local/", { name: phrase })]);
+    }
+    if (model) links.push([`${model.name} by memory and quantization`, `models/${model.id}/#home`]);
+    // A server on the same machine is another question, which this page answers.
+    if (model && state.gpu) {
+      links.push([
+        "the answer for a server",
+        at("", { model: model.id, gpu: state.gpu, context: state.context }),
+      ]);
+    }
+    const left = [...missed, ...(state.kv ? [`${state.kv} cache`] : []), ...asks];
+    // Mixes of one maker have bits of their own for each tensor: only a file says them.
+    const unread = home.some((word) => /^ud-|_xl$/.test(word));
+    const unused = (left.length ? ` Not used: ${left.join(", ")}.` : "") +
+      (unread ? " This mix is read from its file: kvreport estimate FILE.gguf." : "");
+    const about = home.length
+      ? `${quoted(home)} ${home.length > 1 ? "are" : "is"} about one computer`
+      : `The ${own.name} is a computer of its own`;
+    return {
+      said: `${about}: llama.cpp, Ollama and MLX have other numbers than the servers of this page.${unused}`,
+      links,
+      command: model && !unread && (own || state.gpu) ? commandOf(found, true) : null,
+    };
+  }
+
+  /* The command that answers a question: with the engine, mix and machine of one computer where it is about one. */
+  function commandOf({ state, home, machine }, local) {
+    const flags = kvKernel.words.flags;
+    const said = ["kvreport", "estimate", state.model.replace("--", "/"), "--gpu", machine || state.gpu];
+    const program = home.find((word) => /^(ollama|mlx)/.test(word));
+    const mix = home.map((word) => MIX.exec(word)?.[1]).find(Boolean);
+    const values = {
+      tensor_parallel: state.tp > 1 && state.tp,
+      pipeline_parallel: state.pp > 1 && state.pp,
+      data_parallel: state.dp > 1 && state.dp,
+      expert_parallel: state.ep,
+      engine: local ? (program ? program.replace(/-lm$/, "") : "llama-cpp") : state.engine,
+      weights: local ? USUAL_MIX[mix] || mix || AS_MIX[state.weights] : state.weights,
+      kv: local ? undefined : state.kv,
+      context_tokens: state.context,
+    };
+    for (const [name, value] of Object.entries(values)) {
+      if (value) said.push(flags[name], ...(value === true ? [] : [String(value)]));
+    }
+    if (state.requests) said.push(...(local ? ["--parallel"] : ["--require"]), String(state.requests));
+    return said.map(kvState.quote).join(" ");
   }
 
   /* The sentence that says what a text was taken for. */
@@ -372,5 +763,5 @@
     ].filter(Boolean).join(" ");
   }
 
-  kvreport.asked = { understand, prepared, said, AT_HOME };
+  kvreport.asked = { understand, prepared, said, wayTo, AT_HOME };
 })();

@@ -252,7 +252,8 @@
   /* The command that computes the answer of a state again. */
   function estimateCommand(site, model, gpu, state, deployment) {
     const said = ["kvreport", "estimate", model.id, "--gpu", gpu.id];
-    const layout = deployment ? deployment.layout : null;
+    // A layout that no page has numbers for is what the command is offered for.
+    const layout = deployment ? deployment.layout : { ...state, tp: isFewest(state) ? 1 : state.tp };
     const flag = (name, value) => said.push(words.flags[name], ...(value === true ? [] : [String(value)]));
     if (layout && layout.tp > 1) flag("tensor_parallel", layout.tp);
     if (layout && layout.pp > 1) flag("pipeline_parallel", layout.pp);

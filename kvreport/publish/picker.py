@@ -1,7 +1,7 @@
 """What the pages' pickers and the box for free text look through: models and accelerators with their names.
 
 ``downloads/v1/picker.json``: ``models`` are [slug, name, maker, release, common, other names], ``gpus`` are
-[id, name, maker, release, common, other names]. Models come newest first. ``common`` marks those that published
+[id, name, maker, release, common, other names], and so are ``machines``, which people have at home. Models come newest first. ``common`` marks those that published
 start-up logs and quantized copies are about most often, and the accelerators that most readers know.
 """
 
@@ -11,10 +11,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.home import home_accelerators, load_home_machines
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import load_observations
 from kvreport.publish.profiles import FOLDER, encode
 from kvreport.publish.site_data import SiteData
+from kvreport.resources import data_dir
 
 ADDRESS: Final = f"{FOLDER}/picker.json"
 COMMON: Final = 14
@@ -39,7 +43,21 @@ def facts(site: SiteData) -> dict[str, Any]:
             [gpu.id, gpu.name, gpu.vendor, gpu.release, int(gpu.id in site.known_gpus), list(gpu.aliases)]
             for gpu in site.gpus
         ],
+        "machines": [
+            [one.id, one.name, one.vendor, one.release, 0, list(one.aliases)]
+            for one in home_machines(site.catalog)
+        ],
     }
+
+
+def home_machines(catalog: Catalog) -> tuple[Accelerator, ...]:
+    """The machines that have a page of their own on the public site; none for another catalog."""
+    public = catalog.folder.resolve() == data_dir().resolve()
+    listed = load_home_machines(catalog.folder) if public else None
+    if listed is None:
+        return ()
+    own = (catalog.accelerator(name) for name in listed.also)
+    return (*own, *home_accelerators(catalog.folder).values())
 
 
 def common_models(site: SiteData) -> frozenset[str]:

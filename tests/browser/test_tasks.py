@@ -150,25 +150,32 @@ def test_a_bare_count_before_the_gpu_and_words_around_it(reader, answer):
     assert "Not understood" not in reader.page.locator("[data-kv-understood]").inner_text()
 
 
+WAYS = "[data-kv-slot=conditions] a"
+"""Links to where a question is answered, in the answer's place."""
+
+
 @pytest.mark.parametrize(
-    ("text", "said", "name"),
+    ("text", "said", "command"),
     [
-        ("llama 8b rtx 4090 24gb q4_k_m ollama", "For q4_k_m, ollama:", "GeForce+RTX+4090"),
         (
-            "llama 8b on a mac studio 128gb",
-            "For mac studio 128gb with llama.cpp, Ollama or MLX:",
-            "mac+studio+128gb",
+            "llama 8b rtx 4090 24gb q4_k_m ollama",
+            "“q4_k_m”, “ollama” are about one computer",
+            "kvreport estimate meta-llama/Llama-3.1-8B-Instruct --gpu rtx-4090 --engine ollama --weights q4_k_m",
         ),
+        ("llama 8b on a mac studio 128gb", "“mac studio 128gb” is about one computer", None),
     ],
 )
-def test_programs_of_one_computer_lead_to_their_page(reader, text, said, name):
+def test_programs_of_one_computer_lead_to_their_answer(reader, text, said, command):
+    """The answer of a server stood there, for a GPU that nobody asked for."""
     reader.ask(text)
     told = reader.page.locator("[data-kv-understood]")
     assert "Not understood" not in told.inner_text()
-    assert said in told.inner_text()
-    # What stands below is of a GPU that nobody asked for.
-    assert ("Below: the answer for servers." in told.inner_text()) == ("mac" in text)
-    assert told.locator("a").get_attribute("href") == f"{reader.visit.address}local/?name={name}"
+    assert said in reader.headline
+    assert "concurrent request" not in reader.page.locator(".kv-answer").inner_text()
+    links = reader.page.locator(WAYS).evaluate_all("(all) => all.map((one) => one.getAttribute('href'))")
+    assert f"{reader.visit.address}models/meta-llama--Llama-3.1-8B-Instruct/#home" in links
+    shown = reader.page.locator("[data-kv-slot=commands] code")
+    assert (shown.inner_text() if shown.count() else None) == command
 
 
 @pytest.mark.parametrize(
@@ -179,12 +186,30 @@ def test_programs_of_one_computer_lead_to_their_page(reader, text, said, name):
             "which gpu for 20 users of llama 70b",
             "sizer/?model=meta-llama--Llama-3.1-70B-Instruct&concurrent=20",
         ),
+        ("best coding model rtx 4090 64k", "gpus/rtx-4090/?context=65536&name=coder"),
+        ("what is a kv cache", "learn/"),
     ],
 )
 def test_a_question_of_another_page_leads_there(reader, text, target):
     reader.ask(text)
-    found = reader.page.locator("[data-kv-understood] a")
+    found = reader.page.locator(WAYS).first
     assert found.get_attribute("href") == f"{reader.visit.address}{target}"
+    assert not reader.page.locator("[data-kv-slot=bar] svg").count(), "no answer of another question"
+    assert not reader.page.locator("[data-kv-slot=chart] svg").count()
+
+
+def test_a_question_without_an_answer_keeps_its_address_and_gives_the_next_answer_its_place(reader, answer):
+    reader.ask("llama 70b on tgi")
+    assert "“tgi” changes the question" in reader.headline
+    reader.act(reader.page.reload)
+    reader.page.wait_for_function("document.querySelector('.kv-big').textContent.includes('tgi')")
+    reader.ask("llama 70b 4x h100 32k please now")
+    want = answer(LLAMA_70B, gpu="H100", tensor_parallel=4, context_tokens="32K")
+    assert reader.requests() == want.max_concurrent_requests
+    assert reader.page.locator("[data-kv-remark]").inner_text() == "Not used: now."
+    assert reader.page.locator(".kv-plot svg").first.is_visible()
+    reader.act(reader.page.go_back)
+    reader.page.wait_for_function("document.querySelector('.kv-big').textContent.includes('tgi')")
 
 
 def test_a_question_that_was_sent_before_the_scripts_is_answered_and_no_search_opens(reader, address):

@@ -213,3 +213,26 @@ def test_the_command_names_the_weight_format_that_was_answered(
     command = run(AGAIN, {"site": shared, "model": model, "gpu": gpu, "state": asked_for, "weights": weights})
     assert (f"--weights {weights}" in command) is flag
     assert command.count("--weights") == int(flag)
+
+
+UNPUBLISHED = """
+const { site, model, gpu, state } = JSON.parse(await new Response(Deno.stdin.readable).text());
+console.log(JSON.stringify(kvState.estimateCommand(site, model, gpu, state, null)));
+"""
+
+
+def test_the_command_keeps_a_layout_that_no_page_has() -> None:
+    """The command was offered for data ranks and experts, and answered for one GPU."""
+    shared, facts, _ = published()
+    model = next(iter(facts.values()))
+    state = {"tp": 2, "dp": 4, "pp": 2, "ep": True, "context": 65_536}
+    command = run(
+        UNPUBLISHED, {"site": shared, "model": model, "gpu": shared["gpus"][0], "state": state}
+    ).split()
+    for flag, value in (("--tensor-parallel", "2"), ("--data-parallel", "4"), ("--pipeline-parallel", "2")):
+        assert command[command.index(flag) + 1] == value
+    assert "--expert-parallel" in command
+    fewest = run(
+        UNPUBLISHED, {"site": shared, "model": model, "gpu": shared["gpus"][0], "state": {"tp": "fewest"}}
+    )
+    assert "parallel" not in fewest

@@ -1,0 +1,159 @@
+"""The box of the front page over the whole catalog: questions as people type them, and where each of them is answered."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from page_states import run
+
+from kvreport import resources
+from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.cli import main
+from kvreport.publish import picker, profiles
+from kvreport.publish.page_data import gather
+
+PAGE = """
+globalThis.kvreport = {
+  plainName: (text) => text.toLowerCase().replace(/[^a-z0-9.]/g, ""), count: String, tokens: String,
+};
+"""
+ASK = """
+const { site, names: file, texts } = JSON.parse(await new Response(Deno.stdin.readable).text());
+const names = kvreport.asked.prepared(file);
+console.log(JSON.stringify(texts.map((text) => {
+  const found = kvreport.asked.understand(text, site, names);
+  return { ...found, way: kvreport.asked.wayTo(text, found, site, names) };
+})));
+"""
+FIELDS = ("model", "gpu", "tp", "pp", "dp", "ep", "weights", "kv", "engine", "context", "requests")
+CHANGING = [
+    "ollama",
+    "llama.cpp",
+    "gguf",
+    "q4_k_m",
+    "mlx",
+    "mac",
+    "best",
+    "largest",
+    "cheapest",
+    "fastest",
+    "tokens/s",
+    "tgi",
+    "exl2",
+    "int2",
+    "3bit",
+    "lora",
+    "mtp",
+    "offload",
+    "cpu",
+]
+"""Words that change every question that they are added to."""
+
+
+@cache
+def catalog() -> Catalog:
+    """The public catalog."""
+    return open_catalog()
+
+
+@cache
+def shared() -> dict[str, Any]:
+    """What the box reads of the public site: facts of every accelerator, and every name."""
+    site = gather(catalog(), models="openai/gpt-oss-20b", version="test")
+    facts = json.loads(profiles.encode(profiles.site_facts(site)))
+    every = replace(site, models=tuple(catalog().models.values()))
+    return {"site": facts, "names": json.loads(profiles.encode(picker.facts(every)))}
+
+
+def asked(texts: list[str]) -> list[dict[str, Any]]:
+    """What the box makes of some texts."""
+    own = (resources.assets_dir() / "kv-ask.js").read_text(encoding="utf-8")
+    found: list[dict[str, Any]] = run(PAGE + own + ASK, {**shared(), "texts": texts})
+    return found
+
+
+@cache
+def questions(repository: Any) -> list[dict[str, Any]]:
+    """The table of questions."""
+    rows: list[dict[str, Any]] = yaml.safe_load((repository / "tests/asked.yaml").read_text(encoding="utf-8"))
+    return rows
+
+
+def test_each_question_is_answered_where_it_belongs(repository: Any) -> None:
+    rows = questions(repository)
+    assert len(rows) >= 50
+    wrong = []
+    for row, found in zip(rows, asked([row["ask"] for row in rows]), strict=True):
+        used = {name: found["state"][name] for name in FIELDS if name in found["state"]}
+        way = found["way"]
+        told = {
+            "ask": row["ask"],
+            "used": used,
+            "unused": [*found["missed"], *found["asks"]],
+            "home": found["home"],
+            "to": None if way is None else next((page for _, page in way["links"]), None),
+            "command": way and way.get("command"),
+            "answered": way is None,
+        }
+        wanted = {"unused": [], "home": [], "to": None, "command": None, "answered": "to" not in row} | row
+        if told != wanted:
+            wrong.append((told, wanted))
+    assert not wrong, wrong[:3]
+
+
+def test_a_word_that_changes_a_question_never_leaves_its_answer(repository: Any) -> None:
+    """A word was dropped, or sorted out, and the answer of another question stayed on the screen."""
+    answered = [row["ask"] for row in questions(repository) if "to" not in row]
+    texts = [f"{text} {word}" for text in answered for word in CHANGING]
+    texts += [f"{word} {text}" for text in answered for word in CHANGING]
+    found = dict(zip(texts, asked(texts), strict=True))
+    assert not [text for text, one in found.items() if one["way"] is None]
+
+
+def test_what_no_state_has_is_named_where_the_answer_stands(repository: Any) -> None:
+    answered = [row["ask"] for row in questions(repository) if "to" not in row]
+    for text, found in zip(answered, asked([f"{text} flavourful" for text in answered]), strict=True):
+        assert found["missed"][-1] == "flavourful", text
+
+
+def test_pages_that_the_box_leads_to_exist(repository: Any) -> None:
+    known = {
+        "models": {model.slug for model in catalog().models.values()},
+        "gpus": {gpu["id"] for gpu in shared()["site"]["gpus"]},
+        "local": {machine.id for machine in picker.home_machines(catalog())},
+    }
+    for found in asked([row["ask"] for row in questions(repository)]):
+        for _, address in (found["way"] or {"links": []})["links"]:
+            folder, name, *_ = (*urlsplit(address).path.split("/"), "")
+            assert folder in {
+                "",
+                "models",
+                "gpus",
+                "local",
+                "compare",
+                "sizer",
+                "learn",
+                "questions",
+                "your-model",
+            }, address
+            assert not name or name in known[folder], address
+
+
+def test_commands_that_the_box_offers_are_answered(
+    repository: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvreport.catalog.load.open_catalog", lambda _=None: catalog())
+    for row in questions(repository):
+        if row.get("command"):
+            status = main(shlex.split(row["command"])[1:])
+            said = capsys.readouterr()
+            # Prediction layers that a model does not have are refused by name.
+            refused = "--draft mtp" in row["command"] and "has no prediction layers" in said.err
+            assert status == 0 or refused, (row["command"], said.err)
