@@ -93,7 +93,7 @@
       if (!shown || index < first || index >= end) return;
       let any = false;
       table.patterns.forEach((pattern, place) => {
-        const match = tests[place].exec(shown);
+        const match = pattern.needed.some((one) => shown.includes(one)) ? tests[place].exec(shown) : null;
         if (!match) return;
         const stated = {};
         for (const [group, found] of Object.entries(match.groups || {})) {

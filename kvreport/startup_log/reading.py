@@ -6,10 +6,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kvreport.budgets import LOG
 from kvreport.errors import InputError
 from kvreport.startup_log.facts import FACTS
 from kvreport.startup_log.further import FURTHER
 from kvreport.startup_log.memory_flags import NOT_FOLLOWED_LINES
+from kvreport.startup_log.needed import needed
 from kvreport.startup_log.patterns import PATTERNS, Engine, Pattern
 from kvreport.startup_log.release import places
 from kvreport.startup_log.tensorrt_llm import TENSORRT_LLM
@@ -17,9 +19,9 @@ from kvreport.units import GIB
 
 Value = int | float | str | bool
 
-MAX_CHARACTERS: Final = 20_000_000
-MAX_LINES: Final = 200_000
-MAX_LINE: Final = 20_000
+MAX_CHARACTERS: Final = LOG.bytes
+MAX_LINES: Final = LOG.rows
+MAX_LINE: Final = LOG.row_bytes
 LARGEST: Final = 1 << 53
 """No number beyond it is believed: no machine has so much, and a browser's numbers end there."""
 
@@ -56,6 +58,7 @@ _SERVING_LINE: Final = 500
 """Longer lines may be several that were joined."""
 
 _COMPILED: Final = tuple(re.compile(pattern.expression, re.ASCII) for pattern in ALL)
+_NEEDED: Final = tuple(needed(pattern.expression) for pattern in ALL)
 _SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20, "ki": 1024, "k": 1000}
 
 
@@ -267,9 +270,10 @@ def table() -> dict[str, Any]:
                 "engine": pattern.engine,
                 "expression": browser_expression(pattern.expression),
                 "says": pattern.says,
+                "needed": texts,
                 **({"replaces": True} if pattern.replaces else {}),
             }
-            for pattern in ALL
+            for pattern, texts in zip(ALL, _NEEDED, strict=True)
         ],
         "begins": browser_expression(BEGINS),
         "commands": browser_expression(COMMANDS),
@@ -283,7 +287,12 @@ def _match(line: str) -> list[tuple[Pattern, dict[str, Value]]]:
     found: list[tuple[Pattern, dict[str, Value]]] = []
     if len(line) < _SERVING_LINE and _SERVING.search(line):
         return found
-    for pattern, compiled in zip(ALL, _COMPILED, strict=True):
+    for pattern, compiled, texts in zip(ALL, _COMPILED, _NEEDED, strict=True):
+        for text in texts:
+            if text in line:
+                break
+        else:
+            continue
         match = compiled.search(line)
         if match is None:
             continue
