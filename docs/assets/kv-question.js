@@ -181,6 +181,13 @@
       return gpu.usable - needed(facts.machines.backends[gpuId], "not known for this machine");
     };
 
+    /* True where the processor has no memory that the device cannot use. */
+    const oneMemory = () => facts.machines.one_memory.includes(gpuId);
+    const nextToWeights = () => {
+      const { beside, host } = home();
+      return oneMemory() ? beside.map((size, n) => size + host[n]) : beside;
+    };
+
     return {
       fits: (options) => answer(options)[1].held,
       runs: (options) => answer(options)[1].users,
@@ -240,8 +247,8 @@
           kvKernel.prefillSeconds(step({ ...options, kv: undefined }), options.tokens, options.cached || 0),
         ),
       slot_context: () => {
-        const { contexts, beside, weights } = home();
-        const fitting = kvLessons.sizesWithin(beside, room() - weights);
+        const { contexts, weights } = home();
+        const fitting = kvLessons.sizesWithin(nextToWeights(), room() - weights);
         return fitting ? contexts[fitting - 1] : 0;
       },
       slot_weights: () => home().weights,
@@ -249,6 +256,7 @@
         const { contexts, beside, weights, experts } = home();
         const place = Math.max(Math.min(kvLessons.sizesWithin(contexts, n), contexts.length) - 1, 0);
         const moved = kvLessons.layersToMove(weights + beside[place] - room(), experts);
+        if (moved && oneMemory()) throw new NoAnswer("one memory: experts on the CPU free none of it");
         if (moved < 0) throw new NoAnswer("too large with all experts on the CPU");
         return moved;
       },

@@ -307,7 +307,8 @@ class Quantities:
     def slot_context(self, model: str, gpu: str) -> int:
         """The longest usual context (4K, 8K … or the model's own) of one llama.cpp slot with Q4_K_M weights."""
         laid = self._at_home(model)
-        return laid.longest(_MIX, self.memory(gpu), self._backend(gpu))
+        one = self._gpu(gpu).has_one_memory
+        return laid.longest(_MIX, self.memory(gpu), self._backend(gpu), one_memory=one)
 
     def slot_weights(self, model: str) -> int:
         """Bytes of Q4_K_M weights that llama.cpp puts on the device."""
@@ -316,6 +317,8 @@ class Quantities:
     def slot_experts(self, model: str, gpu: str, *, tokens: int) -> int:
         """The fewest layers whose experts have to stay on the CPU (``--n-cpu-moe``) for a context, Q4_K_M."""
         found = self._at_home(model).cpu_experts(_MIX, self.memory(gpu), self._backend(gpu), tokens)
+        if found and self._gpu(gpu).has_one_memory:
+            raise InputError(f"slot_experts: {gpu!r} has one memory, so experts on the CPU free none of it")
         if found is None:
             raise InputError(f"slot_experts: {model!r} does not fit {gpu!r} with all experts on the CPU")
         return found

@@ -69,6 +69,8 @@ class Memory(Record):
             a context's memory.
         free_band: How much less than ``free_at_start`` logs have.
         free_most: The most that a log shows to have been free; None for ``free_band`` more.
+        settable_to: For memory that processor and device share by a setting: the most that a device has been given
+            of it. Device and processor together take no more. None where there is no such setting.
     """
 
     advertised: Figure
@@ -79,6 +81,7 @@ class Memory(Record):
     free_at_start: Figure | None = None
     free_band: Positive | None = None
     free_most: Figure | None = None
+    settable_to: Figure | None = None
 
 
 class Rates(Record):
@@ -270,6 +273,29 @@ class Accelerator(Record):
         if free is None:
             return self.usable_bytes - CONTEXT_BYTES, CONTEXT_BAND, CONTEXT_BAND
         return free.value, band, band if most is None else most.value - free.value
+
+    @property
+    def is_unified(self) -> bool:
+        """True if the device computes in the computer's own memory."""
+        return "unified" in (self.memory_type or "")
+
+    @property
+    def shared_bytes(self) -> int | None:
+        """What device and processor can hold together, in bytes; None for a device with memory of its own.
+
+        What a process can use of an installed size is what the system leaves. Only where the device's part is a
+        setting does the processor have more: up to the largest part that the device can be given.
+        """
+        if not self.is_unified:
+            return None
+        most = self.memory.settable_to
+        return max(self.usable_bytes, 0 if most is None else most.value)
+
+    @property
+    def has_one_memory(self) -> bool:
+        """True if the processor has no memory that the device cannot use: what leaves the device frees nothing."""
+        shared = self.shared_bytes
+        return shared is not None and shared <= self.usable_bytes
 
     @property
     def is_computer(self) -> bool:

@@ -64,6 +64,7 @@ class Card(Record):
         memory_gib: Installed memory, in GiB.
         usable_mib: What a process can use, where known.
         like: For shared memory: the accelerator whose share applies.
+        settable_mib: For shared memory whose split is a setting: the most that the device can be given.
     """
 
     id: Slug
@@ -77,6 +78,7 @@ class Card(Record):
     bandwidth_gb_s: Positive
     usable_mib: Positive | None = None
     like: Slug | None = None
+    settable_mib: Positive | None = None
 
 
 class Cards(Record):
@@ -165,6 +167,7 @@ def _accelerator(card: Card, usable: int, evidence: Literal["observed", "derived
             advertised_unit="GiB",
             advertised_label=f"{card.memory_gib} GB",
             usable=Figure(value=usable, evidence=evidence, note=note),
+            settable_to=_settable_to(card),
         ),
         memory_type=card.memory_type,
         bandwidth_bytes_per_s=Figure.model_validate({"value": card.bandwidth_gb_s * 10**9, **unverified}),
@@ -175,6 +178,14 @@ def _accelerator(card: Card, usable: int, evidence: Literal["observed", "derived
                 evidence="unverified",
             ),
         ),
+    )
+
+
+def _settable_to(card: Card) -> Figure | None:
+    if card.settable_mib is None:
+        return None
+    return Figure(
+        value=card.settable_mib * MIB, evidence="derived", note=f"The share that {card.like} shows."
     )
 
 

@@ -117,20 +117,23 @@ def text(
     from kvreport.estimation.local_answer import LocalEstimate, inverse_lines
 
     request = result.request
-    formats = f"weights {request.weight_format_name}, cache {request.kv_format.name}"
+    formats = f"weights {request.weight_format_name}, cache {request.kv_format.name}, {request.engine.label}"
     if isinstance(result, LocalEstimate):
-        formats = f"weights {result.mix}, cache {result.options.type_k}/{result.options.type_v}"
+        formats = result.formats
     elif result.by_name:
         least, most = result.range_of("weight_bytes_per_gpu")
         formats = (
             f"weights {request.model.weight_format} by its name: {gib(least)} to {gib(most)} GiB per GPU, "
-            f"cache {request.kv_format.label}"
+            f"cache {request.kv_format.label}, {request.engine.label}"
         )
     elif request.weight_format is None:
-        formats = f"weights as released ({request.model.weight_format}), cache {request.kv_format.label}"
+        formats = (
+            f"weights as released ({request.model.weight_format}), cache {request.kv_format.label}, "
+            f"{request.engine.label}"
+        )
     lines = [
         headline(result),
-        f"{request.model.id}, {formats}, {request.engine.label}",
+        f"{request.model.id}, {formats}",
         "",
     ]
     rows = [("context", "requests", "KV per request", "ceiling", "")]
@@ -252,8 +255,12 @@ def _requests(number: int) -> str:
 
 
 def _memory_rows(result: Estimate) -> list[tuple[str, str, str]]:
+    from kvreport.estimation.local_answer import LocalEstimate, device_rows
+
     limits = result.budget
-    if result.request.kv_pool_bytes is not None:
+    if isinstance(result, LocalEstimate):
+        named = device_rows(result)
+    elif result.request.kv_pool_bytes is not None:
         named = [("weights", limits.weights), ("KV pool, as given", limits.kv_pool_bytes)]
     else:
         taken = limits.requested_bytes

@@ -135,6 +135,11 @@ def register(add: Add) -> None:
         help="tokens of one step of an engine (its default)",
     )
     command.add_argument(
+        "--host-memory",
+        metavar="SIZE",
+        help="with llama.cpp or Ollama: main memory of the computer for what stays on the CPU (64GiB)",
+    )
+    command.add_argument(
         "--disaggregated",
         action="store_true",
         help="separate pools for prefill and decode, on the best GPU",
@@ -168,6 +173,11 @@ def _run(options: argparse.Namespace) -> int:
     catalog = open_catalog(options.data)
     if is_local(options.engine, catalog):
         return _run_local(options, catalog)
+    if options.host_memory is not None:
+        raise InputError(
+            f"host-memory: found {shorten(options.host_memory)} with {options.engine}, which keeps nothing there; "
+            "allowed: with llama-cpp or ollama"
+        )
     lengths = _read_lengths(options.lengths) if options.lengths else None
     if options.context is None and lengths is None:
         raise InputError(
@@ -228,12 +238,17 @@ def _run_local(options: argparse.Namespace, catalog: Catalog) -> int:
         gpus=options.gpu,
         weights=_list("weights", options.weights),
         cache_type=options.kv,
+        host_memory=options.host_memory,
         catalog=catalog,
     )[: options.top]
     if options.format == "json":
         write_json([one.to_dict() for one in found])
         return 0
-    rows = [("machine", "model", "weights", "GPU memory (GiB)", "of", "in host memory", "longest context")]
+    rows = [
+        (
+            "machine", "model", "weights", "GPU memory (GiB)", "of", "main memory (GiB)", "flags", "longest context"
+        )
+    ]  # fmt: skip
     rows += [
         (
             one.machine,
@@ -241,6 +256,7 @@ def _run_local(options: argparse.Namespace, catalog: Catalog) -> int:
             one.weights.upper() if one.weights != "file" else "as in the file",
             gib(one.used),
             gib(one.usable),
+            gib(one.layout.host.total),
             one.remainder,
             human_tokens(one.longest_context) if one.longest_context else "",
         )
@@ -249,9 +265,13 @@ def _run_local(options: argparse.Namespace, catalog: Catalog) -> int:
     slots = f"{found[0].slots} requests" if found[0].slots > 1 else "1 request"
     write(f"{slots} of {human_tokens(found[0].context)} tokens at once, largest quantization that fits:")
     write("")
-    for line in table(rows, "<<<>><>"):
+    for line in table(rows, "<<<>>><>"):
         write(line)
     write("")
+    for said in dict.fromkeys(
+        text for one in found for text in one.assumptions if not text.startswith("one ")
+    ):
+        write(f"assumed: {said}")
     write(f"on {found[0].machine}: {found[0].command}")
     return 0
 

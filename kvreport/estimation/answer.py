@@ -135,6 +135,11 @@ class Estimate:
         """Why the weights do not fit, where they do not."""
         return "its weights alone are too large"
 
+    def runs_on(self, devices: str) -> str:
+        """The verb of the headline with its place: ``fits on one H100 SXM 80GB``."""
+        most = self.range_of("max_concurrent_requests")[1]
+        return f"{'fits' if most == 1 else 'fit'} on {devices}"
+
     @property
     def most_requests_flag(self) -> str:
         """What limits the requests at once where memory does not, as the engine calls it."""

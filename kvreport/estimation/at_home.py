@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells, state_bytes
+from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells, output_bytes, state_bytes
 from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
-from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place, weight_bytes
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place, repeated_bytes, weight_bytes
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.lessons import layers_to_move, sizes_within
 from kvreport.catalog.accelerator import Accelerator
@@ -41,6 +41,8 @@ class AtHome:
         beside_weights: Bytes of caches, states and compute buffer of one slot at each context.
         weights: Bytes on the device for each mix.
         host: Bytes of the embedding on the host for each mix.
+        host_beside: Bytes of buffers on the host at each context.
+        repeated: Bytes of the host's embedding that the device holds, too, for each mix.
         experts: Bytes of the routed experts of each layer for each mix; empty for a dense model.
     """
 
@@ -48,26 +50,42 @@ class AtHome:
     beside_weights: tuple[int, ...]
     weights: dict[str, int]
     host: dict[str, int]
+    host_beside: tuple[int, ...]
+    repeated: dict[str, int]
     experts: dict[str, tuple[int, ...]]
 
-    def longest(self, mix: str, usable: int, context_bytes: int) -> int:
+    def on_host(self, mix: str) -> tuple[int, ...]:
+        """Bytes on the host at each context that no device holds."""
+        weights = self.host[mix] - self.repeated[mix]
+        return tuple(weights + buffers for buffers in self.host_beside)
+
+    def longest(self, mix: str, usable: int, context_bytes: int, *, one_memory: bool = False) -> int:
         """The longest of the contexts that fits, in tokens; 0 if none does.
 
         Args:
             mix: Quantization mix.
             usable: Bytes that a process can use.
             context_bytes: Bytes that the backend takes for itself.
+            one_memory: True if the host's bytes lie in the same memory.
         """
         room = usable - context_bytes - self.weights[mix]
-        count = sizes_within(self.beside_weights, room)
+        count = sizes_within(self._beside(mix, one_memory=one_memory), room)
         return self.contexts[count - 1] if count else 0
 
-    def shortfall(self, mix: str, usable: int, context_bytes: int) -> int:
+    def shortfall(self, mix: str, usable: int, context_bytes: int, *, one_memory: bool = False) -> int:
         """Bytes missing at the shortest context; 0 if it fits."""
-        return max(0, self.weights[mix] + self.beside_weights[0] + context_bytes - usable)
+        beside = self._beside(mix, one_memory=one_memory)[0]
+        return max(0, self.weights[mix] + beside + context_bytes - usable)
+
+    def _beside(self, mix: str, *, one_memory: bool) -> tuple[int, ...]:
+        if not one_memory:
+            return self.beside_weights
+        return tuple(map(sum, zip(self.beside_weights, self.on_host(mix), strict=True)))
 
     def cpu_experts(self, mix: str, usable: int, context_bytes: int, context: int) -> int | None:
         """The fewest leading layers whose experts have to stay on the CPU; None if that is not enough.
+
+        Only for a device with memory of its own: in one memory nothing is gained.
 
         The device also holds a copy of one layer's experts while it computes on host weights.
 
@@ -106,7 +124,7 @@ def _laid_out(model: Model, mixes: tuple[str, ...]) -> AtHome | None:
     try:
         local, _ = open_local(model, mixes[-1], None)
         contexts = _contexts(model.context_tokens)
-        beside = _beside(local, contexts)
+        beside, host_beside = _beside(local, contexts)
         typed = {mix: with_mix(local, mix) for mix in mixes}
     except InputError:
         return None
@@ -121,6 +139,10 @@ def _laid_out(model: Model, mixes: tuple[str, ...]) -> AtHome | None:
         beside_weights=beside,
         weights={mix: sizes[0] for mix, sizes in weights.items()},
         host={mix: sizes[1] for mix, sizes in weights.items()},
+        host_beside=host_beside,
+        repeated={
+            mix: repeated_bytes(one.tensors, placement, tied=one.network.tied) for mix, one in typed.items()
+        },
         experts={mix: _experts(one) for mix, one in typed.items()},
     )
 
@@ -130,24 +152,28 @@ def _contexts(longest: int) -> tuple[int, ...]:
     return (*usual, longest)
 
 
-def _beside(local: LocalModel, contexts: Sequence[int]) -> tuple[int, ...]:
-    """Caches and buffer at each context; the buffer is linear in cells between the first and the last."""
-    first, last = _compute(local, contexts[0]), _compute(local, contexts[-1])
+def _beside(local: LocalModel, contexts: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Caches and buffer at each context, and the host's buffers; they are linear in cells between first and last."""
+    (first, host_first), (last, host_last) = (_compute(local, contexts[0]), _compute(local, contexts[-1]))
     span = max(contexts[-1] - contexts[0], 1)
-    found = []
+    found, on_host = [], []
     for context in contexts:
         options = LocalOptions(context=context, parallel=1)
         cells = count_cells(local.network, options, context)
         held = sum(cache_bytes(local.network, options, cells)) + sum(state_bytes(local.network, options))
         found.append(held + first + (last - first) * (context - contexts[0]) // span)
-    return tuple(found)
+        output = output_bytes(local.network, options)
+        on_host.append(output + host_first + (host_last - host_first) * (context - contexts[0]) // span)
+    return tuple(found), tuple(on_host)
 
 
-def _compute(local: LocalModel, context: int) -> int:
+def _compute(local: LocalModel, context: int) -> tuple[int, int]:
+    """Bytes of the compute buffers of device and host."""
     options = LocalOptions(context=context, parallel=1)
     cells = count_cells(local.network, options, context)
     placement = place(local.network, options, (_DEVICE,))
-    return compute_bytes(local, options, (_DEVICE,), placement, cells)[0][0]
+    device, host = compute_bytes(local, options, (_DEVICE,), placement, cells)[0]
+    return device, host
 
 
 def _experts(local: LocalModel) -> tuple[int, ...]:

@@ -109,7 +109,7 @@ def headline(estimate: Estimate) -> str:
         if other
         else ""
     )
-    noun, verb = ("request", "fits") if most == 1 else ("requests", "fit")
+    noun = "request" if most == 1 else "requests"
     limit = ""
     if estimate.limited_by == Limit.MAX_NUM_SEQS.label:
         held = estimate.max_concurrent_requests_by_memory
@@ -117,7 +117,7 @@ def headline(estimate: Estimate) -> str:
         if held >= UNLIMITED_USERS:
             limit = f", limited by {estimate.most_requests_flag} (memory sets no limit)"
     mix = f"; {open_mix(estimate)}" if estimate.by_name else ""
-    return f"{_between(least, most)} {noun} at {context} {verb} on {devices}{beside}{limit}{mix}"
+    return f"{_between(least, most)} {noun} at {context} {estimate.runs_on(devices)}{beside}{limit}{mix}"
 
 
 def open_mix(estimate: Estimate) -> str:

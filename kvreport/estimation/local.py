@@ -9,8 +9,8 @@ from kvreport.accounting.budget import Budget
 from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
-from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout, lay_out_local
-from kvreport.accounting.engines.llama_cpp.search import MOST_SLOTS, longest_context
+from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout
+from kvreport.accounting.engines.llama_cpp.search import longest_context, most_slots
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Term
@@ -24,6 +24,7 @@ from kvreport.estimation.answer import AtContext
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.local_answer import LocalEstimate, explain_local
 from kvreport.estimation.local_case import (
+    HOST_MEMORY,
     LocalCase,
     fullest,
     open_case,
@@ -68,11 +69,11 @@ def estimate_local(query: Query, catalog: Catalog) -> LocalEstimate | None:
     if query.fit or case.engine_sets_context:
         choice = fitted(case)
         changed = choice.changed
-        case = replace(case, options=choice.options)
+        case = replace(case, options=choice.options, asked=case.options)
         if not case.engine_sets_context and query.context_tokens is None:
             tokens = choice.options.context // (1 if choice.options.is_unified else choice.options.slots)
             case = replace(case, request=replace(case.request, context_tokens=tokens))
-    layout = lay_out_local(case.local, case.options, case.devices)
+    layout = case.lay_out()
     result = _assemble(case, layout, changed)
     return replace(result, explanation=tuple(explain_local(result)))
 
@@ -152,7 +153,9 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
         limited_by="max_num_seqs" if running == case.options.slots else "kv_pool",
         shortfall_bytes=layout.shortfall,
         kv_pool_tokens=layout.cells.context,
-        max_context_tokens=longest_context(case.local, case.options, case.devices),
+        max_context_tokens=longest_context(
+            case.local, case.options, case.devices, host_memory=case.host_memory
+        ),
         verdict=verdict,
         decode_ms_lower_bound=decode_ms(case, layout),
         prefill_ms_lower_bound=None,
@@ -167,15 +170,16 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
 
 
 def _budget(device: DeviceBytes, uncertainty: int) -> Budget:
-    taken = device.weights + device.compute + device.offload_copies + device.context
+    # What is no cache: with the host's part of a memory that both share.
+    other = device.context + device.offload_copies + device.companions + device.usable - device.room
     return Budget(
         total_bytes=device.usable,
         utilization=1.0,
         weights=device.weights,
         activations=device.compute,
-        non_framework=device.context + device.offload_copies,
+        non_framework=other,
         graphs=0,
-        kv_pool_bytes=max(device.usable - taken, 0),
+        kv_pool_bytes=max(device.usable - device.weights - device.compute - other, 0),
         uncertainty_bytes=uncertainty,
     )
 
@@ -184,11 +188,24 @@ def _at(case: LocalCase, tokens: int) -> AtContext:
     """One slot that holds a whole context, and how many such slots memory would hold."""
     layout, device = case.laid(tokens)
     each = device.kv + device.state
-    free = device.usable - device.weights - device.compute - device.offload_copies - device.context
-    count = max(0, min(free // each, MOST_SLOTS)) if each else 0
+    free = device.free + each
+    on_host = layout.host.kv + layout.host.state
+    # The host's part of the cache is in the way only where both share one memory.
+    guess = free // (each + (on_host if device.beside else 0) or 1)
+    count = 0
+    if layout.fits:
+        count = most_slots(
+            case.local,
+            case.options,
+            case.devices,
+            tokens,
+            host_memory=case.host_memory,
+            guess=guess,
+            exact=tokens == case.request.context_tokens,
+        )
     most = max(0, (device.usable - device.weights) // each) if each else 0
     verdict = "fits" if layout.fits else "cache_exceeds_pool"
-    if device.weights + device.context > device.usable:
+    if _weights_exceed(layout):
         verdict = "weights_exceed_memory"
     return AtContext(
         context_tokens=tokens,
@@ -219,16 +236,30 @@ def _contexts(model: Model, asked: int) -> list[int]:
 
 
 def _verdict(case: LocalCase, layout: LocalLayout, device: DeviceBytes, uncertainty: int) -> str:
-    request, host = case.request, case.host_memory
+    request = case.request
     if request.context_tokens > request.model.context_tokens:
         return "context_exceeds_model"
-    if host is not None and layout.host.total > host:
+    if _weights_exceed(layout):
         return "weights_exceed_memory"
-    if device.weights + device.context > device.usable:
-        return "weights_exceed_memory"
-    if device.shortfall:
-        return "may_fit" if device.shortfall <= uncertainty else "cache_exceeds_pool"
-    return "tight" if device.usable - device.total < uncertainty else "fits"
+    if layout.shortfall:
+        return "may_fit" if layout.shortfall <= uncertainty else "cache_exceeds_pool"
+    return "tight" if device.free < uncertainty else "fits"
+
+
+def _weights_exceed(layout: LocalLayout) -> bool:
+    """True if weights alone are more than a device, the host or the memory that both share can hold."""
+    host = layout.host
+    if host.usable is not None and host.weights > host.usable:
+        return True
+    return any(
+        device.weights + device.context > device.usable
+        or (
+            device.shared is not None
+            and device.weights + device.context + (host.weights - host.repeated if device.beside else 0)
+            > device.shared
+        )
+        for device in layout.devices
+    )
 
 
 def by_component(tensors: tuple[LocalTensor, ...]) -> dict[str, int]:
@@ -257,7 +288,7 @@ def _assumptions(case: LocalCase, changed: tuple[str, ...]) -> tuple[str, ...]:
         found.append(f"changed by --fit: {' '.join(changed)}")
     found += _layers_said(case)
     if query.weights is None and case.mix != "file":
-        found.append(f"weights {case.mix}: converted without quantizing")
+        found.append(f"weights {case.mix}: {case.assumed_mix}")
     if options.draft and query.num_speculative_tokens == 0:
         found.append(f"draft tokens {options.draft}: default of llama.cpp")
     if case.file is not None and case.file.missing_bytes:
@@ -265,9 +296,37 @@ def _assumptions(case: LocalCase, changed: tuple[str, ...]) -> tuple[str, ...]:
             f"the file ends {human_bytes(case.file.missing_bytes)} before its tensors do: read as a header only"
         )
     found += [*case.named.said, *_encoders_said(case), *said_of_file(case.file)]
+    found += memory_said(case)
+    found.append(_build_said(case.request.engine))
     found.append(f"host memory is read at {host_bandwidth(case) / 1e9:g} GB/s")
     found.append("logits of one token per slot, as llama-server reserves")
     return tuple(found)
+
+
+def memory_said(case: LocalCase) -> list[str]:
+    """The main memory that nobody stated, or what GPU and processor share.
+
+    Args:
+        case: The question, opened.
+    """
+    if case.query.host_memory is not None:
+        return []
+    if not case.is_unified:
+        size = human_bytes(HOST_MEMORY)
+        return [
+            f"{size} of main memory for what stays on the CPU: a usual desktop; --host-memory states another"
+        ]
+    device = next(one for one in case.devices if one.shared is not None)
+    shared = human_bytes(device.shared or 0)
+    if device.has_all:
+        return [f"one memory: what GPU and processor hold together fits in {shared}"]
+    own = f"the GPU's part of the memory is {human_bytes(device.usable)}"
+    return [f"{own}; what it holds with the processor fits in {shared}; --memory states another split"]
+
+
+def _build_said(engine: Engine) -> str:
+    """The one build that the rules read."""
+    return f"{engine.label} {engine.version}: the build that buffers are computed for; others may differ"
 
 
 def _encoders_said(case: LocalCase) -> list[str]:
@@ -301,7 +360,8 @@ def _layers_said(case: LocalCase) -> list[str]:
     asked = case.query.n_gpu_layers
     every = len(case.local.network.blocks) + case.local.network.prediction_layers + 1
     if asked is None:
-        return ["all layers on the GPU"] if case.options.gpu_layers is None else []
+        whole = case.options.gpu_layers is None and not case.expert_layers_on_host
+        return ["all layers on the GPU"] if whole else []
     if asked > every:
         return [
             f"n-gpu-layers {asked}: the model has {every} with its output layer; all {every} are on the GPU"

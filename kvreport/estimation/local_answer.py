@@ -8,10 +8,11 @@ from typing import Any
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.estimation.answer import Estimate
-from kvreport.estimation.local_case import LocalCase
+from kvreport.estimation.local_case import LocalCase, fullest
 from kvreport.estimation.local_command import command_line, modelfile_of
-from kvreport.estimation.local_inverse import HomeAnswers, home_answers
-from kvreport.units import gib, human_tokens
+from kvreport.estimation.local_inverse import HomeAnswers, fit_target, home_answers
+from kvreport.estimation.local_names import Named
+from kvreport.units import gib, human_bytes, human_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,64 @@ class LocalEstimate(Estimate):
 
     @property
     def too_large(self) -> str:
-        """Why the weights do not fit: the computer's memory, or the GPU's."""
-        host, limit = self.local.host.total, self.case.host_memory
-        if limit is not None and host > limit:
-            return f"{gib(host)} GiB stay in host memory, and there are {gib(limit)}"
-        rest = f"; {self.advice[0]} makes it fit" if self.advice else ""
-        return f"its weights alone are too large{rest}"
+        """Why the weights do not fit: the computer's memory, or the GPU's; by how much, and what would help."""
+        host, short = self.local.host, self.local.shortfall
+        helps = f"; {self.advice[0]} makes it fit" if self.advice else ""
+        if host.usable is not None and host.shortfall == short > 0:
+            there = f"{gib(host.total)} GiB stay in host memory, and the computer has {self.main_memory}"
+            return f"{there}: short by {gib(short)} GiB{helps}"
+        device = fullest(self.local)
+        if device.shared is not None and device.beside and device.room < device.usable:
+            both = gib(device.total + device.beside)
+            there = f"GPU and processor would hold {both} of {gib(device.shared)} GiB that they share"
+            return f"{there}: short by {gib(short)} GiB{helps}"
+        return f"its weights alone are too large: short by {gib(short)} GiB{helps}"
+
+    @property
+    def main_memory(self) -> str:
+        """The computer's memory for what stays on the CPU, and whether it is assumed; empty where it is the GPU's."""
+        limit = self.case.host_memory
+        if limit is None:
+            return ""
+        return human_bytes(limit) + (" (assumed)" if self.case.query.host_memory is None else "")
+
+    @property
+    def in_part(self) -> str:
+        """What of the model is on GPUs where not all of it is, as words of the headline; empty where all is."""
+        found = []
+        if self.local.layers_on_device < self.local.layers:
+            number = f"{self.local.layers_on_device} of {self.local.layers}"
+            found.append(f"{number} layers on the GPU{'s' * (len(self.local.devices) > 1)}")
+        if apart := self.case.expert_layers_on_host:
+            found.append(f"the experts of {apart} layers in main memory")
+        if not self.case.options.kv_offload:
+            found.append("its cache in main memory")
+        return " and ".join(found)
+
+    def runs_on(self, devices: str) -> str:
+        """``fits on one RTX 4090`` only where all of it is there; else what of it is, and the main memory."""
+        part = self.in_part
+        if not part:
+            return Estimate.runs_on(self, devices)
+        verb, taken = (
+            "runs" if self.max_concurrent_requests == 1 else "run",
+            human_bytes(self.local.host.total),
+        )
+        limit, stated = self.case.host_memory, self.case.query.host_memory is not None
+        own = f" and {taken} in the memory that it shares with the processor"
+        if limit is not None:
+            own = f" with {human_bytes(limit)} of main memory ({'' if stated else 'assumed, '}{taken} taken)"
+        return f"{verb} with {part}: {devices}{own}"
+
+    @property
+    def formats(self) -> str:
+        """Weights, cache and engine of the answer's second line, with what nobody stated."""
+        mix, said = self.mix, ""
+        if self.case.query.weights is None and self.case.named == Named() and mix != "file":
+            said = f" ({self.case.assumed_mix})"
+        cache = f"{self.options.type_k}/{self.options.type_v}"
+        engine = self.request.engine
+        return f"weights {mix}{said}, cache {cache}, {engine.label} {engine.version or ''}".rstrip()
 
     @property
     def most_requests_flag(self) -> str:
@@ -102,7 +155,9 @@ class LocalEstimate(Estimate):
             "companions": host.companions,
             "prompt_cache_max": host.prompt_cache,
             "checkpoints_max": host.checkpoints,
-        }
+            "total": host.total,
+            "shortfall": host.shortfall,
+        } | ({} if host.usable is None else {"usable": host.usable})
 
     def _extras(self) -> dict[str, Any]:
         copies = max((device.offload_copies for device in self.local.devices), default=0)
@@ -158,6 +213,25 @@ def _encoder(case: LocalCase) -> dict[str, Any] | None:
     }
 
 
+def device_rows(result: LocalEstimate) -> list[tuple[str, int]]:
+    """Where the memory of the fullest device goes: names and bytes; rows of nothing are left out.
+
+    Args:
+        result: The answer.
+    """
+    device = fullest(result.local)
+    parts = (
+        ("  weights", device.weights),
+        ("  compute buffer", device.compute),
+        ("  copies of host weights", device.offload_copies),
+        ("  draft and projector", device.companions),
+        ("  backend", device.context),
+        ("  the processor's part of this memory", device.usable - device.room),
+    )
+    rows = [("usable memory", device.usable), *((name, size) for name, size in parts if size)]
+    return [*rows, ("  left for caches", result.budget.kv_pool_bytes)]
+
+
 def explain_local(result: LocalEstimate) -> list[str]:
     """The arithmetic, line by line, with the numbers put in."""
     layout, options = result.local, result.options
@@ -205,21 +279,41 @@ def inverse_lines(result: LocalEstimate) -> list[str]:
         f"slots of {tokens} each (--parallel): {slots if found.slots else 'none fits'}",
     ]
     lines += _shared_context(result)
+    lines += _growth_lines(result)
     if found.n_cpu_moe:
         lines.append(f"fewest layers with experts on the CPU: --n-cpu-moe {found.n_cpu_moe}")
-    if found.n_gpu_layers < found.layers:
-        lines.append(f"most layers on the GPU: --n-gpu-layers {found.n_gpu_layers} of {found.layers}")
-    if result.mix != "file":
+    if 0 < found.n_gpu_layers < found.layers:
         lines.append(
-            f"largest quantization that fits at {tokens}: {found.best_weights or 'none of the usual'}"
+            f"most layers on the GPU, to its last byte: --n-gpu-layers {found.n_gpu_layers} of {found.layers}"
         )
+    if result.mix != "file":
+        best = found.best_weights or "none of the usual"
+        lines.append(f"largest quantization that fits at {tokens} with these layers on the GPU: {best}")
+    return [*lines, _fit_line(result, found)]
+
+
+def _fit_line(result: LocalEstimate, found: HomeAnswers) -> str:
+    """What ``--fit`` did, or would do."""
+    ran, spare = result.case.asked is not None, f"{human_bytes(fit_target(result.case))} free on every GPU"
     if found.fit.changed:
-        lines.append(f"--fit would choose: {' '.join(found.fit.changed)}")
-    elif found.fit.refused:
-        lines.append(f"--fit would change nothing: {found.fit.refused}")
-    else:
-        lines.append("--fit would change nothing: the model fits with 1 GiB to spare")
-    return lines
+        return (
+            f"--fit {'chose' if ran else 'would choose'}: {' '.join(found.fit.changed)}, which leaves {spare}"
+        )
+    if found.fit.refused:
+        return f"--fit {'changed' if ran else 'would change'} nothing: {found.fit.refused}"
+    return f"--fit {'changed' if ran else 'would change'} nothing: there is {spare}"
+
+
+def _growth_lines(result: LocalEstimate) -> list[str]:
+    """How much of what a running server may still take has room, where not all of it does."""
+    host, room = result.local.host, result.case.host_room(result.local)
+    grown = host.prompt_cache + host.checkpoints
+    if room is None or grown <= room or result.local.shortfall:
+        return []
+    kept = "the prompt cache (--cache-ram) and checkpoints (--ctx-checkpoints)"
+    return [
+        f"main memory left while the server runs: {human_bytes(room)}; {kept} may grow to {human_bytes(grown)}"
+    ]
 
 
 def _shared_context(result: LocalEstimate) -> list[str]:

@@ -13,6 +13,7 @@ from kvreport.accounting.engines.llama_cpp.companions import (
 )
 from kvreport.accounting.engines.llama_cpp.inventory import prediction_tensors
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.network import Mixture
 from kvreport.accounting.engines.llama_cpp.ollama_quantize import MIXES as OLLAMA_MIXES
 from kvreport.accounting.engines.llama_cpp.ollama_quantize import ollama_quantized
 from kvreport.accounting.engines.llama_cpp.options import (
@@ -21,7 +22,7 @@ from kvreport.accounting.engines.llama_cpp.options import (
     LocalOptions,
     parse_overrides,
 )
-from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name, quantized
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
@@ -52,6 +53,12 @@ FOREIGN_ENGINES: Final = {
 
 _KNOWN_AS_70B: Final = ("llama", "qwen2", "deci", "jais2", "olmo")
 """Architectures of which the quantizer knows 80 layers as 70B (``LLM_TYPE_70B`` in ``src/models``)."""
+
+HOST_MEMORY: Final = 64 << 30
+"""Main memory of a computer with graphics cards, in bytes, where nobody states it: two modules of 32 GiB.
+
+``local_speed.HOST_BANDWIDTH`` assumes the same desktop with two channels. What stays on the CPU has to fit in it.
+"""
 
 _HALF: Final = ("auto", "fp16", "float16", "f16", "16bit", "half")
 _OWN_BLOCKS: Final = "draft-mtp"
@@ -250,6 +257,7 @@ def devices_of(request: Request) -> tuple[LocalDevice, ...]:
             local_device(one, request.engine.coefficients),
             name=f"{one.id}:{index}",
             usable=one.usable_bytes - request.held_bytes,
+            shared=None if one.shared_bytes is None else one.shared_bytes - request.held_bytes,
         )
         for index, one in enumerate(named[:wanted])
     )
@@ -273,6 +281,7 @@ def local_device(accelerator: Accelerator, coefficients: Mapping[str, float]) ->
         # CUDA, ROCm, Vulkan and Metal all state asynchronous computing and events, which several devices need.
         pipelines=True,
         scratch=_SCRATCH.get(accelerator.vendor.lower(), "none"),
+        shared=accelerator.shared_bytes,
     )
 
 
@@ -293,6 +302,7 @@ class LocalCase:
         devices: Devices in order.
         file: The GGUF file, if the model is one.
         named: What the model's name was taken to say.
+        asked: The options as asked, where ``--fit`` changed them; None otherwise.
     """
 
     request: Request
@@ -303,11 +313,60 @@ class LocalCase:
     devices: tuple[LocalDevice, ...]
     file: GgufModel | None = None
     named: Named = field(default_factory=Named)
+    asked: LocalOptions | None = None
 
     @property
     def host_memory(self) -> int | None:
-        """Memory of the computer, where it was stated."""
-        return None if self.query.host_memory is None else size_of("host-memory", self.query.host_memory)
+        """Main memory for what stays on the CPU, in bytes: as stated, else a usual size.
+
+        None where a device computes in that memory and nobody stated more: what both hold is bounded there.
+        """
+        if self.query.host_memory is not None:
+            return size_of("host-memory", self.query.host_memory)
+        return None if self.is_unified else HOST_MEMORY
+
+    @property
+    def is_unified(self) -> bool:
+        """True if a device computes in the computer's own memory."""
+        return any(device.shared is not None for device in self.devices)
+
+    @property
+    def expert_layers_on_host(self) -> int:
+        """Layers on a device whose routed experts, or some of them, are on the host."""
+        where = place(self.local.network, self.options, self.devices)
+        return sum(
+            isinstance(block.feed, Mixture)
+            and home != where.cpu
+            and where.cpu in (feed.up, feed.gate, feed.down)
+            for block, home, feed in zip(self.local.network.blocks, where.layers, where.experts, strict=True)
+        )
+
+    def host_room(self, layout: LocalLayout) -> int | None:
+        """Bytes of main memory that are left at start; None where nobody knows how many there are.
+
+        Args:
+            layout: The layout on this machine.
+        """
+        if self.is_unified:
+            return max(0, *(one.shared - one.beside - one.total for one in layout.devices if one.shared))
+        return None if layout.host.usable is None else max(0, layout.host.usable - layout.host.total)
+
+    @property
+    def assumed_mix(self) -> str:
+        """Why the weights have the types they have where nobody named a mix."""
+        engine = rules(self.request.engine)
+        return engine.reason_of_mix(self.request.model) if isinstance(engine, LlamaCpp) else ""
+
+    def lay_out(self, options: LocalOptions | None = None, local: LocalModel | None = None) -> LocalLayout:
+        """The layout on this machine, its main memory included.
+
+        Args:
+            options: Other options than the case's.
+            local: The model with other types.
+        """
+        return lay_out_local(
+            local or self.local, options or self.options, self.devices, host_memory=self.host_memory
+        )
 
     @property
     def engine_sets_context(self) -> bool:
@@ -318,13 +377,13 @@ class LocalCase:
     def laid(self, context: int) -> tuple[LocalLayout, DeviceBytes]:
         """One slot of a context, and the fullest device."""
         single = replace(self.options, context=context, parallel=1, unified=None)
-        layout = lay_out_local(self.local, single, self.devices)
+        layout = self.lay_out(single)
         return layout, fullest(layout)
 
 
 def fullest(layout: LocalLayout) -> DeviceBytes:
     """The device with the least room left."""
-    return max(layout.devices, key=lambda device: device.total - device.usable)
+    return min(layout.devices, key=lambda device: device.free)
 
 
 def open_case(request: Request, query: Query, file: GgufModel | None, catalog: Catalog) -> LocalCase:
@@ -339,14 +398,15 @@ def open_case(request: Request, query: Query, file: GgufModel | None, catalog: C
     Raises:
         InputError: What the engine refuses.
     """
-    local, mix = open_local(request.model, query.weights, file)
+    engine = rules(request.engine)
+    usual = engine.usual_mix(request.model) if isinstance(engine, LlamaCpp) and file is None else None
+    local, mix = open_local(request.model, query.weights or usual, file)
     devices = devices_of(request)
     options = options_of(query, 0 if query.context_tokens is None else request.context_tokens)
     local = replace(local, companions=_companions(query, local, mix, file, catalog, request.engine.label))
     if local.companions.prediction is not None and file is None:
         count = len(local.companions.prediction.network.blocks)
         local = replace(local, network=replace(local.network, prediction_layers=count))
-    engine = rules(request.engine)
     if isinstance(engine, LlamaCpp):
         memory = sum(device.usable for device in devices)
         options = engine.local_options(options, request.model, memory, local.tensors, local.architecture.name)

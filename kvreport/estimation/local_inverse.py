@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kvreport.accounting.engines.llama_cpp.fit import FIT_TARGET, Fitted, fit
-from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
 from kvreport.accounting.engines.llama_cpp.network import Mixture
-from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.search import (
     fewest_cpu_experts,
     longest_context,
@@ -16,6 +14,7 @@ from kvreport.accounting.engines.llama_cpp.search import (
     most_slots,
 )
 from kvreport.estimation.local_case import LocalCase, open_local, size_of
+from kvreport.units import GIB
 
 MIXES_BY_SIZE: Final = (
     "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "iq4_xs", "q3_k_m", "iq3_xxs", "q2_k", "iq2_xs",
@@ -71,42 +70,41 @@ def home_answers(case: LocalCase) -> HomeAnswers:
     Args:
         case: The question.
     """
-    local, options, devices = case.local, case.options, case.devices
-    context = case.request.context_tokens
-    layout = lay_out_local(local, options, devices)
-    fits = fits_machine(case, layout)
+    local, devices, host = case.local, case.devices, case.host_memory
+    # What --fit took off the device was nobody's wish: what to put where is answered for the flags as given.
+    asked = case if case.asked is None else replace(case, options=case.asked)
+    layout = asked.lay_out()
     mixture = any(isinstance(block.feed, Mixture) for block in local.network.blocks)
-    whole = replace(options, gpu_layers=None)
+    whole = replace(asked.options, gpu_layers=None)
     return HomeAnswers(
-        longest_context=longest_context(local, options, devices),
-        slots=most_slots(local, options, devices, context),
-        n_cpu_moe=0 if fits and not options.cpu_moe else _experts(case, mixture),
+        longest_context=longest_context(local, case.options, devices, host_memory=host),
+        slots=most_slots(local, case.options, devices, case.request.context_tokens, host_memory=host),
+        n_cpu_moe=0 if layout.fits and not asked.options.cpu_moe else _experts(asked, mixture),
         n_gpu_layers=layout.layers
-        if fits and options.gpu_layers is None
-        else most_gpu_layers(local, whole, devices),
+        if layout.fits and asked.options.gpu_layers is None
+        else most_gpu_layers(local, whole, devices, host_memory=host),
         layers=layout.layers,
-        best_weights=best_weights(case),
-        fit=fitted(case),
+        best_weights=best_weights(asked),
+        fit=fitted(asked),
     )
 
 
 def _experts(case: LocalCase, mixture: bool) -> int | None:  # noqa: FBT001 - a fact about the model
     if not mixture:
         return None
-    return fewest_cpu_experts(case.local, replace(case.options, cpu_moe=0), case.devices)
+    options = replace(case.options, cpu_moe=0)
+    return fewest_cpu_experts(case.local, options, case.devices, host_memory=case.host_memory)
+
+
+def fit_target(case: LocalCase) -> int:
+    """Bytes that ``--fit`` leaves free on each device."""
+    return FIT_TARGET if case.query.fit_target is None else size_of("fit-target", case.query.fit_target)
 
 
 def fitted(case: LocalCase) -> Fitted:
     """What ``--fit`` would choose for a question."""
-    target = FIT_TARGET if case.query.fit_target is None else size_of("fit-target", case.query.fit_target)
     given = case.query.context_tokens is not None or case.engine_sets_context
-    return fit(case.local, case.options, case.devices, target=target, context_given=given)
-
-
-def fits_machine(case: LocalCase, layout: LocalLayout) -> bool:
-    """True if no device is short, nor the host where its memory was stated."""
-    host = case.host_memory
-    return layout.fits and (host is None or layout.host.total <= host)
+    return fit(case.local, case.options, case.devices, target=fit_target(case), context_given=given)
 
 
 def best_weights(case: LocalCase) -> str | None:
@@ -116,31 +114,44 @@ def best_weights(case: LocalCase) -> str | None:
     return next((mix for mix in MIXES_BY_SIZE if _fits_as(case, mix)), None)
 
 
-def _fits_with(case: LocalCase, options: LocalOptions) -> bool:
-    """True if the machine, host memory included, holds the model with other flags."""
-    return fits_machine(case, lay_out_local(case.local, options, case.devices))
-
-
 def _fits_as(case: LocalCase, mix: str) -> bool:
     local, _ = open_local(case.request.model, mix, None)
     local = replace(local, network=case.local.network, companions=case.local.companions)
-    return fits_machine(case, lay_out_local(local, case.options, case.devices))
+    return case.lay_out(local=local).fits
 
 
 def advice(case: LocalCase) -> tuple[str, ...]:
     """Changes that make it fit, each alone, by the engine's own flags; the nearest of each."""
     found = []
-    context = longest_context(case.local, case.options, case.devices)
+    host = case.host_memory
+    context = longest_context(case.local, case.options, case.devices, host_memory=host)
     if context >= 4 * 256:
         found.append(f"--context {context}")
-    experts = fewest_cpu_experts(case.local, case.options, case.devices)
-    if experts and _fits_with(case, replace(case.options, cpu_moe=experts)):
+    experts = fewest_cpu_experts(case.local, case.options, case.devices, host_memory=host)
+    if experts:
         found.append(f"--n-cpu-moe {experts}")
-    elif not experts and (layers := most_gpu_layers(case.local, case.options, case.devices)):
-        found += (
-            [f"--n-gpu-layers {layers}"] if _fits_with(case, replace(case.options, gpu_layers=layers)) else []
-        )
+    elif layers := most_gpu_layers(case.local, case.options, case.devices, host_memory=host):
+        found.append(f"--n-gpu-layers {layers}")
     mix = best_weights(case)
     if mix is not None:
         found.append(f"--weights {mix}")
+    found += with_more_memory(case)
     return tuple(found)
+
+
+def with_more_memory(case: LocalCase) -> list[str]:
+    """The main memory that would do, with the flags that it serves; empty where it was stated, or is no way."""
+    if case.is_unified or case.query.host_memory is not None:
+        return []
+    layout, options, flags = case.lay_out(), case.options, ""
+    if any(device.shortfall for device in layout.devices):
+        experts = fewest_cpu_experts(case.local, options, case.devices)
+        layers = 0 if experts else most_gpu_layers(case.local, options, case.devices)
+        if not experts and not layers:
+            return []
+        flags = f"--n-cpu-moe {experts} " if experts else f"--n-gpu-layers {layers} "
+        changed = {"cpu_moe": experts} if experts else {"gpu_layers": layers}
+        layout = case.lay_out(replace(options, **changed))  # type: ignore[arg-type]
+    if not layout.host.shortfall:
+        return []
+    return [f"{flags}--host-memory {-(-layout.host.total // GIB)}GiB"]

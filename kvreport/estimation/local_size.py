@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.layout import LocalLayout
 from kvreport.accounting.engines.llama_cpp.network import Mixture
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, longest_context, most_gpu_layers
@@ -17,13 +17,14 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.hardware import listed
-from kvreport.estimation.local import open_query
+from kvreport.estimation.local import memory_said, open_query
 from kvreport.estimation.local_case import LocalCase, fullest, refuse_forks, with_mix
 from kvreport.estimation.local_command import command_of_file
-from kvreport.estimation.local_inverse import MIXES_BY_SIZE, fits_machine
+from kvreport.estimation.local_inverse import MIXES_BY_SIZE
 from kvreport.estimation.local_names import USUAL_MIX, by_local_name
 from kvreport.estimation.request import engine_named
 from kvreport.query import Query
+from kvreport.units import gib
 
 USUAL_MACHINES: Final = (
     "rtx-3060-12gb", "rtx-4060ti-16gb", "rtx-4090", "rtx-5090", "ryzen-ai-max-395", "m4-pro-24", "m4-max-64",
@@ -46,6 +47,7 @@ class HomeDeployment:
         layout: What lies where.
         longest_context: The longest context of each slot with the same flags; 0 if none fits.
         command: The command that serves it.
+        assumptions: What nobody stated of the machine.
     """
 
     model: str
@@ -57,6 +59,7 @@ class HomeDeployment:
     layout: LocalLayout
     longest_context: int
     command: str
+    assumptions: tuple[str, ...] = ()
 
     @property
     def used(self) -> int:
@@ -71,7 +74,7 @@ class HomeDeployment:
     @property
     def whole(self) -> bool:
         """True if every layer and expert is on the device."""
-        return self.options.gpu_layers is None and not self.options.cpu_moe
+        return self.layout.layers_on_device == self.layout.layers and not self.options.cpu_moe
 
     @property
     def remainder(self) -> str:
@@ -91,6 +94,8 @@ class HomeDeployment:
             "used_bytes": self.used,
             "usable_bytes": self.usable,
             "host_bytes": self.layout.host.total,
+            "host_memory_bytes": self.layout.host.usable,
+            "assumptions": list(self.assumptions),
             "n_gpu_layers": self.layout.layers_on_device,
             "layers": self.layout.layers,
             "n_cpu_moe": min(self.options.cpu_moe, self.layout.layers),
@@ -114,6 +119,7 @@ def size_local(
     gpus: Sequence[str] = (),
     weights: Sequence[str] = (RELEASED,),
     cache_type: str = "auto",
+    host_memory: int | str | None = None,
     catalog: Catalog,
 ) -> tuple[HomeDeployment, ...]:
     """Find, for each machine, the largest mix that fits whole, else the fewest layers in host memory.
@@ -126,6 +132,7 @@ def size_local(
         gpus: Machines, patterns, or cards of one machine (``rtx-5090+rtx-3090``); the usual ones if none.
         weights: Mixes to try, from the best; ``released`` tries the usual ones.
         cache_type: Type of keys and values.
+        host_memory: Main memory of the computer for what stays on the CPU (:data:`local_case.HOST_MEMORY`).
         catalog: Where names are looked up.
 
     Returns:
@@ -136,7 +143,8 @@ def size_local(
         InputError: If a name is unknown, or nothing fits anywhere.
     """
     record = engine_named(catalog, engine)
-    found = []
+    found: list[HomeDeployment] = []
+    short: list[tuple[int, str]] = []
     for name in models:
         for machine in _machines(gpus, catalog):
             asked = Query(
@@ -146,14 +154,19 @@ def size_local(
                 context_tokens=context if isinstance(rules(record), Ollama) else context * slots,
                 parallel=slots,
                 kv=cache_type,
+                host_memory=host_memory,
             )
             plain, named = by_local_name(asked, catalog)
             case = replace(open_query(plain, record, catalog), named=named)
-            found += _on(case, machine, weights, context)
+            here = _on(case, machine, weights, context)
+            found += here
+            short += [] if here else [_missing(case, machine, weights)]
     if not found:
+        missing, machine = min(short)
         raise InputError(
-            f"size: {shorten(', '.join(models))} fits none of the machines, not even with layers in host memory; "
-            "allowed: a shorter --context, fewer --concurrent, or a larger --gpu"
+            f"size: {shorten(', '.join(models))} fits none of the machines, not even with layers in main memory; the "
+            f"nearest is {machine}, short by {gib(missing)} GiB; allowed: a shorter --context, fewer --concurrent, a "
+            "larger --gpu, or with graphics cards more --host-memory (64GiB)"
         )
     return tuple(sorted(found, key=lambda one: (not one.whole, one.usable, -one.layout.devices[0].weights)))
 
@@ -176,20 +189,23 @@ def _cards(machine: str, catalog: Catalog) -> Iterator[str]:
         yield device.id if number == 1 else f"{device.id}*{number}"
 
 
-def _on(case: LocalCase, machine: str, weights: Sequence[str], context: int) -> list[HomeDeployment]:
-    tried: tuple[str, ...]
+def _tried(case: LocalCase, weights: Sequence[str]) -> tuple[str, ...]:
+    """The mixes to try, from the best."""
     if case.mix == "file":
-        tried = ("file",)
-    elif list(weights) == [RELEASED]:
-        tried = MIXES_BY_SIZE if case.query.weights is None else (case.mix,)
-    else:
-        tried = tuple(weights)
+        return ("file",)
+    if list(weights) == [RELEASED]:
+        return MIXES_BY_SIZE if case.query.weights is None else (case.mix,)
+    return tuple(weights)
+
+
+def _on(case: LocalCase, machine: str, weights: Sequence[str], context: int) -> list[HomeDeployment]:
+    tried = _tried(case, weights)
     found = []
     usual = USUAL_MIX if USUAL_MIX in tried else tried[-1]
     for mix in tried:
         typed = _typed(case, mix)
-        layout = lay_out_local(typed.local, typed.options, typed.devices)
-        if fits_machine(typed, layout):
+        layout = typed.lay_out()
+        if layout.fits:
             found.append(_deployed(typed, machine, layout, context))
             break
     mixture = any(isinstance(block.feed, Mixture) for block in case.local.network.blocks)
@@ -200,21 +216,32 @@ def _on(case: LocalCase, machine: str, weights: Sequence[str], context: int) -> 
     return found
 
 
+def _missing(case: LocalCase, machine: str, weights: Sequence[str]) -> tuple[int, str]:
+    """Bytes that the machine lacks in all for the smallest mix that was tried, and its name."""
+    layout = _typed(case, _tried(case, weights)[-1]).lay_out()
+    devices, host = layout.devices, layout.host
+    needed = host.total + sum(device.total for device in devices)
+    first = next((device.shared for device in devices if device.shared is not None), None)
+    there = (host.usable or 0) + sum(device.usable for device in devices) if first is None else first
+    return max(needed - there, layout.shortfall if first is not None else 1), machine
+
+
 def _typed(case: LocalCase, mix: str) -> LocalCase:
     return case if mix == "file" else replace(case, local=with_mix(case.local, mix), mix=mix)
 
 
 def _in_part(case: LocalCase, machine: str, context: int) -> HomeDeployment | None:
     """The fewest experts, or else layers, in host memory."""
-    experts = fewest_cpu_experts(case.local, case.options, case.devices)
+    host = case.host_memory
+    experts = fewest_cpu_experts(case.local, case.options, case.devices, host_memory=host)
     if experts:
         options = replace(case.options, cpu_moe=experts)
     else:
-        layers = most_gpu_layers(case.local, case.options, case.devices)
+        layers = most_gpu_layers(case.local, case.options, case.devices, host_memory=host)
         if not layers:
             return None
         options = replace(case.options, gpu_layers=layers)
-    layout = lay_out_local(case.local, options, case.devices)
+    layout = case.lay_out(options)
     return _deployed(replace(case, options=options), machine, layout, context)
 
 
@@ -229,7 +256,9 @@ def _deployed(case: LocalCase, machine: str, layout: LocalLayout, context: int) 
     # The model's own context is that of one slot.
     model = case.local.model
     many = model.model_copy(update={"context_tokens": model.context_tokens * slots})
-    longest = longest_context(replace(case.local, model=many), case.options, case.devices)
+    longest = longest_context(
+        replace(case.local, model=many), case.options, case.devices, host_memory=case.host_memory
+    )
     return HomeDeployment(
         model=_named(case),
         machine=machine,
@@ -240,4 +269,5 @@ def _deployed(case: LocalCase, machine: str, layout: LocalLayout, context: int) 
         layout=layout,
         longest_context=min(longest // slots, model.context_tokens),
         command=command_of_file(case),
+        assumptions=tuple(memory_said(case)),
     )

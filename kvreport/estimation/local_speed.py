@@ -9,7 +9,6 @@ from typing import Final
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout
 from kvreport.accounting.engines.llama_cpp.placement import place, weight_bytes
 from kvreport.accounting.roofline import Peaks
-from kvreport.catalog.accelerator import Accelerator
 from kvreport.estimation.local_case import LocalCase, size_of
 
 HOST_BANDWIDTH: Final = 89_600_000_000
@@ -23,15 +22,10 @@ def host_bandwidth(case: LocalCase) -> int:
     """
     if case.query.host_bandwidth is not None:
         return size_of("host-bandwidth", case.query.host_bandwidth)
-    if is_unified(case.request.accelerator):
+    if case.request.accelerator.is_unified:
         found = Peaks.of(case.request.accelerator).bytes_per_s
         return HOST_BANDWIDTH if math.isnan(found) else int(found)
     return HOST_BANDWIDTH
-
-
-def is_unified(accelerator: Accelerator) -> bool:
-    """True if the device computes in the computer's own memory."""
-    return "unified" in (accelerator.memory_type or "")
 
 
 def read_bytes(case: LocalCase, layout: LocalLayout) -> list[int]:

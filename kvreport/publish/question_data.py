@@ -30,7 +30,9 @@ MIX: Final = "q4_k_m"
 
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every file, byte-identical for the same catalog."""
-    yield f"{FOLDER}/questions.json", encode({"schema": SCHEMA, "backends": _backends(site)})
+    one_memory = [gpu.id for gpu in site.gpus if gpu.has_one_memory]
+    machines = {"schema": SCHEMA, "backends": _backends(site), "one_memory": one_memory}
+    yield f"{FOLDER}/questions.json", encode(machines)
     yield from of_models(site, site.models)
 
 
@@ -56,7 +58,7 @@ def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, 
     ``plans``, ``plan`` and ``held`` are those of :func:`kvreport.publish.profiles.model_facts` for all KV
     formats and the tensor-parallel sizes; ``lora`` is bytes of one adapter slot of rank one at each size;
     ``home`` is what one slot of llama.cpp takes with 4-bit weights: contexts, bytes beside the weights at
-    each of them, weights, and the experts of each layer.
+    each of them, bytes on the host, weights, and the experts of each layer.
     """
     q = Quantities(site.catalog)
     heads = _known(lambda: q.kv_heads(model.id))
@@ -80,6 +82,7 @@ def _home(laid: AtHome | None) -> dict[str, Any] | None:
     return {
         "contexts": list(laid.contexts),
         "beside": list(laid.beside_weights),
+        "host": list(laid.on_host(MIX)),
         "weights": laid.weights[MIX],
         "experts": list(laid.experts[MIX]),
     }

@@ -19,6 +19,7 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.catalog.caches import FullAttention, SlidingWindow
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.llama_cpp import OllamaModel, load_ollama_names
 from kvreport.catalog.model import Model
 
 CONTEXT_TIERS: Final = ((47 << 30, 262144), (23 << 30, 32768), (0, 4096))
@@ -85,6 +86,11 @@ def _has_headroom(batch: int, predicted: int, available: int) -> bool:
     return _SURCHARGE[batch] <= threshold - predicted
 
 
+def _library_name(model: Model) -> str | None:
+    """The name of Ollama's library that carries a model, the first one listed; None if there is none."""
+    return next((name for name, held in load_ollama_names().names.items() if held.model == model.id), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Ollama(LlamaCpp):
     """The rules of one Ollama release."""
@@ -122,6 +128,21 @@ class Ollama(LlamaCpp):
             found.context, predicted, total_bytes, flash_off=not options.uses_flash, card_bytes=total_bytes
         )
         return replace(found, ubatch=batch, batch=batch)
+
+    def usual_mix(self, model: Model) -> str:
+        """The mix behind the model's plain name in Ollama's library; Q4_K_M for models that it does not carry.
+
+        A tag without a quantization is the one that ``ollama run`` pulls (``data/llama_cpp/ollama.yaml``).
+        """
+        name = _library_name(model)
+        return OllamaModel(model=model.id).format if name is None else load_ollama_names().names[name].format
+
+    def reason_of_mix(self, model: Model) -> str:
+        """The command that pulls that mix."""
+        name = _library_name(model)
+        return (
+            "what Ollama takes where no tag says more" if name is None else f"what 'ollama run {name}' pulls"
+        )
 
     @staticmethod
     def local_command(served: LocalServed) -> Command:

@@ -33,6 +33,7 @@ FIELDS: Final = {
     "memory.driver_visible": "memory that the driver reports",
     "memory.free_at_start": "memory free at start",
     "memory.free_most": "most memory free",
+    "memory.settable_to": "largest setting of shared memory",
     "memory.usable": "usable memory",
     "memory_type": "memory type",
     "native_formats": "formats with kernels",

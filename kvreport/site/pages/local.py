@@ -123,10 +123,22 @@ def _backends(catalog: Catalog, machine_id: str) -> int:
     return backend_bytes(catalog.accelerator(machine_id), dict(catalog.engine("llama-cpp").coefficients))
 
 
+def longest_on(machine: Accelerator, laid: AtHome, mix: str, backend: int) -> int:
+    """The longest usual context of a model on a machine, its one memory minded; 0 if none fits.
+
+    Args:
+        machine: The machine.
+        laid: The model on one device.
+        mix: Quantization mix.
+        backend: Bytes that the backend takes for itself.
+    """
+    return laid.longest(mix, machine.usable_bytes, backend, one_memory=machine.has_one_memory)
+
+
 def largest(machine: Accelerator, found: tuple[Candidate, ...], backend: int) -> Candidate | None:
     """The model with most parameters that supports 32K tokens and fits with them as Q4_K_M."""
     for one in found:
-        longest = one.at_home.longest(USUAL_MIX, machine.usable_bytes, backend)
+        longest = longest_on(machine, one.at_home, USUAL_MIX, backend)
         if min(longest, one.model.context_tokens) >= CONTEXT:
             return one
     return None
@@ -246,7 +258,10 @@ def _table(uri: str, table: Table) -> str:
 def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) -> Table:
     rows = []
     for one in found:
-        cells = tuple(_cell(one.at_home, mix, machine.usable_bytes, backend) for mix in USUAL_FIRST)
+        cells = tuple(
+            _cell(one.at_home, mix, machine.usable_bytes, backend, one_memory=machine.has_one_memory)
+            for mix in USUAL_FIRST
+        )
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/", hint=one.ollama), cells))
     return Table(
@@ -258,12 +273,12 @@ def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
     )
 
 
-def _cell(laid: AtHome, mix: str, usable: int, backend: int) -> Cell:
-    longest = laid.longest(mix, usable, backend)
+def _cell(laid: AtHome, mix: str, usable: int, backend: int, *, one_memory: bool = False) -> Cell:
+    longest = laid.longest(mix, usable, backend, one_memory=one_memory)
     if longest:
         full = longest == laid.contexts[-1]
         return Cell(units.human_tokens(longest), "kv-num" + (" kv-u6" if full else " kv-u3"), value=longest)
-    short = laid.shortfall(mix, usable, backend)
+    short = laid.shortfall(mix, usable, backend, one_memory=one_memory)
     return Cell(_short(short), "kv-num kv-no", value=0, hint="at 4K tokens")
 
 
@@ -277,7 +292,7 @@ def _mixtures(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
     rows = []
     for one in found:
         layers = one.at_home.cpu_experts(USUAL_MIX, machine.usable_bytes, backend, 8192)
-        if not layers or "unified" in (machine.memory_type or ""):
+        if not layers or machine.is_unified:
             continue
         moved = sum(one.at_home.experts[USUAL_MIX][:layers]) + one.at_home.host[USUAL_MIX]
         rows.append(
@@ -334,7 +349,7 @@ def _commands(machine: Accelerator, best: Candidate | None, backend: int) -> lis
     """What to run: llama.cpp, Ollama, and mlx-lm on a Mac."""
     if best is None:
         return []
-    context = best.at_home.longest(USUAL_MIX, machine.usable_bytes, backend)
+    context = longest_on(machine, best.at_home, USUAL_MIX, backend)
     slug = best.model.id.rpartition("/")[2]
     found = [
         ("llama.cpp", f"llama-server -m {slug}-Q4_K_M.gguf -c {context} -np 1"),
@@ -353,7 +368,7 @@ def _ollama_context(machine: Accelerator, best: Candidate, backend: int, usual: 
     """The longest context of the file that Ollama's library has, which its own quantizer may have made; 0 if none."""
     form = load_ollama_names().names[best.ollama].format
     laid = at_home(best.model, (form,)) if form.startswith(OLLAMA_PREFIX) else None
-    return usual if laid is None else laid.longest(form, machine.usable_bytes, backend)
+    return usual if laid is None else longest_on(machine, laid, form, backend)
 
 
 def _ollama_commands(best: Candidate, context: int) -> list[tuple[str, str]]:
@@ -418,9 +433,12 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
 
 def _smallest(site: SiteData, laid: AtHome, backend: int) -> tuple[int, str]:
     """Usable bytes and id of the smallest computer that holds a model at the usual quantization, or of the largest."""
-    computers = sorted((one.usable_bytes, one.id) for one in site.accelerators if one.is_computer)
-    holding = [one for one in computers if laid.longest(USUAL_MIX, one[0], backend)]
-    return (holding or computers[-1:] or [(24 << 30, "rtx-4090")])[0]
+    computers = sorted(
+        (one for one in site.accelerators if one.is_computer), key=lambda one: (one.usable_bytes, one.id)
+    )
+    holding = [one for one in computers if longest_on(one, laid, USUAL_MIX, backend)]
+    best = next(iter(holding or computers[-1:]), None)
+    return (24 << 30, "rtx-4090") if best is None else (best.usable_bytes, best.id)
 
 
 def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
@@ -482,8 +500,10 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
         if name not in names:
             continue
         for mix in MIXES:
-            for context, beside in zip(laid.contexts, laid.beside_weights, strict=True):
-                lines.append(f"{name},{mix},{context},{laid.weights[mix] + beside},{laid.host[mix]}")
+            by_context = zip(laid.contexts, laid.beside_weights, laid.host_beside, strict=True)
+            for context, beside, host in by_context:
+                device = laid.weights[mix] + beside
+                lines.append(f"{name},{mix},{context},{device},{laid.host[mix] + host}")
     yield f"{URI}needs.csv", ("\n".join(lines) + "\n").encode()
     rows = ["machine,name,vendor,installed_bytes,usable_bytes,backend_bytes,evidence"]
     for one in machines(site.catalog):

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.accounting.engines.command import Command, LocalServed, Word, named
-from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.options import (
+    DEFAULT_CACHE_RAM,
+    DEFAULT_CHECKPOINTS,
+    LocalOptions,
+)
 from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS
+from kvreport.units import MIB
 
 _ALL_LAYERS: Final = 1 << 12
 """More layers than any model has: all experts on the CPU."""
@@ -43,6 +48,10 @@ def flags(options: LocalOptions) -> list[Word]:
     )  # fmt: skip
     for flag, value, usual in stated:
         words += [flag, str(value)] if value != usual else []
+    if options.cache_ram != DEFAULT_CACHE_RAM:
+        words += ["--cache-ram", str(options.cache_ram // MIB)]
+    if options.checkpoints != DEFAULT_CHECKPOINTS:
+        words += ["--ctx-checkpoints", str(options.checkpoints)]
     if options.cpu_moe:
         words += ["--cpu-moe"] if options.cpu_moe > _ALL_LAYERS else ["--n-cpu-moe", str(options.cpu_moe)]
     if options.tensor_split:

@@ -30,7 +30,13 @@ from kvreport.accounting.engines.llama_cpp.network import (
     Network,
 )
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
-from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, Placement, place, weight_bytes
+from kvreport.accounting.engines.llama_cpp.placement import (
+    LocalDevice,
+    Placement,
+    place,
+    repeated_bytes,
+    weight_bytes,
+)
 from kvreport.accounting.engines.llama_cpp.planner import Backend, assign
 from kvreport.accounting.engines.llama_cpp.planner import sizes as sizes_of
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
@@ -57,6 +63,8 @@ class DeviceBytes:
         offload_copies: What the compute buffer grows by when the device computes on weights in host memory.
         context: What the backend takes for itself.
         companions: What a draft model, prediction blocks and a projector take.
+        shared: Bytes that device and host can hold together, where they are one memory; None otherwise.
+        beside: What the host holds of that memory.
     """
 
     name: str
@@ -68,6 +76,8 @@ class DeviceBytes:
     offload_copies: int = 0
     context: int = 0
     companions: int = 0
+    shared: int | None = None
+    beside: int = 0
 
     @property
     def total(self) -> int:
@@ -76,9 +86,19 @@ class DeviceBytes:
         return held + self.compute + self.offload_copies + self.context
 
     @property
+    def room(self) -> int:
+        """Bytes that caches and everything else may take: what the device can use, less the host's part of it."""
+        return self.usable if self.shared is None else min(self.usable, self.shared - self.beside)
+
+    @property
+    def free(self) -> int:
+        """Bytes left; negative where some are missing."""
+        return self.room - self.total
+
+    @property
     def shortfall(self) -> int:
         """Bytes missing, 0 if it fits."""
-        return max(0, self.total - self.usable)
+        return max(0, -self.free)
 
 
 @dataclass(frozen=True)
@@ -94,6 +114,9 @@ class HostBytes:
         companions: What a draft model, prediction blocks and a projector take.
         prompt_cache: The most that llama-server's prompt cache grows to while it runs; not taken at start.
         checkpoints: The most that checkpoints of windows and states grow to while it runs; likewise.
+        repeated: Weights that devices hold, too (a tied embedding). They are mapped from the file, so that the
+            system drops them where memory is short.
+        usable: Memory that the host has; None where it is not known, or part of a device's.
     """
 
     weights: int = 0
@@ -104,11 +127,18 @@ class HostBytes:
     companions: int = 0
     prompt_cache: int = 0
     checkpoints: int = 0
+    repeated: int = 0
+    usable: int | None = None
 
     @property
     def total(self) -> int:
         """Bytes in all at start."""
         return self.weights + self.kv + self.state + self.compute + self.output + self.companions
+
+    @property
+    def shortfall(self) -> int:
+        """Bytes missing, 0 if it fits or nobody said what there is."""
+        return 0 if self.usable is None else max(0, self.total - self.usable)
 
     @property
     def most(self) -> int:
@@ -138,17 +168,20 @@ class LocalLayout:
 
     @property
     def shortfall(self) -> int:
-        """Bytes missing on the device that misses most, 0 if everything fits."""
-        return max((device.shortfall for device in self.devices), default=0)
+        """Bytes missing on the device or host that misses most, 0 if everything fits."""
+        return max(self.host.shortfall, *(device.shortfall for device in self.devices), 0)
 
     @property
     def fits(self) -> bool:
-        """True if no device is short."""
+        """True if neither a device nor the host is short."""
         return self.shortfall == 0
 
 
 def lay_out_local(
-    local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice] = ()
+    local: LocalModel,
+    options: LocalOptions,
+    devices: Sequence[LocalDevice] = (),
+    host_memory: int | None = None,
 ) -> LocalLayout:
     """Lay a model out as llama.cpp would.
 
@@ -156,6 +189,7 @@ def lay_out_local(
         local: The model, its tensors with types.
         options: Options of the server.
         devices: Devices in order; none runs everything on the CPU.
+        host_memory: Bytes that the host has; None where it is not known, or part of a device's.
 
     Raises:
         InputError: What llama.cpp refuses, in one sentence.
@@ -170,6 +204,20 @@ def lay_out_local(
     state = _by_home(state_bytes(network, options), placement)
     compute, copies = compute_bytes(local, options, devices, placement, cells)
     beside, blocks = _companion_bytes(local.companions, options, devices, placement, cells)
+    host = HostBytes(
+        weights=weights[-1] + blocks[-1],
+        kv=kv[-1],
+        state=state[-1],
+        compute=compute[-1],
+        output=output_bytes(network, options),
+        companions=beside[-1],
+        prompt_cache=options.cache_ram,
+        checkpoints=options.checkpoints * options.slots * checkpoint_bytes(network, options, cells),
+        repeated=repeated_bytes(local.tensors, placement, tied=network.tied),
+        usable=host_memory,
+    )
+    # Several devices with shared memory are several computers; the host's part lies in the first.
+    first = next((index for index, device in enumerate(devices) if device.shared is not None), None)
     return LocalLayout(
         devices=tuple(
             DeviceBytes(
@@ -182,19 +230,12 @@ def lay_out_local(
                 offload_copies=copies[index],
                 context=device.context,
                 companions=beside[index],
+                shared=device.shared,
+                beside=host.total - host.repeated if index == first else 0,
             )
             for index, device in enumerate(devices)
         ),
-        host=HostBytes(
-            weights=weights[-1] + blocks[-1],
-            kv=kv[-1],
-            state=state[-1],
-            compute=compute[-1],
-            output=output_bytes(network, options),
-            companions=beside[-1],
-            prompt_cache=options.cache_ram,
-            checkpoints=options.checkpoints * options.slots * checkpoint_bytes(network, options, cells),
-        ),
+        host=host,
         cells=cells,
         kv_cache_bytes=sum(kv) + sum(state),
         layers_on_device=sum(where != placement.cpu for where in (*placement.layers, placement.output)),

@@ -38,6 +38,7 @@ class LocalDevice:
         offloads: True if it takes over large batches of operations on weights in host memory.
         pipelines: True if it can overlap copies with work (CUDA's events).
         scratch: Whose rules say what operations need in addition to their results; HIP is CUDA's code.
+        shared: Bytes that the device and the host can hold together, where they are one memory; None otherwise.
     """
 
     name: str
@@ -47,6 +48,12 @@ class LocalDevice:
     offloads: bool = True
     pipelines: bool = False
     scratch: Scratch = "none"
+    shared: int | None = None
+
+    @property
+    def has_all(self) -> bool:
+        """True if the host has no memory that the device cannot use, so that nothing is gained by moving to it."""
+        return self.shared is not None and self.shared <= self.usable
 
 
 @dataclass(frozen=True)
@@ -204,6 +211,19 @@ def weight_bytes(
         if tied and tensor.role == "token_embd" and placement.output != placement.cpu:
             _add(total, replace(tensor, role="output"), placement.output, placement)
     return total
+
+
+def repeated_bytes(tensors: Sequence[LocalTensor], placement: Placement, *, tied: bool) -> int:
+    """Bytes of host weights that a device holds a second time: a tied embedding.
+
+    Args:
+        tensors: The file's tensors.
+        placement: Where layers are.
+        tied: True if the embedding is the output matrix, too.
+    """
+    if not tied or placement.output == placement.cpu:
+        return 0
+    return sum(tensor.nbytes for tensor in tensors if tensor.role == "token_embd")
 
 
 def _add(total: list[int], tensor: LocalTensor, where: int, placement: Placement) -> None:

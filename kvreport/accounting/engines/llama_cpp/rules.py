@@ -73,6 +73,24 @@ class LlamaCpp(EngineRules):
             )
         return self.engine.model_copy(update={"version": f"b{number}"})
 
+    def usual_mix(self, model: Model) -> str | None:
+        """The quantization mix that is run where nobody names one; None for the checkpoint's own types.
+
+        Args:
+            model: The model.
+        """
+        del model
+        return None
+
+    def reason_of_mix(self, model: Model) -> str:
+        """Why the weights have the types they have where nobody names a mix.
+
+        Args:
+            model: The model.
+        """
+        del model
+        return "converted without quantizing"
+
     def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
         """The compute buffer of one slot with the whole context, and what the backend takes for itself.
 

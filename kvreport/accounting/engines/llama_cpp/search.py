@@ -17,12 +17,17 @@ MOST_SLOTS: Final = 256
 
 
 def fits(layout: LocalLayout, margin: int = 0) -> bool:
-    """True if every device keeps ``margin`` bytes free."""
-    return all(device.total + margin <= device.usable for device in layout.devices)
+    """True if every device keeps ``margin`` bytes free, and nothing is missing on the host."""
+    return all(device.free >= margin for device in layout.devices) and not layout.host.shortfall
 
 
 def longest_context(
-    local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice], *, margin: int = 0
+    local: LocalModel,
+    options: LocalOptions,
+    devices: Sequence[LocalDevice],
+    *,
+    margin: int = 0,
+    host_memory: int | None = None,
 ) -> int:
     """The largest ``--ctx-size`` that fits, up to the model's own context; 0 if none does.
 
@@ -31,13 +36,15 @@ def longest_context(
         options: Options; their context does not matter.
         devices: Devices.
         margin: Bytes to leave free on each device.
+        host_memory: Bytes that the host has, where that is known.
     """
     step = CELL_MULTIPLE * (1 if options.is_unified else options.slots)
     most = max(local.model.context_tokens // step, 1)
 
     def slack(steps: int) -> int:
-        layout = lay_out_local(local, replace(options, context=steps * step), devices)
-        return min((one.usable - one.total - margin for one in layout.devices), default=0)
+        layout = lay_out_local(local, replace(options, context=steps * step), devices, host_memory)
+        on_host = [] if host_memory is None else [host_memory - layout.host.total]
+        return min([*(one.free - margin for one in layout.devices), *on_host], default=0)
 
     return min(_largest(slack, most) * step, local.model.context_tokens)
 
@@ -68,7 +75,16 @@ def _largest(slack: Callable[[int], int], most: int) -> int:
     return low
 
 
-def most_slots(local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice], context: int) -> int:
+def most_slots(
+    local: LocalModel,
+    options: LocalOptions,
+    devices: Sequence[LocalDevice],
+    context: int,
+    *,
+    host_memory: int | None = None,
+    guess: int = MOST_SLOTS // 2,
+    exact: bool = True,
+) -> int:
     """How many slots of ``context`` tokens each fit (``-c context*N -np N``), at most 256.
 
     Args:
@@ -76,53 +92,96 @@ def most_slots(local: LocalModel, options: LocalOptions, devices: Sequence[Local
         options: Options of the server.
         devices: Devices in order.
         context: Tokens of one slot.
+        host_memory: Bytes that the host has, where that is known.
+        guess: Where to look first.
+        exact: False to stop at a guess that fits: for tables, whose guess is one slot's share of what is free.
     """
-    low, high = 0, MOST_SLOTS
-    while low < high:
-        middle = (low + high + 1) // 2
-        asked = replace(options, context=context * middle, parallel=middle, unified=False)
-        low, high = (middle, high) if fits(lay_out_local(local, asked, devices)) else (low, middle - 1)
+
+    def holds(slots: int) -> bool:
+        asked = replace(options, context=context * slots, parallel=slots, unified=False)
+        return fits(lay_out_local(local, asked, devices, host_memory))
+
+    low, high, step = 0, MOST_SLOTS + 1, 1
+    middle = min(max(guess, 1), MOST_SLOTS)
+    if not exact and holds(middle):
+        return middle
+    # Steps double away from the guess until both bounds are known, then halve between them.
+    while high - low > 1:
+        if holds(middle):
+            low = middle
+            middle = low + step if high > MOST_SLOTS else (low + high) // 2
+        else:
+            high = middle
+            middle = high - step if low == 0 else (low + high) // 2
+        middle, step = min(max(middle, low + 1), high - 1), 2 * step
     return low
 
 
 def fewest_cpu_experts(
-    local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice], *, margin: int = 0
+    local: LocalModel,
+    options: LocalOptions,
+    devices: Sequence[LocalDevice],
+    *,
+    margin: int = 0,
+    host_memory: int | None = None,
 ) -> int | None:
-    """The smallest ``--n-cpu-moe`` that fits; None if even all experts on the CPU do not help.
+    """The smallest ``--n-cpu-moe`` that fits; None if no number of them helps.
 
     Args:
         local: The model, its tensors with types.
         options: Options of the server.
         devices: Devices in order.
         margin: Bytes to leave free on every device.
+        host_memory: Bytes that the host has, where that is known.
     """
-    layers = len(local.network.blocks)
-    if not any(isinstance(block.feed, Mixture) for block in local.network.blocks):
-        return 0 if fits(lay_out_local(local, options, devices), margin) else None
-    low, high = 0, layers
-    if not fits(lay_out_local(local, replace(options, cpu_moe=layers), devices), margin):
-        return None
+
+    def laid(layers: int) -> LocalLayout:
+        return lay_out_local(local, replace(options, cpu_moe=layers), devices, host_memory)
+
+    mixture = any(isinstance(block.feed, Mixture) for block in local.network.blocks)
+    if not mixture or _nothing_to_gain(devices):
+        return 0 if fits(laid(options.cpu_moe), margin) else None
+    low, high = 0, len(local.network.blocks)
     while low < high:
         middle = (low + high) // 2
-        layout = lay_out_local(local, replace(options, cpu_moe=middle), devices)
-        low, high = (low, middle) if fits(layout, margin) else (middle + 1, high)
-    return low
+        on_devices = all(device.free >= margin for device in laid(middle).devices)
+        low, high = (low, middle) if on_devices else (middle + 1, high)
+    # The fewest that devices need are the fewest that the host has to hold.
+    return low if fits(laid(low), margin) else None
 
 
 def most_gpu_layers(
-    local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice], *, margin: int = 0
+    local: LocalModel,
+    options: LocalOptions,
+    devices: Sequence[LocalDevice],
+    *,
+    margin: int = 0,
+    host_memory: int | None = None,
 ) -> int:
-    """The largest ``--n-gpu-layers`` that fits.
+    """The largest ``--n-gpu-layers`` that fits; 0 if none does.
 
     Args:
         local: The model, its tensors with types.
         options: Options of the server.
         devices: Devices in order.
         margin: Bytes to leave free on every device.
+        host_memory: Bytes that the host has, where that is known.
     """
+
+    def laid(layers: int) -> LocalLayout:
+        return lay_out_local(local, replace(options, gpu_layers=layers), devices, host_memory)
+
     low, high = 0, len(local.network.blocks) + 1
+    if _nothing_to_gain(devices):
+        return high if fits(laid(high), margin) else 0
     while low < high:
         middle = (low + high + 1) // 2
-        layout = lay_out_local(local, replace(options, gpu_layers=middle), devices)
-        low, high = (middle, high) if fits(layout, margin) else (low, middle - 1)
-    return low
+        on_devices = all(device.free >= margin for device in laid(middle).devices)
+        low, high = (middle, high) if on_devices else (low, middle - 1)
+    # The most that devices hold are those that leave the host the least.
+    return low if fits(laid(low), margin) else 0
+
+
+def _nothing_to_gain(devices: Sequence[LocalDevice]) -> bool:
+    """True where the host's memory is a device's already: what leaves the device stays in the same memory."""
+    return bool(devices) and all(device.has_all for device in devices)

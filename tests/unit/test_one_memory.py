@@ -1,0 +1,257 @@
+"""What device and computer hold together: one memory on unified machines, main memory next to cards."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kvreport.accounting.engines.llama_cpp.layout import LocalLayout
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.llama_cpp import load_local_architectures
+from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.cli import main
+from kvreport.errors import InputError
+from kvreport.estimation import estimate
+from kvreport.estimation.explanation import headline
+from kvreport.estimation.local import open_query
+from kvreport.estimation.local_answer import LocalEstimate
+from kvreport.estimation.local_case import HOST_MEMORY, LocalCase
+from kvreport.estimation.local_size import size_local
+from kvreport.query import Query
+
+GIB = 1 << 30
+RUNS = ("fits", "tight")
+DRAWN = 24
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return open_catalog()
+
+
+def machines(catalog: Catalog) -> list[Accelerator]:
+    """Every accelerator and machine at home."""
+    return [*catalog.accelerators.values(), *catalog.home_accelerators.values()]
+
+
+def models(catalog: Catalog) -> list[str]:
+    """Every model that llama.cpp converts."""
+    known = load_local_architectures().by_class
+    return [one.id for one in catalog.models.values() if one.architecture in known]
+
+
+def ask(model: str, gpu: str, catalog: Catalog, engine: str = "llama-cpp", **options: Any) -> LocalEstimate:
+    found = estimate(model, gpu=gpu, engine=engine, catalog=catalog, **options)
+    assert isinstance(found, LocalEstimate)
+    return found
+
+
+def case_of(model: str, gpu: str, catalog: Catalog, engine: str, mix: str, **options: Any) -> LocalCase:
+    record = catalog.engine(engine)
+    query = Query(
+        model=model, gpu=gpu, engine=record, weights=mix, parallel=1, context_tokens=2048, **options
+    )
+    return open_query(query, record, catalog)
+
+
+def all_memory(case: LocalCase, machine: Accelerator) -> int:
+    """Bytes that a machine has for weights in all: its one memory, or the device's and the computer's."""
+    return machine.shared_bytes or machine.usable_bytes + (case.host_memory or 0)
+
+
+def placements(case: LocalCase) -> list[LocalLayout]:
+    """Layouts with everything on the device, and with parts of it on the host."""
+    layers = len(case.local.network.blocks)
+    plain = case.options
+    options = [plain, replace(plain, gpu_layers=layers // 2), replace(plain, gpu_layers=0)]
+    options += [replace(plain, cpu_moe=layers), replace(plain, kv_offload=False)]
+    return [case.lay_out(one) for one in options]
+
+
+def test_nothing_fits_whose_weights_exceed_all_memory(catalog: Catalog) -> None:
+    """Drawn from all machines, models, local engines and mixes; no placement of layers makes it fit."""
+    draw, excess = random.Random(44), 0  # noqa: S311 - a drawn sample
+    known, converted = machines(catalog), models(catalog)
+    for _ in range(DRAWN):
+        machine, engine = draw.choice(known), draw.choice(["llama-cpp", "ollama"])
+        case = case_of(
+            draw.choice(converted), machine.id, catalog, engine, draw.choice(["q4_k_m", "bf16", "q2_k"])
+        )
+        weights = sum(tensor.nbytes for tensor in case.local.tensors)
+        if weights <= all_memory(case, machine):
+            continue
+        excess += 1
+        for layout in placements(case):
+            assert not layout.fits, (machine.id, case.request.model.id, case.mix)
+            assert layout.shortfall > 0
+    assert excess > DRAWN // 6
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "mix"),
+    [
+        ("moonshotai/Kimi-K2.6", "m1-8", "q4_k_m"),
+        ("moonshotai/Kimi-K2.6", "m3-ultra-512", "q4_k_m"),
+        ("Qwen/Qwen3.5-122B-A10B", "m4-16", "q4_k_m"),
+        ("Qwen/Qwen3.5-122B-A10B", "dgx-spark-gb10", "bf16"),
+        ("moonshotai/Kimi-K2.6", "rtx-3060-12gb", "q4_k_m"),
+    ],
+)
+def test_size_offers_no_machine_that_is_too_small(catalog: Catalog, model: str, gpu: str, mix: str) -> None:
+    """Neither with layers nor with experts in the same memory; the error says by how much the nearest is short."""
+    with pytest.raises(InputError, match=rf"the nearest is {gpu}, short by [\d.,]+ GiB"):
+        size_local(
+            [model], context=8192, slots=1, engine="llama-cpp", gpus=[gpu], weights=[mix], catalog=catalog
+        )
+
+
+def test_experts_in_the_same_memory_are_no_gain(catalog: Catalog) -> None:
+    """68.7 GiB of weights do not fit a Mac with 48 GB, wherever their experts lie, and no flag of that kind is offered."""
+    asked: dict[str, Any] = {"weights": "q4_k_m", "context_tokens": 8192}
+    for flags in ({}, {"n_cpu_moe": 24}, {"n_gpu_layers": 20}):
+        found = ask("Qwen/Qwen3.5-122B-A10B", "m4-pro-48", catalog, **asked, **flags)
+        assert found.verdict == "weights_exceed_memory"
+        assert found.max_concurrent_requests == 0
+        assert found.max_concurrent_requests_by_memory == 0
+        assert not any("n-cpu-moe" in text or "n-gpu-layers" in text for text in found.advice)
+        assert found.inverse().n_cpu_moe is None
+        assert found.shortfall_bytes > 30 * GIB
+
+
+@pytest.mark.parametrize("gpu", ["m4-max-64", "dgx-spark-gb10", "jetson-agx-orin-32gb"])
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-30B-A3B", "google/gemma-3-12b-it"])
+def test_layers_on_the_cpu_change_no_sum_in_one_memory(catalog: Catalog, gpu: str, model: str) -> None:
+    """Weights, caches and states of device and host add up to the same for every number of layers."""
+    case = case_of(model, gpu, catalog, "llama-cpp", "q4_k_m")
+    sums = set()
+    for layers in (0, 1, 7, 20, len(case.local.network.blocks) + 1):
+        layout = case.lay_out(replace(case.options, gpu_layers=layers))
+        device, host = layout.devices[0], layout.host
+        sums.add(
+            device.weights + device.kv + device.state + host.weights - host.repeated + host.kv + host.state
+        )
+        assert device.free == device.room - device.total
+        assert device.beside == host.total - host.repeated
+    assert len(sums) == 1
+
+
+def test_the_processors_half_of_strix_halo_is_used(catalog: Catalog) -> None:
+    """Its memory is divided by a setting: experts may lie in the other half, and both halves are bounded together."""
+    asked: dict[str, Any] = {"weights": "q4_k_m", "context_tokens": 8192}
+    found = ask("Qwen/Qwen3.5-122B-A10B", "ryzen-ai-max-395", catalog, **asked)
+    assert any(text.startswith("--n-cpu-moe") for text in found.advice)
+    half = ask("Qwen/Qwen3.5-122B-A10B", "ryzen-ai-max-395", catalog, **asked, n_cpu_moe=24)
+    assert half.verdict in RUNS
+    assert "in the memory that it shares with the processor" in headline(half)
+    assert any("--memory states another split" in text for text in half.request.assumptions)
+    whole = ask(
+        "Qwen/Qwen3.5-122B-A10B",
+        "ryzen-ai-max-395",
+        catalog,
+        weights="q8_0",
+        context_tokens=8192,
+        n_cpu_moe=24,
+    )
+    assert whole.verdict == "weights_exceed_memory"
+    assert "GiB that they share" in whole.too_large
+
+
+def test_main_memory_of_a_card_is_assumed_and_said(catalog: Catalog) -> None:
+    """64 GiB where nobody states it: in the headline, the assumptions and JSON; more is refused with what is missing."""
+    asked: dict[str, Any] = {"weights": "q4_k_m", "context_tokens": 8192, "cpu_moe": True}
+    found = ask("Qwen/Qwen3-30B-A3B", "rtx-4090", catalog, **asked)
+    assert "with 64 GiB of main memory (assumed, " in headline(found)
+    assert any(text.startswith("64 GiB of main memory") for text in found.request.assumptions)
+    host = found.to_dict()["host_bytes"]
+    assert host["usable"] == HOST_MEMORY
+    assert host["total"] == found.local.host.total <= HOST_MEMORY
+    stated = ask("Qwen/Qwen3-30B-A3B", "rtx-4090", catalog, **asked, host_memory="32GiB")
+    assert "with 32 GiB of main memory (" in headline(stated)
+    assert not any("main memory" in text for text in stated.request.assumptions)
+    large = ask("Qwen/Qwen3-235B-A22B", "rtx-4090", catalog, **asked)
+    assert large.verdict == "weights_exceed_memory"
+    assert large.shortfall_bytes == large.local.host.total - HOST_MEMORY
+    flag = next(text for text in large.advice if text.startswith("--host-memory"))
+    enough = ask("Qwen/Qwen3-235B-A22B", "rtx-4090", catalog, **asked, host_memory=flag.split()[1])
+    assert enough.verdict in RUNS
+    less = f"{int(flag.split()[1].removesuffix('GiB')) - 1}GiB"
+    assert ask("Qwen/Qwen3-235B-A22B", "rtx-4090", catalog, **asked, host_memory=less).verdict not in RUNS
+
+
+def test_more_main_memory_never_serves_less(catalog: Catalog) -> None:
+    """Requests, contexts and what ``size`` finds rise with the computer's memory, on cards and unified machines."""
+    draw = random.Random(7)  # noqa: S311 - a drawn sample
+    for _ in range(4):
+        gpu = draw.choice(["rtx-3060-12gb", "rtx-4090", "ryzen-ai-max-395", "m4-max-64"])
+        model = draw.choice(["Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-32B", "openai/gpt-oss-120b"])
+        engine = draw.choice(["llama-cpp", "ollama"])
+        flags: dict[str, Any] = draw.choice([{}, {"n_gpu_layers": 20}, {"cpu_moe": True}])
+        served, lengths = [], []
+        for size in (4, 20, 128):
+            found = ask(
+                model,
+                gpu,
+                catalog,
+                engine,
+                host_memory=f"{size}GiB",
+                weights="q4_k_m",
+                context_tokens=8192,
+                **flags,
+            )
+            served.append(found.max_concurrent_requests_by_memory)
+            lengths.append(found.max_context_tokens)
+        assert served == sorted(served), (gpu, model, engine, flags)
+        assert lengths == sorted(lengths), (gpu, model, engine, flags)
+
+
+def test_size_prints_main_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table has its column, what is assumed stands below, and ``--host-memory`` is followed or refused."""
+    asked = ["size", "Qwen/Qwen3-30B-A3B", "--gpu", "rtx-3060-12gb", "--context", "8K", "--concurrent", "1"]
+    assert main([*asked, "--engine", "llama-cpp", "--weights", "q8_0"]) == 0
+    out = capsys.readouterr().out
+    assert "main memory (GiB)" in out
+    assert "assumed: 64 GiB of main memory" in out
+    assert main([*asked, "--engine", "llama-cpp", "--weights", "q8_0", "--host-memory", "16GiB"]) == 2
+    assert "fits none" in capsys.readouterr().err
+    assert main([*asked, "--host-memory", "16GiB"]) == 2
+    assert "host-memory" in capsys.readouterr().err
+
+
+def test_part_of_the_layers_on_the_gpu_is_not_called_a_fit(catalog: Catalog) -> None:
+    """The verdict stays that of the whole machine; the headline says how many layers are on the GPU."""
+    found = ask("qwen3-32b", "rtx-4090", catalog, "ollama", weights="bf16", context_tokens=32768)
+    layers = found.local.layers_on_device
+    assert 0 < layers < found.local.layers == 65
+    assert f"1 request at 32K runs with {layers} of 65 layers on the GPU" in headline(found)
+    assert "fits" not in headline(found)
+    assert found.verdict in RUNS
+
+
+def test_ollama_runs_what_its_name_pulls(catalog: Catalog) -> None:
+    """Without a format it is the library's, not the checkpoint's; a model that it lacks is Q4_K_M."""
+    found = ask("qwen3-32b", "rtx-4090", catalog, "ollama", context_tokens=32768)
+    named = ask("qwen3:32b", "rtx-4090", catalog, "ollama", context_tokens=32768)
+    assert found.mix == named.mix == "q4_k_m"
+    assert found.local == named.local
+    assert "what 'ollama run qwen3:32b' pulls" in found.formats
+    assert any("ollama run qwen3:32b" in text for text in found.request.assumptions)
+    assert ask("llama3.2:1b", "rtx-4090", catalog, "ollama").mix == "q8_0"
+    assert ask("meta-llama/Llama-3.2-1B-Instruct", "rtx-4090", catalog, "ollama").mix == "q8_0"
+
+
+def test_what_fits_is_answered_for_the_flags_as_given(
+    catalog: Catalog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--fit`` ran, so no line says that it would change nothing, nor that more bits fit than it moved layers for."""
+    found = ask("qwen3-32b", "rtx-4090", catalog, "ollama", weights="bf16", context_tokens=32768)
+    inverse = found.inverse()
+    assert inverse.fit.changed == (f"--n-gpu-layers {found.local.layers_on_device}",)
+    assert inverse.best_weights not in ("bf16", None)
+    assert main(["estimate", "qwen3-32b", "--gpu", "rtx-4090", "--engine", "ollama", "--context", "32K"]) == 0
+    out = capsys.readouterr().out
+    assert "--fit chose: --n-gpu-layers" in out
+    assert "would change nothing" not in out
+    assert "Ollama fb30760" in out.splitlines()[1]
