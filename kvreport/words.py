@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kvreport.resources import language, package_dir
+from kvreport.resources import package_dir
 
 ALL: Final[dict[str, Any]] = json.loads((package_dir() / "words.json").read_text(encoding="utf-8"))
 """The whole file."""
@@ -143,11 +143,11 @@ Pieces = tuple[tuple[str, bool], ...]
 
 
 def counted(number: float, forms: str, text: str | None = None) -> str:
-    """Return a number with its noun, in the form that the language has for the number.
+    """Return a number with its noun, singular or plural.
 
     Args:
         number: Decides the form.
-        forms: The forms, divided by ``|``: in English the singular and the plural. A translation has those of its language.
+        forms: The forms, divided by ``|``: the singular and the plural.
         text: The number as it is shown; by default with commas.
 
     >>> counted(1, "request|requests"), counted(1200, "request|requests")
@@ -162,40 +162,8 @@ def noun_for(number: float, forms: str) -> str:
     >>> noun_for(1, "request|requests")
     'request'
     """
-    given = forms.split("|")
-    return given[min(_place(number), len(given) - 1)]
-
-
-def _place(number: float) -> int:
-    spoken = language()
-    if spoken is None:
-        return int(number != 1)
-    from babel import Locale  # noqa: PLC0415 - translated sites only
-
-    rule = Locale.parse(spoken, sep="-").plural_form
-    return [*(tag for tag in CATEGORIES if tag in rule.tags), "other"].index(rule(number))
-
-
-CATEGORIES: Final = ("zero", "one", "two", "few", "many")
-"""Categories of numbers in the order of a noun's forms; ``other`` is the last."""
-
-
-def worded(text: str) -> str:
-    """Return a text as it is: marks a label of one word, which could be a key, as one that readers see.
-
-    >>> worded("weights")
-    'weights'
-    """
-    return text
-
-
-def verbatim(text: str) -> str:
-    """Return a text as it is: marks one that is no text of the interface although it reads like one, such as a log.
-
-    >>> verbatim("Model loading took 3 GiB")
-    'Model loading took 3 GiB'
-    """
-    return text
+    singular, _, plural = forms.partition("|")
+    return singular if number == 1 or not plural else plural
 
 
 def pieces(*sentences: str) -> Pieces:

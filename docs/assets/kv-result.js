@@ -187,7 +187,7 @@
     const total = Math.max(gpu.usable, used);
     return memoryBar(
       title,
-      [...parts, ["free", /* text */ "unused", free]],
+      [...parts, ["free", "unused", free]],
       total,
       `${title} with ${requestsText(here)} of ${tokens(at)} tokens: ${
         gib(gpu.usable)

@@ -584,7 +584,7 @@
       return memoryBar(
         title,
         [
-          ["weights", /* text */ "weights", best.weights],
+          ["weights", "weights", best.weights],
           ["cache", "KV cache at peak", used - state + best.shared],
           ["state", "recurrent states", state],
           ["reserve", "activations, graphs and runtime", best.reserve],

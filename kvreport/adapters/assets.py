@@ -58,8 +58,7 @@ def _take(
 ) -> None:
     uri = mount.at(f"assets/{path.relative_to(resources.assets_dir()).as_posix()}")
     known = files.get_file_from_path(uri)
-    ours = resources.original_assets_dir() / path.relative_to(resources.assets_dir())
-    if known is not None and (known.abs_src_path is None or not ours.samefile(known.abs_src_path)):
+    if known is not None and (known.abs_src_path is None or not path.samefile(known.abs_src_path)):
         return
     shorten = _COMPACT.get(path.suffix)
     if shorten is None:

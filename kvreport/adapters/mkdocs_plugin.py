@@ -23,7 +23,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.toc import get_toc
 
 from kvreport import resources
-from kvreport.adapters import assets, head, lost, page_cache, search, theme, translated, written
+from kvreport.adapters import assets, head, lost, page_cache, search, theme, written
 from kvreport.adapters.ahead import Ahead
 from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts, open_book, refuse
 from kvreport.adapters.bytecode import Bytecode
@@ -112,12 +112,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         Raises:
             PluginError: The prefix is no address.
         """
-        if self.config.translation is not None:
-            catalog = Path(self.config.translation)
-            if resources.language() is None:
-                fresh: KvreportPlugin = translated.handed_over(self, catalog, self._cache(config), config)
-                return fresh.on_config(config)
-            translated.localize(catalog, config)
         if self.config.catalogue is not None and self.config.catalog is None:
             log.info("kvreport: the option `catalogue` is now `catalog`; the old name goes with 0.3")
             self.config.catalog = self.config.catalogue

@@ -23,7 +23,6 @@ class KvreportConfig(Config):
         templates: Folder whose templates replace the package's of the same name.
         policy: Whether every page states a Content-Security-Policy.
         prose: List of the quantities that may stand in prose uncomputed; without it none is looked for.
-        translation: The interface's words in another language, a ``.po`` file of gettext.
     """
 
     catalog = config_options.Optional(config_options.Dir(exists=True))
@@ -37,4 +36,8 @@ class KvreportConfig(Config):
     templates = config_options.Optional(config_options.Dir(exists=True))
     policy = config_options.Type(bool, default=True)
     prose = config_options.Optional(config_options.File(exists=True))
-    translation = config_options.Optional(config_options.File(exists=True))
+    translation = config_options.Deprecated(
+        removed=True,
+        message="'translation' is gone: the interface is in English only; remove the line. Pages in docs/ may be in"
+        " any language, and `templates` replaces the package's own",
+    )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from kvreport.site.kit import fonts
 from kvreport.site.kit.page import link
-from kvreport.words import worded
 
 if TYPE_CHECKING:
     from kvreport.adapters.mount import Mount
@@ -26,7 +25,7 @@ _OPTION: Final = re.compile(
 # The theme's search opens as a dialog without a name, so a screen reader announces nothing.
 _NAMED_DIALOG: Final = (
     'data-md-component="search" role="dialog"',
-    f'data-md-component="search" role="dialog" aria-label="{worded("Search")}"',
+    f'data-md-component="search" role="dialog" aria-label="{"Search"}"',
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kvreport.translation.tokens import tokens
+from kvreport.publish.script_tokens import tokens
 
 _BLANKS: Final = re.compile(r"[ \t]*\n[ \t\n]*")
 _COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)

@@ -9,7 +9,6 @@ from kvreport.catalog.accelerator import Figure
 from kvreport.catalog.base import Evidence, Source
 from kvreport.site.kit.elements import SourceLine
 from kvreport.site.kit.tables import Cell
-from kvreport.words import worded
 
 EVIDENCE: Final[dict[Evidence, str]] = {
     "verbatim": "copied from the primary file",
@@ -25,10 +24,10 @@ FIELDS: Final = {
     "context_tokens": "maximum context",
     "devices_per_node": "GPUs per server",
     "form_factor": "form factor",
-    "interconnect_bytes_per_s": worded("interconnect"),
+    "interconnect_bytes_per_s": "interconnect",
     "kv_format": "KV cache format",
-    "layers": worded("layers"),
-    "licence": worded("license"),
+    "layers": "layers",
+    "licence": "license",
     "memory.advertised": "advertised memory",
     "memory.driver_visible": "memory that the driver reports",
     "memory.free_at_start": "memory free at start",
@@ -38,7 +37,7 @@ FIELDS: Final = {
     "memory_type": "memory type",
     "native_formats": "formats with kernels",
     "pcie": "PCIe",
-    "power_watts": worded("power"),
+    "power_watts": "power",
     "network_bytes_per_s": "network ports",
     "published_total": "published total of the weights",
     "rates.bf16": "16-bit rate",
@@ -50,7 +49,7 @@ FIELDS: Final = {
     "rented_as": "clouds that rent it out",
     "slices": "slices (MIG)",
     "weight_format": "weight format",
-    "weights": worded("weights"),
+    "weights": "weights",
 }
 """Fields of records in words; the others are words as they stand."""
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from kvreport import units
-from kvreport.words import CELLS, NO_REQUEST, REQUEST_STEPS, worded
+from kvreport.words import CELLS, NO_REQUEST, REQUEST_STEPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Table:
     css: str = ""
     sortable: bool = False
     dense: bool = False
-    noun: str = worded("rows")
+    noun: str = "rows"
 
     @property
     def first(self) -> int:

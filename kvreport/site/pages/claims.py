@@ -16,7 +16,6 @@ from kvreport.publish.noted import kept
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.words import worded
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -187,7 +186,7 @@ def _findings(found: Sequence[Entry]) -> tuple[Finding, ...]:
     explained: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in found:
         if entry.cause or entry.assumption:
-            kind = worded("mistake") if entry.cause else worded("unstated assumption")
+            kind = "mistake" if entry.cause else "unstated assumption"
             explained.setdefault((entry.file, kind, entry.cause or entry.assumption), []).append(entry)
     made = []
     for (file, kind, text), own in explained.items():

@@ -17,7 +17,6 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
-from kvreport.words import worded
 
 _PANDAS: Final = """\
 import pandas as pd
@@ -177,7 +176,7 @@ def _release_files(release: archive.Release) -> Iterator[Link]:
     """The files of a release at the release's own address."""
     for name, size, _ in release.files:
         yield Link(name, f"{archive.FOLDER}/{release.version}/{name}", units.human_bytes(size))
-    yield Link(SUMS, f"{archive.FOLDER}/{release.version}/{SUMS}", worded("checksums"))
+    yield Link(SUMS, f"{archive.FOLDER}/{release.version}/{SUMS}", "checksums")
 
 
 def _plain(text: str) -> str:

@@ -10,9 +10,9 @@ from kvreport import units
 from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, errors_of
 from kvreport.evidence.validation import Case, Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.words import engine_name, worded
+from kvreport.words import engine_name
 
-BAND: Final = {True: worded("inside"), False: worded("outside"), None: ""}
+BAND: Final = {True: "inside", False: "outside", None: ""}
 
 
 def lead(found: FirstSeen) -> str:

@@ -34,7 +34,7 @@ from kvreport.site.pages.controls import (
 )
 from kvreport.site.pages.gpu_rows import FOLDER, Served, served
 from kvreport.site.pages.model.headline import plain
-from kvreport.words import CAPTIONS, SENTENCES, counted, pieces, worded
+from kvreport.words import CAPTIONS, SENTENCES, counted, pieces
 
 EXAMPLES: Final = (
     "meta-llama/Llama-3.1-8B-Instruct",
@@ -298,7 +298,7 @@ def _memory(gpu: Accelerator) -> Table:
     rows = []
     for name, figure, meaning in (
         ("advertised", memory.advertised, f"the advertised figure, in {memory.advertised_unit}"),
-        (worded("driver-visible"), memory.driver_visible, "total that the driver reports"),
+        ("driver-visible", memory.driver_visible, "total that the driver reports"),
         (
             "usable",
             memory.usable,
@@ -396,7 +396,7 @@ def _grid(site: SiteData, gpu: Accelerator, served_rows: Served) -> tuple[Table,
         name="users-table",
         css="kv-grid",
         dense=True,
-        noun=worded("models"),
+        noun="models",
     )
     return table, grouped(groups)
 

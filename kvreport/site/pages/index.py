@@ -22,7 +22,6 @@ from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
 from kvreport.site.pages.gpu import advertised
 from kvreport.site.pages.model.headline import HEADLINE_CONTEXT
-from kvreport.words import worded
 
 SHORT: Final = frozenset({"weights", "cache", "seqs", "may_fit", "limit"})
 """Why a model is not served where the engine supports it: memory, requests or context."""
@@ -152,7 +151,7 @@ def models(site: SiteData) -> IndexContext:
             ("maker", model.maker),
             ("kind", cache_kind(model)),
             ("size", size_class(model)),
-            ("year", model.release[:4] if model.release else worded("unknown")),
+            ("year", model.release[:4] if model.release else "unknown"),
         )
         words = _search_words(model.name, model.id, *model.aliases, model.family, model.maker)
         rows.append(
@@ -189,7 +188,7 @@ def models(site: SiteData) -> IndexContext:
             css="kv-index",
             sortable=True,
             dense=True,
-            noun=worded("models"),
+            noun="models",
         ),
         facets=(
             ("size", "Parameters"),
@@ -285,7 +284,7 @@ def gpus(site: SiteData) -> IndexContext:
         keys = (
             ("vendor", gpu.vendor),
             ("architecture", gpu.architecture),
-            ("memory", gpu.memory_type or worded("unknown")),
+            ("memory", gpu.memory_type or "unknown"),
             ("evidence", gpu.memory.usable.evidence),
         )
         words = _search_words(gpu.name, gpu.id, *gpu.aliases, gpu.vendor)
@@ -325,7 +324,7 @@ def gpus(site: SiteData) -> IndexContext:
             name="gpus-table",
             css="kv-index",
             sortable=True,
-            noun=worded("accelerators"),
+            noun="accelerators",
         ),
         facets=(
             ("vendor", "Maker"),
@@ -348,7 +347,7 @@ def facet_values(context: IndexContext) -> tuple[tuple[str, str, tuple[tuple[str
 
     def place(key: str, value: str, count: int) -> tuple[bool, int, str]:
         order = {"size": rising.get(value, 0), "year": -int(value) if value.isdigit() else 0}
-        return value == worded("unknown"), order.get(key, -count), value
+        return value == "unknown", order.get(key, -count), value
 
     found = []
     for key, label in context.facets:

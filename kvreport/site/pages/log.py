@@ -16,13 +16,12 @@ from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.startup_log import FACTS, PATTERNS, table
 from kvreport.startup_log.llama_cpp import browser_table
-from kvreport.words import verbatim, worded
 
 URI: Final = "log/"
 LINES: Final = f"{FOLDER}/log-lines.json"
 TITLE: Final = "What is this log telling me?"
 
-EXAMPLE: Final = verbatim("""\
+EXAMPLE: Final = """\
 vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 2 --gpu-memory-utilization 0.9 --max-model-len 32768
 Free memory on device (78.50/79.11 GiB) on startup.
 Model loading took 67.79 GiB
@@ -30,11 +29,11 @@ Available KV cache memory: 3.20 GiB
 ValueError: To serve at least one request with the model's max seq len (32768), (5.00 GiB KV cache is needed, \
 which is larger than the available KV cache memory (3.20 GiB). Based on the available memory, the estimated maximum \
 model length is 20960.
-""")
+"""
 """A made-up start of a server that does not start; its numbers are consistent with each other."""
 
 
-_ANY: Final = worded("any")
+_ANY: Final = "any"
 _OWNERS: Final = {
     None: _ANY,
     "vllm": "vLLM",

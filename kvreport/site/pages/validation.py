@@ -36,7 +36,7 @@ from kvreport.site.pages import (
     left_out,
     other_tools,
 )
-from kvreport.words import engine_name, worded
+from kvreport.words import engine_name
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -326,7 +326,7 @@ def _by(found: Validation) -> list[Table]:
             for one in sorted(found.statistics, key=lambda s: (s.scope, list(QUANTITIES).index(s.quantity)))
             if one.scope.startswith(f"{noun}: ")
         ]
-        what = worded("Engine record") if noun == "engine" else worded("Model family")
+        what = "Engine record" if noun == "engine" else "Model family"
         caption = f"Relative errors by {what[0].lower()}{what[1:]}"
         made.append(Table(caption, Column(what, numeric=False), _STATISTICS, tuple(rows), sortable=True))
     return made

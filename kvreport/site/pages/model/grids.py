@@ -13,7 +13,7 @@ from kvreport.site.kit import tables
 from kvreport.site.kit.groups import Group, Member, grouped
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.pages.model.headline import approximate
-from kvreport.words import CAPTIONS, worded
+from kvreport.words import CAPTIONS
 
 
 def _maker(site: SiteData, gpu: Accelerator) -> str:
@@ -60,7 +60,7 @@ def users_table(site: SiteData, model: Model, best: Series | None) -> tuple[Tabl
         name="users-table",
         css="kv-grid",
         dense=True,
-        noun=worded("accelerators"),
+        noun="accelerators",
     )
     return table, grouped(groups, single=site.refusal(model))
 

@@ -14,7 +14,7 @@ from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData, devices, page_format
 from kvreport.site.kit import diagrams
 from kvreport.site.kit.elements import Bar
-from kvreport.words import SENTENCES, Pieces, counted, pieces, worded
+from kvreport.words import SENTENCES, Pieces, counted, pieces
 
 HEADLINE_CONTEXT: Final = 8192
 
@@ -158,7 +158,7 @@ def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) 
         ("cache", "KV cache", held - min(state, held)),
         ("state", "recurrent states", min(state, held)),
         ("reserve", "activations, libraries, graphs", reserve),
-        ("free", worded("unused"), budget["total_bytes"] - used),
+        ("free", "unused", budget["total_bytes"] - used),
     )
     words = (
         f"Memory of one GPU with {requests_text(users)} of {units.human_tokens(best.contexts[shown])} tokens: "

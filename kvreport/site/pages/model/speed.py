@@ -21,7 +21,7 @@ from kvreport.catalog.model import Model
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.words import counted, noun_for, worded
+from kvreport.words import counted, noun_for
 
 CONTEXTS: Final = (2048, 8192, 32768, 131072)
 """Contexts that have a line, where the model supports them and at least one request fits."""
@@ -267,7 +267,7 @@ def _number(value: float, text: str) -> Cell:
 def _word(step: StepTime) -> str:
     return {
         "memory": "memory bandwidth",
-        "compute": worded("compute"),
-        "link": worded("interconnect"),
-        "unknown": worded("unknown"),
+        "compute": "compute",
+        "link": "interconnect",
+        "unknown": "unknown",
     }[str(step.binds)]
