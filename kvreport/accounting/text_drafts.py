@@ -16,6 +16,17 @@ vLLM 0.33 keeps their tables in host memory (``v1/spec_decode/ngram_proposer.py`
 another one: it holds the tokens of all requests on the device (``v1/worker/gpu_model_runner.py``).
 """
 
+
+def drafts_from_text(family: str, method: str) -> bool:
+    """Whether an engine's family has a method that drafts from text.
+
+    Args:
+        family: The family of the engine's record, such as ``vllm``.
+        method: A key of :data:`TEXT_DRAFTS`.
+    """
+    return family in TEXT_DRAFTS[method]
+
+
 LOCAL_TEXT_DRAFTS: Final[Mapping[str, tuple[int, str]]] = {
     "ngram-simple": (48, "--spec-ngram-simple-size-m"),
     "ngram-map-k": (48, "--spec-ngram-map-k-size-m"),

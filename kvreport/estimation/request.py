@@ -21,7 +21,7 @@ from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving, reads_imag
 from kvreport.accounting.roofline import Peaks
 from kvreport.accounting.state_types import with_state_type
 from kvreport.accounting.support import class_note, lacks_class
-from kvreport.accounting.text_drafts import TEXT_DRAFTS
+from kvreport.accounting.text_drafts import TEXT_DRAFTS, drafts_from_text
 from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, version_number
@@ -562,13 +562,12 @@ def _text_draft(query: Query, engine: Engine) -> str | None:
         InputError: If the engine does not have it, or the number of tokens is not stated.
     """
     named = query.draft.lower() if isinstance(query.draft, str) else ""
-    families = TEXT_DRAFTS.get(named)
-    if families is None:
+    if named not in TEXT_DRAFTS:
         return None
-    if engine.family not in families:
+    if not drafts_from_text(engine.family, named):
+        having = " or ".join(ENGINES[family] for family in TEXT_DRAFTS[named])
         raise InputError(
-            f"draft: found {named} for {engine.label}; allowed with {' or '.join(ENGINES[one] for one in families)}, which "
-            "have it, or a draft model"
+            f"draft: found {named} for {engine.label}; allowed with {having}, which have it, or a draft model"
         )
     if not query.num_speculative_tokens:
         raise InputError(
