@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from kvreport.cli.output import Add, add_data_option, write
 from kvreport.errors import InputError
@@ -19,23 +18,12 @@ def register(add: Add) -> None:
         "Write the site's pages as plain files, for another site engine or none.",
         "Pages appear whole or not at all.",
     )
-    export.add_argument(
-        "--as",
-        dest="form",
-        choices=("html", "markdown"),
-        default="html",
-        help="html: pages to serve as they stand (default); markdown: a project for an MkDocs-compatible engine",
-    )
+    for gone in ("--as", "--docs"):
+        export.add_argument(gone, dest=gone.strip("-"), help=argparse.SUPPRESS)
     export.add_argument("--out", required=True, metavar="DIR", type=Path, help="folder to write")
     add_data_option(export)
     export.add_argument("--models", default="*", metavar="GLOB", help="models by id (default: all)")
     export.add_argument("--gpus", default="*", metavar="GLOB", help="accelerators by id (default: all)")
-    export.add_argument(
-        "--docs",
-        metavar="DIR",
-        type=Path,
-        help="folder of Markdown pages to publish too, with their numbers computed",
-    )
     export.add_argument("--no-dataset", action="store_true", help="leave the dataset out")
     export.add_argument(
         "--releases",
@@ -69,24 +57,28 @@ def register(add: Add) -> None:
 
 def _export(options: argparse.Namespace) -> int:
     from kvreport.adapters.export import export
-    from kvreport.adapters.portable import export_project
 
-    if options.docs is not None and options.form == "html":
-        raise InputError("docs: found --docs with --as html; allowed: --docs with --as markdown")
-    common: dict[str, Any] = {
-        "data": None if options.data is None else Path(options.data),
-        "models": options.models,
-        "gpus": options.gpus,
-        "cache": Path(options.cache),
-        "dataset": not options.no_dataset,
-        "releases": options.releases,
-        "site_url": options.site_url,
-        "progress": lambda line: write(line, sys.stderr),
-    }
-    if options.form == "html":
-        count = export(options.out, **common)
-    else:
-        count = export_project(options.out, docs=options.docs, **common)
+    # Until the release after the first, for scripts that still name what is gone.
+    if vars(options)["as"] not in (None, "html"):
+        raise InputError(
+            f"as: found {vars(options)['as']}; the Markdown project for other engines is gone; allowed: nothing, for pages as "
+            "plain files, each with its text as Markdown next to it (index.md)"
+        )
+    if options.docs is not None:
+        raise InputError(
+            "docs: found a folder; pages with numbers of their own are built by the MkDocs plugin alone"
+        )
+    count = export(
+        options.out,
+        data=None if options.data is None else Path(options.data),
+        models=options.models,
+        gpus=options.gpus,
+        cache=Path(options.cache),
+        dataset=not options.no_dataset,
+        releases=options.releases,
+        site_url=options.site_url,
+        progress=lambda line: write(line, sys.stderr),
+    )
     write(f"{count:,} pages in {options.out}")
     return 0
 

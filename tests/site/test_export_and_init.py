@@ -8,16 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from bs4 import BeautifulSoup
 
-from kvreport.adapters.chapters import page_address
-from kvreport.adapters.policy import Policy
-from kvreport.adapters.portable import export_project, markdown
+from kvreport.adapters.export import export
 from kvreport.adapters.scaffold import scaffold
 from kvreport.cli import main
 from kvreport.errors import InputError
-from kvreport.site.kit.page import Page, Section
 
 pytestmark = pytest.mark.slow
 
@@ -28,19 +24,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("init") / "mine"
     scaffold(folder, model="llama 3.1 8b", gpu="H100")
     return folder
-
-
-@pytest.fixture(scope="module")
-def exported(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project's pages as plain files, with a hand-written page that states a number."""
-    made = tmp_path_factory.mktemp("export")
-    docs = made / "docs"
-    docs.mkdir()
-    (docs / "by-hand.md").write_text(
-        '# By hand\n\nOne token takes {{ 131,072 bytes = kv_per_token("llama-3.1-8b") }}.\n', encoding="utf-8"
-    )
-    export_project(made / "out", data=project / "data", docs=docs, cache=made / "cache", dataset=False)
-    return made / "out"
 
 
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -80,41 +63,6 @@ def test_an_unknown_example_model_is_one_line_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_engine_builds_the_same_pages(exported: Path) -> None:
-    pytest.importorskip("properdocs")
-    built = run("properdocs", "build", "--strict", cwd=exported)
-    assert built.returncode == 0, built.stdout + built.stderr
-    policy = Policy((exported / "site/404.html").read_text(encoding="utf-8"))
-    for source in sorted((exported / "docs").rglob("index.md")):
-        uri = source.parent.relative_to(exported / "docs")
-        html = (exported / "site" / uri / "index.html").read_text(encoding="utf-8")
-        assert 0 < html.find(policy.tag) < html.index("<script"), uri
-        assert not [*policy.refused(html), *policy.unstyled(html)], uri
-        page = BeautifulSoup(html, "lxml")
-        written = BeautifulSoup(source.read_text(encoding="utf-8").split("---\n", 2)[2], "lxml")
-        article = page.select_one("article")
-        assert article is not None
-        assert [t.get_text() for t in article.select("table caption")] == [
-            t.get_text() for t in written.select("table caption")
-        ], uri
-        assert len(article.select("svg.marks")) == len(written.select("svg.marks")), uri
-
-
-def test_zensical_builds_the_same_pages(exported: Path) -> None:
-    """The successor of the theme builds what is exported, with every page and table of it."""
-    pytest.importorskip("zensical")
-    site = exported / "site"
-    built = run("zensical", "build", "--clean", cwd=exported)
-    assert built.returncode == 0, built.stdout + built.stderr
-    for source in sorted((exported / "docs").rglob("index.md")):
-        uri = source.parent.relative_to(exported / "docs")
-        page = BeautifulSoup((site / uri / "index.html").read_text(encoding="utf-8"), "lxml")
-        written = BeautifulSoup(source.read_text(encoding="utf-8").split("---\n", 2)[2], "lxml")
-        assert [t.get_text() for t in page.select("article table caption")] == [
-            t.get_text() for t in written.select("table caption")
-        ], uri
-
-
 def test_requirements_name_no_package_that_is_not_ours_and_pin_all_by_hash(
     project: Path, tmp_path: Path
 ) -> None:
@@ -135,50 +83,23 @@ def test_requirements_name_no_package_that_is_not_ours_and_pin_all_by_hash(
         scaffold(tmp_path / "other", model="llama 3.1 8b", gpu="H100", wheel=tmp_path / "x.zip")
 
 
-def test_numbers_in_hand_written_pages_are_computed_on_the_way(exported: Path) -> None:
-    text = (exported / "docs/by-hand.md").read_text(encoding="utf-8")
-    assert "131,072" in text
-    assert "{{" not in text
+def test_an_export_replaces_an_earlier_one_and_repeats_to_the_byte(project: Path, tmp_path: Path) -> None:
+    out, again = tmp_path / "out", tmp_path / "again"
+    for target in (out, again, out):
+        export(target, data=project / "data", cache=tmp_path / "cache", dataset=False)
+    files = {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert len(files) > 20
+    assert files == {
+        path.relative_to(again): path.read_bytes() for path in again.rglob("*") if path.is_file()
+    }
 
 
-def test_an_export_replaces_an_earlier_one_and_repeats_to_the_byte(
-    project: Path, tmp_path: Path, exported: Path
+def test_what_an_export_no_longer_writes_is_one_line_with_the_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "out"
-    for _ in range(2):
-        export_project(out, data=project / "data", cache=tmp_path / "cache", dataset=False)
-    for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name != "mkdocs.yml"):
-        assert path.read_bytes() == (exported / path.relative_to(out)).read_bytes(), path
-
-
-def test_the_exported_configuration_names_no_plugin_of_ours(exported: Path) -> None:
-    settings = yaml.safe_load((exported / "mkdocs.yml").read_text(encoding="utf-8"))
-    assert settings["plugins"] == ["search"]
-
-
-def test_headings_from_the_catalog_stay_text_in_markdown() -> None:
-    page = Page(
-        uri="x/",
-        kind="tool",
-        title="t",
-        heading="<b>[a](b) *c* {#d}",
-        description="d",
-        sections=(Section("s", "`e` | f", "<p>1</p>"),),
-    )
-    text = markdown(page)
-    assert "# &lt;b&gt;\\[a\\](b) \\*c\\* \\{\\#d\\} {#top}" in text
-    assert "## \\`e\\` \\| f {#s}" in text
-
-
-@pytest.mark.parametrize(
-    ("source", "address"),
-    [
-        ("index.md", ""),
-        ("about/index.md", "about/"),
-        ("about/method.md", "about/method/"),
-        ("chapters/02-the-formula.py", "learn/the-formula/"),
-        ("downloads/models.csv", "downloads/models.csv"),
-    ],
-)
-def test_sources_have_the_addresses_of_their_pages(source: str, address: str) -> None:
-    assert page_address(source) == address
+    for words, said in ((["--as", "markdown"], "as: found markdown"), (["--docs", "x"], "docs: found")):
+        assert main(["export", "--out", str(tmp_path / "x"), *words]) == 2
+        error = capsys.readouterr().err.strip()
+        assert said in error
+        assert len(error.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
