@@ -23,7 +23,7 @@ from typing import Final
 from kvreport import plot, units
 from kvreport.build_cache import kept_by_fields, read_kept, write_sealed
 from kvreport.processes import workers
-from kvreport.site.kit import boundary_plot, charts, fonts, outlines, social_cards, templating
+from kvreport.site.kit import boundary_plot, charts, fonts, social_cards, templating
 from kvreport.site.kit.charts import Request
 from kvreport.site.kit.social_cards import Card
 from kvreport.site.kit.vega import vegalite_version
@@ -216,7 +216,7 @@ def _register_fonts() -> None:
 @cache
 def _code(template: str) -> str:
     """Digest of what decides a drawing besides its request, with the template of cards."""
-    rooms = (charts, social_cards, outlines, boundary_plot, plot, units)
+    rooms = (charts, social_cards, boundary_plot, plot, units)
     parts = [Path(name).read_bytes() for name in (__file__, *(str(room.__file__) for room in rooms))]
     parts.append(template.encode())
     parts += [version(name).encode() for name in ("altair", "vl-convert-python")]

@@ -12,7 +12,6 @@ from xml.sax.saxutils import escape
 from kvreport import resources
 from kvreport.site.kit import boundary_plot, fonts
 from kvreport.site.kit.boundary_plot import PlotData
-from kvreport.site.kit.outlines import outlined
 from kvreport.site.kit.templating import render
 
 WIDTH: Final = 1000
@@ -77,8 +76,6 @@ class Card:
         folder = fonts.folder()
         if folder is not None:
             _register(str(folder))
-            faces = {"normal": folder / fonts.FACES[400], "600": folder / fonts.FACES[600]}
-            svg = outlined(svg, fonts.FAMILY, faces)
         picture: bytes = vl_convert.svg_to_jpeg(svg, scale=_SIZE, quality=_QUALITY)
         return picture
 
