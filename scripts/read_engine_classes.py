@@ -389,7 +389,8 @@ def add(family: str, release: str, folder: Path, data: Path, until: str | None =
     )
     path = data / FOLDER / family / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = EngineClasses(family=family, sources=sources, changes=compressed(read))  # type: ignore[arg-type]
+    outside = None if known is None else known.outside
+    made = EngineClasses(family=family, sources=sources, outside=outside, changes=compressed(read))  # type: ignore[arg-type]
     path.write_text(written(made), encoding="utf-8")
     return path
 

@@ -218,6 +218,8 @@ def lacks_class(ruling: Ruling, engine: Engine, model: Model) -> str:
         found += ". Its Transformers backend runs models with attention in every layer alone"
     elif able is not None:
         found += f". Its Transformers backend may with transformers {able} or newer, which is not judged"
+    if listed.outside is not None:
+        found += f". {listed.outside}"
     if engine.version is not None and release_key(engine.version) > release_key(listed.newest):
         found += f" (the newest release that was read is {listed.newest})"
     return found

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, Self, get_args
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from kvreport.catalog.base import SCHEMA_VERSION, Record, Source
+from kvreport.catalog.base import SCHEMA_VERSION, Record, Source, Text
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.shelf import read_yaml, validate
 
@@ -103,12 +103,14 @@ class EngineClasses(Record):
     Attributes:
         family: The engines' family.
         sources: Where the lists stand in the package.
+        outside: What may run a class outside the lists and is not judged, in words; None if nothing may.
         changes: Oldest first.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     family: Listed
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+    outside: Text | None = None
     changes: Annotated[tuple[ClassChange, ...], Field(min_length=1)]
     _states: tuple[Served, ...] = PrivateAttr(default=())
 
@@ -289,9 +291,10 @@ def written(classes: EngineClasses) -> str:
 
     changes = ",\n  ".join(line(change) for change in classes.changes)
     sources = ",\n  ".join(line(source) for source in classes.sources)
+    outside = f' "outside": {json.dumps(classes.outside)},\n' if classes.outside else ""
     return (
         f'{{"schema_version": {classes.schema_version}, "family": "{classes.family}",\n'
-        f' "sources": [\n  {sources}],\n "changes": [\n  {changes}]}}\n'
+        f' "sources": [\n  {sources}],\n{outside} "changes": [\n  {changes}]}}\n'
     )
 
 

@@ -28,6 +28,7 @@ from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.accounting.engines.llama_cpp.scratch import Scratch
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.support import nearest_class
 from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS, TEXT_DRAFTS
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_projector import read_projector
@@ -101,9 +102,10 @@ def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tup
         network = replace(read.network, prediction_layers=file.prediction_layers)
         return replace(read, network=network), "file"
     if model.architecture not in known.by_class:
+        near = nearest_class(model.architecture, known.by_class)
         raise InputError(
             f"engine: llama.cpp {known.build} converts no {model.architecture}; "
-            "allowed: a class of its conversion scripts, or a GGUF file"
+            f"allowed: a class of its conversion scripts{f' (the nearest is {near})' if near else ''}, or a GGUF file"
         )
     local = read_local(model, known.by_class[model.architecture])
     mix = _released_mix(model) if weights is None or weights.lower() == RELEASED else mix_name(weights)

@@ -14,7 +14,14 @@ import yaml
 import kvreport
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.support import RUNS, class_note, codes, judge, lacks_class, nearest_class
-from kvreport.catalog.engine_classes import ClassLists, Served, compressed, is_unreleased, release_key
+from kvreport.catalog.engine_classes import (
+    ClassLists,
+    Served,
+    compressed,
+    is_unreleased,
+    release_key,
+    written,
+)
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.dataset.grid import axes
@@ -83,9 +90,11 @@ def at(catalog, family: str, release: str):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_differences_add_up_to_the_lists_that_were_read(lists, family):
+def test_differences_add_up_to_the_lists_that_were_read(catalog, lists, family):
     listed = lists.of(family)
     assert not list(listed.wrong_digests())
+    path = catalog.folder / "engines" / family / "classes.yaml"
+    assert path.read_text(encoding="utf-8") == written(listed), "as the script writes it"
     assert compressed(
         {n: s for c, s in zip(listed.changes, listed.states(), strict=True) for n in c.at}
     ) == tuple(listed.changes)
@@ -266,6 +275,21 @@ def test_a_refusal_names_the_releases_that_have_the_class(catalog):
     model = catalog.model("mosaicml/mpt-7b")
     reason = judge(catalog.support, catalog.engine("vllm"), catalog.accelerator("h100"), model).reason
     assert reason.endswith("releases from 0.6.3 to 0.28.0 do")
+
+
+def test_a_class_that_a_checkpoint_may_bring_is_said_to_be_unjudged():
+    found = kvreport.estimate("Qwen/Qwen-7B", gpu="h100", engine="transformers", context_tokens=1024)
+    assert found.verdict == "engine_does_not_run"
+    assert found.verdict_reason.endswith("own code (trust_remote_code) may run it, which is not judged")
+
+
+def test_llama_cpp_names_the_nearest_class_that_it_converts():
+    with pytest.raises(
+        InputError, match=r"converts no GigaChat35ForCausalLM; allowed: a class of its conversion scripts, or"
+    ):
+        kvreport.estimate("ai-sage/GigaChat3.5-432B-A28B-Reasoning", gpu="m3-ultra-512", engine="llama-cpp")
+    with pytest.raises(InputError, match=r"converts no HunYuanForCausalLM; .* \(the nearest is HunYuan\w+\)"):
+        kvreport.estimate("tencent/Tencent-Hunyuan-Large", gpu="m3-ultra-512", engine="llama-cpp")
 
 
 def test_a_release_newer_than_the_lists_is_refused_with_that_reason(catalog):
