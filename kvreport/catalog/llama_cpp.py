@@ -18,6 +18,24 @@ OLLAMA_MAKES: Final = ("q4_k_m", "q4_k_s", "q8_0")
 """Mixes that Ollama's quantizer makes of a model in 16 bits (``ollama create --quantize``)."""
 
 
+class ReportedCompute(Record):
+    """A compute buffer of one slot that somebody published and these rules do not reach.
+
+    Attributes:
+        model: Id of the model.
+        context_tokens: Its context.
+        bytes: The buffer.
+        title: Where it was read, in words.
+        url: Where it can be read again.
+    """
+
+    model: Text
+    context_tokens: Count
+    bytes: Count
+    title: Text
+    url: Text
+
+
 class LocalArchitecture(Record):
     """One architecture of llama.cpp.
 
@@ -40,6 +58,7 @@ class LocalArchitecture(Record):
         unfolded: True if keys and values are unfolded from a latent before they are cached.
         index_keys: Whether layers of grouped heads cache index keys, and whether that cache has values, too.
         fused_experts: True if a converted file holds gate and up of all experts in one tensor.
+        compute_reported: A published compute buffer that is larger than ours; None where none is known.
     """
 
     name: Text
@@ -59,6 +78,7 @@ class LocalArchitecture(Record):
     shared_picks: bool = False
     unfolded: bool = False
     index_keys: Literal["no", "keys", "keys_and_values"] = "no"
+    compute_reported: ReportedCompute | None = None
 
 
 class LocalArchitectures(Record):

@@ -134,6 +134,11 @@ def text(
     lines = [
         headline(result),
         f"{request.model.id}, {formats}",
+        *(
+            [result.case.confirmation]
+            if isinstance(result, LocalEstimate) and result.case.compute_factor > 1
+            else []
+        ),
         "",
     ]
     rows = [("context", "requests", "KV per request", "ceiling", "")]

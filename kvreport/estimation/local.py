@@ -114,10 +114,11 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
         case.request, assumptions=_assumptions(case, changed), not_read=not_read_of_file(case.file)
     )
     device = fullest(layout)
-    uncertainty = int(device.context + 0.02 * device.compute)
+    confirmed = int(device.context + 0.02 * device.compute)
+    uncertainty = confirmed + int((case.compute_factor - 1) * device.compute)
     rows = tuple(_at(case, tokens) for tokens in _contexts(model, request.context_tokens))
     own = next(row for row in rows if row.context_tokens == request.context_tokens)
-    verdict = _verdict(case, layout, device, uncertainty)
+    verdict = _verdict(case, layout, confirmed, uncertainty)
     each, per_token = own.kv_bytes_per_request_per_gpu, _per_token(case)
     plan = BlockPlan(
         block_bytes=1,
@@ -235,15 +236,16 @@ def _contexts(model: Model, asked: int) -> list[int]:
     return sorted(known | {model.context_tokens, asked})
 
 
-def _verdict(case: LocalCase, layout: LocalLayout, device: DeviceBytes, uncertainty: int) -> str:
+def _verdict(case: LocalCase, layout: LocalLayout, confirmed: int, uncertainty: int) -> str:
+    """The verdict of a start; what its buffers may be beyond the band of others makes it tight, never a start."""
     request = case.request
     if request.context_tokens > request.model.context_tokens:
         return "context_exceeds_model"
     if _weights_exceed(layout):
         return "weights_exceed_memory"
     if layout.shortfall:
-        return "may_fit" if layout.shortfall <= uncertainty else "cache_exceeds_pool"
-    return "tight" if device.free < uncertainty else "fits"
+        return "may_fit" if layout.shortfall <= confirmed else "cache_exceeds_pool"
+    return "tight" if fullest(layout).free < uncertainty else "fits"
 
 
 def _weights_exceed(layout: LocalLayout) -> bool:
@@ -298,6 +300,7 @@ def _assumptions(case: LocalCase, changed: tuple[str, ...]) -> tuple[str, ...]:
     found += [*case.named.said, *_encoders_said(case), *said_of_file(case.file)]
     found += memory_said(case)
     found.append(_build_said(case.request.engine))
+    found += [case.confirmation] if case.confirmation else []
     found.append(f"host memory is read at {host_bandwidth(case) / 1e9:g} GB/s")
     found.append("logits of one token per slot, as llama-server reserves")
     return tuple(found)

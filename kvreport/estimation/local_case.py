@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.companions import (
@@ -11,6 +12,7 @@ from kvreport.accounting.engines.llama_cpp.companions import (
     Companions,
     prediction_model,
 )
+from kvreport.accounting.engines.llama_cpp.confirmed import confirmation, times_larger
 from kvreport.accounting.engines.llama_cpp.inventory import prediction_tensors
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout, lay_out_local
 from kvreport.accounting.engines.llama_cpp.network import Mixture
@@ -352,6 +354,22 @@ class LocalCase:
         if self.is_unified:
             return max(0, *(one.shared - one.beside - one.total for one in layout.devices if one.shared))
         return None if layout.host.usable is None else max(0, layout.host.usable - layout.host.total)
+
+    @cached_property
+    def compute_factor(self) -> float:
+        """How many times ours the compute buffers may be, by the check and by what was reported."""
+        times, reported = times_larger(self.local.architecture), self.local.architecture.compute_reported
+        if reported is None or reported.model != self.local.model.id:
+            return times
+        options = LocalOptions(context=reported.context_tokens, parallel=1)
+        device = LocalDevice("device", 1 << 60, offloads=False)
+        ours = lay_out_local(self.local, options, (device,)).devices[0].compute
+        return max(times, reported.bytes / max(ours, 1))
+
+    @property
+    def confirmation(self) -> str:
+        """What has to be said of the compute buffers; empty where the check agrees."""
+        return confirmation(self.local.architecture, self.compute_factor)
 
     @property
     def assumed_mix(self) -> str:

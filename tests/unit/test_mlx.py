@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from kvreport.accounting.engines.mlx import latent_score_bytes
+from kvreport.accounting.engines.mlx import CHUNK_BYTES, Mlx, latent_score_bytes
+from kvreport.accounting.engines.registry import rules
+from kvreport.catalog.load import open_catalog
 from kvreport.estimation import estimate
+from kvreport.estimation.request import engine_named
 
 
 @pytest.mark.parametrize(
@@ -32,3 +37,52 @@ def test_latent_scores_grow_with_the_context(context: int, peak: float) -> None:
     answer = estimate("deepseek-ai/DeepSeek-V3", gpu="m3-ultra-512", engine="mlx", weights="mlx-4bit")
     total = answer.budget.weights + 700e6 + latent_score_bytes(128, context) + 61 * 576 * 2 * context
     assert total / 1e9 == pytest.approx(peak, rel=0.01)
+
+
+@pytest.mark.parametrize("context", [8192, 208_384])
+def test_scores_of_heads_without_a_fused_kernel(context: int) -> None:
+    """LM Studio's own line for Qwen3.8-27B on an MLX that does not fuse heads of 256: 98,304 B per token."""
+    asked: dict[str, Any] = {"gpu": "m1-max-64", "weights": "mlx-4bit", "context_tokens": context}
+    older = estimate("Qwen/Qwen3.8-27B", engine="mlx@0.31.2", **asked)
+    assert older.budget.activations - CHUNK_BYTES == 98_304 * context
+    newer = estimate("Qwen/Qwen3.8-27B", engine="mlx", **asked)
+    assert newer.budget.activations == CHUNK_BYTES
+    assert any("mlx@0.31.2" in note for note in newer.plan.notes)
+
+
+def test_a_prompt_that_lm_studio_fits_is_one_request() -> None:
+    """208,384 tokens on 64 GB: one request fits with its scores, two do not; and 256K does not."""
+    asked: dict[str, Any] = {"gpu": "m1-max-64", "weights": "mlx-4bit", "engine": "mlx@0.31.2"}
+    found = estimate("Qwen/Qwen3.8-27B", context_tokens=208_384, **asked)
+    assert found.max_concurrent_requests == 1
+    assert estimate("Qwen/Qwen3.8-27B", context_tokens=262_144, **asked).max_concurrent_requests == 0
+
+
+@pytest.mark.parametrize(
+    ("release", "fused"),
+    [
+        ("0.28.0", {64, 80, 128}),
+        ("0.32.1", {64, 72, 80, 96, 128}),
+        ("0.32.4", {64, 72, 80, 96, 128, 192, 256}),
+    ],
+)
+def test_kernels_by_release(release: str, fused: set[int]) -> None:
+    """The widths that the kernels in MLX's own packages have, and no others."""
+    found = rules(engine_named(open_catalog(), f"mlx@{release}"))
+    assert isinstance(found, Mlx)
+    assert {width for width in range(32, 520, 8) if found._fused(width, width)} == fused
+
+
+def test_a_longer_prompt_takes_more_scratch_where_no_kernel_fuses() -> None:
+    """Latent attention and heads of 512 grow with the prompt; a GPU with matrix units fuses 512."""
+    asked: dict[str, Any] = {"engine": "mlx", "weights": "mlx4-g64"}
+    latent = estimate("deepseek-ai/DeepSeek-V3", gpu="m3-ultra-512", context_tokens=16384, **asked)
+    assert latent.budget.activations == CHUNK_BYTES + latent_score_bytes(128, 16384)
+    wide, units = (
+        estimate("google/gemma-4-31B-it", gpu=gpu, context_tokens=65536, **asked)
+        for gpu in ("m4-max-64", "m5-max-64")
+    )
+    assert wide.budget.activations == CHUNK_BYTES + 32 * 2048 * 65536 * 2
+    assert units.budget.activations == CHUNK_BYTES
+    rows = [row.max_concurrent_requests for row in wide.by_context]
+    assert rows == sorted(rows, reverse=True)

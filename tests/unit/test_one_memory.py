@@ -255,3 +255,31 @@ def test_what_fits_is_answered_for_the_flags_as_given(
     assert "--fit chose: --n-gpu-layers" in out
     assert "would change nothing" not in out
     assert "Ollama fb30760" in out.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "times"),
+    [
+        ("deepseek-ai/DeepSeek-V4-Flash", 15.6),
+        ("moonshotai/Kimi-K3", 1.14),
+        ("Qwen/Qwen3.8-Flash-Next", 1.88),
+    ],
+)
+def test_buffers_that_the_check_does_not_confirm_are_said(catalog: Catalog, model: str, times: float) -> None:
+    """Where the real planner disagrees, the answer says by how much, and its band is as wide."""
+    case = case_of(model, "b300", catalog, "llama-cpp", "q4_k_m")
+    assert case.compute_factor == pytest.approx(times, rel=0.01)
+    assert f"may be up to {times:.1f} times larger" in case.confirmation
+
+
+def test_an_unconfirmed_buffer_makes_a_start_tight(catalog: Catalog) -> None:
+    """65.5 GiB were reported at 1M tokens where ours is 4.2: a start with 9 GiB to spare is not sure."""
+    found = ask(
+        "deepseek-ai/DeepSeek-V4-Flash", "b200", catalog, weights="q4_k_m", context_tokens="1M", parallel=1
+    )
+    assert found.verdict == "tight"
+    assert found.budget.uncertainty_bytes > 50 * GIB
+    assert any("not confirmed" in text for text in found.request.assumptions)
+    plain = case_of("Qwen/Qwen3-32B", "rtx-4090", catalog, "llama-cpp", "q4_k_m")
+    assert plain.compute_factor == 1
+    assert plain.confirmation == ""

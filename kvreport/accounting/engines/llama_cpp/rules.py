@@ -12,6 +12,7 @@ from kvreport.accounting.engines.llama_cpp.builds import OLDEST, build_number, f
 from kvreport.accounting.engines.llama_cpp.caches import count_cells
 from kvreport.accounting.engines.llama_cpp.cells import cell_plan
 from kvreport.accounting.engines.llama_cpp.command import server_command
+from kvreport.accounting.engines.llama_cpp.confirmed import times_larger
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
@@ -21,7 +22,7 @@ from kvreport.accounting.engines.step import Reserve, Step
 from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.llama_cpp import LocalArchitecture
+from kvreport.catalog.llama_cpp import LocalArchitecture, load_local_architectures
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 
@@ -99,8 +100,13 @@ class LlamaCpp(EngineRules):
         apple = accelerator.vendor.lower() == "apple"
         own = self.engine.coefficients.get("device_context_metal" if apple else "device_context", 0.0)
         compute = _compute_bytes(model, step.context_tokens or model.context_tokens)
+        architecture = load_local_architectures().by_class.get(model.architecture)
+        larger = 0.0 if architecture is None else times_larger(architecture) - 1
         return Reserve(
-            activations=compute, non_framework=int(own), graphs=0, uncertainty=int(own + 0.02 * compute)
+            activations=compute,
+            non_framework=int(own),
+            graphs=0,
+            uncertainty=int(own + (0.02 + larger) * compute),
         )
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
