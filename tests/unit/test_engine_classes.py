@@ -216,6 +216,15 @@ def test_every_observed_start_stays_allowed(catalog, lists):
     assert judged > 250
 
 
+def test_what_ran_under_mlx_stays_allowed(catalog):
+    text = (catalog.folder / "llama_cpp/mlx_check.yaml").read_text(encoding="utf-8")
+    ran = {row["model"] for row in yaml.safe_load(text)["rows"]}
+    mlx = catalog.engine("mlx")
+    ruling = catalog.support.ruling("mlx", mlx.version)
+    assert len(ran) > 5
+    assert not [name for name in ran if lacks_class(ruling, mlx, catalog.model(name))]
+
+
 LACKED = (
     "deepseek-ai/DeepSeek-V4-Flash",
     "Qwen/Qwen3.8-Flash-Next",
