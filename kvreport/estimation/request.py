@@ -565,7 +565,7 @@ def _text_draft(query: Query, engine: Engine) -> str | None:
     if named not in TEXT_DRAFTS:
         return None
     if not drafts_from_text(engine.family, named):
-        having = " or ".join(ENGINES[family] for family in TEXT_DRAFTS[named])
+        having = " or ".join(ENGINES[family.replace("_", "-")] for family in TEXT_DRAFTS[named])
         raise InputError(
             f"draft: found {named} for {engine.label}; allowed with {having}, which have it, or a draft model"
         )

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import kvreport
+from kvreport.accounting.text_drafts import TEXT_DRAFTS
 from kvreport.cli import main
 from kvreport.errors import InputError
 
@@ -97,6 +98,15 @@ def test_no_error_carries_a_sign_that_a_terminal_obeys(sign):
     assert said.isprintable()
     assert "\\x" in said or "\\u" in said
     assert str(InputError("مرحبا, two\nlines")) == "مرحبا, two\nlines"
+
+
+@pytest.mark.parametrize("method", sorted(TEXT_DRAFTS))
+def test_a_draft_from_text_that_an_engine_lacks_names_the_engines_that_have_it(method):
+    """It was a traceback for TensorRT-LLM's name."""
+    with pytest.raises(InputError, match=f"found {method} for mlx-lm; allowed with vLLM"):
+        kvreport.estimate(
+            "Qwen/Qwen3-8B", gpu="m3-ultra-512", engine="mlx", draft=method, num_speculative_tokens=3
+        )
 
 
 def test_an_engine_that_lacks_the_class_promises_a_model_without_a_cache_nothing():
