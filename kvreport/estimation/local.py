@@ -114,11 +114,16 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
         case.request, assumptions=_assumptions(case, changed), not_read=not_read_of_file(case.file)
     )
     device = fullest(layout)
-    confirmed = int(device.context + 0.02 * device.compute)
-    uncertainty = confirmed + int((case.compute_factor - 1) * device.compute)
-    rows = tuple(_at(case, tokens) for tokens in _contexts(model, request.context_tokens))
-    own = next(row for row in rows if row.context_tokens == request.context_tokens)
-    verdict = _verdict(case, layout, confirmed, uncertainty)
+    _, uncertainty = _bands(case, device)
+    verdict = _verdict(case, layout, request.context_tokens)
+    starts = verdict in _STARTS
+    by_context = {tokens: _at(case, tokens) for tokens in _contexts(model, request.context_tokens)}
+    own = by_context[request.context_tokens]
+    running = min(own.max_concurrent_requests_by_memory, case.options.slots) if starts else 0
+    # The line of the context that was asked is of the start with all its slots.
+    by_context[request.context_tokens] = replace(
+        own, max_concurrent_requests=running, shortfall_bytes=layout.shortfall, verdict=verdict
+    )
     each, per_token = own.kv_bytes_per_request_per_gpu, _per_token(case)
     plan = BlockPlan(
         block_bytes=1,
@@ -127,8 +132,6 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
         notes=("allocated at start for all slots; nothing is paged",),
     )
     budget = _budget(device, uncertainty)
-    starts = verdict in ("fits", "tight", "may_fit", "context_exceeds_model")
-    running = min(own.max_concurrent_requests_by_memory, case.options.slots) if starts else 0
     return LocalEstimate(
         request=request,
         deployment=lay_out(request.case),
@@ -160,7 +163,7 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
         verdict=verdict,
         decode_ms_lower_bound=decode_ms(case, layout),
         prefill_ms_lower_bound=None,
-        by_context=tuple(row for row in rows),
+        by_context=tuple(by_context.values()),
         explanation=(),
         local=layout,
         options=case.options,
@@ -204,10 +207,7 @@ def _at(case: LocalCase, tokens: int) -> AtContext:
             guess=guess,
             exact=tokens == case.request.context_tokens,
         )
-    most = max(0, (device.usable - device.weights) // each) if each else 0
-    verdict = "fits" if layout.fits else "cache_exceeds_pool"
-    if _weights_exceed(layout):
-        verdict = "weights_exceed_memory"
+    most = max(count, (device.usable - device.weights) // each if each else 0)
     return AtContext(
         context_tokens=tokens,
         kv_bytes_per_request_per_gpu=each,
@@ -216,7 +216,7 @@ def _at(case: LocalCase, tokens: int) -> AtContext:
         max_concurrent_requests_ceiling=min(most, 1 << 20),
         limited_by="max_num_seqs" if count >= case.options.slots else "kv_pool",
         shortfall_bytes=layout.shortfall,
-        verdict=verdict,
+        verdict=_verdict(case, layout, tokens),
     )
 
 
@@ -236,16 +236,26 @@ def _contexts(model: Model, asked: int) -> list[int]:
     return sorted(known | {model.context_tokens, asked})
 
 
-def _verdict(case: LocalCase, layout: LocalLayout, confirmed: int, uncertainty: int) -> str:
-    """The verdict of a start; what its buffers may be beyond the band of others makes it tight, never a start."""
-    request = case.request
-    if request.context_tokens > request.model.context_tokens:
+_STARTS: Final = ("fits", "tight", "may_fit", "context_exceeds_model")
+
+
+def _bands(case: LocalCase, device: DeviceBytes) -> tuple[int, int]:
+    """The error of a device's bytes where buffers are confirmed, and with what they may be beyond that."""
+    confirmed = int(device.context + 0.02 * device.compute)
+    return confirmed, confirmed + int((case.compute_factor - 1) * device.compute)
+
+
+def _verdict(case: LocalCase, layout: LocalLayout, tokens: int) -> str:
+    """The verdict of a layout; what its buffers may be beyond the band of others makes it tight, never a start."""
+    if tokens > case.request.model.context_tokens:
         return "context_exceeds_model"
     if _weights_exceed(layout):
         return "weights_exceed_memory"
+    device = fullest(layout)
+    confirmed, uncertainty = _bands(case, device)
     if layout.shortfall:
         return "may_fit" if layout.shortfall <= confirmed else "cache_exceeds_pool"
-    return "tight" if fullest(layout).free < uncertainty else "fits"
+    return "tight" if device.free < uncertainty else "fits"
 
 
 def _weights_exceed(layout: LocalLayout) -> bool:

@@ -283,3 +283,32 @@ def test_an_unconfirmed_buffer_makes_a_start_tight(catalog: Catalog) -> None:
     plain = case_of("Qwen/Qwen3-32B", "rtx-4090", catalog, "llama-cpp", "q4_k_m")
     assert plain.compute_factor == 1
     assert plain.confirmation == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "engine", "options"),
+    [
+        ("codellama/CodeLlama-13b-hf", "ascend-950dt", "ollama", {"context_tokens": 21649}),
+        ("meta-llama/Llama-2-13b-hf", "tpu-v5e", "llama-cpp", {"context_tokens": 905173, "parallel": 1}),
+        ("Qwen/Qwen3-32B", "rtx-4090", "llama-cpp", {"context_tokens": 8192, "parallel": 4}),
+        (
+            "Qwen/Qwen3-30B-A3B",
+            "rtx-3060-12gb",
+            "llama-cpp",
+            {"context_tokens": 8192, "cpu_moe": True, "host_memory": "8GiB"},
+        ),
+        ("Qwen/Qwen3-8B", "rtx-3060-12gb", "llama-cpp", {"context_tokens": 8192, "n_gpu_layers": 0}),
+    ],
+)
+def test_the_table_says_what_the_answer_says(
+    catalog: Catalog, model: str, gpu: str, engine: str, options: dict[str, Any]
+) -> None:
+    """The line of the context that was asked has the answer's verdict, requests and missing bytes."""
+    found = ask(model, gpu, catalog, engine, weights="q4_k_m", **options)
+    row = next(one for one in found.by_context if one.context_tokens == found.request.context_tokens)
+    assert row.verdict == found.verdict
+    assert row.max_concurrent_requests == found.max_concurrent_requests
+    assert row.max_concurrent_requests_by_memory == found.max_concurrent_requests_by_memory
+    assert row.shortfall_bytes == found.shortfall_bytes
+    for one in found.by_context:
+        assert one.max_concurrent_requests_by_memory <= one.max_concurrent_requests_ceiling
