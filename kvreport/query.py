@@ -18,6 +18,9 @@ from typing import Any, Final, Literal
 from kvreport.errors import InputError, shorten
 from kvreport.units import parse_bytes
 
+SERVER_ENGINE: Final = "vllm"
+"""The engine of a question that names none and is not about a machine at home."""
+
 Kind = Literal["text", "whole", "share", "tokens", "bytes", "switch", "tristate", "choice", "pairs"]
 """How a value is written: a text, a whole number, a share of 1, a token count (32K), a size (40GiB), on,
 on or off, one of some words, NAME=NUMBER (repeatable)."""
@@ -302,8 +305,8 @@ class Query:
         "--engine",
         kind="text",
         group="engine",
-        default="vllm",
-        help="whose rules apply (vllm), or vllm@0.25.0; ceiling reserves nothing",
+        default=SERVER_ENGINE,
+        help="whose rules apply (vllm; llama-cpp for a GGUF mix or a machine at home), or vllm@0.25.0; ceiling reserves nothing",
         url="engine",
     )
     utilization: float | None = _option(

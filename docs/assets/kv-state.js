@@ -268,6 +268,8 @@
     if (state.kv && state.kv !== kvOf(model, gpu)) flag("kv", state.kv);
     if (state.engine && state.engine !== site.engine.default) flag("engine", state.engine);
     else if (gpu.local) flag("engine", gpu.local.name);
+    // Without an engine the command answers for llama.cpp there.
+    else if (gpu.at_home) flag("engine", site.engine.default || site.engine.name);
     if (state.share !== undefined) flag("utilization", state.share);
     if (state.batched) flag("max_batched_tokens", state.batched);
     if (state.seqs) flag("max_seqs", state.seqs);

@@ -23,6 +23,7 @@ from kvreport.book.expressions import Value, evaluate
 from kvreport.catalog.caches import ChunkedAttention, FullAttention, Latent, SlidingWindow
 from kvreport.errors import InputError
 from kvreport.estimation.at_home import AtHome, at_home, backend_bytes
+from kvreport.query import SERVER_ENGINE
 
 if TYPE_CHECKING:
     from kvreport.book.reader import Reader
@@ -346,7 +347,8 @@ class Quantities:
             gpu=[self._gpu(name) for name in gpu.split(" + ")] if " + " in gpu else self._gpu(gpu),
             context_tokens=tokens,
             catalog=self.catalog,
-            **renamed,
+            # Pages compute the same in the browser, for the site's engine on every accelerator.
+            **{"engine": SERVER_ENGINE, **renamed},
         )
 
     def _demand(self, model: str, format: str | None, kv: str | None, tp: int) -> Demand:  # noqa: A002

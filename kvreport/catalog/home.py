@@ -100,6 +100,7 @@ class HomeMachines(Record):
 
     Attributes:
         also: Accelerators of the matrix that people have at home, too.
+        local_first: Those of them that people run with local engines.
         apple: Apple's chips.
         cards: Cards with memory of their own.
         shared: Other machines whose GPU shares the computer's memory.
@@ -107,6 +108,7 @@ class HomeMachines(Record):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     also: tuple[Slug, ...] = ()
+    local_first: tuple[Slug, ...] = ()
     apple: AppleChips
     cards: Cards
     shared: tuple[Card, ...]

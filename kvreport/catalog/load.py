@@ -21,7 +21,7 @@ from kvreport.catalog.engine import Engine, at_release, engine_for_version, vers
 from kvreport.catalog.engine_classes import FILE as CLASSES
 from kvreport.catalog.engine_classes import ClassLists
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
-from kvreport.catalog.home import home_accelerators
+from kvreport.catalog.home import home_accelerators, load_home_machines
 from kvreport.catalog.joined_names import files_by_joined_name, joined
 from kvreport.catalog.layouts import FAMILIES, Layouts, canonical, layout
 from kvreport.catalog.model import Model
@@ -199,6 +199,12 @@ class Catalog:
             except InputError:
                 pass
         return _only(matches, "accelerator", name, [*self._accelerators.files, *self.home_accelerators])
+
+    @property
+    def local_first(self) -> frozenset[str]:
+        """Ids of machines at home, about which a question without an engine is one for llama.cpp."""
+        listed = load_home_machines(self.folder)
+        return frozenset() if listed is None else frozenset((*listed.local_first, *self.home_accelerators))
 
     @property
     def home_accelerators(self) -> Mapping[str, Accelerator]:

@@ -6,13 +6,14 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kvreport import words
 from kvreport.accounting import kernel
 from kvreport.cli.numbers import finite, real, whole
 from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
 from kvreport.errors import InputError, shorten
+from kvreport.query import SERVER_ENGINE
 from kvreport.units import count, gib, human_tokens, parse_tokens
 
 if TYPE_CHECKING:
@@ -121,7 +122,11 @@ def register(add: Add) -> None:
         metavar="NAMES",
         help="other layouts to try instead, separated by commas, such as tp2-dp8-ep,dp32-ep,tp8-dcp8",
     )
-    limits.add_argument("--engine", default="vllm", metavar="NAME", help="whose rules apply (vllm)")
+    limits.add_argument(
+        "--engine",
+        metavar="NAME",
+        help="whose rules apply (vllm; llama-cpp for a GGUF mix or a machine at home)",
+    )
     limits.add_argument(
         "--utilization", type=real(), metavar="F", help="share of memory that the engine takes (its default)"
     )
@@ -150,6 +155,26 @@ def register(add: Add) -> None:
     add_data_option(command)
 
 
+def _engine(options: argparse.Namespace, catalog: Catalog) -> tuple[str, str]:
+    """The engine of a question, and why it was taken where none was stated ("" for vLLM)."""
+    from kvreport.catalog.load import RELEASED
+    from kvreport.estimation.local_names import engine_at_home
+
+    if options.engine is not None:
+        return options.engine, ""
+    server = any(getattr(options, name) is not None for name in _OF_SERVERS)
+    gpus = [] if server or any("*" in name or "?" in name for name in options.gpu) else options.gpu
+    formats = [] if options.weights == RELEASED else _list("weights", options.weights)
+    return engine_at_home(gpus, formats, {}, catalog) or (SERVER_ENGINE, "")
+
+
+_OF_SERVERS: Final = (
+    "tensor_parallel", "layouts", "utilization", "max_seqs", "max_batched_tokens", "lengths", "users", "ttft", "tpot",
+    "requests_per_minute", "prompt", "output", "available",
+)  # fmt: skip
+"""Flags that only servers have: with one of them a machine at home is asked about with the usual engine."""
+
+
 def _run(options: argparse.Namespace) -> int:
     from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
     from kvreport.catalog.load import open_catalog
@@ -171,8 +196,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.rate is not None:
         raise InputError("rate: found without --trace; allowed: with a trace, or use --requests-per-minute")
     catalog = open_catalog(options.data)
+    options.engine, taken = _engine(options, catalog)
     if is_local(options.engine, catalog):
-        return _run_local(options, catalog)
+        return _run_local(options, catalog, taken)
     if options.host_memory is not None:
         raise InputError(
             f"host-memory: found {shorten(options.host_memory)} with {options.engine}, which keeps nothing there; "
@@ -223,7 +249,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run_local(options: argparse.Namespace, catalog: Catalog) -> int:
+def _run_local(options: argparse.Namespace, catalog: Catalog, taken: str) -> int:
     """Machines at home: the best quantization that fits, the layers that do not, and the command."""
     from kvreport.estimation.local_size import size_local
 
@@ -263,7 +289,10 @@ def _run_local(options: argparse.Namespace, catalog: Catalog) -> int:
         for one in found
     ]
     slots = f"{found[0].slots} requests" if found[0].slots > 1 else "1 request"
-    write(f"{slots} of {human_tokens(found[0].context)} tokens at once, largest quantization that fits:")
+    engine = f"With {catalog.engine(options.engine).label} ({taken}): " if taken else ""
+    write(
+        f"{engine}{slots} of {human_tokens(found[0].context)} tokens at once, largest quantization that fits:"
+    )
     write("")
     for line in table(rows, "<<<>>><>"):
         write(line)
@@ -295,7 +324,7 @@ def _run_trace(options: argparse.Namespace) -> int:
         weights=_list("weights", options.weights),
         kv=_list("kv", options.kv),
         tensor_parallel=_sizes(options.tensor_parallel),
-        engine=options.engine,
+        engine=options.engine or SERVER_ENGINE,
         utilization=options.utilization,
         max_seqs=options.max_seqs,
         catalog=open_catalog(options.data),

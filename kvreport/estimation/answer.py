@@ -135,6 +135,11 @@ class Estimate:
         """Why the weights do not fit, where they do not."""
         return "its weights alone are too large"
 
+    @property
+    def engine_words(self) -> str:
+        """What begins the headline where the engine was taken from the question's other words."""
+        return ""
+
     def runs_on(self, devices: str) -> str:
         """The verb of the headline with its place: ``fits on one H100 SXM 80GB``."""
         most = self.range_of("max_concurrent_requests")[1]

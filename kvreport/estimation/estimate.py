@@ -25,7 +25,7 @@ from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.estimation.explanation import explain
 from kvreport.estimation.hardware import BEST
 from kvreport.estimation.local import estimate_local
-from kvreport.estimation.local_names import engine_of
+from kvreport.estimation.local_names import engine_at_home, engine_of
 from kvreport.estimation.request import Request, resolve
 from kvreport.query import Query, current_names
 
@@ -59,8 +59,15 @@ def estimate(
     known = open_catalog() if catalog is None else catalog
     if "engine" not in asked and isinstance(model, str | Path):
         asked |= engine_of(model, known)
+    implied = None
+    if "engine" not in asked:
+        implied = engine_at_home(gpu, [asked.get("weights")], asked, known)
+        asked |= {} if implied is None else {"engine": implied[0]}
     query = Query(model=model, gpu=gpu, **asked)
-    return estimate_local(query, known) or _as_range(answer(_partitioned(resolve(query, known))))
+    local = estimate_local(query, known)
+    if local is not None:
+        return local if implied is None else local.with_engine_taken(implied[1])
+    return _as_range(answer(_partitioned(resolve(query, known))))
 
 
 def _as_range(result: Estimate) -> Estimate:

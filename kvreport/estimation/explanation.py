@@ -60,6 +60,10 @@ def explain(estimate: Estimate) -> Iterator[str]:
 
 def headline(estimate: Estimate) -> str:
     """The conclusion in one sentence: ``14 requests at 32K fit on one H100 SXM 80GB``."""
+    return f"{estimate.engine_words}{_conclusion(estimate)}"
+
+
+def _conclusion(estimate: Estimate) -> str:
     request = estimate.request
     devices = deployment_words(request)
     context = human_tokens(request.context_tokens)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout
@@ -25,6 +25,7 @@ class LocalEstimate(Estimate):
         mix: The quantization mix; ``file`` for a GGUF file's own types.
         advice: What would make it fit, where it does not; flags of the engine.
         case: The question, opened: what inverse answers are computed from.
+        engine_reason: Why the engine was taken, where nobody stated one.
     """
 
     local: LocalLayout
@@ -32,6 +33,22 @@ class LocalEstimate(Estimate):
     mix: str
     advice: tuple[str, ...]
     case: LocalCase
+    engine_reason: str = field(default="", kw_only=True)
+
+    def with_engine_taken(self, reason: str) -> LocalEstimate:
+        """The same, with why its engine was taken where none was stated.
+
+        Args:
+            reason: In words.
+        """
+        said = f"engine {self.request.engine.name}: {reason}; --engine names another"
+        request = replace(self.request, assumptions=(said, *self.request.assumptions))
+        return replace(self, request=request, engine_reason=reason)
+
+    @property
+    def engine_words(self) -> str:
+        """What begins the headline where nobody stated the engine."""
+        return f"With {self.request.engine.label} ({self.engine_reason}): " if self.engine_reason else ""
 
     def inverse(self) -> HomeAnswers:
         """What fits on this machine: longest context, slots, layers, experts on the CPU, quantization, ``--fit``."""

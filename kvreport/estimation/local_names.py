@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -14,11 +15,12 @@ from kvreport.architectures.hub import GgufFile, NoConnectionError, fetch_gguf, 
 from kvreport.architectures.names import mix_before_gguf, repository_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.llama_cpp import load_ollama_names
-from kvreport.catalog.load import Catalog
+from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
+from kvreport.estimation.hardware import listed
 from kvreport.estimation.variants import gguf_base
-from kvreport.query import Query
+from kvreport.query import Query, of_group
 
 _GGUF_REPOSITORY: Final = re.compile(r"^(?P<id>[^/:]+/[^/:]+-GGUF)(?::(?P<mix>[\w.-]+))?$", re.IGNORECASE)
 _MLX_REPOSITORY: Final = re.compile(r"^mlx-community/|^[^/]+/[^/]+-MLX(?:-\w+)*$", re.IGNORECASE)
@@ -69,6 +71,49 @@ def engine_of(model: str | Path, catalog: Catalog | None = None) -> dict[str, st
     if load_ollama_names().find(name) is not None and (":" in name or _unlisted(name, catalog)):
         return {"engine": "ollama"}
     return {}
+
+
+def engine_at_home(
+    gpu: object, weights: Iterable[str | None], options: Mapping[str, object], catalog: Catalog
+) -> tuple[str, str] | None:
+    """The local engine that weights or machines imply where no engine is stated, and why; None where they do not.
+
+    A mix of llama.cpp's quantizer is read by no server engine. A machine of ``home/machines.yaml`` is run with
+    llama.cpp, unless a flag of a server's engine or layout is given.
+
+    Args:
+        gpu: The accelerators that were asked for.
+        weights: Weight formats that were asked for.
+        options: Other fields of the question.
+        catalog: Where names are looked up.
+    """
+    for name in weights:
+        if isinstance(name, str) and is_mix(name) and not _is_server_format(name, catalog):
+            return "llama-cpp", f"{name.upper()} is a GGUF mix"
+    flags = [option for group in ("layout", "engine") for option in of_group(group)]
+    if any(options.get(one.name) not in (None, False, (), [], one.default) for one in flags):
+        return None
+    names = []
+    for named, _ in listed(gpu):
+        try:
+            device = catalog.accelerator(named) if isinstance(named, str) else named
+        except InputError:
+            return None
+        if device.id not in catalog.local_first:
+            return None
+        names.append(device.name)
+    return ("llama-cpp", f"what {names[0]} is usually run with") if names else None
+
+
+def _is_server_format(name: str, catalog: Catalog) -> bool:
+    """True if a checkpoint may come in a format: every known one but those of GGUF files."""
+    if name.lower() == RELEASED:
+        return True
+    try:
+        known = catalog.weight_format(name)
+    except InputError:
+        return False
+    return not any(alias.startswith("gguf-") for alias in known.aliases)
 
 
 def _unlisted(name: str, catalog: Catalog | None) -> bool:

@@ -32,6 +32,7 @@ from kvreport.estimation.local import said_of_file
 from kvreport.estimation.local_names import gguf_repository, read_fetched, said_of_header
 from kvreport.estimation.opened import Opened
 from kvreport.estimation.opening import open_folder
+from kvreport.query import SERVER_ENGINE
 
 FILES: Final = (*CONFIG_FILES, *QUANTIZER_FILES, *INDEXES)
 """Files that a repository may have and that are read, by name."""
@@ -235,7 +236,8 @@ class YourModel:
 
     def _estimate(self, gpu: str, **options: Any) -> Estimate:  # noqa: ANN401
         asked: Any = self.model if self.gguf is None else self.gguf
-        return estimate(asked, gpu=gpu, catalog=self.catalog, **options)
+        usual = {} if self.gguf is not None else {"engine": SERVER_ENGINE}
+        return estimate(asked, gpu=gpu, catalog=self.catalog, **{**usual, **options})
 
 
 def _opened_fetched(

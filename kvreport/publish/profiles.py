@@ -182,6 +182,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "linked": gpu.interconnect_bytes_per_s is not None,
                 "card": gpu.is_card,
                 "local": _local(site, gpu),
+                "at_home": gpu.id in site.catalog.local_first,
             }
             for gpu in site.gpus
         ],

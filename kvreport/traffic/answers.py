@@ -23,7 +23,8 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.answer import layout_to_dict
-from kvreport.query import MOST_BYTES
+from kvreport.estimation.local_names import engine_of
+from kvreport.query import MOST_BYTES, SERVER_ENGINE
 from kvreport.traffic.curves import CurvePoint, SharedPrefixes
 from kvreport.traffic.deployment import SCHEDULERS, clock_of, pools_of
 from kvreport.traffic.hits import DEFINITIONS, Definition
@@ -246,7 +247,9 @@ def replay(
     if wait_s is not None and not wait_s > 0:
         raise InputError(f"wait: found {wait_s}; allowed: seconds above 0")
     books = open_catalog() if catalog is None else catalog
-    deployment = estimate(model, gpu=gpu, catalog=books, **options)
+    # A replay needs a scheduler, which a machine at home has only where its model's name says so.
+    usual = {} if isinstance(model, str | Path) and engine_of(model, books) else {"engine": SERVER_ENGINE}
+    deployment = estimate(model, gpu=gpu, catalog=books, **{**usual, **options})
     pools, ranks = pools_of(deployment), deployment.request.layout.data
     given = (
         trace

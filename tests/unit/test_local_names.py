@@ -306,3 +306,46 @@ def test_a_mix_may_stand_before_the_word_gguf(name: str, base: str, mix: str) ->
     assert isinstance(plain, LocalEstimate)
     assert answer.request.model == plain.request.model
     assert answer.budget == plain.budget
+
+
+@pytest.mark.parametrize(
+    ("words", "begins"),
+    [
+        ("estimate gpt-oss-120b --gpu strix-halo --context 64K", "With llama.cpp (what Ryzen AI Max+ 395"),
+        (
+            "estimate qwen3-8b --gpu rtx-4090 --weights q4_k_m --context 8K",
+            "With llama.cpp (Q4_K_M is a GGUF mix): ",
+        ),
+        ("size qwen3-8b --gpu m4-24 --context 8K", "With llama.cpp (what M4 24GB is usually run with): "),
+        ("size qwen3-8b --gpu rtx-4090 --weights q6_k --context 8K", "With llama.cpp (Q6_K is a GGUF mix): "),
+    ],
+)
+def test_a_question_of_a_home_is_answered_for_llama_cpp(
+    words: str, begins: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where no engine is named, and the first line says so."""
+    assert main(words.split()) == 0
+    assert capsys.readouterr().out.startswith(begins)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "estimate qwen3-8b --gpu rtx-4090 --context 8K",
+        "estimate qwen3-8b --gpu rtx-4090 --weights bf16 --context 8K",
+        "estimate qwen3-8b --gpu ryzen-ai-max-395 --max-seqs 8 --context 8K",
+        "estimate qwen3-8b --gpu m4-24 --engine vllm --context 8K",
+        "estimate qwen3-8b --gpu rtx-4090 --engine vllm --weights q4_k_m --context 8K",
+    ],
+)
+def test_a_servers_question_stays_one(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A card that serves, a checkpoint's format, a flag of a server and a named engine keep vLLM."""
+    assert main(words.split()) == 0
+    assert "vLLM 0.33" in capsys.readouterr().out.splitlines()[1]
+
+
+def test_the_engine_that_was_taken_is_an_assumption() -> None:
+    """Python and JSON say it, too."""
+    found = estimate("qwen3-8b", gpu="m4-24", context_tokens=8192)
+    assert isinstance(found, LocalEstimate)
+    assert found.request.assumptions[0].startswith("engine llama-cpp: what M4 24GB is usually run with")

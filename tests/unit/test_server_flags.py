@@ -157,7 +157,7 @@ def test_an_estimates_command_says_what_its_verdict_rests_on(servers, options, t
 @pytest.mark.parametrize(
     "options",
     [
-        {"gpu": "m4-max-128"},
+        {"gpu": "m4-max-128", "engine": "vllm"},
         {"weights": "bnb-4bit"},
         {"gpu": "dgx-spark-gb10", "utilization": 0.92},
         {"engine": "ceiling"},

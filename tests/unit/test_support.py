@@ -145,7 +145,7 @@ def test_a_documented_refusal_or_start_is_judged_so(catalog, engine, gpu, model,
 
 
 def test_an_estimate_of_what_a_release_refuses_says_so_and_why() -> None:
-    found = kvreport.estimate(DENSE, gpu="m4-max-128", context_tokens=4096)
+    found = kvreport.estimate(DENSE, gpu="m4-max-128", engine="vllm", context_tokens=4096)
     printed = found.to_dict()
     assert printed["verdict"] == NO_DEVICE
     assert "platform for Apple" in printed["verdict_reason"]

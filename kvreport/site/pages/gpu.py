@@ -172,7 +172,11 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext
         notes=gpu.notes,
         sources=source_lines(gpu.sources),
         estimate=f"kvreport estimate {example.id} --gpu {gpu.id}"
-        + (f" --engine {machine.name}" if machine else "")
+        + (
+            f" --engine {(machine or site.engine).name}"
+            if machine or gpu.id in site.catalog.local_first
+            else ""
+        )
         if (example := _example(site))
         else "",
         cite=f"kvreport, {gpu.name}: memory and capacity, data release {site.version}. Data CC BY 4.0.",

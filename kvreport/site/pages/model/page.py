@@ -247,7 +247,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
         controls=_controls(site, model, best),
         case=_case(site, best, shown),
         command=_command(site, model, best),
-        estimate=_estimate_command(model, best),
+        estimate=_estimate_command(site, model, best),
         notes=model.notes,
         sources=source_lines(model.sources),
         downloads=_downloads(site, model),
@@ -354,10 +354,12 @@ def _command(site: SiteData, model: Model, best: Series | None) -> str:
     return "" if command is None else shell_line(command)
 
 
-def _estimate_command(model: Model, best: Series | None) -> str:
+def _estimate_command(site: SiteData, model: Model, best: Series | None) -> str:
     if best is None:
         return ""
     parts = ["kvreport", "estimate", model.id, "--gpu", best.config.gpu]
+    if best.config.gpu in site.catalog.local_first:
+        parts += ["--engine", site.engine.name]
     if best.config.tensor_parallel > 1:
         parts += ["--tensor-parallel", str(best.config.tensor_parallel)]
     if best.config.weight_format != RELEASED:
