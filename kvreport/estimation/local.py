@@ -334,7 +334,7 @@ def memory_said(case: LocalCase) -> list[str]:
     if device.has_all:
         return [f"one memory: what GPU and processor hold together fits in {shared}"]
     own = f"the GPU's part of the memory is {human_bytes(device.usable)}"
-    return [f"{own}; what it holds with the processor fits in {shared}; --memory states another split"]
+    return [f"{own} (--memory states another split); both parts together fit in {shared}"]
 
 
 def _build_said(engine: Engine) -> str:

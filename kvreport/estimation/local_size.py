@@ -164,7 +164,7 @@ def size_local(
     if not found:
         missing, machine = min(short)
         raise InputError(
-            f"size: {shorten(', '.join(models))} fits none of the machines, not even with layers in main memory; the "
+            f"size: {shorten(', '.join(models))} fits none of the machines, not even in part; the "
             f"nearest is {machine}, short by {gib(missing)} GiB; allowed: a shorter --context, fewer --concurrent, a "
             "larger --gpu, or with graphics cards more --host-memory (64GiB)"
         )
