@@ -164,9 +164,9 @@ def size_local(
     if not found:
         missing, machine = min(short)
         raise InputError(
-            f"size: {shorten(', '.join(models))} fits none of the machines, not even in part; the "
-            f"nearest is {machine}, short by {gib(missing)} GiB; allowed: a shorter --context, fewer --concurrent, a "
-            "larger --gpu, or with graphics cards more --host-memory (64GiB)"
+            f"size: {shorten(', '.join(models))} fits none of the machines: "
+            f"the nearest is {machine}, short by {gib(missing)} GiB; allowed: a shorter --context, fewer --concurrent, "
+            "a larger --gpu, or more --host-memory"
         )
     return tuple(sorted(found, key=lambda one: (not one.whole, one.usable, -one.layout.devices[0].weights)))
 
