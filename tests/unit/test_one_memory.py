@@ -279,7 +279,7 @@ def test_an_unconfirmed_buffer_makes_a_start_tight(catalog: Catalog) -> None:
     )
     assert found.verdict == "tight"
     assert found.budget.uncertainty_bytes > 50 * GIB
-    assert any("not confirmed" in text for text in found.request.assumptions)
+    assert any("65.5 GiB at 1M were reported" in text for text in found.request.assumptions)
     plain = case_of("Qwen/Qwen3-32B", "rtx-4090", catalog, "llama-cpp", "q4_k_m")
     assert plain.compute_factor == 1
     assert plain.confirmation == ""

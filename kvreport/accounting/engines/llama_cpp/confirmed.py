@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from kvreport.catalog.llama_check import CheckedArchitecture, load_llama_check
 from kvreport.catalog.llama_cpp import LocalArchitecture
+from kvreport.units import human_bytes, human_tokens
 
 
 @lru_cache(maxsize=512)
@@ -48,4 +49,8 @@ def confirmation(architecture: LocalArchitecture, times: float) -> str:
     if checked.within_2_percent == checked.compared:
         return ""
     agreed = f"{checked.within_2_percent} of {checked.compared} checked settings agree within 2%"
+    reported = architecture.compute_reported
+    if reported is not None and times > times_larger(architecture):
+        size, tokens = human_bytes(reported.bytes), human_tokens(reported.context_tokens)
+        agreed += f", and {size} at {tokens} were reported"
     return f"compute buffer not confirmed for this architecture, may be up to {times:.1f} times larger ({agreed})"
