@@ -9,12 +9,15 @@ of one drawing say how many.
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
+import gzip
 import io
 import json
 import random
 import re
 import shlex
+import shutil
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -22,18 +25,22 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
+from urllib.parse import unquote_to_bytes
 
 import brought
 import checkpoints
+import fake_hub
 import javascript
 import kernel_calls
 import mutants
 import numpy as np
 import page_states
+import traces
 from huggingface_configs import COUNTED
 from startup_logs import LINES, NOISE, NUMBERS
 
 import kvreport
+from kvreport import resources
 from kvreport.accounting import capacity, kernel
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.plan import BlockPlan
@@ -42,6 +49,7 @@ from kvreport.architectures import read_config
 from kvreport.architectures.assumptions import CORE
 from kvreport.architectures.checkpoint import TOLERANCE
 from kvreport.architectures.gguf import read_gguf
+from kvreport.architectures.hub import fault_of, fetch, kept
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.reader import read_config_report
 from kvreport.architectures.registry import find_architecture, known_classes
@@ -57,11 +65,13 @@ from kvreport.dataset import grid
 from kvreport.dataset.matrix import Cube, matrix
 from kvreport.errors import CatalogError, InputError
 from kvreport.estimation.explanation import headline
-from kvreport.estimation.opening import open_folder
+from kvreport.estimation.opening import open_folder, open_name
 from kvreport.publish.browser import script
 from kvreport.resources import data_dir
 from kvreport.startup_log import FACTS, PATTERNS, diagnose, read_log
 from kvreport.startup_log.reading import LARGEST, MAX_LINE
+from kvreport.traffic.readers import read_lines, read_trace
+from kvreport.traffic.trace import Trace
 from kvreport.units import GIB, human_tokens, parse_bytes, parse_tokens
 
 Draw = random.Random
@@ -1070,6 +1080,322 @@ def drafting_command(draw: Draw) -> Outcome:
     return ANSWERED
 
 
+# --- traces ------------------------------------------------------------------------------------------
+
+
+def drawn_trace(draw: Draw) -> tuple[str, list[float] | None]:
+    """A trace of some form as text, and its times where the text states them."""
+    count = draw.randrange(1, 12)
+    moments = [0.0]
+    for _ in range(count - 1):
+        moments.append(round(moments[-1] + draw.choice((0, 0.001, 0.5, 1, 3.25, 3600)), 3))
+    name, clock = draw.choice(traces.TIME_NAMES), draw.choice(sorted(traces.CLOCKS))
+    kind = draw.random()
+    if kind < 0.5:
+        rows = [
+            {"id": n, name: at, "usage": {"prompt_tokens": draw.randrange(1, 9000), "completion_tokens": n}}
+            for n, at in enumerate(traces.written(name, clock, moments))
+        ]
+        return traces.FORMS[draw.choice(sorted(traces.FORMS))](rows), moments
+    if kind < 0.8:
+        block, rows = draw.choice((16, 64, 512)), []
+        for n, at in enumerate(moments):
+            length = draw.randrange(1, 4000)
+            ids = [draw.randrange(20) for _ in range(-(-length // block))]
+            row = {
+                "timestamp": round(at * 1000),
+                "input_length": length,
+                "output_length": n,
+                "block_size": block,
+            }
+            named = {"hash_ids": ids} if draw.random() < 0.7 else {"hash_ranges": [[0, len(ids) - 1]]}
+            rows.append(row | named)
+        form = draw.choice((traces.as_json_lines, traces.as_json_array))
+        return form(rows), moments
+    if kind < 0.9:
+        turns = [{"t": at, "in": 130 + n, "out": n, "hash_ids": [1, 2, 3]} for n, at in enumerate(moments)]
+        return json.dumps({"id": "a", "block_size": 64, "requests": turns}) + "\n", moments
+    made = "".join(f"{draw.randrange(1, 9999)},{n}\n" for n in range(count))
+    return made, None
+
+
+def hold_trace(trace: Trace) -> None:
+    """Hold what every trace that is read has: bounded lengths, times in order that start where something states it."""
+    assert len(trace) > 0
+    assert list(trace.arrival_s) == sorted(trace.arrival_s)
+    assert all(isfinite(at) and at >= 0 for at in trace.arrival_s)
+    assert all(1 <= tokens <= 1 << 30 for tokens in trace.prompt_tokens)
+    assert all(0 <= tokens <= 1 << 30 for tokens in trace.output_tokens)
+    assert len(trace.starts) == len(trace) + 1
+    assert trace.arrivals in ("recorded", "at_once", "sessions_at_once", "rate")
+    if trace.arrivals == "at_once":
+        assert trace.duration_s == 0
+
+
+def trace_text(draw: Draw) -> Outcome:
+    """A trace with other text in it: read within its bounds, or refused; unchanged, with its times."""
+    text, moments = drawn_trace(draw)
+    kind = draw.random()
+    if kind < 0.25:
+        trace = read_lines(text.splitlines(keepends=True), "trace")
+        hold_trace(trace)
+        if moments is None:
+            assert trace.arrivals == "at_once"
+        else:
+            assert trace.arrivals == "recorded"
+            assert np.allclose(trace.arrival_s, moments, atol=2e-3)
+        return ANSWERED
+    if kind < 0.5 and text[0] in "[{":
+        lines = [json.loads(line) for line in text.splitlines()] if text[0] == "{" else json.loads(text)
+        changed = mutants.tree(draw, lines)
+        text = (
+            "".join(json.dumps(row) + "\n" for row in changed)
+            if text[0] == "{" and isinstance(changed, list)
+            else json.dumps(changed)
+        )
+    else:
+        text = mutants.text(draw, text)
+    rate = draw.choice((None, None, 0.5, 2.0))
+    limit = draw.choice((None, None, 1, 3))
+    try:
+        trace = read_lines(text.splitlines(keepends=True), "trace", rate=rate, limit=limit)
+    except InputError as error:
+        return one_sentence(error)
+    hold_trace(trace)
+    return ANSWERED
+
+
+def trace_file(draw: Draw) -> Outcome:
+    """A file of a trace, packed or not, with other bytes in it."""
+    raw = drawn_trace(draw)[0].encode()
+    if draw.random() < 0.7:
+        raw = gzip.compress(raw * draw.choice((1, 1, 50)), compresslevel=draw.choice((1, 9)), mtime=0)
+    if draw.random() < 0.9:
+        raw = mutants.octets(draw, raw)
+    path = scratch() / "trace"
+    path.write_bytes(raw)
+    try:
+        trace = read_trace(path, limit=draw.choice((None, None, 2)))
+    except InputError as error:
+        return one_sentence(error)
+    hold_trace(trace)
+    return ANSWERED
+
+
+def trace_in_browser(draw: Draw) -> Outcome:
+    """Traces, most of them changed: the browser's reader makes of each what the package's does."""
+    texts = []
+    for _ in range(BATCH):
+        text, _ = drawn_trace(draw)
+        texts.append(mutants.text(draw, text) if draw.random() < 0.7 else text)
+    # Lone halves of a character and what Python alone splits lines at do not reach a file's reader.
+    texts = [text.replace("\r", "").encode("utf-8", "replace").decode() for text in texts]
+    for text, theirs in zip(texts, traces.in_browser(texts), strict=True):
+        trace = None
+        with contextlib.suppress(InputError):
+            trace = read_lines(io.StringIO(text), "trace")
+        assert ("error" in theirs) == (trace is None), (text, theirs)
+        if trace is None:
+            assert theirs["name"] == "Error", (text, theirs)
+            continue
+        assert theirs["prompts"] == list(trace.prompt_tokens), text
+        assert theirs["outputs"] == list(trace.output_tokens), text
+        assert theirs["arrivals"] == trace.arrivals, text
+        assert np.allclose(theirs["times"], trace.arrival_s, atol=1e-5), (
+            text,
+            theirs["times"],
+            trace.arrival_s,
+        )
+        assert (theirs["block"], theirs["distinct"]) == (trace.block_tokens, trace.num_nodes), text
+    return "answered", BATCH
+
+
+# --- the Hub -----------------------------------------------------------------------------------------
+
+HUB_NAME: Final = "some-org/Some-Model-7B"
+HUB_CONFIG: Final = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "num_hidden_layers": 4,
+    "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 1536, "vocab_size": 4096,
+    "max_position_embeddings": 2048, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+}  # fmt: skip
+HUB_TENSORS: Final = checkpoints.llama(4, 512, 8, 2, 1536, 4096)
+
+
+def hub_files() -> dict[str, bytes]:
+    """Small files of a repository."""
+    index = {"metadata": {"total_size": checkpoints.total(HUB_TENSORS)}, "weight_map": {}}
+    return {
+        "config.json": json.dumps(HUB_CONFIG).encode(),
+        "model.safetensors.index.json": json.dumps(index).encode(),
+    }
+
+
+@cache
+def hub() -> fake_hub.FakeHub:
+    """A Hub on this machine that lives as long as the process."""
+    made = fake_hub.FakeHub({HUB_NAME: hub_files()})
+    served = contextlib.ExitStack()
+    served.enter_context(fake_hub.serve(made))
+    atexit.register(served.close)
+    return made
+
+
+def hub_answers(draw: Draw) -> Outcome:
+    """A Hub that lies, cuts and changes its answers: what is kept can be read; a refusal keeps nothing."""
+    known = hub()
+    known.lies.clear()
+    known.cut.clear()
+    listing = f"/api/models/{HUB_NAME}/revision/main"
+    paths = {
+        listing: json.dumps(
+            {"sha": fake_hub.SHA, "siblings": [{"rfilename": one} for one in hub_files()]}
+        ).encode()
+    }
+    paths |= {f"/{HUB_NAME}/resolve/{fake_hub.SHA}/{name}": data for name, data in hub_files().items()}
+    for path, whole in paths.items():
+        kind = draw.random()
+        if kind < 0.3:
+            known.lies[path] = json.dumps(mutants.tree(draw, json.loads(whole))).encode(
+                "utf-8", "surrogatepass"
+            )
+        elif kind < 0.4:
+            known.lies[path] = mutants.octets(draw, whole)
+        elif kind < 0.45:
+            known.lies[path] = draw.choice((b"", b"[" * 20_000, b"<html>", b"\xff", b"null", b"{}"))
+        elif kind < 0.55:
+            known.cut[path] = draw.randrange(len(whole))
+    cache_folder = scratch() / "hub"
+    shutil.rmtree(cache_folder, ignore_errors=True)
+    try:
+        found = fetch(HUB_NAME, cache=cache_folder, endpoint=known.endpoint)
+    except InputError as error:
+        assert not [path for path in cache_folder.rglob("*") if path.is_file()]
+        return one_sentence(error, HUB_NAME)
+    assert fault_of(found.folder) is None
+    again = kept(HUB_NAME, cache=cache_folder)
+    assert again is not None
+    assert again.folder == found.folder
+    return ANSWERED
+
+
+def hub_cache(draw: Draw) -> Outcome:
+    """A damaged cache of the Hub: what is kept is answered or refused, and --fetch puts it right."""
+    known = hub()
+    known.lies.clear()
+    known.cut.clear()
+    root = scratch() / "damaged"
+    shutil.rmtree(root, ignore_errors=True)
+    home = root / "kvreport" / "hub"
+    fetch(HUB_NAME, cache=home, endpoint=known.endpoint)
+    files = sorted(path for path in home.rglob("*") if path.is_file())
+    for _ in range(draw.randrange(1, 3)):
+        path = draw.choice(files)
+        kind = draw.random()
+        if path.is_dir() or not path.exists():
+            continue
+        if kind < 0.6:
+            path.write_bytes(mutants.octets(draw, path.read_bytes()))
+        elif kind < 0.75:
+            path.write_bytes(draw.choice((b"", b"\xff\xfe", b"\x00" * 40, b"<html>", b"[" * 20_000)))
+        elif kind < 0.85:
+            path.unlink()
+        elif kind < 0.95:
+            path.unlink()
+            path.mkdir()
+        else:
+            path.unlink()
+            path.symlink_to(path)
+    address = {"XDG_CACHE_HOME": str(root), "HF_ENDPOINT": known.endpoint}
+    outcome = ANSWERED
+    with mock.patch.dict("os.environ", address):
+        try:
+            open_name(HUB_NAME, catalog())
+        except InputError as error:
+            outcome = one_sentence(error)
+        if (home / HUB_NAME.replace("/", "--") / "commits" / fake_hub.SHA / "config.json").is_file():
+            opened = open_name(HUB_NAME, catalog(), fetching=True)
+            assert opened.model.id == HUB_NAME
+    return outcome
+
+
+# --- logs as containers write them ---------------------------------------------------------------------
+
+
+def docker_json(line: str) -> str:
+    """A line of Docker's json-file driver."""
+    return json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-11-28T03:00:01.123456789Z"})
+
+
+CONTAINERS: Final[dict[str, Callable[[str], str]]] = {
+    "docker": docker_json,
+    "json lines": lambda line: json.dumps({"ts": 1, "level": "info", "message": line}),
+    "json, message first": lambda line: json.dumps({"message": line, "level": "info"}, separators=(",", ":")),
+    "cri": lambda line: f"2026-01-02T03:04:05.678901234Z stderr F {line}",
+    "journald": lambda line: f"Nov 28 03:00:01 gpu-7 vllm[1234]: {line}",
+    "compose": lambda line: f"vllm-1  | {line}",
+    "kubectl": lambda line: f"[pod/vllm-0/vllm] {line}",
+    "csv cell": lambda line: f'"2026-11-28","{line}","info"',
+}
+
+
+def container_log(draw: Draw) -> Outcome:
+    """A start-up log as a container's runtime stores it says what the same lines say alone."""
+    version = draw.choice(("0.33.0", "0.11.0rc2.dev14+g1a2b3c4", "0.19.1", "0.31.0.post1", "0.9.2"))
+    tokens, pool = draw.randrange(16, 10**8), draw.randrange(1, 30_000) / 100
+    length = draw.choice((4096, 32_768, 131_072))
+    lines = [
+        f"INFO 11-28 03:00:00 [api_server.py:1] vLLM API server version {version}",
+        f"INFO args: --model meta-llama/Llama-3.1-8B-Instruct --max-model-len {length}",
+        f"INFO 11-28 03:00:01 [gpu_worker.py:298] Available KV cache memory: {pool:.2f} GiB",
+        f"INFO 11-28 03:00:01 [kv_cache_utils.py:1013] GPU KV cache size: {tokens:,} tokens",
+        f"INFO 11-28 03:00:01 [kv_cache_utils.py:1017] Maximum concurrency for {length:,} tokens per request: 1.00x",
+    ]
+    extra = [draw.choice(LINES) for _ in range(draw.randrange(4))]
+    plain_facts = read_log("\n".join([*extra, *lines])).facts
+    name = draw.choice(sorted(CONTAINERS))
+    facts = read_log("\n".join(CONTAINERS[name](line) for line in [*extra, *lines])).facts
+    assert facts["engine_version"] == version, (name, facts["engine_version"])
+    for fact in ("kv_tokens", "kv_pool", "concurrency_len", "concurrency", "max_model_len"):
+        assert facts.get(fact) == plain_facts.get(fact), (name, fact, facts.get(fact), plain_facts.get(fact))
+    return ANSWERED
+
+
+# --- fragments of addresses ------------------------------------------------------------------------------
+
+_DECODED: Final = re.compile(r"  function decoded\(part\) \{\n.*?\n  \}\n", re.DOTALL)
+
+
+def page_fragment(draw: Draw) -> Outcome:
+    """Fragments of a page's address: decoded as the standard says, or left as they stand, and never an error."""
+    words = (
+        "%",
+        "%41",
+        "%C3%A9",
+        "%ff",
+        "of-h100",
+        "%E0%A4%A",
+        "#",
+        "é",
+        "%u0041",
+        "%%",
+        "a b",
+        "%2",
+        "__proto__",
+    )
+    parts = ["".join(draw.choices(words, k=draw.randrange(1, 5))) for _ in range(BATCH)]
+    found = _DECODED.search((resources.assets_dir() / "kvreport.js").read_text(encoding="utf-8"))
+    assert found is not None
+    for part, got in zip(parts, traces.run(f"{found[0]} return given.map(decoded);", parts), strict=True):
+        raw = unquote_to_bytes(part)
+        well_formed = re.fullmatch(r"(?:[^%]|%[0-9A-Fa-f]{2})*", part) is not None
+        try:
+            expected = raw.decode("utf-8") if well_formed else part
+        except UnicodeDecodeError:
+            expected = part
+        assert got == expected, (part, got)
+    return "answered", BATCH
+
+
 TARGETS: Final[dict[str, Callable[[Draw], Outcome]]] = {
     "config mutation": config_mutation,
     "core dimension": core_dimension,
@@ -1090,6 +1416,13 @@ TARGETS: Final[dict[str, Callable[[Draw], Outcome]]] = {
     "page state": page_state,
     "page address": page_address,
     "drafting command": drafting_command,
+    "trace text": trace_text,
+    "trace file": trace_file,
+    "trace in the browser": trace_in_browser,
+    "Hub answers": hub_answers,
+    "Hub cache": hub_cache,
+    "container log": container_log,
+    "page fragment": page_fragment,
 }
 
 SHARES: Final = {
@@ -1106,12 +1439,19 @@ SHARES: Final = {
     "safetensors header": 10,
     "command line": 22,
     "size relation": 5,
-    "written number": 144,
+    "written number": 104,
     "array arithmetic": 110,
     "browser arithmetic": 110,
     "page state": 4,
-    "page address": 245,
+    "page address": 185,
     "drafting command": 5,
+    "trace text": 30,
+    "trace file": 10,
+    "trace in the browser": 20,
+    "Hub answers": 5,
+    "Hub cache": 5,
+    "container log": 20,
+    "page fragment": 10,
 }
 """How many of a thousand inputs each target is given: an input costs from microseconds to ten milliseconds."""
 

@@ -8,7 +8,11 @@
   const MAX_DEPTH = 4, MAX_FIELDS = 1000;
   /* Names of fields, units and limits: kvreport/words.json and kvreport/budgets.py, for both readers. */
   const shared = () => root.kvKernel.words.trace;
-  const whole = (value) => Number.isInteger(value) && value >= 0;
+  const MOST_TOKENS = 2 ** 30;
+  const whole = (value) => Number.isInteger(value) && value >= 0 && value <= MOST_TOKENS;
+
+  /* Python and JavaScript have different blanks beyond ASCII. */
+  const trimmed = (text) => text.replace(/^[\t-\r ]+|[\t-\r ]+$/g, "");
 
   /** @returns {never} */
   function fail(text) {
@@ -35,11 +39,13 @@
   }
 
   function number(text) {
-    const trimmed = text.trim();
-    if (trimmed.length > 40 || !/^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$/.test(trimmed)) {
+    const stripped = trimmed(text);
+    if (
+      stripped.length > 40 || !/^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$/.test(stripped)
+    ) {
       return null;
     }
-    const value = Number(trimmed);
+    const value = Number(stripped);
     return Number.isFinite(value) ? value : null;
   }
 
@@ -67,7 +73,7 @@
     let at = value;
     if (typeof value === "string") {
       at = number(value);
-      if (at === null) return date(value.trim());
+      if (at === null) return date(trimmed(value));
     }
     if (typeof at !== "number" || !Number.isFinite(at)) return null;
     const stated = perSecond(name);
@@ -219,8 +225,8 @@
     const head = /^kvreport-trace 1 block=(\d{1,7}) time=ms\b/.exec(lines[0]);
     if (!head) fail(`${name}: the first line is no header of a trace.`);
     let time = 0, known = 0;
-    const requests = lines.slice(1).filter((line) => line.trim()).map((line, n) => {
-      const row = /^(\d{1,12}),(\d{1,10}),(\d{1,10})(?:,(\d{1,9}))?(?:;([\d+ -]*))?$/.exec(line.trim());
+    const requests = lines.slice(1).filter((line) => trimmed(line)).map((line, n) => {
+      const row = /^(\d{1,12}),(\d{1,10}),(\d{1,10})(?:,(\d{1,9}))?(?:;([\d+ -]*))?$/.exec(trimmed(line));
       if (!row) fail(`Line ${n + 2}: ${line.slice(0, 60)} is no request.`);
       time += Number(row[1]);
       const blocks = [];
@@ -265,7 +271,7 @@
   }
 
   const objects = (lines) =>
-    lines.filter((line) => line.trim()).map((line, n) => {
+    lines.filter((line) => trimmed(line)).map((line, n) => {
       try {
         const row = JSON.parse(line);
         if (isObject(row)) return row;
@@ -327,8 +333,15 @@
       const scope = one.hash_id_scope === "global" ? "" : `${one.id ?? n}/`;
       const add = (turns) =>
         turns.forEach((turn) => {
-          if (Array.isArray(turn.requests)) add(turn.requests);
-          else if (turn.in) {
+          if (Array.isArray(turn.requests)) {
+            add(turn.requests);
+            return;
+          }
+          if (typeof turn.in !== "number" || typeof (turn.t ?? 0) !== "number") {
+            fail(`Request ${requests.length + 1}: a turn states "in" and "t" as numbers.`);
+          }
+          // An aborted call has no prompt: nothing was read.
+          if (turn.in) {
             requests.push({
               time: turn.t ?? 0,
               prompt: turn.in,
@@ -355,12 +368,12 @@
   function table(lines, name) {
     const rows = lines.map((line, n) => /** @type {[number, string[]]} */ ([n + 1, cellsOf(line)])).filter((
       [, cells],
-    ) => cells.some((cell) => cell.trim()));
+    ) => cells.some((cell) => trimmed(cell)));
     const head = rows[0][1];
     /** @type {any} */
     let at;
     let times = new Map();
-    if (head.every((cell) => /^[\d.]*$/.test(cell.replace(/[\s,+-]/g, "")))) {
+    if (head.every((cell) => /^[\d.]*$/.test(cell.replace(/[\t-\r ,+-]/g, "")))) {
       at = [{ prompt: 0 }, { prompt: 0, output: 1 }, { time: 0, prompt: 1, output: 2 }][head.length - 1] ||
         fail(`Line 1: ${head.length} columns without a header; allowed: 1 to 3.`);
       if (at.time !== undefined) times.set("time", at.time);
@@ -404,17 +417,19 @@
   }
 
   function textEntry(line) {
-    const prompt = /["']?(?:prompt_tokens|input_tokens)["']?\s*[:=]\s*(-?[0-9]{1,18})(?![0-9])/.exec(line);
-    const output = /["']?(?:completion_tokens|output_tokens)["']?\s*[:=]\s*(-?[0-9]{1,18})(?![0-9])/.exec(
-      line,
-    );
+    const prompt = /["']?(?:prompt_tokens|input_tokens)["']?[\t-\r ]*[:=][\t-\r ]*(-?[0-9]{1,18})(?![0-9])/
+      .exec(line);
+    const output =
+      /["']?(?:completion_tokens|output_tokens)["']?[\t-\r ]*[:=][\t-\r ]*(-?[0-9]{1,18})(?![0-9])/.exec(
+        line,
+      );
     return prompt && output
       ? { prompt: Number(prompt[1]), output: Number(output[1]), times: lineTimes(line) }
       : null;
   }
 
   const parsed = (line) => {
-    if (!line.trimStart().startsWith("{")) return null;
+    if (!trimmed(line).startsWith("{")) return null;
     try {
       return JSON.parse(line);
     } catch {
@@ -450,7 +465,7 @@
   }
 
   const mentionsUsage = (line) =>
-    !/^[\w "]+(,[\w "]+)+\s*$/.test(line) && line.includes("prompt_tokens") &&
+    !/^[\w "]+(,[\w "]+)+[\t-\r ]*$/.test(line) && line.includes("prompt_tokens") &&
     /completion_tokens|output_tokens/.test(line);
 
   const isHashed = (row) =>
@@ -482,19 +497,19 @@
   function read(text, name, blockTokens) {
     const lines = text.replace(/^\ufeff/, "").split("\n");
     if (lines.length - 1 > shared().rows) fail(`${name}: more than ${shared().rows} lines.`);
-    const head = lines.find((line) => line.trim());
+    const head = lines.find((line) => trimmed(line));
     if (head === undefined) fail(`${name}: the file is empty.`);
     if (head.startsWith("kvreport-trace ")) return compact(lines, name);
-    if (/^\s*\[\s*(?:\{|$)/.test(head)) return array(lines.join("\n"), name, blockTokens);
+    if (/^[\t-\r ]*\[[\t-\r ]*(?:\{|$)/.test(head)) return array(lines.join("\n"), name, blockTokens);
     let first = null;
     try {
       first = JSON.parse(head);
     } catch { /* a table, a log, or a document of several lines */ }
-    if (first === null && head.trimStart().startsWith("{") && !mentionsUsage(head)) {
+    if (first === null && trimmed(head).startsWith("{") && !mentionsUsage(head)) {
       return array(lines.join("\n"), name, blockTokens);
     }
     if (isObject(first) && Array.isArray(first.requests)) {
-      return sessions(lines.filter((line) => line.trim()).map((line) => JSON.parse(line)), name);
+      return sessions(lines.filter((line) => trimmed(line)).map((line) => JSON.parse(line)), name);
     }
     if (isObject(first) && isHashed(first)) return hashed(objects(lines), name, blockTokens);
     if (

@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from http.client import HTTPException, HTTPMessage
 from pathlib import Path
 from threading import Thread
@@ -103,9 +104,28 @@ def fault_of(folder: Path) -> InputError | None:
             read_json(folder / config, str(folder / config))
             quantizer_file(folder)
             read_witness(folder)
+            _check_digests(folder)
     except InputError as error:
         return error
     return None
+
+
+_DIGESTS: Final = "sha256.json"
+"""Digests of the files that were kept together; a file changed since then may still be JSON."""
+
+
+def _check_digests(folder: Path) -> None:
+    """Compare the kept files with their digests, where those were kept too.
+
+    Raises:
+        InputError: If a file has changed or is missing.
+    """
+    if not (folder / _DIGESTS).exists():
+        return
+    for name, digest in read_json(folder / _DIGESTS, str(folder / _DIGESTS)).items():
+        path = folder / Path(name).name
+        if not path.is_file() or sha256(path.read_bytes()).hexdigest() != digest:
+            raise InputError(f"{path}: found a file that has changed since it was fetched; allowed: {_READ}")
 
 
 def _kept_folder(name: str, revision: str | None, kind: str, cache: Path | None) -> Path | None:
@@ -494,6 +514,8 @@ def _keep(folder: Path, hub: _Hub, commit: str, files: Iterable[str]) -> None:
         if fault is not None:
             said = str(fault).replace(f"{made}{os.sep}", "")
             raise InputError(f"model {hub.name}: {said}; nothing was kept")
+        digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in sorted(made.iterdir())}
+        (made / _DIGESTS).write_text(json.dumps(digests), encoding="utf-8")
         try:
             made.rename(folder)
         except OSError:
@@ -540,6 +562,8 @@ def _write_ref(home: Path, revision: str, commit: str) -> None:
 
 def _write_whole(path: Path, data: bytes) -> None:
     """Write a file in one step: nobody finds half of it."""
+    if path.is_dir():
+        shutil.rmtree(path)
     with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=".part-", delete=False) as file:
         file.write(data)
     Path(file.name).replace(path)

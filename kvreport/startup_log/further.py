@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.accounting.engines.vllm.expert_kernels import MEGA_MOE_BACKENDS
-from kvreport.startup_log.patterns import NUMBER, WHOLE, Pattern
+from kvreport.startup_log.patterns import NUMBER, VERSION, WHOLE, Pattern
 
 _SIZE: Final = r"[0-9]{1,9}(?:\.[0-9]{1,6})?"
 
@@ -117,7 +117,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
     Pattern(
         "vllm_logo_version",
         "vllm",
-        r"█\s{1,8}version (?P<engine_version>[0-9]\S{0,60})",
+        rf"█\s{{1,8}}version (?P<engine_version>{VERSION})",
         "vLLM {engine_version} starts.",
     ),
     Pattern(

@@ -51,6 +51,9 @@ def _setting(name: str, fact: str, spelling: str, value: str, says: str, unit: s
 # Longer than any size that a machine has, and not as long as a line can be.
 WHOLE: Final = r"[0-9](?:,?[0-9]){0,20}(?!,?[0-9])"
 NUMBER: Final = r"-?[0-9](?:,?[0-9]){0,20}(?:\.[0-9]{1,20})?(?!,?[0-9])"
+VERSION: Final = r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,59}"
+"""A release, and nothing of the JSON that a container's log puts the line into."""
+
 _DRAFT: Final = r".{0,100}?type=\w{0,80}?(?:MTP|Draft|Eagle|EAGLE|NextN|DSpark|DFlash)"
 """A class that drafts: SGLang loads it after the model, with the same lines."""
 
@@ -65,7 +68,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "vllm_server",
         "vllm",
-        r"vLLM API server version (?P<engine_version>\S{1,60})",
+        rf"vLLM API server version (?P<engine_version>{VERSION})",
         "vLLM {engine_version} starts.",
     ),
     Pattern(

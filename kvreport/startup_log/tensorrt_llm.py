@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.startup_log.patterns import NUMBER, WHOLE, Pattern
+from kvreport.startup_log.patterns import NUMBER, VERSION, WHOLE, Pattern
 
 TENSORRT_LLM: Final[tuple[Pattern, ...]] = (
     Pattern(
         "trtllm_version",
         "tensorrt_llm",
-        r"TensorRT[- ]LLM version: v?(?P<engine_version>[0-9][^\s,]{1,60})",
+        rf"TensorRT[- ]LLM version: v?(?P<engine_version>{VERSION})",
         "TensorRT-LLM {engine_version} starts.",
     ),
     Pattern(

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kvreport.errors import InputError, shorten
+from kvreport.traffic.fields import BLANKS
 from kvreport.traffic.trace import MAX_NODES, Trace, TracedRequest
 
 MAGIC: Final = "kvreport-trace "
@@ -40,7 +41,7 @@ def read_compact(lines: Iterable[str], name: str) -> tuple[int, Iterator[TracedR
     match = _HEAD.match(head)
     if not match:
         raise InputError(
-            f"{name}: line 1: found {shorten(head.strip())}; allowed: kvreport-trace 1 block=N time=ms"
+            f"{name}: line 1: found {shorten(head.strip(BLANKS))}; allowed: kvreport-trace 1 block=N time=ms"
         )
     return int(match[1]), _rows(stream, name)
 
@@ -48,12 +49,12 @@ def read_compact(lines: Iterable[str], name: str) -> tuple[int, Iterator[TracedR
 def _rows(lines: Iterator[str], name: str) -> Iterator[TracedRequest]:
     time, known = 0, 0
     for number, line in enumerate(lines, 2):
-        if not line.strip():
+        if not line.strip(BLANKS):
             continue
-        match = _ROW.fullmatch(line.strip())
+        match = _ROW.fullmatch(line.strip(BLANKS))
         if not match:
             raise InputError(
-                f"{name}: line {number:,}: found {shorten(line.strip())}; allowed: time,prompt,output;path"
+                f"{name}: line {number:,}: found {shorten(line.strip(BLANKS))}; allowed: time,prompt,output;path"
             )
         time += int(match[1])
         blocks, known = _path(match[5] or "", known, f"{name}: line {number:,}")

@@ -29,6 +29,9 @@ EPOCHS: Final[tuple[tuple[float, int], ...]] = tuple(
 SINCE_1970: Final = 1e8
 """Seconds from so much on (1973) are times since 1970; smaller ones count from the trace's own beginning."""
 
+BLANKS: Final = " \t\n\v\f\r"
+"""What is cut from the ends of a text: ASCII, because Python and JavaScript have different further blanks."""
+
 MAX_DEPTH: Final = 4
 _MAX_FIELDS: Final = 1000
 
@@ -85,7 +88,7 @@ def _per_second(name: str) -> int:
 
 def number(text: str) -> float | None:
     """Return the number that a text is; None if it is none. Infinity is none either."""
-    plain_text = text.strip()
+    plain_text = text.strip(BLANKS)
     if len(plain_text) > 40 or not _NUMBER.fullmatch(plain_text):
         return None
     value = float(plain_text)
@@ -102,7 +105,7 @@ def moment(value: object, name: str = LINE) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
-        text = value.strip()
+        text = value.strip(BLANKS)
         value = number(text)
         if value is None:
             return _date(text)

@@ -25,7 +25,7 @@ from typing import Any, Final, TextIO
 from kvreport.budgets import TRACE, guard
 from kvreport.errors import InputError, shorten
 from kvreport.traffic.compact import MAGIC, read_compact
-from kvreport.traffic.fields import Clock, flat, ranked
+from kvreport.traffic.fields import BLANKS, Clock, flat, ranked
 from kvreport.traffic.tables import csv_requests
 from kvreport.traffic.trace import MAX_BLOCKS, Trace, TracedRequest, build
 from kvreport.traffic.usage_log import Entry, array_entries, entries, log_requests
@@ -100,7 +100,7 @@ def read_lines(
 
 
 class _Numbered:
-    """Lines with the number of the last one taken, and no more of them than the budget has."""
+    """Lines with the number of the last one taken, without a mark of the byte order."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
@@ -112,13 +112,13 @@ class _Numbered:
     def __next__(self) -> str:
         line = next(self._lines)
         self.number += 1
-        return line
+        return line.removeprefix("\ufeff") if self.number == 1 else line
 
 
 def _read(
     stream: Iterator[str], name: str, block_tokens: int | None, rate: float | None, limit: int | None
 ) -> Trace:
-    head = next((line for line in stream if line.strip()), None)
+    head = next((line for line in stream if line.strip(BLANKS)), None)
     if head is None:
         raise InputError(f"{name}: found an empty file; allowed: a trace")
     rest: Iterator[str] = itertools.chain([head], stream)
@@ -128,11 +128,13 @@ def _read(
     if _ARRAY.match(head):
         return _array(_document(rest, name), name, block_tokens, rate, limit)
     first = _json(head)
-    if first is None and head.lstrip().startswith("{") and not _mentions_usage(head):
+    if first is None and head.lstrip(BLANKS).startswith("{") and not _mentions_usage(head):
         # A document over several lines: a session file, or one request.
         return _array([_document(rest, name)], name, block_tokens, rate, limit)
     if isinstance(first, dict) and isinstance(first.get("requests"), list):
-        documents = itertools.chain([first], (_json(line) for line in rest if line.strip() and line != head))
+        documents = itertools.chain(
+            [first], (_json(line) for line in rest if line.strip(BLANKS) and line != head)
+        )
         return _sessions(((name, doc) for doc in documents), name, rate, limit)
     if isinstance(first, dict) and ("hash_ids" in first or "hash_ranges" in first or "input_length" in first):
         return _hashed(_objects(rest, name), name, block_tokens, rate, limit)
@@ -223,7 +225,7 @@ def _checked(lines: TextIO, name: str) -> Iterator[str]:
                 )
             if "\0" in line:
                 raise InputError(f"{name}: line {number:,}: found a binary file; allowed: text")
-            yield line.removeprefix("\ufeff") if number == 1 else line
+            yield line
     except _ARCHIVE_ERRORS as error:
         raise _damaged(name, error) from error
 
@@ -250,7 +252,7 @@ def _document(lines: Iterable[str], name: str) -> Any:  # noqa: ANN401 - whateve
     return found
 
 
-_ARRAY: Final = re.compile(r"\s*\[\s*(?:\{|$)")
+_ARRAY: Final = re.compile(r"\s*\[\s*(?:\{|$)", re.ASCII)
 """A JSON array of objects begins so; a line of a log may begin with a date in brackets."""
 
 _HEADER: Final = re.compile(r'[\w "]+(,[\w "]+)+\s*', re.ASCII)
@@ -305,12 +307,12 @@ def _block_tokens(probe: Sequence[dict[str, Any]], name: str, block_tokens: int 
 
 def _objects(lines: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        if not line.strip(BLANKS):
             continue
         row = _json(line)
         if not isinstance(row, dict):
             raise InputError(
-                f"{name}: line {number:,}: found {shorten(line.strip())}; allowed: a JSON object"
+                f"{name}: line {number:,}: found {shorten(line.strip(BLANKS))}; allowed: a JSON object"
             )
         yield row
 
@@ -471,7 +473,7 @@ def _folder(path: Path, rate: float | None, limit: int | None) -> Trace:
     def documents() -> Iterator[tuple[str, Any]]:
         for file in files:
             with _open(file) as lines:
-                yield file.name, _document(_checked(lines, file.name), file.name)
+                yield file.name, _document(_Numbered(_checked(lines, file.name)), file.name)
 
     with guard(str(path), _FORMS):
         return _sessions(documents(), path.name, rate, limit)

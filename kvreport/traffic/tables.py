@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kvreport.errors import InputError, shorten
-from kvreport.traffic.fields import Clock, number, plain, ranked
+from kvreport.traffic.fields import BLANKS, Clock, number, plain, ranked
 from kvreport.traffic.trace import TracedRequest
 
 
@@ -38,7 +38,9 @@ def csv_requests(lines: Iterable[str], name: str) -> tuple[Iterator[TracedReques
         InputError: If a row cannot be read; BurstGPT's rows of failed requests (no output) are kept.
     """
     rows: Iterator[tuple[int, list[str]]] = (
-        (line, row) for line, row in enumerate(csv.reader(lines), 1) if any(cell.strip() for cell in row)
+        (line, row)
+        for line, row in enumerate(csv.reader(lines), 1)
+        if any(cell.strip(BLANKS) for cell in row)
     )
     number, head = next(rows, (0, []))
     columns = _header(head, name)
@@ -69,14 +71,14 @@ def _requests(
                 if columns.output is None
                 else _whole(_cell(row, columns.output, where), where, "output tokens")
             ),
-            session=(_cell(row, columns.session, where).strip() or None)
+            session=(_cell(row, columns.session, where).strip(BLANKS) or None)
             if columns.session is not None
             else None,
         )
 
 
 def _header(cells: Sequence[str], name: str) -> _Columns | None:
-    if all(re.fullmatch(r"[\d.]*", re.sub(r"[\s,+-]", "", cell)) for cell in cells):
+    if all(re.fullmatch(r"[0-9.]*", re.sub(r"[ \t\n\v\f\r,+-]", "", cell)) for cell in cells):
         return None
     places: dict[str, int] = {}
     for at, cell in enumerate(cells):

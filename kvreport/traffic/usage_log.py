@@ -16,7 +16,16 @@ from math import isnan, nan
 from typing import Any, Final
 
 from kvreport.errors import InputError
-from kvreport.traffic.fields import count_of, flat, line_counts, line_time, line_times, ranked, times_of
+from kvreport.traffic.fields import (
+    BLANKS,
+    count_of,
+    flat,
+    line_counts,
+    line_time,
+    line_times,
+    ranked,
+    times_of,
+)
 from kvreport.traffic.trace import TracedRequest
 
 Entry = tuple[str, Any]
@@ -27,7 +36,7 @@ def entries(lines: Iterable[str]) -> Iterator[Entry]:
     """Yield every line with what it is as JSON."""
     for line in lines:
         record = None
-        if line.lstrip().startswith("{"):
+        if line.lstrip(BLANKS).startswith("{"):
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):

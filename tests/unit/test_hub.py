@@ -263,6 +263,18 @@ def test_what_was_kept_and_cannot_be_read_is_fetched_again(damage: bytes) -> Non
     assert open_model(NAME, CATALOG, fetch=True).model.id == NAME
 
 
+@pytest.mark.usefixtures("hub")
+def test_a_kept_file_that_has_changed_is_fetched_again() -> None:
+    """Another number in a file that is still JSON is no fault that a reader sees."""
+    folder = fetch(NAME).folder
+    whole = (folder / "config.json").read_bytes()
+    (folder / "config.json").write_bytes(whole.replace(b'"num_hidden_layers": 4', b'"num_hidden_layers": 5'))
+    fault = hub_module.fault_of(folder)
+    assert fault is not None
+    assert "has changed since it was fetched" in str(fault)
+    assert (fetch(NAME).folder / "config.json").read_bytes() == whole
+
+
 @pytest.mark.parametrize(
     "lie", [b"[" * 100_000, b"{" * 50, b"\xff\xff", b"null", b'{"sha": 1e999}', b'{"sha": "x"}']
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from startup_logs import LINES
 
 from kvreport.startup_log.needed import needed
-from kvreport.startup_log.reading import _COMPILED, _NEEDED, ALL
+from kvreport.startup_log.reading import _COMPILED, _NEEDED, ALL, read_log
 
 
 @pytest.mark.parametrize("pattern", ALL, ids=lambda pattern: pattern.name)
@@ -59,3 +59,23 @@ def test_a_file_that_is_no_log_costs_next_to_nothing() -> None:
 )
 def test_what_is_needed(expression: str, texts: tuple[str, ...]) -> None:
     assert needed(expression) == texts
+
+
+@pytest.mark.parametrize("version", ["0.33.0", "0.11.0rc2.dev14+g1a2b3c4", "0.31.0.post1", "dev"])
+@pytest.mark.parametrize(
+    "around",
+    [
+        '{{"log": "{}\\n", "stream": "stderr", "time": "2026-11-28T03:00:01Z"}}',
+        '{{"ts": 1, "level": "info", "message": "{}"}}',
+        '{{"message":"{}","level":"info"}}',
+        "vllm-1  | {}",
+        "{}",
+    ],
+)
+def test_a_release_ends_where_the_containers_log_goes_on(version: str, around: str) -> None:
+    """Docker's own files gave the release 0.33.0\\n", to the reader."""
+    for line in (
+        f"INFO 11-28 03:00:00 [api_server.py:1] vLLM API server version {version}",
+        f"[TensorRT-LLM] TensorRT-LLM version: {version}",
+    ):
+        assert read_log(around.format(line)).facts.get("engine_version") == version
