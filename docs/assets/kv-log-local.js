@@ -37,6 +37,7 @@
       offloaded: null,
       free: {},
       ranOut: false,
+      ollama: false,
       placed: {},
       complete: false,
     };
@@ -110,6 +111,7 @@
       if (found) start[name] = Number(found[1]);
     }
     start.ranOut = start.ranOut || find.out.test(line);
+    start.ollama = start.ollama || find.fromOllama.test(line);
   }
 
   const total = (kinds) => Object.values(kinds).reduce((sum, one) => sum + one, 0);
@@ -122,9 +124,11 @@
   }
 
   function headline(table, start) {
+    const [placed, whole] = start.offloaded || [0, 0];
+    const layers = placed < whole ? `, with ${placed} of ${whole} layers on the GPU` : "";
     const all = `${size(taken(table, start, false))} on devices, ${
       size(taken(table, start, true))
-    } in host memory`;
+    } in host memory${layers}`;
     if (start.ranOut) return `It does not start: memory ran out. Until then it took ${all}.`;
     if (start.context === null) return `It takes ${all}.`;
     const slots = start.slots > 1 ? `, shared by ${start.slots} requests` : "";
@@ -132,32 +136,35 @@
   }
 
   function changes(table, start) {
-    const said = [];
+    const said = [], options = table.options[start.ollama ? "ollama" : "llama_cpp"];
+    const told = (name, value) => options[name].replaceAll("{}", value);
     const kept = start.offloaded !== null && start.offloaded[0] < start.offloaded[1];
     if (start.ranOut || kept) {
       if (start.cache && SIXTEEN_BIT.includes((start.types || SIXTEEN_BIT)[0])) {
         const saved = start.cache * (1 - QUANTIZED_SHARE);
-        said.push(`store the cache as q8_0 (-ctk q8_0 -ctv q8_0): ${size(saved)} less`);
+        said.push(`store the cache as q8_0 (${told("cache", "q8_0")}): ${size(saved)} less`);
       }
       if (start.context > 1) {
         const less = start.cache ? `: ${size(start.cache / 2)} less` : "";
-        said.push(`halve the context (-c ${Math.floor(start.context / 2)})${less}`);
+        said.push(`halve the context (${told("context", Math.floor(start.context / 2))})${less}`);
       }
       if (start.slots > 1) {
-        said.push("serve one request at a time (-np 1), which leaves it the whole context");
+        said.push(`serve one request at a time (${options.slots}), which leaves it the whole context`);
       }
     }
     if (start.ranOut) {
       said.push(
         start.offloaded
-          ? `leave layers in host memory (-ngl ${Math.floor((start.offloaded[0] * 3) / 4)})`
-          : "leave layers in host memory (a smaller -ngl), or take smaller weights",
+          ? `leave layers in host memory (${told("layers", Math.floor((start.offloaded[0] * 3) / 4))})`
+          : `leave layers in host memory (${options.fewer_layers}), or take smaller weights`,
       );
     } else if (kept) {
       const more = layersThatFit(table, start);
       if (more) {
         said.push(
-          `put ${more.toLocaleString("en-US")} more layers on the device (-ngl ${start.offloaded[0] + more})`,
+          `put ${more.toLocaleString("en-US")} more layers on the device (${
+            told("layers", start.offloaded[0] + more)
+          })`,
         );
       }
     }

@@ -4,6 +4,8 @@
 
   const { $, $$, make, count, gib, load, debounce, grid, picker, plural, ignoredNote } = kvreport;
   const MOST_UNKNOWN = 40;
+  const OF_POOL = ["concurrency", "kv_tokens"];
+  const FAR = 0.05;
 
   function log(form) {
     const release = form.dataset.kvRuns ? kvreport.ownPolicy() : () => {};
@@ -92,7 +94,7 @@
         reading,
         found,
         compare(reading, found, model, rules),
-        notes(reading, site, model, rules, gpu),
+        notes(reading, found, site, model, rules, gpu),
       );
     }
 
@@ -219,14 +221,23 @@
         if (facts.needed) add("needed", request);
       }
       const other = facts.weights && Math.abs(rules.weights / facts.weights - 1) > kvKernel.OTHER_WEIGHTS;
-      if (rules.poolWith && rules.current && facts.kv_pool > 0 && rules.weights && !other) {
+      if (rules.poolWith && rules.current && found.pool > 0 && facts.kv_pool > 0 && rules.weights && !other) {
         add("kv_pool", Math.max(rules.poolWith(rules.rows), 0));
       }
       return rows;
     }
 
-    function notes(reading, site, model, rules, gpu) {
-      const said = [];
+    function notes(reading, found, site, model, rules, gpu) {
+      const said = [], { sentences } = kvKernel.words;
+      if (reading.doubtful.length) {
+        said.push(sentences.log_doubtful.replace("{lines}", reading.doubtful.join(", ")));
+      }
+      if (found.beyond) {
+        said.push(
+          sentences.log_beyond_memory.replace("{pool}", gib(reading.facts.kv_pool))
+            .replace("{memory}", gib(reading.facts.total_memory || gpu.usable)),
+        );
+      }
       if (!model) {
         said.push(
           reading.facts.model
@@ -287,11 +298,15 @@
             "The log’s numbers and those of the formula",
             ["", "log", "formula", "difference"],
             compared.map(([name, stated, predicted]) => [
-              table.facts[name].label,
+              OF_POOL.includes(name)
+                ? `${table.facts[name].label} (${kvKernel.words.sentences.log_from_pool})`
+                : table.facts[name].label,
               shown(name, stated),
               shown(name, predicted),
               stated
-                ? `${predicted >= stated ? "+" : "−"}${Math.abs((predicted / stated - 1) * 100).toFixed(1)}%`
+                ? `${predicted >= stated ? "+" : "−"}${Math.abs((predicted / stated - 1) * 100).toFixed(1)}%${
+                  Math.abs(predicted / stated - 1) > FAR ? `: ${kvKernel.words.sentences.log_far_apart}` : ""
+                }`
                 : "",
             ]),
           ),
@@ -395,8 +410,17 @@
       }
       const stopped = refused(reading, found.concurrency);
       if (stopped !== null) return stopped;
+      const { sentences } = kvKernel.words;
+      if (found.passed) return sentences.log_passed.replace("{longest}", count(found.longest));
       if (found.concurrency === null || found.longest === null) {
         return "The log does not say how many requests fit.";
+      }
+      if (found.shorterRuns) {
+        const tokens = reading.facts.full_tokens || reading.facts.kv_tokens;
+        return sentences.log_runs_shorter.replace("{tokens}", count(tokens)).replace(
+          "{longest}",
+          count(found.longest),
+        );
       }
       const times = `${found.concurrency.toFixed(2)}×`;
       if (found.concurrency < 1) {

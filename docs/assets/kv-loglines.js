@@ -82,7 +82,14 @@
     if (text.length > MOST_CHARACTERS || lines.length > MOST_LINES) {
       return { error: "This is too long: the start of the log, up to the first request, is enough." };
     }
+    if (isScript(table, lines)) {
+      return {
+        error:
+          "This is a deployment file or a script: paste the lines that an engine printed. The page Your command reads a start command.",
+      };
+    }
     const tests = expressions(table),
+      doubtful = [],
       facts = {},
       recognised = [],
       unknown = [],
@@ -96,16 +103,20 @@
         const match = pattern.needed.some((one) => shown.includes(one)) ? tests[place].exec(shown) : null;
         if (!match) return;
         const stated = {};
+        let doubt = false;
         for (const [group, found] of Object.entries(match.groups || {})) {
           if (found === undefined) continue;
           const [name, unit] = group.split("__");
           const fact = name.replace(/_+$/, "");
+          const numeric = !["text", "flag"].includes(table.facts[fact].unit);
+          doubt ||= numeric && found.includes(",") && !THOUSANDS.test(found);
           stated[fact] = value(table, fact, found, unit);
         }
         for (const flag of ["eager", "sorts"]) if (pattern.name === flag) stated[flag] = true;
-        if (Object.values(stated).some((one) => typeof one === "number" && Math.abs(one) > table.largest)) {
-          return;
-        }
+        if (doubt && doubtful[doubtful.length - 1] !== index + 1) doubtful.push(index + 1);
+        if (
+          doubt || Object.values(stated).some((one) => typeof one === "number" && Math.abs(one) > table.largest)
+        ) return;
         any = true;
         recognised.push({
           number: index + 1,
@@ -123,7 +134,25 @@
     });
     const most = Object.keys(votes).reduce((best, one) => (votes[one] > votes[best] ? one : best));
     const engine = votes[most] > 0 ? most : null;
-    return { engine, facts, recognised, unknown, starts };
+    return { engine, facts, recognised, unknown, starts, doubtful };
+  }
+
+  /* Thousands as engines print them: a comma that is followed by other than three digits is a decimal one. */
+  const THOUSANDS = /^(?:-?[0-9]{1,3}(?:,[0-9]{3})*(?:\.[0-9]+)?|-?[0-9]+(?:\.[0-9]+)?)$/;
+
+  /* A deployment file or a shell script: is_script() in Python. */
+  function isScript(table, lines) {
+    const find = Object.fromEntries(
+      ["script", "written", "results", "begins"].map((name) => [name, new RegExp(table[name], "s")]),
+    );
+    let script = 0;
+    for (const [index, line] of lines.entries()) {
+      const cut = trimmed(line.slice(0, LONGEST_LINE));
+      if (cut.startsWith("#") && !(index === 0 && cut.startsWith("#!"))) continue;
+      if (find.written.test(cut) || find.results.test(cut) || find.begins.test(cut)) return false;
+      if (find.script.test(cut)) script += 1;
+    }
+    return script >= table.most_script;
   }
 
   // Of several starts one after the other, the last that tells something: the same as last_start() in Python.
@@ -372,17 +401,15 @@
       pool = facts.key_bytes + facts.value_bytes;
     }
     const device = facts.total_memory || total || null;
-    const fits = concurrency(facts, longest, pool, rules);
+    const beyond = pool !== null && device !== null && pool > device;
+    if (beyond) pool = null;
+    const fits = concurrency(reading, longest, pool, rules);
     const changes = [];
     if (pool !== null && pool <= 0) changes.push(...room(facts, rules, pool, device, longest));
-    else if (fits !== null && longest !== null && fits < 1) {
+    else if (fits !== null && longest !== null && fits < 1 && !runsShorter(reading, fits)) {
       const shorter = fittingLength(facts, rules, pool, longest);
-      if (shorter) changes.push({ change: "max_model_len", value: shorter, concurrency: 1 });
-      const halved = rules
-        ? (rules.fp8 ? fits * rules.own(longest) / rules.fp8(longest) : null)
-        : facts.kv_dtype === undefined || kernel.words.two_byte_kv.includes(facts.kv_dtype)
-        ? 2 * fits
-        : null;
+      if (shorter && shorter < longest) changes.push({ change: "max_model_len", value: shorter, concurrency: 1 });
+      const halved = fp8Concurrency(facts, rules, pool, longest, fits);
       if (halved !== null && halved >= 1) {
         changes.push({ change: "kv_dtype", value: "fp8", concurrency: halved });
       }
@@ -392,12 +419,6 @@
       }
       if (changes.length < 2) changes.push(...moreDevices(rules, pool, longest));
     }
-    if (
-      fits !== null && facts.max_seqs !== undefined && fits >= 1 && fits < facts.max_seqs &&
-      reading.engine === "vllm"
-    ) {
-      changes.push({ change: "max_seqs", value: Math.trunc(fits), concurrency: null });
-    }
     if (facts.spare_memory > COMFORTABLE && facts.before_load && facts.mem_fraction !== undefined) {
       changes.push({
         change: "mem_fraction",
@@ -405,8 +426,7 @@
         concurrency: null,
       });
     }
-    const agreed = Boolean(rules && pool > 0 && longest) &&
-      (!facts.concurrency || kernel.agrees(rules.concurrency(pool, longest), facts.concurrency));
+    const agreed = pool > 0 && planAgrees(facts, rules, pool, longest);
     const shorter = [];
     for (const part of longest ? [1, 2, 4, 8] : []) {
       const length = Math.floor(longest / part);
@@ -414,9 +434,53 @@
       if (agreed) shorter.push([length, rules.requests(pool, length)]);
       else if (facts.concurrency !== undefined) {
         shorter.push([length, Math.floor((facts.concurrency * longest) / length)]);
-      } else if (tokensOf(facts)) shorter.push([length, Math.floor(tokensOf(facts) / length)]);
+      } else if (tokensOf(facts) && (tokensOf(facts) >= length || !started(reading))) {
+        shorter.push([length, Math.floor(tokensOf(facts) / length)]);
+      }
     }
-    return { concurrency: fits, longest, pool, changes, shorter };
+    const passed = fits === null && longest !== null && tokensOf(facts) !== null && started(reading);
+    return {
+      concurrency: fits,
+      longest,
+      pool,
+      changes,
+      shorter,
+      passed,
+      shorterRuns: runsShorter(reading, fits),
+      beyond,
+    };
+  }
+
+  /* The engine printed the tokens of its cache, and no refusal: started() in Python. */
+  function started({ facts, recognised }) {
+    if (["needed", "storable", "state_blocks"].some((name) => facts[name] !== undefined)) return false;
+    if (recognised.some((one) => kernel.words.sglang_refusals.includes(one.pattern))) return false;
+    return tokensOf(facts) !== null && (facts.kv_pool || 1) > 0;
+  }
+
+  const checks = (reading) => started(reading) && [null, "vllm"].includes(reading.engine);
+
+  /* A server that runs although its cache holds less than one longest request: every engine but vLLM. */
+  const runsShorter = (reading, fits) =>
+    fits !== null && fits < 1 && started(reading) && ![null, "vllm"].includes(reading.engine);
+
+  /* Whether the plan gives the log's own figure of requests, else of tokens; true where the log has neither. */
+  function planAgrees(facts, rules, pool, longest) {
+    if (!rules?.current || !longest) return false;
+    if (facts.concurrency) return kernel.agrees(rules.concurrency(pool, longest), facts.concurrency);
+    const tokens = tokensOf(facts);
+    return !tokens || kernel.agrees(rules.tokensOf(pool, longest), tokens);
+  }
+
+  /* Requests with an FP8 cache; null where the log's cache is not known to be wider than that. */
+  function fp8Concurrency(facts, rules, pool, longest, fits) {
+    const stated = facts.kv_dtype;
+    const wide = stated !== undefined && stated !== "auto" && kernel.words.two_byte_kv.includes(stated);
+    if (!rules) return wide ? 2 * fits : null;
+    const met = facts.needed
+      ? kernel.agrees(rules.own(longest), facts.needed)
+      : Boolean(facts.concurrency && pool) && planAgrees(facts, rules, pool, longest);
+    return rules.fp8 && (wide || met) ? fits * rules.own(longest) / rules.fp8(longest) : null;
   }
 
   /* The longest request that fits: the engine's word, our plan's, in proportion, or the tokens it can store. */
@@ -446,13 +510,19 @@
     return pool;
   }
 
-  function concurrency(facts, longest, pool, rules) {
+  function concurrency(reading, longest, pool, rules) {
+    const facts = reading.facts;
     if (facts.concurrency !== undefined) return facts.concurrency;
     if (pool !== null && pool <= 0) return 0;
     if (facts.needed && pool !== null) return Math.max(pool, 0) / facts.needed;
+    if (!longest) return null;
+    const checked = checks(reading);
+    if (pool !== null && planAgrees(facts, rules, pool, longest)) {
+      const planned = rules.concurrency(pool, longest);
+      if (planned >= 1 || !checked) return planned;
+    }
     const tokens = tokensOf(facts) || facts.storable;
-    if (longest && tokens) return tokens / longest;
-    return longest && rules && pool !== null ? rules.concurrency(pool, longest) : null;
+    return tokens === undefined || tokens === null || (checked && tokens < longest) ? null : tokens / longest;
   }
 
   const api = { readLog, spread, otherRanks, layout, diagnose, show, explain, asPrinted };

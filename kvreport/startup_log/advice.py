@@ -12,9 +12,8 @@ from kvreport.accounting.deployment import allocate, lay_out
 from kvreport.accounting.kernel import RAISED_UTILIZATION
 from kvreport.errors import InputError
 from kvreport.startup_log.findings import Change
-from kvreport.startup_log.judge import printed_concurrency
-from kvreport.startup_log.laid_out import TWO_BYTE_KV, LaidOut, longest_of, tokens_of
-from kvreport.startup_log.reading import Reading
+from kvreport.startup_log.laid_out import TWO_BYTE_KV, LaidOut, plan_agrees
+from kvreport.startup_log.reading import Reading, longest_of, runs_shorter, started, tokens_of
 
 FEWER_REQUESTS: Final[tuple[int, ...]] = tuple(words.ALL["fewer_requests"])
 """Requests at once that are tried, where sampling from many rows of logits takes the cache's place."""
@@ -36,11 +35,11 @@ def changes(
     found: list[Change] = []
     if pool is not None and pool <= 0:
         found += _room(reading, laid, pool, total)
-    elif fits is not None and longest is not None and fits < 1:
+    elif fits is not None and longest is not None and fits < 1 and not runs_shorter(reading, fits):
         shorter = _fitting_length(reading, laid, pool, longest)
-        if shorter:
+        if shorter and shorter < longest:
             found.append(Change("max_model_len", shorter, 1.0))
-        halved = _fp8_concurrency(reading, laid, longest, fits)
+        halved = _fp8_concurrency(reading, laid, pool, longest, fits)
         if halved is not None and halved >= 1:
             found.append(Change("kv_dtype", "fp8", halved))
         share = reading.number("utilization")
@@ -49,9 +48,6 @@ def changes(
             if raised >= 1:
                 found.append(Change("utilization", RAISED_UTILIZATION, raised))
         found += _more_devices(reading, laid, pool) if len(found) < 2 else []
-    at_once = reading.whole("max_seqs")
-    if fits is not None and at_once is not None and 1 <= fits < at_once and reading.engine == "vllm":
-        found.append(Change("max_seqs", int(fits)))
     spare, before, fraction = (
         reading.number("spare_memory"),
         reading.number("before_load"),
@@ -130,15 +126,26 @@ def _fitting_length(reading: Reading, laid: LaidOut | None, pool: int | None, lo
     return reading.whole("storable") or tokens_of(reading)
 
 
-def _fp8_concurrency(reading: Reading, laid: LaidOut | None, longest: int, fits: float) -> float | None:
-    if laid is not None:
-        if laid.fp8 is None:
-            return None
-        own, other = (int(p.profile.request_bytes(longest)) for p in (laid.plan, laid.fp8))
-        return fits * own / other if other else None
-    # Without the model: all of the cache halves, which is the most that there can be.
+def _fp8_concurrency(
+    reading: Reading, laid: LaidOut | None, pool: int | None, longest: int, fits: float
+) -> float | None:
+    """Requests with an FP8 cache; None where the log's cache is not known to be wider than that."""
     stated = reading.text("kv_dtype")
-    return 2 * fits if stated is None or stated in TWO_BYTE_KV else None
+    wide = stated in TWO_BYTE_KV and stated != "auto"  # a checkpoint may bring an FP8 cache of its own
+    if laid is None:
+        return 2 * fits if wide else None  # all of the cache halves, which is the most that there can be
+    if laid.fp8 is None or not (wide or _met(reading, laid, pool, longest)):
+        return None
+    own, other = (int(p.profile.request_bytes(longest)) for p in (laid.plan, laid.fp8))
+    return fits * own / other if other else None
+
+
+def _met(reading: Reading, laid: LaidOut, pool: int | None, longest: int) -> bool:
+    """Whether a figure of the log is the plan's, which tells that its cache type is the log's."""
+    needed = reading.whole("needed")
+    if needed:
+        return kernel.agrees(float(laid.plan.profile.request_bytes(longest)), needed)
+    return bool(reading.number("concurrency") and pool) and plan_agrees(reading, laid, pool or 0)
 
 
 def shorter(reading: Reading, laid: LaidOut | None, pool: int | None) -> list[tuple[int, int]]:
@@ -153,12 +160,7 @@ def shorter(reading: Reading, laid: LaidOut | None, pool: int | None) -> list[tu
     stated = reading.number("concurrency")
     if stated is not None:
         return [(length, int(stated * longest / length)) for length in lengths]
-    return [] if tokens is None else [(length, tokens // length) for length in lengths]
-
-
-def plan_agrees(reading: Reading, laid: LaidOut, pool: int) -> bool:
-    """Whether our plan gives the log's own figure of requests; True where the log has none."""
-    stated, longest = reading.number("concurrency"), longest_of(reading)
-    if not stated or not longest:
-        return True
-    return kernel.agrees(printed_concurrency(laid.of_pool(pool), longest), stated)
+    if tokens is None:
+        return []
+    # Tokens of blocks are fewer than windows and states hold: no row says that a running server holds none.
+    return [(length, tokens // length) for length in lengths if tokens >= length or not started(reading)]

@@ -26,7 +26,7 @@ from kvreport.estimation.opened import said_of
 from kvreport.estimation.request import open_model
 from kvreport.estimation.variants import by_name, narrowed
 from kvreport.resources import data_dir
-from kvreport.startup_log.advice import changes, plan_agrees, shorter
+from kvreport.startup_log.advice import changes, shorter
 from kvreport.startup_log.findings import Comparison, Diagnosis
 from kvreport.startup_log.further import NOT_FOLLOWED
 from kvreport.startup_log.judge import Judgment, diagnose_start
@@ -37,6 +37,7 @@ from kvreport.startup_log.laid_out import (
     dense_ranks_followed,
     exchange_of,
     pasted_start,
+    plan_agrees,
     pool_of,
     requests_that_fit,
     share_of,
@@ -49,6 +50,7 @@ from kvreport.startup_log.reading import read_log as read_lines
 from kvreport.startup_log.start import Start
 from kvreport.startup_log.unread_flags import flags_unread, last_command
 from kvreport.units import GIB
+from kvreport.words import SENTENCES
 
 
 def accelerators_of(gpu: str | Sequence[str] | None, known: Catalog) -> tuple[Accelerator, ...]:
@@ -132,6 +134,7 @@ def diagnose(
     record = _model(reading, model, known, notes, fetch=fetch, revision=revision)
     devices = accelerators_of(gpu, known) or device_named(reading, known, notes)
     device = min(devices, key=lambda one: one.usable_bytes, default=None)
+    reading = _believed(reading, devices, known, notes)
     start, beside = None, _draft(reading, draft, known, fetch=fetch)
     if record is not None:
         start = pasted_start(reading, record, known, devices, tensor_parallel, weights, kv, beside)
@@ -151,6 +154,8 @@ def diagnose(
         fits = None
     if reading.engine not in POOL_AS_STATED:
         notes += _pool_notes(start, laid, device)
+    if device is None:
+        notes += _devices_of(reading, known)
     if laid is not None and pool is not None and pool > 0 and not plan_agrees(reading, laid, pool):
         notes.append("Our plan is not the log's: cache type, drafts or model differ from what it states.")
     if start is not None and weights is None:
@@ -188,6 +193,45 @@ def _as_range(start: Start, notes: list[str]) -> Start:
         weights_unclear="the formats of the copy's layers are known by its name alone",
         pool_unclear=(*start.pool_unclear, open_mix),
     )
+
+
+def _believed(reading: Reading, devices: Sequence[Accelerator], known: Catalog, notes: list[str]) -> Reading:
+    """The log without figures that no machine has: a pool above the device's memory, a number with a decimal comma."""
+    if reading.doubtful:
+        notes.append(SENTENCES["log_doubtful"].format(lines=", ".join(map(str, reading.doubtful))))
+    pool, total = reading.number("kv_pool"), reading.number("total_memory")
+    of = devices or tuple(known.accelerators.values())
+    most = max(one.usable_bytes for one in of) if of else inf
+    limit = most if total is None else total
+    if pool is None or pool <= limit:
+        return reading
+    notes.append(
+        SENTENCES["log_beyond_memory"].format(pool=f"{pool / GIB:,.2f}", memory=f"{limit / GIB:,.2f}")
+    )
+    facts = {name: value for name, value in reading.facts.items() if name != "kv_pool"}
+    return replace(reading, facts=facts)
+
+
+_SAME_MEMORY: Final = 0.006
+_MOST_OFFERED: Final = 12
+
+
+def _devices_of(reading: Reading, known: Catalog) -> list[str]:
+    """The accelerators that have the memory or the compute capability that a log prints; nothing where it prints none."""
+    total, capability = reading.number("total_memory"), reading.text("capability")
+    if total is None and capability is None:
+        return []
+    found = [
+        one.name
+        for one in known.accelerators.values()
+        if (total is None or abs(one.usable_bytes / total - 1) <= _SAME_MEMORY)
+        and (capability is None or one.compute_capability == capability)
+    ]
+    if not found or len(found) > _MOST_OFFERED:
+        return []
+    told = [] if total is None else [f"{total / GIB:.2f} GiB of memory"]
+    told += [] if capability is None else [f"compute capability {capability}"]
+    return [SENTENCES["log_devices"].format(what=" and ".join(told), gpus=", ".join(sorted(found)))]
 
 
 def _pool_notes(start: Start | None, laid: LaidOut | None, device: Accelerator | None) -> list[str]:
@@ -333,6 +377,10 @@ def names_of(stated: str) -> tuple[str, ...]:
 def _comparisons(start: Start, judgment: Judgment) -> tuple[Comparison, ...]:
     """What was judged, under the names of a log's facts: sizes in bytes."""
     facts = {start.rules.load_line: "weights", **_QUANTITIES}
+    if start.accelerator is None:
+        del facts[start.rules.load_line]  # what loading adds to the weights depends on the device
+    laid = judgment.deployment
+    band = int(laid.uncertainty_bytes) if laid is not None and judgment.predicted else None
     judged = {one.quantity: one for one in judgment.comparisons}
     loaded = judged.get(start.rules.load_line)
     other = loaded is not None and abs(loaded.error) > kernel.OTHER_WEIGHTS
@@ -346,9 +394,12 @@ def _comparisons(start: Start, judgment: Judgment) -> tuple[Comparison, ...]:
         if not isfinite(one.predicted) or (one.unit != "GiB" and one.predicted < 0):
             continue  # nothing in the cache of such a model grows with its context: no number bounds its requests
         if one.unit == "GiB":
-            found.append(Comparison(fact, int(one.observed * GIB), int(one.predicted * GIB)))
+            width = band if fact == "kv_pool" else None
+            found.append(Comparison(fact, int(one.observed * GIB), int(one.predicted * GIB), band=width))
         else:
-            found.append(Comparison(fact, one.observed, one.predicted))
+            found.append(
+                Comparison(fact, one.observed, one.predicted, from_pool=quantity.endswith("given pool"))
+            )
     return tuple(found)
 
 

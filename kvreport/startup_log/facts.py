@@ -79,6 +79,7 @@ FACTS: Final[dict[str, Fact]] = {
     "head_by_data_rank": Fact("an output head for each data rank", "flag"),
     "offloaded": Fact("kept in the host's memory", "flag"),
     "total_memory": Fact("memory of the device", "bytes", "least"),
+    "capability": Fact("compute capability", "text"),
     "free_memory": Fact("free memory at the start", "bytes", "least"),
     "requested": Fact("memory that it may take", "bytes", "least"),
     "consumed": Fact("weights and non-framework memory", "bytes", "most"),

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kvreport import words
 from kvreport.startup_log.facts import FACTS
-from kvreport.startup_log.reading import Reading, show
+from kvreport.startup_log.reading import Reading, runs_shorter, show, started, tokens_of
 from kvreport.units import GIB
 from kvreport.words import CHANGES, SENTENCES
 
@@ -21,26 +21,48 @@ class Comparison:
         fact: Name of the fact.
         stated: What the log states.
         predicted: What we compute.
+        from_pool: True if it is computed from the log's own pool, so that the pool itself is not tested.
+        band: Bytes by which a predicted pool may be off; None for other figures.
     """
 
     fact: str
     stated: float
     predicted: float
+    from_pool: bool = False
+    band: int | None = None
 
     @property
     def difference(self) -> float:
         """How far the prediction is from the log, as a share of the log's number."""
         return (self.predicted - self.stated) / abs(self.stated) if self.stated else float("inf")
 
+    @property
+    def judged(self) -> str:
+        """What a difference means, in words; empty where there is nothing to say."""
+        told, outside = [], abs(self.difference) > FAR
+        if self.band is not None:
+            outside = abs(self.predicted - self.stated) > self.band
+            name = "log_outside_band" if outside else "log_inside_band"
+            told.append(SENTENCES[name].format(band=f"{self.band / GIB:.2f}"))
+        if outside and abs(self.difference) > FAR:
+            told.append(SENTENCES["log_far_apart"])
+        return "; ".join(told)
+
     def line(self) -> str:
         """Print it."""
         apart = f"{self.difference:+.1%}"
         if FACTS[self.fact].unit == "bytes":
             apart = f"{(self.predicted - self.stated) / GIB:+.2f} GiB, {apart}"
+        source = f" {SENTENCES['log_from_pool']}" if self.from_pool else ""
+        judged = f": {self.judged}" if self.judged else ""
         return (
             f"{FACTS[self.fact].label}: log {_shown(self.fact, self.stated)}, we compute "
-            f"{_shown(self.fact, self.predicted)} ({apart})"
+            f"{_shown(self.fact, self.predicted)}{source} ({apart}){judged}"
         )
+
+
+FAR: Final = 0.05
+"""Relative difference from which on a figure is not that of the model and flags that were taken."""
 
 
 NO_ROOM: Final = frozenset(words.ALL["no_room"])
@@ -52,7 +74,7 @@ class Change:
     """One thing to change, and what it would bring.
 
     Attributes:
-        name: ``max_model_len``, ``kv_dtype``, ``utilization``, ``mem_fraction``, ``max_seqs``,
+        name: ``max_model_len``, ``kv_dtype``, ``utilization``, ``mem_fraction``,
             ``fewer_requests`` or ``tensor_parallel``.
         value: What to set it to.
         concurrency: Requests of the longest length that would fit then, or None.
@@ -109,8 +131,13 @@ class Diagnosis:
         refused = self._refused()
         if refused is not None:
             return refused
+        tokens = tokens_of(self.reading)
+        if self.concurrency is None and longest is not None and tokens is not None and started(self.reading):
+            return SENTENCES["log_passed"].format(longest=f"{longest:,}")
         if self.concurrency is None or longest is None:
             return "The log does not say how many requests fit."
+        if runs_shorter(self.reading, self.concurrency):
+            return SENTENCES["log_runs_shorter"].format(tokens=f"{tokens or 0:,}", longest=f"{longest:,}")
         if self.concurrency < 1:
             options = "; or ".join(change.line() for change in self.changes)
             return f"{self.concurrency:.2f}x: one request of {longest:,} tokens does not fit. " + (
@@ -151,7 +178,14 @@ class Diagnosis:
             "not_understood": [{"line": number, "text": text} for number, text in self.reading.unknown],
             "concurrency": self.concurrency,
             "comparisons": [
-                {"fact": one.fact, "stated": one.stated, "predicted": one.predicted}
+                {
+                    "fact": one.fact,
+                    "stated": one.stated,
+                    "predicted": one.predicted,
+                    "from_log_pool": one.from_pool,
+                    "band_bytes": one.band,
+                    "judged": one.judged or None,
+                }
                 for one in self.comparisons
             ],
             "changes": [

@@ -27,6 +27,13 @@ def _short_flag(name: str, flag: str, fact: str, text: str) -> Pattern:
 
 FURTHER: Final[tuple[Pattern, ...]] = (
     Pattern(
+        "capability",
+        None,
+        r"\bhas (?:a )?compute capability:? (?P<capability>[0-9]{1,2}\.[0-9])\b|"
+        r"\b[Cc]ompute capability(?: is)?[:=] ?\(?(?P<capability_>[0-9]{1,2}\.[0-9])\b",
+        "The device has compute capability {capability}.",
+    ),
+    Pattern(
         "vllm_desired",
         "vllm",
         rf"Desired GPU memory utilization is \((?P<utilization>[01]?\.[0-9]{{1,9}}|1(?:\.0)?), "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, get_args
 
 from kvreport import words
-from kvreport.accounting import parallel
+from kvreport.accounting import kernel, parallel
 from kvreport.accounting.all_to_all import AllToAll
 from kvreport.accounting.deployment import Case, Deployment, plan_blocks
 from kvreport.accounting.engines.registry import rules
@@ -20,9 +20,9 @@ from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.startup_log.judge import Judgment, with_pool
+from kvreport.startup_log.judge import Judgment, printed_concurrency, with_pool
 from kvreport.startup_log.observed import static_share
-from kvreport.startup_log.reading import Reading
+from kvreport.startup_log.reading import Reading, longest_of, refused, started, tokens_of
 from kvreport.startup_log.release import release_of_day, release_of_places
 from kvreport.startup_log.start import Figures, Flags, Start, as_found
 
@@ -263,14 +263,6 @@ def chunk_of(reading: Reading) -> int | None:
     return chunk if reading.engine == "sglang" and chunk is not None and chunk > 0 else None
 
 
-def refused(reading: Reading) -> bool:
-    """True if the log ends with SGLang's refusal: a pool that it allocated in an earlier try is not of this start."""
-    return any(line.pattern in _REFUSALS for line in reading.recognised)
-
-
-_REFUSALS: Final = ("sglang_no_room", "sglang_no_pool", "sglang_states_refused")
-
-
 def _asked_at_once(reading: Reading) -> int | None:
     """Requests at once as they were asked for: SGLang prints what it made of them under the same name."""
     asked = [
@@ -462,31 +454,43 @@ def pool_of(reading: Reading, model: Model | None = None) -> int | None:
     return pool
 
 
-def tokens_of(reading: Reading) -> int | None:
-    """Tokens that the log says the pool holds; of several pools those of full attention."""
-    return reading.whole("full_tokens") or reading.whole("kv_tokens")
-
-
-def longest_of(reading: Reading) -> int | None:
-    """Tokens of the longest request that the log speaks of, or None."""
-    return reading.whole("concurrency_len") or reading.whole("max_model_len")
-
-
 def requests_that_fit(reading: Reading, laid: LaidOut | None, pool: int | None) -> float | None:
-    """Requests of the longest length: stated, else from the refusal, tokens, or our plan."""
+    """Requests of the longest length: stated, else from the refusal, our plan, or tokens; None where nothing tells.
+
+    The plan comes before the tokens: up to vLLM 0.20.0 the line counts blocks, of which windows and states need fewer
+    than tokens over length. vLLM prints the line only after the check that one longest request fits
+    (``v1/core/kv_cache_utils.py::check_enough_kv_cache_memory``), so fewer tokens than that are no refusal.
+    """
     stated, longest = reading.number("concurrency"), longest_of(reading)
     if stated is not None:
         return stated
     if pool is not None and pool <= 0:
         return 0.0
-    needed, tokens = reading.whole("needed"), tokens_of(reading) or reading.whole("storable")
+    needed = reading.whole("needed")
     if needed and pool is not None:
         return max(pool, 0) / needed
-    if longest and tokens is not None:
-        return tokens / longest
-    if longest and laid is not None and pool is not None:
-        return float(laid.of_pool(pool).concurrency(longest))
-    return None
+    if not longest:
+        return None
+    checked = started(reading) and reading.engine in (None, "vllm")
+    if laid is not None and pool is not None and plan_agrees(reading, laid, pool):
+        planned = float(laid.of_pool(pool).concurrency(longest))
+        if planned >= 1 or not checked:
+            return planned
+    tokens = tokens_of(reading) or reading.whole("storable")
+    if tokens is None or (checked and tokens < longest):
+        return None
+    return tokens / longest
+
+
+def plan_agrees(reading: Reading, laid: LaidOut, pool: int) -> bool:
+    """Whether our plan gives the log's own figure of requests, else of tokens; True where the log has neither."""
+    stated, tokens, longest = reading.number("concurrency"), tokens_of(reading), longest_of(reading)
+    if not longest or not (stated or tokens) or pool <= 0:
+        return True
+    filled = laid.of_pool(pool)
+    if stated:
+        return kernel.agrees(printed_concurrency(filled, longest), stated)
+    return kernel.agrees(float(filled.printed_tokens(longest)), float(tokens or 1))
 
 
 def _caches(reading: Reading) -> bool | None:

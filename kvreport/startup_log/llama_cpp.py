@@ -58,6 +58,30 @@ _PLACED_ENDS: Final = 'msg="total memory"'
 _EXPECTED: Final = ("expected on devices", "CPU (expected)")
 _EXPECTED_NAMES: Final = frozenset(_EXPECTED)
 _UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_FROM_OLLAMA: Final = re.compile(
+    r"\bsource=\w+\.go:\d+|memory\.required\.full=|" + re.escape('msg="model weights" device=')
+)
+"""Lines that Ollama writes itself, in the format of Go's ``slog``."""
+
+OPTIONS: Final = {
+    "llama_cpp": {
+        "cache": "-ctk {} -ctv {}",
+        "context": "-c {}",
+        "slots": "-np 1",
+        "layers": "-ngl {}",
+        "fewer_layers": "a smaller -ngl",
+    },
+    "ollama": {
+        "cache": "OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE={}",
+        "context": "num_ctx {}",
+        "slots": "OLLAMA_NUM_PARALLEL=1",
+        "layers": "num_gpu {}",
+        "fewer_layers": "a smaller num_gpu",
+    },
+}
+"""How each server is told: flags of ``llama-server``; variables and model parameters of Ollama (``envconfig/config.go``,
+``docs/modelfile.mdx``)."""
+
 _HOSTS: Final = re.compile(r"^(CPU|.*_Host|.*_host)", re.IGNORECASE)
 
 
@@ -84,6 +108,7 @@ class LlamaStart:
         placed: Where Ollama's own engine says that its bytes lie, by device and kind, of its last attempt.
         complete: True after the last line of such an attempt.
         ran_out: True if a line says that memory ran out.
+        ollama: True if Ollama started it, which is told by variables and parameters instead of flags.
     """
 
     buffers: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -104,6 +129,7 @@ class LlamaStart:
     placed: dict[str, dict[str, int]] = field(default_factory=dict)
     complete: bool = False
     ran_out: bool = False
+    ollama: bool = False
 
     @property
     def device_bytes(self) -> int:
@@ -155,6 +181,7 @@ def browser_table() -> dict[str, Any]:
     named = {
         "buffer": _BUFFER, "cells": _CELLS, "states": _STATES, "offloaded": _OFFLOADED, "free": _FREE, "out": _OUT,
         "hosts": _HOSTS, "ollama": _OLLAMA, "layers": _OLLAMA_LAYERS, "placed": _PLACED,
+        "fromOllama": _FROM_OLLAMA,
     }  # fmt: skip
     return {
         "marks": list(MARKS),
@@ -165,6 +192,7 @@ def browser_table() -> dict[str, Any]:
         "expected": list(_EXPECTED),
         "placedKinds": _PLACED_KINDS,
         "placedEnds": _PLACED_ENDS,
+        "options": OPTIONS,
     }
 
 
@@ -244,6 +272,7 @@ def _read_line(start: LlamaStart, line: str) -> None:
         if found := pattern.search(line):
             setattr(start, name, int(found[1]))
     start.ran_out = start.ran_out or bool(_OUT.search(line))
+    start.ollama = start.ollama or bool(_FROM_OLLAMA.search(line))
 
 
 def _read_placed(start: LlamaStart, line: str) -> None:

@@ -15,7 +15,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.opened import said_of
 from kvreport.estimation.request import open_model
-from kvreport.startup_log.llama_cpp import LlamaStart, on_host, read_start
+from kvreport.startup_log.llama_cpp import OPTIONS, LlamaStart, on_host, read_start
 from kvreport.startup_log.local_start import Buffers, diagnose_local_start, local_start
 from kvreport.units import GIB, count
 
@@ -59,6 +59,8 @@ class LocalDiagnosis:
         taken = (
             f"{start.device_bytes / GIB:.2f} GiB on devices, {start.host_bytes / GIB:.2f} GiB in host memory"
         )
+        if start.offloaded and start.offloaded[0] < start.offloaded[1]:
+            taken += f", with {start.offloaded[0]} of {start.offloaded[1]} layers on the GPU"
         if start.ran_out:
             return f"It does not start: memory ran out. Until then it took {taken}."
         if start.context is None:
@@ -224,26 +226,29 @@ _UNKNOWN: Final = 1 << 60
 def _changes(start: LlamaStart) -> Iterator[str]:
     """What makes a start that ran out fit, or gives a start that fits more of the device."""
     kept = start.offloaded is not None and start.offloaded[0] < start.offloaded[1]
+    options = OPTIONS["ollama" if start.ollama else "llama_cpp"]
     if start.ran_out or kept:
         if start.kv_bytes and (start.cache_types or SIXTEEN_BIT)[0] in SIXTEEN_BIT:
             saved = start.kv_bytes * (1 - QUANTIZED_SHARE)
-            yield f"store the cache as {QUANTIZED} (-ctk {QUANTIZED} -ctv {QUANTIZED}): {saved / GIB:.2f} GiB less"
+            flags = options["cache"].replace("{}", QUANTIZED)
+            yield f"store the cache as {QUANTIZED} ({flags}): {saved / GIB:.2f} GiB less"
         if start.context and start.context > 1:
-            half = start.context // 2
+            half = options["context"].format(start.context // 2)
             less = f": {start.kv_bytes / 2 / GIB:.2f} GiB less" if start.kv_bytes else ""
-            yield f"halve the context (-c {half}){less}"
+            yield f"halve the context ({half}){less}"
         if start.slots and start.slots > 1:
-            yield "serve one request at a time (-np 1), which leaves it the whole context"
+            yield f"serve one request at a time ({options['slots']}), which leaves it the whole context"
     if start.ran_out:
         if start.offloaded:
-            fewer = max(start.offloaded[0] * 3 // 4, 0)
-            yield f"leave layers in host memory (-ngl {fewer})"
+            fewer = options["layers"].format(max(start.offloaded[0] * 3 // 4, 0))
+            yield f"leave layers in host memory ({fewer})"
         else:
-            yield "leave layers in host memory (a smaller -ngl), or take smaller weights"
+            yield f"leave layers in host memory ({options['fewer_layers']}), or take smaller weights"
     elif kept:
         more = _layers_that_fit(start)
         if more:
-            yield f"put {count(more)} more layers on the device (-ngl {(start.offloaded or (0, 0))[0] + more})"
+            all_layers = options["layers"].format((start.offloaded or (0, 0))[0] + more)
+            yield f"put {count(more)} more layers on the device ({all_layers})"
 
 
 def _layers_that_fit(start: LlamaStart) -> int:

@@ -51,9 +51,8 @@ def _setting(name: str, fact: str, spelling: str, value: str, says: str, unit: s
 # Longer than any size that a machine has, and not as long as a line can be.
 WHOLE: Final = r"[0-9](?:,?[0-9]){0,20}(?!,?[0-9])"
 NUMBER: Final = r"-?[0-9](?:,?[0-9]){0,20}(?:\.[0-9]{1,20})?(?!,?[0-9])"
-VERSION: Final = r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,59}"
-"""A release, and nothing of the JSON that a container's log puts the line into."""
-
+VERSION: Final = r"[0-9A-Za-z](?:[\w.+!-]{0,58}\w)?"
+"""A release, without the quotes and escapes that a line of JSON has after it."""
 _DRAFT: Final = r".{0,100}?type=\w{0,80}?(?:MTP|Draft|Eagle|EAGLE|NextN|DSpark|DFlash)"
 """A class that drafts: SGLang loads it after the model, with the same lines."""
 
@@ -62,7 +61,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "vllm_engine",
         "vllm",
-        r"Initializing an? (?:V\d )?LLM engine \(v?(?P<engine_version>[^)\s]{1,60})\)",
+        rf"Initializing an? (?:V\d )?LLM engine \(v?(?P<engine_version>{VERSION})\)",
         "vLLM {engine_version} starts.",
     ),
     Pattern(
@@ -365,8 +364,8 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         "vllm_tokens",
         "vllm",
         rf"GPU KV cache size: (?P<kv_tokens>{WHOLE}) tokens",
-        "The pool holds {kv_tokens} tokens of requests at the longest length allowed. With windows or "
-        "recurrent states that figure depends on the length, because shorter requests pay the same constant.",
+        "The engine counts {kv_tokens} tokens in its cache. Since 0.20.1 they are the longest requests that fit, times "
+        "their length. Before, they are blocks times block size, of which windows and states need fewer.",
     ),
     Pattern(
         "vllm_concurrency",

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kvreport import words
 from kvreport.budgets import LOG
 from kvreport.errors import InputError
 from kvreport.startup_log.facts import FACTS
@@ -46,6 +47,19 @@ RESULTS: Final = (
 )
 """A line that a start ends with, whether it succeeds or not: a further beginning after it is another start."""
 
+SCRIPT: Final = (
+    r"^#!|^\s*(?:apiVersion|kind|services|metadata|spec|containers|command|args|image|entrypoint|environment|env)\s*:|"
+    r"^\s*- (?:name\b|image\b|['\"]?--?[A-Za-z])|\$\{\w+:?[-+]|^\s*(?:export|set) -?\w"
+)
+"""A line of a deployment file or of a shell script. A command by itself is read; such a file has defaults and comments."""
+WRITTEN: Final = r"\b(?:INFO|WARNING|ERROR|DEBUG)\b|\b(?:Error|Traceback)\b"
+"""A line that a program wrote."""
+MOST_SCRIPT: Final = 2
+"""Lines of a file from which on a text without any line of a program is that file."""
+_THOUSANDS: Final = re.compile(r"-?[0-9]{1,3}(?:,[0-9]{3})*(?:\.[0-9]+)?|-?[0-9]+(?:\.[0-9]+)?")
+
+_SCRIPT: Final = re.compile(SCRIPT, re.ASCII)
+_WRITTEN: Final = re.compile(WRITTEN, re.ASCII)
 _BEGINS: Final = re.compile(BEGINS, re.ASCII)
 _COMMANDS: Final = re.compile(COMMANDS, re.ASCII)
 _RESULTS: Final = re.compile(RESULTS, re.ASCII)
@@ -105,6 +119,7 @@ class Reading:
         unknown: Numbers and texts of lines that nothing recognised.
         places: Source files and line numbers that vLLM's lines were written at, as it prefixes them.
         starts: How many starts the log has one after the other; the last that tells something was read.
+        doubtful: Numbers of lines with a number that no engine prints, as one with a decimal comma. They are not used.
     """
 
     engine: Engine | None
@@ -113,6 +128,7 @@ class Reading:
     unknown: tuple[tuple[int, str], ...] = ()
     places: frozenset[str] = frozenset()
     starts: int = 1
+    doubtful: tuple[int, ...] = ()
 
     def number(self, name: str) -> float | None:
         """A numeric fact, or None."""
@@ -128,6 +144,37 @@ class Reading:
         """A text fact, or None."""
         value = self.facts.get(name)
         return value if isinstance(value, str) else None
+
+
+def refused(reading: Reading) -> bool:
+    """True if the log ends with SGLang's refusal: a pool that it allocated in an earlier try is not of this start."""
+    return any(line.pattern in _REFUSALS for line in reading.recognised)
+
+
+_REFUSALS: Final[tuple[str, ...]] = tuple(words.ALL["sglang_refusals"])
+
+
+def tokens_of(reading: Reading) -> int | None:
+    """Tokens that the log says the pool holds; of several pools those of full attention."""
+    return reading.whole("full_tokens") or reading.whole("kv_tokens")
+
+
+def longest_of(reading: Reading) -> int | None:
+    """Tokens of the longest request that the log speaks of, or None."""
+    return reading.whole("concurrency_len") or reading.whole("max_model_len")
+
+
+def started(reading: Reading) -> bool:
+    """True if the log states the tokens of its cache, which engines print after their own check, and no refusal."""
+    facts = reading.facts
+    if any(name in facts for name in ("needed", "storable", "state_blocks")) or refused(reading):
+        return False
+    return tokens_of(reading) is not None and (reading.number("kv_pool") or 1) > 0
+
+
+def runs_shorter(reading: Reading, fits: float | None) -> bool:
+    """True if a server runs whose cache holds less than one longest request: all engines but vLLM start so."""
+    return fits is not None and fits < 1 and started(reading) and reading.engine not in (None, "vllm")
 
 
 def browser_expression(expression: str) -> str:
@@ -166,7 +213,7 @@ def read_log(text: str) -> Reading:
         text: The log; terminal colors are ignored, and so is what copying from a web page leaves.
 
     Raises:
-        InputError: If it is empty or too large.
+        InputError: If it is empty or too large, or a deployment file or a script instead of a log.
     """
     if not text.strip(_BLANKS):
         raise InputError("log: found nothing but blanks; allowed: the start-up log of an engine")
@@ -181,12 +228,20 @@ def read_log(text: str) -> Reading:
     facts: dict[str, Value] = {}
     votes: dict[Engine, int] = {"vllm": 0, "sglang": 0, "tensorrt_llm": 0}
     lines = re.split(r"\r\n|\n|\r", plain_text(text))
+    if is_script(lines):
+        raise InputError(
+            "log: found a deployment file or a script; allowed: the lines that an engine printed "
+            '(kvreport estimate "COMMAND" reads a start command)'
+        )
     first, end, starts = last_start(lines)
+    doubtful: list[int] = []
     for number, line in enumerate(lines[first:end], start=first + 1):
         shown = line[:MAX_LINE].strip(_BLANKS)
         if not shown:
             continue
-        found = _match(shown)
+        found, doubted = _match(shown)
+        if doubted:
+            doubtful.append(number)
         for pattern, stated in found:
             recognised.append(Recognised(number, shown, pattern.name, stated, explain(pattern.says, stated)))
             if pattern.engine:
@@ -198,7 +253,24 @@ def read_log(text: str) -> Reading:
     most = max(votes, key=votes.__getitem__)
     engine = most if votes[most] else None
     found_at = places(line.text for line in recognised)
-    return Reading(engine, facts, tuple(recognised), tuple(unknown), found_at, starts)
+    return Reading(engine, facts, tuple(recognised), tuple(unknown), found_at, starts, tuple(doubtful))
+
+
+def is_script(lines: list[str]) -> bool:
+    """True for a deployment file or a shell script: lines of one, and none outside comments that an engine prints.
+
+    Args:
+        lines: The text.
+    """
+    script = 0
+    for index, line in enumerate(lines):
+        cut = line[:MAX_LINE].strip(_BLANKS)
+        if cut.startswith("#") and not (index == 0 and cut.startswith("#!")):
+            continue
+        if _WRITTEN.search(cut) or _RESULTS.search(cut) or _BEGINS.search(cut):
+            return False
+        script += _SCRIPT.search(cut) is not None
+    return script >= MOST_SCRIPT
 
 
 def last_start(lines: list[str]) -> tuple[int, int, int]:
@@ -278,15 +350,20 @@ def table() -> dict[str, Any]:
         "begins": browser_expression(BEGINS),
         "commands": browser_expression(COMMANDS),
         "results": browser_expression(RESULTS),
+        "script": browser_expression(SCRIPT),
+        "written": browser_expression(WRITTEN),
+        "most_script": MOST_SCRIPT,
         "scales": dict(_SCALES),
         "largest": LARGEST,
     }
 
 
-def _match(line: str) -> list[tuple[Pattern, dict[str, Value]]]:
+def _match(line: str) -> tuple[list[tuple[Pattern, dict[str, Value]]], bool]:
+    """The patterns of a line with their facts, and whether a number of it is doubtful."""
     found: list[tuple[Pattern, dict[str, Value]]] = []
+    doubted = False
     if len(line) < _SERVING_LINE and _SERVING.search(line):
-        return found
+        return found, doubted
     for pattern, compiled, texts in zip(ALL, _COMPILED, _NEEDED, strict=True):
         for text in texts:
             if text in line:
@@ -297,17 +374,21 @@ def _match(line: str) -> list[tuple[Pattern, dict[str, Value]]]:
         if match is None:
             continue
         stated: dict[str, Value] = {}
+        doubt = False
         for group, text in match.groupdict().items():
             if text is not None:
                 name, _, unit = group.partition("__")
                 name = name.rstrip("_")
+                numeric = FACTS[name].unit not in ("text", "flag")
+                doubt = doubt or (numeric and "," in text and _THOUSANDS.fullmatch(text) is None)
                 stated[name] = _value(name, text, unit)
         if pattern.name == "eager":
             stated["eager"] = True
-        if any(abs(value) > LARGEST for value in stated.values() if not isinstance(value, str)):
+        if doubt or any(abs(value) > LARGEST for value in stated.values() if not isinstance(value, str)):
+            doubted = doubted or doubt
             continue
         found.append((pattern, stated))
-    return found
+    return found, doubted
 
 
 def _value(name: str, text: str, unit: str) -> Value:

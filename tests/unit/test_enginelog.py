@@ -377,9 +377,9 @@ SERVING = (
 def test_lines_of_a_server_at_work_are_passed_over_at_once(
     line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert reading._match(line) == []
+    assert reading._match(line) == ([], False)
     monkeypatch.setattr(reading, "_SERVING_LINE", 0)
-    assert reading._match(line) == []  # no pattern reads them
+    assert reading._match(line) == ([], False)  # no pattern reads them
 
 
 def test_a_fact_in_a_joined_line_is_read_all_the_same() -> None:

@@ -135,3 +135,21 @@ def test_the_build_of_a_log_decides_masks_and_logits(line: str, masks_and_logits
     assert computed is not None
     # Logits of a micro-batch of 512 over 128,256 words in 32 bits.
     assert (computed.compute >= 512 * 128_256 * 4) is masks_and_logits
+
+
+OLLAMA_PART = """\
+time=2025-02-18T03:02:11.123Z level=INFO source=server.go:100 msg=offload layers.model=81 layers.offload=44 \
+memory.available="[23.2 GiB]" memory.required.full="59.6 GiB" memory.required.kv="19.5 GiB"
+llama_context: n_ctx         = 64000
+llama_kv_cache: size = 20000.00 MiB ( 64000 cells,  80 layers,  1/1 seqs), K (f16): 10000.00 MiB, V (f16): 10000.00 MiB
+"""
+
+
+def test_ollama_is_told_its_layers_and_its_own_options() -> None:
+    found = diagnose_local(OLLAMA_PART)
+    assert "44 of 81 layers on the GPU" in found.headline
+    told = " ".join(found.changes)
+    assert "OLLAMA_KV_CACHE_TYPE=q8_0" in told
+    assert "num_ctx 32000" in told
+    assert not any(flag in told for flag in ("-ctk", "-ngl", "-np", "(-c"))
+    assert "-ctk q8_0" in " ".join(diagnose_local(QWEN).changes)
