@@ -355,20 +355,56 @@
     return build(requests, tokens, name, documents.length > 1 ? "sessions_at_once" : "recorded");
   }
 
-  /* The cells of a line; a cell in quotes may hold commas, and a quote written twice. */
-  function cellsOf(line) {
-    if (!line.includes('"')) return line.replace(/\r$/, "").split(",");
-    const cells = [];
-    for (const match of line.replace(/\r$/, "").matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"[^,]*|([^,]*))/g)) {
-      cells.push(match[1] === undefined ? match[2] : match[1].replaceAll('""', '"'));
+  /* Rows with their numbers; a cell in quotes may hold commas, ends of lines, and a quote written twice. */
+  function rowsOf(lines) {
+    const rows = [];
+    let open = "";
+    for (const line of lines) {
+      open += line.replace(/\r$/, "");
+      // A quote opens a cell only where the cell begins, so a row is cut as soon as it is whole.
+      const cells = cellsOf(open);
+      if (cells === null) open += "\n";
+      else {
+        rows.push(/** @type {[number, string[]]} */ ([rows.length + 1, cells]));
+        open = "";
+      }
     }
-    return cells;
+    return open ? fail("The last cell in quotes does not end.") : rows;
+  }
+
+  /* The cells of a row; null if it ends within quotes. */
+  function cellsOf(row) {
+    if (!row.includes('"')) return row.split(",");
+    const cells = [];
+    let at = 0;
+    for (;;) {
+      if (row[at] !== '"') {
+        const comma = row.indexOf(",", at);
+        cells.push(comma < 0 ? row.slice(at) : row.slice(at, comma));
+        if (comma < 0) return cells;
+        at = comma + 1;
+        continue;
+      }
+      let end = at + 1, text = "";
+      for (;;) {
+        const quote = row.indexOf('"', end);
+        if (quote < 0) return null;
+        text += row.slice(end, quote);
+        end = quote + 1;
+        if (row[end] !== '"') break;
+        text += '"';
+        end += 1;
+      }
+      cells.push(text);
+      if (end === row.length) return cells;
+      if (row[end] !== ",") fail(`A cell in quotes goes on behind them: ${row.slice(at, at + 40)}.`);
+      at = end + 1;
+    }
   }
 
   function table(lines, name) {
-    const rows = lines.map((line, n) => /** @type {[number, string[]]} */ ([n + 1, cellsOf(line)])).filter((
-      [, cells],
-    ) => cells.some((cell) => trimmed(cell)));
+    const rows = rowsOf(lines).filter(([, cells]) => cells.some((cell) => trimmed(cell)));
+    if (!rows.length) fail(`${name}: no request was found.`);
     const head = rows[0][1];
     /** @type {any} */
     let at;

@@ -115,17 +115,22 @@ _DIGESTS: Final = "sha256.json"
 
 
 def _check_digests(folder: Path) -> None:
-    """Compare the kept files with their digests, where those were kept too.
+    """Compare the kept files with their digests.
 
     Raises:
-        InputError: If a file has changed or is missing.
+        InputError: If a file has changed, is missing or has no digest.
     """
-    if not (folder / _DIGESTS).exists():
-        return
-    for name, digest in read_json(folder / _DIGESTS, str(folder / _DIGESTS)).items():
-        path = folder / Path(name).name
-        if not path.is_file() or sha256(path.read_bytes()).hexdigest() != digest:
-            raise InputError(f"{path}: found a file that has changed since it was fetched; allowed: {_READ}")
+    digests = read_json(folder / _DIGESTS, str(folder / _DIGESTS))
+    found = {path.name: _digest(path) for path in folder.iterdir() if path.name != _DIGESTS}
+    changed = sorted(name for name in {*digests, *found} if digests.get(name) != found.get(name))
+    if changed:
+        raise InputError(
+            f"{folder / changed[0]}: found a file that has changed since it was fetched; allowed: {_READ}"
+        )
+
+
+def _digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
 
 
 def _kept_folder(name: str, revision: str | None, kind: str, cache: Path | None) -> Path | None:
@@ -510,12 +515,12 @@ def _keep(folder: Path, hub: _Hub, commit: str, files: Iterable[str]) -> None:
             (made / name).write_bytes(hub.file(commit, name))
         if index is None and _SINGLE in present:
             (made / _SINGLE).write_bytes(_header(hub, commit))
+        digests = {path.name: _digest(path) for path in sorted(made.iterdir())}
+        (made / _DIGESTS).write_text(json.dumps(digests), encoding="utf-8")
         fault = fault_of(made)
         if fault is not None:
             said = str(fault).replace(f"{made}{os.sep}", "")
             raise InputError(f"model {hub.name}: {said}; nothing was kept")
-        digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in sorted(made.iterdir())}
-        (made / _DIGESTS).write_text(json.dumps(digests), encoding="utf-8")
         try:
             made.rename(folder)
         except OSError:

@@ -39,7 +39,7 @@ def csv_requests(lines: Iterable[str], name: str) -> tuple[Iterator[TracedReques
     """
     rows: Iterator[tuple[int, list[str]]] = (
         (line, row)
-        for line, row in enumerate(csv.reader(lines), 1)
+        for line, row in enumerate(csv.reader(lines, strict=True), 1)
         if any(cell.strip(BLANKS) for cell in row)
     )
     number, head = next(rows, (0, []))
