@@ -79,17 +79,22 @@ def _as_range(result: Estimate) -> Estimate:
     if request.weight_format is not None or not request.served_model.by_name:
         return result
     # Names of copies are read only where one was asked for.
-    from kvreport.estimation.variants import groups_to_try, narrowed, per_channel  # noqa: PLC0415
+    from kvreport.estimation.variants import (  # noqa: PLC0415
+        groups_to_try,
+        in_named_format,
+        narrowed,
+        per_channel,
+    )
 
-    refused = Verdict.FORMAT_NOT_SUPPORTED.label
+    refused, said = Verdict.FORMAT_NOT_SUPPORTED.label, list(request.assumptions)
+    cut = f"cut by {request.layout.label}"
     if result.verdict == refused and (uncut := per_channel(request.model)) is not None:
-        other = answer(replace(request, model=uncut))
-        if other.verdict != refused:
-            said = (
-                f"one scale per output channel, or a padded width: groups are cut by {request.layout.label}, and "
-                "which the copy has is not known"
+        whole = answer(replace(request, model=uncut))
+        if whole.verdict != refused:
+            said.append(
+                f"one scale per output channel, or a padded width: groups of any usual size are {cut}"
             )
-            result = replace(other, request=replace(request, assumptions=(*request.assumptions, said)))
+            result = whole
 
     def with_layers_narrow(group: int | None) -> Request:
         draft = request.draft and replace(
@@ -105,11 +110,14 @@ def _as_range(result: Estimate) -> Estimate:
     runs = next((pair for pair in found if pair[1].verdict != refused), None)
     group, other = runs or (None, answer(replace(with_layers_narrow(None), support=judged)))
     if group is not None:
-        said = f"groups of {group} inputs to a scale: larger ones are cut by {request.layout.label}"
-        result = replace(result, request=replace(request, assumptions=(*request.assumptions, said)))
+        said.append(f"groups of {group} inputs to a scale: larger ones are {cut}")
+    usual = in_named_format(request.model)
+    if usual is not None and answer(replace(request, model=usual)).verdict == refused != result.verdict:
+        said.append(f"a scale per output channel: {request.model.weight_format} would be {cut}")
     spread = max(other.budget.kv_pool_bytes - result.budget.kv_pool_bytes, 0)
     ranged = replace(
         result,
+        request=replace(request, assumptions=tuple(said)),
         optimistic=other,
         verdict=_between(result.verdict, other.verdict),
         by_context=tuple(

@@ -16,7 +16,7 @@ from typing import Final
 from kvreport.architectures.names import GROUPS, QuantizedName, quantized_name, repository_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.formats import WeightFormat
-from kvreport.catalog.layouts import group_of, layout, regrouped
+from kvreport.catalog.layouts import QUANTISED, group_of, layout, regrouped
 from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, load_ollama_names
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Component, Model, WeightGroup
@@ -176,6 +176,24 @@ def per_channel(model: Model) -> Model | None:
         for row in model.weights
     )
     return None if rows == model.weights else model.model_copy(update={"weights": rows})
+
+
+def in_named_format(model: Model) -> Model | None:
+    """Return a copy with its usual components in the very format of its name; None where the range begins with it.
+
+    A bare FP8 of a maker that publishes blocks usually has blocks, which the ends of its range have not.
+    """
+    form = model.weight_format
+    ends = {name for row in model.weights if row.narrowest for name in (row.released, row.narrowest)}
+    if form in ends or group_of(form) is not None:
+        return None
+    rows = tuple(
+        row.model_copy(update={"released": form, "narrowest": None})
+        if row.narrowest is not None and row.component in QUANTISED
+        else row
+        for row in model.weights
+    )
+    return model.model_copy(update={"weights": rows})
 
 
 def groups_to_try(model: Model) -> Iterator[int | None]:
