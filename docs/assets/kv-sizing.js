@@ -332,35 +332,47 @@
     return [...seen.values()];
   }
 
-  /* The interval of SGLang's static fraction that holds a pool, up to what it takes by itself; null if it is empty. */
-  function staticFractions(peaks, times, found, pool, longest) {
+  /* The interval of SGLang's static fraction that holds the pools of all stages, up to what it takes by itself; null if
+     it is empty. */
+  function staticFractions(peaks, times, found, pools, longest) {
     const { taken } = peaks.gpus[found.gpu.least || found.gpu.id];
     const [kept, left, short] = times.static;
     const share = longest <= short ? 1 : Array.isArray(left) ? left[found.gpu.laid ?? found.gpu.kind] : left;
     const { devices, dp } = found.layout;
     const place = devices === 1 ? 0 : (dp > 1 ? 3 : 1) + (devices > 2 ? 1 : 0);
     const of = (found.total - taken[place]) * share;
-    const lowest = kernel.lowestStaticFraction(pool, found.weights, kept, of);
-    const highest = kernel.ownStaticFraction(found.total, found.reserve, kept, of);
+    const lowest = Math.max(
+      ...found.stages.map((one, index) => kernel.lowestStaticFraction(pools[index], one.resident, kept, of)),
+    );
+    const highest = Math.min(
+      ...found.stages.map((one) => kernel.ownStaticFraction(one.gpu.usable, one.reserve, kept, of)),
+    );
     return lowest > highest ? null : { lowest, highest };
   }
 
-  /* The questions backwards, for one deployment; requests are those of one data rank. */
+  /* The questions backwards, for one deployment; requests are those of one data rank. Every stage of a pipeline must
+     hold its part: the smallest pool is that of the stage that holds least. */
   function inverses(site, peaks, times, found, work) {
     const share = kernel.shareOfPeak(work.peak, found.each);
     const each = kernel.replicasFor(share, found.layout.dp);
-    const { rule, block, kept, constant, terms } = found.plan;
-    const needed = kernel.poolFor(block, kept, constant, terms, each, work.mean, work.longest, work.prefix);
-    const pool = rule ? kernel.poolWithOthers(rule, block, needed, each, work.mean) : needed;
     const isStatic = site.engine.family === "sglang";
-    const utilization = kernel.utilizationFor(pool, found.weights, found.reserve, found.total);
+    const needs = found.stages.map(({ rule, block, kept, constant, terms }) => {
+      const needed = kernel.poolFor(block, kept, constant, terms, each, work.mean, work.longest, work.prefix);
+      return rule ? kernel.poolWithOthers(rule, block, needed, each, work.mean) : needed;
+    });
+    const pools = isStatic ? needs.map(() => Math.max(...needs)) : needs; // its ranks agree on one pool
+    const utilization = Math.max(
+      ...found.stages.map((one, index) =>
+        kernel.utilizationFor(pools[index], one.resident, one.reserve, one.gpu.usable)
+      ),
+    );
     return {
       share,
       each,
-      pool,
+      pool: pools[found.stages.indexOf(found.stage)],
       utilization: isStatic || utilization > 1 ? null : utilization,
-      fractions: isStatic ? staticFractions(peaks, times, found, pool, work.longest) : null,
-      longest: capacity.longestOf(found.stage, each),
+      fractions: isStatic ? staticFractions(peaks, times, found, pools, work.longest) : null,
+      longest: Math.min(...found.stages.map((one) => capacity.longestOf(one, each))),
     };
   }
 

@@ -11,7 +11,7 @@ from kvreport.accounting.allocation import Lengths
 from kvreport.accounting.capacity import boundary, followed
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
-from kvreport.accounting.sizing import Binds
+from kvreport.accounting.sizing import Binds, Workload, pool_for
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -90,6 +90,54 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
+class Rank:
+    """A pipeline stage on one kind of device: what is taken of the device, and how requests are laid into its pool.
+
+    Attributes:
+        plan: The engine's block plan.
+        total_bytes: Memory that a process can use.
+        weight_bytes: Weights as loaded.
+        reserve_bytes: Activations, non-framework memory and graphs.
+        pool_bytes: Left for the cache.
+        lengths: How the reserve follows the longest request; None where it does not.
+        start_plan: How the engine lays out the request that it checks for at start, where that is not ``plan``.
+    """
+
+    plan: BlockPlan
+    total_bytes: int
+    weight_bytes: int
+    reserve_bytes: int
+    pool_bytes: int
+    lengths: Lengths | None
+    start_plan: BlockPlan | None = None
+
+    def pool_for(self, requests: int, workload: Workload) -> int:
+        """The smallest pool that holds so many of a workload's requests, and one of the longest at start.
+
+        Args:
+            requests: Requests of one data rank.
+            workload: Their lengths.
+        """
+        mean, longest = workload.mean_tokens, workload.longest_tokens
+        needed = pool_for(self.plan, requests, mean, longest, workload.shared_prefix_tokens)
+        return needed if self.start_plan is None else max(needed, pool_for(self.start_plan, 1, longest))
+
+    def longest_of(self, requests: int, limit_tokens: int) -> int:
+        """The longest context, up to a limit, that each of so many requests of a data rank could have."""
+        lengths = self.lengths
+        if lengths is None:
+            return int(boundary(self.pool_bytes, self.plan, requests, limit_tokens))
+        return int(
+            followed(
+                lambda tokens: boundary(
+                    self.pool_bytes + lengths.freed_for(tokens), self.plan, requests, limit_tokens
+                ),
+                limit_tokens,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Deployment:
     """One way to serve the workload. Sizes are bytes per device, of the pipeline stage that holds least.
 
@@ -99,12 +147,7 @@ class Deployment:
         layout: How one replica is spread over devices.
         weight_format: Name of the weight format.
         kv_format: Name of the KV format.
-        plan: The engine's block plan.
-        total_bytes: Memory that a process can use.
-        weight_bytes: Weights as loaded.
-        reserve_bytes: Activations, non-framework memory and graphs.
-        pool_bytes: Left for the cache.
-        lengths: How the reserve follows the longest request; None where it does not.
+        ranks: The pipeline stages, on each kind of device that they have, the one that holds least first.
         request_bytes: What an average request holds.
         shared_bytes: What the shared prefix holds, once for all.
         users_held: Average requests that one replica's memory holds, on all its data ranks.
@@ -121,12 +164,7 @@ class Deployment:
     layout: Layout
     weight_format: str
     kv_format: str
-    plan: BlockPlan
-    total_bytes: int
-    weight_bytes: int
-    reserve_bytes: int
-    pool_bytes: int
-    lengths: Lengths | None
+    ranks: tuple[Rank, ...]
     request_bytes: int
     shared_bytes: int
     users_held: int
@@ -136,6 +174,31 @@ class Deployment:
     binds: Binds
     tpot_bound_s: float
     ttft_bound_s: float
+
+    @property
+    def plan(self) -> BlockPlan:
+        """The engine's block plan."""
+        return self.ranks[0].plan
+
+    @property
+    def total_bytes(self) -> int:
+        """Memory that a process can use."""
+        return self.ranks[0].total_bytes
+
+    @property
+    def weight_bytes(self) -> int:
+        """Weights as loaded."""
+        return self.ranks[0].weight_bytes
+
+    @property
+    def reserve_bytes(self) -> int:
+        """Activations, non-framework memory and graphs."""
+        return self.ranks[0].reserve_bytes
+
+    @property
+    def pool_bytes(self) -> int:
+        """Left for the cache."""
+        return self.ranks[0].pool_bytes
 
     @property
     def tensor_parallel(self) -> int:
@@ -167,17 +230,7 @@ class Deployment:
 
     def longest_of(self, requests: int) -> int:
         """The longest context that each of so many requests of a data rank could have, told to the server."""
-        limit, lengths = self.model.context_tokens, self.lengths
-        if lengths is None:
-            return int(boundary(self.pool_bytes, self.plan, requests, limit))
-        return int(
-            followed(
-                lambda tokens: boundary(
-                    self.pool_bytes + lengths.freed_for(tokens), self.plan, requests, limit
-                ),
-                limit,
-            )
-        )
+        return min(one.longest_of(requests, self.model.context_tokens) for one in self.ranks)
 
     def headroom(self, peak: int) -> float:
         """Requests that could come on top of the peak, spares not counted, as a share of the peak."""

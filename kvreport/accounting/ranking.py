@@ -28,7 +28,7 @@ from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers
-from kvreport.accounting.offers import Choices, Deployment, Offer
+from kvreport.accounting.offers import Choices, Deployment, Offer, Rank
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout, allowed_tensor_parallel, suits
 from kvreport.accounting.partition import best_partition
 from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving, reads_images
@@ -215,9 +215,8 @@ class _Group:
         first = np.broadcast_to(first, total.shape) / layout.pipeline
         out = stages[0].refused
         for index, offer in enumerate(self.offers):
-            stage, pool = stages[binding[index]], pools[binding[index], index]
-            reserved = kept[binding[index]][index]
-            plan = stage.plan
+            fullest = int(binding[index])
+            plan = stages[fullest].plan
             if not isinstance(out, int) and out[index, self.place]:
                 refused["support"] += 1
             elif pools[:, index].min() <= 0:
@@ -229,6 +228,19 @@ class _Group:
                 fastest.append((float(alone[index]), float(first[index])))
             else:
                 users = int(each[index]) * layout.data
+                order = sorted(range(len(stages)), key=lambda number: number != fullest)
+                ranks = tuple(
+                    Rank(
+                        plan=stages[number].plan,
+                        total_bytes=int(np.asarray(stages[number].total_bytes)[index]),
+                        weight_bytes=int(np.asarray(stages[number].resident_bytes)[self.place]),
+                        reserve_bytes=kept[number][index].total,
+                        pool_bytes=int(pools[number, index]),
+                        lengths=self._lengths(stages[number], int(flags[index]), memo),
+                        start_plan=self.laid.start_plan,
+                    )
+                    for number in order
+                )
                 sure = min(int(surely[index]), limit) * layout.data
                 for peak in _peaks(work.peak, users, sure):
                     average = replicas_for(_whole(work.concurrent), users)
@@ -242,12 +254,7 @@ class _Group:
                         layout=layout,
                         weight_format=self.weight_format,
                         kv_format=self.kv_format,
-                        plan=plan,
-                        total_bytes=int(np.asarray(stage.total_bytes)[index]),
-                        weight_bytes=int(np.asarray(stage.resident_bytes)[self.place]),
-                        reserve_bytes=reserved.total,
-                        pool_bytes=int(pool),
-                        lengths=self._lengths(stage, int(flags[index]), memo),
+                        ranks=ranks,
                         request_bytes=int(plan.profile.request_bytes(work.mean_tokens)),
                         shared_bytes=shared_bytes(plan.profile, work.shared_prefix_tokens),
                         users_held=int(held[index]) * layout.data,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, isnan
 from typing import Any
@@ -11,11 +12,7 @@ from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.offers import Deployment
 from kvreport.accounting.ranking import Ranking
-from kvreport.accounting.sizing import (
-    Workload,
-    fraction_interval,
-    pool_for,
-)
+from kvreport.accounting.sizing import FractionInterval, Workload, fraction_interval
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.estimation.answer import layout_to_dict
@@ -90,14 +87,11 @@ class Sizing:
     def describe(self, found: Deployment) -> dict[str, Any]:
         """Return one deployment with its inverses, flags and commands, in plain values."""
         work, per_rank = self.workload, self.rank_each(found)
-        needed = pool_for(
-            found.plan, per_rank, work.mean_tokens, work.longest_tokens, work.shared_prefix_tokens
-        )
-        engine = rules(self.policy)
-        share = engine.share_for(needed, found.weight_bytes, found.reserve_bytes, found.total_bytes)
+        smallest = self.smallest_pools(found)
+        share = self.smallest_share(found, smallest)
         longest = found.longest_of(per_rank)
         served = self.served(found)
-        interval = self.fractions(found, needed)
+        interval = self.fractions(found, smallest)
         average, peak, spared = found.replicas
         return {
             "model": found.model.id,
@@ -124,7 +118,7 @@ class Sizing:
             "tpot_lower_bound_s": _known(found.tpot_bound_s),
             "ttft_lower_bound_s": _known(found.ttft_bound_s),
             "longest_context_tokens": longest,
-            "smallest_pool_bytes": needed,
+            "smallest_pool_bytes": smallest[0],
             "smallest_utilization": share,
             "mem_fraction_static": interval,
             "commands": {family: self._command(family, served) for family in SERVERS},
@@ -201,6 +195,27 @@ class Sizing:
         """Requests of the peak that one data rank of a replica carries."""
         return ceil(self.peak_each(found) / found.layout.data)
 
+    def smallest_pools(self, found: Deployment) -> tuple[int, ...]:
+        """The smallest pool of each rank that holds its part of the peak; each the largest where ranks agree on one."""
+        each = self.rank_each(found)
+        pools = tuple(rank.pool_for(each, self.workload) for rank in found.ranks)
+        return (max(pools),) * len(pools) if rules(self.policy).ranks_agree_on_pool else pools
+
+    def smallest_share(self, found: Deployment, pools: Sequence[int]) -> float | None:
+        """The smallest share of memory that leaves every rank its pool; None where there is none.
+
+        Args:
+            found: A deployment.
+            pools: The smallest pool of each rank (:meth:`smallest_pools`).
+        """
+        engine = rules(self.policy)
+        shares = [
+            engine.share_for(pool, rank.weight_bytes, rank.reserve_bytes, rank.total_bytes)
+            for pool, rank in zip(pools, found.ranks, strict=True)
+        ]
+        known = [share for share in shares if share is not None]
+        return max(known) if len(known) == len(shares) else None
+
     def _command(self, family: Server, served: Served) -> str | None:
         """The command of the engine whose rules were applied; None for another, which may hold fewer requests."""
         own = self.policy.family == family
@@ -231,18 +246,25 @@ class Sizing:
             max_batched_tokens=self.max_batched_tokens,
         )
 
-    def fractions(self, found: Deployment, pool_bytes: int) -> dict[str, float] | None:
-        """The interval of SGLang's static memory fraction that holds this pool; None for others, or if it is empty."""
+    def fractions(self, found: Deployment, pools: Sequence[int]) -> dict[str, float] | None:
+        """The interval of SGLang's static memory fraction that holds these pools; None for others, or if it is empty.
+
+        Args:
+            found: A deployment.
+            pools: The smallest pool of each rank (:meth:`smallest_pools`).
+        """
         engine = rules(self.policy)
         static = engine.static_memory(
             found.model, found.offer.accelerator, found.layout, context_tokens=self.workload.longest_tokens
         )
         if static is None:
             return None
-        interval = fraction_interval(
-            static, pool_bytes, found.weight_bytes, found.reserve_bytes, found.total_bytes
-        )
-        return None if interval.empty else {"lowest": interval.lowest, "highest": interval.highest}
+        intervals = [
+            fraction_interval(static, pool, rank.weight_bytes, rank.reserve_bytes, rank.total_bytes)
+            for pool, rank in zip(pools, found.ranks, strict=True)
+        ]
+        common = FractionInterval(max(one.lowest for one in intervals), min(one.highest for one in intervals))
+        return None if common.empty else {"lowest": common.lowest, "highest": common.highest}
 
     def arithmetic(self, found: Deployment) -> list[str]:
         """The arithmetic of one deployment, line by line, with its numbers put in."""
