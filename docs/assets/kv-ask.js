@@ -147,7 +147,7 @@
   }
 
   /* What a text was taken for:
-     state: fields of the page's state;
+     state: fields of the page's state,
      understood: what they are, in words;
      missed: words that nothing here has;
      home: words of programs, files and machines of one computer; machine: the id of that machine;

@@ -73,7 +73,14 @@ class AtHome:
         return self.contexts[count - 1] if count else 0
 
     def shortfall(self, mix: str, usable: int, context_bytes: int, *, one_memory: bool = False) -> int:
-        """Bytes missing at the shortest context; 0 if it fits."""
+        """Bytes missing at the shortest context; 0 if it fits.
+
+        Args:
+            mix: Quantization mix.
+            usable: Bytes of the device.
+            context_bytes: Bytes that the cache of the context takes.
+            one_memory: True where device and processor share one memory, so that the processor's part counts, too.
+        """
         beside = self._beside(mix, one_memory=one_memory)[0]
         return max(0, self.weights[mix] + beside + context_bytes - usable)
 

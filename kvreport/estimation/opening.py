@@ -86,7 +86,11 @@ def _fetched(name: str, revision: str | None, catalog: Catalog) -> Opened:
 
 
 def open_repository(repository: Repository, catalog: Catalog) -> Opened:
-    """Read what is kept of a Hub repository."""
+    """Read what is kept of a Hub repository.
+
+    Raises:
+        InputError: If a kept file cannot be read, with the way to fetch it again.
+    """
     source = Source(
         covers=("layers", "weights", "context_tokens", "weight_format", "kv_format"),
         title=f"config.json of {repository.id}",

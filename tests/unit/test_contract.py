@@ -25,7 +25,7 @@ OPTIONS = {
     "matrix": "--shard --partitioned --scheduler --out",
     "model": "--id",
     "check": "--data",
-    "export": "--out --as",
+    "export": "--out",
     "init": "",
     "list": "--format",
     "diff": "--model --gpu --context --format",
