@@ -139,7 +139,7 @@
       .replace(/(^|\s)-{1,2}(?=(?:tp|pp|dp|ep|dcp)\b)/g, "$1").replace(/-*\bmax-model-len\b/g, " ")
       .replace(/\b(tp|pp|dp|dcp|ep)(\d*)[+/&](?=(?:tp|pp|dp|dcp|ep))/g, "$1$2 ")
       .replace(/\btokens?\s+per\s+sec(?:ond)?\b/g, "tokens/s")
-      .replace(/(^|\s)w\/\s*/g, "$1").replace(/[.:](?=\s|$)/g, " ")
+      .replace(/(^|\s)w\/(?:\s*)/g, "$1").replace(/[.:](?=\s|$)/g, " ")
       .replace(/\b(two|three|four|five|six|eight|sixteen|dual|quad)\b(?=\s+\S)/g, (word) => NUMBERS[word])
       .replace(/(\d)\s+gi?b\b/g, "$1gb").replace(/(\d)gib\b/g, "$1gb")
       .replace(/\s[x×*]\s*(?=\d\d?(\s|$))/g, " ").replace(/(\d)\s*[x×*]\s*(?=[a-z0-9])/g, "$1x ")
@@ -147,7 +147,7 @@
   }
 
   /* What a text was taken for:
-     state: fields of the page's state,
+     state: fields of the page's state;
      understood: what they are, in words;
      missed: words that nothing here has;
      home: words of programs, files and machines of one computer; machine: the id of that machine;
@@ -581,7 +581,7 @@
       words: [name, id, ...aliases].flatMap((text) => text.toLowerCase().split(/[\s/_-]+/)).map(plainName),
       plain: plainName(name + id),
     });
-    const base = (machine) => ({ ...machine, base: plainName(machine.name.replace(/\s*\d+ ?gb.*/i, "")) });
+    const base = (machine) => ({ ...machine, base: plainName(machine.name.replace(/\s*\d+ ?gb.{0,}/i, "")) });
     return {
       models: file.models.map(alone),
       gpus: file.gpus.map(alone),

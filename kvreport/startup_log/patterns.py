@@ -365,7 +365,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         "vllm",
         rf"GPU KV cache size: (?P<kv_tokens>{WHOLE}) tokens",
         "The engine counts {kv_tokens} tokens in its cache. Since 0.20.1 they are the longest requests that fit, times "
-        "their length. Before, they are blocks times block size, of which windows and states need fewer.",
+        "their length. Before, they are blocks times block size; windows and states need fewer blocks.",
     ),
     Pattern(
         "vllm_concurrency",

@@ -35,14 +35,7 @@ RUN = (
     "unsloth/Qwen3.6-27B-NVFP4",
     "RedHatAI/Qwen3-32B-NVFP4A16",
     "RedHatAI/Qwen3.6-35B-A3B-NVFP4",
-    "RedHatAI/gemma-4-26B-A4B-it-NVFP4",
     "cyankiwi/Qwen3.8-27B-AWQ-INT4",
-    "cyankiwi/Qwen3.8-27B-AWQ-BF16-INT4",
-    "cyankiwi/Qwen3.5-9B-AWQ-4bit",
-    "RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic",
-    "neuralmagic/Meta-Llama-3.1-70B-Instruct-quantized.w8a8",
-    "TechxGenus/Meta-Llama-3-70B-Instruct-AWQ",
-    "stelterlab/Qwen3-30B-A3B-Instruct-2507-AWQ",
 )
 """Copies that people run, whose mix was read or measured."""
 COPY = "someone/Qwen3.8-27B-NVFP4"
