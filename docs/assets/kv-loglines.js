@@ -115,7 +115,8 @@
         for (const flag of ["eager", "sorts"]) if (pattern.name === flag) stated[flag] = true;
         if (doubt && doubtful[doubtful.length - 1] !== index + 1) doubtful.push(index + 1);
         if (
-          doubt || Object.values(stated).some((one) => typeof one === "number" && Math.abs(one) > table.largest)
+          doubt ||
+          Object.values(stated).some((one) => typeof one === "number" && Math.abs(one) > table.largest)
         ) return;
         any = true;
         recognised.push({
@@ -408,7 +409,9 @@
     if (pool !== null && pool <= 0) changes.push(...room(facts, rules, pool, device, longest));
     else if (fits !== null && longest !== null && fits < 1 && !runsShorter(reading, fits)) {
       const shorter = fittingLength(facts, rules, pool, longest);
-      if (shorter && shorter < longest) changes.push({ change: "max_model_len", value: shorter, concurrency: 1 });
+      if (shorter && shorter < longest) {
+        changes.push({ change: "max_model_len", value: shorter, concurrency: 1 });
+      }
       const halved = fp8Concurrency(facts, rules, pool, longest, fits);
       if (halved !== null && halved >= 1) {
         changes.push({ change: "kv_dtype", value: "fp8", concurrency: halved });

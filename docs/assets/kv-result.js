@@ -376,7 +376,7 @@
     }
     made.push(
       make("p", { class: "kv-note" }, "Compute this answer on your machine:"),
-      command(kvState.estimateCommand(site, model, gpu, state, deployment)),
+      command(kvState.answerCommand(site, model, gpu, state, deployment)),
     );
     return made;
   }
@@ -420,6 +420,25 @@
     if (place) place.textContent = text;
   }
 
+  /* The ways to the layouts of as many GPUs that have numbers, where the one that a state names has none. */
+  function published({ site, model, gpu, state, deployment }) {
+    if (deployment || !kvState.hasLayout(state) || gpu.devices) return [];
+    const { tp, pp, dp } = kvState.named(state);
+    const links = site.layouts.filter((layout) => layout.devices === tp * pp * dp).map((layout) => ({
+      ...state,
+      pp: undefined,
+      dp: undefined,
+      ep: undefined,
+      dcp: undefined,
+      nodes: undefined,
+      ...kvState.stateOf(layout),
+    })).filter((other) => kvState.deployments(site, model, gpu, other).length).map((other) =>
+      make("a", { href: location.pathname + kvState.search(other) }, layoutWords(other))
+    );
+    const listed = links.flatMap((link, n) => (n ? [", ", link] : [link]));
+    return links.length ? [` ${words.sentences.layouts_published} `, ...listed, "."] : [];
+  }
+
   /* Fill the places that a page has. root: where to look; others: further lines of the chart. */
   function show(root, one, others) {
     const put = (name, ...children) => {
@@ -432,7 +451,7 @@
     const page = !one.deployment && local
       ? make("a", { href: new URL(`gpus/${id}/`, kvreport.root).href }, words.sentences.its_page)
       : null;
-    put("headline", ...pieces(conclusion(one)), page && " ", page);
+    put("headline", ...pieces(conclusion(one)), page && " ", page, ...published(one));
     put("conditions", conditions(one), whyLink(one));
     put("confirmed", one.deployment && confirmed(one));
     put("bar", ...bars(one));

@@ -249,11 +249,40 @@
     return n >= 1 << 10 && n % (1 << 10) === 0 ? `${n >> 10}K` : String(n);
   };
 
-  /* The command that computes the answer of a state again. */
+  /* The layout that a state names; what it leaves out is 1. */
+  const named = (state) => ({
+    tp: isFewest(state) ? 1 : state.tp,
+    pp: state.pp || 1,
+    dp: state.dp || 1,
+    ep: Boolean(state.ep),
+    dcp: state.dcp || 1,
+    nodes: state.nodes || 1,
+  });
+
+  /* The command that computes the answer of a state: that of its deployment, or, where the files have none, that of the
+     layout that it names. The fewest GPUs of an engine without numbers here are found by a search. */
+  function answerCommand(site, model, gpu, state, deployment) {
+    const search = !deployment && !hasLayout(state) && !gpu.local && !state.eager &&
+      !root.kvCapacity.isPublished(model, gpu);
+    return (search ? searchCommand : estimateCommand)(site, model, gpu, state, deployment);
+  }
+
+  function searchCommand(site, model, gpu, state) {
+    const said = ["kvreport", "size", model.id, "--gpu", gpu.id, "--concurrent", String(state.requests || 1)];
+    const flag = (name, value) => said.push(words.flags[name], String(value));
+    flag("context_tokens", tokenWords(contextOf(state, model)));
+    if (state.weights && state.weights !== "released") flag("weights", state.weights);
+    if (state.kv) flag("kv", state.kv);
+    if (state.engine && state.engine !== site.engine.default) flag("engine", state.engine);
+    if (state.share !== undefined) flag("utilization", state.share);
+    if (state.batched) flag("max_batched_tokens", state.batched);
+    if (state.seqs) flag("max_seqs", state.seqs);
+    return said.map(quote).join(" ");
+  }
+
   function estimateCommand(site, model, gpu, state, deployment) {
     const said = ["kvreport", "estimate", model.id, "--gpu", gpu.id];
-    // A layout that no page has numbers for is what the command is offered for.
-    const layout = deployment ? deployment.layout : { ...state, tp: isFewest(state) ? 1 : state.tp };
+    const layout = deployment ? deployment.layout : hasLayout(state) ? named(state) : null;
     const flag = (name, value) => said.push(words.flags[name], ...(value === true ? [] : [String(value)]));
     if (layout && layout.tp > 1) flag("tensor_parallel", layout.tp);
     if (layout && layout.pp > 1) flag("pipeline_parallel", layout.pp);
@@ -333,6 +362,8 @@
     contextOf,
     everyLayout,
     pick,
+    named,
+    answerCommand,
     estimateCommand,
     serveCommand,
     quote,

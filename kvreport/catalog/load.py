@@ -552,13 +552,53 @@ _LISTS: Final = {"model": "models", "accelerator": "gpus", "engine": "engines"}
 
 
 _NEAREST: Final = 4
-"""Names that an error proposes: those with every word that was written, the shortest first, then the closest."""
+"""Names that an error proposes."""
 
 _WORD: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:(?:gb|[bkm])\b)?|[a-z]+")
 
 
 def _words(name: str) -> frozenset[str]:
     return frozenset(_WORD.findall(name))
+
+
+def _nearest(name: str, known: list[str]) -> list[str]:
+    """Names that a person may have meant, at most four.
+
+    Those with every word that was written come first, then those that begin words with them, then those with the
+    words that any name has ("macbook m4 max"), then the closest spelling. Among equals a name comes first that others are
+    copies of, by how many contain it, then the shortest.
+
+    >>> _nearest("h10", ["a10", "h100-sxm-80gb", "mi100"])[0]
+    'h100-sxm-80gb'
+    """
+    # Compared without case, and by the last part of an id too: people leave the organisation out.
+    spelled = {candidate.lower(): candidate for candidate in known}
+    tails = {candidate.lower().rpartition("/")[2]: candidate for candidate in known}
+    asked = name.lower()[:200]
+    # Under another organization it is probably a copy: its own name says which model it is.
+    said = _words(asked.rpartition("/")[2])
+    words = {tail: _words(tail) for tail in tails}
+    every = frozenset().union(*words.values())
+    heard = frozenset(word for word in said if word in every)
+    ranked = [
+        [tail for tail, of in words.items() if said and said <= of],
+        [
+            tail
+            for tail, of in words.items()
+            if said and all(any(one.startswith(word) for one in of) for word in said)
+        ],
+        [tail for tail, of in words.items() if len(heard) > 1 and heard <= of],
+    ]
+    near = [tails[tail] for group in ranked for tail in _usual_first(group, list(tails))]
+    close = get_close_matches(asked, spelled | tails, n=_NEAREST, cutoff=0.5)
+    return list(dict.fromkeys([*near, *((spelled | tails)[match] for match in close)]))[:_NEAREST]
+
+
+def _usual_first(names: list[str], every: list[str]) -> list[str]:
+    """Names that others are copies of first, by how many contain them; then the fewest words, then the shortest."""
+    copies = {one: sum(one in other for other in every) - 1 for one in names}
+    is_copy = {one: any(other in one for other in every if other != one) for one in names}
+    return sorted(names, key=lambda one: (is_copy[one], -copies[one], len(_words(one)), len(one)))
 
 
 def _of_its_own(dated: Engine, version: str) -> str:
@@ -578,17 +618,7 @@ def _only(matches: Mapping[str, R], noun: str, name: str, known: list[str]) -> R
         return next(iter(matches.values()))
     if matches:
         raise InputError(f"{noun} {shorten(name)}: means {', '.join(sorted(matches))}; allowed: one of these")
-    # Compared without case, and by the last part of an id too: people leave the organisation out.
-    spelled = {candidate.lower(): candidate for candidate in known}
-    spelled |= {candidate.lower().rpartition("/")[2]: candidate for candidate in known}
-    asked = name.lower()[:200]
-    # Under another organization it is probably a copy: its own name says which model it is.
-    said = _words(asked.rpartition("/")[2])
-    words = {candidate: _words(candidate) for candidate in spelled}
-    holding = [one for one, of in words.items() if said <= of] if said else []
-    holding.sort(key=lambda one: len(words[one]))
-    close = get_close_matches(asked, spelled, n=_NEAREST, cutoff=0.5)
-    near = list(dict.fromkeys(spelled[match] for match in [*holding, *close]))[:_NEAREST]
+    near = _nearest(name, known)
     if near:
         hint = f"did you mean {', '.join(near)}?"
     elif len(known) > _LISTED:

@@ -79,7 +79,7 @@ class _Parser(argparse.ArgumentParser):
                 raise InputError(f"{action.option_strings[0]}: found {times} times; allowed: once")
         found, unread = super().parse_known_args(words, namespace)
         if unread:
-            raise unknown_argument(unread, self)
+            raise unknown_argument(unread, self, words)
         return found, unread
 
 

@@ -140,6 +140,10 @@ _ELSEWHERE: Final[dict[str, str]] = {
     "-o": "--format json, and > FILE to keep it",
     "--vram": "--gpu NAME, whose memory is known, and --memory SIZE where it can be set",
     "--cards": "--gpu 2xNAME for two of them, or --tensor-parallel N",
+    "--ctx": "--context TOKENS",
+    "--ctx-len": "--context TOKENS",
+    "--context-size": "--context TOKENS",
+    "--mtp": "--draft mtp --num-speculative-tokens N",
     "--max-len": "--context TOKENS",
     "--max-length": "--context TOKENS",
     "--seq-len": "--context TOKENS",
@@ -269,13 +273,17 @@ def _written_out(tokens: str) -> str:
     return tokens if found is None else f"{float(found[1]) * {'k': 1e3, 'm': 1e6}[found[2]]:.0f}"
 
 
-def unknown_argument(words: Sequence[str], command: argparse.ArgumentParser) -> InputError:
+def unknown_argument(
+    words: Sequence[str], command: argparse.ArgumentParser, given: Sequence[str] = ()
+) -> InputError:
     """Say of the first argument that a command does not have what it has instead.
 
     Args:
         words: The arguments that the command did not read.
         command: Its parser.
+        given: All its arguments, which name the server whose flag it may be.
     """
+    server = _server(given)
     word = words[0]
     name = word.partition("=")[0]
     flags, title = sorted(flags_of(command)), command.prog
@@ -288,32 +296,36 @@ def unknown_argument(words: Sequence[str], command: argparse.ArgumentParser) -> 
     near = begun[:3] or get_close_matches(spelled, flags, n=3, cutoff=0.75)
     if spelled in _ELSEWHERE:
         hint = f"instead: {_ELSEWHERE[spelled]}"
-    elif near:
+    elif begun or (near and not _flag_of(spelled, server)):
         hint = f"did you mean {', '.join(near)}?"
-    elif (counted := _changes_memory(spelled)) is not None:
+    elif (counted := _changes_memory(spelled, server)) is not None:
         hint = counted
-    elif (server := _server_that_has(spelled)) is not None:
-        hint = f"a flag of {server}'s that is not read here; leave it out"
+    elif (named := _flag_of(spelled, server) or _flag_of(spelled)) is not None:
+        hint = f"a flag of {named}'s that is not read here; leave it out"
     else:
         hint = f"see {title} --help"
     return InputError(f"{shorten(name)}: not an option of {title}; {hint}")
 
 
 @cache
-def _server_that_has(flag: str) -> str | None:
-    """The command of a server that has a flag, by the lists of the public catalog."""
+def _flag_of(flag: str, server: str | None = None) -> str | None:
+    """The command of a server that has a flag, by the lists of the public catalog; of any server where none is named."""
     from kvreport.catalog.server_flags import load_server_flags
     from kvreport.resources import data_dir
 
-    servers = load_server_flags(data_dir()).values()
-    return next((server.command for server in servers if flag in server.flags), None)
+    servers = load_server_flags(data_dir())
+    named = servers.values() if server is None else [servers[server]] if server in servers else []
+    return next((one.command for one in named if flag in one.flags), None)
 
 
-def _changes_memory(flag: str) -> str | None:
-    """What a server's flag changes in memory that is not counted here; None for a flag that changes none."""
+def _changes_memory(flag: str, server: str) -> str | None:
+    """What a flag of the server changes in memory that is not counted here; None for one that changes none."""
     from kvreport.startup_log.memory_flags import MEMORY_FLAGS
 
-    found = next((one for one in MEMORY_FLAGS if one.flag == flag), None)
+    having = [one for one in MEMORY_FLAGS if one.flag == flag]
+    found = next((one for one in having if one.server == server), None)
+    if found is None and having and _flag_of(flag, server) is None:
+        found = having[0]
     if found is None:
         return None
     return f"{ENGINES[found.server]}'s flag changes {found.changes}, and no answer here follows it"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 
 import pytest
 from fuzzing import examples
 from page_states import GPUS, MODELS, RUN, compare_addresses, compare_states, published, run
 
 from kvreport import estimate
+from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.publish import columns, engine_profiles, explorer_data, profiles
 from kvreport.publish.page_data import gather
@@ -236,3 +238,37 @@ def test_the_command_keeps_a_layout_that_no_page_has() -> None:
         UNPUBLISHED, {"site": shared, "model": model, "gpu": shared["gpus"][0], "state": {"tp": "fewest"}}
     )
     assert "parallel" not in fewest
+
+
+OFFERED = """
+const { site, model, gpus, states } = JSON.parse(await new Response(Deno.stdin.readable).text());
+console.log(JSON.stringify(gpus.flatMap((id) => states.map((state) => {
+  const gpu = kvCapacity.gpuOf(site, id);
+  const [found] = kvState.deployments(site, model, gpu, state);
+  return [state, found ? found.layout.devices : 0, kvState.answerCommand(site, model, gpu, state, found)];
+}))));
+"""
+
+
+def test_every_command_that_an_answer_offers_runs_and_answers_its_layout(capsys) -> None:
+    """The command asks for the layout of the state, published or not, and the program takes it."""
+    shared, facts, _ = published()
+    layouts = [{"tp": 1}, {"tp": 4}, {"tp": 1, "dp": 8, "ep": True}, {"tp": 4, "pp": 2}, {"tp": 8, "dcp": 2}]
+    states = [{**layout, "context": 8192} for layout in layouts] + [{"tp": "fewest", "context": 8192}]
+    given = {"site": shared, "model": facts["deepseek-ai/DeepSeek-V3.2"], "states": states}
+    offered = run(OFFERED, given | {"gpus": ["b200-sxm-180gb", "mi300x"]})
+    assert len(offered) == 2 * len(states)
+    for state, devices, command in offered:
+        words = shlex.split(command)[1:]
+        assert words[0] == "estimate", command
+        status = main([*words, "--format", "json"])
+        said = capsys.readouterr()
+        assert status == 0, (command, said.err)
+        layout = json.loads(said.out)["layout"]
+        for key, name in (("tp", "tensor_parallel"), ("pp", "pipeline_parallel"), ("dp", "data_parallel")):
+            if state["tp"] != "fewest":
+                assert layout[name] == state.get(key, 1), command
+        assert (
+            not devices
+            or layout["tensor_parallel"] * layout["pipeline_parallel"] * layout["data_parallel"] == devices
+        )

@@ -48,7 +48,9 @@ def test_a_name_is_looked_up_once(monkeypatch):
         ("qwen3-235b", "Qwen/Qwen3-235B-A22B"),
         ("32b qwen3", "Qwen/Qwen3-32B"),
         ("llama-3.3", "meta-llama/Llama-3.3-70B-Instruct"),
-        ("mixtral", "mistralai/Mixtral-8x22B-v0.1"),
+        # More names are copies of this one than of the 8x22B.
+        ("mixtral", "mistralai/Mixtral-8x7B-Instruct-v0.1"),
+        ("llama", "meta-llama/Llama-3.1-70B-Instruct"),
         # A copy under another organization: its own name says which model it is.
         ("mlx-community/Kimi-K2.5", "moonshotai/Kimi-K2.5"),
         ("unsloth/DeepSeek-V4-Flash", "deepseek-ai/DeepSeek-V4-Flash"),
@@ -59,8 +61,14 @@ def test_a_name_that_holds_every_word_written_is_proposed_first(asked: str, firs
         open_catalog().model(asked)
 
 
+@pytest.mark.parametrize(("asked", "first"), [("h10", "h100-"), ("macbook m4 max", "m4-max-")])
+def test_a_beginning_and_known_words_come_before_a_close_spelling(asked: str, first: str) -> None:
+    with pytest.raises(InputError, match=f"did you mean {re.escape(first)}"):
+        open_catalog().accelerator(asked)
+
+
 def test_words_of_a_card_are_found_in_any_order() -> None:
-    with pytest.raises(InputError, match="did you mean rtx-pro-6000-server, rtx-pro-6000-ws, "):
+    with pytest.raises(InputError, match="did you mean rtx-pro-6000-ws, rtx-pro-6000-server, "):
         open_catalog().accelerator("rtx 6000 pro")
 
 

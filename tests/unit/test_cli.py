@@ -445,3 +445,20 @@ def test_an_interrupt_ends_quietly_with_status_130(run, monkeypatch):
 
     monkeypatch.setattr(kvreport.estimation, "estimate", interrupted)
     assert run(*ASK) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["python -m sglang.launch_server --model-path Qwen/Qwen3-32B --lora-target-modules q_proj"],
+            "a flag of python -m sglang.launch_server's",
+        ),
+        (["Qwen/Qwen3-32B", "--load-format", "auto"], "a flag of vllm serve's"),
+        (["Qwen/Qwen3-32B", "--mtp"], "--draft mtp"),
+        (["Qwen/Qwen3-32B", "--ctx", "8K"], "instead: --context"),
+    ],
+)
+def test_an_unknown_flag_names_its_server_or_what_a_person_meant(capsys, words: list[str], said: str) -> None:
+    assert main(["estimate", *words, "--gpu", "H100"]) == 2
+    assert said in capsys.readouterr().err
