@@ -109,6 +109,8 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
             states_each=draw.choice([1, 3, 5]),
             turns=draw.choice([1, 1, 2, 8]),
             spare=draw.choice([1, 1, 0]),
+            window_bytes=draw.choice([0, draw.randrange(1, 1 << 20), draw.uniform(1, 1 << 20)]),
+            slot_bytes=draw.choice([0, draw.randrange(1, 1 << 24)]),
         )
 
     small = {

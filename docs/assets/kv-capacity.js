@@ -165,9 +165,8 @@
 
   /* The fields of a record that says how a budget is divided, in the order of a plan's list. */
   const RULE =
-    "cellBytes fixedBytes window shared windowShare page stateBytes stateShare statesEach turns spare".split(
-      " ",
-    );
+    "cellBytes fixedBytes window shared windowShare page stateBytes stateShare statesEach turns spare windowBytes slotBytes"
+      .split(" ");
 
   /** @returns {PoolRule} */
   const ruleOf = (list) => /** @type {any} */ (Object.fromEntries(RULE.map((name, n) => [name, list[n]])));
@@ -282,6 +281,12 @@
     ];
   }
 
+  /* Everything that one request of a configuration reserves: its blocks, and its part of other pools. */
+  function reservedBytes({ rule, constant, terms }, context) {
+    const blocks = kernel.requestBytes(constant, terms, context);
+    return rule ? blocks + kernel.bytesBeside(rule, context) : blocks;
+  }
+
   function answerOfEngine(asked, context) {
     const config = at(asked, context);
     const { model, gpu, block, kept, room } = config;
@@ -306,7 +311,7 @@
       held,
       limitedBy: limitOf(config, verdict, held),
       ceiling: kernel.ceilingRequests(gpu.usable, config.weights, own),
-      request,
+      request: reservedBytes(config, context),
       verdict: kernel.words.verdicts[verdict],
       short: Math.max(short, config.memory - free),
       token: kernel.tokenBytes(config.heldTerms, context),
@@ -534,6 +539,7 @@
     told,
     shifted,
     longestOf,
+    reservedBytes,
     answer,
     deploy,
     serve,

@@ -171,7 +171,7 @@
 
   function bar({ state }, deployment, here, at, title) {
     const { gpu } = deployment;
-    const request = kvKernel.requestBytes(deployment.constant, deployment.terms, at);
+    const request = kvCapacity.reservedBytes(deployment, at);
     const states = Math.min(here * deployment.state, here * request);
     const reserve = deployment.ceiling ? 0 : deployment.reserve;
     const resident = deployment.ceiling ? deployment.weights : deployment.resident;

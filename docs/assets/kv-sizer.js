@@ -560,7 +560,7 @@
       const { layout, weightFormat, kv } = found;
       const own = found.stages.map((rank) => {
         const stage = layout.pp > 1 ? `, stage ${layout.places.indexOf(rank.place) + 1}` : "";
-        const request = kvKernel.requestBytes(rank.constant, rank.terms, found.mean);
+        const request = kvCapacity.reservedBytes(rank, found.mean);
         const part = {
           ...rank,
           weights: rank.resident,
@@ -605,6 +605,10 @@
         ? `; ${gib(best.shared, 3)} GiB of that is the shared prefix, held once for all`
         : "";
       const { layout } = best;
+      const held = kvKernel.replicasFor(work.peak, best.each) === best.replicas[1];
+      const divisor = held
+        ? count(best.each)
+        : `${count(best.sureEach)} (those of a pool smaller by the error)`;
       const lines = [
         `concurrent requests: ${+work.concurrent.toFixed(1)} × ${work.burst} = ${count(work.peak)} at peak`,
         `KV pool per GPU: the engine’s share (${best.gpu.share}) of ${gib(best.total)} GiB − ${
@@ -614,9 +618,7 @@
         `one replica (${layoutWords[layout.label]}) holds ${count(best.held)} of them and runs ${
           count(best.each)
         }; limited by ${kvKernel.words.limits[best.binds]}`,
-        `replicas: ${count(work.peak)} / ${count(best.each)} = ${
-          best.replicas[1]
-        } at peak, + ${work.spares} spare = ${best.replicas[2]}`,
+        `replicas: ${count(work.peak)} / ${divisor} = ${best.replicas[1]} at peak, + ${work.spares} spare = ${best.replicas[2]}`,
         `GPUs: ${best.replicas[2]} × ${layout.devices} = ${best.devices}`,
       ];
       if (!Number.isNaN(best.tpot)) {

@@ -275,7 +275,7 @@
                 prefix: work.prefix,
                 weights: stage.resident,
                 reserve: stage.reserve,
-                request,
+                request: capacity.reservedBytes(stage, work.mean),
                 shared: kernel.sharedBytes(terms, work.prefix),
                 state: stage.heldConstant,
                 held: kernel.ofAllRanks(held, layout.dp),
@@ -287,6 +287,7 @@
                   : devices * gpu.usable,
                 price: Number.isFinite(price) ? price * devices : null,
                 headroom: kernel.headroom(replicas[1], all, work.peak),
+                sureEach: sure,
                 sure: sure * peak >= work.peak,
                 binds: kernel.whatLimits(request, constant, held, fast, limits.seqs),
                 tpot: kernel.decodeSeconds(step, batch, work.mean),
@@ -366,11 +367,12 @@
         kernel.utilizationFor(pools[index], one.resident, one.reserve, one.gpu.usable)
       ),
     );
+    const caches = found.stages.some((one) => one.constant > 0 || one.terms.length > 0);
     return {
       share,
       each,
       pool: pools[found.stages.indexOf(found.stage)],
-      utilization: isStatic || utilization > 1 ? null : utilization,
+      utilization: isStatic || !caches || utilization > 1 ? null : utilization,
       fractions: isStatic ? staticFractions(peaks, times, found, pools, work.longest) : null,
       longest: Math.min(...found.stages.map((one) => capacity.longestOf(one, each))),
     };

@@ -152,7 +152,19 @@ def users(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) ->
     whole = xp.where(request > 0, pool // xp.maximum(request, 1), UNLIMITED_USERS)
     fitting = xp.integers(xp.where(_lacks(pool_bytes, there, plan, context_tokens, request), 0, whole))
     most = beside(pool_bytes, plan, context_tokens)
-    return fitting if most is None else xp.minimum(fitting, most)
+    return if_told(fitting if most is None else xp.minimum(fitting, most), pool_bytes, plan, request)
+
+
+def if_told(held: Integers, pool_bytes: xp.ArrayLike, plan: Plan, request_bytes: xp.ArrayLike) -> Integers:
+    """Requests that memory allows, of an engine that reserves states for as many as it is told to run at once.
+
+    Args:
+        held: Requests that run beside the states of those that the engine is told.
+        pool_bytes: Bytes left for the cache on one device.
+        plan: The engine's block plan.
+        request_bytes: Bytes of the pool's blocks that a request takes.
+    """
+    return held if plan.pool is None else plan.pool.if_told(held, pool_bytes, request_bytes)
 
 
 def printed_tokens(
@@ -271,7 +283,8 @@ def verdict(
     """Judge one request of each context.
 
     The first that applies: the context is longer than the model supports; the weights alone exceed the
-    device; one request does not fit the pool, nor would it if the pool were larger by its own uncertainty;
+    device; nothing is left for the cache, or one request does not fit the pool, nor would it if the pool were larger by
+    its own uncertainty;
     fewer blocks for states than sequences; one does not fit but would within the uncertainty
     (``may_fit``); one fits, but would not if the pool were smaller by it (``tight``); it fits.
 
@@ -300,7 +313,7 @@ def verdict(
         [
             context > xp.integers(limit_tokens),
             xp.integers(weight_bytes) > xp.integers(usable_bytes),
-            _lacks(pool + error, most, plan, context, request),
+            _lacks(pool + error, most, plan, context, request) | ((request > 0) & (pool <= 0)),
             most < wanted,
             _lacks(pool, whole, plan, context, request) | (whole < wanted),
             _lacks(pool - error, least, plan, context, request) | (least < wanted),

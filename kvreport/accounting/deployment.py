@@ -450,12 +450,15 @@ def ceiling_plan(
         layers: Layers of the rank.
         known: What other cases of the same model have worked out.
     """
-    form = case.rules.stored_format(case.model, case.kv_format, device)
+    engine = case.rules
+    form = engine.stored_format(case.model, case.kv_format, device)
     devices = () if device is None else (device,)
-    return known.get(
-        ("bound", layers, stored_key(form), case.layout),
-        lambda: new_plan(upper_bound(replace(case, accelerators=devices), ceiling)),
-    )
+
+    def made() -> BlockPlan:
+        plan = new_plan(upper_bound(replace(case, accelerators=devices), ceiling))
+        return replace(plan, profile=CacheProfile.of(map(engine.kept_term, plan.profile.terms)))
+
+    return known.get(("bound", case.engine.family, layers, stored_key(form), case.layout), made)
 
 
 def _reduce(pick: Callable[[A, A], A], own: A, others: Iterator[A]) -> A:

@@ -204,6 +204,8 @@ class PoolRule(NamedTuple):
         states_each: States that a running request may hold.
         turns: Ranks that hold the tokens of a request in turns.
         spare: States that are allocated beside those counted: 1, or 0 up to 0.5.16.
+        window_bytes: Bytes of one token of a window pool; 0 without one.
+        slot_bytes: Bytes that each request has of what is fixed, such as a compressor's ring.
     """
 
     cell_bytes: float
@@ -217,6 +219,8 @@ class PoolRule(NamedTuple):
     states_each: int
     turns: int
     spare: int
+    window_bytes: float
+    slot_bytes: int
 
 
 EVICTION_TOKENS: Final = 128
@@ -449,7 +453,7 @@ def verdict(
         return CONTEXT_EXCEEDS_MODEL
     if weights > usable:
         return WEIGHTS_EXCEED_MEMORY
-    if lacks(pool + error, block, kept, request):
+    if lacks(pool + error, block, kept, request) or (request > 0 and pool <= 0):
         return CACHE_EXCEEDS_POOL
     if whole_blocks(pool + error, block) < wanted:
         return MAX_SEQS_EXCEEDS_STATES
@@ -564,6 +568,21 @@ def requests_beside(rule: PoolRule, pool: int, context: int) -> int:
     return most
 
 
+def bytes_beside(rule: PoolRule, context: int) -> int:
+    """Return what a request reserves beside its pages: states, a slot, and its window beyond the share in its pages.
+
+    Args:
+        rule: How the budget is divided.
+        context: Tokens of the request.
+    """
+    beside = rule.state_bytes * rule.states_each + rule.slot_bytes
+    if rule.window > 0 and rule.shared == 0:
+        held = min(context, rule.window + EVICTION_TOKENS + 2 * rule.page)
+        paged = -(-context // rule.page) * rule.page
+        beside += max(math.ceil(rule.window_bytes * (held - rule.window_share * paged)), 0)
+    return beside
+
+
 def pools_lack(rule: PoolRule, pool: int, block: int, request: int, context: int) -> bool:
     """Return whether a budget does not hold one request.
 
@@ -614,7 +633,7 @@ def pools_verdict(
         return CONTEXT_EXCEEDS_MODEL
     if weights > usable:
         return WEIGHTS_EXCEED_MEMORY
-    if pools_lack(rule, pool + error, block, request, context):
+    if pool <= 0 or pools_lack(rule, pool + error, block, request, context):
         return CACHE_EXCEEDS_POOL
     if pools_lack(rule, pool, block, request, context):
         return MAY_FIT

@@ -152,6 +152,7 @@ class Deployment:
         shared_bytes: What the shared prefix holds, once for all.
         users_held: Average requests that one replica's memory holds, on all its data ranks.
         users_each: Requests that one replica serves: held, fast enough, and allowed at once.
+        sure_each: Requests that one replica surely serves: with a pool smaller by the error of the estimate.
         sure: True if the requests still fit when the pool is smaller by its own uncertainty.
         replicas: Replicas for the average, the peak, and the peak with spares.
         binds: What keeps one more request from a replica.
@@ -169,6 +170,7 @@ class Deployment:
     shared_bytes: int
     users_held: int
     users_each: int
+    sure_each: int
     sure: bool
     replicas: tuple[int, int, int]
     binds: Binds

@@ -44,6 +44,12 @@ class Pool(Protocol):
     def requests_beside(self, pool_bytes: xp.ArrayLike, context_tokens: xp.ArrayLike) -> Integers | None:
         """Requests at once that other pools (windows, states) allow; None if nothing limits them."""
 
+    def bytes_beside(self, context_tokens: xp.ArrayLike) -> Integers:
+        """Bytes that a request of each context reserves in other pools (windows, states)."""
+
+    def if_told(self, held: Integers, pool_bytes: xp.ArrayLike, request_bytes: xp.ArrayLike) -> Integers:
+        """Requests that memory allows: ``held``, or if all run that the engine is told to run, those if it were told more."""
+
 
 @dataclass(frozen=True, slots=True)
 class CacheGroup:
@@ -68,7 +74,7 @@ class BlockPlan:
 
     Attributes:
         block_bytes: Bytes of one block; 1 where the engine has none.
-        profile: Bytes reserved for one request; a multiple of ``block_bytes`` at every context.
+        profile: Bytes of the pool's blocks that one request takes; a multiple of ``block_bytes`` at every context.
         kept_blocks: Blocks that the engine keeps for itself.
         groups: The cache groups, for the explanation; empty where the engine has none.
         block_tokens: Tokens per block of the full-attention layers.
@@ -85,6 +91,15 @@ class BlockPlan:
     context_parallel: int = 1
     notes: tuple[str, ...] = ()
     pool: Pool | None = None
+
+    def request_bytes(self, context_tokens: xp.ArrayLike) -> Integers:
+        """Everything that one request of each context reserves: its blocks, and its part of other pools.
+
+        Args:
+            context_tokens: Contexts, any shape.
+        """
+        blocks = self.profile.request_bytes(context_tokens)
+        return blocks if self.pool is None else xp.integers(blocks + self.pool.bytes_beside(context_tokens))
 
 
 @dataclass(frozen=True, slots=True)

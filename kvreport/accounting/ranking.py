@@ -255,10 +255,11 @@ class _Group:
                         weight_format=self.weight_format,
                         kv_format=self.kv_format,
                         ranks=ranks,
-                        request_bytes=int(plan.profile.request_bytes(work.mean_tokens)),
+                        request_bytes=int(plan.request_bytes(work.mean_tokens)),
                         shared_bytes=shared_bytes(plan.profile, work.shared_prefix_tokens),
                         users_held=int(held[index]) * layout.data,
                         users_each=users,
+                        sure_each=sure,
                         sure=sure * peak >= work.peak,
                         replicas=replicas,
                         binds=what_binds(

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvreport.accounting import kernel
-from kvreport.accounting.capacity import Plan, beside, blocks, lacks
+from kvreport.accounting.capacity import Plan, beside, blocks, if_told, lacks
 from kvreport.accounting.demand import Demand
 from kvreport.accounting.engines.step import StaticMemory
 from kvreport.accounting.numeric import Integers
@@ -155,6 +155,7 @@ def replica_users(
     fits = np.logical_not(lacks(pool_bytes, plan, longest_tokens))
     most = beside(pool_bytes, plan, mean_tokens)
     held = held if most is None else np.minimum(held, most)
+    held = if_told(held, pool_bytes, plan, each)
     return np.asarray(np.where(fits, np.minimum(held, MAX_REQUESTS), 0), dtype=np.int64)
 
 

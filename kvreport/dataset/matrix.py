@@ -277,7 +277,7 @@ class _Answer:
             "kv_bytes_per_token_per_gpu": np.rint(bound.profile.marginal_bytes(contexts)),
             "state_bytes_per_request_per_gpu": bound.profile.state_bytes,
             "max_concurrent_requests_ceiling": of_all(bound.requests),
-            "kv_bytes_per_request_per_gpu": laid.plan.profile.request_bytes(contexts),
+            "kv_bytes_per_request_per_gpu": laid.plan.request_bytes(contexts),
             "max_concurrent_requests_by_memory": of_all(held),
             "max_concurrent_requests": of_all(laid.running(held, codes)),
             "limited_by": laid.limited_by(held, codes),

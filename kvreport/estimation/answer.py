@@ -28,7 +28,7 @@ class AtContext:
 
     Attributes:
         context_tokens: Length of each request.
-        kv_bytes_per_request_per_gpu: What one request holds on one GPU.
+        kv_bytes_per_request_per_gpu: Everything that the engine reserves for one request on one GPU.
         max_concurrent_requests: Requests that run at once.
         max_concurrent_requests_by_memory: Requests that memory alone allows.
         max_concurrent_requests_ceiling: Requests if nothing were reserved or rounded.
@@ -68,7 +68,7 @@ class Estimate:
         kv_bytes_per_token_per_gpu: Bytes of one further token at this context, before blocks.
         kv_bytes_per_token_reserved_per_gpu: The same as the engine lays it out, blocks spread evenly.
         state_bytes_per_request_per_gpu: Bytes that a request holds whatever its length.
-        kv_bytes_per_request_per_gpu: Bytes that the engine reserves for one request.
+        kv_bytes_per_request_per_gpu: Everything that the engine reserves for one request: blocks, windows and states.
         budget: Where the device's memory goes.
         plan: The engine's block plan.
         held: What the architecture itself needs.
@@ -296,7 +296,7 @@ class Estimate:
                     "reserve_bytes": rank.reserve.total,
                     "total_bytes": int(rank.total_bytes),
                     "kv_pool_bytes": max(int(rank.pool_bytes), 0),
-                    "kv_bytes_per_request": int(rank.plan.profile.request_bytes(context)),
+                    "kv_bytes_per_request": int(rank.plan.request_bytes(context)),
                     "max_concurrent_requests_by_memory": _counted(int(rank.own_requests(context))),
                 }
                 for rank in (self.deployment.ranks if self.deployment else ())

@@ -237,7 +237,7 @@ def _at_context(request: Request, laid: Deployment, tokens: int, known: Memo) ->
     code, held = laid.verdicts(tokens), laid.requests(tokens)
     return AtContext(
         context_tokens=tokens,
-        kv_bytes_per_request_per_gpu=int(laid.plan.profile.request_bytes(tokens)),
+        kv_bytes_per_request_per_gpu=int(laid.plan.request_bytes(tokens)),
         max_concurrent_requests=int(laid.running(held, code)) * data,
         max_concurrent_requests_by_memory=int(held) * data,
         max_concurrent_requests_ceiling=int(bound_of(laid, request.ceiling, tokens, known).requests) * data,

@@ -259,11 +259,14 @@ def _widths(key_dim: int, value_dim: int, kv_format: KvFormat | None) -> str:
 def _request_line(estimate: Estimate) -> str:
     tokens = estimate.request.context_tokens
     held = int(estimate.held.request_bytes(tokens))
+    reserved = estimate.kv_bytes_per_request_per_gpu
+    label = estimate.request.engine.label
+    also = f"; {label} reserves {reserved:,} B for it" if reserved != held else ""
     state = estimate.state_bytes_per_request_per_gpu
     constant = f", {state:,} B of them constant" if state else ""
     return (
         f"one request of {tokens:,} tokens holds {held:,} B ({human_bytes(held)}){constant}; one more "
-        f"token adds {estimate.kv_bytes_per_token_per_gpu:,} B"
+        f"token adds {estimate.kv_bytes_per_token_per_gpu:,} B{also}"
     )
 
 
@@ -357,8 +360,9 @@ def _offload_lines(estimate: Estimate) -> Iterator[str]:
 
 def _block_lines(estimate: Estimate) -> Iterator[str]:
     plan = estimate.plan
-    each = estimate.kv_bytes_per_request_per_gpu
+    reserved = estimate.kv_bytes_per_request_per_gpu
     tokens = estimate.request.context_tokens
+    each = int(plan.profile.request_bytes(tokens))
     label = estimate.request.engine.label
     if plan.block_bytes > 1:
         for group, times in Counter(plan.groups).items():
@@ -378,6 +382,8 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             divided = f"of {estimate.budget.kv_pool_bytes:,} B, {total:,} blocks of {plan.block_bytes:,} B are for tokens"
         noun = "block" if each_blocks == 1 else "blocks"
         yield f"{label}: {divided}; one request of {tokens:,} tokens takes {each_blocks:,} {noun} ({each:,} B)"
+        if reserved > each:
+            yield f"{label}: windows and states of that request take {reserved - each:,} B in pools of their own"
         most = beside(estimate.budget.kv_pool_bytes, plan, tokens)
         if most is not None and each_blocks * int(most) <= total:
             yield (

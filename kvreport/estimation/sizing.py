@@ -12,7 +12,7 @@ from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.offers import Deployment
 from kvreport.accounting.ranking import Ranking
-from kvreport.accounting.sizing import FractionInterval, Workload, fraction_interval
+from kvreport.accounting.sizing import FractionInterval, Workload, fraction_interval, replicas_for
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.estimation.answer import layout_to_dict
@@ -187,6 +187,12 @@ class Sizing:
                 chosen.setdefault(one.layout.label, one)
         return tuple(chosen.values())
 
+    def _divisor(self, found: Deployment) -> str:
+        """Requests of a replica that the replicas of the peak are counted with: those that it surely serves where that is more."""
+        if replicas_for(self.workload.peak, found.users_each) == found.replicas[1]:
+            return count(found.users_each)
+        return f"{count(found.sure_each)} (those of a pool smaller by the error)"
+
     def peak_each(self, found: Deployment) -> int:
         """Requests of the peak that one replica carries."""
         return ceil(self.workload.peak / found.replicas[1])
@@ -208,6 +214,8 @@ class Sizing:
             found: A deployment.
             pools: The smallest pool of each rank (:meth:`smallest_pools`).
         """
+        if all(rank.plan.profile.holds_nothing for rank in found.ranks):
+            return None  # the share is of memory for a cache
         engine = rules(self.policy)
         shares = [
             engine.share_for(pool, rank.weight_bytes, rank.reserve_bytes, rank.total_bytes)
@@ -284,7 +292,7 @@ class Sizing:
                 f"{words.LIMITS[found.binds]}"
             ),
             (
-                f"replicas: {count(work.peak)} / {count(found.users_each)} = {peak} at the peak "
+                f"replicas: {count(work.peak)} / {self._divisor(found)} = {peak} at the peak "
                 f"({average} on average), + {work.spare_replicas} spare = {spared}"
             ),
             f"GPUs: {spared} x {found.layout.devices} = {found.devices}",

@@ -28,6 +28,7 @@ from kvreport.accounting.kv_cache import held
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
+from kvreport.accounting.profile import Term
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -133,6 +134,10 @@ class EngineRules:
         """
         del model, accelerator
         return kv_format
+
+    def kept_term(self, term: Term) -> Term:
+        """What the engine keeps between steps of what the architecture needs: the upper bound counts no more."""
+        return term
 
     def other_reader(self, weight_format: str) -> str | None:
         """The engine that alone reads a checkpoint in this format, by its own name; None if this one reads it."""
@@ -362,6 +367,10 @@ class EngineRules:
     def has_expert_kernels_flag(self) -> bool:
         """True if the release has a flag that names the kernels of experts."""
         return False
+
+    def samplers(self) -> tuple[str, ...] | None:
+        """What ``--sampler`` may name in this release, for the engine whose flag it is; None for others."""
+        return None
 
     def chooses_model_runner(self) -> bool:
         """True if the release has two model runners, of which one may be asked for."""

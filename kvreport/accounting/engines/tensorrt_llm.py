@@ -33,10 +33,11 @@ from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.text_drafts import TEXT_DRAFTS
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.caches import RecurrentState
+from kvreport.catalog.caches import CrossAttention, RecurrentState
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
+from kvreport.units import human_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,19 @@ class StatesFirst:
     Attributes:
         token_bytes: Bytes of one token in all layers of one rank.
         block_tokens: Tokens per block.
-        states_bytes: Bytes of the states of ``max_batch_size`` requests.
+        state_bytes: Bytes of the states of one request.
+        max_requests: ``max_batch_size``: as many requests have states.
     """
 
     token_bytes: int
     block_tokens: int
-    states_bytes: int = 0
+    state_bytes: int = 0
+    max_requests: int = 1
+
+    @property
+    def states_bytes(self) -> int:
+        """Bytes of the states of ``max_batch_size`` requests."""
+        return self.state_bytes * self.max_requests
 
     @property
     def is_division(self) -> bool:
@@ -78,6 +86,21 @@ class StatesFirst:
         del pool_bytes, context_tokens
         return None
 
+    def bytes_beside(self, context_tokens: xp.ArrayLike) -> Integers:
+        """The states of a request."""
+        return xp.integers(xp.full_like(xp.integers(context_tokens), self.state_bytes))
+
+    def if_told(self, held: Integers, pool_bytes: xp.ArrayLike, request_bytes: xp.ArrayLike) -> Integers:
+        """Where all of ``max_batch_size`` run, as many as would run if it were that number: each brings its states.
+
+        Tokens are rounded up to blocks, so that one token of the last block is enough.
+        """
+        if not self.state_bytes:
+            return held
+        most_bytes = xp.integers(pool_bytes) + self.token_bytes * (self.block_tokens - 1)
+        told = xp.integers(most_bytes // (xp.integers(request_bytes) + self.state_bytes))
+        return xp.integers(xp.where(held >= self.max_requests, xp.maximum(told, self.max_requests), held))
+
 
 @dataclass(frozen=True, slots=True)
 class TensorRtLlm(EngineRules):
@@ -102,36 +125,44 @@ class TensorRtLlm(EngineRules):
         if per_block < 2 or per_block & (per_block - 1):
             raise InputError(f"block size: found {per_block}; allowed: a power of two above 1, such as 32")
         token = token_bytes(model, setup.kv_format, layout.tensor)
-        states = states_bytes(model, layout.tensor) * serving.max_seqs
+        state = states_bytes(model, layout.tensor)
         if not token:
             raise InputError(
                 f"engine {self.engine.name}: found a model without a growing cache; allowed: models with "
                 "attention, or vllm and sglang"
             )
         block = token * per_block
+        encoder = encoder_bytes(model, setup.kv_format, layout.tensor)
+        terms = [Term("full", block, step_tokens=per_block)]
+        if encoder:
+            terms.append(Term("cross", constant_bytes=-(-encoder // block) * block))
         return BlockPlan(
             block_bytes=block,
-            profile=CacheProfile((Term("full", block, step_tokens=per_block),)),
+            profile=CacheProfile(tuple(terms)),
             block_tokens=per_block,
-            notes=tuple(_notes(model, states)),
-            pool=StatesFirst(token, per_block, states),
+            notes=tuple(_notes(model, state * serving.max_seqs, encoder)),
+            pool=StatesFirst(token, per_block, state, serving.max_seqs),
         )
 
     def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
         """Peak of a step of ``max_num_tokens``, and what is outside torch, as the engine profiles it.
 
-        The share of free memory is taken of what weights and this leave (:meth:`pool_bytes`).
+        The share of free memory is taken of what weights and this leave (:meth:`pool_bytes`). What several ranks take
+        outside torch is known of a server whose devices share a link alone: on others it is not charged, and the error
+        is wider by it.
         """
-        del accelerator
         activations = step_bytes_per_token(model, step.layout.tensor) * step.max_batched_tokens
         outside = constant(self.engine, "non_framework_bytes")
+        error = constant(self.engine, "uncertainty_bytes")
         if step.layout.tensor > 1:
-            outside += constant(self.engine, "non_framework_parallel_bytes")
+            linked = constant(self.engine, "non_framework_parallel_bytes")
+            outside += linked if _is_linked(accelerator) else 0
+            error += 0 if _is_linked(accelerator) else linked
         return Reserve(
             activations=round(activations),
             non_framework=round(outside),
             graphs=0,
-            uncertainty=round(constant(self.engine, "uncertainty_bytes")),
+            uncertainty=round(error),
         )
 
     def open_choices(
@@ -142,7 +173,15 @@ class TensorRtLlm(EngineRules):
         A log of gpt-oss-120b on a GB10 states 49.3 GiB outside torch and a pool of 6 GiB (``_util.py`` takes them from
         ``torch.cuda.mem_get_info``).
         """
-        del model, step, formats
+        del model, formats
+        if step.layout.tensor > 1 and not _is_linked(accelerator):
+            linked = human_bytes(round(constant(self.engine, "non_framework_parallel_bytes")))
+            return (
+                (
+                    "what several ranks take outside torch: known of one server of eight linked GPUs alone, not charged here. The pool "
+                    f"can be smaller by as much as {linked} per GPU"
+                ),
+            )
         if not accelerator.id.startswith(UNIFIED):
             return ()
         return (
@@ -181,8 +220,8 @@ class TensorRtLlm(EngineRules):
         return POOL_CAP
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
-        """Scheduler defaults alone."""
-        return self.scheduler(accelerator)
+        """Scheduler defaults, and whether devices of a server share a link."""
+        return self.scheduler(accelerator), _is_linked(accelerator)
 
     @staticmethod
     def command(served: Served) -> Command:
@@ -250,6 +289,22 @@ def token_bytes(model: Model, kv_format: KvFormat | None, tensor_parallel: int) 
     return total
 
 
+def _is_linked(accelerator: Accelerator) -> bool:
+    """True for a device of a server whose devices share a link; a card in a slot shares one with a neighbor at most."""
+    return accelerator.interconnect_bytes_per_s is not None and not accelerator.is_card
+
+
+def encoder_bytes(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> int:
+    """Bytes of the encoder's tokens that a request keeps for layers of cross-attention, on one rank."""
+    return sum(
+        term.constant_bytes * group.count
+        for group in model.layers
+        for cache in group.caches
+        if isinstance(cache, CrossAttention)
+        for term in cache_terms(cache, kv_format, tensor_parallel=tensor_parallel)
+    )
+
+
 def states_bytes(model: Model, tensor_parallel: int) -> int:
     """Bytes of one request's recurrent states on one rank."""
     return sum(
@@ -272,10 +327,15 @@ def step_bytes_per_token(model: Model, tensor_parallel: int = 1) -> float:
     return dense + sizes.experts_per_token * expert
 
 
-def _notes(model: Model, states: int) -> list[str]:
+def _notes(model: Model, states: int, encoder: int) -> list[str]:
     notes = ["a request is admitted only if all its tokens fit (GUARANTEED_NO_EVICT)"]
     if any(cache.kind in ("sliding", "chunked") for group in model.layers for cache in group.caches):
         notes.append("window layers take the whole context unless max_attention_window is given")
     if states:
         notes.append(f"{states:,} bytes are allocated for the recurrent states of max_batch_size requests")
+    if encoder:
+        notes.append(
+            f"each request is charged the {encoder:,} B of an encoder's tokens; 1.2 skips layers of cross-attention, so it takes no "
+            "images for this class and holds more requests of text (modeling_mllama.py)"
+        )
     return notes

@@ -18,6 +18,10 @@ from kvreport.catalog.model import Model
 class Transformers(EngineRules):
     """The rules of one transformers release."""
 
+    def kept_term(self, term: Term) -> Term:
+        """A window keeps one token less than it looks back, because the token that asks brings its own."""
+        return _kept(term)
+
     def plan(
         self,
         model: Model,
@@ -52,10 +56,13 @@ def _tensors(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> 
                 yield Term("state", constant_bytes=size).scaled(group.count)
             else:
                 for term in cache_terms(cache, kv_format, tensor_parallel=tensor_parallel):
-                    kept = term
-                    if term.cap_tokens < UNBOUNDED and term.kind != "ring":
-                        kept = replace(term, cap_tokens=max(term.cap_tokens - 1, 1))
-                    yield kept.scaled(group.count)
+                    yield _kept(term).scaled(group.count)
+
+
+def _kept(term: Term) -> Term:
+    if term.cap_tokens < UNBOUNDED and term.kind != "ring":
+        return replace(term, cap_tokens=max(term.cap_tokens - 1, 1))
+    return term
 
 
 def _state_tensor(state: RecurrentState, tensor: StateTensor, tensor_parallel: int) -> int:

@@ -39,11 +39,13 @@ class CompressedSizes:
         token_bytes: Bytes of one more token of the full pool, its share of the window pool included.
         window_bytes: Bytes of one token of the window pool.
         fixed_bytes: Bytes of the request slots' rings.
+        slot_bytes: Bytes of one request slot's rings.
     """
 
     token_bytes: float
     window_bytes: float
     fixed_bytes: int
+    slot_bytes: int
 
 
 @remembered
@@ -105,9 +107,12 @@ def compressed_sizes(
     rows = (max_requests + 1) * rings[128] + rings[128] + 1
     rows = -(-rows // 128) * 128
     fixed = 0 if rings_in_window else rows * wide
+    slot = 0 if rings_in_window else rings[128] * wide
     inflation = (model.layer_count + 1) / model.layer_count if draft_tokens else 1.0
     token = (compressed + indexed + window_share * window) * inflation
-    return CompressedSizes(token_bytes=token, window_bytes=window * inflation, fixed_bytes=fixed)
+    return CompressedSizes(
+        token_bytes=token, window_bytes=window * inflation, fixed_bytes=fixed, slot_bytes=slot
+    )
 
 
 def slot_bytes(cache: Latent, rows: int, *, padded: bool = True) -> float:

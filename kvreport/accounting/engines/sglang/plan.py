@@ -21,6 +21,7 @@ from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import CrossAttention
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
@@ -89,11 +90,15 @@ def plan(
         return _states_only(rule)
     page = flags.page_tokens
     block = ceil(rule.cell_bytes * page)
+    encoder = encoder_tokens(model)
+    terms = [Term("full", block, step_tokens=page)]
+    if encoder:
+        terms.append(Term("cross", constant_bytes=-(-encoder // page) * block))
     return BlockPlan(
         block_bytes=block,
-        profile=CacheProfile((Term("full", block, step_tokens=page),)),
+        profile=CacheProfile(tuple(terms)),
         block_tokens=page,
-        notes=tuple(_notes(rule)),
+        notes=tuple(_notes(rule, encoder)),
         pool=rule,
     )
 
@@ -353,9 +358,32 @@ def _states_only(rule: PoolRule) -> BlockPlan:
     )
 
 
-def _notes(rule: PoolRule) -> list[str]:
+def encoder_tokens(model: Model) -> int:
+    """Tokens of an encoder's output that a request keeps: they take slots of all layers, like its own tokens.
+
+    ``managers/schedule_batch.py::prepare_encoder_info_extend`` takes them off the slots that a request is given (0.5.9).
+
+    Args:
+        model: The model.
+    """
+    return max(
+        (
+            cache.encoder_tokens
+            for group in model.layers
+            for cache in group.caches
+            if isinstance(cache, CrossAttention)
+        ),
+        default=0,
+    )
+
+
+def _notes(rule: PoolRule, encoder: int = 0) -> list[str]:
     notes = []
     flags = rule.flags
+    if encoder:
+        notes.append(
+            f"{encoder:,} encoder tokens of a request with an image or sound take slots of all layers"
+        )
     if rule.window is not None and not rule.shared_window:
         if rule.fixed_window is None:
             notes.append(

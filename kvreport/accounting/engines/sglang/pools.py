@@ -135,6 +135,8 @@ class PoolRule:
         window: Tokens that windowed layers look back; None without a window pool.
         shared_window: True if there is no other pool, so that the window pool holds all tokens.
         state_bytes: Bytes of one state of all layers; 0 without states.
+        window_bytes: Bytes of one token of a window pool; 0 without one.
+        slot_bytes: Bytes that each request has of what is fixed, such as a compressor's ring.
     """
 
     flags: PoolFlags
@@ -144,6 +146,8 @@ class PoolRule:
     window: int | None = None
     shared_window: bool = False
     state_bytes: int = 0
+    window_bytes: float = 0
+    slot_bytes: int = 0
 
     @property
     def is_division(self) -> bool:
@@ -172,6 +176,8 @@ class PoolRule:
             states_each=flags.states_per_request,
             turns=self.turns,
             spare=flags.spare_states,
+            window_bytes=self.window_bytes,
+            slot_bytes=self.slot_bytes,
         )
 
     @property
@@ -252,6 +258,24 @@ class PoolRule:
         if not limits:
             return None
         return xp.integers(limits[0] if len(limits) == 1 else xp.minimum(*limits))
+
+    def bytes_beside(self, context_tokens: xp.ArrayLike) -> Integers:
+        """Bytes that a request reserves beside its pages (:func:`kvreport.accounting.kernel.bytes_beside`)."""
+        flags, tokens = self.flags, xp.integers(context_tokens)
+        beside = xp.full_like(tokens, self.state_bytes * flags.states_per_request + self.slot_bytes)
+        if self.window is None or self.shared_window:
+            return xp.integers(beside)
+        page, share = flags.page_tokens, flags.window_share if self.fixed_window is None else 0.0
+        held = xp.minimum(tokens, self.window + EVICTION_TOKENS + 2 * page)
+        paged = -(-tokens // page) * page
+        return xp.integers(
+            beside + xp.maximum(xp.integers(xp.ceil(self.window_bytes * (held - share * paged))), 0)
+        )
+
+    def if_told(self, held: Integers, pool_bytes: xp.ArrayLike, request_bytes: xp.ArrayLike) -> Integers:
+        """The same: a budget's parts do not follow the requests that the engine is told to run."""
+        del pool_bytes, request_bytes
+        return held
 
     def _for_tokens(self, pool: Integers) -> xp.Reals:
         """What states and fixed pools leave of a budget; since 0.5.17 one state more than counted is allocated."""
@@ -465,8 +489,16 @@ def _window_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
         return PoolRule(flags, cell, window=window, shared_window=True)
     if window is not None and flags.window_by_requests:
         kept = window_cap_tokens(window, flags)
-        return PoolRule(flags, full_cell, fixed_bytes=kept * window_cell, fixed_window=kept, window=window)
-    return PoolRule(flags, full_cell + flags.window_share * window_cell, window=window)
+        return PoolRule(
+            flags,
+            full_cell,
+            fixed_bytes=kept * window_cell,
+            fixed_window=kept,
+            window=window,
+            window_bytes=window_cell,
+        )
+    cell = full_cell + flags.window_share * window_cell
+    return PoolRule(flags, cell, window=window, window_bytes=window_cell)
 
 
 def _compressed_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
@@ -479,4 +511,11 @@ def _compressed_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule
         padded=engine.compressed_pages_padded,
         rings_in_window=engine.compressed_rings_in_window,
     )
-    return PoolRule(flags, sizes.token_bytes, fixed_bytes=sizes.fixed_bytes, window=shapes.window_of(model))
+    return PoolRule(
+        flags,
+        sizes.token_bytes,
+        fixed_bytes=sizes.fixed_bytes,
+        window=shapes.window_of(model),
+        window_bytes=sizes.window_bytes,
+        slot_bytes=sizes.slot_bytes,
+    )
