@@ -43,7 +43,7 @@ class Case:
         encodes_at_start: False if no image is encoded while memory is measured (vLLM's ``--skip-mm-profiling``).
         videos: False if it was told to take no videos.
         clips: False if it was told to take no audio.
-        sorts: True if sampling sorts all logits.
+        sorts: True if sampling sorts all logits, False if FlashInfer's sampler is stated; None where neither is.
         compiled: True if compiled graphs are in the cache.
         lora_slots: LoRA adapters held on a device at once, and their largest rank.
         context_tokens: The longest request that the engine was told to take. None for that of each answer: a server
@@ -72,7 +72,7 @@ class Case:
     images_through: str = ""
     videos: bool = True
     clips: bool = True
-    sorts: bool = False
+    sorts: bool | None = None
     compiled: bool = False
     lora_slots: tuple[int, int] = (0, 0)
     context_tokens: Any = None

@@ -64,7 +64,7 @@ class Request:
         kv_pool_bytes: Pool per device given by hand, or None.
         serving: Scheduler sizes and flags that change the block plan.
         eager: True if no graphs are captured.
-        sorts: True if sampling sorts all logits.
+        sorts: True if sampling sorts all logits, False if FlashInfer's sampler is stated; None where neither is.
         images: False if only text is served.
         inputs: Images, videos and audio clips per prompt, as far as they are limited.
         draft: A draft model beside it.
@@ -93,7 +93,7 @@ class Request:
     kv_pool_bytes: int | None
     serving: Serving
     eager: bool
-    sorts: bool
+    sorts: bool | None
     images: bool = True
     inputs: Mapping[str, int] = field(default_factory=dict)
     draft: Draft | None = None
@@ -332,6 +332,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
     _say_newer(query, catalog, assumed)
     assumed += filter(None, [class_note(catalog.support, policy, record)])
     engine = rules(policy)
+    assumed += _sampler_not_followed(query, policy, accelerator)
     limits = _inputs(query.limit_mm_per_prompt)
     cache = catalog.kv_format(
         (engine.default_kv_format(record, accelerator) or "bf16") if query.kv.lower() == AUTO else query.kv
@@ -373,7 +374,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         layout=layout,
         eager=query.eager,
         images=_served(limits, record, policy),
-        sorts=query.sampler is not None,
+        sorts=_SORTS.get(query.sampler or ""),
         context_tokens=min(context_tokens, record.context_tokens),
         narrow_cache=narrow_cache(record, cache, engine),
     )
@@ -412,7 +413,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
             draft_in_model=draft is not None or text_draft is not None,
         ),
         eager=query.eager,
-        sorts=query.sampler == "sort",
+        sorts=_SORTS.get(query.sampler or ""),
         images=_served(limits, record, policy),
         inputs=limits,
         draft=draft,
@@ -429,6 +430,22 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         support=catalog.support,
         held_bytes=held,
     )
+
+
+def _sampler_not_followed(query: Query, engine: Engine, accelerator: Accelerator) -> list[str]:
+    """That a sampler was asked for where the release, or the device, has one alone."""
+    asked = query.sampler
+    if asked in (None, "auto"):
+        return []
+    choices = rules(engine).samplers() or ()
+    on_device = asked == "sort" or accelerator.vendor.upper() == "NVIDIA"
+    if asked in choices and on_device:
+        return []
+    return [f"sampler {asked}: not followed; {engine.label} has one sampler on {accelerator.name}"]
+
+
+_SORTS: Final = {"sort": True, "flashinfer": False}
+"""What ``--sampler`` says of sorting; nothing with ``auto``."""
 
 
 def _refuse_unused(query: Query, engine: Engine) -> None:
@@ -449,6 +466,10 @@ def _refuse_unused(query: Query, engine: Engine) -> None:
         raise InputError(
             f"mamba-ssm-cache-dtype: found {query.mamba_ssm_cache_dtype} for {engine.label}; allowed with vLLM and "
             "SGLang, which have such a flag"
+        )
+    if query.sampler not in (None, "auto") and rules(engine).samplers() is None:
+        raise InputError(
+            f"sampler: found {query.sampler} for {engine.label}; allowed with vLLM, whose releases up to 0.16 have such a choice"
         )
     default = next(option.default for option in options() if option.name == "max_lora_rank")
     if query.max_lora_rank != default and not query.max_loras:

@@ -131,7 +131,7 @@ def pasted_start(
             utilization=static if static is not None else reading.number("utilization"),
             share_of_free=reading.engine == "sglang",
             eager=bool(reading.facts.get("eager")),
-            sorts=bool(reading.facts.get("sorts")),
+            sorts=True if reading.facts.get("sorts") else None,
             compiled=bool(reading.facts.get("compiled")),
             images=not reading.facts.get("text_only"),
             clips=not reading.facts.get("no_audio"),

@@ -86,7 +86,7 @@ def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
         stated_utilization=observation.utilization,
         share_of_free=bool(observation.static_share),
         eager=bool(observation.eager),
-        sorts=bool(observation.sorts),
+        sorts=observation.sorts,
         compiled=bool(observation.compiled),
         images=serves_images(observation),
         clips=not re.search(_NO_AUDIO, (observation.flags or "").lower()),

@@ -102,7 +102,7 @@ class Flags:
         stated_utilization: Share that the source states, where its printed parts tell another.
         share_of_free: True if the share is of the memory that was free (SGLang), so that other processes count.
         eager: True if no graphs are captured.
-        sorts: True if sampling sorts all logits.
+        sorts: True if sampling sorts all logits, False if FlashInfer's sampler is stated; None where neither is.
         compiled: True if compiled graphs were found in the cache.
         images: False if text only is served.
         clips: False if no audio is taken.
@@ -130,7 +130,7 @@ class Flags:
     stated_utilization: float | None = None
     share_of_free: bool = False
     eager: bool = False
-    sorts: bool = False
+    sorts: bool | None = None
     compiled: bool = False
     images: bool = True
     clips: bool = True

@@ -72,7 +72,7 @@ class Step:
         images: False if no image is encoded while memory is measured.
         images_through: What images reach the model through, by SGLang's name (``cpu``, ``cuda_ipc``); "" for its choice.
         videos: False if it was told to take no videos.
-        sorts: True if sampling sorts all logits (vLLM without FlashInfer's sampler).
+        sorts: True if sampling sorts all logits (vLLM without FlashInfer's sampler), False if FlashInfer's is stated.
         compiled: True if compiled graphs are in the cache, as at a later start (vLLM).
         context_tokens: The longest request that the engine was told to take, or an array of them where the engine's rules
             follow it; None for the model's longest.
@@ -88,7 +88,7 @@ class Step:
     images: bool = True
     images_through: str = ""
     videos: bool = True
-    sorts: bool = False
+    sorts: bool | None = None
     compiled: bool = False
     context_tokens: Any = None
     receives: bool = False

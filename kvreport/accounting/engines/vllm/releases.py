@@ -27,6 +27,10 @@ NEWEST: Final[Release] = (0, 33)
 PATCHES_LEAVE_MAIN: Final[Release] = (0, 11, 2)
 """The first patch that was cut from a branch of its release; those before were cut from the main branch."""
 
+SAMPLER_BY_FLAG: Final[Release] = (0, 11, 1)
+"""The first release that takes FlashInfer's sampler only where ``VLLM_USE_FLASHINFER_SAMPLER`` is set; those before take
+it wherever it is installed (``v1/sample/ops/topk_topp_sampler.py``, 0.11.0 and 0.11.1)."""
+
 FIRST_ENGINE_ENDS: Final[Release] = (0, 8)
 """The first engine (V0) is the default up to 0.7."""
 
@@ -386,17 +390,18 @@ def sampler(release: Release, *, second: bool, flashinfer: bool | None = None) -
     if release < (0, 11):
         return "sort" if flashinfer is False else "probabilities"
     if release < (0, 17):
+        # Logs of 0.11.0 are mostly of plain installations, which sort.
         return "probabilities" if flashinfer else "sort"
     return "probabilities"
 
 
 def sampler_is_open(release: Release, *, second: bool) -> bool:
-    """True where the sampler depends on whether FlashInfer is installed: 0.8.5 to 0.10.2.
+    """True where the sampler depends on whether FlashInfer is installed: 0.8.5 to 0.11.0.
 
-    The published images hold it, a plain installation does not. From 0.11 to 0.16 it sorts unless
+    The published images hold it, a plain installation does not. From 0.11.1 to 0.16 it sorts unless
     ``VLLM_USE_FLASHINFER_SAMPLER`` is set.
     """
-    return not second and (0, 8) <= release < (0, 11)
+    return not second and (0, 8) <= release < SAMPLER_BY_FLAG
 
 
 def behavior(release: Release) -> dict[str, object]:

@@ -169,7 +169,7 @@ class ReserveRates:
         images: bool = True,
         videos: bool = True,
         own_expert_kernels: bool = False,
-        sorts: bool = False,
+        sorts: bool | None = None,
         vendor: str = "NVIDIA",
         receives: bool = False,
         whole_encoders: bool = False,
@@ -184,10 +184,8 @@ class ReserveRates:
         sizes = Shape.of(model)
         release = releases.release_of(engine)
         second = runs_second(model, sizes, engine, vendor=vendor)
-        flashinfer = None if vendor == "NVIDIA" and not sorts else False
+        flashinfer = False if vendor != "NVIDIA" else None if sorts is None else not sorts
         sampler = releases.sampler(release, second=second, flashinfer=flashinfer)
-        if sorts and not second and release < (0, 17):
-            sampler = "sort"
         graphs = engine.graphs_reserved and (not second or releases.second_runner_estimates_graphs(release))
         graphs = graphs and (vendor != "INTEL" or releases.captures_on_intel(release))
         workspace = engine.expert_workspace_kept and not own_expert_kernels
@@ -308,7 +306,7 @@ def reserve(
     own_expert_kernels: bool = False,
     splits: bool = False,
     partial: bool = False,
-    sorts: bool = False,
+    sorts: bool | None = None,
     compiled: bool = False,
     vendor: str = "NVIDIA",
     multicast: bool = True,
@@ -336,7 +334,8 @@ def reserve(
         own_expert_kernels: True if the device's kernels for experts bring their own buffers.
         splits: True on devices with a large workspace (:func:`large_workspace`).
         partial: True on devices whose attention keeps partial results (:func:`keeps_partial_results`).
-        sorts: True if the engine said that sampling falls back to PyTorch's own, which sorts all logits up to 0.16:
+        sorts: True if the engine said that sampling falls back to PyTorch's own, False if FlashInfer's sampler is stated, None
+            where neither is. PyTorch's own sorts all logits up to 0.16:
             since 0.17 a Triton kernel runs there (``v1/sample/ops/topk_topp_sampler.py::apply_top_k_top_p``). The second
             model runner measures itself without sorting (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``).
         compiled: True if it finds its compiled graphs in the cache, as at a later start.
@@ -353,22 +352,25 @@ def reserve(
     Raises:
         InputError: If the engine's data lacks a coefficient.
     """
-    rates = rates_of(
-        model,
-        engine,
-        tensor_parallel,
-        expert_parallel,
-        images,
-        videos,
-        own_expert_kernels,
-        sorts,
-        vendor,
-        receives,
-        whole_encoders,
-        decode_context,
-        gathering,
-    )
-    flat = rates.flat
+
+    def rates(sampler: bool | None) -> ReserveRates:  # noqa: FBT001 - as `sorts`
+        return rates_of(
+            model,
+            engine,
+            tensor_parallel,
+            expert_parallel,
+            images,
+            videos,
+            own_expert_kernels,
+            sampler,
+            vendor,
+            receives,
+            whole_encoders,
+            decode_context,
+            gathering,
+        )
+
+    flat = rates(sorts).flat
     asked: Any = model.context_tokens if context_tokens is None else context_tokens
     peak = kernel.activation_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.activation_bytes)
     scored = kernel.scored_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.scored_bytes)
@@ -386,6 +388,11 @@ def reserve(
     # A later start has what compiling took. No flag tells which start it is: the band spans both.
     spared = activations - (activations if eager or compiled else peak(*step, True))  # noqa: FBT003
     band = error_band(engine, total, device_class, stages=stages)
+    is_open = releases.sampler_is_open(releases.release_of(engine), second=False)
+    if sorts is None and vendor == "NVIDIA" and is_open:
+        # Which sampler is installed no flag tells: the band spans both.
+        both = [peak(rates(one).flat, *step[1:], eager or compiled) for one in (True, False)]
+        spared = spared + both[0] - both[1]
     return Reserve(
         activations=activations,
         non_framework=outside,
@@ -399,7 +406,7 @@ def rates_of(
     model: Model,
     engine: Engine,
     tensor_parallel: int,
-    *told: bool | str | int,
+    *told: bool | str | int | None,
 ) -> ReserveRates:
     """The rates of a model, which devices of many classes share; the answers in the order of their names below."""
     names = (

@@ -243,6 +243,11 @@ class Vllm(EngineRules):
         """Since 0.19 (0.19.1 ``engine/arg_utils.py``, ``--moe-backend``)."""
         return releases.release_of(self.engine) >= releases.EXPERT_KERNELS_FLAG_SINCE
 
+    def samplers(self) -> tuple[str, ...]:
+        """Both from 0.8 to 0.16; the first engine sorts, and since 0.17 nothing does."""
+        release = releases.release_of(self.engine)
+        return ("sort", "flashinfer") if releases.FIRST_ENGINE_ENDS <= release < (0, 17) else ()
+
     def chooses_model_runner(self) -> bool:
         """Since 0.22, by ``VLLM_USE_V2_MODEL_RUNNER``."""
         return releases.release_of(self.engine) >= releases.SECOND_RUNNER_SINCE
@@ -345,7 +350,7 @@ class Vllm(EngineRules):
     def open_choices(
         self, model: Model, accelerator: Accelerator, step: Step, formats: Mapping[str, WeightFormat]
     ) -> tuple[str, ...]:
-        """Up to 0.10 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts.
+        """Up to 0.11.0 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts.
 
         From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs. On Hopper, graphs of latents
         in 16 bits keep partial results.
@@ -357,11 +362,14 @@ class Vllm(EngineRules):
                 f"a first start, whose compiling takes {spared / GIB:.1f} GiB while memory is measured: a later start "
                 "that finds the compiled graphs has as much more for the cache"
             )
-        if not step.sorts and releases.sampler_is_open(release, second=False) and _is_nvidia(accelerator):
+        if step.sorts is None and releases.sampler_is_open(release, second=False) and _is_nvidia(accelerator):
             more = step.max_seqs * model.vocabulary * (LOGIT_BYTES["sort"] - LOGIT_BYTES["probabilities"])
             found.append(
                 f"sampler FlashInfer's, as in the published images: without it all logits are sorted, which takes "
                 f"{more / GIB:.1f} GiB more (--sampler sort)"
+                if releases.sampler(release, second=False) == "probabilities"
+                else f"sampler of a plain installation, which sorts all logits: with FlashInfer, as in the published images, they take "
+                f"{more / GIB:.1f} GiB less (--sampler flashinfer)"
             )
         divided = 0.0
         latent = any(isinstance(cache, Latent) for group in model.layers for cache in group.caches)

@@ -1,0 +1,440 @@
+"""What holds for every answer, whatever the engine, class, layout, format, context and machine.
+
+An answer is held against its own parts, against neighbors of its question, and against what it prints: a limit
+or a remedy that is asked back holds, and one step less does not. The fuzz targets draw questions by the thousand;
+``tests/property/test_invariants.py`` asks the same of a few, and of the inputs that once broke something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import re
+from functools import cache
+from typing import Any, Final
+
+import kvreport
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import Layout
+from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.cli import main
+from kvreport.errors import InputError
+from kvreport.estimation.answer import Estimate
+from kvreport.estimation.remedies import HOPELESS, remedies
+from kvreport.query import options
+
+Draw = random.Random
+Question = dict[str, Any]
+BY_MEMORY: Final = "max_concurrent_requests_by_memory"
+RUNNING: Final = "max_concurrent_requests"
+CEILING: Final = "max_concurrent_requests_ceiling"
+RESERVED: Final = "kv_bytes_per_request_per_gpu"
+SERVES: Final = ("fits", "tight")
+STARTS: Final = ("fits", "tight", "may_fit")
+REFUSED: Final = ("engine_does_not_run", "format_not_supported", "context_exceeds_model")
+LOCAL: Final = ("llama_cpp", "ollama", "mlx")
+STATES_FIRST: Final = ("tensorrt_llm", "sglang")
+"""Families that set memory for states aside before tokens."""
+FRACTION_STEP: Final = 0.001
+"""Steps in which shares of memory are printed."""
+
+
+@cache
+def catalog() -> Catalog:
+    """The public catalog, opened once."""
+    return open_catalog()
+
+
+@cache
+def names() -> tuple[list[str], list[str], list[str]]:
+    """Models, accelerators and engines of the catalog."""
+    known = catalog()
+    return sorted(known.models), sorted(known.accelerators), sorted(known.engines)
+
+
+def question(draw: Draw) -> Question:
+    """Draw a question about any model, machine, engine, layout, format and context."""
+    models, gpus, engines = names()
+    engine = draw.choice(engines)
+    asked: Question = {
+        "model": draw.choice(models),
+        "gpu": draw.choice(gpus),
+        "engine": engine,
+        "context_tokens": int(2 ** draw.uniform(0, 20)),
+    }
+    if catalog().engines[engine].family in LOCAL:
+        further: tuple[tuple[str, tuple[Any, ...], float], ...] = (
+            ("weights", ("q4_k_m", "q8_0", "bf16", "mlx-4bit"), 0.7),
+            ("parallel", (1, 2, 4), 0.3),
+            ("ubatch_size", (128, 2048), 0.2),
+        )
+    else:
+        asked["tensor_parallel"] = draw.choice((1, 1, 2, 4, 8))
+        further = (
+            ("weights", ("bf16", "fp8", "int4", "nvfp4", "mxfp4"), 0.3),
+            ("kv", ("bf16", "fp8"), 0.3),
+            ("utilization", (0.3, 0.5, 0.8, 0.95), 0.3),
+            ("max_batched_tokens", (512, 2048, 16_384), 0.2),
+            ("max_seqs", (1, 16, 256, 4096, 16_384), 0.4),
+            ("eager", (True,), 0.1),
+            ("data_parallel", (2, 8), 0.15),
+            ("pipeline_parallel", (2, 3, 4), 0.2),
+            ("expert_parallel", (True,), 0.15),
+            ("decode_context_parallel", (2, 8), 0.1),
+            ("block_size", (16, 64), 0.05),
+            ("prefix_caching", (True, False), 0.15),
+            ("num_speculative_tokens", (1, 3), 0.1),
+        )
+    for name, values, share in further:
+        if draw.random() < share:
+            asked[name] = draw.choice(values)
+    return asked
+
+
+def ask(asked: Question) -> Estimate | None:
+    """The answer; None where it is refused in a sentence."""
+    try:
+        return kvreport.estimate(
+            asked["model"], catalog=catalog(), **{k: v for k, v in asked.items() if k != "model"}
+        )
+    except InputError:
+        return None
+
+
+def unbounded(count: int | None) -> int:
+    """A count of an answer as JSON, where None says that memory limits nothing."""
+    return 1 << 60 if count is None else count
+
+
+# --- an answer against itself ---------------------------------------------------------------------------
+
+
+def hold(estimate: Estimate) -> dict[str, Any]:
+    """Hold an answer against its own parts, and return it as JSON has it."""
+    told = estimate.to_dict()
+    request, budget = estimate.request, told["budget"]
+    family, given = request.engine.family, request.kv_pool_bytes is not None
+    running, by_memory, ceiling = told[RUNNING], unbounded(told[BY_MEMORY]), unbounded(told[CEILING])
+    assert running <= by_memory, (running, by_memory)
+    if not given:
+        assert by_memory <= ceiling, ("ceiling", by_memory, ceiling)
+    if told["verdict"] in SERVES:
+        assert running >= 1, "serves none"
+    if told["verdict"] == "may_fit":
+        assert budget["kv_pool_bytes"] > 0 or not told[RESERVED], "may_fit without a pool"
+    if budget["weights"] > budget["total_bytes"] and not given and family not in LOCAL:
+        assert told["verdict"] in ("weights_exceed_memory", *REFUSED), ("weights", told["verdict"])
+    _pools(estimate, told)
+    _words(estimate, told)
+    return told
+
+
+def _pools(estimate: Estimate, told: dict[str, Any]) -> None:
+    """Requests times what one of them reserves are no more than the pool of each rank."""
+    if estimate.request.engine.family in LOCAL:
+        return
+    rank = told["per_rank"]
+    # TensorRT-LLM rounds the tokens that a pool holds up to whole blocks: the last one may be a token long.
+    rounded = told["block_bytes"] if estimate.request.engine.family == "tensorrt_llm" else 0
+    for one in rank["gpus"]:
+        reserved = rank[RUNNING] * one["kv_bytes_per_request"]
+        assert reserved <= one["kv_pool_bytes"] + rounded, ("pool", reserved, one["kv_pool_bytes"])
+
+
+def _words(estimate: Estimate, told: dict[str, Any]) -> None:
+    """The bytes of the table, of the explanation and of JSON are the same ones."""
+    row = next(one for one in told["by_context"] if one["context_tokens"] == told["context_tokens"])
+    for name in (RESERVED, RUNNING, BY_MEMORY, CEILING, "limited_by", "shortfall_bytes", "verdict"):
+        if estimate.request.engine.family in LOCAL and name in ("verdict", "limited_by", RUNNING):
+            continue  # rows of a machine of one's own say what memory holds, the answer what starts
+        assert row[name] == told[name], (name, row[name], told[name])
+    if estimate.request.engine.family in LOCAL:
+        return
+    line = next(one for one in told["explanation"] if one.startswith("one request of"))
+    held = int(re.findall(r"holds ([\d,]+) B", line)[0].replace(",", ""))
+    said = re.findall(r"reserves ([\d,]+) B", line)
+    reserved = int(said[0].replace(",", "")) if said else held
+    assert reserved == told[RESERVED], ("explanation", reserved, told[RESERVED])
+    assert reserved >= held, ("reserves less than it holds", reserved, held)
+
+
+# --- neighbors of a question -------------------------------------------------------------------------------
+
+
+def more_context(draw: Draw, asked: Question, first: Estimate) -> int:
+    """A longer request never serves more."""
+    longer = ask({**asked, "context_tokens": asked["context_tokens"] + draw.choice((1, 16, 100, 5000))})
+    if longer is None:
+        return 1
+    less, more = first.to_dict(), hold(longer)
+    for name in (RUNNING, BY_MEMORY, CEILING):
+        assert unbounded(more[name]) <= unbounded(less[name]), ("longer", name, less[name], more[name])
+    return 2
+
+
+def more_memory(draw: Draw, asked: Question, first: Estimate) -> int:
+    """The same device with more memory never serves fewer."""
+    if first.request.engine.family in LOCAL or len(first.request.accelerators) > 1:
+        return 1
+    device = first.request.accelerator
+    added = draw.choice((1 << 20, 1 << 28, 1 << 31, 20 << 30))
+    # The same classes of defaults, so that memory is all that differs.
+    known = device.model_copy(update={"usable_bytes": device.usable_bytes + added})
+    same = rules(first.request.engine)
+    if same.scheduler(device) != same.scheduler(known):
+        return 1
+    larger = ask({**asked, "gpu": known})
+    if larger is None:
+        return 1
+    less, more = first.to_dict(), hold(larger)
+    if less["verdict"] in SERVES:
+        assert more[RUNNING] >= less[RUNNING], ("memory", added, less[RUNNING], more[RUNNING])
+    return 2
+
+
+def more_share(draw: Draw, asked: Question, first: Estimate) -> int:
+    """A larger share of memory never holds fewer, where the engine starts."""
+    del draw
+    share = first.budget.utilization
+    if first.request.engine.family in (*LOCAL, "ceiling", "transformers") or share > 0.96:
+        return 1
+    larger = ask({**asked, "utilization": round(share + 0.03, 4)})
+    if larger is None or "utilization" not in asked:
+        return 1
+    less, more = first.to_dict(), hold(larger)
+    if more["verdict"] in STARTS and less["verdict"] in STARTS:
+        assert unbounded(more[BY_MEMORY]) >= unbounded(less[BY_MEMORY]), (
+            "share",
+            less[BY_MEMORY],
+            more[BY_MEMORY],
+        )
+    return 2
+
+
+def smaller_weights(draw: Draw, asked: Question, first: Estimate) -> int:
+    """The same weights in fewer bits never serve fewer."""
+    if first.request.engine.family in LOCAL:
+        return 1
+    wide, narrow = (ask({**asked, "weights": name}) for name in ("bf16", draw.choice(("fp8", "int4"))))
+    if wide is None or narrow is None:
+        return 2
+    less, more = hold(wide), hold(narrow)
+    # A format may bring a reserve of its own (a kernel's workspace); it is never more than the weights that it saves.
+    if less["verdict"] in SERVES and more["verdict"] in STARTS:
+        assert unbounded(more[BY_MEMORY]) >= unbounded(less[BY_MEMORY]), (
+            "weights",
+            less[BY_MEMORY],
+            more[BY_MEMORY],
+        )
+    return 3
+
+
+def smaller_cache(draw: Draw, asked: Question, first: Estimate) -> int:
+    """A cache in fewer bits never holds fewer."""
+    del draw
+    if first.request.engine.family in LOCAL:
+        return 1
+    wide, narrow = (ask({**asked, "kv": name}) for name in ("bf16", "fp8"))
+    if wide is None or narrow is None:
+        return 2
+    less, more = hold(wide), hold(narrow)
+    if less["verdict"] in SERVES and more["verdict"] in STARTS:
+        few, many = unbounded(less[BY_MEMORY]), unbounded(more[BY_MEMORY])
+        assert many >= few, ("cache", few, many)
+    return 3
+
+
+# --- what an answer prints, asked back -----------------------------------------------------------------------
+
+
+def longest_context(draw: Draw, asked: Question, first: Estimate) -> int:
+    """The longest context that is said to fit does, and one token more does not."""
+    del draw
+    longest = first.max_context_tokens
+    if first.verdict in REFUSED or not longest or first.request.engine.family in LOCAL:
+        return 1
+    there = ask({**asked, "context_tokens": longest})
+    assert there is not None, longest
+    told = hold(there)
+    assert unbounded(told[BY_MEMORY]) >= 1, ("longest context", longest, told["verdict"])
+    if longest < first.request.model.context_tokens:
+        beyond = ask({**asked, "context_tokens": longest + 1})
+        assert beyond is not None, longest
+        assert not unbounded(hold(beyond)[BY_MEMORY]), ("beyond the longest context", longest)
+        return 3
+    return 2
+
+
+def memory_alone(draw: Draw, asked: Question, first: Estimate) -> int:
+    """Engines that reserve states first: memory allows what runs if ``max_num_seqs`` is that number, and no more."""
+    del draw
+    told, family = first.to_dict(), first.request.engine.family
+    ranks = first.request.layout.data
+    by_memory = told[BY_MEMORY]
+    if (
+        family not in STATES_FIRST
+        or told["verdict"] not in SERVES
+        or not by_memory
+        or by_memory // ranks > 1 << 20
+    ):
+        return 1
+    if told["limited_by"] != "max_num_seqs":
+        return 1
+    flag = by_memory // ranks * (1 if family == "tensorrt_llm" else ranks)
+    again = ask({**asked, "max_seqs": flag, "max_batched_tokens": first.request.serving.max_batched_tokens})
+    if again is None:
+        return 1
+    assert again.max_concurrent_requests >= by_memory, ("by memory", by_memory, again.max_concurrent_requests)
+    return 2
+
+
+def _flag(name: str) -> str:
+    return next((one.flags[0] for one in options() if one.name == name), "")
+
+
+def words_of(asked: Question) -> list[str]:
+    """A question as the words of a command line."""
+    known = {one.name: one for one in options()}
+    words = ["estimate", asked["model"]]
+    for name, value in asked.items():
+        if name == "model":
+            continue
+        flag = known[name].flags[0]
+        if isinstance(value, bool):
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            words += [flag, str(value)]
+    return words
+
+
+def run(words: list[str]) -> dict[str, Any]:
+    """What a command line prints as JSON."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        status = main([*words, "--format", "json"])
+    assert status == 0, (status, words)
+    return json.loads(out.getvalue())
+
+
+def remedy(draw: Draw, asked: Question, first: Estimate) -> int:
+    """A remedy that is printed gives what it says."""
+    if first.verdict not in HOPELESS or first.request.engine.family in LOCAL:
+        return 1
+    found = remedies(first, catalog().kv_formats)
+    if not found:
+        return 1
+    one = draw.choice(found)
+    flags = one.flags.split()
+    kept = {name: value for name, value in asked.items() if _flag(name) not in flags}
+    words = [*words_of(kept), *flags]
+    again = run(words)
+    assert (again[RUNNING], again["verdict"]) == (one.requests, one.verdict), ("remedy", one, again[RUNNING])
+    return 2
+
+
+NEIGHBORS: Final = (
+    more_context,
+    more_memory,
+    more_share,
+    smaller_weights,
+    smaller_cache,
+    longest_context,
+    memory_alone,
+    remedy,
+)
+
+
+def answers(draw: Draw) -> tuple[str, int]:
+    """An answer of any engine, held against itself and one neighbor."""
+    asked = question(draw)
+    first = ask(asked)
+    if first is None:
+        return "refused", 1
+    hold(first)
+    return "answered", draw.choice(NEIGHBORS)(draw, asked, first)
+
+
+# --- offers of a search ----------------------------------------------------------------------------------------
+
+
+LAYOUTS: Final = (
+    "tp1",
+    "tp2",
+    "tp4",
+    "tp8",
+    "pp2",
+    "pp3",
+    "pp2-tp2",
+    "pp2-tp4",
+    "pp2-tp8",
+    "dp8-ep",
+    "tp8-dcp8",
+)
+
+
+def offers(draw: Draw) -> tuple[str, int]:
+    """What a search offers, asked back: the command holds the workload, and so does the smallest share of memory."""
+    models, gpus, engines = names()
+    servers = [
+        name for name in engines if catalog().engines[name].family in ("vllm", "sglang", "tensorrt_llm")
+    ]
+    context, concurrent = int(2 ** draw.uniform(7, 17)), int(2 ** draw.uniform(0, 10))
+    asked = {
+        "gpus": [draw.choice(gpus)],
+        "context": context,
+        "concurrent": concurrent,
+        "engine": draw.choice(servers),
+        "layouts": [Layout.named(draw.choice(LAYOUTS))],
+        "tensor_parallel": (1,),
+    }
+    model = draw.choice(models)
+    try:
+        found = kvreport.size(model, catalog=catalog(), **asked)
+    except InputError:
+        return "refused", 1
+    one = draw.choice(found.ranking.deployments)
+    facts = found.describe(one)
+    ranks, layout = one.layout.data, one.layout
+    flag = one.users_each // ranks * (ranks if asked["engine"].startswith("sglang") else 1)
+    back: Question = {
+        "model": model,
+        "gpu": one.offer.accelerator.id,
+        "engine": asked["engine"],
+        "context_tokens": context,
+        "weights": one.weight_format,
+        "kv": one.kv_format,
+        "tensor_parallel": layout.tensor,
+        "pipeline_parallel": layout.pipeline,
+        "data_parallel": layout.data,
+        "expert_parallel": layout.expert,
+        "decode_context_parallel": layout.decode_context,
+        "nodes": layout.nodes,
+        "max_seqs": flag,
+    }
+    estimate = ask(back)
+    assert estimate is not None, "an offer that is refused"
+    hold(estimate)
+    held = one.replicas[1] * estimate.max_concurrent_requests
+    assert estimate.verdict in STARTS, ("offer", estimate.verdict)
+    if one.sure:
+        assert held >= found.workload.peak, ("offer", held, found.workload.peak)
+    shares = facts["mem_fraction_static"]
+    share = facts["smallest_utilization"] if shares is None else shares["lowest"]
+    if share is None:
+        return "answered", 2
+    least = ask({**back, "utilization": share})
+    assert least is not None, share
+    needed = found.rank_each(one) * ranks
+    by_memory = unbounded(least.to_dict()[BY_MEMORY])
+    assert by_memory >= needed, ("smallest share", share, by_memory, needed)
+    below = (
+        ask({**back, "utilization": round(share - 2 * FRACTION_STEP, 4)})
+        if share > 3 * FRACTION_STEP
+        else None
+    )
+    if below is not None:
+        by_memory = unbounded(below.to_dict()[BY_MEMORY])
+        assert by_memory < needed or below.verdict not in STARTS, ("share below", share, by_memory, needed)
+    return "answered", 4

@@ -1,0 +1,132 @@
+"""What holds for every answer of every engine, on a few drawn questions and on the inputs that once broke something."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import invariants
+import pytest
+
+import kvreport
+from kvreport.accounting.parallel import Layout
+
+CATALOG = invariants.catalog()
+
+
+def told(model: str, **asked: Any) -> dict[str, Any]:
+    """An answer as JSON, held against its own parts."""
+    found = invariants.ask({"model": model, **asked})
+    assert found is not None
+    return invariants.hold(found)
+
+
+@pytest.mark.parametrize(("max_seqs", "runs"), [(256, 256), (4096, None)])
+def test_memory_of_states_first_is_what_would_run_if_it_were_told_so(max_seqs: int, runs: int | None) -> None:
+    asked = {"gpu": "h200-sxm-141gb", "tensor_parallel": 4, "engine": "tensorrt-llm", "context_tokens": 2048}
+    model = "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8"
+    found = told(model, **asked, max_seqs=max_seqs)
+    assert found[invariants.RUNNING] == runs or found["limited_by"] == "kv_pool"
+    by_memory = told(model, **asked, max_seqs=256)[invariants.BY_MEMORY]
+    again = told(model, **asked, max_seqs=by_memory)
+    assert again[invariants.RUNNING] == by_memory <= again[invariants.CEILING]
+    assert told(model, **asked, max_seqs=by_memory + 1)[invariants.RUNNING] <= by_memory
+
+
+@pytest.mark.parametrize(
+    ("engine", "size", "gpu"),
+    [("tensorrt-llm", "11B", "a100-sxm4-80gb"), ("sglang", "90B", "h200-sxm-141gb")],
+)
+def test_encoder_tokens_of_cross_attention_are_charged(engine: str, size: str, gpu: str) -> None:
+    asked = {"gpu": gpu, "tensor_parallel": 8, "engine": engine, "context_tokens": 512, "max_seqs": 4096}
+    told(f"meta-llama/Llama-3.2-{size}-Vision-Instruct", **asked)
+
+
+def test_states_and_windows_are_of_what_a_request_reserves() -> None:
+    found = told("Qwen/Qwen3.5-27B", gpu="h100-sxm-80gb", engine="sglang", context_tokens=2048)
+    assert found[invariants.RESERVED] > 2048 * found["block_bytes"] // found["block_tokens"]
+
+
+def test_a_window_of_transformers_is_not_above_its_ceiling() -> None:
+    told(
+        "XiaomiMiMo/MiMo-V2-Flash",
+        gpu="b300-sxm-288gb",
+        tensor_parallel=8,
+        engine="transformers",
+        context_tokens=128,
+    )
+
+
+@pytest.mark.parametrize("gpu", ["a2", "rtx-4080", "h100-sxm-80gb"])
+def test_what_linked_servers_take_is_charged_on_them_alone(gpu: str) -> None:
+    one, two = (
+        told(
+            "Qwen/Qwen2.5-7B-Instruct",
+            gpu=gpu,
+            tensor_parallel=ranks,
+            engine="tensorrt-llm",
+            context_tokens=2048,
+        )
+        for ranks in (1, 2)
+    )
+    more = two["budget"]["non_framework"] - one["budget"]["non_framework"]
+    wider = two["uncertainty_bytes"] - one["uncertainty_bytes"]
+    assert (more > 0, wider > 0) == ((True, False) if gpu == "h100-sxm-80gb" else (False, True))
+    assert any("outside torch" in line for line in two["assumptions"]) == (more == 0)
+
+
+@pytest.mark.parametrize("release", ["0.11.0", "0.11.1", "0.16.0"])
+def test_the_sampler_that_is_asked_for_is_followed(release: str) -> None:
+    asked = {"gpu": "l4", "engine": f"vllm@{release}", "context_tokens": 8192}
+    sort, flashinfer = (
+        told("Qwen/Qwen2.5-7B-Instruct", **asked, sampler=name)["kv_pool_tokens"]
+        for name in ("sort", "flashinfer")
+    )
+    assert sort < flashinfer
+
+
+def test_an_open_sampler_widens_the_band() -> None:
+    asked = {"gpu": "l4", "engine": "vllm@0.11.0", "context_tokens": 8192}
+    unknown, known = (told("Qwen/Qwen2.5-7B-Instruct", **asked, sampler=name) for name in ("auto", "sort"))
+    assert unknown["kv_pool_tokens"] == known["kv_pool_tokens"]
+    assert unknown["uncertainty_bytes"] > known["uncertainty_bytes"] + (1 << 29)
+
+
+def test_a_sampler_that_a_release_does_not_have_is_named() -> None:
+    found = told("Qwen/Qwen2.5-7B-Instruct", gpu="l4", engine="vllm", context_tokens=8192, sampler="sort")
+    assert any(line.startswith("sampler sort: not followed") for line in found["assumptions"])
+    assert (
+        invariants.ask({"model": "Qwen/Qwen3-8B", "gpu": "l4", "engine": "sglang", "sampler": "sort"}) is None
+    )
+
+
+def test_the_smallest_share_of_a_pipeline_holds_the_workload() -> None:
+    found = kvreport.size(
+        "Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4",
+        context=4096,
+        concurrent=16,
+        gpus=["rtx-4090"],
+        layouts=[Layout.named("pp2-tp2")],
+        tensor_parallel=(4,),
+        catalog=CATALOG,
+    )
+    one = next(each for each in found.ranking.deployments if each.layout.pipeline == 2)
+    share = found.describe(one)["smallest_utilization"]
+    asked = {"gpu": "rtx-4090", "tensor_parallel": 2, "pipeline_parallel": 2, "context_tokens": 4096}
+    held = [
+        told("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", **asked, max_seqs=one.users_each, utilization=each)[
+            invariants.BY_MEMORY
+        ]
+        for each in (share, share - 0.002)
+    ]
+    assert held[0] >= 16 > held[1]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_drawn_holds(seed: int) -> None:
+    invariants.answers(random.Random(f"answers {seed}"))  # noqa: S311 - examples, no secrets
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_offers_hold_when_asked_back(seed: int) -> None:
+    invariants.offers(random.Random(f"offers {seed}"))  # noqa: S311 - examples, no secrets
