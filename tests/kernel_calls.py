@@ -163,6 +163,7 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
                 draw.choice([0.0, draw.uniform(0, 1 << 21)]),
                 *(draw.choice([0.0, draw.uniform(0, 16)]) for _ in range(2)),
                 draw.choice([0.0, draw.random() * 1e6]),
+                draw.random() * 1e6,
             ),
             "Step": step,
             "PoolRule": rule,

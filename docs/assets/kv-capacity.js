@@ -103,8 +103,10 @@
     if (!rates || told === model.limit) return whole;
     const { own, splits } = gpu;
     const freed = kernel.freedBytes(rates, tokens, seqs, told, model.limit, own, splits, eager);
-    const most = kernel.sparedBytes(rates, tokens, seqs, model.limit, own, splits, eager);
-    const spared = kernel.sparedBytes(rates, tokens, seqs, told, own, splits, eager);
+    const most = kernel.sparedBytes(rates, tokens, seqs, model.limit, own, splits, eager) +
+      kernel.openSamplerBytes(rates, tokens, seqs, model.limit, own, splits, eager);
+    const spared = kernel.sparedBytes(rates, tokens, seqs, told, own, splits, eager) +
+      kernel.openSamplerBytes(rates, tokens, seqs, told, own, splits, eager);
     const [share, least] = gpu.band.slice(whole.staged ? 2 : 0);
     const band = (bytes) => kernel.errorBytes(share, least, bytes);
     const reserve = whole.reserve - freed, left = whole.left + freed, room = whole.room + freed;
@@ -233,7 +235,8 @@
       model.limit,
     );
     const [share, least] = gpu.band.slice(isStage(site, size) ? 2 : 0);
-    const spared = kernel.sparedBytes(rates, tokens, seqs, model.limit, own, splits, eager);
+    const spared = kernel.sparedBytes(rates, tokens, seqs, model.limit, own, splits, eager) +
+      kernel.openSamplerBytes(rates, tokens, seqs, model.limit, own, splits, eager);
     return [reserve, kernel.errorBytes(share, least, reserve) + spared];
   }
 

@@ -394,12 +394,17 @@
     ];
   }
 
-  /* How well logs confirm the rules of the engine that a state names; null where nothing is known. */
+  /* How far the rules of the engine that a state names were off at first sight, or that no log is of its accelerator; null
+     where nothing is known. */
   function confirmed({ site, state }) {
     const engine = site.engines.find((one) => one.name === (state.engine || site.engine.default));
-    const evidence = new URL("evidence/#left-out", kvreport.root).href;
-    return engine?.confirmed
-      ? make("p", { class: "kv-note" }, `${engine.confirmed} `, make("a", { href: evidence }, "Evidence"))
+    const gpu = site.gpus.find((one) => one.id === state.gpu);
+    const evidence = new URL("evidence/", kvreport.root).href;
+    const said = gpu && !gpu.logged && !gpu.local && engine?.confirmed
+      ? words.sentences.no_log
+      : engine?.confirmed;
+    return said
+      ? make("p", { class: "kv-note" }, `${said} `, make("a", { href: evidence }, "Evidence"))
       : null;
   }
 

@@ -618,7 +618,9 @@
         `one replica (${layoutWords[layout.label]}) holds ${count(best.held)} of them and runs ${
           count(best.each)
         }; limited by ${kvKernel.words.limits[best.binds]}`,
-        `replicas: ${count(work.peak)} / ${divisor} = ${best.replicas[1]} at peak, + ${work.spares} spare = ${best.replicas[2]}`,
+        `replicas: ${count(work.peak)} / ${divisor} = ${best.replicas[1]} at peak, + ${work.spares} spare = ${
+          best.replicas[2]
+        }`,
         `GPUs: ${best.replicas[2]} × ${layout.devices} = ${best.devices}`,
       ];
       if (!Number.isNaN(best.tpot)) {

@@ -69,6 +69,7 @@ Rates = tuple[
     float,
     float,
     float,
+    float,
 ]
 """What vLLM's reserve grows with, in the order of
 :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
@@ -633,7 +634,7 @@ def pools_verdict(
         return CONTEXT_EXCEEDS_MODEL
     if weights > usable:
         return WEIGHTS_EXCEED_MEMORY
-    if pool <= 0 or pools_lack(rule, pool + error, block, request, context):
+    if (request > 0 and pool <= 0) or pools_lack(rule, pool + error, block, request, context):
         return CACHE_EXCEEDS_POOL
     if pools_lack(rule, pool, block, request, context):
         return MAY_FIT
@@ -791,6 +792,46 @@ def graphs_up_to(largest: int, max_num_seqs: int, tokens: int) -> int:
     return captured_sizes(pieces) + captured_sizes(whole)
 
 
+def sampled_activation_bytes(
+    rates: Rates,
+    sampling_per_row: float,
+    tokens: int,
+    max_num_seqs: int,
+    context: int,
+    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
+    splits: bool,  # noqa: FBT001
+    compiled: bool,  # noqa: FBT001
+) -> int:
+    """Return vLLM's activation peak with a sampler that takes so much of one row of logits.
+
+    Args:
+        rates: The model's rates on one device.
+        sampling_per_row: Bytes of one row of logits while it is sampled from.
+        tokens: Tokens of one scheduler step.
+        max_num_seqs: Requests that run at once.
+        context: Tokens of the longest request that it was told to take.
+        own_kernels: Whether the device's kernels for experts bring their own buffers.
+        splits: Whether the device's workspace for products of matrices is cut out of what compiling frees.
+        compiled: Whether nothing is compiled meanwhile: layers run one by one, or compiled graphs are kept.
+    """
+    rows = min(max_num_seqs, tokens)
+    # Latents of eight of the longest requests are expanded, or of four blocks for each that runs at once.
+    latents = min(max(8 * context, 4 * max_num_seqs * EXPANDED_BLOCK), EXPANDED_TOKENS)
+    expanded = -(-latents // EXPANDED_BLOCK) * EXPANDED_BLOCK
+    gathered = rates[30] * tokens if own_kernels else 0.0
+    forward = max(rates[0] * tokens + gathered, rates[1] * tokens + rates[2] * expanded) + rates[12]
+    buffered = rates[7] * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
+    sampling = sampling_per_row * rows + buffered + rates[4] * tokens
+    images = max(min(rates[16], context // IMAGE_TOKENS), 1)
+    encoding = max(rates[8] * images, rates[9] * tokens) + rates[10] * rows
+    encoded = max(rates[17] * images, rates[18] * tokens)
+    workspace = max(0.0 if own_kernels else rates[3] * tokens, rates[11] * context)
+    kept = rates[5] * tokens + rates[21] * max_num_seqs
+    passes = max(encoded + max(forward, sampling), encoding) + workspace
+    left = rates[20] if splits else 0.0
+    return round(kept + (passes if compiled else max(passes, rates[19] + rates[25] * tokens) + left))
+
+
 def activation_bytes(
     rates: Rates,
     tokens: int,
@@ -811,22 +852,26 @@ def activation_bytes(
         splits: Whether the device's workspace for products of matrices is cut out of what compiling frees.
         compiled: Whether nothing is compiled meanwhile: layers run one by one, or compiled graphs are kept.
     """
-    rows = min(max_num_seqs, tokens)
-    # Latents of eight of the longest requests are expanded, or of four blocks for each that runs at once.
-    latents = min(max(8 * context, 4 * max_num_seqs * EXPANDED_BLOCK), EXPANDED_TOKENS)
-    expanded = -(-latents // EXPANDED_BLOCK) * EXPANDED_BLOCK
-    gathered = rates[30] * tokens if own_kernels else 0.0
-    forward = max(rates[0] * tokens + gathered, rates[1] * tokens + rates[2] * expanded) + rates[12]
-    buffered = rates[7] * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
-    sampling = rates[6] * rows + buffered + rates[4] * tokens
-    images = max(min(rates[16], context // IMAGE_TOKENS), 1)
-    encoding = max(rates[8] * images, rates[9] * tokens) + rates[10] * rows
-    encoded = max(rates[17] * images, rates[18] * tokens)
-    workspace = max(0.0 if own_kernels else rates[3] * tokens, rates[11] * context)
-    kept = rates[5] * tokens + rates[21] * max_num_seqs
-    passes = max(encoded + max(forward, sampling), encoding) + workspace
-    left = rates[20] if splits else 0.0
-    return round(kept + (passes if compiled else max(passes, rates[19] + rates[25] * tokens) + left))
+    return sampled_activation_bytes(
+        rates, rates[6], tokens, max_num_seqs, context, own_kernels, splits, compiled
+    )
+
+
+def open_sampler_bytes(
+    rates: Rates,
+    tokens: int,
+    max_num_seqs: int,
+    context: int,
+    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
+    splits: bool,  # noqa: FBT001
+    compiled: bool,  # noqa: FBT001
+) -> int:
+    """Return how far vLLM's activation peak is open because either of two samplers may be installed; arguments as there."""
+    one = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, compiled)
+    other = sampled_activation_bytes(
+        rates, rates[31], tokens, max_num_seqs, context, own_kernels, splits, compiled
+    )
+    return max(one - other, other - one)
 
 
 def spared_bytes(

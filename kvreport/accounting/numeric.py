@@ -59,15 +59,19 @@ def on_arrays(formula: Callable[..., Any]) -> Callable[..., Any]:
     """The same formula of plain numbers for arrays: its ``min``, ``max`` and ``round`` are numpy's.
 
     Args:
-        formula: A function that calls no other one of its module; what it decides on must be plain numbers.
+        formula: A function; those of its module that it calls are taken likewise. What they decide on must be plain numbers.
     """
     np = numpy()
-    own = {
+    own: dict[str, Callable[..., Any]] = {
         "max": lambda *values: reduce(np.maximum, values),
         "min": lambda *values: reduce(np.minimum, values),
         "round": lambda values: integers(np.rint(values)),
     }
     assert isinstance(formula, FunctionType)  # noqa: S101 - formulas are functions
+    for name in formula.__code__.co_names:
+        called = formula.__globals__.get(name)
+        if isinstance(called, FunctionType) and called.__module__ == formula.__module__:
+            own[name] = on_arrays(called)
     return FunctionType(formula.__code__, formula.__globals__ | own, formula.__name__)
 
 

@@ -114,6 +114,7 @@ def text(
 ) -> list[str]:
     """Lay an estimate out: the conclusion, contexts, where memory goes, what would help, the arithmetic."""
     from kvreport.estimation.explanation import headline
+    from kvreport.estimation.first_sight import sentence
     from kvreport.estimation.local_answer import LocalEstimate, inverse_lines
 
     request = result.request
@@ -164,6 +165,7 @@ def text(
     lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
     lines += _said("Assumed", request.assumptions)
     lines += _said("Not read", request.not_read)
+    lines += _said("How far off", list(filter(None, [sentence(request.engine.family)])))
     return lines
 
 

@@ -19,6 +19,7 @@ from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.weights import row_bytes
 from kvreport.estimation.commands import estimate_command
+from kvreport.estimation.first_sight import first_sight
 from kvreport.estimation.request import Request
 
 
@@ -201,6 +202,7 @@ class Estimate:
     def to_dict(self) -> dict[str, Any]:
         """Return the object that ``kvreport estimate --format json`` prints."""
         request = self.request
+        seen = first_sight(request.engine.family)
         return {
             "model": request.model.id,
             "gpu": request.accelerator.id,
@@ -257,6 +259,7 @@ class Estimate:
             "explanation": list(self.explanation),
             "by_name": self.by_name,
             "range": self._range(),
+            "first_sight": None if seen is None else seen.to_dict(),
         }
 
     def _range(self) -> dict[str, list[Any]] | None:

@@ -1,34 +1,57 @@
-"""How well an engine's rules are confirmed by start-up logs, in a sentence for every answer."""
+"""How far an engine's rules were off on logs that nobody had seen, in a sentence for every answer."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
 
+from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.left_out import LeftOut, load_left_out
+from kvreport.catalog.first_seen import FirstSeen, load_first_seen
 from kvreport.catalog.load import Catalog
+from kvreport.catalog.observation import load_observations
+from kvreport.estimation.first_sight import is_local, sentence
+from kvreport.words import SENTENCES
 
 
 def confirmed(catalog: Catalog, engine: Engine) -> str:
-    """Say how well an engine's rules are confirmed by logs; nothing for one that no logs were kept of.
+    """Say how far an engine's rules were off at first sight; nothing for one with too few logs.
 
     Args:
-        catalog: The facts, whose folder has the errors on sources left out.
-        engine: The engine's record, of one release.
+        catalog: The facts, whose folder has the predictions.
+        engine: The engine's record.
     """
-    found = _known(catalog.folder)
-    if found is None:
-        return ""
-    errors = found.of_family(engine.family)
-    if errors is None:
-        return ""
-    return (
-        f"Checked with {errors.logs} start-up logs, {errors.records.get(engine.name, 0)} of this release: KV tokens "
-        f"are off by {errors.median_error:.1%} in the median."
-    )
+    found = _seen(catalog.folder)
+    return "" if found is None else sentence(engine.family, found)
 
 
 @cache
-def _known(folder: Path) -> LeftOut | None:
-    return load_left_out(folder)
+def _seen(folder: Path) -> FirstSeen | None:
+    return load_first_seen(folder)
+
+
+def confirmed_on(catalog: Catalog, engine: Engine, gpu: Accelerator) -> str:
+    """Say it under an answer on an accelerator: that no log is of it, where none is.
+
+    Args:
+        catalog: The facts.
+        engine: The engine's record; one that runs on the computer at hand has logs of its own kind.
+        gpu: The accelerator.
+    """
+    said = confirmed(catalog, engine)
+    return said if not said or is_local(engine.family) or is_logged(catalog, gpu) else SENTENCES["no_log"]
+
+
+def is_logged(catalog: Catalog, gpu: Accelerator) -> bool:
+    """Whether a published start-up log is of an accelerator.
+
+    Args:
+        catalog: The facts, whose folder has the logs.
+        gpu: The accelerator.
+    """
+    return gpu.id in _logged(catalog.folder)
+
+
+@cache
+def _logged(folder: Path) -> frozenset[str]:
+    return frozenset(one.gpu for one in load_observations(folder) if one.gpu is not None)

@@ -31,7 +31,7 @@ from kvreport.publish.columns import (
     published_columns,
     reserve_rates,
 )
-from kvreport.publish.confirmed import confirmed
+from kvreport.publish.confirmed import confirmed, is_logged
 from kvreport.publish.site_data import SiteData, page_format, short_name
 
 SCHEMA: Final = 1
@@ -183,6 +183,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "card": gpu.is_card,
                 "local": _local(site, gpu),
                 "at_home": gpu.id in site.catalog.local_first,
+                "logged": is_logged(site.catalog, gpu),
             }
             for gpu in site.gpus
         ],

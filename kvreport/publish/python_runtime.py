@@ -37,7 +37,7 @@ MANIFEST: Final = pinned_files.MANIFEST
 _ROOMS: Final = ("accounting", "architectures", "catalog", "estimation", "startup_log")
 _DISTRIBUTIONS: Final = ("pydantic", "annotated-types", "typing-extensions", "typing-inspection", "PyYAML")
 _FOR_PAGES: Final = frozenset({
-    "claims", "measurements", "observations", "releases", "traffic", "class_check.yaml", "first_seen.yaml", "glossary.yaml",
+    "claims", "measurements", "observations", "releases", "traffic", "class_check.yaml", "glossary.yaml",
     "left_out.yaml", "peers.yaml", "planner_check.yaml", "planner_check_sglang.yaml", "prose-allow.yaml", "starts.yaml", "trials.yaml",
 })  # fmt: skip
 """Files and folders of the data that only pages and reports read. Every other file is in the archive, so a file that an

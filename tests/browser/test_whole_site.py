@@ -476,7 +476,7 @@ def test_another_engine_has_its_own_logs(page: Any, address: str, uri: str) -> N
         page.wait_for_function(shown)
         said = confirmed(catalog, catalog.engine(name))
         assert said
-        assert said not in printed
+        assert (said in printed) is (name == "vllm-0.11")  # its logs are of all releases of the engine
         assert note.inner_text().startswith(said)
     page.goto(f"{address}{uri}?engine=ceiling")
     page.wait_for_function(shown)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, Run, errors_of, load_first_seen
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import load_observations
+from kvreport.cli import main
 from kvreport.errors import CatalogError
+from kvreport.estimation.first_sight import sentence
 from kvreport.evidence.validation import Validation
+from kvreport.publish.confirmed import confirmed, confirmed_on
 from kvreport.resources import data_dir
 from kvreport.site.pages import first_sight
+from kvreport.words import SENTENCES
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +36,60 @@ def test_every_log_is_an_observation_and_stands_once(found: FirstSeen) -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_lead_counts_complete_logs_only(found: FirstSeen) -> None:
-    assert f"{len(errors_of(found.complete))} complete logs were" in first_sight.lead(found)
+def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: FirstSeen) -> None:
+    """By an arithmetic of its own: numpy's quantiles over the records."""
+    told = first_sight.lead(found)
+    for family, label in (("vllm", "vLLM"), ("sglang", "SGLang")):
+        logs = [
+            log
+            for log in found.complete
+            if (log.rules or "").startswith(f"{family} ") and not log.id.startswith("own-")
+        ]
+        sizes = [abs(log.error) for log in logs if log.error is not None]
+        assert f"{len(sizes)} found logs of {label} with all flags known" in told
+        assert f"{np.median(sizes):.1%} in the median and {np.quantile(sizes, 0.9):.1%} at the" in told
+        assert f"holds {sum(log.covered is True for log in logs)} of" in told
+        refused = [log for log in logs if log.starts_observed is False]
+        assert f"{sum(not log.starts_predicted for log in refused)} of {len(refused)} refusals" in told
+
+
+def test_starts_of_our_own_are_those_that_were_not_found() -> None:
+    own = {one.id for one in load_observations(data_dir()) if one.origin.kind.startswith("own measurement")}
+    assert own == {one.id for one in load_observations(data_dir()) if one.id.startswith("own-")}
+
+
+def test_pages_command_and_json_have_the_figure_of_the_records(
+    found: FirstSeen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = sentence("vllm")
+    catalog = open_catalog()
+    assert said in first_sight.lead(found) + "."
+    assert confirmed(catalog, catalog.engine("vllm-0.11")) == said
+    asked = ["estimate", "llama-3.1-8b", "--gpu", "H100", "--context", "8K"]
+    assert main(asked) == 0
+    assert said in capsys.readouterr().out
+    assert main([*asked, "--format", "json"]) == 0
+    seen = json.loads(capsys.readouterr().out)["first_sight"]
+    assert f"{seen['median']:.1%} in the median and {seen['p90']:.1%} at" in said
+    assert main([*asked, "--engine", "tensorrt-llm", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["first_sight"] is None
+
+
+def test_the_figure_of_sources_left_out_stands_on_the_evidence_page_alone(repository: Path) -> None:
+    """It is of rules that were written with these logs in view, and no answer may state it as its error."""
+    reading = [
+        path.relative_to(repository).as_posix()
+        for path in (repository / "kvreport").rglob("*.py")
+        if "load_left_out" in path.read_text("utf-8")
+    ]
+    assert sorted(reading) == ["kvreport/catalog/left_out.py", "kvreport/site/pages/validation.py"]
+
+
+def test_an_accelerator_that_no_log_is_of_says_so() -> None:
+    catalog = open_catalog()
+    engine = catalog.engine("vllm")
+    assert confirmed_on(catalog, engine, catalog.accelerator("mi455x")) == SENTENCES["no_log"]
+    assert confirmed_on(catalog, engine, catalog.accelerator("H100")) == sentence("vllm")
 
 
 def test_nothing_is_said_without_complete_logs() -> None:
@@ -42,12 +101,14 @@ def test_nothing_is_said_without_complete_logs() -> None:
 def test_the_first_table_has_the_newest_day_first_and_counts_every_log(found: FirstSeen) -> None:
     table = first_sight.tables(found, Validation((), (), ()))[0]
     names = [row.head.text for row in table.rows]
-    days = [name[:10] for name in names if not name.startswith("all days")]
+    days = [name[:10] for name in names if name.startswith("20")]
     assert days == sorted(days, reverse=True)
     assert len(set(names)) == len(names)
-    for every in (True, False):
-        counts = [row.cells[0].value for row in table.rows if row.head.text.startswith("all days") is every]
-        assert sum(int(count or 0) for count in counts) == sum(len(errors_of(run.logs)) for run in found.runs)
+    logs = [log for run in found.runs for log in run.logs]
+    for beginning, of in (("all days", False), ("20", False), ("our own starts", True)):
+        counts = [row.cells[0].value for row in table.rows if row.head.text.startswith(beginning)]
+        kept = [log for log in logs if log.id.startswith("own-") is of]
+        assert sum(int(count or 0) for count in counts) == len(errors_of(kept))
 
 
 def test_a_catalog_without_the_file_has_none(tmp_path: Path) -> None:

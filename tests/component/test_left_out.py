@@ -17,7 +17,6 @@ from kvreport.catalog.left_out import load_left_out
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.evidence.validation import Validation
-from kvreport.publish.confirmed import confirmed
 from kvreport.resources import data_dir
 from kvreport.site.pages import left_out as page_part
 
@@ -141,20 +140,6 @@ def test_a_band_is_calibrated_without_the_source_that_it_is_tested_on(fitting: M
 def test_no_log_of_a_source_is_in_the_fit_without_it(fitting: ModuleType, logs: list[Any]) -> None:
     source = logs[0].source
     assert source not in {row.source for row in fitting.without(logs, source)}
-
-
-def test_a_page_says_how_well_its_engine_s_rules_are_confirmed() -> None:
-    catalog = open_catalog()
-    told = confirmed(catalog, catalog.engine("vllm"))
-    assert "start-up logs" in told
-    assert "of this release" in told
-    found = load_left_out(data_dir())
-    assert found is not None
-    of_release = found.others["sglang"].records["sglang-0.5.20"]
-    assert f"start-up logs, {of_release} of this release" in confirmed(
-        catalog, catalog.engine("sglang-0.5.20")
-    )
-    assert confirmed(catalog, catalog.engine("tensorrt-llm")) == ""
 
 
 def test_what_is_published_of_other_engines_is_what_their_logs_give(

@@ -8,6 +8,7 @@ import numpy as np
 
 from kvreport import units
 from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, errors_of
+from kvreport.estimation.first_sight import ALL_FLAGS, SOME_ASSUMED, is_own, sentence
 from kvreport.evidence.validation import Case, Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.words import engine_name
@@ -16,16 +17,9 @@ BAND: Final = {True: "inside", False: "outside", None: ""}
 
 
 def lead(found: FirstSeen) -> str:
-    """Say in one sentence how well logs are predicted at first sight; nothing without such logs."""
-    sizes = errors_of(found.complete)
-    if not sizes:
-        return ""
-    banded = [log.covered for log in found.complete if log.covered is not None]
-    return (
-        f"{len(sizes)} complete logs were predicted before any rule was changed for them. "
-        f"Their tokens are off by {np.median(sizes):.1%} in the median and {np.quantile(sizes, 0.9):.1%} at the 90th "
-        f"percentile, and the 80% band holds {sum(banded)} of {len(banded)} pools"
-    )
+    """Say how well found logs are predicted at first sight, engine by engine; nothing without such logs."""
+    families = dict.fromkeys((log.rules or "").partition(" ")[0] for run in found.runs for log in run.logs)
+    return " ".join(filter(None, (sentence(family, found) for family in families))).removesuffix(".")
 
 
 def tables(found: FirstSeen, validation: Validation) -> list[Table]:
@@ -36,14 +30,20 @@ def tables(found: FirstSeen, validation: Validation) -> list[Table]:
 def _days(found: FirstSeen) -> Table:
     days = sorted({run.recorded for run in found.runs}, reverse=True)
     rows = []
-    for name, kept in (("all days", set(days)), *((day, {day}) for day in days)):
-        for words, complete in (("all flags known", True), ("some flags assumed", False)):
+    every = set(days)
+    listed = [
+        ("all days", every, False),
+        *((day, {day}, False) for day in days),
+        ("our own starts", every, True),
+    ]
+    for name, kept, own in listed:
+        for words, complete in ((ALL_FLAGS, True), (SOME_ASSUMED, False)):
             logs = [
                 log
                 for run in found.runs
                 if run.recorded in kept
                 for log in run.logs
-                if log.complete is complete
+                if log.complete is complete and is_own(log) is own
             ]
             sizes = errors_of(logs)
             if not sizes:

@@ -12,7 +12,7 @@ from kvreport.catalog.accelerator import Accelerator, Figure
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.publish import counts
-from kvreport.publish.confirmed import confirmed
+from kvreport.publish.confirmed import confirmed_on
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import diagrams, tables
@@ -122,7 +122,9 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
             | {
                 "confirmed": ""
                 if _refused(inputs.site, gpu)
-                else confirmed(inputs.site.catalog, inputs.site.local_engine(gpu) or inputs.site.engine)
+                else confirmed_on(
+                    inputs.site.catalog, inputs.site.local_engine(gpu) or inputs.site.engine, gpu
+                )
             },
         ),
         sections=(

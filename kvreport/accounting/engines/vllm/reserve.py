@@ -119,6 +119,7 @@ class ReserveRates:
         scored_per_row: Of an indexer's logits in graphs, for one request of the largest and one token of the longest request.
         scored_own_per_row: The same on data-center Blackwell GPUs.
         gathered_own_per_token: Of the tokens of other data ranks in experts there, for one token of the rank's own.
+        other_sampling_per_row: Of one row of logits in the other sampler, where either may be installed; else the same.
     """
 
     forward_per_token: float
@@ -152,6 +153,7 @@ class ReserveRates:
     scored_per_row: float
     scored_own_per_row: float
     gathered_own_per_token: float
+    other_sampling_per_row: float
 
     @property
     def flat(self) -> Any:  # noqa: ANN401 - a tuple of as many floats as there are fields
@@ -186,6 +188,8 @@ class ReserveRates:
         second = runs_second(model, sizes, engine, vendor=vendor)
         flashinfer = False if vendor != "NVIDIA" else None if sorts is None else not sorts
         sampler = releases.sampler(release, second=second, flashinfer=flashinfer)
+        is_open = sorts is None and vendor == "NVIDIA" and releases.sampler_is_open(release, second=second)
+        other = releases.sampler(release, second=second, flashinfer=sampler == "sort") if is_open else sampler
         graphs = engine.graphs_reserved and (not second or releases.second_runner_estimates_graphs(release))
         graphs = graphs and (vendor != "INTEL" or releases.captures_on_intel(release))
         workspace = engine.expert_workspace_kept and not own_expert_kernels
@@ -283,6 +287,7 @@ class ReserveRates:
             scored_per_row=scored[0],
             scored_own_per_row=scored[1],
             gathered_own_per_token=gathered + others * own_expert_bytes(sizes, split),
+            other_sampling_per_row=logit_bytes(other, tensor_parallel) * sizes.vocabulary,
         )
 
 
@@ -352,25 +357,22 @@ def reserve(
     Raises:
         InputError: If the engine's data lacks a coefficient.
     """
-
-    def rates(sampler: bool | None) -> ReserveRates:  # noqa: FBT001 - as `sorts`
-        return rates_of(
-            model,
-            engine,
-            tensor_parallel,
-            expert_parallel,
-            images,
-            videos,
-            own_expert_kernels,
-            sampler,
-            vendor,
-            receives,
-            whole_encoders,
-            decode_context,
-            gathering,
-        )
-
-    flat = rates(sorts).flat
+    rates = rates_of(
+        model,
+        engine,
+        tensor_parallel,
+        expert_parallel,
+        images,
+        videos,
+        own_expert_kernels,
+        sorts,
+        vendor,
+        receives,
+        whole_encoders,
+        decode_context,
+        gathering,
+    )
+    flat = rates.flat
     asked: Any = model.context_tokens if context_tokens is None else context_tokens
     peak = kernel.activation_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.activation_bytes)
     scored = kernel.scored_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.scored_bytes)
@@ -388,11 +390,9 @@ def reserve(
     # A later start has what compiling took. No flag tells which start it is: the band spans both.
     spared = activations - (activations if eager or compiled else peak(*step, True))  # noqa: FBT003
     band = error_band(engine, total, device_class, stages=stages)
-    is_open = releases.sampler_is_open(releases.release_of(engine), second=False)
-    if sorts is None and vendor == "NVIDIA" and is_open:
-        # Which sampler is installed no flag tells: the band spans both.
-        both = [peak(rates(one).flat, *step[1:], eager or compiled) for one in (True, False)]
-        spared = spared + both[0] - both[1]
+    # Nor does one tell which sampler is installed.
+    either = kernel.open_sampler_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.open_sampler_bytes)
+    spared = spared + either(*step, eager or compiled)
     return Reserve(
         activations=activations,
         non_framework=outside,

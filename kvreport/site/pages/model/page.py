@@ -19,7 +19,7 @@ from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate
 from kvreport.estimation.commands import shell_line
 from kvreport.publish.attention_types import attention_label, cache_kind
-from kvreport.publish.confirmed import confirmed
+from kvreport.publish.confirmed import confirmed_on
 from kvreport.publish.downloads import FOLDER
 from kvreport.publish.series import Config, Series
 from kvreport.publish.site_data import SiteData, devices
@@ -152,7 +152,12 @@ def page(inputs: Inputs, model: Model) -> Page:
         lead=render(
             "model/lead.html",
             uri,
-            names | {"confirmed": "" if site.refusal(model) else confirmed(site.catalog, site.engine)},
+            names
+            | {
+                "confirmed": ""
+                if best is None
+                else confirmed_on(site.catalog, site.engine, site.catalog.accelerators[best.config.gpu])
+            },
         ),
         sections=(
             section("boundary", "Capacity by context length", "model/boundary.html"),

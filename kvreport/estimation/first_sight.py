@@ -1,0 +1,184 @@
+"""How far an engine's rules were off on start-up logs at first sight: predicted and recorded before any rule knew of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, errors_of, load_first_seen
+from kvreport.catalog.local_logs import load_local_logs
+from kvreport.resources import data_dir
+from kvreport.words import counted, engine_name
+
+ALL_FLAGS: Final = "all flags known"
+SOME_ASSUMED: Final = "some flags assumed"
+LEAST: Final = 5
+"""Logs of a kind below which no figure is given."""
+LOCAL: Final = ("llama_cpp", "mlx")
+"""Families whose logs are compared by the memory of their devices (``llama_cpp/logs.yaml``)."""
+_OWN: Final = "own-"
+"""Start of the ids of our own measurements, which are no logs that were found."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSight:
+    """Errors of one engine's found logs of one kind of start.
+
+    Attributes:
+        engine: Family of the engine.
+        kind: :data:`ALL_FLAGS` or :data:`SOME_ASSUMED`.
+        quantity: What was compared: KV tokens, or the memory of the devices.
+        logs: Logs with an error.
+        median: Median of the relative errors' sizes.
+        p90: Their 90th percentile.
+        pools: Logs whose pool was predicted with an 80 % band; 0 where there are no bands.
+        held: Pools inside their band.
+        refusals: Starts that the engine refused.
+        refusals_right: Refusals that were predicted.
+    """
+
+    engine: str
+    kind: str
+    quantity: str
+    logs: int
+    median: float
+    p90: float
+    pools: int = 0
+    held: int = 0
+    refusals: int = 0
+    refusals_right: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON; ``band_holds`` is a share, None where there are no bands."""
+        return {
+            "engine": self.engine,
+            "kind": self.kind,
+            "quantity": self.quantity,
+            "logs": self.logs,
+            "median": round(self.median, 5),
+            "p90": round(self.p90, 5),
+            "band_holds": round(self.held / self.pools, 5) if self.pools else None,
+            "refusals": self.refusals,
+            "refusals_predicted": self.refusals_right,
+        }
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Return a quantile of sorted values, between two of them in proportion."""
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+
+@cache
+def first_sight(family: str, kind: str = ALL_FLAGS, folder: Path | None = None) -> FirstSight | None:
+    """Return the errors of an engine's logs at first sight; None for fewer than :data:`LEAST` of them.
+
+    Args:
+        family: Family of the engine's record.
+        kind: :data:`ALL_FLAGS`, or :data:`SOME_ASSUMED` for logs whose source does not state every flag.
+        folder: The catalog that has them; None for the package's own, whose rules were tried.
+    """
+    if is_local(family):
+        return _local(family, kind, folder)
+    found = load_first_seen(folder or data_dir())
+    return None if found is None else summary(found, family, kind)
+
+
+def summary(found: FirstSeen, family: str, kind: str = ALL_FLAGS) -> FirstSight | None:
+    """Return the errors of an engine's found logs of one kind; None for fewer than :data:`LEAST` of them.
+
+    Args:
+        found: Predictions at first sight.
+        family: Family of the engine's record.
+        kind: :data:`ALL_FLAGS` or :data:`SOME_ASSUMED`.
+    """
+    named = [
+        log
+        for run in found.runs
+        for log in run.logs
+        if not is_own(log)
+        and (log.rules or "").partition(" ")[0] == family
+        and log.complete is (kind == ALL_FLAGS)
+    ]
+    sizes = errors_of(named)
+    if len(sizes) < LEAST:
+        return None
+    banded = [log.covered for log in named if log.covered is not None]
+    refused = [log for log in named if log.starts_observed is False]
+    return FirstSight(
+        family,
+        kind,
+        "KV tokens",
+        len(sizes),
+        quantile(sizes, 0.5),
+        quantile(sizes, 0.9),
+        len(banded),
+        sum(banded),
+        len(refused),
+        sum(log.starts_predicted is False for log in refused),
+    )
+
+
+def is_local(family: str) -> bool:
+    """Whether the logs of a family are of one computer's devices, and compared by their memory."""
+    return family in LOCAL
+
+
+def is_own(log: FirstSeenLog) -> bool:
+    """Whether a log is of a start of our own, which is no log that was found."""
+    return log.id.startswith(_OWN)
+
+
+def _local(family: str, kind: str, folder: Path | None) -> FirstSight | None:
+    """Logs of llama.cpp and mlx-lm that were found after the rules were written; totals are compared."""
+    engine = family.replace("_", "-")
+    sizes = sorted(
+        abs(log.first_error)
+        for log in load_local_logs(folder).logs
+        if log.engine == engine and log.first_error is not None
+    )
+    if kind != ALL_FLAGS or len(sizes) < LEAST:
+        return None
+    return FirstSight(
+        family, kind, "memory of the devices", len(sizes), quantile(sizes, 0.5), quantile(sizes, 0.9)
+    )
+
+
+def sentence(family: str, seen: FirstSeen | None = None) -> str:
+    """Say how far an engine's logs were off at first sight; empty where there are too few.
+
+    Args:
+        family: Family of the engine's record.
+        seen: Predictions of another catalog; None for the package's own.
+    """
+    found, further = (
+        first_sight(family, kind) if seen is None else summary(seen, family, kind)
+        for kind in (ALL_FLAGS, SOME_ASSUMED)
+    )
+    if found is None:
+        return ""
+    said = (
+        f"Predicted before anything was known of them, {counted(found.logs, 'found log|found logs')} of "
+        f"{engine_name(family.replace('_', '-'))} with {ALL_FLAGS}: {found.quantity} off by {_percent(found.median)} in the median and "
+        f"{_percent(found.p90)} at the 90th percentile"
+    )
+    if found.pools:
+        said += f"; the 80% band holds {found.held} of {found.pools} pools"
+    if found.refusals:
+        said += f"; {found.refusals_right} of {found.refusals} refusals predicted"
+    said += "."
+    if further is not None:
+        said += (
+            f" With {SOME_ASSUMED} ({further.logs} logs): {_percent(further.median)} and {_percent(further.p90)}, "
+            f"{further.held} of {further.pools} pools."
+        )
+    return said
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
