@@ -586,7 +586,7 @@ class Query:
         kind="text",
         group="extras",
         metavar="MODEL",
-        help="what drafts for speculative decoding: a catalog name, a config.json, mtp for the prediction layers of the checkpoint, or ngram or suffix for text that was seen",
+        help="what drafts for speculative decoding: a catalog name, a config.json, ngram or suffix for text that was seen, or mtp for the prediction layers of the checkpoint",
     )
     num_speculative_tokens: int = _option(
         "--num-speculative-tokens",
