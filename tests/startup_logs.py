@@ -18,6 +18,22 @@ INFO non-default args: {'model': 'org/m', 'num_gpu_blocks_override': 99, 'mamba_
 'language_model_only': True}
 INFO GPU KV cache size: 58,240 tokens, Maximum concurrency for 8,192 tokens per request: 7.11x
 """,
+    "vllm-tokens-below-length": """\
+INFO vLLM API server version 0.18.2
+vllm serve org/m --max-model-len 262144 --max-num-seqs 256
+INFO Available KV cache memory: 10.93 GiB
+INFO GPU KV cache size: 95,472 tokens
+""",
+    "vllm-decimal-comma": """\
+{"log": "INFO vLLM API server version 0.33.0\\n", "stream": "stderr"}
+vllm serve org/m --max-model-len 8192
+INFO Available KV cache memory: 54,46 GiB
+INFO GPU KV cache size: 446,112 tokens
+""",
+    "sglang-tokens-below-length": """\
+server_args=ServerArgs(model_path='org/m', tp_size=1, context_length=131072)
+max_total_num_tokens=65536, chunked_prefill_size=8192, context_len=131072, available_gpu_mem=2.00 GB
+""",
     "vllm-ranks": """\
 (EngineCore_0 pid=1159) (RayWorkerWrapper pid=343, ip=10.42.9.224) INFO 09-10 23:48:00 [gpu_model_runner.py:2007] \
 Model loading took 17.2217 GiB and 1229.597812 seconds

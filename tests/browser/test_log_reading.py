@@ -27,7 +27,8 @@ CATALOG = open_catalog()
 READ = """([table, text]) => {
   const reading = kvLogLines.readLog(table, text);
   const found = kvLogLines.diagnose(reading, null, null);
-  return { ...reading, concurrency: found.concurrency, changes: found.changes, shorter: found.shorter };
+  const { concurrency, changes, shorter, passed, shorterRuns } = found;
+  return { ...reading, concurrency, changes, shorter, passed, shorterRuns };
 }"""
 
 
@@ -52,6 +53,7 @@ def test_the_browser_reads_as_python_does(page: Any, name: str) -> None:
     assert theirs["engine"] == ours.engine
     assert theirs["facts"] == ours.facts
     assert theirs["unknown"] == [list(one) for one in ours.unknown]
+    assert theirs["doubtful"] == list(ours.doubtful)
     assert theirs["recognised"] == [
         {"number": one.number, "text": one.text, "pattern": one.pattern, "facts": one.facts, "says": one.says}
         for one in ours.recognised
@@ -64,12 +66,24 @@ def test_the_browser_advises_as_python_does(page: Any, name: str) -> None:
     # A model that no catalog knows: both have the log's own numbers only.
     ours = diagnose(LOGS[name].replace("Qwen/Qwen2.5-72B-Instruct", "no/model"), catalog=CATALOG)
     assert theirs["concurrency"] == pytest.approx(ours.concurrency)
+    assert theirs["passed"] == (ours.headline.startswith("The server runs: "))
+    assert theirs["shorterRuns"] == (ours.headline.startswith("The server runs, "))
     assert theirs["shorter"] == [list(pair) for pair in ours.shorter]
     assert [(one["change"], one["value"]) for one in theirs["changes"]] == [
         (one.name, one.value) for one in ours.changes
     ]
     for their, our in zip(theirs["changes"], ours.changes, strict=True):
         assert their["concurrency"] == pytest.approx(our.concurrency)
+
+
+@pytest.mark.parametrize(
+    "text", ["#!/bin/sh\nset -eu\nexec vllm serve org/m\n", "services:\n  a:\n    image: b\n"]
+)
+def test_files_are_refused_as_python_does(page: Any, text: str) -> None:
+    with pytest.raises(InputError):
+        read_log(text)
+    told = page.evaluate("([table, text]) => kvLogLines.readLog(table, text).error", [table(), text])
+    assert "deployment file or a script" in told
 
 
 def test_blanks_are_refused(page: Any) -> None:
