@@ -260,10 +260,53 @@ def longest_context(draw: Draw, asked: Question, first: Estimate) -> int:
     told = hold(there)
     assert unbounded(told[BY_MEMORY]) >= 1, ("longest context", longest, told["verdict"])
     if longest < first.request.model.context_tokens:
+        known = there.budget.uncertainty_bytes == 0
+        assert known or told["verdict"] != "fits", ("the last token that fits is within the error", longest)
         beyond = ask({**asked, "context_tokens": longest + 1})
         assert beyond is not None, longest
         assert not unbounded(hold(beyond)[BY_MEMORY]), ("beyond the longest context", longest)
         return 3
+    return 2
+
+
+def band(draw: Draw, asked: Question, first: Estimate) -> int:
+    """What fits does so with the least pool of the band; what is tight does not, and would with its own."""
+    del draw
+    told = first.to_dict()
+    pool, error = told["budget"]["kv_pool_bytes"], told["budget"]["uncertainty_bytes"]
+    plain = first.request.engine.family not in LOCAL and first.optimistic is None
+    if not plain or not error or not told[RESERVED] or told["verdict"] not in ("fits", "tight", "may_fit"):
+        return 1
+    if pool <= error:
+        assert told["verdict"] != "fits", ("fits with nothing surely left", pool, error)
+        return 1
+    if first.request.kv_pool_bytes is not None:
+        return 1
+    least = ask({**asked, "kv_pool": pool - error})
+    if least is None:
+        return 1
+    holds = unbounded(least.to_dict()[BY_MEMORY]) >= first.request.layout.data
+    assert holds or told["verdict"] != "fits", ("fits, but not with the least pool of its band", pool, error)
+    return 2
+
+
+def boundary(draw: Draw, asked: Question, first: Estimate) -> int:
+    """The longest context of so many requests holds them when asked back, and one token more does not."""
+    if (
+        first.verdict in REFUSED
+        or first.request.engine.family in LOCAL
+        or first.request.kv_pool_bytes is not None
+    ):
+        return 1
+    wanted = draw.choice((1, 2, 3, 7, 16)) * first.request.layout.data
+    given = {name: value for name, value in asked.items() if name not in ("model", "context_tokens")}
+    frame = kvreport.boundary(asked["model"], catalog=catalog(), requests=[wanted], **given)
+    longest = int(frame["max_context_tokens"][0])
+    if not longest:
+        return 1
+    there = ask({**asked, "context_tokens": longest})
+    assert there is not None, longest
+    assert unbounded(there.to_dict()[BY_MEMORY]) >= wanted, ("boundary", wanted, longest)
     return 2
 
 
@@ -343,6 +386,8 @@ NEIGHBORS: Final = (
     longest_context,
     memory_alone,
     remedy,
+    band,
+    boundary,
 )
 
 

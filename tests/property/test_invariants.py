@@ -130,3 +130,13 @@ def test_what_is_drawn_holds(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_offers_hold_when_asked_back(seed: int) -> None:
     invariants.offers(random.Random(f"offers {seed}"))  # noqa: S311 - examples, no secrets
+
+
+@pytest.mark.parametrize("name", ["band", "boundary", "longest_context"])
+@pytest.mark.parametrize("seed", range(24))
+def test_what_a_band_a_boundary_and_a_longest_context_say_holds(name: str, seed: int) -> None:
+    draw = random.Random(f"{name} {seed}")  # noqa: S311 - examples, no secrets
+    asked = invariants.question(draw)
+    first = invariants.ask(asked)
+    if first is not None:
+        getattr(invariants, name)(draw, asked, first)
