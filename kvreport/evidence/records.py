@@ -17,6 +17,11 @@ MAX_BYTES: Final = 64 << 20
 LINES: Final = (".jsonl", ".ndjson")
 
 
+_LOG: Final = (
+    "{}: found an engine's start-up log; allowed: a file of observations (kvreport log FILE reads a log)"
+)
+
+
 def read_observations(path: Path) -> tuple[Observation, ...]:
     """Read every observation of a file.
 
@@ -58,14 +63,14 @@ def _listed(path: Path) -> Iterator[tuple[object, str]]:
         content = read_yaml(path, str(path))
     except CatalogError as error:
         if _is_log(path):
-            raise InputError(
-                f"{path}: found an engine's start-up log; allowed: a file of observations (kvreport log FILE reads a log)"
-            ) from error
+            raise InputError(_LOG.format(path)) from error
         raise InputError(str(error.faults[0])) from error
     if isinstance(content, dict) and "observations" in content:
         content = content["observations"]
     elif isinstance(content, dict):
         content = [content]
+    if isinstance(content, str) and _is_log(path):
+        raise InputError(_LOG.format(path))
     if not isinstance(content, list):
         found = "nothing" if content is None else f"a {type(content).__name__}"
         raise InputError(f"{path}: found {found}; allowed: a list of observations, or observations: [...]")

@@ -81,7 +81,7 @@ def test_the_fractions_of_a_deployment_are_those_of_its_longest_request(catalog:
         best = one.ranking.deployments[0]
         told = kvreport.estimate(MODEL, gpu="mi300x", context_tokens=tokens, engine="sglang", catalog=catalog)
         assert best.pool_bytes == told.budget.kv_pool_bytes
-        interval = one.fractions(best, best.pool_bytes // 2)
+        interval = one.fractions(best, (best.pool_bytes // 2,))
         assert interval is not None
         highest[tokens] = interval["highest"]
     # What is given is lowered afterwards, so that the same fraction is meant.
