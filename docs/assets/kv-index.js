@@ -276,7 +276,7 @@
       }, 80),
     );
     restore();
-    if (early && !text.value) {
+    if (early && !new URLSearchParams(location.search).get("name")) {
       text.value = early;
       show();
       write();
