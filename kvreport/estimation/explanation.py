@@ -357,9 +357,9 @@ def _offload_lines(estimate: Estimate) -> Iterator[str]:
         "the same beginning reads them back and skips their prefill; no more requests run at once"
     )
     yield (
-        f"that is the offload of {estimate.request.engine.label} itself, which keeps blocks as they are on the GPU; another "
-        "store, such as LMCache, can take several times the bytes of a token where a model has windows or states"
+        f"that is the offload of {estimate.request.engine.label} itself, which keeps blocks as they are on the GPU"
     )
+    yield "a store such as LMCache can take several times the bytes of a token where a model has windows or states"
 
 
 def _block_lines(estimate: Estimate) -> Iterator[str]:

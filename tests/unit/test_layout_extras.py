@@ -609,7 +609,7 @@ def test_host_memory_for_blocks_is_explained_and_in_the_command(catalog: Catalog
         said = " ".join(found.explanation)
         assert "holds 819,200 tokens (100 requests of 8,192)" in said
         assert "no more requests run at once" in said
-        assert "another store, such as LMCache" in said
+        assert "a store such as LMCache" in said
         assert flags in found.to_dict()["command"]
     assert (
         plain.max_concurrent_requests
