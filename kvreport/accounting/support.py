@@ -503,7 +503,9 @@ def codes(
         model.architecture if model.architecture in listed else None,
         model.architecture in ruling.unstable,
         model.weight_format,
-        model.dtype if dtype is None else dtype,
+        # Both: a type that is asked for is refused where the checkpoint's own would fall back to another.
+        model.dtype,
+        dtype,
         bool(model.experts),
         cache_kinds(model),
         tuple(None if form is None else form.name for form in weight_formats),

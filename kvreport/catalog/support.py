@@ -310,6 +310,7 @@ class Support(Record):
         """
         self._lists = lists
         self._known.clear()
+        self._judged.clear()
         return self
 
     @model_validator(mode="after")

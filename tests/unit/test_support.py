@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import numpy as np
 import pytest
@@ -318,6 +319,34 @@ def test_a_release_without_a_flag_refuses_the_layout(
         Asked(layout=layout),
     )
     assert (judged.verdict is None) == runs, judged.reason
+
+
+def test_what_was_judged_before_changes_no_judgement() -> None:
+    """Codes are remembered for models that share them: they are those of a judgement made for this question alone."""
+    catalog = open_catalog()
+    draw = random.Random(20261128)  # noqa: S311 - questions, not keys
+    models, devices = list(catalog.models.values()), list(catalog.accelerators.values())
+    forms, caches = [None, *catalog.weight_formats.values()], [None, None, *catalog.kv_formats.values()]
+    engines = [one for one in catalog.engines.values() if one.version is not None]
+    asked = [
+        tuple(
+            map(
+                draw.choice,
+                (engines, devices, models, forms, caches, [None, None, "bfloat16", "float16", "float32"]),
+            )
+        )
+        for _ in range(4_000)
+    ]
+    # The same model in every type, one after the other: what one question leaves behind is what the next one finds.
+    asked += [
+        (*one[:5], dtype) for one in asked[:400] for dtype in (None, "bfloat16", "float16", "float32", None)
+    ]
+    refused = 0
+    for engine, device, model, form, cache, dtype in asked:
+        found = codes(catalog.support, engine, [device], model, [form], cache, dtype)[0][0]
+        assert found == judge(catalog.support, engine, device, model, form, cache, Asked(dtype=dtype)).code
+        refused += found > 0
+    assert refused > 1_000
 
 
 @pytest.mark.parametrize(
