@@ -25,7 +25,7 @@ UV          ?= uv
 FUZZ        ?= 50
 INPUTS      ?= 1000000
 
-.PHONY: help released-address variation kills trials site serve test nightly coverage fuzz audit torch-check llama-check mlx-check check format bench export fit wheel release lock venv clean distclean
+.PHONY: help released-address variation kills trials site serve test nightly faults coverage fuzz audit torch-check llama-check mlx-check check format bench export fit wheel release lock venv clean distclean
 
 help: ## list what can be made
 	@printf 'make ...\n'
@@ -55,6 +55,12 @@ nightly: $(STAMP) ## run what is too long for every commit: whole site, builds a
 	step '$(NIGHTLY_KILLS) builds and matrix runs killed' $(BIN)/python scripts/kills.py $(NIGHTLY_KILLS); \
 	step 'byte-identical builds elsewhere' $(BIN)/python scripts/variation.py; \
 	if [ -n "$$failed" ]; then printf 'failed:\n%s' "$$failed" >&2; exit 1; fi
+
+# Coverage is asked once which tests execute which lines; then each fault is put into a copy of the tree, and those tests run.
+FAULTS ?=
+faults: $(STAMP) ## seed the fifty faults of tests/seeded_faults.yaml one by one; at least 48 must be noticed (FAULTS="--only ID")
+	@chromium="$$($(BIN)/python tests/ensure_chromium.py)" && \
+		KVREPORT_CHROMIUM="$$chromium" $(BIN)/python scripts/seeded_faults.py $(FAULTS)
 
 define pytest
 $(BIN)/python scripts/fetch_runtime.py && $(BIN)/python scripts/fetch_sql.py && \
