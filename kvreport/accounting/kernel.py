@@ -776,11 +776,6 @@ def captured_sizes(largest: int) -> int:
     return small + min(largest, 256) // 8 + max(largest - 256, 0) // 16
 
 
-def captured_graphs(max_num_seqs: int, tokens: int) -> int:
-    """Return how many graphs vLLM captures by default, of at most 512 tokens."""
-    return graphs_up_to(LARGEST_CAPTURE, max_num_seqs, tokens)
-
-
 def graphs_up_to(largest: int, max_num_seqs: int, tokens: int) -> int:
     """Return how many graphs vLLM captures: pieces for every size, and whole ones for those that decode.
 

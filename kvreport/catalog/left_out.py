@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -166,14 +165,6 @@ class LeftOut(Record):
     summary: Summary
     logs: tuple[LeftOutLog, ...]
     others: dict[Slug, FamilyErrors] = Field(default_factory=dict)
-
-    def of_family(self, family: str) -> FamilyErrors | None:
-        """Errors on an engine family's logs, fitted or not; None for one that no logs were kept of."""
-        counts = Counter(log.rules for log in self.logs if log.rules is not None)
-        own = FamilyErrors(
-            logs=self.summary.logs, median_error=self.summary.median_error, records=dict(counts)
-        )
-        return {**self.others, self.fitted: own}.get(family)
 
 
 def load_left_out(data_dir: Path) -> LeftOut | None:

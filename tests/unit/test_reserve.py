@@ -24,7 +24,7 @@ from kvreport.accounting.engines.vllm.reserve import (
     reserve,
 )
 from kvreport.accounting.extras import own_prediction_layer, vocabulary_slots, with_draft
-from kvreport.accounting.kernel import captured_graphs, captured_sizes
+from kvreport.accounting.kernel import LARGEST_CAPTURE, captured_sizes, graphs_up_to
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import weights_by_component
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
@@ -354,9 +354,9 @@ def test_handles_of_linear_algebra_are_charged_where_they_are_made_after_the_fir
 
 def test_graphs_are_pieces_for_every_size_and_whole_ones_for_those_that_decode() -> None:
     # 256 requests: pieces up to 512 tokens, whole graphs up to 256.
-    assert captured_graphs(256, 8192) == 51 + 35
-    assert captured_graphs(1024, 8192) == 51 + 51
-    assert captured_graphs(8, 8192) == 5 + 4
+    assert graphs_up_to(LARGEST_CAPTURE, 256, 8192) == 51 + 35
+    assert graphs_up_to(LARGEST_CAPTURE, 1024, 8192) == 51 + 51
+    assert graphs_up_to(LARGEST_CAPTURE, 8, 8192) == 5 + 4
 
 
 @pytest.mark.parametrize(("max_seqs", "sizes"), [(1, 2), (4, 4), (8, 5), (256, 51), (1024, 51)])

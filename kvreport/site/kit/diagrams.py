@@ -23,12 +23,6 @@ from kvreport.site.kit.elements import Bar, Slice, Strip, Tick
 from kvreport.words import counted
 
 TICK: Final = 10
-_ROLE_WORDS: Final = {
-    "cache": "grows with every token",
-    "window": "grows up to its window",
-    "state": "constant per request",
-    "none": "keeps nothing of its own",
-}
 _LABEL_NEEDS: Final = 16
 """Thousandths of a bar that one character of a label takes, roughly."""
 
