@@ -6,7 +6,6 @@
 57344
 """
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -55,18 +54,11 @@ _HOMES = {
     "replay": "kvreport.traffic.answers",
 }
 
-_RENAMED = {"load_catalogue": "load_catalog"}
-"""Names of the first edition; they go with release 0.3."""
-
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
     """Import a public name when it is first used, so that ``import kvreport`` costs nothing."""
-    if name in _RENAMED:
-        now = _RENAMED[name]
-        warnings.warn(
-            f"kvreport.{name} is now {now}; the old name goes with 0.3", DeprecationWarning, stacklevel=2
-        )
-        return __getattr__(now)
+    if name == "load_catalogue":
+        raise AttributeError("kvreport.load_catalogue is kvreport.load_catalog now")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -8,8 +8,7 @@ caller wrote — names, numbers, sizes as text. Records replace the names in
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
@@ -665,35 +664,27 @@ def url_keys() -> dict[str, str]:
 RENAMED: Final[dict[str, str]] = {
     "speculative": "num_speculative_tokens",
     "dcp": "decode_context_parallel",
-    "sorts": "sampler",
+    "sorts": 'sampler="sort"',
 }
-"""Keyword arguments of the first edition; they go with release 0.3."""
+"""Keyword arguments that are gone, and what to write; release 0.3 no longer knows them."""
 
 
-def current_names(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments under their present names.
+def require_known(names: Iterable[str]) -> None:
+    """Refuse a keyword argument that is no option.
 
     Raises:
-        InputError: If a name is unknown, with the nearest one; or if it is given under both its names.
+        InputError: If a name is unknown, with the nearest one.
     """
     known = {option.name for option in options()}
-    found: dict[str, Any] = {}
-    for name, value in arguments.items():
-        now = RENAMED.get(name, name)
-        if now != name:
-            warnings.warn(
-                f"{name} is now {now}; the old name goes with 0.3", DeprecationWarning, stacklevel=4
-            )
-        if now not in known:
+    for name in names:
+        if name in RENAMED:
+            raise InputError(f"{name}: found the name of an earlier edition; allowed: {RENAMED[name]}")
+        if name not in known:
             near = get_close_matches(name, known, n=1)
             raise InputError(
                 f"unknown option {shorten(name)}; "
                 + (f"did you mean {near[0]}?" if near else "see kvreport estimate --help")
             )
-        if now in found:
-            raise InputError(f"{now}: given twice, also as {name}; allowed: once")
-        found[now] = ("sort" if value else None) if name == "sorts" else value
-    return found
 
 
 def _check(option: Option, value: Any) -> None:  # noqa: ANN401 - what a caller wrote

@@ -112,9 +112,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         Raises:
             PluginError: The prefix is no address.
         """
-        if self.config.catalogue is not None and self.config.catalog is None:
-            log.info("kvreport: the option `catalogue` is now `catalog`; the old name goes with 0.3")
-            self.config.catalog = self.config.catalogue
         try:
             self.mount = Mount(self.config.prefix or usual_prefix(Path(config.docs_dir)))
         except InputError as error:
@@ -161,7 +158,10 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         if self.publishes and self.book is not None:
             self.ahead = Ahead(config, len(self.book.titles))
         cache = self._cache(config)
-        templating.override(Path(self.config.templates) if self.config.templates else None)
+        try:
+            templating.override(Path(self.config.templates) if self.config.templates else None)
+        except InputError as error:
+            raise PluginError(f"kvreport: {error}") from error
         self.bytecode = []
         if self.publishes:
             self.bytecode.append(Bytecode(cache / "parts" / "templates.bytecode"))

@@ -11,7 +11,6 @@ class KvreportConfig(Config):
 
     Attributes:
         catalog: Folder of the catalog; the public one if left out.
-        catalogue: What ``catalog`` was called; it goes with release 0.3.
         models: Pattern that a model's id must match to be published.
         gpus: Pattern that an accelerator's id must match to be published.
         prefix: Where everything generated stands in a project that has pages of its own, which are then
@@ -26,7 +25,7 @@ class KvreportConfig(Config):
     """
 
     catalog = config_options.Optional(config_options.Dir(exists=True))
-    catalogue = config_options.Optional(config_options.Dir(exists=True))
+    catalogue = config_options.Deprecated(removed=True, message="'catalogue' is 'catalog' now; rename it")
     models = config_options.Type(str, default="*")
     gpus = config_options.Type(str, default="*")
     prefix = config_options.Type(str, default="")

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvreport.atomic.files import UNFINISHED
-from kvreport.atomic.folders import recover, remove, replace_entries
+from kvreport.atomic.folders import recover, replace_entries
 from kvreport.atomic.reuse import Entry, Reuse
 from kvreport.atomic.workspace import claim, sweep
 from kvreport.errors import InputError, shorten
 
 _PREFIX = ".kvreport-files-"
-_FORMER = re.compile(r"\.kvreport-[a-z0-9_]{8}")
-"""What the first edition called its folders; it swept none."""
 
 
 @dataclass
@@ -101,7 +98,7 @@ def staged(target: Path, before: Before | None = None) -> Iterator[Staging]:
     try:
         target.mkdir(parents=True, exist_ok=True)
         recover(target)
-        sweep_leftovers(target)
+        sweep(target, _PREFIX)
         workspace = claim(target, _PREFIX)
     except OSError as error:
         raise InputError(
@@ -113,14 +110,6 @@ def staged(target: Path, before: Before | None = None) -> Iterator[Staging]:
         staging.publish()
     finally:
         workspace.close()
-
-
-def sweep_leftovers(folder: Path) -> None:
-    """Remove what killed runs left in a dataset's folder."""
-    sweep(folder, _PREFIX)
-    for path in folder.glob(".kvreport-*"):
-        if _FORMER.fullmatch(path.name):
-            remove(path)
 
 
 def checksums(staging: Staging) -> bytes:

@@ -27,7 +27,7 @@ from kvreport.estimation.hardware import BEST
 from kvreport.estimation.local import estimate_local
 from kvreport.estimation.local_names import engine_at_home, engine_of
 from kvreport.estimation.request import Request, resolve
-from kvreport.query import Query, current_names
+from kvreport.query import Query, require_known
 
 STANDARD_CONTEXTS = tuple(1 << power for power in range(11, 21))
 """2K to 1M: the contexts of an estimate's table."""
@@ -55,7 +55,8 @@ def estimate(
     >>> estimate("Qwen/Qwen2.5-7B", gpu="h100-sxm-80gb", context_tokens=8192).kv_bytes_per_token_per_gpu
     57344
     """
-    asked = current_names(options)
+    require_known(options)
+    asked = dict(options)
     known = open_catalog() if catalog is None else catalog
     if "engine" not in asked and isinstance(model, str | Path):
         asked |= engine_of(model, known)

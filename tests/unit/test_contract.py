@@ -128,6 +128,15 @@ def test_a_query_has_the_fields_of_its_options():
     } <= fields  # fmt: skip
 
 
-def test_the_old_name_of_load_catalog_still_answers() -> None:
-    with pytest.warns(DeprecationWarning, match="kvreport.load_catalogue is now load_catalog"):
-        assert kvreport.load_catalogue is kvreport.load_catalog
+def test_names_of_an_earlier_edition_say_what_to_write() -> None:
+    with pytest.raises(AttributeError, match=r"load_catalogue is kvreport\.load_catalog now"):
+        _ = kvreport.load_catalogue
+    for name, value, now in (
+        ("speculative", 1, "num_speculative_tokens"),
+        ("dcp", 2, "decode_context_parallel"),
+        ("sorts", True, 'sampler="sort"'),
+    ):
+        with pytest.raises(
+            kvreport.InputError, match=f"{name}: found the name of an earlier edition; allowed: {now}"
+        ):
+            kvreport.estimate("meta-llama/Llama-3.1-8B-Instruct", gpu="h100-sxm-80gb", **{name: value})

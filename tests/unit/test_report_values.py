@@ -8,11 +8,11 @@ import pytest
 
 from kvreport.accounting.capacity import Verdict
 from kvreport.atomic import write_whole
-from kvreport.book import chapter
 from kvreport.build_cache import digest, keep, recall
 from kvreport.catalog.load import open_catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
+from kvreport.errors import InputError
 from kvreport.publish.series import Series, series, smallest_serving
 from kvreport.site.kit import diagrams as pictures
 from kvreport.site.kit import links, tables, templating
@@ -164,12 +164,14 @@ def test_text_in_a_template_element_cannot_end_it():
     assert as_text('{"a":"</template><script>&amp;"}') == '{"a":"&lt;/template>&lt;script>&amp;amp;"}'
 
 
-def test_a_replaced_template_is_found_under_its_old_name_too(tmp_path):
-    (tmp_path / "model_serve.html").write_text("<p>Old.</p>")
-    templating.override(tmp_path)
+def test_a_replaced_template_under_its_old_name_is_refused_with_the_new_one(tmp_path):
+    (tmp_path / "your_model_body.html").write_text("<p>Old.</p>")
     try:
-        with pytest.warns(DeprecationWarning, match="its name is model/serve.html now"):
-            assert render("model/serve.html", "models/a/", {}) == "<p>Old.</p>"
+        with pytest.raises(
+            InputError, match=r"found your_model_body\.html, .*; allowed: your_model/body\.html"
+        ):
+            templating.override(tmp_path)
+        (tmp_path / "your_model_body.html").unlink()
         (tmp_path / "model").mkdir()
         (tmp_path / "model/serve.html").write_text("<p>New.</p>")
         templating.override(tmp_path)
@@ -178,10 +180,9 @@ def test_a_replaced_template_is_found_under_its_old_name_too(tmp_path):
         templating.override(None)
 
 
-def test_chapters_may_import_their_helpers_from_the_old_address():
-    with pytest.warns(DeprecationWarning, match=r"kvreport\.book\.chapter"):
-        old = importlib.import_module("kvreport.report.chapter")
-    assert old.table is chapter.table
+def test_a_chapter_that_imports_the_old_address_is_told_the_new_one():
+    with pytest.raises(ImportError, match=r"change `kvreport\.report` to `kvreport\.book`"):
+        importlib.import_module("kvreport.report.chapter")
 
 
 def test_a_template_escapes_what_it_is_given():

@@ -34,8 +34,6 @@ def test_the_state_is_that_of_the_named_folders_and_of_the_shared_templates(tmp_
         path.write_text("another", encoding="utf-8")
         assert (state() != before) is decides, name
         before = state()
-    (tmp_path / "model_serve.html").write_text("the first edition's name", encoding="utf-8")
-    assert state() != before
 
 
 def test_a_models_page_uses_templates_of_the_folders_that_decide_it_and_no_others(tmp_path: Path) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import BaseLoader, ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from kvreport import resources, units
+from kvreport.errors import InputError
 from kvreport.site.kit.page import link
 from kvreport.site.kit.table_rows import rows
 
@@ -26,7 +26,15 @@ def override(folder: Path | None) -> None:
     """Let templates in ``folder`` replace the package's of the same name; None for none.
 
     One build at a time renders in a process, so this is set once before it begins.
+
+    Raises:
+        InputError: If a template has a name of an earlier edition (``model_serve.html`` for ``model/serve.html``).
     """
+    ours = resources.templates_dir()
+    for path in ours.glob("*/*.html"):
+        name = path.relative_to(ours).as_posix()
+        if folder is not None and (folder / (flat := name.replace("/", "_"))).is_file():
+            raise InputError(f"templates: found {flat}, a name of an earlier edition; allowed: {name}")
     _overrides[:] = [] if folder is None else [folder]
     environment.cache_clear()
     _state.cache_clear()
@@ -64,7 +72,6 @@ def _state(names: tuple[str, ...], within: tuple[Path, ...]) -> str:
     for folder in within:
         for path in sorted(folder.rglob("*.html")):
             name = path.relative_to(folder)
-            # An override may bear the first edition's name, which begins with the folder's.
             if len(name.parts) == 1 or name.parts[0] in names:
                 found.update(name.as_posix().encode() + b"\0" + sha256(path.read_bytes()).digest())
         found.update(b"\1")
@@ -79,7 +86,7 @@ def environment() -> Environment:
     template prints was made into text by Python before.
     """
     made = Environment(
-        loader=ChoiceLoader(list(_loaders())),
+        loader=FileSystemLoader(folders()),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -95,26 +102,6 @@ def environment() -> Environment:
     made.filters["unbroken"] = unbroken
     made.tests["program"] = is_program
     return made
-
-
-class _FlatNames(FileSystemLoader):
-    """Templates under the first edition's names: ``model_serve.html`` for ``model/serve.html``."""
-
-    def get_source(self, environment: Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
-        flat = template.replace("/", "_")
-        found = super().get_source(environment, flat)
-        if flat != template:
-            message = f"template {flat}: its name is {template} now; the old one goes with the next release"
-            warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return found
-
-
-def _loaders() -> Iterator[BaseLoader]:
-    """Yield where a template is looked for, first found first."""
-    for folder in _overrides:
-        yield FileSystemLoader(folder)
-        yield _FlatNames(folder)
-    yield FileSystemLoader(resources.templates_dir())
 
 
 def as_text(text: str) -> Markup:

@@ -1,1 +1,0 @@
-"""The first edition's addresses of what chapters import, for one release more."""
