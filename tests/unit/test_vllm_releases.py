@@ -9,6 +9,8 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Step
 from kvreport.accounting.engines.vllm import releases, scheduler
 from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel, triton_bytes
+from kvreport.accounting.engines.vllm.kernels import Device
+from kvreport.accounting.engines.vllm.plan import _Layers
 from kvreport.accounting.engines.vllm.profiling import (
     Shape,
     graph_layers,
@@ -17,6 +19,8 @@ from kvreport.accounting.engines.vllm.profiling import (
     loaded_bytes_per_token,
 )
 from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import Serving
+from kvreport.catalog.caches import Latent
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.estimation.commands import estimate_command
@@ -600,3 +604,25 @@ def test_places_of_picks_are_made_with_the_weights_since_0_30(catalog: Catalog) 
         for one in ("0.29.0", "0.30.0", "0.33.0")
     }
     assert rows == {"0.29.0": 0, "0.30.0": 21 * 2048 * 4, "0.33.0": 21 * 2048 * 4}
+
+
+def test_blocks_of_interleaved_latents_hold_whole_rows_since_0_33(catalog: Catalog) -> None:
+    """0.33.0 ``models/deepseek_v41/attention.py``, ``packed_block_stride_alignment``: records of 512 values and 16 scales."""
+    model = catalog.model("deepseek-ai/DeepSeek-V4.1-Flash")
+    windowed = next(
+        cache
+        for group in model.layers
+        for cache in group.caches
+        if isinstance(cache, Latent) and cache.window
+    )
+    for release, stride in (("0.32.0", 1), ("0.33.0", 512 + 16)):
+        layers = _Layers(
+            model=model,
+            engine=rules(catalog.engine(f"vllm@{release}")).at_release(release),
+            serving=Serving(max_batched_tokens=2048),
+            kv_format=catalog.kv_formats["fp8"],
+            tensor_parallel=1,
+            device=Device.of(catalog.accelerator("b200-sxm-180gb")),
+        )
+        page = layers._latent(windowed)
+        assert (page.stride_bytes, page.content_bytes) == (stride, 32 * (512 + 16)), release

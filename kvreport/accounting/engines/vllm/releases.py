@@ -314,7 +314,7 @@ def latent_hybrid_tokens(release: Release) -> int:
     """Tokens that blocks of a model of latents and states are a multiple of.
 
     64 up to 0.19 (``models/config.py::HybridAttentionMambaModelConfig``), the kernel's own up to 0.26, 128
-    since 0.27.1 (``platforms/interface.py::_align_hybrid_block_size``).
+    since 0.27.0 (``platforms/interface.py::_align_hybrid_block_size``).
     """
     if release >= (0, 27):
         return 128
@@ -332,11 +332,12 @@ def expert_workspace_kept(release: Release) -> bool:
 
 
 def streams_buffer_kept(release: Release) -> bool:
-    """Whether models of several residual streams keep those of one step without a draft model: to 0.27.0.
+    """Whether models of several residual streams keep those of one step without a draft model: up to 0.26.
 
-    ``models/deepseek_v4/nvidia/model.py``, ``_mtp_hidden_buffer``; guarded by a draft model in 0.27.1 and since.
+    ``models/deepseek_v4/nvidia/model.py``, ``_mtp_hidden_buffer``; made for a draft only since 0.27.0
+    (``needs_mtp_hidden_states``).
     """
-    return release < (0, 27, 1)
+    return release < (0, 27)
 
 
 def expands_latents(release: Release) -> bool:

@@ -1,0 +1,259 @@
+"""Every rule that depends on a release, on both sides of its edge: tests/release_edges.yaml."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.sglang.pools import PoolFlags
+from kvreport.accounting.engines.vllm.profiling import Shape
+from kvreport.accounting.extras import with_draft
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import Serving
+from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.load import Catalog, open_catalog
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+ENGINES: Final = ROOT / "kvreport" / "accounting" / "engines"
+TABLE: Final = yaml.safe_load((ROOT / "tests" / "release_edges.yaml").read_text(encoding="utf-8"))
+EDGES: Final = [(entry, edge) for entry in TABLE for edge in entry["edges"] if "was" in edge]
+RELEASE_NAMES: Final = frozenset({"release", "release_of", "release_number", "version_number"})
+"""What a comparison of releases is written with; one of builds is of a number with a constant."""
+OLDEST_BUILD: Final = 1000
+"""Builds of llama.cpp are whole numbers above it; other numbers that are compared are smaller."""
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    """The public catalog."""
+    return open_catalog()
+
+
+def module_of(rule: str) -> ModuleType:
+    """The module of a rule that is named ``vllm/releases.py::sampler``."""
+    path = rule.partition("::")[0].removesuffix(".py").replace("/", ".")
+    return importlib.import_module(f"kvreport.accounting.engines.{path}")
+
+
+def engine_at(catalog: Catalog, family: str, release: str) -> Engine:
+    """The record of a release, standing for that release alone."""
+    return rules(catalog.engine(f"{family}@{release}")).at_release(release)
+
+
+def value_of(name: str, value: Any, catalog: Catalog) -> Any:
+    """What a word of the table stands for where an argument of this name takes more than a word."""
+    match name:
+        case "model" if isinstance(value, list):
+            return with_draft(*map(catalog.model, value)).whole
+        case "model":
+            return catalog.model(value)
+        case "shape":
+            return Shape.of(catalog.model(value))
+        case "tower":
+            return Shape.of(catalog.model(value)).tower
+        case "accelerator":
+            return catalog.accelerator(value)
+        case "layout":
+            return Layout(**value)
+        case "flags":
+            return PoolFlags(**value)
+        case "options":
+            return LocalOptions(**value)
+        case "serving":
+            return Serving(**value)
+        case "formats":
+            return catalog.weight_formats
+    return value
+
+
+def answer(catalog: Catalog, entry: dict[str, Any], release: str) -> Any:
+    """What a rule says for a release, as plain values."""
+    rule, words = entry.get("call", entry["rule"]), dict(entry.get("with", {}))
+    family, path = rule.split("/")[0], rule.partition("::")[2].split(".")
+    engine = engine_at(catalog, family.replace("_", "-"), release)
+    found: Any = module_of(rule)
+    for part in path:
+        parent, found = found, getattr(found, part)
+    if isinstance(parent, type):
+        owner = value_of("tower", words.pop("tower"), catalog) if "tower" in words else rules(engine)
+        assert isinstance(owner, parent)
+        found = getattr(owner, path[-1])
+    if callable(found):
+        given = {name: value_of(name, value, catalog) for name, value in words.items()}
+        of_release = {"release": version_number(release), "engine": engine, "version": release}
+        wanted = set(of_release) & set(inspect.signature(found).parameters)
+        found = found(**{name: of_release[name] for name in wanted}, **given)
+    match entry.get("of"):
+        case "layers":
+            found = sum(group.count for group in found.layers)
+        case str(name):
+            found = found.get(name, 0) if isinstance(found, dict) else getattr(found, name)
+    return plain(found)
+
+
+def plain(value: Any) -> Any:
+    """A value as YAML writes it."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return [plain(one) for one in value] if isinstance(value, tuple | list) else value
+
+
+@pytest.mark.parametrize(
+    ("entry", "edge"), EDGES, ids=[f"{entry['rule']} {edge['first']}" for entry, edge in EDGES]
+)
+def test_a_rule_changes_at_its_edge(catalog: Catalog, entry: dict[str, Any], edge: dict[str, Any]) -> None:
+    answers = [answer(catalog, entry, str(edge[side])) for side in ("last", "first")]
+    assert answers == [edge["was"], edge["is"]]
+    assert edge["was"] != edge["is"]
+
+
+def test_nothing_was_released_between_the_two_sides_of_an_edge() -> None:
+    for family in ("vllm", "sglang"):
+        text = (ROOT / "data" / f"{family}_releases.yaml").read_text(encoding="utf-8")
+        dated = sorted(version_number(name) for name in yaml.safe_load(text)["releases"])
+        for entry in TABLE:
+            if not entry["rule"].startswith(family):
+                continue
+            for edge in entry["edges"]:
+                last, first = version_number(str(edge["last"])), version_number(str(edge["first"]))
+                assert last in dated, (entry["rule"], edge)
+                assert first in dated, (entry["rule"], edge)
+                between = [one for one in dated if last < one < first and one[:3] != last[:3]]
+                assert not between, (entry["rule"], edge, between)
+
+
+def test_tests_that_the_table_leaves_an_edge_to_are_there() -> None:
+    for entry in TABLE:
+        assert entry["source"], entry["rule"]
+        for edge in entry["edges"]:
+            assert ("was" in edge) != ("test" in edge), (entry["rule"], edge)
+            if "test" in edge:
+                path, _, name = edge["test"].partition("::")
+                assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), edge
+
+
+# --- no comparison without its edge ---------------------------------------------------------------------
+
+
+def trimmed(release: tuple[int, ...]) -> tuple[int, ...]:
+    """A release without zeros at its end: 0.20.0 is 0.20. A build of llama.cpp is its number."""
+    while release and release[-1] == 0:
+        release = release[:-1]
+    return release
+
+
+def release_number(text: str) -> tuple[int, ...]:
+    """A release of the table: three numbers, or the one of a build."""
+    return (int(text[1:]),) if text.startswith("b") else version_number(text)[:3]
+
+
+def numbers_in(value: object) -> Iterator[tuple[int, ...]]:
+    """Every release in a value."""
+    if type(value) is int and value > OLDEST_BUILD:
+        yield (value,)
+    elif isinstance(value, tuple) and len(value) > 1 and all(type(one) is int for one in value):
+        yield trimmed(value)
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from numbers_in(one)
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """The names that an expression is written with."""
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} | {
+        part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)
+    }
+
+
+def boundaries(node: ast.Compare, module: ModuleType) -> set[tuple[int, ...]]:
+    """The releases that a comparison names: literally, or by a constant of its module."""
+    found: set[tuple[int, ...]] = set()
+    for side in (node.left, *node.comparators):
+        for part in ast.walk(side):
+            if isinstance(part, ast.Tuple | ast.Name | ast.Attribute | ast.Subscript):
+                try:
+                    value = eval(compile(ast.Expression(part), "", "eval"), dict(vars(module)))  # noqa: S307
+                except (NameError, AttributeError, KeyError, TypeError):
+                    continue
+                if not isinstance(part, ast.Name | ast.Attribute) or isinstance(value, tuple):
+                    found |= set(numbers_in(value)) if not _inside(part, side) else set()
+    return {one for one in found if one < (1 << 16,)}
+
+
+def _inside(part: ast.AST, side: ast.expr) -> bool:
+    """True for a pair of releases of which one is taken: the subscript says which."""
+    return any(
+        isinstance(one, ast.Subscript) and one is not part and part in ast.walk(one.value)
+        for one in ast.walk(side)
+    )
+
+
+def orders_releases(node: ast.Compare) -> bool:
+    """True for a comparison of releases, or of llama.cpp's builds, by their order."""
+    names = names_in(node)
+    ordered = any(isinstance(one, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for one in node.ops)
+    builds = "number" in names and any(one.isupper() for one in names)
+    return ordered and bool(names & RELEASE_NAMES or builds) and "capability" not in names
+
+
+def comparisons() -> Iterator[tuple[str, ast.Compare, ModuleType]]:
+    """Every ordering of releases in the package, by the function that it stands in."""
+    for path in sorted(ENGINES.rglob("*.py")):
+        name = path.relative_to(ENGINES).as_posix()
+        module = module_of(name.removesuffix("/__init__.py"))
+        pending: list[tuple[ast.AST, str]] = [(ast.parse(path.read_text(encoding="utf-8")), "")]
+        while pending:
+            node, place = pending.pop()
+            for child in ast.iter_child_nodes(node):
+                inner = place
+                if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                    inner = f"{place}.{child.name}" if place else child.name
+                if isinstance(child, ast.Compare) and orders_releases(child):
+                    yield f"{name}::{inner}", child, module
+                pending.append((child, inner))
+
+
+def test_every_comparison_of_releases_is_in_the_table() -> None:
+    edges: dict[str, set[tuple[int, ...]]] = {}
+    for entry in TABLE:
+        firsts = {trimmed(release_number(str(edge["first"]))) for edge in entry["edges"]}
+        edges.setdefault(entry["rule"], set()).update(firsts)
+    missing, seen = [], set()
+    for rule, node, module in comparisons():
+        seen.add(rule)
+        named = boundaries(node, module)
+        if rule not in edges or not named <= edges[rule]:
+            missing.append((rule, ast.unparse(node), sorted(named - edges.get(rule, set()))))
+    assert not missing, "\n".join(map(str, missing))
+    assert set(edges) <= seen, sorted(set(edges) - seen)
+    assert len(seen) > 60
+
+
+def test_releases_are_compared_in_the_rules_of_engines_only() -> None:
+    for path in sorted((ROOT / "kvreport").rglob("*.py")):
+        if path.is_relative_to(ENGINES):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Compare) and orders_releases(node):
+                literal = [one for one in ast.walk(node) if isinstance(one, ast.Tuple)]
+                assert not any(list(numbers_in(_literal(one))) for one in literal), (path, ast.unparse(node))
+
+
+def _literal(node: ast.Tuple) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
