@@ -69,6 +69,15 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
             ["size", model, "--concurrent", "3", "--context", "64K", "--gpu", "rtx-4090", "--available", "1"],
         )
         yield "diff", ["diff", "vllm-0.11", "vllm", "--model", model, "--context", "8K,1M"]
+    for text in (
+        "Kimi-K3 107136 B/token",
+        "Llama 3.1 8B takes 16 GB at 128K",
+        "gpt-oss-20b weights 13.8 GB",
+        "Qwen3 8B keeps 1 MB of states",
+        "Llama 3.1 8B 54 requests at 8K in fp8 on H100",
+        "Qwen3 8B cache 0.6 GB at 8K",
+    ):
+        yield "claim", ["claim", text]
     yield "diff", ["diff", MODELS[0], MODELS[1]]
     yield "diff", ["diff", MODELS[0], MODELS[0]]
     yield (

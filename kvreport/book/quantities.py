@@ -20,6 +20,7 @@ from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.kernel import whole_blocks
 from kvreport.accounting.profile import CacheProfile
 from kvreport.book.expressions import Value, evaluate
+from kvreport.book.mistakes import mistaken
 from kvreport.catalog.caches import ChunkedAttention, FullAttention, Latent, SlidingWindow
 from kvreport.errors import InputError
 from kvreport.estimation.at_home import AtHome, at_home, backend_bytes
@@ -101,13 +102,17 @@ class Quantities:
         """Cache of a plain shape: 2 × layers × KV heads × head dim × bytes × tokens × requests."""
         return 2 * layers * kv_heads * head_dim * bytes * tokens * requests
 
-    def kv_per_token(self, model: str, kv: str | None = None, *, tp: int = 1, at: int = FAR) -> float:
+    def kv_per_token(
+        self, model: str, kv: str | None = None, *, tp: int = 1, at: int = FAR, mistake: str | None = None
+    ) -> float:
         """Bytes of one further token at a context; beyond every window if none is given."""
-        return float(self._profile(model, kv, tp).marginal_bytes(at))
+        return float(self._profile(model, kv, tp, mistake).marginal_bytes(at))
 
-    def kv_request(self, model: str, kv: str | None = None, *, tokens: int, tp: int = 1) -> int:
+    def kv_request(
+        self, model: str, kv: str | None = None, *, tokens: int, tp: int = 1, mistake: str | None = None
+    ) -> int:
         """Bytes that one request of so many tokens holds, states included, as the architecture needs it."""
-        return int(self._profile(model, kv, tp).request_bytes(tokens))
+        return int(self._profile(model, kv, tp, mistake).request_bytes(tokens))
 
     def state(self, model: str, *, tp: int = 1) -> int:
         """Bytes of the recurrent states that every request holds whatever its length."""
@@ -378,8 +383,10 @@ class Quantities:
     def _peaks(self, gpu: str) -> roofline.Peaks:
         return roofline.Peaks.of(self._gpu(gpu))
 
-    def _profile(self, model: str, kv: str | None, tp: int) -> CacheProfile:
+    def _profile(self, model: str, kv: str | None, tp: int, mistake: str | None = None) -> CacheProfile:
         found = self._model(model)
+        if mistake is not None:
+            found = mistaken(found, mistake)
         return kv_cache.held(found, self._kv(found, kv), tensor_parallel=tp)
 
     def _kv(self, model: Model, kv: str | None) -> KvFormat | None:

@@ -19,6 +19,7 @@ from typing import NoReturn
 from kvreport import __version__
 from kvreport.cli import (
     catalog,
+    claim,
     difference,
     estimate,
     listing,
@@ -43,6 +44,7 @@ _COMMANDS = (
     difference,
     log,
     validate,
+    claim,
     listing,
     matrix,
     catalog,

@@ -23,6 +23,7 @@ TITLES: Final = {
     "diff": "kvreport diff --format json",
     "log": "kvreport log --format json",
     "list": "kvreport list --format json",
+    "claim": "kvreport claim --format json",
     "site": "downloads/v1/site.json",
     "model": "downloads/v1/models/<model>.json",
     "badge": "badge/<model>.json",

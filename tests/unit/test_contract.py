@@ -31,6 +31,7 @@ OPTIONS = {
     "diff": "--model --gpu --context --format",
     "replay": "--gpu --format",
     "validate": "--format",
+    "claim": "--model --quantity --value --unit --context --format",
     "mcp": "",
     "completion": "",
 }

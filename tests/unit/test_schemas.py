@@ -22,6 +22,7 @@ from kvreport.publish import schemas
         ("size", "size openai/gpt-oss-120b --concurrent 40 --context 32K"),
         ("size", "size qwen/qwen2.5-7b --users 500 --requests-per-minute 0.5 --latency 20 --context 8K"),
         ("diff", "diff vllm-0.19 vllm --model mistralai/* --context 4K"),
+        ("claim", "claim --model qwen3-8b --quantity kv_per_token --value 144 --unit KiB"),
         ("list", "list models qwen"),
         ("list", "list formats"),
     ],

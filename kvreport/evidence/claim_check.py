@@ -1,0 +1,411 @@
+"""A claim that somebody just read, judged as the ledger judges published ones.
+
+The ledger (:mod:`kvreport.evidence.claims`) needs the ways in which a figure may be meant. Here they follow from what is
+claimed: the words as they stand, formats that the words do not name, and the known mistakes
+(:mod:`kvreport.book.mistakes`). Of the mistakes those are kept that produce the figure; they explain it, and excuse nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+from kvreport.book.expressions import PARTNER, Figure, unit_factor
+from kvreport.book.mistakes import MISTAKES, mistaken
+from kvreport.book.quantities import Quantities
+from kvreport.catalog.claim import Claim, ClaimsFile, Publication, Reading, Relation, Role, Stated
+from kvreport.errors import InputError, shorten
+from kvreport.evidence.claims import Entry, judge
+from kvreport.units import human_tokens, parse_tokens
+
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalog
+    from kvreport.catalog.model import Model
+
+QUANTITIES: Final[dict[str, str]] = {
+    "kv_per_token": "cache of one token",
+    "kv_request": "cache of one request, states included,",
+    "state": "states of one request",
+    "weights": "weights",
+    "parameters": "parameters",
+    "active_parameters": "parameters that one token passes through",
+    "context_limit": "longest context",
+    "requests": "requests that run at once",
+    "pool_tokens": "tokens that the KV cache holds",
+}
+"""What a claim may be about."""
+
+_COUNTS: Final = ("parameters", "active_parameters", "context_limit", "requests", "pool_tokens")
+_NEED_CONTEXT: Final = ("kv_request", "requests", "pool_tokens")
+_NEED_GPU: Final = ("requests", "pool_tokens")
+_MOST_READINGS: Final = 8
+_USUAL_KV: Final = ("fp8", "bf16", "nvfp4", "q8_0", "q4_0")
+_USUAL_WEIGHTS: Final = ("bf16", "fp8", "int4", "nvfp4", "mxfp4", "q4_k_m")
+MOST_CHARACTERS: Final = 400
+"""A statement is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What is claimed.
+
+    Attributes:
+        model: The model, by any name that the catalog knows.
+        quantity: A key of :data:`QUANTITIES`.
+        value: The number as printed; its digits say how exact it claims to be.
+        unit: Its unit as printed.
+        context: Tokens of a request; None if the words do not say.
+        form: The format of what is stored, a cache's or that of weights; None if the words do not say.
+        gpu: The accelerator of ``requests`` and ``pool_tokens``.
+        about: True if the words say "about".
+        relation: How the words use the figure.
+    """
+
+    model: str
+    quantity: str
+    value: str
+    unit: str = "B"
+    context: int | None = None
+    form: str | None = None
+    gpu: str | None = None
+    about: bool = False
+    relation: Relation = "equals"
+
+
+def check(statement: Statement, catalog: Catalog) -> Entry:
+    """Judge a statement by recomputing it.
+
+    Args:
+        statement: What is claimed.
+        catalog: Where the model, its formats and the accelerator are looked up.
+
+    Raises:
+        InputError: If the model, the quantity, the format, the accelerator or the unit is not known, a context or an
+            accelerator is missing, or the unit is not one of the quantity.
+    """
+    if statement.quantity not in QUANTITIES:
+        near = get_close_matches(statement.quantity, QUANTITIES, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(
+            f"--quantity: found {shorten(statement.quantity)}; allowed: {', '.join(QUANTITIES)}{hint}"
+        )
+    figure = _figure(statement)
+    model = catalog.model(statement.model)
+    if statement.quantity in _NEED_CONTEXT and statement.context is None:
+        raise InputError(f"{statement.quantity}: found no context; allowed: one, such as --context 32K")
+    if statement.quantity in _NEED_GPU and statement.gpu is None:
+        raise InputError(f"{statement.quantity}: found no GPU; allowed: one, such as --gpu H100")
+    quantities = Quantities(catalog)
+    readings = _chosen(replace(statement, form=_format(statement, catalog)), figure, model, quantities)
+    claim = Claim(
+        id="asked",
+        place="as typed",
+        quote=_quote(statement, model),
+        stated=Stated(
+            value=statement.value, unit=statement.unit, about=statement.about, relation=statement.relation
+        ),
+        readings=readings,
+    )
+    source = Publication(
+        key="asked", title="A claim as typed", published="not published", evidence="unverified"
+    )
+    return judge(claim, ClaimsFile(source=source, claims=(claim,)), quantities)
+
+
+def _figure(statement: Statement) -> Figure:
+    if re.fullmatch(r"[0-9][0-9,]*(\.[0-9]+)?", statement.value) is None or len(statement.value) > 40:
+        raise InputError(
+            f"--value: found {shorten(statement.value)}; allowed: a number such as 107136 or 0.86"
+        )
+    figure = Figure(statement.value, statement.unit, about=statement.about)
+    unit_factor(figure.unit)
+    counted = statement.quantity in _COUNTS
+    sized = figure.unit.split("/")[0].split(" per ")[0].strip() in _SIZES
+    if counted == sized:
+        allowed = "parameters, billion, requests, tokens" if counted else ", ".join(_SIZES)
+        raise InputError(f"--unit: found {shorten(figure.unit)} for {statement.quantity}; allowed: {allowed}")
+    return figure
+
+
+_SIZES: Final = ("B", "bytes", "KB", "kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
+
+
+def _quote(statement: Statement, model: Model) -> str:
+    at = f" at {human_tokens(statement.context)}" if statement.context is not None else ""
+    where = f" on {statement.gpu}" if statement.gpu else ""
+    form = f" in {statement.form}" if statement.form else ""
+    return (
+        f"{model.id}: {QUANTITIES[statement.quantity]}{at}{form}{where}: {statement.value} {statement.unit}"
+    )
+
+
+def _chosen(
+    statement: Statement, figure: Figure, model: Model, quantities: Quantities
+) -> tuple[Reading, ...]:
+    """The words as they stand, and of all other readings those that give the figure."""
+    candidates = _readings(statement, model)
+    kept = [next(candidates)]
+    plain = quantities.compute(
+        kept[0].compute
+    )  # what cannot be computed is an error here, and no reading below
+    units = [figure.unit, *([PARTNER[figure.unit]] if figure.unit in PARTNER else [])]
+    for reading in candidates:
+        try:
+            value = quantities.compute(reading.compute)
+        except InputError:
+            continue  # a format that does not store this kind of cache
+        if (
+            len(kept) < _MOST_READINGS
+            and value != plain
+            and any(figure.matches(value, unit) for unit in units)
+        ):
+            kept.append(reading)
+    return tuple(kept)
+
+
+def _readings(statement: Statement, model: Model) -> Iterator[Reading]:
+    """Every way to understand the statement, the words as they stand first, mistakes last."""
+    made = dict(_by_format(statement, model))
+    first = next(iter(made))
+    yield Reading(name=first, compute=made[first])
+    stated = statement.form is not None
+    for name, compute in list(made.items())[1:]:
+        role: Role = "cause" if stated else "assumption"
+        words = name.replace("stored", "it was counted") if stated else f"it is {name}"
+        yield Reading(role=role, name=words, compute=compute)
+    if statement.quantity == "kv_per_token" and statement.context is None:
+        form = statement.form or model.kv_format or "bf16"
+        yield Reading(
+            role="assumption",
+            name="it is meant for the first tokens, inside every window",
+            compute=f'kv_per_token("{model.id}", "{form}", at=1)',
+        )
+    if statement.quantity in ("kv_per_token", "kv_request"):
+        yield from _mistaken(statement, model)
+    if statement.quantity == "parameters":
+        yield Reading(
+            role="assumption",
+            name="those are meant that one token passes through",
+            compute=f'active_parameters("{model.id}")',
+        )
+    if statement.quantity == "active_parameters":
+        yield Reading(role="cause", name="all parameters were counted", compute=f'parameters("{model.id}")')
+    if statement.quantity == "weights":
+        yield Reading(
+            role="cause",
+            name="only the parameters that one token passes through were counted, in 16 bits",
+            compute=f'2 * active_parameters("{model.id}")',
+        )
+    if statement.quantity == "requests":
+        yield Reading(
+            role="cause",
+            name="nothing was left for the engine",
+            compute=f'floor((memory("{statement.gpu}") - weights("{model.id}")) / '
+            f'kv_request("{model.id}", tokens={statement.context}))',
+        )
+
+
+def _by_format(statement: Statement, model: Model) -> Iterator[tuple[str, str]]:
+    """The quantity in every format that may be meant: the one that is said first, else the model's own."""
+    context = statement.context
+    match statement.quantity:
+        case "kv_per_token" | "kv_request" as name:
+            own = model.kv_format or "bf16"
+            for form in dict.fromkeys([statement.form or own, own, *_USUAL_KV]):
+                more = (
+                    "" if context is None else f", {'at' if name == 'kv_per_token' else 'tokens'}={context}"
+                )
+                yield f"stored in {form}", f'{name}("{model.id}", "{form}"{more})'
+        case "weights":
+            released = model.weight_format
+            for form in dict.fromkeys([statement.form or released, released, *_USUAL_WEIGHTS]):
+                chosen = "" if form == released else f', "{form}"'
+                yield f"stored in {form}", f'weights("{model.id}"{chosen})'
+        case "state":
+            yield "the shapes of its states", f'state("{model.id}")'
+        case "parameters" | "active_parameters" | "context_limit" as name:
+            yield "its record", f'{name}("{model.id}")'
+        case "requests" | "pool_tokens" as name:
+            word = "runs" if name == "requests" else name
+            for stored in (None, "fp8") if statement.form is None else (statement.form,):
+                kv = "" if stored is None else f', kv="{stored}"'
+                label = "with the cache as served" if stored is None else f"with its cache in {stored}"
+                yield label, f'{word}("{model.id}", "{statement.gpu}", tokens={context}{kv})'
+
+
+def _format(statement: Statement, catalog: Catalog) -> str | None:
+    """The catalog's name of the format that is said."""
+    if statement.form is None:
+        return None
+    if statement.form in ("bf16", "fp16"):
+        return "bf16"
+    if statement.quantity == "weights":
+        return catalog.weight_format(statement.form).name
+    return catalog.kv_format(statement.form).name
+
+
+def _mistaken(statement: Statement, model: Model) -> Iterator[Reading]:
+    """What known mistakes give, alone and then with a format that is not the one said."""
+    name, context = statement.quantity, statement.context
+    more = "" if context is None else f", {'at' if name == 'kv_per_token' else 'tokens'}={context}"
+    own = statement.form or model.kv_format or "bf16"
+    for form in dict.fromkeys((own, "bf16", "fp8")):
+        for mistake, (words, _) in MISTAKES.items():
+            if mistaken(model, mistake) is not model:
+                counted = "" if form == own else f", in {form}"
+                yield Reading(
+                    role="cause",
+                    name=f"{words}{counted}",
+                    compute=f'{name}("{model.id}", "{form}"{more}, mistake="{mistake}")',
+                )
+        for factor, words in ((0.5, "only keys or only values were counted"), (2, "it was counted twice")):
+            if form == own:
+                yield Reading(
+                    role="cause", name=words, compute=f'{factor} * {name}("{model.id}", "{form}"{more})'
+                )
+
+
+# A sentence ----------------------------------------------------------------------------------------
+
+_RELATIONS: Final[tuple[tuple[str, Relation], ...]] = (
+    (r"\b(?:at least|no less than)\b|>=|≥", "at_least"),
+    (r"\b(?:at most|up to|no more than)\b|<=|≤", "at_most"),
+    (r"\b(?:more than|over)\b|>", "more_than"),
+    (r"\b(?:less than|under|below)\b|<", "less_than"),
+)
+_NUMBER: Final = r"[0-9][0-9,]*(?:\.[0-9]+)?"
+_UNIT: Final = "|".join(sorted(map(re.escape, _SIZES), key=len, reverse=True))
+_VALUE: Final = re.compile(
+    rf"(?<![\w.])(?P<value>{_NUMBER})(?:\s*(?P<size>{_UNIT.replace('bytes|', '').replace('|B', '')})|\s+(?P<bytes>B|bytes?))\b"
+    r"(?P<token>\s*(?:/|per|a|each|every)\s*token)?",
+)
+_COUNTED: Final = re.compile(
+    rf"(?<![\w.])(?P<value>{_NUMBER})\s*(?P<unit>(?:B|billion|million)\s+(?:active\s+)?parameters?|(?:active\s+)?parameters?|requests?|users?)\b"
+)
+_CONTEXT: Final = re.compile(
+    r"(?:\b(?:at|with|for|of|in)\s+)?(?:a\s+)?(?<![\w.])(?P<tokens>[0-9][0-9,.]*\s?(?:[KkMm]i?)?)[ -]?(?:tokens?|context)(?:\s+of context)?\b"
+    r"|\b(?:at|with|for)\s+(?P<bare>[0-9][0-9.]*\s?[KkMm]i?)\b"
+)
+_BITS: Final = {"16": "bf16", "8": "fp8", "4": "nvfp4"}
+_FORMS: Final = re.compile(
+    r"\b(?:in|with|as)?\s*(?P<form>bf16|fp16|fp8|int8|int4|nvfp4|mxfp4|q8_0|q4_0|q4_k_m|(?P<bits>16|8|4)[ -]?bits?)\b",
+    re.IGNORECASE,
+)
+_GPU: Final = re.compile(
+    r"\bon\s+(?:an?\s+|one\s+)?(?P<gpu>[A-Za-z][\w .-]*?)(?=\s+(?:at|with|in|needs?|runs?|for)\b|[,;:]|$)"
+)
+_ABOUT: Final = re.compile(r"\b(?:about|roughly|around|approximately|circa|ca\.)\b|[≈~]", re.IGNORECASE)
+_FILLING: Final = frozenset(
+    re.findall(
+        r"\S+",
+        "a an and are at be by cache cached context each every for fits gpu has have holds in is it its keep keeps kv kv-cache memory model "
+        "needs need of on one per request requests run runs size stores take takes that the to token tokens total uses use users "
+        "vram weights weight with parameters parameter active state states sequence conversation user only",
+    )
+)
+
+
+def read_statement(text: str) -> Statement:
+    """Read one sentence: ``Kimi-K3 107136 B/token``, ``Llama 3.1 8B takes 16 GB at 128K in fp16``.
+
+    Args:
+        text: The sentence, with a model, a number and a unit; a context, a format and ``on`` a GPU where they matter.
+
+    Raises:
+        InputError: If there is no number with a unit, or more than one, or no model.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise InputError(f"claim: found {len(text)} characters; allowed: {MOST_CHARACTERS}")
+    rest = " ".join(text.split())
+    lower = rest.lower()
+    sized, counted = _VALUE.search(rest), _COUNTED.search(rest)
+    if counted is not None and (sized is None or counted.start() == sized.start()):
+        sized = None
+    found = sized or counted
+    if found is None:
+        raise InputError(
+            f"claim: found no number with a unit in {shorten(text)}; allowed: a model, a number and its unit, such as "
+            "'Kimi-K3 107136 B/token'"
+        )
+    per_token = sized is not None and bool(
+        sized["token"] or re.search(r"\b(?:per|each|every|a) token\b", lower)
+    )
+    rest = f"{rest[: found.start()]} ; {rest[found.end() :]}"
+    if sized is not None and _VALUE.search(rest):
+        other = _VALUE.search(rest)
+        raise InputError(
+            f"claim: found two figures, {found[0].strip()!r} and {other[0].strip()!r}; allowed: one"  # type: ignore[index]
+        )
+    about = _ABOUT.search(rest)
+    relation: Relation = "equals"
+    for said, name in _RELATIONS:
+        match = re.search(said, rest, re.IGNORECASE)
+        if match:
+            relation, rest = name, f"{rest[: match.start()]} {rest[match.end() :]}"
+            break
+    rest = _ABOUT.sub(" ", rest)
+    gpu = _GPU.search(rest)
+    if gpu:
+        rest = f"{rest[: gpu.start()]} ; {rest[gpu.end() :]}"
+    context, rest = _take(_CONTEXT, rest)
+    form, rest = _take(_FORMS, rest)
+    words = [
+        word
+        for word in re.split(r"[\s,;:=()\"']+", rest)
+        if word and word.lower().strip(".?!") not in _FILLING
+    ]
+    if not words:
+        raise InputError(f"claim: found no model in {shorten(text)}; allowed: a model before its figure")
+    tokens = None
+    if context is not None:
+        tokens = parse_tokens((context["tokens"] or context["bare"]).replace(",", "").strip())
+    return Statement(
+        model=" ".join(words).strip(".?!"),
+        quantity=_quantity(lower, None if sized else counted, tokens, per_token=per_token),
+        value=found["value"],
+        unit=_unit_of(sized, counted),
+        context=tokens,
+        form=None if form is None else _BITS.get(form["bits"] or "", form["form"].lower()),
+        gpu=gpu["gpu"].strip() if gpu else None,
+        about=about is not None,
+        relation=relation,
+    )
+
+
+def _take(pattern: re.Pattern[str], text: str) -> tuple[re.Match[str] | None, str]:
+    match = pattern.search(text)
+    return match, text if match is None else f"{text[: match.start()]} ; {text[match.end() :]}"
+
+
+def _unit_of(sized: re.Match[str] | None, counted: re.Match[str] | None) -> str:
+    if sized is not None:
+        return sized["size"] or "B"
+    unit = counted["unit"] if counted is not None else ""
+    if unit.startswith(("B ", "billion")):
+        return "billion"
+    return (
+        "million"
+        if unit.startswith("million")
+        else "requests"
+        if unit[:4] in ("requ", "user")
+        else "parameters"
+    )
+
+
+def _quantity(lower: str, counted: re.Match[str] | None, tokens: int | None, *, per_token: bool) -> str:
+    if counted is not None:
+        if counted["unit"][:4] in ("requ", "user"):
+            return "requests"
+        return "active_parameters" if "active" in lower else "parameters"
+    if per_token:
+        return "kv_per_token"
+    if re.search(r"\bstates?\b", lower) and tokens is None:
+        return "state"
+    if tokens is not None:
+        return "kv_request"
+    if re.search(r"\b(?:kv|cache)\b", lower):
+        raise InputError("claim: found a cache and no context; allowed: 'at 128K', or a figure per token")
+    return "weights"
