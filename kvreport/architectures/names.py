@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kvreport.catalog.layouts import regrouped
+from kvreport.catalog.layouts import GROUPS, regrouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +170,8 @@ def _mlx(found: re.Match[str]) -> tuple[str, str | None]:
 _ONE_RULE: Final = ("mlx", "exl", "aqlm", "hqq", "bnb")
 """How the formats begin whose tool converts every linear layer that it knows."""
 
-GROUPS: Final = (128, 64, 32)
-"""Inputs that share a scale, as vLLM's and SGLang's kernels of 4-bit and 8-bit integers read them, the usual first
-(vLLM 0.33.0, ``layers/quantization/utils/marlin_utils.py::MARLIN_SUPPORTED_GROUP_SIZES``; -1 is a whole channel)."""
-
-_LEAST: Final = {"int4": "int4-g128-sym", "-fp4": "mxfp4", "-fp8": "fp8-tensor"}
-"""What may be meant with fewer bytes, by format and by word: AWQ without zero points, FP4 with a scale per 32."""
+_LEAST: Final = {"-fp4": "mxfp4", "-fp8": "fp8-tensor"}
+"""What may be meant with fewer bytes than the usual format, by word: FP4 with a scale per 32."""
 
 _MOST: Final = {"-fp8": "fp8-channel"}
 """What may be meant with more bytes: a scale per output channel, which no layout cuts, as Z.ai's FP8 copies have."""
@@ -195,7 +191,7 @@ def _made(org: str, tail: str, form: str, usual: str | None, *, stated: str = ""
         tuple(dict.fromkeys(_bases(org, tail))),
         form,
         usual,
-        least=_LEAST.get(stated.lower()) or _LEAST.get(form),
+        least=_LEAST.get(stated.lower()) or (None if open_group else form),
         most=regrouped(form, GROUPS[-1]) if open_group else _MOST.get(stated.lower()),
         untied=stated.lower().endswith(_UNTIED),
         mixed=not form.startswith(_ONE_RULE) or stated.lower().startswith(_DYNAMIC),

@@ -97,6 +97,12 @@ def group_of(name: str) -> int | None:
     return None if found is None else int(found[1])
 
 
+GROUPS: Final = (128, 64, 32)
+"""Inputs that share a scale, as kernels of 4-bit and 8-bit integers read them, the usual first. ``-1`` of the same lists
+is a whole channel (vLLM 0.33.0, ``vllm/model_executor/layers/quantization/utils/marlin_utils.py`` and SGLang 0.5.20,
+``sglang/srt/layers/quantization/marlin_utils.py``, both ``MARLIN_SUPPORTED_GROUP_SIZES``: -1, 32, 64, 128)."""
+
+
 def regrouped(name: str, group: int) -> str:
     """Return a layout of integers with scales over ``group`` inputs instead; other layouts as they are.
 

@@ -23,12 +23,12 @@ from kvreport.catalog.engine_classes import ClassLists
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
 from kvreport.catalog.home import home_accelerators, load_home_machines
 from kvreport.catalog.joined_names import files_by_joined_name, joined
-from kvreport.catalog.layouts import FAMILIES, Layouts, canonical, layout
+from kvreport.catalog.layouts import FAMILIES, GROUPS, Layouts, canonical, layout, regrouped
 from kvreport.catalog.model import Model
 from kvreport.catalog.reads import EVERYTHING, again, note
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
 from kvreport.catalog.support import Support
-from kvreport.catalog.variant import FIELD, Variant, expand
+from kvreport.catalog.variant import FIELD, Variant, as_range, expand
 from kvreport.errors import CatalogError, Fault, InputError, shorten
 from kvreport.resources import data_dir
 
@@ -464,6 +464,9 @@ class _Models(Shelf[Model]):
                     )
                 ]
             )
+        if variant.mix_assumed:
+            smallest = regrouped(variant.weight_format, GROUPS[-1])
+            return as_range(variant, self.read(stem), self._formats(), most=smallest)
         return expand(variant, self.read(stem), self._formats())
 
 

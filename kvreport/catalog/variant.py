@@ -13,12 +13,28 @@ from pydantic import Field
 
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Positive, Record, Slug, Source, Text, YearMonth
 from kvreport.catalog.formats import WeightFormat
-from kvreport.catalog.layouts import layout
+from kvreport.catalog.layouts import layout, regrouped
 from kvreport.catalog.model import Component, Model, ModelId, PublishedTotal, WeightGroup
 from kvreport.catalog.naming import copy_name
 
 FIELD: Final = "quantized_from"
 """The key by which a file says that it is a copy's."""
+
+_LARGEST: Final[tuple[Component, ...]] = ("routed_experts", "dense_mlp", "recurrent", "attention")
+"""Components by what is converted at the wide end: the first of these that the model has."""
+
+_MORE: Final[tuple[Component, ...]] = ("output_head", "mtp", "other")
+"""What copies convert beyond a format's usual components: NVIDIA's NVFP4 heads, FP8 prediction layers of Qwen's."""
+
+_INTEGERS: Final = ("int", "gptq")
+"""How the formats begin whose tools may convert the embedding, too, as AutoRound does (observation late-009)."""
+
+_FEWEST: Final = {"int4": "int4-g128-sym"}
+"""What the same name may mean with fewer bytes: AWQ without zero points."""
+
+_WHOLE_CHANNELS: Final = "gptq"
+"""How the formats begin whose publishers also give a whole channel one scale: TheBloke/Llama-2-70B-chat-GPTQ, whose
+main branch has 35.33 GB and no groups (its README.md at 7a706cfe)."""
 
 NARROWEST_MATRIX: Final = 32
 """A side shorter than this is no linear layer's: a convolution kernel, a gate, a table of scalars."""
@@ -62,6 +78,12 @@ class Variant(Record):
     def slug(self) -> str:
         """File name of the copy: ``org--name``."""
         return self.id.replace("/", "--")
+
+    @property
+    def mix_assumed(self) -> bool:
+        """True if nobody has read which layers the quantizer converted: the copy is then a range, as by its name."""
+        evidence = {source.evidence for source in self.sources if "weights" in source.covers}
+        return evidence == {"unverified"} and self.published_total is None
 
 
 def expand(variant: Variant, base: Model, formats: Mapping[str, WeightFormat]) -> Model:
@@ -108,6 +130,65 @@ def expand(variant: Variant, base: Model, formats: Mapping[str, WeightFormat]) -
             "sources": (*variant.sources, *(source for source in inherited if source is not None)),
         }
     )
+
+
+def largest(base: Model) -> Component:
+    """Return the component that is converted at the wide end of a copy's range."""
+    present = {row.component for row in base.weights}
+    return next((part for part in _LARGEST if part in present), "attention")
+
+
+def as_range(
+    variant: Variant,
+    base: Model,
+    formats: Mapping[str, WeightFormat],
+    *,
+    least: str | None = None,
+    most: str | None = None,
+    untied: bool = False,
+) -> Model:
+    """Return a copy whose mix is not known: each tensor in the format with the most bytes, that with the fewest beside it.
+
+    Args:
+        variant: The copy in the format of its name.
+        base: The model it was made from.
+        formats: The listed weight formats.
+        least: Format of every layer at the narrow end; None for the one with the fewest bytes that the name may mean.
+        most: Format of the largest part at the wide end; None for that of the name.
+        untied: True if the copy may store an output head that the original shares with its embedding.
+    """
+    kept, form = largest(base), variant.weight_format
+    coarse, fine = least or _fewest(form), most or form
+    converted = (*_MORE, "embedding") if form.startswith(_INTEGERS) else _MORE
+    narrowest = variant.model_copy(
+        update={"weight_format": coarse, "formats": dict.fromkeys(converted, coarse), "keeps": ()}
+    )
+    wide, narrow = expand(variant, base, formats), expand(narrowest, base, formats)
+    rows = tuple(
+        row.model_copy(
+            update={
+                "released": widest,
+                "narrowest": small.released if small.released != widest else None,
+            }
+        )
+        for row, small, original in zip(wide.weights, narrow.weights, base.weights, strict=True)
+        for widest in [fine if row.component == kept and row.released else _kept(original)]
+    )
+    if untied and all(row.component != "output_head" for row in rows):
+        table = next(row for row in rows if row.component == "embedding")
+        rows += (table.model_copy(update={"name": "lm_head.weight", "component": "output_head"}),)
+    return wide.model_copy(update={"weights": rows})
+
+
+def _fewest(form: str) -> str:
+    """The format with the fewest bytes that a name may mean."""
+    return regrouped(form, 0) if form.startswith(_WHOLE_CHANNELS) else _FEWEST.get(form, form)
+
+
+def _kept(original: WeightGroup) -> str | None:
+    """The format of a tensor that was left alone: 16 bits, which narrower originals are widened to, or its 32."""
+    form = None if original.released is None else layout(original.released)
+    return original.released if form is not None and form.bits > 16 else None
 
 
 def _padded(row: WeightGroup, width: int | None, padded: int | None) -> tuple[int, ...]:

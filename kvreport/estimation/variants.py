@@ -10,32 +10,22 @@ holds; :func:`narrowed` is the other end.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from kvreport.architectures.names import GROUPS, QuantizedName, quantized_name, repository_name
+from kvreport.architectures.names import QuantizedName, quantized_name, repository_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.formats import WeightFormat
-from kvreport.catalog.layouts import QUANTISED, group_of, layout, regrouped
+from kvreport.catalog.layouts import GROUPS, QUANTISED, group_of, regrouped
 from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, load_ollama_names
 from kvreport.catalog.load import Catalog
-from kvreport.catalog.model import Component, Model, WeightGroup
-from kvreport.catalog.variant import Variant, expand
+from kvreport.catalog.model import Component, Model
+from kvreport.catalog.variant import Variant, as_range, expand, largest
 from kvreport.errors import InputError
 from kvreport.words import COMPONENTS
 
 _GGUF_MIX: Final = re.compile(r"(?:i?q|tq)\d[\w]*")
 """Mixes of llama.cpp: their tensors have several types, which its own rules decide."""
-
-
-_LARGEST: Final[tuple[Component, ...]] = ("routed_experts", "dense_mlp", "recurrent", "attention")
-"""Components by what is converted at the wide end: the first of these that the model has."""
-
-_MORE: Final[tuple[Component, ...]] = ("output_head", "mtp", "other")
-"""What copies convert beyond a format's usual components: NVIDIA's NVFP4 heads, FP8 prediction layers of Qwen's."""
-
-_INTEGERS: Final = ("int", "gptq")
-"""How the formats begin whose tools may convert the embedding, too, as AutoRound does (observation late-009)."""
 
 
 def by_name(name: str, catalog: Catalog) -> tuple[Model, tuple[str, ...]] | None:
@@ -73,9 +63,13 @@ def by_name(name: str, catalog: Catalog) -> tuple[Model, tuple[str, ...]] | None
         return quantized(base, form, f"ollama/{name}"), (sentence,)
     experts = None if said.experts is None else catalog.weight_formats.get(said.experts)
     full_name = name if "/" in name else f"{base.id.partition('/')[0]}/{name}"
-    model = quantized(base, form, full_name, experts)
     if said.mixed:
-        model = _as_range(model, base, form, catalog.weight_formats, said)
+        variant = _named(full_name, base, form.name, {}, form.label)
+        model = as_range(
+            variant, base, catalog.weight_formats, least=said.least, most=said.most, untied=said.untied
+        )
+    else:
+        model = quantized(base, form, full_name, experts)
     return model, (_sentence(name, base, form, said, model),)
 
 
@@ -88,60 +82,12 @@ def _sentence(name: str, base: Model, form: WeightFormat, said: QuantizedName, m
             label = f"{form.bits:g} bits in groups of {GROUPS[0]}, {GROUPS[1]} or {GROUPS[2]}"
         mix = (
             f" Which layers are wider is not known: numbers are a range, from every layer in {form.name} "
-            f"to the {COMPONENTS[_largest(base)].lower()} alone."
+            f"to the {COMPONENTS[largest(base)].lower()} alone."
         )
     return (
         f"{name} is not in the catalog; by its name it is {base.id} in {label}.{mix} "
         "Its own config says it exactly: --fetch, or the path of its config.json."
     )
-
-
-def _largest(base: Model) -> Component:
-    present = {row.component for row in base.weights}
-    return next((part for part in _LARGEST if part in present), "attention")
-
-
-def _as_range(
-    wide: Model,
-    base: Model,
-    form: WeightFormat,
-    formats: Mapping[str, WeightFormat],
-    said: QuantizedName,
-) -> Model:
-    """Return a copy as a range: each tensor in the format with the most bytes, and that with the fewest beside it.
-
-    Args:
-        wide: The copy with every usual component converted.
-        base: The model it was made from.
-        form: The format that the name says.
-        formats: Formats by name.
-        said: What the name says, and leaves open.
-    """
-    kept = _largest(base)
-    coarse = said.least or form.name
-    fine = said.most or form.name
-    converted = (*_MORE, "embedding") if form.name.startswith(_INTEGERS) else _MORE
-    narrow = expand(_named(wide.id, base, coarse, dict.fromkeys(converted, coarse)), base, formats)
-    rows = tuple(
-        row.model_copy(
-            update={
-                "released": most,
-                "narrowest": small.released if small.released != most else None,
-            }
-        )
-        for row, small, original in zip(wide.weights, narrow.weights, base.weights, strict=True)
-        for most in [fine if row.component == kept and row.released else _kept(original)]
-    )
-    if said.untied and all(row.component != "output_head" for row in rows):
-        table = next(row for row in rows if row.component == "embedding")
-        rows += (table.model_copy(update={"name": "lm_head.weight", "component": "output_head"}),)
-    return wide.model_copy(update={"weights": rows})
-
-
-def _kept(original: WeightGroup) -> str | None:
-    """The format of a tensor that was left alone: 16 bits, which narrower originals are widened to, or its 32."""
-    form = None if original.released is None else layout(original.released)
-    return original.released if form is not None and form.bits > 16 else None
 
 
 def narrowed(model: Model, group: int | None = None) -> Model:

@@ -12,17 +12,23 @@ from kvreport.accounting.allocation import allocate
 from kvreport.accounting.parallel import allowed_tensor_parallel
 from kvreport.accounting.weights import released_bytes, weight_bytes
 from kvreport.architectures.names import quantized_name
+from kvreport.catalog.base import Source
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import load_observations
+from kvreport.catalog.shelf import read_yaml
+from kvreport.catalog.variant import Variant
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.size import size
 from kvreport.estimation.variants import by_name, groups_to_try, narrowed
+from kvreport.publish.page_data import gather
+from kvreport.site.pages.gpu_rows import served
+from kvreport.site.pages.model.page import context
 from kvreport.startup_log.diagnose import diagnose
 from kvreport.startup_log.observed import published_start
-from kvreport.units import GIB
+from kvreport.units import GIB, gib
 
 CATALOG = open_catalog()
 FORMATS = CATALOG.weight_formats
@@ -155,6 +161,65 @@ def test_a_record_of_a_copy_says_where_its_mix_is_from(name: str) -> None:
     assert not model.by_name
     own = [source for source in model.sources if "weight_format" in source.covers]
     assert any(source.evidence in ("verbatim", "documented", "observed") for source in own)
+
+
+def _own_sources(model: Model) -> list[Source]:
+    variant = Variant.model_validate(
+        read_yaml(CATALOG.folder / "models" / f"{model.slug}.yaml", model.id), strict=False
+    )
+    return [source for source in variant.sources if "weights" in source.covers]
+
+
+LISTED = [
+    name
+    for name, model in CATALOG.models.items()
+    if model.quantized_from
+    and "layers:" not in (CATALOG.folder / "models" / f"{model.slug}.yaml").read_text()
+]
+"""Copies whose file says what differs from the original."""
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_copy_of_the_catalog_whose_mix_nobody_read_is_a_range(name: str) -> None:
+    model = CATALOG.models[name]
+    assumed = all(source.evidence == "unverified" for source in _own_sources(model))
+    assert model.by_name == (assumed and model.published_total is None)
+    for source in _own_sources(model):
+        # A guess is no fact that follows from others, and what was read can be read again.
+        assert "as is usual" not in source.title or source.evidence == "unverified"
+        assert (
+            source.evidence not in ("verbatim", "secondary")
+            or source.url is not None
+            or "public" in source.title
+        )
+
+
+def test_a_range_of_the_catalog_is_said_in_answers_and_on_pages() -> None:
+    name = "TheBloke/Llama-2-13B-GPTQ"
+    model = CATALOG.models[name]
+    answer = estimate(name, gpu="l4", catalog=CATALOG)
+    least, most = answer.range_of("weight_bytes_per_gpu")
+    # README.md of the chat model's copy: 7.26 GB in groups of 128, 8.00 GB in groups of 32.
+    assert all(least < size_bytes < most for size_bytes in (7.26e9, 8.00e9))
+    assert answer.to_dict()["by_name"]
+    site = gather(CATALOG, models=f"{name},Qwen/Qwen3-8B-AWQ", gpus="h100-sxm-80gb", version="test")
+    pages = {one.id: context(site, one, site.headline[one.id]) for one in site.models}
+    low, high = (gib(released_bytes(end, FORMATS)) for end in (narrowed(model), model))
+    assert f"{low} to {high} GiB" in pages[name].open_mix
+    assert [row.head.text for row in pages[name].weights.rows if "by its name, at most" in row.head.text]
+    assert any(fact.label == "Weights by its name, at most" for fact in pages[name].facts)
+    rows = served(site)
+    assert "by its name, at most" in str(rows[name]["h100-sxm-80gb"].made)
+    assert not pages["Qwen/Qwen3-8B-AWQ"].open_mix
+    assert "by its name" not in str(rows["Qwen/Qwen3-8B-AWQ"]["h100-sxm-80gb"].made)
+
+
+def test_a_copy_without_groups_lies_within_its_name() -> None:
+    # README.md of TheBloke/Llama-2-70B-chat-GPTQ at 7a706cfe, by branch: no groups, 128, 64 and 32.
+    copy = by_its_name("x/Llama-2-70B-GPTQ")
+    least, most = (released_bytes(end, FORMATS) for end in (narrowed(copy), copy))
+    for size_bytes in (35.33e9, 36.65e9, 37.99e9, 40.66e9):
+        assert least <= size_bytes <= most
 
 
 NOT_ITS_MIX = {

@@ -7,9 +7,11 @@ from typing import Final
 
 from kvreport import units
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
+from kvreport.accounting.weights import released_bytes
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate, estimate
+from kvreport.estimation.variants import narrowed
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData, devices, page_format
 from kvreport.site.kit import diagrams
@@ -128,6 +130,15 @@ def conditions(site: SiteData, model: Model, kv_format: str) -> str:
         weights=weights.label if weights else model.weight_format,
         kv=cache.label if cache else kv_format,
     )
+
+
+def open_mix(site: SiteData, model: Model) -> str:
+    """Say how much the weights of a copy may have that is known by its name alone; "" where its mix is known."""
+    if not model.by_name:
+        return ""
+    formats = site.catalog.weight_formats
+    least, most = (units.gib(released_bytes(end, formats)) for end in (narrowed(model), model))
+    return SENTENCES["by_name"].format(least=least, most=most)
 
 
 def requests_text(number: int) -> str:

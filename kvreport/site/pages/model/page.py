@@ -45,6 +45,7 @@ from kvreport.site.pages.model.headline import (
     headline_estimate,
     headline_index,
     memory_bar,
+    open_mix,
     plain,
 )
 
@@ -58,6 +59,7 @@ class ModelContext:
         model_id: ``org/name``.
         headline: The conclusion in one sentence; (text, emphasised) pieces.
         conditions: Under which engine, formats and version the headline holds.
+        open_mix: What the name of a copy leaves open; "" where its formats are known.
         facts: Figures under the headline.
         strip: Its layers.
         chart: The boundary, or None where no accelerator of the catalog holds it.
@@ -81,6 +83,7 @@ class ModelContext:
     model_id: str
     headline: tuple[tuple[str, bool], ...]
     conditions: str
+    open_mix: str
     facts: tuple[Fact, ...]
     strip: Strip
     chart: Plot | None
@@ -241,6 +244,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
         model_id=model.id,
         headline=headline(site, model, best, answer),
         conditions=conditions(site, model, kv_format) if best else "",
+        open_mix=open_mix(site, model),
         facts=tuple(_facts(model, best, shown)),
         strip=diagrams.strip(model),
         chart=boundary_plot(site, model, best, answer),
@@ -319,6 +323,7 @@ def _facts(model: Model, best: Series | None, shown: int | None) -> Iterator[Fac
         number = best.config.tensor_parallel
         split = "" if number == 1 else f"per GPU, on {number} GPUs"
         named = "Weights as released" if best.config.weight_format == RELEASED else "Weights"
+        named = "Weights by its name, at most" if model.by_name else named
         yield Fact(named, f"{units.gib(best.weight_bytes)} GiB", split, "weights")
         at = f"at {units.human_tokens(best.contexts[shown])} tokens"
         yield Fact(
