@@ -45,13 +45,22 @@
   const DEFAULTS_ONLY =
     "For {engine} this page has numbers for the default memory share and scheduler only; the command line has all.";
 
-  const defaultsOnly = (site) => DEFAULTS_ONLY.replace("{engine}", site.engine.label);
-
-  /* The state without the settings that an engine's files do not cover. */
+  /* The state without the settings that an engine's files do not cover, or that no engine has. */
   function settled(site, state) {
     const settings = ["share", "batched", "seqs", "eager"];
-    if (site.engine.family !== "sglang" || settings.every((name) => state[name] === undefined)) return state;
+    const none = site.engine.family === "sglang" || state.engine === "ceiling";
+    if (!none || settings.every((name) => state[name] === undefined)) return state;
     return { ...state, ...Object.fromEntries(settings.map((name) => [name, undefined])) };
+  }
+
+  /* What stands beside an answer: what of the address it does not use, and which of the state's settings. */
+  function leftOut(site, state, settled, ignored) {
+    const names = Object.keys(state).filter((name) => state[name] !== settled[name]);
+    const settings = names.map((name) => `${kvState.keyOf(name)}=${state[name] === true ? 1 : state[name]}`);
+    const why = names.length && state.engine !== "ceiling"
+      ? DEFAULTS_ONLY.replace("{engine}", site.engine.label)
+      : "";
+    return [why, ignoredNote([...ignored, ...settings]) || ""];
   }
 
   /* Read a form's fields into a state, and write a state into them. */
@@ -203,23 +212,38 @@
         if (mine !== turn) return;
         if (!model) {
           const name = site.models.find(([slug]) => slug === state.model)[1];
-          controls.told.textContent = `${here.engine.label} does not run ${name}.`;
+          fillOnly({ headline: [`${here.engine.label} does not run ${name}.`] });
+          names();
           return done();
         }
         const gpu = kvCapacity.gpuOf(here, state.gpu);
         for (const [slot] of slots) slot.toggleAttribute("hidden", false);
         const told = settled(here, state);
-        if (told !== state) controls.told.textContent = defaultsOnly(here);
         const deployment = kvState.pick(here, model, gpu, told);
+        const missed = kvState.unused(told, deployment);
+        controls.told.replaceChildren(...leftOut(here, state, told, [...ignored, ...missed]));
         const one = result.facts(here, model, gpu, told, deployment);
         result.show(root, one, result.elsewhere(one));
         result.titled(root);
         page?.render?.(root, one, kvState.hasLayout(state) && !untouched());
         names();
       } catch (error) {
-        controls.told.textContent = `The numbers of this engine could not be read (${error.message}).`;
+        if (mine !== turn) return;
+        fillOnly({ headline: [`The numbers of this engine could not be read (${error.message}).`] });
       }
       done();
+    }
+
+    /* Nothing of an answer but these parts: the one that stood here is of another question. */
+    function fillOnly(filled) {
+      for (const [slot] of slots) {
+        const nodes = filled[slot.dataset.kvSlot] || [];
+        slot.replaceChildren(...nodes);
+        slot.toggleAttribute("hidden", !nodes.length);
+      }
+      plots?.release();
+      plots = null;
+      result.titled(root, true);
     }
 
     /* A sentence above the answer: what of a question it does not depend on. */
@@ -244,21 +268,13 @@
       }
       remark("");
       const way = links.map(([text, page]) => make("a", { href: new URL(page, kvreport.root).href }, text));
-      const filled = {
+      fillOnly({
         headline: [said],
         conditions: way.flatMap((link, n) => (n ? [" · ", link] : [link])),
         commands: command
           ? [make("p", { class: "kv-note" }, "On the command line:"), result.command(command)]
           : [],
-      };
-      for (const [slot] of slots) {
-        const nodes = filled[slot.dataset.kvSlot] || [];
-        slot.replaceChildren(...nodes);
-        slot.toggleAttribute("hidden", !nodes.length);
-      }
-      plots?.release();
-      plots = null;
-      result.titled(root, true);
+      });
       $("[data-kv-reset]", form).toggleAttribute("hidden", false);
       done();
     }
@@ -314,6 +330,6 @@
     modelFor,
     whyOf,
     settled,
-    defaultsOnly,
+    leftOut,
   });
 })();

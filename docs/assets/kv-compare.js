@@ -59,6 +59,7 @@
             models: usualModels(state.model),
             gpu: (state.gpus || [site.gpus[0].id])[0],
             gpus: undefined,
+            model: undefined,
           });}
         return;
       }
@@ -101,17 +102,26 @@
     function restore() {
       if (!site) return;
       ({ state, ignored } = kvState.read(home, FIELDS, ["per", "prices"], location.search, true));
-      const search = new URLSearchParams(location.search);
-      if (search.get("per") === "gpu") state.per = "gpu";
-      if (search.get("prices")) state.prices = search.get("prices");
+      const own = kvreport.readState({ per: ["gpu"], prices: null });
+      const mine = (text) => ["per", "prices"].includes(text.split("=")[0]);
+      ignored.push(...own.ignored.filter(mine));
+      state.per = own.state.per?.[0];
+      state.prices = own.state.prices?.[0];
       if (state.gpus && state.models) {
         ignored.push("models (accelerators are compared)");
         delete state.models;
       }
+      // One accelerator beside several, or one model beside several, would stand for nothing.
+      const idle = state.gpus ? "gpu" : state.models ? "model" : "";
+      if (state[idle]) {
+        ignored.push(`${idle}=${state[idle]} (${state.gpus ? "accelerators" : "models"} are compared)`);
+        delete state[idle];
+      }
       if (state.gpus) state.model ||= usualModels()[0];
       else {
         state.gpu ||= root.dataset.kvGpu;
-        state.models ||= usualModels();
+        state.models ||= usualModels(state.model);
+        delete state.model;
       }
       for (const one of listed().slice(most)) ignored.push(`${key()}=${one}`);
       state[key()] = listed().slice(0, most);
@@ -138,14 +148,11 @@
         ),
       ]));
       if (mine !== turn) return;
-      if (missing.length) {
-        said.textContent = `${here.engine.label} does not run ${missing.join(", ")}.`;
-        return;
-      }
       site = here;
       fill();
-      shown = things();
+      shown = missing.length ? [] : things();
       chips();
+      if (missing.length) return refuse(missing);
       sentence();
       await kvreport.pause();
       if (mine !== turn) return;
@@ -156,6 +163,22 @@
       for (const part of kvreport.$$("[data-kv-after]", root)) part.hidden = false;
       root.dataset.kvShown = location.search;
     }
+
+    /* No comparison of an engine that does not run what is compared; the one before is of another question. */
+    function refuse(missing) {
+      said.replaceChildren(
+        `${site.engine.label} does not run ${missing.map((slug) => nameOf(slug)).join(", ")}.`,
+        ignoredNote(ignored) || "",
+      );
+      $("#compare-table", root).replaceChildren();
+      $(".kv-plot", root).closest("figure").hidden = true;
+      for (const part of [$(".kv-scroll", root), ...kvreport.$$("[data-kv-after]", root)]) part.hidden = true;
+      root.dataset.kvShown = location.search;
+    }
+
+    /* What a model or an accelerator is called. */
+    const nameOf = (id) =>
+      (site.models.find(([slug]) => slug === id) || [])[1] || kvCapacity.gpuOf(site, id)?.short || id;
 
     function fill() {
       field("what").value = key();
@@ -179,7 +202,10 @@
       if (model) pickers.model.set(model.slug, model.name);
     }
 
-    const asked = (model) => Math.min(state.context || kvKernel.USEFUL_TOKENS, model.limit);
+    const asked = () => state.context || kvKernel.USEFUL_TOKENS;
+
+    /* Whether a model supports the context that is asked for; one that does not has no number that depends on it. */
+    const takes = (model) => asked() <= model.limit;
 
     function pairs() {
       const gpu = (id) => kvCapacity.gpuOf(site, id);
@@ -188,13 +214,15 @@
         : listed().map((id) => [id, known.get(state.model), gpu(id), gpu(id).short]);
     }
 
-    /* The number of GPUs that all get: the fewest on which every one serves; the most there are where none is enough. */
+    /* The number of GPUs that all get: the fewest on which every one serves that supports the context; the most there
+       are where none is enough. */
     function equal(all) {
+      const able = all.filter(([, model]) => takes(model));
       const fits = (size) =>
-        all.every(([, model, gpu]) =>
+        able.length && able.every(([, model, gpu]) =>
           gpu.devices ||
           kvState.deployments(site, model, gpu, { ...formats(), tp: size }).some((one) =>
-            kvCapacity.serves(one, asked(model))
+            kvCapacity.serves(one, asked())
           )
         );
       return site.sizes.find(fits) || site.sizes[site.sizes.length - 1];
@@ -244,7 +272,7 @@
     /* Tokens per second of one request at the peak rates; null where a rate or the times are not known. */
     function speed({ model, gpu, deployment }) {
       const file = times.get(model.slug), rates = ratesOf(gpu);
-      if (!file || !rates || !deployment) return null;
+      if (!file || !rates || !deployment || !takes(model)) return null;
       const size = deployment.layout.places[0];
       if (!file.weights[deployment.weightFormat]?.[size] || !file.reach[deployment.kvFormat]?.[size]) {
         return null;
@@ -257,27 +285,29 @@
         size,
         deployment.layout.tp,
       );
-      const seconds = kvKernel.decodeSeconds(step, 1, asked(model));
+      const seconds = kvKernel.decodeSeconds(step, 1, asked());
       return Number.isFinite(seconds) && seconds > 0 ? 1 / seconds : null;
     }
 
     /* --- the page ----------------------------------------------------------------------------------------------- */
 
     function chips() {
-      const remove = (thing, n) => {
-        const rest = listed().filter((one) => one !== thing.id);
+      const remove = (id, n) => {
+        const rest = listed().filter((one) => one !== id);
         go({ [key()]: rest });
         const next = root.querySelectorAll(".kv-chosen button")[Math.min(n, rest.length - 1)];
         if (next instanceof HTMLElement) next.focus();
       };
-      $(".kv-chosen", root).replaceChildren(...shown.map((thing, n) =>
-        make("button", {
-          type: "button",
-          class: "kv-chip",
-          "aria-label": `Remove ${thing.name}`,
-          onclick: () => remove(thing, n),
-        }, `${thing.name} ×`)
-      ));
+      $(".kv-chosen", root).replaceChildren(
+        ...listed().map((id, n) =>
+          make("button", {
+            type: "button",
+            class: "kv-chip",
+            "aria-label": `Remove ${nameOf(id)}`,
+            onclick: () => remove(id, n),
+          }, `${nameOf(id)} ×`)
+        ),
+      );
     }
 
     function sentence() {
@@ -294,10 +324,23 @@
         : listed().length < 2
         ? " Add one to compare with."
         : "";
+      const missed = shown.flatMap((thing) => kvState.unused(state, thing.deployment));
       said.replaceChildren(
-        `${kvreport.plural(shown.length, noun)} ${where}, ${number}, ${site.engine.label}.${full}`,
-        ignoredNote([...ignored, ...priced().unread]) || "",
+        `${kvreport.plural(shown.length, noun)} ${where}, ${number}, ${site.engine.label}.${beyond()}${full}`,
+        ignoredNote([...ignored, ...priced().unread, ...new Set(missed)]) || "",
       );
+    }
+
+    /* What the context leaves out, as a sentence. */
+    function beyond() {
+      const over = [...new Set(shown.map((thing) => thing.model))].filter((model) => !takes(model));
+      if (!over.length) return "";
+      const names = over.map((model) => `${model.name} (at most ${tokens(model.limit)})`).join(", ");
+      return ` Requests of ${
+        tokens(asked())
+      } tokens exceed the limit of ${names}: no number that depends on them${
+        byModels() ? ", and no say in the number of GPUs" : ""
+      }.`;
     }
 
     /* Prices per GPU and hour, as "h100=2.5, b200=5": by accelerator, and what is no price. */
@@ -329,7 +372,7 @@
       const each = all.reduce((sum, one) => sum + one, 0) / all.length;
       if (!deployment || !Number.isFinite(each)) return { price: null, perRequest: null };
       const price = each * deployment.devices;
-      const { users } = kvCapacity.serve(deployment, asked(model));
+      const users = takes(model) && kvCapacity.serve(deployment, asked()).users;
       return { price, perRequest: users ? price / users : null };
     }
 
@@ -354,6 +397,7 @@
       const up = new URL("../", location.href);
       const page = (thing) => new URL(byModels() ? `models/${thing.id}/` : `gpus/${thing.id}/`, up).href;
       const number = (text) => make("td", { class: "kv-num" }, text);
+      const [over] = kvKernel.words.no_request.context_exceeds_model;
       const head = (title, unit) =>
         make(
           "th",
@@ -384,11 +428,18 @@
           number(roughTokens(facts.longest)),
           number(gib(facts.weights)),
           number(facts.bandwidth ? facts.bandwidth.toFixed(2) : "unknown"),
-          number(facts.speed ? count(Math.round(facts.speed)) : "unknown"),
+          number(facts.speed ? count(Math.round(facts.speed)) : takes(thing.model) ? "unknown" : over),
           ...(priced().prices.size
-            ? [facts.price, facts.perRequest].map((one) =>
-              number(one === null ? "not given" : one.toFixed(3))
-            )
+            ? [
+              number(facts.price === null ? "not given" : facts.price.toFixed(3)),
+              number(
+                facts.perRequest !== null
+                  ? facts.perRequest.toFixed(3)
+                  : takes(thing.model)
+                  ? facts.price === null ? "not given" : "none fits"
+                  : over,
+              ),
+            ]
             : []),
         );
       });

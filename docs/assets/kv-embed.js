@@ -12,6 +12,9 @@
     return element;
   };
   if (!location.search) return; /* the page says how a card is asked for */
+  const unused = [...asked].filter(([key, value]) =>
+    !(key === "model" && value === model) && !(key === "gpu" && value === gpu)
+  );
   try {
     if (!/^[\w.-]+$/.test(model) || !/^[\w.-]+$/.test(gpu)) throw new Error("missing");
     const base = new URL(document.body.dataset.kvEmbed, location.href);
@@ -28,6 +31,9 @@
       link,
       make("p", "kv-embed-message", badge.message),
       make("p", "kv-embed-note", `From formulas, data release ${found.release}.`),
+      ...(unused.length
+        ? [make("p", "kv-embed-note", `Not used: ${unused.map((pair) => pair.join("=")).join(", ")}.`)]
+        : []),
     );
   } catch {
     const help = make("a", "kv-embed-link", "How to ask for a card");

@@ -1081,9 +1081,10 @@
       machine = named.map((text) => kvCapacity.gpuOf(site, text)).find((one) => one?.devices) || null;
       known.engine = site.engines.map((one) => one.name).filter((name) => name !== site.engine.default);
       for (const facet of facets) known[facet.key] = facet.values.map(([value]) => value);
-      ({ state, ignored } = readState(known));
+      ({ state, ignored } = readState(known, facets.map((facet) => facet.key)));
       if (machine) {
-        ignored = ignored.filter((text) => !named.some((name) => text === `gpu=${name}`));
+        const used = named.find((text) => kvCapacity.gpuOf(site, text)?.devices);
+        ignored = ignored.filter((text) => text !== `gpu=${used}`);
         const alone = new Set([...(state.gpu || []), ...machine.devices.map((gpu) => gpu.id)]);
         state.gpu = [...alone];
       }

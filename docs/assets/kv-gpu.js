@@ -75,7 +75,7 @@
           await Promise.all([matrix.need(choice), state.engine === "ceiling" && matrix.bounds(choice)]);
           if (mine !== turn) return;
           asked = kvreport.settled(here(), state);
-          if (asked !== state) controls.told.textContent = kvreport.defaultsOnly(here());
+          controls.told.replaceChildren(...kvreport.leftOut(here(), state, asked, ignored));
           fill(sizes, matrix.models);
         } catch (error) {
           controls.told.textContent = `The numbers of this engine could not be read (${error.message}).`;

@@ -181,7 +181,7 @@
     }
 
     function restore() {
-      ({ state, ignored } = readState(known));
+      ({ state, ignored } = readState(known, facets.map((facet) => facet.key)));
       sortAsAsked();
       show();
     }

@@ -49,19 +49,23 @@
       show();
     }
 
+    /* Put an answer into its place, with what of the address it does not use. */
+    function put(...children) {
+      const missed = ignoredNote(unread);
+      box.replaceChildren(...children, missed ? make("p", { class: "kv-note" }, missed) : "");
+    }
+
     async function show() {
       const mine = ++turn;
       const text = fields.log.value;
       if (!text) {
-        box.replaceChildren(ignoredNote(unread) || "");
+        put();
         return;
       }
       try {
         ({ served: table, local } = await load(new URL("log-lines.json", base)));
       } catch (error) {
-        box.replaceChildren(
-          make("p", { class: "kv-big" }, `The log cannot be read here (${error.message}).`),
-        );
+        put(make("p", { class: "kv-big" }, `The log cannot be read here (${error.message}).`));
         return;
       }
       if (mine !== turn) return;
@@ -71,7 +75,7 @@
       }
       const reading = kvLogLines.readLog(table, text);
       if (reading.error) {
-        box.replaceChildren(make("p", { class: "kv-big" }, reading.error));
+        put(make("p", { class: "kv-big" }, reading.error));
         return;
       }
       const stated = reading.facts.model;
@@ -190,7 +194,17 @@
       );
       const every = whole();
       if (every) children.push(every);
-      box.replaceChildren(...children);
+      const chosen = [[named, "model"], [device, "GPU"]].filter(([one]) => one.value()).map(([, name]) =>
+        name
+      );
+      if (chosen.length) {
+        children.splice(
+          1,
+          0,
+          make("p", { class: "kv-note" }, `Not used for this log: the ${chosen.join(" and the ")}.`),
+        );
+      }
+      put(...children);
     }
 
     /* Flags of the log that change memory and that the published data cannot follow. */
@@ -379,9 +393,7 @@
           ),
         );
       }
-      const missed = ignoredNote(unread);
-      if (missed) children.push(make("p", { class: "kv-note" }, missed));
-      box.replaceChildren(...children);
+      put(...children);
       box.kvFound = found;
       box.kvCompared = compared;
     }

@@ -503,6 +503,12 @@
       await ready;
       const touched = turn === 0 ? early().filter((name) => name in READ) : [];
       const { state: asked, ignored } = kvState.read(site, [...new Set([...FIELDS, ...LAYOUT])]);
+      // A page has expressions for tensors alone: of another layout it says nothing.
+      for (const name of LAYOUT) {
+        if (!FIELDS.includes(name) && asked[name] !== undefined && asked[name] !== 1) {
+          ignored.push(`${kvState.keyOf(name)}=${asked[name] === true ? 1 : asked[name]}`);
+        }
+      }
       const fresh = (asked.model && asked.model !== start.model) || (asked.gpu && asked.gpu !== start.gpu);
       state = { ...start, ...(fresh ? { tp: "fewest" } : {}) };
       for (const name of FIELDS) if (asked[name] !== undefined) state[name] = asked[name];

@@ -59,7 +59,7 @@
     };
     const early = kvreport.changedEarly(form);
     let first = true;
-    let trace = null, chosen = "", turn = 0, kept = null;
+    let trace = null, chosen = "", turn = 0, kept = null, ignored = [];
 
     /* --- reading ------------------------------------------------------------------------------- */
 
@@ -99,7 +99,7 @@
     }
 
     function say(text, state = "busy") {
-      box.replaceChildren(make("p", { class: "kv-big" }, text));
+      box.replaceChildren(make("p", { class: "kv-big" }, text), ignoredNote(ignored) || "");
       box.dataset.kvState = state;
     }
 
@@ -135,7 +135,7 @@
 
     /* --- showing -------------------------------------------------------------------------------- */
 
-    async function show(ignored = []) {
+    async function show() {
       if (!trace) return;
       const mine = ++turn;
       const at = await deployment();
@@ -439,6 +439,7 @@
     /* --- the form --------------------------------------------------------------------------------- */
 
     function write() {
+      ignored = [];
       const state = chosen ? { trace: chosen } : {};
       for (const name of Object.keys(start)) {
         if (value(name) !== start[name]) state[name] = value(name);
@@ -451,7 +452,8 @@
       const listed = location.search ? await names(base).catch(() => null) : null;
       const items = { model: listed?.models || [], gpu: listed?.gpus || [] };
       for (const name of Object.keys(pickers)) known[name] = items[name].map((one) => one.id);
-      const { state, ignored } = readState(known);
+      const asked = readState(known), { state } = asked;
+      ignored = asked.ignored;
       const touched = first ? early() : [];
       first = false;
       for (const name of Object.keys(fields)) {
@@ -463,7 +465,11 @@
       }
       const wanted = state.trace?.[0];
       if (wanted && wanted !== chosen) preset(wanted).catch((error) => say(error.message, "refused"));
-      else show(ignored);
+      else if (trace) show();
+      else {
+        $(".kv-ignored", box)?.remove();
+        box.append(ignoredNote(ignored) || "");
+      }
     }
 
     const own = (file) => {

@@ -28,7 +28,7 @@
   /* "Qwen3-32B" and "qwen 3 32b" are the same words; so are "quantisation" and "quantization". */
   function words(text) {
     const found = text.toLowerCase().normalize("NFKD").replace(/[\u0300-\u036f]/g, "")
-      .match(/\d+(?:\.\d+)*[a-z]*|[a-z]+/g) || [];
+      .match(/\d+(?:\.\d+)*[a-z]*|[a-z]+|\p{L}+/gu) || [];
     return found.map((word) => {
       if (word.length < 5 || /\d/.test(word)) return word;
       for (const [british, american] of AMERICAN) {

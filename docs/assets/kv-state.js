@@ -83,9 +83,10 @@
     for (let n = 0; n < 3; n += 1) if ((a[n] || 0) !== (b[n] || 0)) return (a[n] || 0) < (b[n] || 0);
     return false;
   };
+  /* Of the newest rules the last release that was read is the end: nobody knows those of a later one. */
   const covers = (engine, release) =>
     Array.isArray(engine.versions) && !before(release, engine.versions[0]) &&
-    (!engine.versions[1] || before(release, engine.versions[1]));
+    (engine.versions[1] ? before(release, engine.versions[1]) : !before(engine.version, release));
 
   /* --- the address ------------------------------------------------------------------------------------- */
 
@@ -94,7 +95,9 @@
   function read(site, fields, also = [], search = location.search, machines = false) {
     /** @type {Record<string, any>} */
     const state = {};
-    const reader = readers(site), ignored = [];
+    const reader = readers(site), ignored = [], said = {};
+    /** @type {[number, string] | null} */
+    let counted = null;
     const field = new Map(fields.map((name) => [keyOf(name), name])); // "constructor" is no key of it
     for (const [key, value] of new URLSearchParams(search)) {
       if (["unit", "h", "q", ...also].includes(key) || value === "") continue;
@@ -107,9 +110,18 @@
       }
       if (name === "models" || name === "gpus") {
         state[name] = [...new Set([...(state[name] || []), understood])];
-      } else state[name] = understood;
+      } else if (name in said && said[name] !== understood) ignored.push(`${key}=${value}`);
+      else state[name] = said[name] = understood;
       const times = name === "gpu" && root.kvCapacity.devicesOf(site, value);
-      if (times && times.length > 1 && understood === times[0] && !("tp" in state)) state.tp = times.length;
+      if (times && times.length > 1 && understood === times[0] && state.gpu === understood) {
+        counted = [times.length, `${key}=${value}`];
+      }
+    }
+    if (counted) {
+      // "h100*8" says how many, unless the layout does.
+      const [number, text] = counted, { tp, pp, dp } = named(state);
+      if (tp * pp * dp === 1 && !("tp" in state)) state.tp = number;
+      else if (tp * pp * dp !== number) ignored.push(`${text} (the layout says ${tp * pp * dp})`);
     }
     return { state, ignored };
   }
@@ -240,6 +252,18 @@
       possible[possible.length - 1] || null;
   }
 
+  /* What of a state its answer does not have, as an address says it: a format that the model is not offered in, several
+     machines for a layout of one. Empty where there is no deployment, whose answer says so. */
+  function unused(state, deployment) {
+    if (!deployment) return [];
+    const { layout, weightFormat, model } = deployment;
+    const missed = [];
+    const miss = (name, why) => missed.push(`${keyOf(name)}=${state[name]} (${why})`);
+    if (state.weights && state.weights !== weightFormat) miss("weights", `not offered for ${model.name}`);
+    if (state.nodes && state.nodes !== layout.nodes) miss("nodes", `the layout has ${layout.nodes}`);
+    return missed;
+  }
+
   /* --- commands ---------------------------------------------------------------------------------------------- */
 
   const quote = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\"'\"'")}'`);
@@ -362,6 +386,7 @@
     contextOf,
     everyLayout,
     pick,
+    unused,
     named,
     answerCommand,
     estimateCommand,

@@ -222,7 +222,7 @@
           ...$$("select", controls).map((field) => [field.name, field.value]),
         ]);
       const start = JSON.stringify({ ...read(), gpu: form.dataset.gpu });
-      recall(controls);
+      let ignored = recall(model, controls);
       const update = async () => {
         const { ask } = await library();
         const mine = ++asking;
@@ -239,7 +239,11 @@
         const [answer, rows] = [await one, await all];
         if (mine !== asking) return;
         box.removeAttribute("aria-busy");
-        result.replaceChildren(...(answer instanceof Error ? [fault(answer)] : estimate(answer, model, own)));
+        result.replaceChildren(
+          kvreport.ignoredNote(ignored) || "",
+          ...(answer instanceof Error ? [fault(answer)] : estimate(answer, model, own)),
+        );
+        ignored = [];
         table.replaceChildren(...(rows instanceof Error ? [] : everyGpu(rows, own)));
         units();
       };
@@ -263,12 +267,15 @@
       return () => one.value();
     }
 
-    /* What an address says of the fields. A model that came as a file has no address to share. */
-    function recall(controls) {
-      for (const [name, value] of new URLSearchParams(location.search)) {
-        const field = $(`select[name="${CSS.escape(name)}"]`, controls);
-        if (field && [...field.options].some((one) => one.value === value)) field.value = value;
-      }
+    /* What an address says of the fields; returns what of it is not used. A model that came as a file has no address to
+       share. */
+    function recall(model, controls) {
+      const selects = $$("select", controls);
+      const options = selects.map((field) => [field.name, [...field.options].map((one) => one.value)]);
+      const gpus = model.choices.gpus.map(([id]) => id);
+      const { state, ignored } = kvreport.readState({ hub: null, gpu: gpus, ...Object.fromEntries(options) });
+      for (const field of selects) if (state[field.name]) field.value = state[field.name][0];
+      return ignored;
     }
 
     function keep(own, start) {

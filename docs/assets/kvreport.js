@@ -242,9 +242,9 @@
 
   /* --- state in the URL ------------------------------------------------------------------------- */
 
-  /* known: key -> array of allowed values, or null for free text. Returns what was understood and
-     what was not. */
-  function readState(known) {
+  /* known: key -> array of allowed values, or null for free text; many: keys that may be said several times, of others
+     the first counts. Returns what was understood and what was not. */
+  function readState(known, many = []) {
     const state = {}, ignored = [];
     for (const [key, value] of new URLSearchParams(location.search)) {
       if (!(key in known)) {
@@ -252,7 +252,8 @@
         continue;
       }
       if (value === "") continue;
-      if (known[key] !== null && !known[key].includes(value)) {
+      const again = state[key] && !many.includes(key) && state[key][0] !== value;
+      if (again || (known[key] !== null && !known[key].includes(value))) {
         ignored.push(`${key}=${value}`);
         continue;
       }

@@ -205,6 +205,7 @@ def engines(site: SiteData) -> list[dict[str, Any]]:
             "label": engine.label,
             "family": engine.family,
             "versions": list(engine.versions) if engine.versions else None,
+            "version": engine.version or None,
             "confirmed": confirmed(site.catalog, engine),
         }
         for engine in listed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from javascript import searched
 
 from kvreport.adapters import search
@@ -145,3 +147,21 @@ def test_sizes_without_their_unit_and_words_written_together_are_found():
     }
     found = searched(index, ["a100 80", "7900xtx", "llama 70"])
     assert [results[0][0]["location"] for results in found] == ["a100/", "xtx/", "llama/"]
+
+
+def test_every_typed_word_is_answered_for_in_every_result():
+    """The theme strikes through, under a result, what the result does not have: no word may be dropped before that."""
+    draw = Random("typed words")  # noqa: S311 - a spread of cases, no secret
+    there = ("qwen3", "32b", "h100", "weights", "memory")
+    strange = ("zebra", "日本語", "модель", "9q", "7777", "ollama")
+    asked = [
+        " ".join([draw.choice(there), *draw.sample(strange, draw.randint(1, 3)), draw.choice(there)])
+        for _ in range(60)
+    ]
+    for text, results in zip(asked, searched(INDEX, asked), strict=True):
+        assert results, text
+        for result in results:
+            terms = result[0]["terms"]
+            assert {word for word in text.split() if word in strange} == {
+                word for word in strange if terms.get(word) is False
+            }, (text, terms)
