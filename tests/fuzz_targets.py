@@ -30,6 +30,7 @@ from urllib.parse import unquote_to_bytes
 import brought
 import checkpoints
 import fake_hub
+import invariants
 import javascript
 import kernel_calls
 import mutants
@@ -1429,6 +1430,8 @@ TARGETS: Final[dict[str, Callable[[Draw], Outcome]]] = {
     "Hub cache": hub_cache,
     "container log": container_log,
     "page fragment": page_fragment,
+    "any engine's answer": invariants.answers,
+    "any engine's offer": invariants.offers,
 }
 
 SHARES: Final = {
@@ -1458,6 +1461,8 @@ SHARES: Final = {
     "Hub cache": 5,
     "container log": 20,
     "page fragment": 10,
+    "any engine's answer": 100,
+    "any engine's offer": 5,
 }
 """How many of a thousand inputs each target is given: an input costs from microseconds to ten milliseconds."""
 

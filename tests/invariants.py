@@ -37,6 +37,8 @@ REFUSED: Final = ("engine_does_not_run", "format_not_supported", "context_exceed
 LOCAL: Final = ("llama_cpp", "ollama", "mlx")
 STATES_FIRST: Final = ("tensorrt_llm", "sglang")
 """Families that set memory for states aside before tokens."""
+LOCAL_SHARE: Final = 0.01
+"""Of the questions drawn, those for a machine of one's own: each lays out graphs for a second, a server's takes 10 ms."""
 FRACTION_STEP: Final = 0.001
 """Steps in which shares of memory are printed."""
 
@@ -57,7 +59,8 @@ def names() -> tuple[list[str], list[str], list[str]]:
 def question(draw: Draw) -> Question:
     """Draw a question about any model, machine, engine, layout, format and context."""
     models, gpus, engines = names()
-    engine = draw.choice(engines)
+    own = draw.random() < LOCAL_SHARE
+    engine = draw.choice([one for one in engines if (catalog().engines[one].family in LOCAL) == own])
     asked: Question = {
         "model": draw.choice(models),
         "gpu": draw.choice(gpus),
