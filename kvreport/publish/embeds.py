@@ -40,7 +40,10 @@ def _badges(site: SiteData, model: Model) -> bytes:
 
 
 def badge(model: str, gpu: str, one: Series | None) -> dict[str, Any]:
-    """Return a badge in the fields of the shields.io endpoint schema."""
+    """Return a badge in the fields of the shields.io endpoint schema.
+
+    It counts requests of 8K, or of the longest context below that the model supports.
+    """
     if one is None:
         return {
             "schemaVersion": 1,
@@ -48,7 +51,8 @@ def badge(model: str, gpu: str, one: Series | None) -> dict[str, Any]:
             "message": "does not fit",
             "color": _COLORS["none"],
         }
-    place = max((n for n, c in enumerate(one.contexts) if c <= _CONTEXT), default=0)
+    supported = (n for n, verdict in enumerate(one.verdicts) if verdict != "context_exceeds_model")
+    place = max((n for n in supported if one.contexts[n] <= _CONTEXT), default=0)
     context, requests = one.contexts[place], one.users[place] if one.holds(place) else 0
     machine = devices(one.config.tensor_parallel, gpu)
     words = f"{units.count(requests)} {'request' if requests == 1 else 'requests'} at {units.human_tokens(context)}"

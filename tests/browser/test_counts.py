@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from typing import Any, Final
 
@@ -120,6 +121,21 @@ def test_every_gpu_page_counts_as_the_parquet_file(browser, address, rows, tiny_
     visit.context.close()
     assert compared > 30
     assert not visit.faults
+
+
+def test_feed_home_and_data_page_say_as_many_as_the_published_tables_have(tiny_site):
+    folder = tiny_site.folder
+    rows = pq.read_metadata(folder / "downloads" / "capacity.parquet").num_rows
+    tables = (folder / "downloads" / f"{name}.csv" for name in ("models", "accelerators"))
+    models, gpus = (
+        len(list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))) for path in tables
+    )
+    feed = (folder / "data" / "releases.xml").read_text(encoding="utf-8")
+    assert f"{models:,} models on {gpus:,} accelerators, {rows:,} rows." in feed
+    assert f"{models} models, {gpus} accelerators." in (folder / "llms.txt").read_text(encoding="utf-8")
+    for uri, numbers in (("", (models, gpus)), ("data", (rows, models, gpus))):
+        facts = re.findall(r"<dd[^>]*>\s*([\d,]+)", tiny_site.html(uri))
+        assert {f"{number:,}" for number in numbers} <= set(facts), uri
 
 
 def test_the_explorer_counts_as_the_gpu_page(browser, address, rows):

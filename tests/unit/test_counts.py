@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from random import Random
+from urllib.parse import parse_qsl
 
 import pandas as pd
 import pytest
 
-from kvreport import units
+from kvreport import estimate, units
+from kvreport.catalog.llama_cpp import load_ollama_names
 from kvreport.catalog.load import RELEASED, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.dataset.frames import matrix
-from kvreport.publish import counts
+from kvreport.publish import counts, embeds, feeds
+from kvreport.publish.downloads import NOTHING
 from kvreport.publish.page_data import gather
-from kvreport.publish.site_data import SiteData, page_format
+from kvreport.publish.site_data import SiteData, devices, page_format
+from kvreport.site.page_type import Inputs
+from kvreport.site.pages import data, explore, home, index, local
 from kvreport.site.pages import gpu as gpu_page
-from kvreport.site.pages import index
 from kvreport.site.pages.gpu_rows import served
-from kvreport.site.pages.model.headline import plain
+from kvreport.site.pages.model.grids import users_table
+from kvreport.site.pages.model.headline import headline, headline_index, plain, requests_text
 from kvreport.words import SENTENCES
 
 CATALOG = open_catalog()
 SERVES = ("fits", "tight")
+GRID = CATALOG.grid.contexts
 
 
 def chosen() -> list[Model]:
@@ -132,3 +140,163 @@ def test_the_conditions_name_what_the_sentence_leaves_out(site: SiteData) -> Non
     assert unread
     assert SENTENCES["gpu_below"].format(context="8K", number=shorter, all=len(site.models)) in told
     assert f"Not counted: {unread} model" in told
+
+
+def served_at(model: Model, context: int) -> int:
+    """The context at which a page judges whether a model is served: the counted one, or its longest below."""
+    return max((one for one in GRID if one <= min(context, model.context_tokens)), default=0)
+
+
+def fewest_rows(rows: pd.DataFrame, site: SiteData, model: Model, gpu: str) -> pd.DataFrame:
+    """The rows of the fewest devices that serve one model on one accelerator, in the format that its pages answer in."""
+    context = served_at(model, site.counted_context)
+    own = rows[
+        (rows["model"] == model.id) & (rows["gpu"] == gpu) & (rows["weight_format"] == page_format(model))
+    ]
+    serving = own[own["context_tokens"] == context]["tensor_parallel"]
+    return own[own["tensor_parallel"] == serving.min()] if len(serving) else own.iloc[:0]
+
+
+def test_badges_and_tables_of_models_say_what_the_dataset_has_of_the_fewest_devices(
+    site: SiteData, rows: pd.DataFrame
+) -> None:
+    """200 pairs of model and accelerator; a badge is what an embedded card shows."""
+    draw = Random("badges")  # noqa: S311 - a spread of cases, no secret
+    pairs = [(draw.choice(site.models), draw.choice(site.gpus)) for _ in range(200)]
+    served_pairs = 0
+    for model, gpu in pairs:
+        made = embeds.badge(model.name, site.gpu_name(gpu.id), site.serving(model, gpu.id))
+        own = fewest_rows(rows, site, model, gpu.id)
+        context = served_at(model, site.counted_context)
+        grid = users_table(site, model, site.headline[model.id])[0]
+        listed = {row.anchor: row.cells for row in grid.rows}
+        if not len(own):
+            assert made["message"] == "does not fit", (model.id, gpu.id, made)
+            assert f"on-{gpu.id}" not in listed
+            continue
+        served_pairs += 1
+        number = int(own["tensor_parallel"].iloc[0])
+        users = dict(zip(own["context_tokens"], own["max_concurrent_requests"], strict=True))
+        noun = "request" if users[context] == 1 else "requests"
+        assert made["message"] == f"{users[context]:,} {noun} at {units.human_tokens(context)}", (
+            model.id,
+            gpu.id,
+        )
+        assert made["label"] == f"{model.name} on {devices(number, site.gpu_name(gpu.id))}"
+        cells = listed[f"on-{gpu.id}"]
+        assert cells[0].value == number
+        for place, at in enumerate(one for one in site.contexts if one <= model.context_tokens):
+            assert (cells[1 + place].value or 0) == users.get(at, 0), (model.id, gpu.id, at)
+    assert served_pairs > 60
+
+
+def test_the_first_lines_of_models_say_what_the_dataset_has(site: SiteData, rows: pd.DataFrame) -> None:
+    """Where a page says that nothing serves a model, no row does; else the row that it names has its number."""
+    none = 0
+    for model in site.models:
+        best = site.headline[model.id]
+        told = plain(headline(site, model, best))
+        own = rows[(rows["model"] == model.id) & (rows["weight_format"] == page_format(model))]
+        if best is None:
+            none += 1
+            context = served_at(model, site.counted_context)
+            assert not (own["context_tokens"] == context).any(), model.id
+            continue
+        at = best.contexts[headline_index(best, model)]
+        row = own[
+            (own["gpu"] == best.config.gpu)
+            & (own["tensor_parallel"] == best.config.tensor_parallel)
+            & (own["context_tokens"] == at)
+        ]
+        (users,) = row["max_concurrent_requests"]
+        assert requests_text(users) in told, (model.id, told)
+        assert units.human_tokens(at) in told
+    assert none < len(site.models) / 4
+
+
+def test_the_index_of_models_and_the_explorers_first_answer_count_the_rows(
+    site: SiteData, rows: pd.DataFrame
+) -> None:
+    gpu = site.known_gpus[0]
+    table = index.models(site).table
+    stand_in = sum(page_format(model) != RELEASED for model in site.models)
+    assert f"name says for {stand_in} models with unverified stored formats" in table.caption
+    by_slug = {model.slug: model for model in site.models}
+    compared = 0
+    for row in table.rows:
+        model = by_slug[row.anchor]
+        own = fewest_rows(rows, site, model, gpu)
+        devices_cell, requests_cell = row.cells[5], row.cells[6]
+        if not len(own):
+            assert devices_cell.text == "–"
+            assert not requests_cell.value
+            continue
+        compared += 1
+        assert devices_cell.value == own["tensor_parallel"].iloc[0], model.id
+        at = own[own["context_tokens"] == site.counted_context]["max_concurrent_requests"]
+        assert (requests_cell.value or 0) == (int(at.iloc[0]) if len(at) else 0), model.id
+    assert compared > 20
+    begin = explore.start(site)
+    asked = dict(parse_qsl(begin.address))
+    fitting = rows[
+        (rows["gpu"] == asked["gpu"])
+        & (rows["context_tokens"] == int(asked["context"]))
+        & (rows["tensor_parallel"] == int(asked["tp"]))
+        & (rows["weight_format"] == asked["weights"])
+    ]
+    assert begin.fit == len(set(fitting["model"]))
+    assert begin.configurations >= begin.fit
+
+
+def test_feeds_and_pages_count_models_accelerators_and_rows_of_the_dataset(site: SiteData) -> None:
+    """One number wherever a page, a feed or a citation says how much there is."""
+    known = replace(site, downloads=replace(NOTHING, rows=1_234_567))
+    feed, told, _ = (content.decode() for _, content in feeds.files(known))
+    models, gpus = len({one.id for one in site.models}), len({one.id for one in site.gpus})
+    assert f"<summary>{models:,} models on {gpus:,} accelerators, 1,234,567 rows.</summary>" in feed
+    assert f"{models} models, {gpus} accelerators." in told
+    facts = {fact.label: fact.value for fact in home.context(site, home.example(site), ()).facts}
+    assert (facts["Models"], facts["GPUs and accelerators"]) == (f"{models:,}", f"{gpus:,}")
+    said = {fact.label: fact.value for fact in data._facts(known)}
+    assert (said["Models"], said["Accelerators"], said["Rows"]) == (f"{models:,}", f"{gpus:,}", "1,234,567")
+    assert index.models(site).headline.startswith(f"{models} models,")
+    assert index.gpus(site).headline.startswith(f"{gpus} accelerators:")
+    assert f"of {models} models they serve" in index.gpus(site).headline
+
+
+def test_the_largest_model_of_a_machine_at_home_is_the_largest_that_an_estimate_serves(
+    site: SiteData,
+) -> None:
+    """The set is the one that the sentence names: models of Ollama's library that the site has."""
+    names = {held.model for held in load_ollama_names().names.values()}
+    listed = sorted(
+        (model for model in site.models if model.id in names), key=lambda model: -site.parameters[model.id]
+    )
+    inputs = Inputs(site, {})
+    found = local._candidates(inputs)
+    assert {one.model.id for one in found} <= {model.id for model in listed}
+    laid = {one.model.id for one in found}
+    assert len(laid) >= 5
+    for machine in ("rtx-3060-12gb", "rtx-5090", "m4-max-128", "m1-8"):
+        accelerator = CATALOG.accelerator(machine)
+        best = local.largest(accelerator, found, local._backends(CATALOG, accelerator.id))
+        serves = [
+            model
+            for model in listed
+            if model.id in laid
+            and model.context_tokens >= local.CONTEXT
+            and estimate(
+                model,
+                gpu=machine,
+                engine="llama-cpp",
+                weights="q4_k_m",
+                context_tokens=local.CONTEXT,
+                parallel=1,
+                catalog=CATALOG,
+            ).verdict
+            in SERVES
+        ]
+        assert (best.model.id if best else None) == (serves[0].id if serves else None), machine
+        page = local._machine(inputs, accelerator, found, (accelerator,))
+        who = f"{serves[0].name} is the largest by parameters of" if serves else "None of"
+        assert f"{who} {len(found)} models of Ollama’s library" in page.lead

@@ -122,7 +122,7 @@ def landscape(data: Landscape, shown: Shown) -> alt.LayerChart | alt.FacetChart:
         .encode(
             x=alt.X(
                 "weights_gib:Q",
-                title="Released weights (GiB)",
+                title="Weights (GiB)",
                 scale=alt.Scale(type="log", base=2, nice=False, padding=8),
                 axis=alt.Axis(values=[2**n for n in range(-3, 12)], format=",~r"),
             ),

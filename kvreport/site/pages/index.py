@@ -9,11 +9,12 @@ from typing import Final
 
 from kvreport import units
 from kvreport.accounting.weights import active_parameters, parameters
+from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.publish import counts
 from kvreport.publish.attention_types import KINDS, attention_label, cache_kind
 from kvreport.publish.series import Series
-from kvreport.publish.site_data import SiteData
+from kvreport.publish.site_data import SiteData, page_format
 from kvreport.site.kit import charts, tables
 from kvreport.site.kit.elements import Chart
 from kvreport.site.kit.page import Page, Section
@@ -22,6 +23,7 @@ from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
 from kvreport.site.pages.gpu import advertised
 from kvreport.site.pages.model.headline import HEADLINE_CONTEXT
+from kvreport.words import counted
 
 SHORT: Final = frozenset({"weights", "cache", "seqs", "may_fit", "limit"})
 """Why a model is not served where the engine supports it: memory, requests or context."""
@@ -115,6 +117,7 @@ def models(site: SiteData) -> IndexContext:
     gpu = site.known_gpus[0]
     name = site.gpu_name(gpu)
     rows = []
+    stand_in = sum(page_format(model) != RELEASED for model in site.models)
     for model in sorted(site.models, key=lambda one: -_month(one.release)):
         here = site.serving(model, gpu)
         whole = one_device(site, model)
@@ -169,8 +172,8 @@ def models(site: SiteData) -> IndexContext:
             f"requests of 8K run at once on the fewest {name}s."
         ),
         table=Table(
-            caption=f"Released weights; concurrent requests of 8K each on the fewest {name}s that serve the model, "
-            f"{site.engine.label}",
+            caption=f"Weights as released{_stand_in(stand_in)}; concurrent requests of 8K each on the fewest {name}s that "
+            f"serve the model, {site.engine.label}",
             head=Column("Model", numeric=False),
             columns=(
                 Column("Parameters"),
@@ -199,6 +202,14 @@ def models(site: SiteData) -> IndexContext:
         noun="model|models",
         chart=landscape(site),
     )
+
+
+def _stand_in(number: int) -> str:
+    """What the table says of models whose rows are of another format than the stored one, which nobody has read."""
+    if not number:
+        return ""
+    models = counted(number, "model|models")
+    return f", or in the format that its name says for {models} with unverified stored formats"
 
 
 def one_device(site: SiteData, model: Model) -> Series | None:
@@ -247,7 +258,7 @@ def landscape(site: SiteData) -> Chart:
     assert isinstance(request.data, charts.Landscape)  # noqa: S101 (made one line above)
     return Chart(
         id="landscape-chart",
-        title="Memory for the released weights against KV cache of one more token, one point per model",
+        title="Memory for the weights against KV cache of one more token, one point per model",
         digest=request.digest,
         legend=tuple((number, kind) for number, kind in enumerate(request.data.kinds, start=1)),
         notes=(),

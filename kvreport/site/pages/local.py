@@ -168,8 +168,8 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
             )
         )
     table = Table(
-        f"Largest model, by parameters, with every layer on the GPU at {units.human_tokens(CONTEXT)} tokens, Q4_K_M, "
-        "llama.cpp",
+        f"Largest of {len(found)} models of Ollama’s library, by parameters, with every layer on the GPU at "
+        f"{units.human_tokens(CONTEXT)} tokens, Q4_K_M, llama.cpp",
         Column("Machine", numeric=False),
         (
             Column("Memory"),
@@ -204,10 +204,14 @@ def _machine(
     uri, catalog = f"{URI}{machine.id}/", inputs.site.catalog
     backend = _backends(catalog, machine.id)
     best = largest(machine, found, backend)
+    listed, at = (
+        f"{len(found)} models of Ollama’s library",
+        f"at {units.human_tokens(CONTEXT)} tokens with Q4_K_M",
+    )
     conclusion = (
-        f"{best.model.name} is the largest model that fits at {units.human_tokens(CONTEXT)} tokens with Q4_K_M"
+        f"{best.model.name} is the largest by parameters of {listed} that fits {at}"
         if best
-        else f"No model of the list fits at {units.human_tokens(CONTEXT)} tokens with Q4_K_M"
+        else f"None of {listed} fits {at}"
     )
     names = {
         "machine": machine.name,
@@ -469,7 +473,8 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
             )
         )
     table = Table(
-        f"Largest model, by parameters, at {units.human_tokens(CONTEXT)} tokens with llama.cpp or Ollama, Q4_K_M, one slot",
+        f"Largest of {len(found)} models of Ollama’s library, by parameters, at {units.human_tokens(CONTEXT)} tokens with "
+        "llama.cpp or Ollama, Q4_K_M, one slot",
         Column("Machine", numeric=False),
         (Column("Usable memory", "GiB"), Column("Largest model", numeric=False)),
         tuple(rows),
