@@ -164,6 +164,74 @@ class OllamaNames(Record):
         )
 
 
+class MixRange(Record):
+    """Mixes of llama.cpp's quantizer between which a publisher's mix lies.
+
+    Attributes:
+        least: The one with fewer bytes.
+        most: The one with more.
+    """
+
+    least: Text
+    most: Text
+
+
+class PublishedFile(Record):
+    """The size of a file, or of all parts of one, in a publisher's mix.
+
+    Attributes:
+        model: Id of the model that it was made from, or of one with the same tensors.
+        mix: As the repository names it.
+        gb: Size as listed (10^9 bytes).
+        url: Where it is listed.
+        title: What was read, where that is no page with the size on it.
+    """
+
+    model: Text
+    mix: Text
+    gb: Annotated[float, Field(gt=0)]
+    url: Text | None = None
+    title: Text | None = None
+
+
+class PublishersMixes(Record):
+    """The content of ``llama_cpp/publishers.yaml``.
+
+    Attributes:
+        ranges: By how a mix's name begins, without ``UD-``.
+        files: What the ranges were checked with.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    ranges: dict[Text, MixRange]
+    files: tuple[PublishedFile, ...]
+
+    def range_of(self, mix: str) -> MixRange | None:
+        """The range of a publisher's mix; None where its name does not say its bits.
+
+        Args:
+            mix: For instance ``UD-Q4_K_XL``, in any case.
+        """
+        name = mix.lower().removeprefix("ud-")
+        begins = [start for start in self.ranges if name.startswith(start)]
+        return self.ranges[max(begins, key=len)] if begins else None
+
+
+@lru_cache(maxsize=4)
+def load_publishers_mixes(folder: Path | None = None) -> PublishersMixes:
+    """Read ``llama_cpp/publishers.yaml`` of a catalog.
+
+    Args:
+        folder: The catalog's folder; None for the published one.
+
+    Raises:
+        CatalogError: If the file has a fault.
+    """
+    path = (folder or data_dir()) / "llama_cpp" / "publishers.yaml"
+    where = "llama_cpp/publishers.yaml"
+    return validate(PublishersMixes, read_yaml(path, where), where)
+
+
 @lru_cache(maxsize=4)
 def load_ollama_names(folder: Path | None = None) -> OllamaNames:
     """Read ``llama_cpp/ollama.yaml`` of a catalog.

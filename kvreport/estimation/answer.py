@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.capacity import Verdict, blocks, start_verdict
@@ -425,3 +425,37 @@ def layout_to_dict(layout: Layout) -> dict[str, Any]:
         "enable_dp_lm_head": layout.head_by_data_rank,
         "gpus": layout.devices,
     }
+
+
+_SHORT: Final = (
+    Verdict.MAX_SEQS_EXCEEDS_STATES.label,
+    Verdict.CACHE_EXCEEDS_POOL.label,
+    Verdict.WEIGHTS_EXCEED_MEMORY.label,
+)
+_POSSIBLE: Final = (Verdict.FITS.label, Verdict.TIGHT.label, Verdict.MAY_FIT.label)
+_Answer = TypeVar("_Answer", bound=Estimate)
+
+
+def as_range(widest: _Answer, narrowest: _Answer) -> _Answer:
+    """Join the two ends of a copy whose weights are a range; ``may_fit`` where they decide whether a request fits.
+
+    Args:
+        widest: The answer with the most bytes of weights.
+        narrowest: The answer to the same question with the fewest.
+    """
+    spread = max(narrowest.budget.kv_pool_bytes - widest.budget.kv_pool_bytes, 0)
+    return replace(
+        widest,
+        optimistic=narrowest,
+        verdict=_between(widest.verdict, narrowest.verdict),
+        by_context=tuple(
+            replace(row, verdict=_between(row.verdict, best.verdict))
+            for row, best in zip(widest.by_context, narrowest.by_context, strict=True)
+        ),
+        budget=replace(widest.budget, uncertainty_bytes=widest.budget.uncertainty_bytes + spread),
+    )
+
+
+def _between(widest: str, narrowest: str) -> str:
+    """The verdict of a copy whose weights are a range: that of its wide end, unless the range decides."""
+    return Verdict.MAY_FIT.label if widest in _SHORT and narrowest in _POSSIBLE else widest

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.demand import demand
@@ -21,7 +21,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.answer import AtContext, Estimate
+from kvreport.estimation.answer import AtContext, Estimate, as_range
 from kvreport.estimation.explanation import explain
 from kvreport.estimation.hardware import BEST
 from kvreport.estimation.local import estimate_local
@@ -115,32 +115,8 @@ def _as_range(result: Estimate) -> Estimate:
     usual = in_named_format(request.model)
     if usual is not None and answer(replace(request, model=usual)).verdict == refused != result.verdict:
         said.append(f"a scale per output channel: {request.model.weight_format} would be {cut}")
-    spread = max(other.budget.kv_pool_bytes - result.budget.kv_pool_bytes, 0)
-    ranged = replace(
-        result,
-        request=replace(request, assumptions=tuple(said)),
-        optimistic=other,
-        verdict=_between(result.verdict, other.verdict),
-        by_context=tuple(
-            replace(row, verdict=_between(row.verdict, best.verdict))
-            for row, best in zip(result.by_context, other.by_context, strict=True)
-        ),
-        budget=replace(result.budget, uncertainty_bytes=result.budget.uncertainty_bytes + spread),
-    )
+    ranged = as_range(replace(result, request=replace(request, assumptions=tuple(said))), other)
     return replace(ranged, explanation=tuple(explain(ranged)))
-
-
-_SHORT: Final = (
-    Verdict.MAX_SEQS_EXCEEDS_STATES.label,
-    Verdict.CACHE_EXCEEDS_POOL.label,
-    Verdict.WEIGHTS_EXCEED_MEMORY.label,
-)
-_POSSIBLE: Final = (Verdict.FITS.label, Verdict.TIGHT.label, Verdict.MAY_FIT.label)
-
-
-def _between(widest: str, narrowest: str) -> str:
-    """The verdict of a copy whose weights are a range: that of its wide end, unless the range decides."""
-    return Verdict.MAY_FIT.label if widest in _SHORT and narrowest in _POSSIBLE else widest
 
 
 def _partitioned(request: Request) -> Request:

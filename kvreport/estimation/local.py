@@ -20,7 +20,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.llama_cpp import load_local_architectures
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
-from kvreport.estimation.answer import AtContext
+from kvreport.estimation.answer import AtContext, as_range
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.local_answer import LocalEstimate, explain_local
 from kvreport.estimation.local_case import (
@@ -31,7 +31,7 @@ from kvreport.estimation.local_case import (
     refuse_forks,
 )
 from kvreport.estimation.local_inverse import advice, fitted
-from kvreport.estimation.local_names import by_local_name, is_gguf
+from kvreport.estimation.local_names import Named, by_local_name, is_gguf
 from kvreport.estimation.local_speed import decode_ms, host_bandwidth
 from kvreport.estimation.request import at_release, resolve
 from kvreport.query import Query
@@ -64,7 +64,25 @@ def estimate_local(query: Query, catalog: Catalog) -> LocalEstimate | None:
     if isinstance(query.engine, str):
         engine = at_release(engine, query.engine)
     asked, named = by_local_name(query, catalog)
-    case = replace(open_query(asked, engine, catalog), named=named)
+    result = _laid_out(asked, named, engine, catalog)
+    if named.least is None:
+        return result
+    # Whatever the wide end was given or chose, the narrow end answers the same question.
+    narrow = replace(asked, weights=named.least, context_tokens=result.request.context_tokens)
+    ranged = as_range(result, _laid_out(narrow, named, engine, catalog))
+    return replace(ranged, explanation=tuple(explain_local(ranged)))
+
+
+def _laid_out(query: Query, named: Named, engine: Engine, catalog: Catalog) -> LocalEstimate:
+    """Answer a question whose model's name was read.
+
+    Args:
+        query: The question.
+        named: What the name was taken to say.
+        engine: The engine's record.
+        catalog: Where names are looked up.
+    """
+    case = replace(open_query(query, engine, catalog), named=named)
     changed: tuple[str, ...] = ()
     if query.fit or case.engine_sets_context:
         choice = fitted(case)

@@ -136,6 +136,9 @@ class LocalEstimate(Estimate):
         if self.case.query.weights is None and self.case.named == Named() and mix != "file":
             said = f" ({self.case.assumed_mix})"
         cache = f"{self.options.type_k}/{self.options.type_v}"
+        if self.case.named.mix is not None:
+            least, most = self.range_of("weight_bytes_per_gpu")
+            mix, said = self.case.named.mix, f" by its name: {gib(least)} to {gib(most)} GiB per GPU"
         engine = self.request.engine
         return f"weights {mix}{said}, cache {cache}, {engine.label} {engine.version or ''}".rstrip()
 

@@ -14,7 +14,7 @@ from kvreport.architectures.gguf_names import mix_of, stem_of
 from kvreport.architectures.hub import GgufFile, NoConnectionError, fetch_gguf, kept_gguf
 from kvreport.architectures.names import mix_before_gguf, repository_name
 from kvreport.catalog.base import Source
-from kvreport.catalog.llama_cpp import load_ollama_names
+from kvreport.catalog.llama_cpp import load_ollama_names, load_publishers_mixes
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
@@ -36,11 +36,15 @@ class Named:
         said: What was taken for granted.
         repository: The GGUF repository, with its mix where one was stated; None for other names.
         file: A GGUF file that is not here and whose name was read; None for other names.
+        mix: A publisher's mix, of which only the file knows the types: the answer is a range; None for others.
+        least: Mix of the quantizer with the fewest bytes that a file of that name may have; None for others.
     """
 
     said: tuple[str, ...] = ()
     repository: str | None = None
     file: str | None = None
+    mix: str | None = None
+    least: str | None = None
 
 
 def is_gguf(model: object) -> bool:
@@ -161,7 +165,8 @@ def by_local_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
     if by_base is None:
         return query, Named()
     base, said = by_base
-    return base, Named(said, name if query.weights is None else f"{repository}:{query.weights.upper()}")
+    stated = name if query.weights is None else f"{repository}:{query.weights.upper()}"
+    return base, replace(said, repository=stated)
 
 
 def _by_file_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
@@ -174,11 +179,12 @@ def _by_file_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
     found = _by_base(query, f"{stem[: -len(mix) - 1]}-GGUF:{mix}", mix, catalog)
     if found is None:
         return query, Named()
-    base, said = found
+    base, named = found
     identity = base.model.id if isinstance(base.model, Model) else base.model
-    by_name = f"{shorten(path)} is not here: by its name it is {identity} in {str(base.weights).upper()}"
-    named = Named((by_name, *(text for text in said if "--fetch" not in text)), file=path)
-    return base, named
+    form = named.mix or str(base.weights).upper()
+    by_name = f"{shorten(path)} is not here: by its name it is {identity} in {form}"
+    said = (by_name, *(text.replace(_FETCH, "") for text in named.said if named.mix is not None))
+    return base, replace(named, said=said, file=path)
 
 
 def _file(query: Query, repository: str, mix: str | None) -> GgufFile | None:
@@ -229,36 +235,31 @@ def read_fetched(file: GgufFile) -> GgufModel:
     return replace(read, model=model, missing_bytes=0)
 
 
-def _by_base(
-    query: Query, name: str, mix: str | None, catalog: Catalog
-) -> tuple[Query, tuple[str, ...]] | None:
+_FETCH: Final = "; --fetch reads the types in the file"
+
+
+def _by_base(query: Query, name: str, mix: str | None, catalog: Catalog) -> tuple[Query, Named] | None:
     """The question with the model that a repository was made from; None if its name does not say which."""
     found = gguf_base(name, catalog)
     if found is None:
         return None
     base, weights = found
     if query.weights is not None:
-        return replace(query, model=base), ()
+        return replace(query, model=base), Named()
     if mix is None:
         own = base.weight_format if base.weight_format == "mxfp4" else USUAL_MIX
-        said = f"{name} states no mix: {own.upper()}, as is usual; --fetch reads the types in the file"
-        return replace(query, model=base, weights=own), (said,)
-    if not is_mix(weights):
+        said = f"{name} states no mix: {own.upper()}, as is usual{_FETCH}"
+        return replace(query, model=base, weights=own), Named((said,))
+    if is_mix(weights) and not mix.upper().startswith("UD-"):
+        said = f"{name}: by its name, types are those of llama.cpp's quantizer for {mix.upper()}{_FETCH}"
+        return replace(query, model=base, weights=weights), Named((said,))
+    between = load_publishers_mixes().range_of(mix)
+    if between is None:
         raise InputError(
             f"model: found {name}, whose publisher chose types for {mix.upper()} that only the file says; allowed: "
-            f"--fetch, which reads the file's header, or the path of the file{_nearest(base.id, weights)}"
+            f"--fetch, which reads the file's header, or the path of the file"
         )
-    if not mix.upper().startswith("UD-"):
-        return replace(query, model=base, weights=weights), ()
-    plain = weights.upper()
-    said = f"{name}: its publisher changed the types of {plain} by tensor; computed as {plain}"
-    return replace(query, model=base, weights=weights), (f"{said}; --fetch reads the types in the file",)
-
-
-def _nearest(base: str, weights: str) -> str:
-    """The mix of the quantizer that a publisher's own is nearest to, as an instruction; empty where there is none."""
-    plain = re.match(r"(?:i?q|tq)\d(?:_k)?", weights)
-    near = (
-        [] if plain is None else [one for one in (f"{plain[0]}_m", f"{plain[0]}_s", plain[0]) if is_mix(one)]
-    )
-    return f", or {base} with --engine llama-cpp --weights {near[0]}, the nearest mix" if near else ""
+    ends = f"{between.least.upper()} to {between.most.upper()}"
+    said = f"{name}: its publisher chose the type of every tensor; by its name, weights are those of {ends}{_FETCH}"
+    named = Named((said,), mix=mix.upper(), least=between.least)
+    return replace(query, model=base, weights=between.most), named

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 from brought import GGUF_KEYS, Q6_K, gguf_header, gguf_tensors
 from fake_hub import SHA, FakeHub, serve
 
+from kvreport.accounting.engines.llama_cpp.quantize import is_mix
 from kvreport.accounting.weights import parameters_by_component
 from kvreport.architectures.hub import GGUF_STEP_BYTES, fetch_gguf, gguf_parts, kept_gguf
-from kvreport.catalog.llama_cpp import load_ollama_names
+from kvreport.catalog.llama_cpp import PublishedFile, load_ollama_names, load_publishers_mixes
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.cli.server_command import without_server_command
@@ -141,15 +143,70 @@ def test_a_name_implies_its_engine(name: str, engine: str | None) -> None:
     assert engine_of(name, CATALOG).get("engine") == engine
 
 
-def test_a_publishers_own_mix_is_not_taken_for_another() -> None:
-    with pytest.raises(
-        InputError, match=r"UD-Q4_K_XL that only the file says; allowed: --fetch.*--weights q4_k_m"
-    ):
-        asked("unsloth/gemma-3-27b-it-GGUF:UD-Q4_K_XL")
-    with pytest.raises(InputError, match=r"Q6_K_L that only the file says.*--weights q6_k, the nearest"):
-        asked("bartowski/Qwen_Qwen3-32B-GGUF:Q6_K_L")
-    changed = asked("unsloth/gemma-3-27b-it-GGUF:UD-Q4_K_M")
-    assert any("changed the types of Q4_K_M by tensor" in text for text in changed.request.assumptions)
+MIXES_OF_PUBLISHERS = load_publishers_mixes()
+
+
+@pytest.mark.parametrize(
+    "file", MIXES_OF_PUBLISHERS.files, ids=lambda file: f"{file.model}-{file.mix}-{file.gb}"
+)
+def test_a_published_file_lies_within_what_its_mix_says(file: PublishedFile) -> None:
+    between = MIXES_OF_PUBLISHERS.range_of(file.mix)
+    assert between is not None
+    assert not (is_mix(file.mix) and not file.mix.startswith("UD-"))
+    least, most = (
+        sum(tensor.nbytes for tensor in open_local(CATALOG.model(file.model), mix, None)[0].tensors)
+        for mix in (between.least, between.most)
+    )
+    assert least <= file.gb * 1e9 <= most
+    # A range that says nothing would hold every file.
+    assert most < least * 1.7
+    assert file.url or file.title
+
+
+def test_every_range_of_a_mix_is_of_mixes_that_the_quantizer_has() -> None:
+    base = CATALOG.model("Qwen/Qwen3-32B")
+    for between in MIXES_OF_PUBLISHERS.ranges.values():
+        ends = [open_local(base, mix, None)[0].tensors for mix in (between.least, between.most)]
+        assert sum(tensor.nbytes for tensor in ends[0]) < sum(tensor.nbytes for tensor in ends[1])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "unsloth/Qwen3-32B-GGUF:UD-Q4_K_XL",
+        "bartowski/Qwen_Qwen3-32B-GGUF:Q6_K_L",
+        "unsloth/Qwen3-32B-GGUF:UD-Q4_K_M",
+        "/models/Qwen3-32B-UD-Q3_K_XL.gguf",
+    ],
+)
+def test_a_publishers_own_mix_is_a_range(name: str) -> None:
+    answer = asked(name)
+    mix = re.search(r"(?:UD-)?Q\d_K_\w+?(?=\.gguf|$)", name)
+    assert mix is not None
+    between = MIXES_OF_PUBLISHERS.range_of(mix[0])
+    assert between is not None
+    ends = [asked("Qwen/Qwen3-32B", engine="llama-cpp", weights=one) for one in (between.least, between.most)]
+    assert answer.range_of("weight_bytes_per_gpu") == tuple(end.weight_bytes_per_gpu for end in ends)
+    least, most = answer.range_of("max_concurrent_requests_by_memory")
+    assert (least, most) == (
+        ends[1].max_concurrent_requests_by_memory,
+        ends[0].max_concurrent_requests_by_memory,
+    )
+    assert answer.to_dict()["by_name"]
+    assert f"{mix[0]} by its name: " in answer.formats
+    assert any("its publisher chose the type of every tensor" in text for text in answer.request.assumptions)
+
+
+def test_a_range_decides_a_verdict_and_a_mix_of_no_bits_is_refused() -> None:
+    # 17.07 to 20.58 GiB of weights in 23.5 GiB: four GiB of cache may fit, eight do not.
+    row = {one.context_tokens: one.verdict for one in asked("unsloth/Qwen3-32B-GGUF:UD-Q4_K_XL").by_context}
+    assert (row[16384], row[32768]) == ("may_fit", "cache_exceeds_pool")
+    plain = asked("unsloth/Qwen3-32B-GGUF:Q4_K_M")
+    assert not plain.by_name
+    assert any("types are those of llama.cpp's quantizer for Q4_K_M" in t for t in plain.request.assumptions)
+
+
+def test_a_repository_without_a_mix_has_the_usual_one() -> None:
     unsaid = asked("ggml-org/gpt-oss-20b-GGUF")
     assert unsaid.mix == "mxfp4"
     assert any("states no mix: MXFP4, as is usual" in text for text in unsaid.request.assumptions)
