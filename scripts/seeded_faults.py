@@ -3,8 +3,8 @@
     python scripts/seeded_faults.py [--only ID ...] [--jobs N] [--limit SECONDS] [--at-least N] [--record]
 
 Each fault is put into a copy of the tree, and the tests that execute its lines run there, cheapest first, until one fails.
-Coverage says which tests those are: the fast tests run once under it, and what they told is kept in ``.cache/`` until a
-faulted file changes its lines (``--record`` asks for it again). Where none of them fails, the other tests of the same files
+Coverage says which tests those are: the fast tests run once under it, and what they told is kept in ``.cache/``; files of
+tests that changed run again, all with ``--record``. Where none of them fails, the other tests of the same files
 follow, and for pages and their scripts the tests that start a build or a browser, those that name the changed file first.
 A failure counts only if the same test passes without the fault. Status 1 if fewer faults are found than ``--at-least``.
 """
@@ -25,10 +25,11 @@ import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Final
 
 import coverage
 import pytest
@@ -103,17 +104,43 @@ class Fault:
 
 @dataclass
 class Tests:
-    """What the fast tests do: the seconds of each that passes, and who executes which line of a faulted file."""
+    """What the fast tests do.
 
-    seconds: dict[str, float]
-    executed: dict[str, dict[str, list[str]]]
-    texts: dict[str, str]
+    Attributes:
+        seconds: Seconds of each test that passes.
+        of_fault: Tests that execute the lines of a fault, by its id; any line of its file where those run at import.
+        of_file: Tests that execute any line of a faulted file.
+        finds: What each fault replaced when its tests were recorded.
+        digests: Digest of each file of tests that was recorded.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    of_fault: dict[str, list[str]] = field(default_factory=dict)
+    of_file: dict[str, list[str]] = field(default_factory=dict)
+    finds: dict[str, str] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
 
     def of(self, fault: Fault) -> list[str]:
-        """Return the tests that execute a fault's lines, or any of its file where those run at import."""
-        lines = self.executed.get(fault.file, {})
-        wanted: Collection[str] = [str(n) for n in fault.lines(self.texts[fault.file])] or lines
-        return sorted({test for line in wanted for test in lines.get(line, ()) if test in self.seconds})
+        """Return the tests that execute a fault's lines; those of its file, where it replaces something else now."""
+        recorded = self.finds.get(fault.id) == fault.find
+        found = self.of_fault[fault.id] if recorded else self.of_file[fault.file]
+        return [test for test in found if test in self.seconds]
+
+    def replace(self, files: Collection[str], other: Tests) -> None:
+        """Take what was recorded of some files of tests in place of what was known of them."""
+        known = self.seconds.items()
+        self.seconds = {name: took for name, took in known if file_of(name) not in files} | other.seconds
+        for mine, theirs in ((self.of_fault, other.of_fault), (self.of_file, other.of_file)):
+            for key, names in theirs.items():
+                mine[key] = sorted(
+                    {one for one in mine.get(key, ()) if file_of(one) not in files} | set(names)
+                )
+        self.digests |= other.digests
+
+
+def file_of(test: str) -> str:
+    """The file of a test."""
+    return test.partition("::")[0]
 
 
 @dataclass
@@ -156,7 +183,7 @@ def run_tests(tree: Path, names: Sequence[str], *more: str, limit_s: float) -> l
         *("--no-header", "-m", "not nightly", "--timeout", "120", *more, f"@{chosen}"),
     ]
     paths = os.pathsep.join([str(tree), str(tree / "scripts")])
-    environment = os.environ | {"PYTHONPATH": paths, OUTCOMES: str(outcomes)}
+    environment = os.environ | {"PYTHONPATH": paths, OUTCOMES: str(outcomes), "KVREPORT_UNSHRUNK": "1"}
     with (
         (tree / ".cache" / "output").open("w+b") as said,
         subprocess.Popen(
@@ -173,58 +200,75 @@ def run_tests(tree: Path, names: Sequence[str], *more: str, limit_s: float) -> l
     return [tuple(json.loads(line)) for line in outcomes.read_text().splitlines()]
 
 
-def record(faults: Iterable[Fault], jobs: int) -> dict[str, Any]:
-    """Run the fast tests under coverage in a copy, and return what :class:`Tests` is made of."""
-    files = sorted({fault.file for fault in faults})
+def record(faults: Sequence[Fault], jobs: int, files: Sequence[str]) -> Tests:
+    """Run files of fast tests under coverage in a copy, and return what they do."""
+    faulted = sorted({fault.file for fault in faults})
     with tempfile.TemporaryDirectory(prefix="kvreport-faults-") as folder:
         tree = Path(folder)
         copy_tree(tree)
         (tree / "record.ini").write_text(
             "[run]\ndata_file = .cache/coverage\ninclude =\n"
-            + "".join(f"    {tree / one}\n" for one in files)
+            + "".join(f"    {tree / one}\n" for one in faulted)
         )
         spread = ("-n", str(jobs), "--dist", "loadfile", "--no-loadscope-reorder")
         watched = ("--cov", "--cov-config=record.ini", "--cov-context=test", "--cov-report=")
-        outcomes = run_tests(tree, RECORDED, *spread, *watched, limit_s=3600)
+        outcomes = run_tests(tree, files, *spread, *watched, limit_s=3600)
         data = coverage.CoverageData(str(tree / ".cache" / "coverage"))
         data.read()
-        executed: dict[str, dict[str, list[str]]] = {}
-        for one in files:
-            lines = data.contexts_by_lineno(str(tree / one)) if one.endswith(".py") else {}
-            names = {
-                line: sorted({test.partition("|")[0] for test in tests} - {""})
-                for line, tests in lines.items()
-            }
-            executed[one] = {str(line): tests for line, tests in names.items() if tests}
+        lines = {one: data.contexts_by_lineno(str(tree / one)) for one in faulted}
+    found = Tests(finds={fault.id: fault.find for fault in faults}, digests=digests_of(files))
     failed = {name for name, outcome, _ in outcomes if outcome == "failed"}
-    seconds: dict[str, float] = {}
     for name, _, took in outcomes:
         if name not in failed:
-            seconds[name] = seconds.get(name, 0.0) + took
-    texts = {one: (ROOT / one).read_text(encoding="utf-8") for one in files}
-    return {"seconds": seconds, "executed": executed, "texts": texts}
+            found.seconds[name] = found.seconds.get(name, 0.0) + took
+    for one in faulted:
+        found.of_file[one] = tests_in(names for names in lines[one].values())
+    for fault in faults:
+        own = fault.lines((ROOT / fault.file).read_text(encoding="utf-8"))
+        executing = tests_in(lines[fault.file].get(line, ()) for line in own)
+        found.of_fault[fault.id] = executing if own else found.of_file[fault.file]
+    return found
+
+
+def tests_in(contexts: Iterable[Iterable[str]]) -> list[str]:
+    """The tests that some of coverage's contexts are of, without the phase of the test."""
+    return sorted({one.partition("|")[0] for each in contexts for one in each} - {""})
+
+
+def digests_of(files: Iterable[str]) -> dict[str, str]:
+    """The digest of each file."""
+    return {one: sha256((ROOT / one).read_bytes()).hexdigest() for one in files}
 
 
 def known_tests(faults: Sequence[Fault], jobs: int, *, again: bool) -> Tests:
-    """Return what the fast tests do: as kept, or recorded now where a fault's lines are not those that were recorded."""
+    """Return what the fast tests do: as kept, but for files of tests that are new or changed."""
     kept = ROOT / MAP
-    if kept.is_file() and not again:
-        tests = Tests(**json.loads(kept.read_text(encoding="utf-8")))
-        if all(tests.texts.get(fault.file, "").count(fault.find) == 1 for fault in faults):
-            return tests
-    print("recording which tests execute which lines (once; some minutes) ...", flush=True)
-    found = record(load_faults(ROOT), jobs)
-    kept.parent.mkdir(exist_ok=True)
-    kept.write_text(json.dumps(found), encoding="utf-8")
-    print(f"{len(found['seconds']):,} tests, {sum(found['seconds'].values()):,.0f} s of tests", flush=True)
-    return Tests(**found)
+    files = [path for folder in RECORDED for path in sorted((ROOT / folder).rglob("test_*.py"))]
+    digests = digests_of(path.relative_to(ROOT).as_posix() for path in files)
+    known = Tests() if again or not kept.is_file() else Tests(**json.loads(kept.read_text(encoding="utf-8")))
+    if not {fault.file for fault in faults} <= known.of_file.keys():
+        known = Tests()
+    changed = [file for file, digest in digests.items() if known.digests.get(file) != digest]
+    if changed:
+        print(
+            f"recording what the tests of {len(changed)} files execute (once; some minutes) ...", flush=True
+        )
+        found = record(load_faults(ROOT), jobs, changed)
+        if known.digests:
+            known.replace(changed, found)
+        else:
+            known = found
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(json.dumps(asdict(known)), encoding="utf-8")
+        print(f"{len(known.seconds):,} tests, {sum(known.seconds.values()):,.0f} s of tests", flush=True)
+    return known
 
 
 def in_batches(names: Iterable[str], seconds: dict[str, float]) -> Iterator[list[str]]:
     """Yield tests, file by file, the files with the cheapest tests first, in runs that grow."""
     by_file: dict[str, list[str]] = {}
     for name in names:
-        by_file.setdefault(name.partition("::")[0], []).append(name)
+        by_file.setdefault(file_of(name), []).append(name)
     cost = {file: 0.5 + sum(seconds.get(name, 1.0) for name in tests) for file, tests in by_file.items()}
     files = sorted(by_file, key=lambda file: cost[file])
     for most in BATCHES:
@@ -259,10 +303,8 @@ def steps(tree: Path, fault: Fault, tests: Tests) -> Iterator[list[str]]:
     """Yield what to run for a fault, run by run."""
     executing = tests.of(fault)
     yield from in_batches(executing, tests.seconds)
-    files = {name.partition("::")[0] for name in executing}
-    further = [
-        name for name in tests.seconds if name.partition("::")[0] in files and name not in set(executing)
-    ]
+    files = {file_of(name) for name in executing}
+    further = [name for name in tests.seconds if file_of(name) in files and name not in set(executing)]
     yield from in_batches(further, tests.seconds)
     yield from slow_files(tree, fault)
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 TIMES = int(os.environ.get("KVREPORT_FUZZ", "1"))
 """How many times the examples of an ordinary build are tried."""
@@ -22,9 +22,16 @@ def load_profile() -> None:
 
     A build that passes today passes tomorrow: its examples are drawn from the test itself, not from a
     clock. Fuzzing draws new ones; what it finds becomes an ``@example`` of the test that found it.
+    Where only the first failure is wanted (``KVREPORT_UNSHRUNK``), no smaller example is looked for.
     """
+    shrinking = {Phase.shrink, Phase.explain} if "KVREPORT_UNSHRUNK" in os.environ else set()
     settings.register_profile(
-        "kvreport", max_examples=examples(100), derandomize=TIMES == 1, deadline=None, print_blob=TIMES > 1
+        "kvreport",
+        max_examples=examples(100),
+        derandomize=TIMES == 1,
+        deadline=None,
+        print_blob=TIMES > 1,
+        phases=[one for one in Phase if one not in shrinking],
     )
     settings.load_profile("kvreport")
 
