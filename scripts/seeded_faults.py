@@ -46,6 +46,8 @@ OWN_TEST: Final = "tests/test_seeded_faults.py"
 """The test of the list itself, which every fault would fail; it is left out of the copies."""
 BUILT: Final = ("docs/", "templates/", "kvreport/site/", "kvreport/publish/", "kvreport/adapters/")
 """What the tests with builds and browsers execute in processes of their own."""
+AT_ONCE: Final = 60
+"""Files of tests that are recorded at once: a run that is stopped goes on after the last that were."""
 BATCHES: Final = (4.0, 30.0, float("inf"))
 """Seconds of tests in the first runs for a fault: most are found by the cheapest tests, and collecting a file costs, too."""
 
@@ -180,7 +182,7 @@ def run_tests(tree: Path, names: Sequence[str], *more: str, limit_s: float) -> l
     chosen.write_text("\n".join(names))
     command = [
         *(sys.executable, "-m", "pytest", "-q", "-p", "seeded_faults", "--tb=no"),
-        *("--no-header", "-m", "not nightly", "--timeout", "120", *more, f"@{chosen}"),
+        *("--no-header", "-m", "not nightly", *more, f"@{chosen}"),
     ]
     paths = os.pathsep.join([str(tree), str(tree / "scripts")])
     environment = os.environ | {"PYTHONPATH": paths, OUTCOMES: str(outcomes), "KVREPORT_UNSHRUNK": "1"}

@@ -91,9 +91,10 @@ def graphs_reserved(release: Release) -> bool:
     return release >= (0, 20)
 
 
-_GATHERS_TOKENS_SINCE: Final = (0, 19)
-"""The first release read whose experts take the gathered tokens of all data ranks at once (0.19.1 to 0.33.0
-``fused_moe/modular_kernel.py::_allocate_buffers``, ``prepare_finalize/naive_dp_ep.py``). Earlier ones compute in chunks (vLLM pull request 27426), and were not read."""
+_GATHERS_TOKENS_SINCE: Final = (0, 18)
+"""The first release whose experts take the gathered tokens of all data ranks at once (0.18.1 to 0.33.0
+``fused_moe/modular_kernel.py::_allocate_buffers``, ``prepare_finalize/naive_dp_ep.py``). Earlier ones compute in chunks of
+16,384 (0.17.0 ``modular_kernel.py::_chunk_info``)."""
 
 
 def gathers_tokens(release: Release) -> bool:
@@ -101,8 +102,8 @@ def gathers_tokens(release: Release) -> bool:
     return release >= _GATHERS_TOKENS_SINCE
 
 
-EXPERT_KERNELS_FLAG_SINCE: Final = (0, 19)
-"""The first release that has ``--moe-backend`` (0.19.1 ``engine/arg_utils.py``)."""
+EXPERT_KERNELS_FLAG_SINCE: Final = (0, 17)
+"""The first release that has ``--moe-backend`` (0.17.0 ``engine/arg_utils.py``, and not 0.16.0)."""
 
 SECOND_RUNNER_SINCE: Final = (0, 22)
 """The first release that serves some models with the second model runner without being told (``config/vllm.py``)."""

@@ -240,7 +240,7 @@ class Vllm(EngineRules):
         return named if named in ("marlin", "triton") else None
 
     def has_expert_kernels_flag(self) -> bool:
-        """Since 0.19 (0.19.1 ``engine/arg_utils.py``, ``--moe-backend``)."""
+        """Since 0.17 (``engine/arg_utils.py``, ``--moe-backend``)."""
         return releases.release_of(self.engine) >= releases.EXPERT_KERNELS_FLAG_SINCE
 
     def samplers(self) -> tuple[str, ...]:

@@ -125,9 +125,9 @@ class Tower:
     def pixel_bytes(self, release: Release) -> int:
         """Bytes of a pixel's value: one since the tower takes them as they are read.
 
-        ``input_norm``: ``qwen2_5_vl.py`` since 0.28, ``qwen3_vl.py`` not in 0.28, in 0.33; a log of 0.29 has two.
+        ``input_norm``: ``qwen2_5_vl.py`` since 0.28.0, ``qwen3_vl.py`` since 0.32.0.
         """
-        return 1 if release >= ((0, 28) if self.frames else (0, 33)) else SERVED_BYTES
+        return 1 if release >= ((0, 28) if self.frames else (0, 32)) else SERVED_BYTES
 
 
 @dataclass(frozen=True, slots=True)
