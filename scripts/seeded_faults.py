@@ -205,6 +205,7 @@ def run_tests(tree: Path, names: Sequence[str], *more: str, limit_s: float) -> l
 def record(faults: Sequence[Fault], jobs: int, files: Sequence[str]) -> Tests:
     """Run files of fast tests under coverage in a copy, and return what they do."""
     faulted = sorted({fault.file for fault in faults})
+    found = Tests(finds={fault.id: fault.find for fault in faults}, digests=digests_of(files))
     with tempfile.TemporaryDirectory(prefix="kvreport-faults-") as folder:
         tree = Path(folder)
         copy_tree(tree)
@@ -218,7 +219,6 @@ def record(faults: Sequence[Fault], jobs: int, files: Sequence[str]) -> Tests:
         data = coverage.CoverageData(str(tree / ".cache" / "coverage"))
         data.read()
         lines = {one: data.contexts_by_lineno(str(tree / one)) for one in faulted}
-    found = Tests(finds={fault.id: fault.find for fault in faults}, digests=digests_of(files))
     failed = {name for name, outcome, _ in outcomes if outcome == "failed"}
     for name, _, took in outcomes:
         if name not in failed:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -665,3 +666,16 @@ def test_advice_minds_host_memory() -> None:
     assert isinstance(short, LocalEstimate)
     assert enough.too_large.endswith("--n-cpu-moe 86 makes it fit")
     assert not any("n-cpu-moe" in text for text in short.advice)
+
+
+def test_each_drafted_token_keeps_one_more_state_in_the_delta_rules_result(catalog: Catalog) -> None:
+    """A state of 48 heads of 128 x 128 values of 32 bits for each token that may be taken back, beside outputs and cache."""
+    local, state = read(catalog, "Qwen/Qwen3.6-27B"), 48 * 128 * 128 * 4
+    found = [
+        lay_out_local(local, LocalOptions(context=4096, parallel=1, ubatch=64, draft=tokens), devices(1))
+        for tokens in (1, 2, 3)
+    ]
+    for fewer, more in pairwise(each.devices[0] for each in found):
+        assert more.compute - fewer.compute == state
+        # 48 layers keep the state and 3 columns of 10,240 channels.
+        assert more.state - fewer.state == 48 * (state + 3 * 10_240 * 4)

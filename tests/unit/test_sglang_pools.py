@@ -7,10 +7,11 @@ import pytest
 import kvreport
 from kvreport.accounting.deployment import Case, Memo, plan_blocks
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.sglang.plan import pool_flags
 from kvreport.accounting.engines.sglang.pools import PoolFlags, PoolRule, pools_of, token_bytes
 from kvreport.accounting.engines.sglang.settings import narrows_index, page_size
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import Serving
+from kvreport.accounting.plan import CacheSetup, Serving
 from kvreport.catalog.load import open_catalog
 from kvreport.units import GIB
 
@@ -154,3 +155,17 @@ def test_two_ranks_set_up_no_multicast() -> None:
     assert engine.free_before_loading(card, Layout(tensor=2)) == engine.free_before_loading(
         card, Layout(tensor=4)
     )
+
+
+@pytest.mark.parametrize(("drafted", "verified"), [(0, 0), (1, 2), (3, 4)])
+def test_a_step_verifies_one_token_more_than_is_drafted(drafted: int, verified: int) -> None:
+    """``server_args.py``: ``speculative_num_draft_tokens`` is ``speculative_num_steps + 1`` where one token is drafted at a time."""
+    catalog = open_catalog()
+    setup = CacheSetup(
+        serving=Serving(max_batched_tokens=8192, draft_tokens=drafted),
+        kv_format=None,
+        layout=Layout(),
+        accelerator=catalog.accelerator("h100-sxm-80gb"),
+    )
+    flags = pool_flags(catalog.model("Qwen/Qwen3.6-27B"), catalog.engine("sglang"), setup)
+    assert flags.draft_tokens == verified

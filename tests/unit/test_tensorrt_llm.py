@@ -3,7 +3,7 @@
 import pytest
 
 from kvreport.accounting import capacity
-from kvreport.accounting.engines.tensorrt_llm import states_bytes, token_bytes
+from kvreport.accounting.engines.tensorrt_llm import states_bytes, step_bytes_per_token, token_bytes
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.estimate import estimate
@@ -100,3 +100,21 @@ def test_memory_shared_with_a_cpu_names_the_cached_files(catalog: Catalog) -> No
     assert any("page cache" in one for one in shared.to_dict()["assumptions"])
     own = estimate("openai/gpt-oss-120b", gpu="H100", **asked)
     assert not any("page cache" in one for one in own.to_dict()["assumptions"])
+
+
+@pytest.mark.parametrize(
+    ("model", "whole", "divided"),
+    [
+        # Six copies of 4,096 values of 16 bits; both halves of an inner side of 14,336 and their product.
+        ("meta-llama/Llama-3.1-8B-Instruct", 12 * 4096, 6 * 14_336),
+        # Six of 2,048; eight experts with an inner side of 768 each and an output of 2,048.
+        ("Qwen/Qwen3-30B-A3B", 12 * 2048 + 8 * 2 * 2048, 8 * 6 * 768),
+        # Dense layers and experts: the larger of both kinds at once.
+        ("deepseek-ai/DeepSeek-V3", 12 * 7168 + 8 * 2 * 7168, 6 * 18_432 + 8 * 6 * 2048),
+    ],
+)
+def test_a_step_takes_copies_of_the_stream_whole_and_inner_sides_divided(
+    catalog: Catalog, model: str, whole: int, divided: int
+) -> None:
+    for ranks in (1, 2, 8):
+        assert step_bytes_per_token(catalog.model(model), ranks) == whole + divided / ranks

@@ -13,6 +13,7 @@ from kvreport.accounting.engines.vllm.kernels import Device
 from kvreport.accounting.engines.vllm.plan import _Layers
 from kvreport.accounting.engines.vllm.profiling import (
     Shape,
+    _shared_picks,
     graph_layers,
     index_workspace_bytes,
     loaded_bytes_per_row,
@@ -20,9 +21,10 @@ from kvreport.accounting.engines.vllm.profiling import (
 )
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
-from kvreport.catalog.caches import Latent
+from kvreport.catalog.caches import Indexer, Latent
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.model import LayerGroup
 from kvreport.estimation.commands import estimate_command
 from kvreport.units import GIB
 from tests.trunk import load_overhead
@@ -626,3 +628,44 @@ def test_blocks_of_interleaved_latents_hold_whole_rows_since_0_33(catalog: Catal
         )
         page = layers._latent(windowed)
         assert (page.stride_bytes, page.content_bytes) == (stride, 32 * (512 + 16)), release
+
+
+def test_keys_of_an_indexer_are_projected_at_16_bits_to_the_byte(catalog: Catalog) -> None:
+    """``models/deepseek_v2.py``, ``wk_weights_proj``: 61 layers of 128 x 7,168 values in blocks of 128 x 128 with a scale of 4."""
+    model, device = catalog.model("deepseek-ai/DeepSeek-V3.2"), catalog.accelerator("h200-sxm-141gb")
+    added = load_overhead(model, catalog.engine("vllm"), None, catalog.weight_formats, device, 8)
+    values = 61 * 128 * 7168
+    assert added["read_plain"] == values * 2 - (values + values // (128 * 128) * 4)
+
+
+@pytest.mark.parametrize(("release", "tokens", "in_flight"), [("0.25.1", 2049, 2049), ("0.26.0", 2048, 4096)])
+def test_a_window_reserves_what_it_sees_and_the_tokens_in_flight(
+    catalog: Catalog, release: str, tokens: int, in_flight: int
+) -> None:
+    """``v1/kv_cache_interface.py::SlidingWindowSpec``: ``cdiv(sliding_window - 1 + tokens, block_size) + 1`` blocks.
+
+    gpt-oss-20b has 12 windows of 128 tokens and 12 full layers, 8 heads of 64 keys and 64 values of 16 bits in each.
+    """
+    plan = kvreport.estimate(
+        "openai/gpt-oss-20b",
+        gpu="h100",
+        engine=f"vllm@{release}",
+        max_batched_tokens=tokens,
+        context_tokens=131072,
+        catalog=catalog,
+    ).plan
+    block = 12 * 16 * 8 * (64 + 64) * 2
+    assert plan.block_bytes == block
+    for context in (16, 127 + in_flight, 128 + in_flight, 131072):
+        seen = min(128 - 1 + in_flight, context)
+        wanted = -(-seen // 16) + 1 - (-context // 16)
+        assert int(plan.profile.request_bytes(context)) == wanted * block, context
+
+
+@pytest.mark.parametrize(("top_k", "stride", "places"), [(125, 4, 128), (126, 4, 256), (2048, 4, 2176)])
+def test_places_of_picks_are_whole_tiles(top_k: int, stride: int, places: int) -> None:
+    """0.30.0 ``models/glm5next/nvidia/model.py``, ``buffer_width``: ``topk_tokens + kpool - 1`` in tiles of 128."""
+    caches = (Latent(latent_dim=512, rope_dim=64), Indexer(index_dim=128, stride=stride, top_k=top_k))
+    group = LayerGroup(name="latents", layers="0", caches=caches)
+    assert _shared_picks(group, tiled=True) == places
+    assert _shared_picks(group, tiled=False) == top_k
