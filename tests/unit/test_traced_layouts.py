@@ -96,7 +96,7 @@ def test_since_0_33_such_blocks_hold_whole_records(catalog: Catalog) -> None:
     newest = estimate(
         "deepseek-v4.1-flash", gpu="b200", tensor_parallel=2, engine="vllm@0.33.0", catalog=catalog
     )
-    assert newest.plan.block_bytes == 212_256 == 402 * 528
+    assert newest.plan.block_bytes == 135_168 == 256 * 528
     hopper = estimate(
         "deepseek-v4.1-flash", gpu="h200", tensor_parallel=4, engine="vllm@0.33.0", catalog=catalog
     )
@@ -151,3 +151,45 @@ def test_a_log_of_glm_5_3_flash_on_8_h200_is_met(catalog: Catalog) -> None:
         catalog=catalog,
     )
     assert given.to_dict()["kv_pool_tokens"] == pytest.approx(7_228_559, rel=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "release", "row", "alignment"),
+    [
+        ("b300-sxm-288gb", "0.33.0", 288, 512),
+        ("b200", "0.31.0", 288, 512),
+        # 0.30 has no such kernel, and other GPUs have other records.
+        ("b200", "0.30.0", 528, 512),
+        ("h200", "0.33.0", 584, 576),
+    ],
+)
+def test_compressed_latents_are_nvfp4_where_the_fused_kernel_is_the_default(
+    catalog: Catalog, gpu: str, release: str, row: int, alignment: int
+) -> None:
+    # models/deepseek_v41/attention.py: compressed_bytes_per_token; nvidia/model.py and flash_mla_mega_attn.py.
+    answer = estimate(
+        "deepseek-v4.1-flash", gpu=gpu, tensor_parallel=8, engine=f"vllm@{release}", catalog=catalog
+    )
+    (growing,) = (
+        group for group in answer.plan.groups if group.block_tokens in (64, 128) and group.kind == "latent"
+    )
+    # Three layers keep a latent and an index key for each two tokens, and one for each token.
+    pages = [
+        count * -(-growing.block_tokens // stride * size // alignment) * alignment
+        for size in (row, 132)
+        for count, stride in ((3, 2), (1, 1))
+    ]
+    assert growing.page_bytes == pytest.approx(sum(pages), rel=0.01)
+    assert (row == 288) == any("compressed latents are NVFP4" in note for note in answer.plan.notes)
+
+
+def test_the_makers_bytes_of_deepseek_v41_are_those_rows_with_index_keys_in_fp4(catalog: Catalog) -> None:
+    # The makers state 890 bytes a token in FP4; index keys of 64 bytes and 4 scales are vLLM's mxfp4 (indexer_kv_dtype).
+    model = catalog.model("deepseek-v4.1-flash")
+    rows = [
+        (group.count, getattr(cache, "stride", 1), cache.kind)
+        for group in model.layers
+        for cache in group.caches
+        if cache.kind == "indexer" or (cache.kind == "latent" and cache.window is None)
+    ]
+    assert sum(count * {"latent": 288, "indexer": 68}[kind] // stride for count, stride, kind in rows) == 890

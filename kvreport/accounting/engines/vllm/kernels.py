@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
-from kvreport.accounting.engines.vllm.releases import keeps_checkpoint
+from kvreport.accounting.engines.vllm.releases import keeps_checkpoint, release_of
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import (
@@ -53,6 +53,11 @@ SHARED_DRAFTS: Final = "drafts_share_cache"
 SHORT_BLOCKS: Final = "packed_in_short_blocks"
 """The engine's list of classes whose packed latents lie in blocks of 64 or 128 tokens, with windows in blocks of 32, and
 whose open group is one block per request (0.30 ``models/deepseek_v41/attention.py``, ``compressor.py``, ``sparse_mla.py``)."""
+
+_FP4_ON_SM100: Final = "compressed_in_fp4_on_sm100"
+"""The engine's list of classes whose compressed latents are NVFP4 on Blackwell data-center GPUs where nothing is asked for,
+because the fused kernel that is the default there reads them (0.31.0 to 0.33.0
+``models/deepseek_v41/nvidia/flash_mla_mega_attn.py::packed_kv_cache_dtype``)."""
 
 _FP8_LATENT_ON_SM100: Final = "fp8_cache_on_sm100"
 """The engine's list of classes whose cache becomes FP8 on Blackwell data-center GPUs unless the user says otherwise."""
@@ -325,6 +330,15 @@ class Kernels:
         ``models/deepseek_v41/attention.py::_use_v41_mxfp8_kv_record``.
         """
         return self.device.nvidia and self.device.major == 10
+
+    def compressed_in_fp4(self) -> bool:
+        """True where compressed latents are NVFP4 beside windows in FP8.
+
+        The fused kernel takes groups of eight heads, which every division of DeepSeek-V4.1's 64 in eight groups leaves.
+        """
+        return self.interleaved_records() and self.engine.lists(
+            _FP4_ON_SM100, self.architecture, release_of(self.engine)
+        )
 
     def checkpoint_tokens(self) -> int | None:
         """Tokens to which a state inside a prefill must be aligned; None if none can be kept.

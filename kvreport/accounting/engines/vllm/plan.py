@@ -64,6 +64,9 @@ _PACKED_ROW: Final = 584
 _PACKED_ALIGNMENT: Final = 576
 _INTERLEAVED_ROW: Final = 528
 """512 values in FP8 and 16 scales (0.30 ``models/deepseek_v41/attention.py``)."""
+_FP4_ROW: Final = 288
+"""512 values in FP4 and 32 scales, the compressed rows beside windows in FP8 (0.31.0 to 0.33.0
+``models/deepseek_v41/attention.py``, ``compressed_bytes_per_token``)."""
 _INTERLEAVED_ALIGNMENT: Final = 512
 _FLOAT32_BYTES: Final = 4
 _WHOLE_ROWS: Final = (0, 33)
@@ -242,6 +245,11 @@ class _Layers:
                 f"every window reserves for {self.in_flight:,} tokens in flight "
                 f"({self.engine.steps_in_flight} steps of {self.serving.max_batched_tokens:,})"
             )
+        if self._in_fp4():
+            yield (
+                f"compressed latents are NVFP4 on this GPU, {_FP4_ROW} B each: the record of the kernel that is its "
+                f"default; windows stay in FP8, {_INTERLEAVED_ROW} B a token"
+            )
         if self._adds_draft_layer():
             yield "one more layer of full attention is charged for drafting"
         if self.edges:
@@ -328,6 +336,8 @@ class _Layers:
             windowed = 32 if self.shape.short else 64
             tokens = windowed if cache.window else self.block_tokens
             row = _INTERLEAVED_ROW if self._interleaved() else _PACKED_ROW
+            if cache.window is None and self._in_fp4():
+                row = _FP4_ROW
             page = self._packed("latent", ("row", cache.stride), tokens, tokens // cache.stride * row)
             if cache.window is None:
                 return page
@@ -405,6 +415,9 @@ class _Layers:
             content_bytes=attention.content_bytes,
             fixed_blocks=1,
         )
+
+    def _in_fp4(self) -> bool:
+        return self.shape.short and self.kernels.compressed_in_fp4()
 
     def _interleaved(self) -> bool:
         return self.shape.short and self.kernels.interleaved_records()
