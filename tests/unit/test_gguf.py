@@ -184,3 +184,13 @@ def test_a_tensor_with_a_long_name_is_refused_in_one_short_line(tmp_path: Path) 
         read_header(path)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(("pattern", "layers"), [(1, ""), (2, "0")])
+def test_the_last_layer_of_each_period_sees_everything(tmp_path: Path, pattern: int, layers: str) -> None:
+    """llama.cpp, ``llama_hparams::set_swa_pattern``: layer ``il`` has a window where ``il % n < n - 1``."""
+    path = tmp_path / "model.gguf"
+    keys = {"llama.attention.sliding_window": 1024, "llama.attention.sliding_window_pattern": pattern}
+    path.write_bytes(header(KEYS | keys, tensors()))
+    windowed = [group.layers for group in read_gguf(path).model.layers if group.caches[0].kind == "sliding"]
+    assert windowed == ([layers] if layers else [])

@@ -22,6 +22,8 @@ from huggingface_configs import (
 )
 from reading import read_trimmed as read_config
 
+from kvreport.architectures.attention import indexed_layers
+from kvreport.architectures.keys import Keys
 from kvreport.catalog.caches import Cache, RecurrentState, Ring, Shared
 from kvreport.catalog.model import Model
 
@@ -247,3 +249,21 @@ def test_every_record_covers_all_layers() -> None:
 )
 def test_axes_that_heads_rotate_by_are_read_whatever_the_class(rope: object, axes: int) -> None:
     assert model({**LLAMA_3_1_8B, "rope_scaling": rope}).rotary_axes == axes
+
+
+@pytest.mark.parametrize(
+    ("config", "own"),
+    [
+        ({"index_topk_freq": 4}, [0, 1, 5, 9]),
+        ({"index_topk_freq": 4, "index_skip_topk_offset": 3}, [0, 1, 2, 6, 10]),
+        ({"index_topk_freq": 3, "index_skip_topk_offset": 0}, [2, 5, 8, 11]),
+        ({}, list(range(12))),
+        ({"index_topk_pattern": "FSSSFSSSFSSS"}, [0, 4, 8]),
+    ],
+)
+def test_layers_that_choose_anew_are_those_of_the_engines_schedule(
+    config: dict[str, object], own: list[int]
+) -> None:
+    """vLLM 0.33 ``models/deepseek_v2.py``: a layer skips where ``max(layer_id - offset + 1, 0) % freq != 0``; the offset is 2."""
+    chosen = indexed_layers(Keys(config, "config.json"), 12)
+    assert [index for index, one in enumerate(chosen) if one] == own

@@ -679,3 +679,9 @@ def test_each_drafted_token_keeps_one_more_state_in_the_delta_rules_result(catal
         assert more.compute - fewer.compute == state
         # 48 layers keep the state and 3 columns of 10,240 channels.
         assert more.state - fewer.state == 48 * (state + 3 * 10_240 * 4)
+
+
+@pytest.mark.parametrize(("predicted_mib", "batch"), [(7424, 1024), (7425, 512)])
+def test_ollama_leaves_a_fifth_of_memory_free_beside_a_larger_batch(predicted_mib: int, batch: int) -> None:
+    """``server/sched.go``, ``generationBatchFits``: what a batch of 1,024 adds (768 MiB) must fit below 80% of 10 GiB."""
+    assert automatic_batch(8192, predicted_mib * MIB, 10 << 30) == batch

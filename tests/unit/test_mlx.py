@@ -86,3 +86,16 @@ def test_a_longer_prompt_takes_more_scratch_where_no_kernel_fuses() -> None:
     assert units.budget.activations == CHUNK_BYTES
     rows = [row.max_concurrent_requests for row in wide.by_context]
     assert rows == sorted(rows, reverse=True)
+
+
+def test_a_window_holds_a_chunk_of_the_prompt_beside_what_it_sees() -> None:
+    """mlx-lm's ``RotatingKVCache`` trims to the window less one before it appends a chunk of 2,048 tokens.
+
+    gpt-oss-20b: 12 windows of 128 tokens and 12 full layers in steps of 256 tokens; 8 heads of 64 keys and values of 16 bits.
+    """
+    one = 12 * 8 * (64 + 64) * 2
+    profile = estimate(
+        "openai/gpt-oss-20b", gpu="m4-max-128", engine="mlx", context_tokens=65536
+    ).plan.profile
+    for context, held in ((1000, 1000), (2175, 2175), (2176, 2175), (65536, 128 + 2048 - 1)):
+        assert int(profile.request_bytes(context)) == one * (held + -(-context // 256) * 256), context
