@@ -12,7 +12,7 @@ from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.hits import hit_counts
 from kvreport.traffic.memory import HostTier
 from kvreport.traffic.order import replay_in_order
-from kvreport.traffic.pools import CacheKind, Pools, PoolSpec
+from kvreport.traffic.pools import CacheKind, Pools, PoolSpec, kind_blocks
 from kvreport.traffic.replay import ReplayOptions, replay_trace
 from kvreport.traffic.reuse import reuse
 from kvreport.traffic.shipped import open_trace
@@ -228,3 +228,15 @@ def test_options_out_of_range_are_refused():
     for wrong in ({"max_seqs": 0}, {"max_batched_tokens": 0}, {"speed": 0.0}, {"time_to_live_s": -1.0}):
         with pytest.raises(InputError):
             ReplayOptions(**wrong)
+
+
+@pytest.mark.parametrize("window", [1, 15, 16, 17, 113, 128, 1000])
+@pytest.mark.parametrize("in_flight", [1, 7, 16, 512])
+def test_a_window_holds_every_block_that_its_tokens_touch(window: int, in_flight: int) -> None:
+    """vLLM's ``cdiv(sliding_window - 1 + tokens, block_size) + 1``: the window may begin inside a block, wherever it does."""
+    kind = CacheKind("window", 0, 16, 3, window=window, most_blocks=1 << 20)
+    tokens = window - 1 + in_flight
+    touched = max((start + tokens - 1) // 16 - start // 16 + 1 for start in range(16))
+    held = kind_blocks(kind, 100_000, in_flight)
+    assert touched * 3 <= held == (-(-tokens // 16) + 1) * 3
+    assert held - touched * 3 <= 3

@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,8 @@ from kvreport.errors import InputError
 from kvreport.evidence.records import read_observations
 from kvreport.evidence.validation import compare
 from kvreport.resources import data_dir
+from kvreport.startup_log.judge import Judgment
+from kvreport.startup_log.start import Comparison
 from tests.startup_logs import LOGS
 
 RECORD = {
@@ -118,3 +122,16 @@ def test_a_broken_file_of_observations_is_no_log(tmp_path: Path) -> None:
     file.write_text("observations:\n- id: [mine", encoding="utf-8")
     with pytest.raises(InputError, match="YAML"):
         read_observations(file)
+
+
+@pytest.mark.parametrize(
+    ("observed", "inside"), [(8.95, False), (9.02, True), (10.0, True), (10.98, True), (11.05, False)]
+)
+def test_a_pool_lies_in_its_band_by_bytes_on_both_sides(observed: float, inside: bool) -> None:
+    """10 GiB are predicted, give or take 1 GiB; a log that prints tokens only is held to the pool that they stand for."""
+    laid: Any = SimpleNamespace(pool_bytes=10 << 30, uncertainty_bytes=1 << 30)
+    pool = Comparison("pool", 10.0, observed, "GiB")
+    tokens = Comparison("tokens", 10.0 * 8192, observed * 8192, "tokens")
+    for comparisons in ((pool,), (tokens,), (tokens, pool)):
+        assert Judgment(comparisons, laid, predicted=True).within_band is inside
+    assert Judgment((pool,), laid, predicted=False).within_band is None
