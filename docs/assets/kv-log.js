@@ -3,7 +3,7 @@
   "use strict";
 
   const { $, $$, make, count, gib, load, debounce, grid, picker, plural, ignoredNote } = kvreport;
-  const MOST_UNKNOWN = 40;
+  const MOST_UNKNOWN = 40, MOST_BYTES = 20_000_000;
   const OF_POOL = ["concurrency", "kv_tokens"];
   const FAR = 0.05;
 
@@ -470,8 +470,14 @@
       const file = event.dataTransfer.files[0];
       if (!file) return;
       event.preventDefault();
-      fields.log.value = await file.slice(0, 20_000_000).text();
-      show();
+      const whole = file.size <= MOST_BYTES;
+      fields.log.value = whole ? await file.text() : "";
+      if (whole) return void show();
+      turn += 1;
+      const said = `${file.name} has over ${
+        count(MOST_BYTES / 1e6)
+      } MB: the start of the log, up to the first request, is enough.`;
+      put(make("p", { class: "kv-big" }, said));
     });
     $("[data-kv-example]", form).addEventListener("click", () => {
       fields.log.value = example;

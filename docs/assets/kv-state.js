@@ -100,7 +100,8 @@
     let counted = null;
     const field = new Map(fields.map((name) => [keyOf(name), name])); // "constructor" is no key of it
     for (const [key, value] of new URLSearchParams(search)) {
-      if (["unit", "h", "q", ...also].includes(key) || value === "") continue;
+      const unit = key === "unit" && ["GiB", "GB"].includes(value); // every page's own
+      if (unit || ["h", "q", ...also].includes(key) || value === "") continue;
       const name = field.get(key);
       const understood = name && reader[name](value);
       const unequal = name?.startsWith("gpu") && understood?.includes("+");

@@ -242,13 +242,16 @@
 
   /* --- state in the URL ------------------------------------------------------------------------- */
 
+  /* Whether an address's pair says in which unit sizes are shown, on any page. */
+  const isUnit = (key, value) => key === "unit" && ["GiB", "GB"].includes(value);
+
   /* known: key -> array of allowed values, or null for free text; many: keys that may be said several times, of others
      the first counts. Returns what was understood and what was not. */
   function readState(known, many = []) {
     const state = {}, ignored = [];
     for (const [key, value] of new URLSearchParams(location.search)) {
       if (!(key in known)) {
-        if (key !== "unit" && key !== "h") ignored.push(`${key}=${value}`);
+        if (key !== "h" && !isUnit(key, value)) ignored.push(`${key}=${value}`);
         continue;
       }
       if (value === "") continue;

@@ -28,6 +28,7 @@ COMMON: Final = {
     "context": ("0", "-5", "9.5", "2G", "abc"),
     "requests": ("0", "many", "-1"),
     "moon": ("1",),
+    "unit": ("parsec",),
     "ollama": ("yes",),
 }
 """Values that no page of the tiny site knows, by key."""
@@ -290,3 +291,17 @@ def test_a_comparison_never_cuts_a_context_to_the_limit_of_a_model(visit: Visit)
         "#compare-table tbody tr", "(all) => all.map((row) => row.cells[1].textContent)"
     )
     assert long["GPUs"] == alone[0]
+
+
+def test_a_log_that_is_too_large_is_refused_and_not_cut(visit: Visit) -> None:
+    page = opened(visit, CASES["log"], [])
+    page.wait_for_function("document.querySelector('input[role=combobox]')")
+    page.evaluate(
+        """() => {
+            const held = new DataTransfer();
+            held.items.add(new File(["INFO line\\n".repeat(2_100_000)], "long.log"));
+            document.querySelector("[name=log]").dispatchEvent(new DragEvent("drop", {dataTransfer: held, cancelable: true}));
+        }"""
+    )
+    page.locator(".kv-logged", has_text="long.log has over 20 MB").wait_for()
+    assert page.input_value("[name=log]") == ""
