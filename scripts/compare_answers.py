@@ -67,6 +67,7 @@ _SERVER_FLAGS: list[list[str]] = [
     ["--dtype", "float32"],
     ["--require", "8"],
 ]
+_MLX_FLAGS: list[list[str]] = [[], ["--kv", "q8_0"], ["--max-seqs", "8"], ["--max-batched-tokens", "512"]]
 _LOCAL_FLAGS: list[list[str]] = [
     [],
     ["--parallel", "1"],
@@ -177,7 +178,9 @@ def _locals(known: Any, draw: random.Random, _: Path) -> Iterator[tuple[str, Que
         asked += ["--context", draw.choice(["4K", "32K", "128K"])]
         if draw.random() < 0.7:
             asked += ["--weights", draw.choice(_LOCAL_MIXES)]
-        yield f"estimate {engine}", [*asked, *draw.choice(_LOCAL_FLAGS), *_form(draw)]
+        # mlx-lm has none of llama.cpp's options: with them it would give 100 refusals.
+        flags = draw.choice(_MLX_FLAGS if engine == "mlx" else _LOCAL_FLAGS)
+        yield f"estimate {engine}", [*asked, *flags, *_form(draw)]
 
 
 def _own(_: Any, draw: random.Random, folder: Path) -> Iterator[tuple[str, Question]]:

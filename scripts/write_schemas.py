@@ -51,6 +51,9 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
     yield "size", ["size", COPY, "--concurrent", "64", "--context", "8K"]
     # An engine with too few logs at first sight.
     yield "estimate", ["estimate", MODELS[0], "--gpu", GPUS[0], "--engine", "tensorrt-llm"]
+    # Options that are accepted and not followed: with what they change, and one that changes no memory.
+    yield "estimate", ["estimate", MODELS[0], "--gpu", GPUS[0], "--engine", "tensorrt-llm", "--eager"]
+    yield "estimate", ["estimate", MODELS[0], "--gpu", GPUS[0], "--network-bandwidth", "50GB"]
     for model in MODELS:
         for gpu in GPUS:
             for more in (

@@ -13,7 +13,7 @@ from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Source, Text
 from kvreport.catalog.engine_classes import ClassLists, EngineClasses, Served
 from kvreport.catalog.formats import FormatName
 
-Family = Literal["vllm", "sglang", "tensorrt_llm", "transformers", "llama_cpp", "ollama", "mlx"]
+Family = Literal["vllm", "sglang", "tensorrt_llm", "transformers", "llama_cpp", "ollama", "mlx", "ceiling"]
 Vendor = Literal["NVIDIA", "AMD", "Intel", "Apple", "Google", "AWS", "Huawei"]
 Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+){1,3}$", max_length=40)]
 CudaCapability = Annotated[str, Field(pattern=r"^[1-9][0-9]?\.[0-9]$")]
@@ -227,6 +227,26 @@ class RankRule(Rule):
     ranks: Annotated[tuple[int, ...], Field(min_length=1)]
 
 
+class OptionRule(Rule):
+    """Options of a question that an engine does not have (``runs: false``), or that change none of its answers.
+
+    Attributes:
+        options: Fields of :class:`kvreport.query.Query`.
+        changes: What of the memory they change in the server; None where they change none.
+        effect: What is said where one is given and accepted, in words.
+    """
+
+    options: Annotated[tuple[Text, ...], Field(min_length=1)]
+    changes: Text | None = None
+    effect: LongText | None = None
+
+    @model_validator(mode="after")
+    def _said(self) -> Self:
+        if self.runs == (self.effect is None):
+            raise ValueError("effect: allowed: words where runs is true, and only there")
+        return self
+
+
 class Ruling(NamedTuple):
     """The rules that are about one release; fields as in :class:`Support`, and what its package serves.
 
@@ -245,6 +265,7 @@ class Ruling(NamedTuple):
     lacks: tuple[LackRule, ...]
     alignment: tuple[AlignmentRule, ...]
     lora_ranks: tuple[RankRule, ...]
+    options: tuple[OptionRule, ...]
     unstable: frozenset[str]
     lists: ClassLists | None
     family: EngineClasses | None
@@ -265,6 +286,7 @@ class Support(Record):
     lacks: tuple[LackRule, ...] = ()
     alignment: tuple[AlignmentRule, ...] = ()
     lora_ranks: tuple[RankRule, ...] = ()
+    options: tuple[OptionRule, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
     _lists: ClassLists | None = PrivateAttr(default=None)
     _known: dict[tuple[str, str | None], Ruling] = PrivateAttr(default_factory=dict)
@@ -295,6 +317,7 @@ class Support(Record):
                 lacks=_holding(self.lacks, key),
                 alignment=_holding(self.alignment, key),
                 lora_ranks=_holding(self.lora_ranks, key),
+                options=_holding(self.options, key),
                 unstable=_names(_holding(self.unstable, key)),
                 lists=self._lists,
                 family=listed,
@@ -327,6 +350,7 @@ class Support(Record):
             *self.lacks,
             *self.alignment,
             *self.lora_ranks,
+            *self.options,
         )
         missing = sorted({rule.source for rule in rules} - covered)
         if missing:

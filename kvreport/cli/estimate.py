@@ -165,6 +165,7 @@ def text(
     lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
     lines += _said("Assumed", request.assumptions)
     lines += _said("Not read", request.not_read)
+    lines += _said("Not followed", [str(one) for one in request.not_followed])
     lines += _said("How far off", list(filter(None, [sentence(request.engine.family)])))
     return lines
 

@@ -253,6 +253,7 @@ class Estimate:
             "extras": self._extras(),
             "assumptions": list(request.assumptions),
             "not_read": list(request.not_read),
+            "not_followed": [one.to_dict() for one in request.not_followed],
             "decode_ms_lower_bound": self.decode_ms_lower_bound,
             "prefill_ms_lower_bound": self.prefill_ms_lower_bound,
             "by_context": [row.to_dict() | self._row_range(row) for row in self.by_context],

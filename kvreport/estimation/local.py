@@ -123,7 +123,7 @@ def open_query(query: Query, engine: Engine, catalog: Catalog) -> LocalCase:
         if query.tensor_parallel is None
         else query.pipeline_parallel,
     )
-    return open_case(resolve(plain, catalog), query, file, catalog)
+    return open_case(resolve(plain, catalog, query), query, file, catalog)
 
 
 def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) -> LocalEstimate:

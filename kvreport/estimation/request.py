@@ -39,6 +39,7 @@ from kvreport.estimation.hardware import (
     parsed,
     refuse_unlinked,
 )
+from kvreport.estimation.not_followed import NotFollowed, not_followed
 from kvreport.estimation.opened import Opened, listed
 from kvreport.estimation.sharing import with_others
 from kvreport.query import Query, options
@@ -74,6 +75,7 @@ class Request:
         network_bytes_per_s: What a GPU passes to other servers in a second, or None if not stated.
         assumptions: Every value that was not stated.
         not_read: Keys and sections of a config that were not used.
+        not_followed: Options that were given and that the answer does not depend on.
         query: The question as it was asked; None where a program made the request.
         dtype: The type to compute in; None is the checkpoint's own.
         support: What engines' releases run on; None not to judge it.
@@ -103,6 +105,7 @@ class Request:
     network_bytes_per_s: int | None = None
     assumptions: tuple[str, ...] = ()
     not_read: tuple[str, ...] = ()
+    not_followed: tuple[NotFollowed, ...] = ()
     query: Query | None = None
     dtype: str | None = None
     support: Support | None = None
@@ -303,8 +306,13 @@ def whole_number(name: str, value: object, low: int, high: int) -> int:
     return value
 
 
-def resolve(query: Query, catalog: Catalog) -> Request:
+def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Request:
     """Resolve names against a catalog and check what belongs together.
+
+    Args:
+        query: The question.
+        catalog: Where names are looked up.
+        asked: The question as it was asked, where ``query`` says it in other options.
 
     Raises:
         InputError: For the first thing that cannot be resolved.
@@ -328,7 +336,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
     layout = in_machines(stated, devices[0], assumed)
     accelerator = devices[0]
     refuse_unsupported(record, policy, catalog.support)
-    _refuse_unused(query, policy)
+    unfollowed = _unused(asked or query, policy, catalog.support, layout.nodes)
     _say_newer(query, catalog, assumed)
     assumed += filter(None, [class_note(catalog.support, policy, record)])
     engine = rules(policy)
@@ -425,6 +433,7 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         network_bytes_per_s=network,
         assumptions=tuple(assumed),
         not_read=opened.not_read,
+        not_followed=unfollowed,
         query=query,
         dtype=dtype,
         support=catalog.support,
@@ -448,20 +457,13 @@ _SORTS: Final = {"sort": True, "flashinfer": False}
 """What ``--sampler`` says of sorting; nothing with ``auto``."""
 
 
-def _refuse_unused(query: Query, engine: Engine) -> None:
-    """Refuse flags that the engine does not have: what is ignored would be taken for an answer.
+def _unused(query: Query, engine: Engine, support: Support | None, nodes: int) -> tuple[NotFollowed, ...]:
+    """What is given and not followed; options that the engine does not have are refused.
 
     Raises:
-        InputError: If a flag of the local engines is given for a server, or a rank without adapters.
+        InputError: If the engine has no such option, or a rank is given without adapters.
     """
-    if rules(engine).serves_only:
-        for option in options():
-            value = getattr(query, option.name)
-            if option.group == "home" and value != option.default:
-                raise InputError(
-                    f"{option.flags[0].lstrip('-')}: found {shorten(value)} for {engine.label}; allowed with "
-                    "--engine llama-cpp or ollama, whose flag it is"
-                )
+    found = not_followed(query, engine, support, nodes=nodes)
     if query.mamba_ssm_cache_dtype not in (None, "auto") and not engine.device_classes:
         raise InputError(
             f"mamba-ssm-cache-dtype: found {query.mamba_ssm_cache_dtype} for {engine.label}; allowed with vLLM and "
@@ -476,6 +478,7 @@ def _refuse_unused(query: Query, engine: Engine) -> None:
         raise InputError(
             f"max-lora-rank: found {query.max_lora_rank} without adapters; allowed with --max-loras of at least 1"
         )
+    return found
 
 
 def _with_kernel(query: Query, engine: Engine, assumed: list[str]) -> Engine:

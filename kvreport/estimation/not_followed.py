@@ -1,0 +1,109 @@
+"""Options that an engine does not have, and options that it has and that change none of its answers.
+
+Which they are is data (``options`` of ``data/support.yaml``): an option that is accepted changes an answer, is named in
+the answer, or is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kvreport.accounting.engines.registry import rules
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.support import Support
+from kvreport.errors import InputError, shorten
+from kvreport.query import Option, Query, options
+
+
+@dataclass(frozen=True, slots=True)
+class NotFollowed:
+    """An option that was given and that the answer does not depend on.
+
+    Attributes:
+        flag: As written on the command line.
+        value: What was given.
+        term: What of the memory it changes in the server; None where it changes none.
+        effect: What that means for the answer, in words.
+    """
+
+    flag: str
+    value: str
+    term: str | None
+    effect: str
+
+    def __str__(self) -> str:
+        """A line of the answer."""
+        return f"{self.flag}{f' {self.value}' if self.value else ''}: {self.effect}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry of ``not_followed`` in JSON."""
+        return {"flag": self.flag, "value": self.value, "term": self.term, "effect": self.effect}
+
+
+def not_followed(
+    query: Query, engine: Engine, support: Support | None, *, nodes: int = 1
+) -> tuple[NotFollowed, ...]:
+    """The options of a question that its answer does not depend on.
+
+    Args:
+        query: The question.
+        engine: The engine, with its release.
+        support: What engines' releases have; None not to judge it.
+        nodes: Servers that the GPUs stand in.
+
+    Raises:
+        InputError: For an option that the engine's server does not have, with what to write instead.
+    """
+    given = {option.name: option for option in options() if _is_given(option, query)}
+    found = list(_without_object(query, given, nodes))
+    if not rules(engine).allocates_at_start:
+        for option in given.values():
+            if option.group == "home":
+                raise _refused(option, query, engine, "with --engine llama-cpp or ollama, whose flag it is")
+    for rule in () if support is None else support.ruling(engine.family, engine.version).options:
+        for option in (given[name] for name in rule.options if name in given):
+            if not rule.runs:
+                raise _refused(option, query, engine, rule.reason or "leave it out")
+            found.append(
+                NotFollowed(
+                    option.flags[0], _shown(option, query), rule.changes, rule.effect or "not followed"
+                )
+            )
+    return tuple(found)
+
+
+def _is_given(option: Option, query: Query) -> bool:
+    value = getattr(query, option.name)
+    return value is not None and value not in (option.default, "auto")
+
+
+_NEEDS: Final = {"fit_target": "fit", "no_mmproj_offload": "mmproj"}
+"""Options of llama.cpp that say how another is done."""
+
+
+def _without_object(query: Query, given: Mapping[str, Option], nodes: int) -> Iterator[NotFollowed]:
+    """Options of what the question does not have: a network between servers, a search for what fits, a projector."""
+    option = given.get("network_bandwidth")
+    if option is not None and nodes == 1:
+        words = "no effect with the GPUs of one server (--nodes 1)"
+        yield NotFollowed(option.flags[0], _shown(option, query), None, words)
+    for name, needed in _NEEDS.items():
+        if name in given and needed not in given:
+            words = f"no effect without --{needed.replace('_', '-')}"
+            yield NotFollowed(given[name].flags[0], _shown(given[name], query), None, words)
+
+
+def _refused(option: Option, query: Query, engine: Engine, allowed: str) -> InputError:
+    named = option.flags[0].removeprefix("--")
+    return InputError(
+        f"{named}: found {shorten(getattr(query, option.name))} for {engine.label}; allowed: {allowed}"
+    )
+
+
+def _shown(option: Option, query: Query) -> str:
+    value = getattr(query, option.name)
+    if isinstance(value, bool):
+        return "" if value else "off"
+    return str(value) if isinstance(value, int) else shorten(str(value)).strip("'")
