@@ -5,9 +5,11 @@ from __future__ import annotations
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.columns import Columns, places
 from kvreport.publish.page_data import gather
+from kvreport.publish.series import Config, Refusal, Series, refusal_of
 from kvreport.site.pages import gpu as gpu_page
 from kvreport.site.pages import gpu_rows
 from kvreport.site.pages.model.headline import plain
+from kvreport.units import GIB
 
 
 def test_the_headline_is_short_and_the_reason_stands_below():
@@ -36,3 +38,35 @@ def test_scripts_have_no_plan_of_a_checkpoint_that_the_engine_does_not_run():
     }
     assert planned[names[0]] == {-1}
     assert min(planned[names[1]]) >= 0
+
+
+def series(verdict: str, *, weights: int, short: int, ranks: int = 4) -> Series:
+    """A configuration of one context that does not serve."""
+    return Series(
+        config=Config("m", "g", ranks, "released", "auto"),
+        contexts=(4096,),
+        users=(0,),
+        ceiling=(0,),
+        verdicts=(verdict,),
+        token_bytes=(1,),
+        request_bytes=(4096,),
+        short=(short,),
+        weight_bytes=weights,
+        state_bytes=0,
+        pool_bytes=0,
+        longest=0,
+    )
+
+
+def test_a_refusal_says_what_weights_or_a_request_lack_on_the_widest_split() -> None:
+    few = series("weights_exceed_memory", weights=160 * GIB, short=9 * GIB, ranks=1)
+    wide = series("weights_exceed_memory", weights=90 * GIB, short=13 * GIB)
+    assert refusal_of([few, wide], 80 * GIB) == Refusal("weights", 4, 10 * GIB)
+    # Weights that fit without what loading adds lack what the estimate says.
+    assert refusal_of([series("weights_exceed_memory", weights=79 * GIB, short=GIB)], 80 * GIB) == Refusal(
+        "weights", 4, GIB
+    )
+    assert refusal_of([series("cache_exceeds_pool", weights=70 * GIB, short=GIB)], 80 * GIB) == Refusal(
+        "cache", 4, GIB
+    )
+    assert refusal_of([], 80 * GIB) == Refusal("support", 0, 0)

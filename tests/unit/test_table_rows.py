@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
 from kvreport.site.kit.page import link
 from kvreport.site.kit.table_rows import row_html, rows
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Column, Row, Table, user_cells
 
 LINK = partial(link, "gpus/one/")
 
@@ -35,3 +37,17 @@ def test_numbers_stand_at_the_right_like_their_heads():
     assert '<td class="kv-num">3</td>' in html
     after = Row(Cell("a"), (Cell("x", span=3), Cell("4")))
     assert '<td class="kv-num">4</td>' in rows(Table("t", Column("Model"), columns, (after,)), LINK)
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 3])
+def test_contexts_beyond_the_model_are_one_cell_as_wide_as_they_are_many(beyond: int) -> None:
+    verdicts = ["fits", "tight", "cache_exceeds_pool", *["context_exceeds_model"] * beyond]
+    cells = user_cells([40, 2, 0, *[7] * beyond], verdicts, [0, 0, 5 << 30, *[0] * beyond])
+    assert [cell.value for cell in cells] == [40, 2, 0, *([0] if beyond else [])]
+    assert [cell.span for cell in cells] == [1, 1, 1, *([beyond] if beyond else [])]
+    assert sum(cell.span for cell in cells) == len(verdicts)
+
+
+def test_a_context_beyond_the_model_between_others_has_its_own_cell() -> None:
+    cells = user_cells([1, 0, 1], ["fits", "context_exceeds_model", "fits"])
+    assert [cell.span for cell in cells] == [1, 1, 1]

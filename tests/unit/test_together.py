@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvreport.accounting.kernel import error_bytes
+from kvreport.publish.explorer_data import _reserves
 from kvreport.publish.together import together
 
 SIZES = (1, 2, 4)
@@ -52,3 +54,16 @@ def test_rates_are_said_by_the_fields_that_change():
         "spared": [{}, {"1": 4}],
         "rates": [{"0": [1, 2.5, 3]}, {"0": {"1": 5.0}, "1": [4, 5, 6]}],
     }
+
+
+def test_an_error_is_the_band_of_its_reserve_and_what_is_said_apart():
+    """``kv-matrix.js`` and ``kv-capacity.js`` add what is spared to the band of the reserve's own formula."""
+    band, kept = (0.25, 1000.0), [[8000, 3000], None, [8000, 3300], [100, 1025], [100, 900]]
+    said = _reserves(kept, band)
+    for place, one in enumerate(kept):
+        if one is not None:
+            reserve = said["reserve"][place]
+            found = error_bytes(*band, reserve) + said["spared"].get(str(place), 0)
+            assert [reserve, found] == one
+    assert said["reserve"][1] is None
+    assert set(said["spared"]) == {"2", "4"}
