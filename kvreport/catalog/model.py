@@ -203,7 +203,7 @@ class Model(Record):
         published_total: What its repository weighs, where that is known.
         quantized_from: Id of the model that this is a quantized copy of, or None.
         not_loaded: Components that an engine leaves out by default (``mtp``).
-        unsupported_by: Engines that do not run this model, with the reason.
+        unsupported_by: Engines that do not run this model whatever their lists of classes say, with the reason.
         predecessor_ids: Ids that this record had before; pages redirect from them.
     """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.support import device_signature
+from kvreport.accounting.support import device_signature, lacks_class
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -216,7 +216,10 @@ class SiteData:
         for name in (self.engine.name, self.engine.family):
             if name in model.unsupported_by:
                 return model.unsupported_by[name]
-        return ""
+        support = self.catalog.support
+        if support is None:
+            return ""
+        return lacks_class(support.ruling(self.engine.family, self.engine.version), self.engine, model)
 
     def runs(self, model: Model) -> bool:
         """Return whether the engine runs a model: some are not its own, as checkpoints that MLX quantized."""
@@ -224,7 +227,7 @@ class SiteData:
             refuse_unsupported(model, self.engine)
         except InputError:
             return False
-        return True
+        return not self.refusal(model)
 
     def serving(self, model: Model, gpu: str) -> Series | None:
         """Return the released model on the fewest devices of this kind that serve it, or None."""

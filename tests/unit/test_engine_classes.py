@@ -30,6 +30,8 @@ from kvreport.dataset.matrix import matrix
 from kvreport.errors import CatalogError, InputError
 from kvreport.estimation.size import size
 from kvreport.publish import python_runtime
+from kvreport.publish.page_data import gather
+from kvreport.site.pages.model.headline import headline, plain
 
 FAMILIES = ("vllm", "sglang", "tensorrt_llm", "transformers", "mlx")
 ENGINES = {"tensorrt_llm": "tensorrt-llm"}
@@ -563,3 +565,36 @@ def test_the_verdict_of_an_unlisted_class_is_that_no_engine_runs_it(catalog):
     found = judge(catalog.support, catalog.engine("sglang"), catalog.accelerator("h100"), model)
     assert found.code == Verdict.ENGINE_DOES_NOT_RUN
     assert found.reason == "SGLang 0.5.23 does not have the class FooForCausalLM"
+
+
+NO_LONGER_SERVED = (
+    "Qwen/Qwen-7B",
+    "meta-llama/Llama-3.2-11B-Vision-Instruct",
+    "mosaicml/mpt-7b",
+    "xai-org/grok-1",
+    "tencent/Tencent-Hunyuan-Large",
+)
+"""Models that no release of vLLM serves, or none of today: their records said so by hand once."""
+
+
+def test_no_record_says_by_hand_what_the_lists_say(catalog) -> None:
+    assert not [model.id for model in catalog.models.values() if model.unsupported_by]
+
+
+@pytest.mark.parametrize("name", NO_LONGER_SERVED)
+def test_a_page_says_from_the_list_that_a_class_is_not_served(catalog, lists, name: str) -> None:
+    model = catalog.models[name]
+    answer = kvreport.estimate(name, gpu="h200", engine="vllm", catalog=catalog)
+    assert answer.verdict == "engine_does_not_run"
+    site = gather(catalog, models=name, gpus="h200-sxm-141gb", version="test")
+    assert site.refusal(model) == answer.verdict_reason
+    assert not site.runs(model)
+    assert answer.verdict_reason.rstrip(".") in plain(headline(site, model, site.headline[name]))
+    spans = lists.of("vllm").spans(model.architecture)
+    for first, last in spans:
+        for release in (first, last):
+            if release is None:
+                continue
+            older = kvreport.estimate(name, gpu="h200", engine=f"vllm@{release}", catalog=catalog)
+            assert older.verdict != "engine_does_not_run"
+    assert spans or "releases from" not in answer.verdict_reason
