@@ -53,6 +53,8 @@ CHANGING = [
     "mtp",
     "offload",
     "cpu",
+    "vllm@9.9",
+    "sglang 9.9.0",
 ]
 """Words that change every question that they are added to."""
 

@@ -11,10 +11,13 @@ import pandas as pd
 import pytest
 
 from kvreport import estimate, units
+from kvreport.accounting.weights import parameters
+from kvreport.book.quantities import Quantities
 from kvreport.catalog.llama_cpp import load_ollama_names
 from kvreport.catalog.load import RELEASED, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.dataset.frames import matrix
+from kvreport.errors import InputError
 from kvreport.publish import counts, embeds, feeds
 from kvreport.publish.downloads import NOTHING
 from kvreport.publish.page_data import gather
@@ -300,3 +303,28 @@ def test_the_largest_model_of_a_machine_at_home_is_the_largest_that_an_estimate_
         page = local._machine(inputs, accelerator, found, (accelerator,))
         who = f"{serves[0].name} is the largest by parameters of" if serves else "None of"
         assert f"{who} {len(found)} models of Ollama’s library" in page.lead
+
+
+def test_two_models_of_one_size_differ_a_hundredfold_in_cache_per_token() -> None:
+    """What stands under the picture of all models; of one size: within a tenth of the parameters."""
+    quantities = Quantities(CATALOG)
+    sized = sorted(
+        (parameters(model), rate)
+        for model in CATALOG.models.values()
+        if (rate := _growing(quantities, model.id)) > 0
+    )
+    widest = max(
+        max(rate, other) / min(rate, other)
+        for place, (size, rate) in enumerate(sized)
+        for larger, other in sized[place + 1 :]
+        if larger <= 1.1 * size
+    )
+    assert widest >= 100
+
+
+def _growing(quantities: Quantities, model: str) -> float:
+    """Bytes of cache of one more token; 0 where a model keeps none, or no engine of the site splits it."""
+    try:
+        return float(quantities.kv_per_token(model))
+    except InputError:
+        return 0
