@@ -20,15 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from kvreport import resources
-from kvreport.atomic.files import sweep_unfinished, write_whole
-from kvreport.build_cache import cannot_keep
+from kvreport.atomic.files import sweep_unfinished
+from kvreport.build_cache import read_kept, write_sealed
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes
-from kvreport.dataset.parquet import Part
 
-_MAGIC = b"kvreport rows 2\n"
-_DIGEST_BYTES = 32
-_SIZE_BYTES = 8
 _CODE = ("units.py", "errors.py", "catalog", "accounting", "estimation", "dataset")
 _SPARE = 4
 """One file in so many may be of an earlier state."""
@@ -43,14 +39,12 @@ class ModelFiles:
         rows: Number of rows.
         parquet: A whole Parquet file.
         csv_body: A gzip member with the CSV rows, without the header.
-        part: What joining the Parquet file needs to know of it.
     """
 
     slug: str
     rows: int
     parquet: bytes
     csv_body: bytes
-    part: Part
 
 
 class Kept:
@@ -84,34 +78,15 @@ class Kept:
     def get(self, model: Model) -> ModelFiles | None:
         """Return a model's kept rows; None where there are none that can be believed."""
         path = self._path(model)
-        try:
-            content = path.read_bytes()
-            os.utime(path)
-        except OSError:
+        found = read_kept(path)
+        if not isinstance(found, ModelFiles):
             return None
-        start = len(_MAGIC) + _DIGEST_BYTES
-        body = content[start:]
-        if content[: len(_MAGIC)] != _MAGIC or content[len(_MAGIC) : start] != sha256(body).digest():
-            return None
-        rows, parquet, part = (
-            int.from_bytes(body[place * _SIZE_BYTES : (place + 1) * _SIZE_BYTES], "big") for place in range(3)
-        )
-        start = 3 * _SIZE_BYTES
-        ends = start + parquet, start + parquet + part
-        known = pickle.loads(body[ends[0] : ends[1]])  # noqa: S301 (written by us, for us)
-        return ModelFiles(model.slug, rows, body[start : ends[0]], body[ends[1] :], known)
+        os.utime(path)
+        return found
 
     def put(self, model: Model, files: ModelFiles) -> None:
         """Keep a model's rows, whole or not at all; a cache that cannot be written is a warning."""
-        part = pickle.dumps(files.part, protocol=5)
-        sizes = (files.rows, len(files.parquet), len(part))
-        body = b"".join(
-            [*(size.to_bytes(_SIZE_BYTES, "big") for size in sizes), files.parquet, part, files.csv_body]
-        )
-        try:
-            write_whole(self._path(model), _MAGIC + sha256(body).digest() + body)
-        except OSError as error:
-            cannot_keep(error)
+        write_sealed(self._path(model), pickle.dumps(files, protocol=5))
 
     def forget(self) -> None:
         """Remove what was not asked for lately, but for a few files."""

@@ -31,7 +31,6 @@ from kvreport.dataset.kept import Kept, ModelFiles
 from kvreport.dataset.manifest import refuse_partitions
 from kvreport.dataset.matrix import Cube, matrix
 from kvreport.dataset.metadata import Published, Release, croissant, datapackage
-from kvreport.dataset.parquet import Joined, part_of
 from kvreport.errors import InputError
 
 CSV_FILE_BYTES: Final = 100_000_000
@@ -95,16 +94,18 @@ def publish(
     with staged(out, before) as staging:
         parts = _CsvParts(staging, header)
         rows = 0
-        with staging.path("capacity.parquet").open("wb") as file:
-            whole = Joined(file)
+        with pq.ParquetWriter(
+            staging.path("capacity.parquet"), arrow.schema(CAPACITY), **parquet_options()
+        ) as whole:
             for files in _all_models(axes, workers, None if cache is None else Kept(cache, axes)):
                 rows += files.rows
                 staging.write(f"models/{files.slug}.parquet", files.parquet)
                 staging.write(f"models/{files.slug}.csv.gz", header + files.csv_body)
                 parts.add(files.csv_body)
-                whole.add(files.parquet, files.part)
+                pieces = pq.ParquetFile(pa.BufferReader(files.parquet))
+                for number in range(pieces.num_row_groups):
+                    whole.write_table(pieces.read_row_group(number))
                 progress(f"{rows:,} rows")
-            whole.close()
         parts.close()
         small = (
             (MODELS, tables.model_rows(axes.models, catalog.weight_formats)),
@@ -162,8 +163,7 @@ class _Files:
     def close(self) -> ModelFiles:
         """Finish the files."""
         self._writer.close()
-        content = self._parquet.getvalue()
-        return ModelFiles(self._model.slug, self._rows, content, b"".join(self._bodies), part_of(content))
+        return ModelFiles(self._model.slug, self._rows, self._parquet.getvalue(), b"".join(self._bodies))
 
 
 def _pieces(cubes: Iterator[Cube]) -> Iterator[list[Cube]]:

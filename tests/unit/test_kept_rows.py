@@ -11,9 +11,6 @@ from kvreport.catalog.load import open_catalog
 from kvreport.dataset import kept, write
 from kvreport.dataset.grid import Fleet, axes
 from kvreport.dataset.kept import Kept
-from kvreport.dataset.parquet import Part
-
-NO_PART = Part(0, 0, (b"", b"", b""), ())
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +97,7 @@ def test_a_change_of_anything_shared_is_seen(chosen, change, tmp_path):
     }[change]
     model = chosen.models[0]
     before, after = Kept(tmp_path, chosen), Kept(tmp_path, replace(chosen, **changed))
-    before.put(model, kept.ModelFiles(model.slug, 1, b"p", b"c", NO_PART))
+    before.put(model, kept.ModelFiles(model.slug, 1, b"p", b"c"))
     assert before.get(model) is not None
     assert after.get(model) is None
 
@@ -114,7 +111,7 @@ def test_a_change_of_the_code_is_seen(chosen, tmp_path, monkeypatch):
     shutil.copytree(resources.package_dir(), copy, ignore=shutil.ignore_patterns("__pycache__"))
     model = chosen.models[0]
     monkeypatch.setattr(resources, "package_dir", lambda: copy)
-    Kept(tmp_path / "c", chosen).put(model, kept.ModelFiles(model.slug, 1, b"p", b"c", NO_PART))
+    Kept(tmp_path / "c", chosen).put(model, kept.ModelFiles(model.slug, 1, b"p", b"c"))
     assert Kept(tmp_path / "c", chosen).get(model) is not None
     with (copy / "accounting/weights.py").open("a") as file:
         file.write("# a comment\n")
