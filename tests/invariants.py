@@ -126,7 +126,9 @@ def hold(estimate: Estimate) -> dict[str, Any]:
     if told["verdict"] in SERVES:
         assert running >= 1, "serves none"
     if told["verdict"] == "may_fit":
-        assert budget["kv_pool_bytes"] > 0 or not told[RESERVED], "may_fit without a pool"
+        # A copy by its name has the pool of its narrowest layers, too.
+        pools = [one.budget.kv_pool_bytes for one in (estimate, estimate.optimistic) if one is not None]
+        assert max(pools) > 0 or not told[RESERVED], "may_fit without a pool"
     if budget["weights"] > budget["total_bytes"] and not given and family not in LOCAL:
         assert told["verdict"] in ("weights_exceed_memory", *REFUSED), ("weights", told["verdict"])
     _pools(estimate, told)
@@ -326,12 +328,13 @@ def memory_alone(draw: Draw, asked: Question, first: Estimate) -> int:
         or by_memory // ranks > 1 << 20
     ):
         return 1
-    if told["limited_by"] != "max_num_seqs":
-        return 1
+    tokens = first.request.serving.max_batched_tokens
+    if told["limited_by"] != "max_num_seqs" or (family == "tensorrt_llm" and by_memory // ranks > tokens):
+        return 1  # no more requests run than a step has tokens
     flag = by_memory // ranks * (1 if family == "tensorrt_llm" else ranks)
     again = ask({**asked, "max_seqs": flag, "max_batched_tokens": first.request.serving.max_batched_tokens})
-    if again is None:
-        return 1
+    if again is None or again.budget.kv_pool_bytes < first.budget.kv_pool_bytes:
+        return 1  # batches are captured up to the number that is told, so that another keeps more for them
     assert again.max_concurrent_requests >= by_memory, ("by memory", by_memory, again.max_concurrent_requests)
     return 2
 

@@ -337,7 +337,7 @@ def _rank(case: Case, known: Memo, layers: range, places: tuple[int, ...]) -> De
     return Deployment(
         **{name: getattr(taken, name) for name in Allocation.__slots__},
         plan=shared_plan(case, known),
-        max_requests=case.rules.max_requests(case.serving),
+        max_requests=case.rules.max_requests(case.serving, case.model, case.layout),
         state_slots_wanted=case.rules.state_slots_wanted(case.model, case.serving, eager=case.eager),
         layers=layers,
         places=places,

@@ -109,7 +109,7 @@ def shared_plans(case: Case, alike: Groups, stages: Sequence[tuple[Case, Memo]],
             plans = tuple(plan_on(part, device, first.serving, known) for part, known in stages)
         except InputError:
             continue
-        wanted = engine.max_requests(first.serving)
+        wanted = engine.max_requests(first.serving, case.model, case.layout)
         same = (wanted, *((plan.block_bytes, plan.kept_blocks, plan.profile) for plan in plans))
         if same in found:
             found[same].groups.extend(groups)
@@ -125,7 +125,9 @@ def _kinds(case: Case, alike: Groups) -> list[list[int]]:
     for number, group in enumerate(alike):
         sizes = engine.step_class(case.model, group.serving)
         kind = engine.plan_class(case.model, case.kv_format, case.accelerators[group.places[0]])
-        found.setdefault((kind, sizes, engine.max_requests(group.serving)), []).append(number)
+        found.setdefault(
+            (kind, sizes, engine.max_requests(group.serving, case.model, case.layout)), []
+        ).append(number)
     return list(found.values())
 
 
@@ -374,7 +376,7 @@ def _of_fleet(
         uncertainty_bytes=kept.uncertainty,
         lengths=None if taken.lengths is None else taken.lengths.of(where),
         plan=plan,
-        max_requests=case.rules.max_requests(serving),
+        max_requests=case.rules.max_requests(serving, case.model, case.layout),
         state_slots_wanted=case.rules.state_slots_wanted(case.model, serving, eager=case.eager),
         layers=layers,
     )

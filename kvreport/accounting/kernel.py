@@ -556,7 +556,7 @@ def requests_beside(rule: PoolRule, pool: int, context: int) -> int:
     """Return the requests at once that windows and states allow, whatever the tokens.
 
     A request holds its window, what is decoded until the next eviction, and two pages
-    (``compute_swa_request_cap``); and as many states as ``states_each``.
+    (``compute_swa_request_cap``), in whole pages; and as many states as ``states_each``.
     """
     most = UNLIMITED_REQUESTS
     budget = max(pool, 0)
@@ -564,7 +564,8 @@ def requests_beside(rule: PoolRule, pool: int, context: int) -> int:
         most = max(pool_states(rule, budget), 0) // rule.states_each
     if rule.window > 0 and rule.shared == 0:
         share = math.floor(pool_pages(rule, budget) * rule.page * rule.window_share)
-        held = min(context, rule.window + EVICTION_TOKENS + 2 * rule.page)
+        paged = -(-context // rule.page) * rule.page
+        held = min(paged, rule.window + EVICTION_TOKENS + 2 * rule.page)
         most = min(most, share // rule.page * rule.page // max(held, 1))
     return most
 
@@ -578,8 +579,8 @@ def bytes_beside(rule: PoolRule, context: int) -> int:
     """
     beside = rule.state_bytes * rule.states_each + rule.slot_bytes
     if rule.window > 0 and rule.shared == 0:
-        held = min(context, rule.window + EVICTION_TOKENS + 2 * rule.page)
         paged = -(-context // rule.page) * rule.page
+        held = min(paged, rule.window + EVICTION_TOKENS + 2 * rule.page)
         beside += max(math.ceil(rule.window_bytes * (held - rule.window_share * paged)), 0)
     return beside
 

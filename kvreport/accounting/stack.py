@@ -257,7 +257,11 @@ def _stacked(entries: Sequence[_Entry], ceiling: Engine, contexts: Integers, mem
     def of_plan(numbers: Iterable[int | None]) -> Any:  # noqa: ANN401
         return xp.integers([one or 0 for one in numbers])[rows][:, None, None]
 
-    limits = [engine.max_requests(one) for one in serving]
+    limits = [
+        engine.max_requests(one.serving, case.model, entry.case.layout)
+        for entry in entries
+        for one in entry.shared
+    ]
     slots = [engine.state_slots_wanted(case.model, one, eager=case.eager) for one in serving]
     taken = [entry.taken for entry in entries]
     parts = ("activations", "non_framework", "graphs", "uncertainty")

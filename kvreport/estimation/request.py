@@ -574,7 +574,10 @@ def _scheduled(
         rows, because = engine.drafting_requests, "what {} sets where it drafts"
     if query.max_batched_tokens is None and engine.engine.device_classes:
         assumed.append(f"max_batched_tokens {tokens:,}: default of {label} on this device")
-    if query.max_seqs is None and engine.engine.device_classes:
+    own = engine.default_requests(model)
+    if query.max_seqs is None and not drafted and own is not None:
+        assumed.append(f"max_seqs {own:,}: what {label} sets for {model.architecture}")
+    elif query.max_seqs is None and engine.engine.device_classes:
         assumed.append(f"max_seqs {rows:,}: {because.format(label)}")
     return tokens, rows
 

@@ -140,3 +140,27 @@ def test_what_a_band_a_boundary_and_a_longest_context_say_holds(name: str, seed:
     first = invariants.ask(asked)
     if first is not None:
         getattr(invariants, name)(draw, asked, first)
+
+
+@pytest.mark.parametrize("engine", ["sglang-0.5.13", "sglang-0.5.19", "sglang"])
+@pytest.mark.parametrize(("data", "tokens"), [(1, 8), (1, 2048), (2, 2048), (4, 20_000)])
+def test_compressed_attention_runs_what_sglang_sets_by_itself(engine: str, data: int, tokens: int) -> None:
+    """256 requests of all data ranks together, and no more; a larger number that is told brings its rings."""
+    asked: dict[str, Any] = {"gpu": "b300-sxm-288gb", "engine": engine, "tensor_parallel": 4}
+    asked |= {"data_parallel": data, "context_tokens": tokens}
+    model = "deepseek-ai/DeepSeek-V4-Flash"
+    found = told(model, **asked)
+    by_memory = found[invariants.BY_MEMORY]
+    assert found[invariants.RUNNING] == min(256, by_memory)
+    again = told(model, **asked, max_seqs=by_memory)
+    assert again[invariants.RUNNING] >= 0.98 * by_memory  # graphs of larger batches may take a little
+
+
+def test_windows_of_a_short_request_take_whole_pages() -> None:
+    """A page holds 256 tokens of one request: one of 2 tokens takes as much as one of 256."""
+    asked: dict[str, Any] = {"gpu": "b300-sxm-288gb", "engine": "sglang-0.5.13", "tensor_parallel": 4}
+    counts = {
+        told("deepseek-ai/DeepSeek-V4-Flash", **asked, context_tokens=tokens)[invariants.BY_MEMORY]
+        for tokens in (2, 100, 256)
+    }
+    assert len(counts) == 1

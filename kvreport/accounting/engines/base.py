@@ -596,8 +596,20 @@ class EngineRules:
 
     # --- limits -------------------------------------------------------------------------------------------------
 
-    def max_requests(self, serving: Serving) -> int | None:
-        """Requests that run at once whatever memory says; None for an engine without such a limit."""
+    def default_requests(self, model: Model) -> int | None:
+        """Requests of all data ranks that the engine sets for a model's class by itself; None for the device's default."""
+        del model
+        return None
+
+    def max_requests(self, serving: Serving, model: Model, layout: Layout) -> int | None:
+        """Requests of one data rank that run at once whatever memory says; None for an engine without such a limit.
+
+        Args:
+            serving: The scheduler's sizes.
+            model: The model, whose class may have a default of its own.
+            layout: How the model is spread; a default may be shared by data ranks.
+        """
+        del model, layout
         return serving.max_seqs if self.engine.device_classes else None
 
     # --- how it is started ----------------------------------------------------------------------------------------

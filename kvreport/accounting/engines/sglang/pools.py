@@ -9,6 +9,7 @@ their share of the budget first. Budgets are numbers or arrays.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Final
 
 from kvreport.accounting import kernel
@@ -164,6 +165,8 @@ class PoolRule:
         given = (flags.max_tokens, flags.max_states, self.fixed_window)
         if any(one is not None for one in given) or flags.draft_tokens or not flags.prefix_cache:
             return None
+        if self.slot_bytes:  # what would run if it were told so is not among those formulas
+            return None
         return kernel.PoolRule(
             cell_bytes=self.cell_bytes,
             fixed_bytes=self.fixed_bytes,
@@ -244,7 +247,7 @@ class PoolRule:
         """Requests at once that windows and states allow, whatever the tokens; None if nothing limits them.
 
         A request holds its window, what is decoded until the next eviction, and two pages
-        (``compute_swa_request_cap``); and as many states as ``states_per_request``.
+        (``compute_swa_request_cap``), in whole pages; and as many states as ``states_per_request``.
         """
         limits = []
         states = self.state_requests(pool_bytes)
@@ -253,7 +256,8 @@ class PoolRule:
         windows = self.window_tokens(self.tokens(pool_bytes))
         if windows is not None and self.window is not None and not self.shared_window:
             most = self.window + EVICTION_TOKENS + 2 * self.flags.page_tokens
-            held = xp.minimum(xp.integers(context_tokens), most)
+            paged = -(-xp.integers(context_tokens) // self.flags.page_tokens) * self.flags.page_tokens
+            held = xp.minimum(paged, most)
             limits.append(windows // xp.maximum(held, 1))
         if not limits:
             return None
@@ -266,16 +270,32 @@ class PoolRule:
         if self.window is None or self.shared_window:
             return xp.integers(beside)
         page, share = flags.page_tokens, flags.window_share if self.fixed_window is None else 0.0
-        held = xp.minimum(tokens, self.window + EVICTION_TOKENS + 2 * page)
         paged = -(-tokens // page) * page
+        held = xp.minimum(paged, self.window + EVICTION_TOKENS + 2 * page)
         return xp.integers(
             beside + xp.maximum(xp.integers(xp.ceil(self.window_bytes * (held - share * paged))), 0)
         )
 
     def if_told(self, held: Integers, pool_bytes: xp.ArrayLike, request_bytes: xp.ArrayLike) -> Integers:
-        """The same: a budget's parts do not follow the requests that the engine is told to run."""
-        del pool_bytes, request_bytes
-        return held
+        """The same, but for rings that each request brings: where all that it is told run, as many as would if it were told so.
+
+        A larger number takes its rings from the tokens, of which windows are a share.
+        """
+        if not self.slot_bytes:
+            return held
+        page, most = self.flags.page_tokens, self.flags.max_requests or MOST_REQUESTS
+        block = ceil(self.cell_bytes * page)
+        taken, rest = (
+            xp.integers(request_bytes),
+            xp.integers(pool_bytes) - int(self.fixed_bytes) + most * self.slot_bytes,
+        )
+        if self.window is not None:
+            window = xp.minimum(taken // block * page, self.window + EVICTION_TOKENS + 2 * page)
+            of_window = self.cell_bytes / self.flags.window_share
+            taken = xp.maximum(taken, xp.integers(xp.ceil(of_window * window)))
+            rest = rest - ceil(of_window * page)
+        told = xp.integers(rest // (taken + self.slot_bytes))
+        return xp.integers(xp.where(held >= most, xp.maximum(xp.minimum(held, told), most), held))
 
     def _for_tokens(self, pool: Integers) -> xp.Reals:
         """What states and fixed pools leave of a budget; since 0.5.17 one state more than counted is allocated."""

@@ -380,6 +380,17 @@ class Sglang(EngineRules):
         )
         return tokens, max_seqs or MOST_REQUESTS
 
+    def default_requests(self, model: Model) -> int | None:
+        """256 for compressed attention (``deepseek_v4_hook.py``, 0.5.13 to 0.5.23)."""
+        return settings.COMPRESSED_REQUESTS if is_compressed(model) else None
+
+    def max_requests(self, serving: Serving, model: Model, layout: Layout) -> int | None:
+        """As told; what the engine sets by itself for a class is of all data ranks together."""
+        own = self.default_requests(model)
+        if serving.max_seqs == MOST_REQUESTS and own is not None:
+            return max(1, own // layout.data)
+        return EngineRules.max_requests(self, serving, model, layout)
+
     @staticmethod
     def pool_cap() -> str:
         """A number of tokens: the smaller of it and what memory holds is taken."""
@@ -436,7 +447,7 @@ class Sglang(EngineRules):
             data_attention=layout.data,
             context_ranks=layout.decode_context,
             chunk_tokens=step.max_batched_tokens,
-            max_requests=step.max_seqs if step.max_seqs < MOST_REQUESTS else None,
+            max_requests=step.max_seqs if step.max_seqs != MOST_REQUESTS else None,
             graphs=not step.eager,
             images=step.images,
             context_tokens=step.context_tokens,
@@ -445,7 +456,7 @@ class Sglang(EngineRules):
         )
 
     def _images_kept(self, model: Model, accelerator: Accelerator, step: Step) -> int:
-        told = step.max_seqs if step.max_seqs < MOST_REQUESTS else None
+        told = step.max_seqs if step.max_seqs != MOST_REQUESTS else None
         size = settings.images_mib(
             model,
             self.engine,
