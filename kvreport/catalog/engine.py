@@ -15,7 +15,7 @@ from pydantic import Field
 
 from kvreport.catalog.base import Contradiction, LongText, Record, Slug, Source, Text
 from kvreport.catalog.remembered import remembered
-from kvreport.errors import InputError
+from kvreport.errors import InputError, shorten
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Coefficient = Annotated[float, Field(ge=0, le=1 << 40)]
@@ -65,7 +65,8 @@ class Engine(Record):
         family: Which rules apply (``vllm``, ``sglang``, ``tensorrt_llm``, ``transformers``,
             ``llama_cpp``, ``ceiling``).
         version: Version whose rules these are; None for ``ceiling``.
-        versions: First version that behaves so, and the first that no longer does (``None``: still).
+        versions: First version that behaves so, and the first that no longer does (``None``: still). The first is
+            written with as many numbers as count releases: 0.33 of vLLM, 0.5.21 of SGLang.
         builds: True if releases are builds with a number (``llama-cpp@b9849``).
         utilization: Default share of memory that the engine takes.
         utilization_of: What ``utilization`` is a share of: all memory that a process can use, or what
@@ -227,6 +228,54 @@ def engine_for_version(engines: Iterable[Engine], family: str, version: str | No
         if version_number(first) <= number and (end is None or number < version_number(end)):
             return engine
     return None
+
+
+def newest_read(engines: Iterable[Engine], family: str) -> str | None:
+    """The newest release of a family that was read; None for a family without releases.
+
+    A list of classes that is dated later than the record was read in a later release.
+    """
+    current = next((e for e in engines if e.family == family and e.versions and e.versions[1] is None), None)
+    if current is None or current.version is None:
+        return None
+    dated = [name.partition("@")[2] for name in current.architectures if "@" in name]
+    return max([current.version, *dated], key=version_number)
+
+
+def unread_words(engine: Engine, newest: str | None) -> str:
+    """What begins an answer by the rules of an earlier release; empty where the release was read.
+
+    Args:
+        engine: The engine, of the release that was asked for.
+        newest: The newest release that was read, where that is an earlier one; else None.
+    """
+    return "" if newest is None else f"{engine.label} was not read, and the rules of {newest} are taken: "
+
+
+def refuse_far(engines: Iterable[Engine], family: str, version: str) -> None:
+    """Refuse a release further than one minor release beyond the newest that was read.
+
+    Args:
+        engines: The catalog's engines.
+        family: For instance ``vllm``.
+        version: As it was asked for.
+
+    Raises:
+        InputError: Naming the newest that was read.
+    """
+    known = list(engines)
+    newest = newest_read(known, family)
+    current = next((e for e in known if e.family == family and e.versions and e.versions[1] is None), None)
+    if newest is None or current is None or current.versions is None:
+        return
+    places = len(version_number(current.versions[0]))
+    *head, last = version_number(newest)[:places]
+    if version_number(version)[:places] > (*head, last + 1):
+        after = ".".join(str(number) for number in (*head, last + 1))
+        raise InputError(
+            f"engine: found {family.replace('_', '-')} {shorten(version)}; allowed: up to {newest}, the newest release "
+            f"that was read, and {after}, the one after it"
+        )
 
 
 def at_release(engine: Engine, version: str) -> Engine:

@@ -17,7 +17,14 @@ from typing import Any, Final, TypeVar
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.base import Record
 from kvreport.catalog.dump import dump_model
-from kvreport.catalog.engine import Engine, at_release, engine_for_version, version_number
+from kvreport.catalog.engine import (
+    Engine,
+    at_release,
+    engine_for_version,
+    newest_read,
+    refuse_far,
+    version_number,
+)
 from kvreport.catalog.engine_classes import FILE as CLASSES
 from kvreport.catalog.engine_classes import ClassLists
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
@@ -232,6 +239,7 @@ class Catalog:
             if dated is None or not version_number(version):
                 known = [f"{e.label} ({e.name})" for e in self.engines.values() if e.versions]
                 raise InputError(f"engine: found {shorten(name)}; allowed: a version of {', '.join(known)}")
+            refuse_far(self.engines.values(), dated.family, version)
             return at_release(dated, _of_its_own(dated, version))
         exact = _stem(self._engines, name)
         if exact is not None:
@@ -246,7 +254,16 @@ class Catalog:
         if not matches and release is not None:
             return self.engine(f"{release['family']}@{release['version']}")
         found = _only(matches, "engine", name, list(self._engines.files))
-        return found if release is None else at_release(found, _of_its_own(found, release["version"]))
+        if release is None:
+            return found
+        refuse_far(self.engines.values(), found.family, release["version"])
+        return at_release(found, _of_its_own(found, release["version"]))
+
+    def release_read(self, engine: Engine) -> str | None:
+        """The newest release that was read, where the engine is of a later one; None otherwise."""
+        newest = newest_read(self.engines.values(), engine.family)
+        later = newest is not None and version_number(engine.version or "") > version_number(newest)
+        return newest if later and not engine.builds else None
 
     def weight_format(self, name: str) -> WeightFormat:
         """Find a weight format by name or alias, in any case.

@@ -79,11 +79,24 @@ def _run(options: argparse.Namespace) -> int:
             {"compared": len(found), "decreased": len(smaller), "differences": [d.to_dict() for d in found]}
         )
     else:
+        for line in _unread(pairs, catalog):
+            write(line)
         _print(found, smaller, options.top)
         models = [side.model for pair in pairs for side in pair if isinstance(side.model, Model)]
         for name in dict.fromkeys(model.id for model in models if model.by_name):
             write(f"{name} is counted with its widest layers: which are narrow, its name does not say.")
     return REQUIREMENT_NOT_MET if smaller and options.no_decrease else 0
+
+
+def _unread(pairs: list[tuple[Side, Side]], catalog: Catalog) -> list[str]:
+    """A line for each release that is later than any that was read."""
+    from kvreport.catalog.engine import Engine, unread_words
+    from kvreport.estimation.request import engine_named
+
+    names = [side.engine for pair in pairs for side in pair]
+    policies = [one if isinstance(one, Engine) else engine_named(catalog, one) for one in names]
+    said = [unread_words(one, catalog.release_read(one)).removesuffix(": ") for one in policies]
+    return list(dict.fromkeys(filter(None, said)))
 
 
 def _print(found: list[Difference], smaller: list[Difference], top: int) -> None:
@@ -109,7 +122,7 @@ def _print(found: list[Difference], smaller: list[Difference], top: int) -> None
 
 
 def _pairs(options: argparse.Namespace, catalog: Catalog) -> list[tuple[Side, Side]]:
-    from kvreport.catalog.load import load_catalog
+    from kvreport.catalog.load import load_catalog, named_release
     from kvreport.errors import InputError
     from kvreport.estimation.difference import Side
     from kvreport.estimation.request import engine_named, resolve_model
@@ -125,6 +138,8 @@ def _pairs(options: argparse.Namespace, catalog: Catalog) -> list[tuple[Side, Si
         try:
             engines.append(engine_named(catalog, name))
         except InputError:
+            if "@" in name or (engines and named_release(name)):  # a release, and no model
+                raise
             break
     if len(engines) == 2:
         chosen = _matching(list(catalog.models), options.model, catalog)

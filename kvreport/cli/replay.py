@@ -130,6 +130,8 @@ def text(answer: TrafficAnswer) -> list[str]:
 
 
 def _headline(answer: TrafficAnswer) -> list[str]:
+    from kvreport.catalog.engine import unread_words
+
     request, trace = answer.estimate.request, answer.trace
     layout = request.layout
     names = " + ".join(dict.fromkeys(one.name for one in request.accelerators))
@@ -138,7 +140,9 @@ def _headline(answer: TrafficAnswer) -> list[str]:
         device += f" ({layout.label})"
     minutes = trace.duration_s / 60
     requests = f"{count(len(trace))} request{'' if len(trace) == 1 else 's'}"
+    unread = unread_words(request.engine, request.release_read).removesuffix(": ")
     lines = [
+        *([unread] if unread else []),
         *answer.notes,
         f"{requests} over {minutes:,.0f} min of {trace.name}, on {device}",
         f"{request.model.id}, {request.engine.label}, KV pool {gib(answer.estimate.budget.kv_pool_bytes)} GiB per GPU",

@@ -358,13 +358,16 @@ def _run_trace(options: argparse.Namespace) -> int:
 
 def text(found: Sizing, top: int) -> list[str]:
     """Lay the answer out: the best in a sentence, the ranking, its arithmetic, what would help, the commands."""
+    from kvreport.catalog.engine import unread_words
+
     listed = found.ranking.best_of_each()[:top]
     best = listed[0]
     facts = found.describe(best)
     work = found.workload
     smaller = found.tight(best)
+    unread = unread_words(found.policy, found.catalog.release_read(found.policy))
     lines = [
-        f"For {_plural(work.peak, 'concurrent request')} of {count(work.mean_tokens)} tokens with {best.model.id}: "
+        f"{unread}For {_plural(work.peak, 'concurrent request')} of {count(work.mean_tokens)} tokens with {best.model.id}: "
         f"{_machines(best)}" + ("." if best.sure else ", but only within the error of the estimate."),
         *(
             ()

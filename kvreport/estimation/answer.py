@@ -212,6 +212,7 @@ class Estimate:
             "kv_format": request.kv_format.name,
             "engine": request.engine.name,
             "engine_version": request.engine.version,
+            "release_read": request.release_read or request.engine.version,
             "max_batched_tokens": request.serving.max_batched_tokens,
             "max_seqs": request.serving.max_seqs,
             "parameters": self.parameters,

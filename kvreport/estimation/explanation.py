@@ -31,6 +31,7 @@ from kvreport.catalog.caches import (
     Shared,
     SlidingWindow,
 )
+from kvreport.catalog.engine import unread_words
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import LayerGroup, Model
 from kvreport.estimation.answer import AtContext, Estimate
@@ -60,7 +61,10 @@ def explain(estimate: Estimate) -> Iterator[str]:
 
 def headline(estimate: Estimate) -> str:
     """The conclusion in one sentence: ``14 requests at 32K fit on one H100 SXM 80GB``."""
-    return f"{estimate.engine_words}{_conclusion(estimate)}"
+    request = estimate.request
+    return (
+        f"{unread_words(request.engine, request.release_read)}{estimate.engine_words}{_conclusion(estimate)}"
+    )
 
 
 def _conclusion(estimate: Estimate) -> str:

@@ -24,7 +24,7 @@ from kvreport.accounting.support import class_note, lacks_class
 from kvreport.accounting.text_drafts import TEXT_DRAFTS, drafts_from_text
 from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalog, named_release
 from kvreport.catalog.model import Model
@@ -76,6 +76,7 @@ class Request:
         assumptions: Every value that was not stated.
         not_read: Keys and sections of a config that were not used.
         not_followed: Options that were given and that the answer does not depend on.
+        release_read: The newest release that was read, where the engine is of a later one; else None.
         query: The question as it was asked; None where a program made the request.
         dtype: The type to compute in; None is the checkpoint's own.
         support: What engines' releases run on; None not to judge it.
@@ -106,6 +107,7 @@ class Request:
     assumptions: tuple[str, ...] = ()
     not_read: tuple[str, ...] = ()
     not_followed: tuple[NotFollowed, ...] = ()
+    release_read: str | None = None
     query: Query | None = None
     dtype: str | None = None
     support: Support | None = None
@@ -337,7 +339,6 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
     accelerator = devices[0]
     refuse_unsupported(record, policy, catalog.support)
     unfollowed = _unused(asked or query, policy, catalog.support, layout.nodes)
-    _say_newer(query, catalog, assumed)
     assumed += filter(None, [class_note(catalog.support, policy, record)])
     engine = rules(policy)
     assumed += _sampler_not_followed(query, policy, accelerator)
@@ -434,6 +435,9 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         assumptions=tuple(assumed),
         not_read=opened.not_read,
         not_followed=unfollowed,
+        release_read=None
+        if isinstance(query.engine, str) and not named_release(query.engine)
+        else catalog.release_read(policy),
         query=query,
         dtype=dtype,
         support=catalog.support,
@@ -530,18 +534,6 @@ def _with_runner(
             f"model-runner: found {query.model_runner} for {engine.label}; allowed with vLLM since 0.22, which has such a choice"
         )
     return engine.model_copy(update={"model_runner": query.model_runner})
-
-
-def _say_newer(query: Query, catalog: Catalog, assumed: list[str]) -> None:
-    """Say so where a release is asked for that is newer than any that was read."""
-    if isinstance(query.engine, Engine) or "@" not in query.engine:
-        return
-    _, _, asked = query.engine.partition("@")
-    known = catalog.engines.get(catalog.engine(query.engine).family)
-    if known is not None and known.version and version_number(asked) > version_number(known.version):
-        assumed.append(
-            f"release {asked}: newer than {known.version}, the last that was read; its rules are taken"
-        )
 
 
 def _check_storable(cache: KvFormat, accelerator: Accelerator) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
@@ -86,9 +87,57 @@ def test_bad_input_is_one_line_and_status_2(line, capsys, tmp_path, monkeypatch)
     assert BAD[line] in said.err
 
 
-def test_a_release_newer_than_any_that_was_read_is_said(capsys) -> None:
-    assert main(["estimate", "llama-3.1-8b", "--gpu", "H100", "--engine", "vllm@99.0"]) == 0
-    assert "release 99.0: newer than" in capsys.readouterr().out
+RELEASES = [("vllm", "0.34.1", "0.35.0"), ("sglang", "0.5.24", "0.5.25"), ("tensorrt-llm", "1.3.0", "1.4.0")]
+
+
+@pytest.mark.parametrize(("engine", "next_one", "far"), [*RELEASES, ("mlx", "0.33.0", "0.34.0")])
+def test_one_release_beyond_the_newest_read_is_said_in_the_first_line(capsys, engine, next_one, far) -> None:
+    asked = ["estimate", "llama-3.1-8b", "--gpu", "H100", "--context", "8K", "--engine"]
+    assert main([*asked, f"{engine}@{next_one}"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert f" {next_one} was not read, and the rules of " in first
+    assert main([*asked, f"{engine}@{next_one}", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["engine_version"], found["release_read"] < next_one) == (next_one, True)
+    assert main([*asked, f"{engine}@{far}"]) == 2
+    assert "the newest release that was read" in capsys.readouterr().err
+    assert main([*asked, engine, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["release_read"] == found["engine_version"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "estimate --gpu H100 docker run vllm/vllm-openai:v9.9.0 --model Qwen/Qwen3-8B",
+        "size Qwen/Qwen3-8B --engine vllm@9.9 --gpu H100 --concurrent 1 --context 4K",
+        "replay azure-code Qwen/Qwen3-8B --gpu H100 --engine vllm@9.9",
+        "diff vllm@0.33.0 vllm@9.9 --model qwen/qwen3-8b",
+        "diff vllm vllm-9.9 --model qwen/qwen3-8b",
+        "estimate Qwen/Qwen3-8B --gpu H100 --engine sglang==0.7.0",
+    ],
+)
+def test_every_command_refuses_a_release_far_beyond_the_newest_read(capsys, words) -> None:
+    assert main(words.split()) == 2
+    said = capsys.readouterr().err
+    assert "0.33.0, the newest release that was read, and 0.34" in said or "0.5.23, the newest" in said, said
+
+
+def test_python_says_and_refuses_releases_beyond_the_newest_read() -> None:
+    found = kvreport.estimate("Qwen/Qwen3-8B", gpu="H100", engine="vllm@0.34")
+    assert found.request.release_read == "0.33.0"
+    with pytest.raises(InputError, match="the newest release that was read"):
+        kvreport.size("Qwen/Qwen3-8B", context=4096, concurrent=1, engine="vllm@0.35")
+
+
+def test_size_and_diff_say_that_a_release_was_not_read(capsys) -> None:
+    asked = "size Qwen/Qwen3-8B --engine vllm@0.34.0 --gpu H100 --concurrent 1 --context 4K --tp 1"
+    assert main(asked.split()) == 0
+    assert capsys.readouterr().out.startswith(
+        "vLLM 0.34.0 was not read, and the rules of 0.33.0 are taken: For "
+    )
+    assert main(["diff", "vllm@0.32.0", "vllm@0.34.0", "--model", "Qwen/Qwen3-8B"]) == 0
+    assert capsys.readouterr().out.startswith("vLLM 0.34.0 was not read, and the rules of 0.33.0 are taken\n")
 
 
 @pytest.mark.parametrize("sign", ["\x1b[31m", "\u202e", "\x00", "\u2028", "\x85", "\x9b2J"])
