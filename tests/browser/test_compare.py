@@ -120,3 +120,13 @@ def test_the_comparison_is_offered_as_csv_once(visit: Visit) -> None:
     page.locator(".kv-compare .kv-tool", has_text="Copy as Markdown").wait_for()
     assert page.locator(".kv-compare .kv-scroll + .kv-tools button", has_text="CSV").count() == 0
     assert page.locator("[data-kv-csv]").is_visible()
+
+
+def test_columns_reach_the_longest_context_that_a_model_supports(visit: Visit, answer: Any) -> None:
+    """Llama 3.1 supports 131,072 tokens: the last column is its own limit, with what the package says for it."""
+    visit.go("compare/?gpus=h100-sxm-80gb&gpus=b200-sxm-180gb&model=meta-llama--Llama-3.1-8B-Instruct&tp=1")
+    for row, gpu in zip(rows(visit), ("h100-sxm-80gb", "b200-sxm-180gb"), strict=True):
+        contexts = [title for title in row if re.fullmatch(r"[0-9]+[KM]", title)]
+        assert contexts[-1] == "128K"
+        want = answer(LLAMA, gpu=gpu, context_tokens="128K")
+        assert row["128K"] == f"{want.max_concurrent_requests:,}"
