@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvreport.cli.numbers import MOST_WHOLE, share, whole
+from kvreport.cli.speculation import NOT_FOLLOWED
 from kvreport.errors import InputError, shorten
 from kvreport.query import GROUPS, Group, Option, of_group, options
+
+if TYPE_CHECKING:
+    from kvreport.estimation import Estimate
 
 
 def add_query_options(command: argparse.ArgumentParser, *, without: Sequence[Group] = ()) -> None:
@@ -24,6 +28,18 @@ def add_query_options(command: argparse.ArgumentParser, *, without: Sequence[Gro
         target = command.add_argument_group(title) if group != "question" else command
         for option in of_group(group):
             _add(target, option)
+    # What the reader of servers' commands passes on; no question has it.
+    command.add_argument(NOT_FOLLOWED, action="append", default=[], help=argparse.SUPPRESS)
+
+
+def with_draft_keys(result: Estimate, given: argparse.Namespace) -> Estimate:
+    """An estimate that names the keys of a pasted command which it does not follow."""
+    from dataclasses import replace
+
+    from kvreport.estimation.not_followed import draft_keys
+
+    named = (*result.request.not_followed, *draft_keys(given.not_followed))
+    return replace(result, request=replace(result.request, not_followed=named))
 
 
 def query_values(given: argparse.Namespace) -> dict[str, Any]:

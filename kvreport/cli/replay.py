@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvreport.cli.numbers import real, whole
 from kvreport.cli.output import Add, add_data_option, table, write, write_json
-from kvreport.cli.query_options import add_query_options, query_values
+from kvreport.cli.query_options import add_query_options, query_values, with_draft_keys
 from kvreport.units import count, gib
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ def register(add: Add) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from dataclasses import replace
+
     from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
     from kvreport.catalog.load import open_catalog
     from kvreport.traffic.answers import replay
@@ -110,6 +112,7 @@ def _run(options: argparse.Namespace) -> int:
         catalog=open_catalog(options.data),
         **query_values(options),
     )
+    answer = replace(answer, estimate=with_draft_keys(answer.estimate, options))
     if options.format == "json":
         write_json(answer.to_dict())
     else:

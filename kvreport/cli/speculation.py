@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -59,7 +58,7 @@ _WITHOUT_MEMORY: Final = (
 def speculation_in_our_spelling(words: Sequence[str], server: str) -> list[str]:
     """Replace a server's flags of speculative decoding by ``--draft`` and ``--num-speculative-tokens``.
 
-    A key of vLLM's JSON that changes memory and is not followed is named on standard error.
+    A key of vLLM's JSON that changes memory and is not followed is passed on in :data:`NOT_FOLLOWED`, for the answer to name.
 
     Args:
         words: A command's arguments.
@@ -128,12 +127,15 @@ def _of_vllm(given: Mapping[str, str]) -> Iterator[str]:
     )
     if unread and (model or method) not in _OF_TEXT:
         named = ", ".join(shorten(key) for key in unread[:5]) + ("" if len(unread) <= 5 else ", …")
-        print(f"kvreport: not followed: {named} of {flag}; the draft's memory may differ", file=sys.stderr)
+        yield f"{NOT_FOLLOWED}={flag} {named}"
     if tokens is None and "suffix" in (model, method):
         depth = asked.get("suffix_decoding_max_tree_depth", _SUFFIX_TOKENS)
         tokens = depth if isinstance(depth, int) else _SUFFIX_TOKENS
     yield from _ours(flag, model, method, None if tokens is None else str(tokens))
 
+
+NOT_FOLLOWED: Final = "--not-followed"
+"""A flag of this program alone: what of a server's command the answer does not depend on, for the answer to say."""
 
 _EXAMPLE: Final = '\'{"method": "eagle3", "model": "ORG/NAME", "num_speculative_tokens": 3}\''
 

@@ -6,7 +6,7 @@ the answer, or is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,6 +40,17 @@ class NotFollowed:
     def to_dict(self) -> dict[str, Any]:
         """The entry of ``not_followed`` in JSON."""
         return {"flag": self.flag, "value": self.value, "term": self.term, "effect": self.effect}
+
+
+def draft_keys(stated: Iterable[str]) -> tuple[NotFollowed, ...]:
+    """Keys of a server's JSON on drafts that no answer follows.
+
+    Args:
+        stated: Each a flag of the server, a space, and the keys.
+    """
+    words = "not followed; the draft's memory may differ"
+    pairs = (text.partition(" ") for text in stated)
+    return tuple(NotFollowed(flag, keys, "a draft model", words) for flag, _, keys in pairs)
 
 
 def not_followed(

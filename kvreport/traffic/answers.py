@@ -113,10 +113,11 @@ class TrafficAnswer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What an answer must say before its numbers: times that are not recorded, requests that are left out."""
+        """What an answer must say before its numbers: times that are not recorded, what is left out or not followed."""
         times = arrival_note(self.trace) if self.runs else ""
         left_out = left_out_note(self.trace, self.estimate.request.context_tokens)
-        return tuple(note for note in (times, left_out) if note)
+        unfollowed = (f"not followed: {one}" for one in self.estimate.request.not_followed)
+        return tuple(note for note in (times, left_out, *unfollowed) if note)
 
     def times(self, name: str) -> dict[str, float] | None:
         """Mean and percentiles of a time over all replicas; None if no request was served."""

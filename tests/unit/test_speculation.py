@@ -284,11 +284,20 @@ def test_a_draft_model_of_llama_server_is_read_as_it_is_printed(capsys: pytest.C
 
 
 def test_keys_that_are_not_followed_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    stated = '{"model":"a/b","num_speculative_tokens":2,"quantization":"fp8","prompt_lookup_max":4}'
-    speculation_in_our_spelling(["--speculative-config", stated], "vllm")
-    said = capsys.readouterr().err
-    assert "not followed: 'quantization' of --speculative-config" in said
-    assert "prompt_lookup_max" not in said
+    stated = (
+        '{"model":"meta-llama/Llama-3.2-1B-Instruct","num_speculative_tokens":2,"quantization":"fp8",'
+        '"prompt_lookup_max":4}'
+    )
+    command = ["vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct", "--speculative-config", stated]
+    asked = ["estimate", "--gpu", "h100-sxm-80gb", "--context", "8K", *command]
+    assert main(asked) == 0
+    said = capsys.readouterr()
+    assert "Not followed\n  --speculative-config 'quantization': not followed; the draft's memory" in said.out
+    assert "prompt_lookup_max" not in said.out + said.err
+    assert main([*asked, "--format", "json"]) == 0
+    [entry] = json.loads(capsys.readouterr().out)["not_followed"]
+    assert (entry["flag"], entry["value"]) == ("--speculative-config", "'quantization'")
+    assert entry["term"] == "a draft model"
 
 
 @pytest.mark.parametrize("words", ["--x y " * 15_000, "x" * 100_000])
