@@ -1,12 +1,13 @@
 """Hold the answers of two versions against each other: the net under a refactoring.
 
     python scripts/compare_answers.py record BEFORE.jsonl      # every command, each engine and release, every layout
-    python scripts/compare_answers.py record AFTER.jsonl
+    python scripts/compare_answers.py record AFTER.jsonl --as BEFORE.jsonl     # the same, though the catalog has grown
     python scripts/compare_answers.py compare BEFORE.jsonl AFTER.jsonl
     python scripts/compare_answers.py folders site-before/downloads site-after/downloads    # published JSON by value
     python scripts/compare_answers.py datasets BEFORE.parquet AFTER.parquet                 # rows by key
 
-``record`` asks whichever kvreport is imported, with the same questions each time. ``compare``, ``folders`` and
+``record`` asks whichever kvreport is imported. Its questions are drawn from the catalog, so they are the same each time
+while no model or machine is new; ``--as`` asks what an earlier record asked. ``compare``, ``folders`` and
 ``datasets`` allow what is new (keys, files, columns, rows whose key columns are new) and name everything else that
 differs, by kind of question; the exit status is 1 if anything does. ``--only KIND`` asks one kind.
 """
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 SEED = 20261128
+# Under five minutes of one core together: an estimate for llama.cpp takes seconds, one for a server a tenth of one.
+SERVERS = 450
+LOCALS = {"llama-cpp": 15, "ollama": 15, "mlx": 15}
 _SHOWN = 5
 _KEYS = (
     "model",
@@ -127,21 +131,22 @@ _LOCAL = ("llama_cpp", "ollama", "mlx")
 _LOCAL_MIXES = ["q4_k_m", "q8_0", "bf16", "q6_k", "iq4_xs", "mlx-4bit"]
 
 
+def _dealt(draw: random.Random, items: Sequence[Any]) -> Iterator[Any]:
+    """Every item in a drawn order, then every one in another: none is left out by chance."""
+    while True:
+        yield from draw.sample(items, len(items))
+
+
 def _servers(known: Any, draw: random.Random, _: Path) -> Iterator[tuple[str, Question]]:
     models, gpus, engines = sorted(known.models), sorted(known.accelerators), _releases(known)
     contexts = ["1K", "8K", "32K", "128K"]
-    for number in range(900):
-        engine = engines[number % len(engines)] if number % 2 else "vllm"
+    layouts, flags = _dealt(draw, _LAYOUTS), _dealt(draw, _SERVER_FLAGS)
+    for number in range(SERVERS):
+        engine = engines[number // 2 % len(engines)] if number % 2 else "vllm"
         gpu = draw.choice(gpus) if draw.random() < 0.5 else draw.choice(_COMMON)
         asked = ["estimate", draw.choice(models), "--gpu", gpu, "--engine", engine]
-        asked += [*draw.choice(_LAYOUTS), "--context", draw.choice(contexts), *draw.choice(_SERVER_FLAGS)]
-        yield (
-            f"estimate {known.engines[engine].family if engine in known.engines else engine}",
-            [
-                *asked,
-                *_form(draw),
-            ],
-        )
+        asked += [*next(layouts), "--context", draw.choice(contexts), *next(flags), *_form(draw)]
+        yield f"estimate {known.engines[engine].family if engine in known.engines else engine}", asked
     yield (
         "unequal GPUs",
         [
@@ -172,15 +177,16 @@ def _locals(known: Any, draw: random.Random, _: Path) -> Iterator[tuple[str, Que
         for name, one in known.accelerators.items()
         if name.startswith(("rtx-", "m1", "m2", "m3", "m4", "m5", "rx-", "arc-", "ryzen"))
     )
-    for number in range(300):
-        engine = ("llama-cpp", "ollama", "mlx")[number % 3]
-        asked = ["estimate", draw.choice(models), "--gpu", draw.choice(homes), "--engine", engine]
-        asked += ["--context", draw.choice(["4K", "32K", "128K"])]
-        if draw.random() < 0.7:
-            asked += ["--weights", draw.choice(_LOCAL_MIXES)]
-        # mlx-lm has none of llama.cpp's options: with them it would give 100 refusals.
-        flags = draw.choice(_MLX_FLAGS if engine == "mlx" else _LOCAL_FLAGS)
-        yield f"estimate {engine}", [*asked, *flags, *_form(draw)]
+    for engine, count in LOCALS.items():
+        # mlx-lm has none of llama.cpp's options: with them it would give refusals only.
+        flags = _dealt(draw, _MLX_FLAGS if engine == "mlx" else _LOCAL_FLAGS)
+        mixes = _dealt(draw, _LOCAL_MIXES)
+        for _number in range(count):
+            asked = ["estimate", draw.choice(models), "--gpu", draw.choice(homes), "--engine", engine]
+            asked += ["--context", draw.choice(["4K", "32K", "128K"])]
+            if draw.random() < 0.7:
+                asked += ["--weights", next(mixes)]
+            yield f"estimate {engine}", [*asked, *next(flags), *_form(draw)]
 
 
 def _own(_: Any, draw: random.Random, folder: Path) -> Iterator[tuple[str, Question]]:
@@ -252,10 +258,12 @@ def _logs(_: Any, __: random.Random, folder: Path) -> Iterator[tuple[str, Questi
         yield "log", asked
 
 
-def record(out: Path, only: str | None) -> int:
+def record(out: Path, only: str | None, earlier: Path | None) -> int:
     """Ask every question and write its answer, or its error, a line each."""
     from kvreport.cli import main
+    from kvreport.processes import collect_garbage_less
 
+    collect_garbage_less()
     lines = []
     seconds: Counter[str] = Counter()
     began = Path.cwd()
@@ -263,7 +271,11 @@ def record(out: Path, only: str | None) -> int:
         (Path(place) / "data").symlink_to(ROOT / "data")
         os.chdir(place)
         try:
-            for kind, words in questions(Path(place)):
+            asked = list(questions(Path(place)))  # which writes the files that they name
+            if earlier is not None:
+                lines_before = map(json.loads, earlier.read_text("utf-8").splitlines())
+                asked = [(one["kind"], one["asked"]) for one in lines_before]
+            for kind, words in asked:
                 if only is None or kind == only:
                     start = time.process_time()
                     lines.append(json.dumps(_ask(main, kind, words)))
@@ -392,9 +404,13 @@ def main() -> int:
     parser.add_argument("action", choices=("record", "compare", "folders", "datasets"))
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--only", metavar="KIND", help="record one kind of question")
+    parser.add_argument(
+        "--as", dest="earlier", type=Path, metavar="BEFORE.jsonl", help="ask what an earlier record asked"
+    )
     asked = parser.parse_args()
     if asked.action == "record":
-        return record(asked.files[0].resolve(), asked.only)
+        earlier = None if asked.earlier is None else asked.earlier.resolve()
+        return record(asked.files[0].resolve(), asked.only, earlier)
     action = {"compare": compare, "folders": folders, "datasets": datasets}[asked.action]
     return action(asked.files[0], asked.files[1])
 

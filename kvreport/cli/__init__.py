@@ -35,7 +35,7 @@ from kvreport.cli.output import Run, cut, write
 from kvreport.cli.server_command import refuse_long
 from kvreport.cli.spellings import flags_of, in_our_spelling, unknown_argument
 from kvreport.errors import CatalogError, InputError
-from kvreport.processes import exit_on_signals
+from kvreport.processes import collect_garbage_less, exit_on_signals
 
 _COMMANDS = (
     estimate,
@@ -124,6 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
     """
     exit_on_signals()
+    if arguments is None:  # a process of its own, which ends with its answer
+        collect_garbage_less()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the shell (`>&-`): nobody listens, and nothing fails for that

@@ -32,6 +32,8 @@ def slowed(page: Any) -> Any:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Try a test again, once, that failed at full speed: a busy machine is no fault of a page, two failures are one.
 
+    ``tests/reruns.py`` names those that needed it at the end, and fails a run in which many did.
+
     What fails when slowed is not tried again: that run is to find what waits for nothing.
     """
     if SLOWDOWN > 1:

@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.browser]
 
 CATALOG = open_catalog()
 
-READ = """([table, text]) => {
-  const reading = kvLogLines.readLog(table, text);
+READ = """(text) => {
+  const reading = kvLogLines.readLog(kvTable, text);
   const found = kvLogLines.diagnose(reading, null, null);
   const { concurrency, changes, shorter, passed, shorterRuns } = found;
   return { ...reading, concurrency, changes, shorter, passed, shorterRuns };
@@ -42,13 +42,15 @@ def page(chromium_path: str, chromium_flags: list[str], repository: Path) -> Ite
         opened.add_script_tag(content=browser_script())
         for name in ("kv-capacity.js", "kv-loglines.js"):
             opened.add_script_tag(path=repository / "docs" / "assets" / name)
+        # Once: sent with every log, the table of patterns took most of these tests' time.
+        opened.evaluate("(table) => { window.kvTable = table; }", table())
         yield opened
         browser.close()
 
 
 @pytest.mark.parametrize("name", LOGS)
 def test_the_browser_reads_as_python_does(page: Any, name: str) -> None:
-    theirs = page.evaluate(READ, [table(), LOGS[name]])
+    theirs = page.evaluate(READ, LOGS[name])
     ours = read_log(LOGS[name])
     assert theirs["engine"] == ours.engine
     assert theirs["facts"] == ours.facts
@@ -62,7 +64,7 @@ def test_the_browser_reads_as_python_does(page: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", LOGS)
 def test_the_browser_advises_as_python_does(page: Any, name: str) -> None:
-    theirs = page.evaluate(READ, [table(), LOGS[name]])
+    theirs = page.evaluate(READ, LOGS[name])
     # A model that no catalog knows: both have the log's own numbers only.
     ours = diagnose(LOGS[name].replace("Qwen/Qwen2.5-72B-Instruct", "no/model"), catalog=CATALOG)
     assert theirs["concurrency"] == pytest.approx(ours.concurrency)
@@ -82,14 +84,12 @@ def test_the_browser_advises_as_python_does(page: Any, name: str) -> None:
 def test_files_are_refused_as_python_does(page: Any, text: str) -> None:
     with pytest.raises(InputError):
         read_log(text)
-    told = page.evaluate("([table, text]) => kvLogLines.readLog(table, text).error", [table(), text])
+    told = page.evaluate("(text) => kvLogLines.readLog(kvTable, text).error", text)
     assert "deployment file or a script" in told
 
 
 def test_blanks_are_refused(page: Any) -> None:
-    assert "blanks" in page.evaluate(
-        "([table, text]) => kvLogLines.readLog(table, text).error", [table(), " \n"]
-    )
+    assert "blanks" in page.evaluate("(text) => kvLogLines.readLog(kvTable, text).error", " \n")
 
 
 @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -102,7 +102,7 @@ def test_blanks_are_refused(page: Any) -> None:
 @example(text="Available\xa0KV cache memory: 3.20\xa0GiB")
 @example(text="\ufeff# cuda blocks: 190100, # CPU blocks: 0\x1f")
 def test_the_browser_reads_what_nobody_wrote_as_python_does(page: Any, text: str) -> None:
-    theirs = page.evaluate("([table, text]) => kvLogLines.readLog(table, text)", [table(), text])
+    theirs = page.evaluate("(text) => kvLogLines.readLog(kvTable, text)", text)
     try:
         ours = read_log(text)
     except InputError:
@@ -116,8 +116,20 @@ def test_the_browser_reads_what_nobody_wrote_as_python_does(page: Any, text: str
     ]
 
 
-ADVISED = """([table, text, site, model, gpu]) => {
-  const reading = kvLogLines.readLog(table, text);
+@pytest.fixture(scope="module")
+def published() -> dict[str, tuple[object, object]]:
+    """Two models as a site publishes them, with its own facts."""
+    found = {}
+    for model in ("Qwen/Qwen3-32B", "deepseek-ai/DeepSeek-V2-Lite"):
+        site = gather(CATALOG, models=model, version="test")
+        ((content, _),) = profiles.every_model(site)
+        facts = json.loads(profiles.encode(profiles.site_facts(site)))
+        found[model] = facts, json.loads(content)
+    return found
+
+
+ADVISED = """([text, site, model, gpu]) => {
+  const reading = kvLogLines.readLog(kvTable, text);
   const device = kvCapacity.gpuOf(site, gpu);
   const rules = kvLogLines.layout(reading, site, model, device);
   const found = kvLogLines.diagnose(reading, rules, device.usable);
@@ -144,16 +156,13 @@ Available KV cache memory: {pool} GiB
     ],
 )
 def test_the_browser_advises_on_a_known_model_as_python_does(
-    page: Any, ranks: int, length: int, share: float, pool: float, further: str
+    page: Any, published: Any, ranks: int, length: int, share: float, pool: float, further: str
 ) -> None:
     model, gpu = "Qwen/Qwen3-32B", "h100-sxm-80gb"
-    site = gather(CATALOG, models=model, version="test")
-    ((content, _),) = profiles.every_model(site)
     text = SHORT_OF_MEMORY.format(
         model=model, ranks=ranks, length=length, share=share, pool=pool, further=further
     )
-    facts = json.loads(profiles.encode(profiles.site_facts(site)))
-    theirs = page.evaluate(ADVISED, [table(), text, facts, json.loads(content), gpu])
+    theirs = page.evaluate(ADVISED, [text, *published[model], gpu])
     ours = diagnose(text, gpu=gpu, catalog=CATALOG)
     assert [(one["change"], one["value"]) for one in theirs["changes"]] == [
         (one.name, one.value) for one in ours.changes
@@ -162,8 +171,8 @@ def test_the_browser_advises_on_a_known_model_as_python_does(
     assert theirs["concurrency"] == pytest.approx(ours.concurrency)
 
 
-LAID_OUT = """([table, text, site, model, gpu]) => {
-  const reading = kvLogLines.readLog(table, text), facts = reading.facts;
+LAID_OUT = """([text, site, model, gpu]) => {
+  const reading = kvLogLines.readLog(kvTable, text), facts = reading.facts;
   const device = kvCapacity.gpuOf(site, gpu);
   const rules = kvLogLines.layout(reading, site, model, device);
   if (!rules) return { other: kvLogLines.otherRanks(facts, device), spread: kvLogLines.spread(facts) };
@@ -192,18 +201,6 @@ GPU KV cache size: 100,000 tokens
 """
 
 
-@pytest.fixture(scope="module")
-def published() -> dict[str, tuple[object, object]]:
-    """Two models as a site publishes them, with its own facts."""
-    found = {}
-    for model in ("Qwen/Qwen3-32B", "deepseek-ai/DeepSeek-V2-Lite"):
-        site = gather(CATALOG, models=model, version="test")
-        ((content, _),) = profiles.every_model(site)
-        facts = json.loads(profiles.encode(profiles.site_facts(site)))
-        found[model] = facts, json.loads(content)
-    return found
-
-
 @pytest.mark.parametrize("pool", ["8.50", "0.30", "-1.25"])
 @pytest.mark.parametrize(
     ("model", "tensor", "flags", "gpu"),
@@ -225,7 +222,7 @@ def test_the_browser_judges_spread_models_as_python_does(
 ) -> None:
     facts, content = published[model]
     text = SPREAD.format(model=model, tensor=tensor, flags=flags, pool=pool)
-    theirs = page.evaluate(LAID_OUT, [table(), text, facts, content, gpu])
+    theirs = page.evaluate(LAID_OUT, [text, facts, content, gpu])
     ours = diagnose(text, gpu=gpu, catalog=CATALOG)
     assert theirs["shorter"] == [list(pair) for pair in ours.shorter]
     advised = [[one.name, one.value] for one in ours.changes]
@@ -257,7 +254,7 @@ def test_a_layout_without_numbers_is_named(
 ) -> None:
     model = "Qwen/Qwen3-32B"
     text = SPREAD.format(model=model, tensor=1, flags=flags, pool="8.50")
-    theirs = page.evaluate(LAID_OUT, [table(), text, *published[model], gpu])
+    theirs = page.evaluate(LAID_OUT, [text, *published[model], gpu])
     assert said in theirs["other"] or said in " ".join(theirs["spread"])
     assert set(theirs) == {"other", "spread"}
 
@@ -268,7 +265,7 @@ def test_without_the_model_a_length_is_found_in_proportion(page: Any) -> None:
         "To serve at least one request with the models's max seq len (32768), (5.00 GiB KV cache is needed, "
         "which is larger than the available KV cache memory (3.20 GiB)."
     )
-    theirs = page.evaluate(READ, [table(), text])
+    theirs = page.evaluate(READ, text)
     ours = diagnose(text, catalog=CATALOG)
     assert ours.changes
     assert [(one["change"], one["value"]) for one in theirs["changes"]] == [

@@ -180,7 +180,7 @@ def test_killed_runs_go_on_to_the_same_bytes(tmp_path: Path) -> None:
     generator = random.Random(21)  # noqa: S311 - moments to kill at, not secrets
     killed = turns = 0
     end = time.monotonic() + 120
-    while killed < int(os.environ.get("KVREPORT_KILLS", "5")) and time.monotonic() < end:
+    while killed < int(os.environ.get("KVREPORT_KILLS", "3")) and time.monotonic() < end:
         run = subprocess.Popen(
             command(tmp_path / "killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

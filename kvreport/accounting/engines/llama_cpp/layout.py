@@ -350,16 +350,19 @@ def _has_inputs_by_layer(network: Network) -> bool:
     Inputs grow with per-layer embeddings and with the mask of each layer of sparse attention; networks of many
     widths leave gaps that depend on their order.
     """
-    sparse = any(
-        (isinstance(block.mixer, LatentAttention) and block.mixer.indexer)
-        or (isinstance(block.mixer, Attention) and block.mixer.picker)
-        for block in network.blocks
-    )
     widths = {block.feed.width for block in network.blocks if isinstance(block.feed, FeedForward)}
-    return sparse or network.per_layer > 0 or len(widths) > _WIDTHS_THAT_REPEAT
+    return _is_sparse(network) or network.per_layer > 0 or len(widths) > _WIDTHS_THAT_REPEAT
 
 
 _WIDTHS_THAT_REPEAT: Final = 2
+
+
+def _is_sparse(network: Network) -> bool:
+    return any(
+        (isinstance(block.mixer, LatentAttention) and bool(block.mixer.indexer))
+        or (isinstance(block.mixer, Attention) and bool(block.mixer.picker))
+        for block in network.blocks
+    )
 
 
 def _shortened(network: Network) -> Network:
@@ -422,9 +425,21 @@ def _stays(network: Network, step: Step, homes: Homes, backends: tuple[Backend, 
     """True unless flash attention runs on another device than its layer, which disables it everywhere.
 
     ``llama_context::resolve_fused_ops`` asks with a graph of one token per sequence: few enough that no device takes
-    over what lies in host memory, as it does with a whole micro-batch.
+    over what lies in host memory, as it does with a whole micro-batch. Which backend computes what depends on weights
+    and on the rows that they meet: the cells of a cache meet weights in sparse attention only (keys of blocks are
+    normed), so every other network has one answer for all contexts.
     """
     few = replace(step, tokens=step.sequences, outputs=step.sequences)
+    if not _is_sparse(network):
+        few = replace(few, cells=_ANY_CELLS, window_cells=step.window_cells and _ANY_CELLS)
+    return _fused_stays(network, few, homes, backends)
+
+
+_ANY_CELLS: Final = 1 << 12
+
+
+@lru_cache(maxsize=4096)
+def _fused_stays(network: Network, few: Step, homes: Homes, backends: tuple[Backend, ...]) -> bool:
     graph = build_graph(network, few, homes)
     assign(graph, backends, op_offload=True)
     return all(tensor.backend == home for tensor, home in graph.fused)
