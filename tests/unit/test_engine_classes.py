@@ -598,3 +598,25 @@ def test_a_page_says_from_the_list_that_a_class_is_not_served(catalog, lists, na
             older = kvreport.estimate(name, gpu="h200", engine=f"vllm@{release}", catalog=catalog)
             assert older.verdict != "engine_does_not_run"
     assert spans or "releases from" not in answer.verdict_reason
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("openai/gpt-oss-120b", "1.0"),  # an observation of 1.1.0rc3
+        ("moonshotai/Kimi-K2.5", "1.3"),  # one of 1.3.0rc7; no table of 1.2 has it
+        ("zai-org/GLM-5", "1.3"),
+        ("moonshotai/Kimi-K3", "1.3"),  # in the registry alone
+    ],
+)
+def test_tensorrt_llm_serves_a_class_from_the_release_that_has_it(
+    catalog, lists, name: str, first: str
+) -> None:
+    listed = lists.of("tensorrt_llm")
+    assert listed.spans(catalog.models[name].architecture) == [(first, None)]
+    for release in ("1.0.0", "1.2.1", "1.3.0"):
+        answer = kvreport.estimate(
+            name, gpu="b300-sxm-288gb", tensor_parallel=8, engine=f"tensorrt-llm@{release}", catalog=catalog
+        )
+        assert (answer.verdict == "engine_does_not_run") == (release < first)
+    assert any(source.evidence == "verbatim" and source.revision for source in listed.sources)
