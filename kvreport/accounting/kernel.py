@@ -543,7 +543,7 @@ def pool_pages(rule: PoolRule, pool: int) -> int:
     if rule.turns > 1:
         # A rank counts the rows that it holds, in whole pages; requests see as many tokens on all of them.
         rows = int(rest // round(rule.cell_bytes * rule.turns))
-        return rows // rule.page * rule.turns
+        return rows // rule.page
     return int(rest // rule.cell_bytes) // rule.page
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from math import ceil
 from typing import Final
@@ -85,10 +85,19 @@ def plan(
     model = counted(model, engine)
     stage = None if stage is None else counted(stage, engine)
     flags = replace(pool_flags(model, engine, setup), draft_bytes=draft_bytes)
-    rule = stage_rule(model, engine, flags, setup.layout, stage) if stage else pool_rule(model, engine, flags)
+
+    def rule_with(flags: PoolFlags) -> PoolRule:
+        return (
+            stage_rule(model, engine, flags, setup.layout, stage)
+            if stage
+            else pool_rule(model, engine, flags)
+        )
+
+    rule = rule_with(flags)
     if not rule.cell_bytes:
         return _states_only(rule)
-    page = flags.page_tokens
+    # The allocator hands out pages of all context ranks at once (``kv_cache_configurator.py``, 0.5.15 to 0.5.23).
+    page = flags.page_tokens * rule.turns
     block = ceil(rule.cell_bytes * page)
     encoder = encoder_tokens(model)
     terms = [Term("full", block, step_tokens=page)]
@@ -98,7 +107,7 @@ def plan(
         block_bytes=block,
         profile=CacheProfile(tuple(terms)),
         block_tokens=page,
-        notes=tuple(_notes(rule, encoder)),
+        notes=(*_notes(rule, encoder), *_uncounted(rule, rule_with, model, engine, setup)),
         pool=rule,
     )
 
@@ -375,6 +384,27 @@ def encoder_tokens(model: Model) -> int:
         ),
         default=0,
     )
+
+
+def _uncounted(
+    rule: PoolRule,
+    rule_with: Callable[[PoolFlags], PoolRule],
+    model: Model,
+    engine: Engine,
+    setup: CacheSetup,
+) -> list[str]:
+    """Up to 0.5.16 sparse latents in FP8 are sized without their scales and a wide rotary part, and stored with them.
+
+    ``get_cell_size_per_token`` and ``calculate_mla_kv_cache_dim`` of ``model_runner_kv_cache_mixin.py`` (0.5.9, 0.5.13).
+    """
+    stored = scaled_latents(model, engine, setup.accelerator, setup.layout.decode_context)
+    if rule.flags.scaled_latents or rule.flags.element_bytes != 1 or not stored:
+        return []
+    taken = rule_with(replace(rule.flags, scaled_latents=True)).cell_bytes
+    if taken <= rule.cell_bytes:
+        return []
+    said = f"{engine.label} counts {rule.cell_bytes:,.0f} B for a token and takes {taken:,.0f} B"
+    return [f"{said}: scales of FP8 latents are not counted, and come out of what it keeps free"]
 
 
 def _notes(rule: PoolRule, encoder: int = 0) -> list[str]:

@@ -189,10 +189,9 @@ class PoolRule:
         return self.flags.context_ranks if self.window is None else 1
 
     def blocks(self, pool_bytes: xp.ArrayLike) -> Integers:
-        """Pages of the pool that every token of a request takes a slot of."""
-        page, most = self.flags.page_tokens, self.flags.max_tokens
+        """Pages of the pool that every token of a request takes a slot of: a page of each context rank is one of them."""
+        page, most, ranks = self.flags.page_tokens, self.flags.max_tokens, self.turns
         rest = xp.maximum(self._for_tokens(xp.integers(pool_bytes)), 0)
-        ranks = self.turns
         if self.cell_bytes and ranks > 1:
             # A rank counts the rows that it holds, in whole pages; requests see as many tokens on all of them.
             rows = xp.integers(rest // round(self.cell_bytes * ranks))
@@ -203,11 +202,11 @@ class PoolRule:
             tokens = xp.full_like(rest, (most or self.flags.context_tokens) // page * page * ranks)
         if most is not None:
             tokens = xp.minimum(tokens, most)
-        return xp.integers(tokens // page)
+        return xp.integers(tokens // (page * ranks))
 
     def tokens(self, pool_bytes: xp.ArrayLike) -> Integers:
-        """Tokens that the pool holds (``max_total_num_tokens``)."""
-        return self.blocks(pool_bytes) * self.flags.page_tokens
+        """Tokens that the pool holds (``max_total_num_tokens``), those of all context ranks."""
+        return self.blocks(pool_bytes) * (self.flags.page_tokens * self.turns)
 
     def window_tokens(self, tokens: xp.ArrayLike) -> Integers | None:
         """Tokens of the window pool beside so many of the full one; None without a window pool."""

@@ -3,8 +3,10 @@
 SGLang does not ask each layer what it caches. It reads one head count and one head width off the
 config and charges them to every layer of a pool, also to layers that share another layer's cache or
 attend to an image (0.5.23, ``srt/configs/model_config.py::_derive_model_shapes``,
-``srt/model_executor/pool_configurator.py``). Which models have a pool for windows or for states is a
-list of model classes in its source; the lists are carried in the engine's data.
+``srt/model_executor/pool_configurator.py``). Which models have a pool for windows is a list of model
+classes in its source, carried in the engine's data. Every class with states that a release serves has a
+pool for them: by its config's class, or because it registers itself (``configs/hybrid_arch.py::mambaish_config``,
+``configs/linear_attn_model_registry.py``, 0.5.23).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from kvreport.catalog.caches import (
     SlidingWindow,
     StateTensor,
 )
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
 from kvreport.catalog.remembered import remembered
 
@@ -61,10 +63,10 @@ def layers(model: Model, engine: Engine) -> Layers:
     apart = engine.lists("window_pools", model.architecture)
     in_window = {id(group) for group in model.layers if apart and _windowed(group.caches)}
     windowed = sum(group.count for group in model.layers if id(group) in in_window)
-    states, full = 0, model.layer_count
-    if engine.lists("state_pools", model.architecture, version_number(engine.version or "9999")):
-        states = sum(group.count for group in model.layers if _has(group.caches, RecurrentState))
-        full = sum(group.count for group in model.layers if _attends(group.caches))
+    states = sum(group.count for group in model.layers if _has(group.caches, RecurrentState))
+    full = sum(
+        group.count * _latents(group.caches) for group in model.layers if not states or _attends(group.caches)
+    )
     indexed = sum(group.count for group in model.layers if _has(group.caches, Indexer))
     if indexed and latent_of(model) is not None and not engine.index_keys_elided:
         indexed = full
@@ -206,6 +208,14 @@ def _windowed(caches: tuple[Cache, ...]) -> bool:
         or (isinstance(cache, Shared) and cache.reads in ("sliding", "chunked"))
         for cache in caches
     )
+
+
+def _latents(caches: tuple[Cache, ...]) -> int:
+    """Attention layers inside one: two where two latents are kept.
+
+    ``configs/model_config.py::num_attention_layers`` (0.5.9 to 0.5.23).
+    """
+    return max(sum(isinstance(cache, Latent) for cache in caches), 1)
 
 
 def _attends(caches: tuple[Cache, ...]) -> bool:
