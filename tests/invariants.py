@@ -12,12 +12,15 @@ import io
 import json
 import random
 import re
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
 import kvreport
+from kvreport.accounting.deployment import Deployment
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
+from kvreport.accounting.support import lacks_class
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
@@ -121,7 +124,7 @@ def hold(estimate: Estimate) -> dict[str, Any]:
     family, given = request.engine.family, request.kv_pool_bytes is not None
     running, by_memory, ceiling = told[RUNNING], unbounded(told[BY_MEMORY]), unbounded(told[CEILING])
     assert running <= by_memory, (running, by_memory)
-    if not given:
+    if not given and not _classless(estimate):
         assert by_memory <= ceiling, ("ceiling", by_memory, ceiling)
     if told["verdict"] in SERVES:
         assert running >= 1, "serves none"
@@ -134,6 +137,15 @@ def hold(estimate: Estimate) -> dict[str, Any]:
     _pools(estimate, told)
     _words(estimate, told)
     return told
+
+
+def _classless(estimate: Estimate) -> bool:
+    """True where the release has no class for the model, and so no rule by which its layers share pools."""
+    request = estimate.request
+    known, engine = catalog().support, request.engine
+    return known is not None and bool(
+        lacks_class(known.ruling(engine.family, engine.version), engine, request.model)
+    )
 
 
 def _pools(estimate: Estimate, told: dict[str, Any]) -> None:
@@ -163,6 +175,8 @@ def _words(estimate: Estimate, told: dict[str, Any]) -> None:
     reserved = int(said[0].replace(",", "")) if said else held
     assert reserved == told[RESERVED], ("explanation", reserved, told[RESERVED])
     counted = not any("are not counted" in one for one in told["explanation"])
+    if _classless(estimate):
+        return
     assert reserved >= held or not counted, ("reserves less than it holds", reserved, held)
 
 
@@ -298,13 +312,17 @@ def band(draw: Draw, asked: Question, first: Estimate) -> int:
 
 def boundary(draw: Draw, asked: Question, first: Estimate) -> int:
     """The longest context of so many requests holds them when asked back, and one token more does not."""
+    laid = first.deployment.at_any_length()
+    each = draw.choice((1, 2, 3, 7, 16))
+    for rank in laid.ranks:
+        edge_of(replace(rank, others=()), each)
     if (
         first.verdict in REFUSED
         or first.request.engine.family in LOCAL
         or first.request.kv_pool_bytes is not None
     ):
         return 1
-    wanted = draw.choice((1, 2, 3, 7, 16)) * first.request.layout.data
+    wanted = each * first.request.layout.data
     given = {name: value for name, value in asked.items() if name not in ("model", "context_tokens")}
     frame = kvreport.boundary(asked["model"], catalog=catalog(), requests=[wanted], **given)
     longest = int(frame["max_context_tokens"][0])
@@ -313,7 +331,24 @@ def boundary(draw: Draw, asked: Question, first: Estimate) -> int:
     there = ask({**asked, "context_tokens": longest})
     assert there is not None, longest
     assert unbounded(there.to_dict()[BY_MEMORY]) >= wanted, ("boundary", wanted, longest)
-    return 2
+    if longest == first.request.model.context_tokens:
+        return 2
+    beyond = ask({**asked, "context_tokens": longest + 1})
+    assert beyond is not None, longest
+    assert unbounded(hold(beyond)[BY_MEMORY]) < wanted, ("beyond the boundary", wanted, longest)
+    return 3
+
+
+def edge_of(rank: Deployment, wanted: int) -> None:
+    """Of one stage or device: the boundary is the longest context of which it holds so many requests."""
+    longest, limit = rank.boundary(wanted), rank.case.model.context_tokens
+    assert 0 <= longest <= limit, (longest, limit)
+    if longest:
+        held = int(rank.own_requests(longest))
+        assert held >= wanted, ("boundary of a rank", rank.places, wanted, longest, held)
+    if longest < limit:
+        held = int(rank.own_requests(longest + 1))
+        assert held < wanted, ("beyond the boundary of a rank", rank.places, wanted, longest, held)
 
 
 def memory_alone(draw: Draw, asked: Question, first: Estimate) -> int:

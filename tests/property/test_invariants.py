@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import invariants
 import pytest
 
 import kvreport
+from kvreport.accounting.engines.sglang.shapes import layers
 from kvreport.accounting.parallel import Layout
 
 CATALOG = invariants.catalog()
@@ -164,3 +166,36 @@ def test_windows_of_a_short_request_take_whole_pages() -> None:
         for tokens in (2, 100, 256)
     }
     assert len(counts) == 1
+
+
+WINDOWED = sorted(
+    model.id
+    for model in CATALOG.models.values()
+    if layers(model, CATALOG.engine("sglang")).windowed
+    and layers(model, CATALOG.engine("sglang")).full
+    and not str(model.weight_format).startswith("mlx")
+)
+
+
+@pytest.mark.parametrize("caching", [True, False])
+@pytest.mark.parametrize("model", random.Random("windows").sample(WINDOWED, 12))  # noqa: S311 - examples, no secrets
+def test_a_request_reserves_its_window_beside_its_pages(model: str, caching: bool) -> None:
+    """Of a short request the window holds more than the share that its pages bring; of a pool of fixed size, all."""
+    asked = {"gpu": "b300-sxm-288gb", "tensor_parallel": 4, "engine": "sglang", "prefix_caching": caching}
+    for context in (1, 100, 5000):
+        told(model, **asked, max_seqs=16, context_tokens=context)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "vllm@0.19.0", "sglang", "tensorrt-llm"])
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize("model", ["deepseek-ai/DeepSeek-V3", "Qwen/Qwen3-8B", "google/gemma-3-27b-it"])
+def test_the_boundary_of_each_stage_is_the_last_context_that_it_holds(
+    model: str, stages: int, engine: str
+) -> None:
+    asked = {"gpu": "b300-sxm-288gb", "tensor_parallel": 4, "pipeline_parallel": stages, "engine": engine}
+    found = invariants.ask({"model": model, **asked})
+    if found is None:
+        pytest.skip("refused in a sentence")
+    for rank in found.deployment.at_any_length().ranks:
+        for wanted in (1, 7, 100):
+            invariants.edge_of(replace(rank, others=()), wanted)

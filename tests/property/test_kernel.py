@@ -103,6 +103,64 @@ def test_a_verdict_is_the_array_codes(pool, block, constant, of, context, weight
             assert mine == int(theirs)
 
 
+@settings(max_examples=examples(200))
+@given(
+    st.integers(1, 1 << 20),
+    st.integers(0, 2),
+    st.integers(0, 1 << 24),
+    terms,
+    contexts,
+    st.integers(0, 1 << 24),
+    st.sampled_from([0, 0, 16]),
+)
+def test_a_verdict_turns_where_its_band_does(block, kept, constant, of, context, error, wanted):
+    """At every edge of the band: of one number, of an array, and as the verdicts without a band say it."""
+    laid, limit = plan(block, kept, constant, of), 1 << 24
+    request = kernel.request_bytes(constant, of, context)
+    least = max((-(-request // block) + kept) * block if request else 0, wanted * block)
+    edges = sorted({least + sign * error + step for sign in (-1, 0, 1) for step in (-block, -1, 0, 1, block)})
+
+    def array(left, band):
+        return capacity.verdict(
+            usable_bytes=DEVICE,
+            weight_bytes=0,
+            pool_bytes=left,
+            plan=laid,
+            context_tokens=context,
+            limit_tokens=limit,
+            uncertainty_bytes=band,
+            state_slots_wanted=wanted or None,
+        )
+
+    def serves(left):
+        return int(array(left, 0)) == capacity.Verdict.FITS
+
+    codes = array(np.asarray(edges), error)
+    for left, code in zip(edges, codes.tolist(), strict=True):
+        assert code == int(array(left, error))
+        mine = kernel.verdict(DEVICE, 0, left, error, block, kept, request, wanted, context, limit)
+        assert code == mine
+        if request and left <= 0:
+            assert code > kernel.MAY_FIT
+        elif serves(left):
+            assert code == (kernel.FITS if serves(left - error) else kernel.TIGHT)
+        else:
+            assert (code == kernel.MAY_FIT) == serves(left + error)
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(0, 1 << 36), st.integers(0, 1 << 30))
+def test_a_start_turns_where_its_band_does(asked, error):
+    """What is asked beyond what is free, at every edge: of one number and of an array."""
+    shorts = [sign * error + step for sign in (-1, 0, 1) for step in (-1, 0, 1)]
+    codes = capacity.start_verdict(np.asarray(shorts), error).tolist()
+    for short, code in zip(shorts, codes, strict=True):
+        assert code == int(capacity.start_verdict(short, error))
+        assert code == kernel.start_verdict(asked, asked - short, error)
+        surely, at_all = short + error <= 0, short <= 0
+        assert (code == kernel.FITS, code <= kernel.TIGHT) == (surely, at_all)
+
+
 pool_rules = st.builds(
     PoolRule,
     st.builds(
@@ -128,7 +186,7 @@ pool_rules = st.builds(
 @given(pool_rules, pools, st.integers(0, 1 << 32), contexts, st.integers(0, 1 << 36), st.integers(1, 4096))
 def test_pools_of_states_and_windows_are_the_array_codes(rule, pool, error, context, weights, wanted):
     of = rule.divided
-    page = rule.flags.page_tokens
+    page = rule.flags.page_tokens * rule.turns
     block = math.ceil(rule.cell_bytes * page)
     term = (block, page, 0)
     arrays = BlockPlan(block, profile(0, [term]), pool=rule)

@@ -82,7 +82,7 @@ def plan(
     """
     heads = max(setup.layout.tensor // setup.layout.decode_context, 1)
     draft_bytes = own_draft_bytes(model, engine, heads, element_bytes(setup.kv_format))
-    model = counted(model, engine)
+    asked, model = model, counted(model, engine)
     stage = None if stage is None else counted(stage, engine)
     flags = replace(pool_flags(model, engine, setup), draft_bytes=draft_bytes)
 
@@ -107,7 +107,11 @@ def plan(
         block_bytes=block,
         profile=CacheProfile(tuple(terms)),
         block_tokens=page,
-        notes=(*_notes(rule, encoder), *_uncounted(rule, rule_with, model, engine, setup)),
+        notes=(
+            *_notes(rule, encoder),
+            *_uncounted(rule, rule_with, model, engine, setup),
+            *(() if model is asked or draft_bytes else (_UNCOUNTED_DRAFT.format(engine.label),)),
+        ),
         pool=rule,
     )
 
@@ -384,6 +388,11 @@ def encoder_tokens(model: Model) -> int:
         ),
         default=0,
     )
+
+
+_UNCOUNTED_DRAFT: Final = (
+    "the draft's layers are not counted by {}: their cache comes out of what it keeps free"
+)
 
 
 def _uncounted(
