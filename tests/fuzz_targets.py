@@ -1452,7 +1452,7 @@ SHARES: Final = {
     "array arithmetic": 110,
     "browser arithmetic": 110,
     "page state": 4,
-    "page address": 185,
+    "page address": 80,
     "drafting command": 5,
     "trace text": 30,
     "trace file": 10,
