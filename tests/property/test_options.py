@@ -232,7 +232,6 @@ def test_text_and_json_name_what_is_not_followed(capsys: pytest.CaptureFixture[s
         ("llama-cpp", {"pipeline_parallel": 2}, "allowed: --gpu 2xNAME"),
         ("transformers", {"parallel": 2}, "allowed: with --engine llama-cpp or ollama"),
         ("vllm", {"moe_dense_tp_size": 1}, "allowed: --engine sglang"),
-        ("vllm@0.16.0", {"moe_backend": "marlin"}, "allowed: vLLM since 0.19"),
     ],
 )
 def test_a_refusal_names_option_engine_and_what_works(engine: str, asked: Question, words: str) -> None:
