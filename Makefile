@@ -8,8 +8,9 @@ SHELL       := /bin/bash
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-LOCK   := requirements/dev.txt
-STAMP  := $(VENV)/.installed
+# What the site needs, and what tests and checks need in addition.
+SITE_STAMP := $(VENV)/.installed-site
+STAMP      := $(VENV)/.installed
 # Files are UTF-8 whatever the machine's locale says.
 export PYTHONUTF8 := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -31,7 +32,7 @@ help: ## list what can be made
 	@printf 'make ...\n'
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
-site: $(STAMP) ## build the whole site into site/: catalog, dataset, pages, charts, chapters, downloads
+site: $(SITE_STAMP) ## build the whole site into site/: catalog, dataset, pages, charts, chapters, downloads
 	@$(BIN)/python scripts/make_site.py
 
 serve: site ## build the site and serve it on this machine (PORT=8000)
@@ -147,9 +148,9 @@ format: $(STAMP) ## lay out the sources and fix what has one right answer
 	@$(BIN)/python scripts/javascript.py --fix
 
 bench: $(STAMP) ## measure what this machine does, and hold it against the budgets
-	@$(BIN)/python -m bench
+	@chromium="$$($(BIN)/python tests/ensure_chromium.py)" && KVREPORT_CHROMIUM="$$chromium" $(BIN)/python -m bench
 
-export: $(STAMP) ## write the site's pages as plain files (OUT=build/export)
+export: $(SITE_STAMP) ## write the site's pages as plain files (OUT=build/export)
 	@$(BIN)/kvreport export --out $(OUT)
 
 fit: $(STAMP) ## fit the engines' memory reserve on data/observations and write its coefficients
@@ -162,31 +163,31 @@ KILLS ?= 100
 kills: $(STAMP) ## kill builds and matrix runs at random moments, and hold what is left against what must be there (KILLS=100)
 	@$(BIN)/python scripts/kills.py $(KILLS)
 
-wheel: $(STAMP) ## build the wheel, with the templates and the public data inside, into dist/
+wheel: $(SITE_STAMP) ## build the wheel, with the templates and the public data inside, into dist/
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
 
 released-address:
 	@case "$${KVREPORT_SITE_URL:-}" in https://*) ;; *) echo 'release: KVREPORT_SITE_URL must be the https:// address that the site will have' >&2; exit 2;; esac
 
-release: released-address site ## build wheel, source archive and site archive with checksums and provenance into dist/
+release: released-address $(STAMP) site ## build wheel, source archive and site archive with checksums and provenance into dist/
 	@$(BIN)/python scripts/release.py
 
 # --- the environment ---------------------------------------------------------------------------------
-# Everything comes from the lock, by hash, as wheels: nothing unpinned is fetched and no stranger's
+# Everything comes from a lock, by hash, as wheels: nothing unpinned is fetched and no stranger's
 # set-up code runs. Then this package, editable, with the build backend that the lock brought.
 
-venv: $(STAMP) ## make the environment .venv from the lock (PYTHON=python3.12 to choose)
+venv: $(STAMP) ## make the environment .venv from the locks (PYTHON=python3.12 to choose)
 
 # A Python that is named and is not the environment's makes the environment anew.
 ifneq ($(PYTHON),)
 VERSION_OF = $(shell $(1) -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null)
 ifneq ($(call VERSION_OF,$(PYTHON)),$(call VERSION_OF,$(BIN)/python))
-.PHONY: $(STAMP)
+.PHONY: $(SITE_STAMP)
 endif
 endif
 
-$(STAMP): $(LOCK) pyproject.toml hatch_build.py Makefile
+$(SITE_STAMP): requirements/site.txt pyproject.toml hatch_build.py Makefile
 	@python=; \
 	for candidate in $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3 python); do \
 		if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
@@ -203,10 +204,18 @@ $(STAMP): $(LOCK) pyproject.toml hatch_build.py Makefile
 		echo "· making $(VENV) with $$("$$python" --version)"; \
 		"$$python" -m venv --clear $(VENV); \
 	fi
-	@echo "· installing from $(LOCK)"
-	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r $(LOCK)
+	@$(call install,requirements/site.txt)
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
 	@touch $@
+
+$(STAMP): requirements/dev.txt $(SITE_STAMP)
+	@$(call install,requirements/dev.txt)
+	@touch $@
+
+define install
+echo "· installing from $(1)" && \
+	$(BIN)/python -m pip install --quiet --require-hashes --no-compile --no-deps --only-binary :all: -r $(1)
+endef
 
 # `uv` writes the lock and nothing else; it is no part of the environment (`pip install uv` anywhere,
 # then `make lock UV=/path/to/uv`). One resolution for every supported Python, so that the same numbers
@@ -225,6 +234,7 @@ lock: ## pin anew from pyproject.toml into requirements/ (needs uv)
 	}; \
 	compile requirements/runtime.txt --extra site; \
 	compile requirements/dev.txt --extra site --group dev --constraint requirements/runtime.txt; \
+	compile requirements/site.txt --extra site --group site --constraint requirements/dev.txt; \
 	compile requirements/core.txt --group build --constraint requirements/dev.txt
 
 clean: ## remove what was built, but for the environment and the caches

@@ -89,7 +89,7 @@ def build(root: Path, out: Path) -> list[Path]:
         "source_date_epoch": epoch,
         "python": platform.python_version(),
         "varied_site_sha256": varied.split()[-1],
-        "lock_sha256": digest(root / "requirements/dev.txt"),
+        "lock_sha256": digest(root / "requirements/site.txt"),
         "files": {path.name: {"bytes": path.stat().st_size, "sha256": digest(path)} for path in made},
     }
     about = out / f"kvreport-{version}.provenance.json"

@@ -29,7 +29,7 @@ def locked(text: str, python: str) -> dict[str, Version]:
     }
 
 
-LOCKS = ("core", "dev", "runtime")
+LOCKS = ("core", "dev", "runtime", "site")
 
 
 def asked(project: dict, python: str, lock: str) -> list[Requirement]:
@@ -43,6 +43,8 @@ def asked(project: dict, python: str, lock: str) -> list[Requirement]:
         ]
     if lock != "runtime":
         lines += groups["build"]
+    if lock in ("dev", "site"):
+        lines += [line for line in groups["site"] if isinstance(line, str)]
     if lock == "dev":
         lines += [line for line in groups["dev"] if isinstance(line, str)]
     requirements = map(Requirement, lines)
@@ -74,11 +76,25 @@ def test_every_pin_has_a_hash_and_no_address(repository, name):
 
 
 def test_the_tests_run_with_what_the_site_is_built_with(repository):
-    runtime, dev = (
+    runtime, site, dev = (
         locked((repository / f"requirements/{name}.txt").read_text(encoding="utf-8"), "3.12")
-        for name in ("runtime", "dev")
+        for name in ("runtime", "site", "dev")
     )
-    assert runtime.items() <= dev.items()
+    assert runtime.items() <= site.items() <= dev.items()
+
+
+def test_the_site_installs_no_browser_driver_no_test_engine_and_no_other_data_frames(repository):
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+    site = locked((repository / "requirements/site.txt").read_text(encoding="utf-8"), "3.12")
+    tests = {
+        canonicalize_name(Requirement(one).name)
+        for one in project["dependency-groups"]["dev"]
+        if isinstance(one, str)
+    }
+    assert {"playwright", "polars", "dask", "duckdb", "pytest", "properdocs", "mypy"} <= tests
+    assert site.keys() & tests <= {"beautifulsoup4", "packaging", "jsonschema", "lxml"}, (
+        "needed by the site's own packages"
+    )
 
 
 @pytest.mark.parametrize("python", PYTHONS)
