@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Never scan the modules and tests that were read: collections took a third of the time of a local estimate."""
     collect_garbage_less()
+
+
+def pytest_unconfigure() -> None:
+    """Let go of them at the end, so that no library calls them leaked."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kvreport.publish.javascript import camel
 
 _RUN = """
@@ -23,8 +25,11 @@ _NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def deno() -> str:
-    """The JavaScript engine that the lock pins; it comes as a wheel."""
-    return str(Path(sys.executable).with_name("deno"))
+    """The JavaScript engine that the lock pins; it comes as a wheel. None is a failure, as for Chromium."""
+    found = Path(sys.executable).with_name("deno")
+    if not found.is_file():
+        pytest.fail(f"no Deno at {found}: run `make test`, which installs the lock's, or pip install deno")
+    return str(found)
 
 
 def call(script: str, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
