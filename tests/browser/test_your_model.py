@@ -191,6 +191,7 @@ def test_a_model_that_the_engine_does_not_run_has_its_reason_once_and_no_memory(
     assert not page.query_selector(".kv-yours-part table")
 
 
+@needs_runtime
 def test_a_file_that_is_no_config_by_its_size_is_refused_unread(page: Any, tmp_path: Path) -> None:
     """Whatever was dropped was read whole, a checkpoint of many GB too."""
     path = tmp_path / "config.json"
@@ -238,3 +239,17 @@ def test_the_gpu_is_found_by_typing_and_the_address_keeps_the_question(page: Any
     assert page.input_value("[name=hub]") == "acme/open"
     page.click("[name=fetch]")
     page.wait_for_selector(".kv-big:has-text('RTX 4090'):has-text('16K')", timeout=WAIT_MS)
+
+
+@needs_runtime
+def test_what_an_address_says_and_the_page_does_not_have_is_named_beside_the_answer(page: Any) -> None:
+    start = page.url.split("your-model/")[0] + "your-model/"
+    page.goto(f"{start}?hub=acme/open&gpu=moon-9000&engine=moon&context=32768&context=8192&requests=9")
+    page.click("[name=fetch]")
+    said = text_of(page)
+    for value in ("gpu=moon-9000", "engine=moon", "context=8192", "requests=9"):
+        assert value in page.inner_text("[data-kv-answer] .kv-ignored"), value
+    assert "requests of 32K tokens fit" in said
+    page.select_option("select[name=context]", "8192")
+    page.wait_for_selector(".kv-big:has-text('8K')", timeout=WAIT_MS)
+    assert not page.query_selector("[data-kv-answer] .kv-ignored")
