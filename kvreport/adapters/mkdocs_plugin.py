@@ -26,7 +26,6 @@ from kvreport import resources
 from kvreport.adapters import assets, head, lost, page_cache, search, theme, written
 from kvreport.adapters.ahead import Ahead
 from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts, open_book, refuse
-from kvreport.adapters.bytecode import Bytecode
 from kvreport.adapters.generated import GeneratedPage, anchors, announce, date, published
 from kvreport.adapters.mount import Mount, usual_prefix
 from kvreport.adapters.notebooks import Notebooks, notebooks
@@ -88,7 +87,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.nav: Navigation | None = None
         self.page_cache: PageCache | None = None
         self.records: Records | None = None
-        self.bytecode: list[Bytecode] = []
         self.keys: dict[str, bytes] = {}
         self.kept: dict[str, Finished] = {}
         self.tags: dict[str, str] = {}
@@ -162,10 +160,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             templating.override(Path(self.config.templates) if self.config.templates else None)
         except InputError as error:
             raise PluginError(f"kvreport: {error}") from error
-        self.bytecode = []
-        if self.publishes:
-            self.bytecode.append(Bytecode(cache / "parts" / "templates.bytecode"))
-            templating.environment().bytecode_cache = self.bytecode[0]
         try:
             self.report = build(
                 data=Path(self.config.catalog) if self.config.catalog else None,
@@ -253,8 +247,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         date(files.documentation_pages(), data, self.pages if self.mount.foreign else None)
         if self.nav is None or not self.publishes or self.mount.foreign or not page_cache.usable(config):
             return
-        self.bytecode.append(Bytecode(self._cache(config) / "parts" / "theme.bytecode"))
-        env.bytecode_cache = self.bytecode[-1]
         env.loader = ChoiceLoader(
             [DictLoader({page_cache.TEMPLATE: "kept"}), *([env.loader] if env.loader else [])]
         )
@@ -427,8 +419,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self._open.close()
         if self.notebooks is not None:
             self.notebooks.finish()
-        for compiled in self.bytecode:
-            compiled.finish()
         for parsed in KEEPING:
             parsed.finish()
         KEEPING.clear()
