@@ -168,6 +168,22 @@ def test_windows_of_a_short_request_take_whole_pages() -> None:
     assert len(counts) == 1
 
 
+@pytest.mark.parametrize(
+    ("model", "gpu", "engine", "context"),
+    [
+        ("codellama/CodeLlama-13b-hf", "ascend-950dt", "ollama", 21_649),
+        ("meta-llama/Llama-2-13b-hf", "tpu-v5e", "llama-cpp", 905_173),
+        ("Qwen/Qwen3-8B", "rtx-4090", "llama-cpp", 8192),
+        ("Qwen/Qwen3-8B", "m4-max-128", "mlx", 40_000),
+    ],
+)
+def test_the_line_of_the_asked_context_at_home_is_the_answers(
+    model: str, gpu: str, engine: str, context: int
+) -> None:
+    weights = "mlx-4bit" if engine == "mlx" else "q4_k_m"
+    told(model, gpu=gpu, engine=engine, context_tokens=context, weights=weights)
+
+
 WINDOWED = sorted(
     model.id
     for model in CATALOG.models.values()
