@@ -25,7 +25,7 @@ class KvreportConfig(Config):
     """
 
     catalog = config_options.Optional(config_options.Dir(exists=True))
-    catalogue = config_options.Deprecated(removed=True, message="'catalogue' is 'catalog' now; rename it")
+    catalogue = config_options.Deprecated(removed=True, message="it is named 'catalog' now; rename it")
     models = config_options.Type(str, default="*")
     gpus = config_options.Type(str, default="*")
     prefix = config_options.Type(str, default="")
