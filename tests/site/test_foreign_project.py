@@ -153,7 +153,7 @@ def test_a_project_with_a_home_page_needs_no_prefix(repository: Path, tmp_path: 
     shutil.rmtree(config.parent / "site")
     text = config.read_text(encoding="utf-8")
     for line, sentence in (
-        ("catalogue: data", "'catalogue' is 'catalog' now; rename it"),
+        ("catalogue: data", "it is named 'catalog' now; rename it"),
         (
             "catalog: data\n      prefix: ../x",
             "prefix: found '../x'; allowed: a relative address such as 'capacity'",
