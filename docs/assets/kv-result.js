@@ -350,10 +350,7 @@
 
   function command(text) {
     const copy = make("button", { type: "button", class: "kv-chip" }, "Copy");
-    copy.addEventListener("click", () =>
-      navigator.clipboard.writeText(text).then(() => {
-        copy.textContent = "Copied";
-      }, () => {}));
+    copy.addEventListener("click", () => kvreport.copy(text, copy));
     return make(
       "div",
       { class: "highlight kv-command" },

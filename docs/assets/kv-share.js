@@ -3,7 +3,7 @@
    what the page shows and its state. */
 (function () {
   "use strict";
-  const { $, $$, make } = kvreport;
+  const { $, $$, make, copy } = kvreport;
 
   const meta = (name) => $(`meta[name="${name}"]`)?.content || "";
   const release = () => meta("kv-release");
@@ -75,17 +75,6 @@
   const script = () => document.querySelector('script[src*="assets/kvreport.js"]');
   const home = () => new URL("../", script().src);
 
-  async function copy(text, button) {
-    const before = button.textContent;
-    try {
-      await navigator.clipboard.writeText(text);
-      button.textContent = "Copied";
-    } catch {
-      button.textContent = "Select the text and copy it"; // no permission, or an old browser
-    }
-    setTimeout(() => (button.textContent = before), 2000);
-  }
-
   function box() {
     const body = make("div", { class: "kv-share-body" });
     const details = make(
@@ -100,16 +89,26 @@
     return details;
   }
 
+  const idOf = (name) => `kv-share-${name}`;
+
+  function write(field, text) {
+    if (field.value === text) return; // what a reader has selected stays so
+    field.value = text;
+    field.rows = Math.min(8, text.split("\n").length);
+  }
+
+  /* The page has another answer while the box is open: the texts and the report are of that one. */
+  function refresh(body) {
+    for (const [name, form] of Object.entries(forms)) write($(`#${idOf(name)}`, body), form());
+    const link = $("a.kv-button", body);
+    if (link) link.href = reportAddress();
+  }
+
   function fill(body) {
     const rows = Object.entries(forms).map(([name, form]) => {
-      const id = `kv-share-${name}`, text = form();
-      const field = make("textarea", {
-        id,
-        readonly: true,
-        rows: Math.min(8, text.split("\n").length),
-        spellcheck: "false",
-      });
-      field.value = text;
+      const id = idOf(name), text = form();
+      const field = make("textarea", { id, readonly: true, spellcheck: "false" });
+      write(field, text);
       field.addEventListener("focus", () => field.select());
       const button = make("button", {
         type: "button",
@@ -121,13 +120,8 @@
     });
     const print = make("button", { type: "button", class: "kv-button" }, "Print this page");
     print.addEventListener("click", () => globalThis.print());
-    const issues = meta("kv-issues");
-    const report = issues &&
-      make(
-        "a",
-        { class: "kv-button", href: `${issues}?${reported()}`, rel: "noopener" },
-        "Report this number",
-      );
+    const report = meta("kv-issues") &&
+      make("a", { class: "kv-button", href: reportAddress(), rel: "noopener" }, "Report this number");
     body.replaceChildren(...rows, make("p", {}, print, " ", report || null));
   }
 
@@ -139,6 +133,8 @@
         `Page: ${address()}\nData release: ${release()}\nThe page says: ${text}\n\nExpected instead, with the source:\n`,
     });
   }
+
+  const reportAddress = () => `${meta("kv-issues")}?${reported()}`;
 
   /* --- saving -------------------------------------------------------------------------------------- */
 
@@ -319,6 +315,7 @@
       timer = setTimeout(() => {
         watch.disconnect(); // what is added here is no news
         tools(main);
+        for (const body of $$(".kv-share[open] > .kv-share-body", main)) refresh(body);
         watch.observe(main, { childList: true, subtree: true });
       }, 250);
     };

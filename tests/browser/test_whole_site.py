@@ -24,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from brought import CONFIG
+from controls import Presser, given
 from javascript import searched
 from serving import Server, map_of
 
@@ -78,6 +79,8 @@ KINDS = {
     "data": "data/",
     "method": "about/method/",
 }
+PRESSED = ("a chapter", "a question", "glossary", "keyboard", "evidence", "at home", "claims", "measured")
+"""The tiny site of test_controls.py has none of these."""
 SEARCHES = {
     "llama 70b": "models/meta-llama--Llama-3.",
     "llama-3.1-70b": "models/meta-llama--Llama-3.1-70B-Instruct/",
@@ -236,6 +239,18 @@ def test_a_first_load_is_light(page: Any, address: str, uri: str) -> None:
     assert not any("/workers/" in path for path in asked), "and so does its worker"
     total = sum(size for path, size in Compressing.sent if path != VEGA)
     assert 0 < total <= FIRST_LOAD_BYTES, sorted(Compressing.sent, key=lambda one: -one[1])[:12]
+
+
+@pytest.mark.parametrize("kind", PRESSED)
+def test_every_kind_of_control_is_pressed(
+    browser: Any, address: str, folder: Path, kind: str, tmp_path: Path
+) -> None:
+    presser = Presser(browser, address, folder, given(tmp_path))
+    report = presser.run(KINDS[kind])
+    presser.context.close()
+    assert not report.faults, "\n".join(report.faults)
+    assert report.pressed == set(report.found)
+    assert report.found
 
 
 def test_an_answer_that_is_opened_by_its_address_is_light(page: Any, address: str) -> None:

@@ -1,0 +1,95 @@
+"""Every kind of control of every kind of page of the tiny site is pressed; no press leads to a wrong or an empty page.
+
+The kinds of pages that the tiny site does not have are pressed on the whole one (test_whole_site.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from controls import Presser, Report, given
+from visits import Visit, address, browser
+
+from kvreport.publish import python_runtime
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
+
+__all__ = ["address", "browser"]  # fixtures
+
+CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kvreport"
+LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/"
+KINDS = {
+    "home": "",
+    "models": "models/",
+    "model": LLAMA,
+    "gpus": "gpus/",
+    "gpu": "gpus/h100-sxm-80gb/",
+    "explorer": "explore/",
+    "compare": "compare/",
+    "sizer": "sizer/",
+    "traffic": "traffic/",
+    "log": "log/",
+    "data": "data/",
+    "question": "questions/first/",
+}
+FEWEST = {
+    "home": 20, "models": 12, "model": 20, "gpus": 10, "gpu": 18, "explorer": 28, "compare": 15, "sizer": 28,
+    "traffic": 9, "log": 12, "data": 5, "question": 8,
+}  # fmt: skip
+"""So many kinds of controls a page has at least: a search for controls that misses them is seen."""
+ELSEWHERE = ("learn/", "questions/", "evidence/", "about/", "local/")
+"""Where scripts lead that the tiny site does not have; the whole site has them."""
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...]]:
+    """What fields are filled with."""
+    return given(tmp_path_factory.mktemp("files"))
+
+
+def press(browser: Any, address: str, site: Any, filled: Any, kind: str, **how: Any) -> Report:
+    """Press a page's controls; all of them must have been pressed, and nothing wrong been found."""
+    presser = Presser(browser, address, site.folder, filled, elsewhere=ELSEWHERE, **how)
+    report = presser.run(KINDS[kind])
+    presser.context.close()
+    assert len(report.found) >= FEWEST[kind], (kind, len(report.found), sorted(report.found))
+    assert not report.faults, f"{len(report.faults)} faults:\n" + "\n".join(report.faults)
+    assert report.pressed == set(report.found)
+    return report
+
+
+def runs_here(kind: str) -> None:
+    """Skip what needs the browser's Python where no registry gave it."""
+    if kind == "log" and not python_runtime.found(CACHE):
+        pytest.skip("scripts/fetch_runtime.py has not fetched Python for the browser")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_control_is_pressed(
+    browser: Any, address: str, tiny_site: Any, filled: Any, kind: str, record_property: Any
+) -> None:
+    runs_here(kind)
+    report = press(browser, address, tiny_site, filled, kind)
+    record_property("controls", len(report.found))
+    record_property("presses", report.presses)
+
+
+def test_an_open_box_of_citations_follows_the_answer(browser: Any, address: str) -> None:
+    """Link, citation and report were of the answer that stood there when the box was opened."""
+    visit = Visit(browser, address)
+    visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = visit.go(LLAMA)
+    page.locator(".kv-share > summary").click()
+    page.fill("#kv-context", "16K")
+    page.press("#kv-context", "Enter")
+    page.wait_for_function("document.querySelector('#kv-share-link').value.includes('context=16384')")
+    page.wait_for_function("document.querySelector('#kv-share-bibtex').value.includes('16K tokens')")
+    button = page.locator("[aria-label='Copy Link']")
+    button.click()
+    button.click()
+    page.wait_for_function("document.querySelector('[aria-label=\"Copy Link\"]').textContent === 'Copied'")
+    page.wait_for_function("document.querySelector('[aria-label=\"Copy Link\"]').textContent === 'Copy'")
+    visit.context.close()
+    assert not visit.faults
