@@ -37,9 +37,6 @@ _PATIENCE_SECONDS: Final = 5.0
 _LAST_PATIENCE_SECONDS: Final = 12.0
 _PIPE_BYTES: Final = 16 << 10
 """A quarter of what a pipe holds on Linux: ``pipe(7)``; the rest is for what Python adds."""
-_TRIM_THRESHOLD: Final = -1
-_MMAP_THRESHOLD: Final = -3
-"""``M_TRIM_THRESHOLD`` and ``M_MMAP_THRESHOLD`` of glibc's malloc.h."""
 COLLECTION_THRESHOLD: Final = 200_000
 """Objects allocated between two garbage collections of a build; Python's default is 700 (``gc.get_threshold``)."""
 _GIVEN: Final = "kvreport-workers-"
@@ -118,27 +115,6 @@ def _insist(number: int) -> None:
         sweeping.join(_PATIENCE_SECONDS)
     finally:
         os._exit(_ENDED_BY_SIGNAL + number)
-
-
-def keep_freed_memory() -> bool:
-    """Let this process keep the memory that it frees, up to 256 MiB, instead of giving it back and asking again.
-
-    Arrays of some hundred KiB, made and freed for each model, otherwise cost a page fault for every 4 KiB each time: a
-    tenth and more of what computing the dataset takes.
-
-    Returns:
-        Whether the system's allocator can be told (glibc's can).
-
-    Source: ``mallopt(3)``; 32 MiB is the largest threshold that glibc takes for blocks outside the heap.
-    """
-    import ctypes  # noqa: PLC0415 - one estimate needs none
-
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return False
-    told = [mallopt(_TRIM_THRESHOLD, 256 << 20), mallopt(_MMAP_THRESHOLD, 32 << 20)]
-    return all(told)
 
 
 def collect_garbage_less() -> None:

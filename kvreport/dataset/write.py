@@ -305,7 +305,6 @@ def _computed(axes: Axes, workers: int | None, positions: Sequence[int]) -> Iter
     if workers is None:
         workers = 1 if most < _FEW_ROWS else available_processors()
     workers = min(workers, len(groups))
-    processes.keep_freed_memory()
     if workers <= 1:
         yield from _in_order(groups, (model_files(_some(axes, group)) for group in groups))
         return
@@ -340,7 +339,6 @@ _axes: list[Axes] = []
 def _remember(axes: Axes) -> None:
     """Keep the axes in a worker, so that they travel once."""
     pa.set_cpu_count(1)
-    processes.keep_freed_memory()
     _axes[:] = [axes]
     processes.collect_garbage_less()
 

@@ -110,7 +110,6 @@ _works: list[Work] = []
 
 def _begin(asked: Asked) -> None:
     """Open the catalog in another process."""
-    processes.keep_freed_memory()
     catalog = open_catalog(asked.folder)
     recall_models(catalog, asked.records)
     _works[:] = [_work(catalog, asked)]
