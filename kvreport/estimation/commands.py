@@ -77,6 +77,16 @@ def pool_note(estimate: Estimate) -> str | None:
     return COMMAND_NOTES["pool"].format(flag=flag, engine=estimate.request.engine.label)
 
 
+def _each_runs(estimate: Estimate) -> int | None:
+    """Requests at once that a data rank is told to run; None where nothing was asked."""
+    query, laid = estimate.request.query, estimate.deployment
+    if query is None or query.max_seqs is None:
+        return None
+    if laid is None or estimate.request.layout.data == 1:
+        return query.max_seqs
+    return laid.max_requests
+
+
 def served_by(estimate: Estimate) -> Served:
     """What the serving command of an estimate must say: what was asked for, and what the verdict rests on."""
     request, query = estimate.request, estimate.request.query
@@ -88,7 +98,7 @@ def served_by(estimate: Estimate) -> Served:
         model=request.model.id,
         tensor_parallel=layout.tensor,
         context_tokens=request.context_tokens,
-        max_seqs=None if query is None else query.max_seqs,
+        max_seqs=_each_runs(estimate),
         weight_format=RELEASED if request.weight_format_name == WIDE else request.weight_format_name,
         kv_format=request.kv_format.name,
         kv_is_own=request.kv_format.name in (default, WIDE),

@@ -7,6 +7,9 @@ from typing import Any
 import invariants
 import pytest
 
+from kvreport.accounting.engines.sglang.command import command
+from kvreport.estimation.commands import served_by
+
 CATALOG = invariants.catalog()
 
 
@@ -65,3 +68,18 @@ def test_classes_without_stages_are_refused_in_stages(model: str, engine: str, v
     """``ModelRunner`` asserts that a model's ``forward`` takes ``pp_proxy_tensors`` (0.5.9 to 0.5.23)."""
     asked = {"gpu": "b300-sxm-288gb", "engine": engine, "tensor_parallel": 4, "pipeline_parallel": 2}
     assert told(model, **asked, context_tokens=8192)["verdict"] == verdict
+
+
+@pytest.mark.parametrize(("asked", "runs"), [(100, 96), (8, 8), (3, 8)])
+def test_requests_at_once_are_of_all_data_ranks_together(asked: int, runs: int) -> None:
+    """SGLang divides ``--max-running-requests`` among its data ranks: what the command says gives the same answer."""
+    question = {"gpu": "b300-sxm-288gb", "engine": "sglang", "data_parallel": 8, "expert_parallel": True}
+    question |= {"model": "deepseek-ai/DeepSeek-V3", "context_tokens": 4096, "tensor_parallel": 1}
+    first = invariants.ask({**question, "max_seqs": asked})
+    assert first is not None
+    assert invariants.hold(first)[invariants.RUNNING] == runs
+    words = command(served_by(first)).words
+    assert words[words.index("--max-running-requests") + 1] == str(runs)
+    again = invariants.ask({**question, "max_seqs": runs})
+    assert again is not None
+    assert invariants.hold(again)[invariants.RUNNING] == runs

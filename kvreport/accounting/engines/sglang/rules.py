@@ -385,10 +385,13 @@ class Sglang(EngineRules):
         return settings.COMPRESSED_REQUESTS if is_compressed(model) else None
 
     def max_requests(self, serving: Serving, model: Model, layout: Layout) -> int | None:
-        """As told; what the engine sets by itself for a class is of all data ranks together."""
-        own = self.default_requests(model)
-        if serving.max_seqs == MOST_REQUESTS and own is not None:
-            return max(1, own // layout.data)
+        """What is told, and what the engine sets by itself for a class, is of all data ranks together.
+
+        ``max_running_requests // attn_dp_size`` (0.5.9 to 0.5.23, ``kv_cache_configurator.py``).
+        """
+        told = serving.max_seqs if serving.max_seqs != MOST_REQUESTS else self.default_requests(model)
+        if told is not None:
+            return max(1, told // layout.data)
         return EngineRules.max_requests(self, serving, model, layout)
 
     @staticmethod
