@@ -215,3 +215,17 @@ def test_the_boundary_of_each_stage_is_the_last_context_that_it_holds(
     for rank in found.deployment.at_any_length().ranks:
         for wanted in (1, 7, 100):
             invariants.edge_of(replace(rank, others=()), wanted)
+
+
+def test_the_boundary_of_a_stage_follows_the_length_that_it_is_told() -> None:
+    """vLLM expands latents of the longest request: a server that is told a shorter one has a larger pool."""
+    asked = {"gpu": "b300-sxm-288gb", "engine": "vllm", "pipeline_parallel": 2, "max_seqs": 1}
+    found = invariants.ask({"model": "nvidia/GLM-5.3-NVFP4", **asked, "num_speculative_tokens": 3})
+    assert found is not None
+    laid = found.deployment.at_any_length()
+    assert all(rank.following is not None for rank in laid.ranks)
+    edges = [replace(rank, others=()).boundary(7) for rank in laid.ranks]
+    assert all(0 < one < found.request.model.context_tokens for one in edges)
+    for rank in laid.ranks:
+        for wanted in (1, 3, 7):
+            invariants.edge_of(replace(rank, others=()), wanted)
