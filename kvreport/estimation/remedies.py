@@ -119,9 +119,10 @@ def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Ch
             yield from _shares(result)
             steps = request.serving
             if steps.max_batched_tokens > _SHORT_STEP:
-                short = replace(
-                    steps, max_batched_tokens=_SHORT_STEP, max_seqs=min(steps.max_seqs, _SHORT_STEP)
+                _, rows = request.case.rules.scheduler(
+                    request.accelerator, max_batched_tokens=_SHORT_STEP, max_seqs=steps.max_seqs
                 )
+                short = replace(steps, max_batched_tokens=_SHORT_STEP, max_seqs=rows)
                 flags = f"--max-batched-tokens {_SHORT_STEP}"
                 yield Change("steps", flags, replace(request, serving=short))
             slots = int(blocks(result.budget.kv_pool_bytes, result.plan))

@@ -229,3 +229,15 @@ def test_the_boundary_of_a_stage_follows_the_length_that_it_is_told() -> None:
     for rank in laid.ranks:
         for wanted in (1, 3, 7):
             invariants.edge_of(replace(rank, others=()), wanted)
+
+
+def test_a_shorter_step_of_sglang_leaves_its_requests_as_they_are() -> None:
+    """vLLM runs no more requests at once than a step has tokens; SGLang's chunk says nothing of them."""
+    asked = {"model": "XiaomiMiMo/MiMo-V2.6-Flash-RL", "gpu": "a100-sxm4-40gb", "engine": "sglang"}
+    asked |= {"context_tokens": 4, "tensor_parallel": 1, "weights": "int4", "kv": "bf16"}
+    asked |= {"data_parallel": 8, "expert_parallel": True}
+    first = invariants.ask(asked)
+    assert first is not None
+    found = invariants.remedies(first, CATALOG.kv_formats)
+    steps = next(one for one in found if one.flags == "--max-batched-tokens 2048")
+    assert told(**asked, max_batched_tokens=2048)[invariants.RUNNING] == steps.requests
