@@ -321,6 +321,13 @@
     };
     const watch = new MutationObserver(later);
     later();
-    return { release: () => (clearTimeout(timer), watch.disconnect()) };
+    main.addEventListener("change", later); // may write the address alone
+    return {
+      release: () => {
+        clearTimeout(timer);
+        watch.disconnect();
+        main.removeEventListener("change", later);
+      },
+    };
   };
 })();
