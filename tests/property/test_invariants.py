@@ -12,6 +12,8 @@ import pytest
 import kvreport
 from kvreport.accounting.engines.sglang.shapes import layers
 from kvreport.accounting.parallel import Layout
+from kvreport.catalog.load import Catalog
+from kvreport.errors import InputError
 
 CATALOG = invariants.catalog()
 
@@ -241,3 +243,33 @@ def test_a_shorter_step_of_sglang_leaves_its_requests_as_they_are() -> None:
     found = invariants.remedies(first, CATALOG.kv_formats)
     steps = next(one for one in found if one.flags == "--max-batched-tokens 2048")
     assert told(**asked, max_batched_tokens=2048)[invariants.RUNNING] == steps.requests
+
+
+def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
+    """Many questions that share models, devices and releases, asked in one process, and each alone of a fresh catalog."""
+    draw = random.Random("order")  # noqa: S311 - examples, no secrets
+    models = ("google/gemma-2-2b-it", "Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3", "Qwen/Qwen3.6-27B")
+    axes: dict[str, tuple[Any, ...]] = {
+        "gpu": ("t4", "h100-sxm-80gb", "mi300x"),
+        "engine": ("vllm", "vllm@0.11.0", "sglang", "sglang@0.5.15", "tensorrt-llm"),
+        "dtype": (None, "bfloat16", "float16"),
+        "weights": (None, "bf16", "fp8"),
+        "kv": (None, "fp8"),
+        "tensor_parallel": (1, 4),
+        "context_tokens": (2048,),
+    }
+    asked = [
+        {"model": draw.choice(models), **{name: draw.choice(values) for name, values in axes.items()}}
+        for _ in range(90)
+    ]
+
+    def said(question: dict[str, Any], known: Catalog) -> Any:
+        given = {name: value for name, value in question.items() if value is not None and name != "model"}
+        try:
+            return kvreport.estimate(question["model"], catalog=known, **given).to_dict()
+        except InputError as error:
+            return str(error)
+
+    together = [said(one, CATALOG) for one in asked]
+    for one, found in zip(asked, together, strict=True):
+        assert said(one, Catalog(CATALOG.folder)) == found, one
