@@ -155,6 +155,9 @@ def _pools(estimate: Estimate, told: dict[str, Any]) -> None:
     rank = told["per_rank"]
     # TensorRT-LLM rounds the tokens that a pool holds up to whole blocks: the last one may be a token long.
     rounded = told["block_bytes"] if estimate.request.engine.family == "tensorrt_llm" else 0
+    if estimate.request.engine.family == "sglang":
+        # A token of a pool with windows takes a fraction of a byte more or less than the whole bytes of a block.
+        rounded = (rank["kv_pool_tokens"] or 0) // max(told["block_tokens"] or 1, 1)
     for one in rank["gpus"]:
         reserved = rank[RUNNING] * one["kv_bytes_per_request"]
         assert reserved <= one["kv_pool_bytes"] + rounded, ("pool", reserved, one["kv_pool_bytes"])
@@ -363,6 +366,8 @@ def memory_alone(draw: Draw, asked: Question, first: Estimate) -> int:
     ):
         return 1
     tokens = first.request.serving.max_batched_tokens
+    if by_memory == told[RUNNING]:
+        return 1  # what runs without being told so; a number that is told may be laid out otherwise
     if told["limited_by"] != "max_num_seqs" or (family == "tensorrt_llm" and by_memory // ranks > tokens):
         return 1  # no more requests run than a step has tokens
     flag = by_memory // ranks * (1 if family == "tensorrt_llm" else ranks)

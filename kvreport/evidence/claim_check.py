@@ -42,6 +42,7 @@ _COUNTS: Final = ("parameters", "active_parameters", "context_limit", "requests"
 _NEED_CONTEXT: Final = ("kv_request", "requests", "pool_tokens")
 _NEED_GPU: Final = ("requests", "pool_tokens")
 _MOST_READINGS: Final = 8
+_MOST_NUMBER: Final = 10**15
 _USUAL_KV: Final = ("fp8", "bf16", "nvfp4", "q8_0", "q4_0")
 _USUAL_WEIGHTS: Final = ("bf16", "fp8", "int4", "nvfp4", "mxfp4", "q4_k_m")
 MOST_CHARACTERS: Final = 400
@@ -98,6 +99,8 @@ def check(statement: Statement, catalog: Catalog) -> Entry:
         raise InputError(f"{statement.quantity}: found no context; allowed: one, such as --context 32K")
     if statement.quantity in _NEED_GPU and statement.gpu is None:
         raise InputError(f"{statement.quantity}: found no GPU; allowed: one, such as --gpu H100")
+    if statement.gpu is not None:
+        statement = replace(statement, gpu=catalog.accelerator(statement.gpu).id)
     quantities = Quantities(catalog)
     readings = _chosen(replace(statement, form=_format(statement, catalog)), figure, model, quantities)
     claim = Claim(
@@ -121,6 +124,10 @@ def _figure(statement: Statement) -> Figure:
             f"--value: found {shorten(statement.value)}; allowed: a number such as 107136 or 0.86"
         )
     figure = Figure(statement.value, statement.unit, about=statement.about)
+    if figure.number >= _MOST_NUMBER:
+        raise InputError(
+            f"--value: found {shorten(statement.value)}; allowed: a number below {_MOST_NUMBER:,}"
+        )
     unit_factor(figure.unit)
     counted = statement.quantity in _COUNTS
     sized = figure.unit.split("/")[0].split(" per ")[0].strip() in _SIZES

@@ -17,13 +17,13 @@ from kvreport.cli import main, parser
 
 WHOLE = {"N", "SIZES", "I/N", "N,N"}
 SIZES = {"SIZE", "TOKENS"}
-REALS = {"F", "R", "S", "TIME"}
+REALS = {"F", "NUMBER", "R", "S", "TIME"}
 PAIRS = {"KIND=N": "image=", "GPU=PRICE": "H100="}
 LISTS = {"LIST"}
 """Numbers for some flags, names for others."""
 NAMES = {
     None, "DIR", "FILE", "FORMAT", "FORMATS", "GLOB", "GPU", "MODEL", "NAME", "NAMES", "ORG/NAME", "REV", "TYPE",
-    "ADDRESS", "PATTERN=BUFFER", "URL",
+    "ADDRESS", "PATTERN=BUFFER", "UNIT", "URL",
 }  # fmt: skip
 
 ABSURD = (
@@ -41,6 +41,10 @@ COMMANDS = {
     "replay": ["trace.jsonl", "llama-3.1-8b", "--gpu", "H100", "--limit", "5", "--order-only", "--format", "json"],
     "diff": ["vllm@0.19.0", "vllm@0.27.0", "--model", "qwen/qwen3-8b", "--gpu", "H100", "--format", "json"],
     "log": ["start.log", "--format", "json"],
+    "claim": [
+        "--model", "qwen3-8b", "--quantity", "kv_request", "--value", "1.2", "--unit", "GB", "--context", "8K",
+        "--format", "json",
+    ],
     "matrix": ["--models", "nosuch", "--out", "matrix"],
 }  # fmt: skip
 """Commands with numbers, and what makes each of them answer; a matrix is refused for its model where nothing else is wrong."""
@@ -137,7 +141,7 @@ def test_an_odd_value_is_refused_or_answered(command: str, answering) -> None:
             answering(command, flag, before + value)
 
 
-@pytest.mark.parametrize("command", ["estimate", "diff", "log"])
+@pytest.mark.parametrize("command", ["estimate", "diff", "log", "claim"])
 def test_an_absurd_name_is_refused_or_answered(command: str, answering) -> None:
     tried = {action.option_strings[0] for action in flags(command)} - {one for one, _ in numbers(command)}
     for flag in sorted(tried - {"--data", "--revision"}):

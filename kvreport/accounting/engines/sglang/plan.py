@@ -274,8 +274,7 @@ def step_sizes(serving: Serving) -> tuple[int | None, int]:
     Without a prefix cache, that is (0.5.23, ``compute_swa_request_cap``).
     """
     requests = serving.max_seqs if serving.max_seqs != MOST_REQUESTS else None
-    sized = requests is not None and serving.prefix_caching is False
-    return requests, serving.max_batched_tokens if sized else 0
+    return requests, serving.max_batched_tokens if serving.prefix_caching is False else 0
 
 
 def device_traits(

@@ -276,25 +276,33 @@ class PoolRule:
         )
 
     def if_told(self, held: Integers, pool_bytes: xp.ArrayLike, request_bytes: xp.ArrayLike) -> Integers:
-        """The same, but for rings that each request brings: where all that it is told run, as many as would if it were told so.
+        """Where all that it is told run, as many as would if it were told so: each brings a ring, or a window of its own.
 
-        A larger number takes its rings from the tokens, of which windows are a share.
+        A larger number takes them from the tokens, of which windows are a share where a prefix cache is kept.
         """
-        if not self.slot_bytes:
+        flags = self.flags
+        page, most = flags.page_tokens, flags.max_requests or MOST_REQUESTS
+        taken, rest = xp.integers(request_bytes), self._for_tokens(xp.integers(pool_bytes)) + self.fixed_bytes
+        if self.slot_bytes:
+            rest, each = rest + most * self.slot_bytes - self.fixed_bytes, self.slot_bytes
+            if self.window is not None:
+                window = xp.minimum(
+                    taken // ceil(self.cell_bytes * page) * page, self.window + EVICTION_TOKENS + 2 * page
+                )
+                of_window = self.cell_bytes / flags.window_share
+                taken, rest = xp.maximum(taken, xp.ceil(of_window * window)), rest - of_window * page
+        elif self.window is not None and not self.shared_window and not flags.prefix_cache:
+            share = flags.window_share if self.fixed_window is None else 0.0
+            full = ceil((self.cell_bytes - share * self.window_bytes) * page)
+            each = ceil(window_of_request(self.window, flags) * self.window_bytes)
+            taken = taken // ceil(self.cell_bytes * page) * full
+            rest = rest - (chunks_in_flight(flags) + 2 * page) * self.window_bytes
+        else:
             return held
-        page, most = self.flags.page_tokens, self.flags.max_requests or MOST_REQUESTS
-        block = ceil(self.cell_bytes * page)
-        taken, rest = (
-            xp.integers(request_bytes),
-            xp.integers(pool_bytes) - int(self.fixed_bytes) + most * self.slot_bytes,
-        )
-        if self.window is not None:
-            window = xp.minimum(taken // block * page, self.window + EVICTION_TOKENS + 2 * page)
-            of_window = self.cell_bytes / self.flags.window_share
-            taken = xp.maximum(taken, xp.integers(xp.ceil(of_window * window)))
-            rest = rest - ceil(of_window * page)
-        told = xp.integers(rest // (taken + self.slot_bytes))
-        return xp.integers(xp.where(held >= most, xp.maximum(xp.minimum(held, told), most), held))
+        told = xp.integers(xp.integers(rest) // (xp.integers(taken) + each))
+        if self.state_bytes or self.fixed_window is None:
+            told = xp.minimum(held, told)  # states, and tokens that the flag does not move
+        return xp.integers(xp.where(held >= most, xp.maximum(told, most), held))
 
     def _for_tokens(self, pool: Integers) -> xp.Reals:
         """What states and fixed pools leave of a budget; since 0.5.17 one state more than counted is allocated."""
@@ -490,10 +498,18 @@ def window_cap_tokens(window: int, flags: PoolFlags) -> int:
     of prefill in flight and one page more.
     """
     page = flags.page_tokens
-    per_request = window + EVICTION_TOKENS * max(flags.draft_tokens, 1) + 2 * page
-    chunks = (2 if flags.overlap else 1) * flags.chunk_tokens
-    cap = per_request * max(1, flags.max_requests or 1) + chunks + page
+    cap = window_of_request(window, flags) * max(1, flags.max_requests or 1) + chunks_in_flight(flags) + page
     return -(-cap // page) * page
+
+
+def window_of_request(window: int, flags: PoolFlags) -> int:
+    """Tokens of a window pool for one request: its window, what is decoded until an eviction, and two pages."""
+    return window + EVICTION_TOKENS * max(flags.draft_tokens, 1) + 2 * flags.page_tokens
+
+
+def chunks_in_flight(flags: PoolFlags) -> int:
+    """Tokens of the chunks of prefill that are in flight."""
+    return (2 if flags.overlap else 1) * flags.chunk_tokens
 
 
 def _window_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
