@@ -191,7 +191,7 @@ class Presser:
         self.saved: list[Any] = []
         self.asking: set[Any] = set()
         page = self.page
-        page.on("console", lambda m: self.heard.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("console", self.hears)
         page.on("pageerror", lambda error: self.heard.append(str(error)))
         page.on("download", lambda download: self.saved.append(download))  # noqa: PLW0108 - playwright marks it
         page.on("request", self._asked)
@@ -203,6 +203,11 @@ class Presser:
             self.heard.append(f"asks {request.url}")
         elif not request.url.startswith(("data:", "blob:")):
             self.asking.add(request)
+
+    def hears(self, message: Any) -> None:
+        """Keep what the console says of a fault; that a font came late is the machine's pace."""
+        if message.type in ("error", "warning") and "was preloaded using link preload" not in message.text:
+            self.heard.append(message.text)
 
     def settle(self) -> None:
         """Wait until nothing is asked for and nothing changes."""

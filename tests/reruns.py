@@ -16,7 +16,8 @@ def tried_again(reporter: pytest.TerminalReporter | None) -> dict[str, str]:
 
 def _said(failure: str) -> str:
     lines = failure.strip().splitlines() or ["?"]
-    return next((line for line in lines if line.startswith("E ")), lines[-1]).removeprefix("E").strip()[:200]
+    told = [line.removeprefix("E").strip() for line in lines if line.startswith("E ")][:4]
+    return " ".join(told or lines[-1:])[:600]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

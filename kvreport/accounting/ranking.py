@@ -166,7 +166,7 @@ class _Group:
     @property
     def max_seqs(self) -> int:
         """Requests that a data rank may run at once; an engine without a scheduler has no limit of its own."""
-        return self.choices.max_seqs or self.laid.max_requests or MAX_REQUESTS
+        return self.laid.max_requests or self.choices.max_seqs or MAX_REQUESTS
 
     def deployments(
         self, refused: dict[str, int], fastest: list[tuple[float, float]]

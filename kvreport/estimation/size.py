@@ -108,7 +108,8 @@ def size(
             model, or for none where tensor-parallel sizes are given.
         engine: Engine whose rules apply.
         utilization: Share of memory; None for the engine's default.
-        max_seqs: Requests at once per data rank; None for the engine's default.
+        max_seqs: Requests at once as the engine's own flag counts them: of a data rank, and of all data ranks together for
+            SGLang; None for the engine's default.
         max_batched_tokens: Tokens of one step of a data rank; None for the engine's default.
         disaggregated: True for pools of their own for prefill and decode; the ranking is then that of decode.
         fetch: True to ask the Hub for models that are not known.
