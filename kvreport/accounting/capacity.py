@@ -210,9 +210,7 @@ def boundary(pool_bytes: xp.ArrayLike, plan: Plan, users_wanted: xp.ArrayLike, l
     """
     wanted = xp.maximum(xp.integers(users_wanted), 1)
     share = blocks(pool_bytes, plan) * plan.block_bytes // wanted
-    # TensorRT-LLM rounds the tokens that a pool holds up to whole blocks, which are then more than the pool.
-    share = xp.where(xp.integers(pool_bytes) < 0, pool_bytes, share)
-    least = xp.minimum(share, free_bytes(pool_bytes, plan))
+    least = xp.minimum(xp.minimum(pool_bytes, share), free_bytes(pool_bytes, plan))
     longest = plan.profile.longest_context(least, limit_tokens)
     most = beside(pool_bytes, plan, longest)
     return longest if most is None else xp.integers(xp.where(most >= wanted, longest, 0))
