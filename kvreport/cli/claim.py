@@ -86,15 +86,13 @@ def _statement(options: argparse.Namespace) -> Statement:
 
 
 def _text(found: Entry) -> list[str]:
-    from kvreport.evidence.claims import MEANINGS
-
     lines = [f"{found.verdict.value}: {found.claim.quote}", f"  {found.explanation}"]
     if found.ratio is not None:
         computed = found.record()["computed_value"]
         lines.append(
             f"  stated {found.figure.text} {found.figure.unit}, computed {computed:,.6g} {found.figure.unit}"
         )
-    return [*lines, f"  ({MEANINGS[found.verdict]})"]
+    return lines
 
 
 def _record(statement: Statement, found: Entry) -> dict[str, object]:

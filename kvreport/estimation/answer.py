@@ -214,7 +214,7 @@ class Estimate:
             "engine_version": request.engine.version,
             "release_read": request.release_read or request.engine.version,
             "max_batched_tokens": request.serving.max_batched_tokens,
-            "max_seqs": request.serving.max_seqs,
+            "max_seqs": request.max_seqs,
             "parameters": self.parameters,
             "weight_bytes_per_gpu": self.weight_bytes_per_gpu,
             "weight_bytes_by_component": self.weights_by_component,
@@ -438,7 +438,7 @@ _POSSIBLE: Final = (Verdict.FITS.label, Verdict.TIGHT.label, Verdict.MAY_FIT.lab
 _Answer = TypeVar("_Answer", bound=Estimate)
 
 
-def as_range(widest: _Answer, narrowest: _Answer) -> _Answer:
+def between_ends(widest: _Answer, narrowest: _Answer) -> _Answer:
     """Join the two ends of a copy whose weights are a range; ``may_fit`` where they decide whether a request fits.
 
     Args:

@@ -21,7 +21,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.answer import AtContext, Estimate, as_range
+from kvreport.estimation.answer import AtContext, Estimate, between_ends
 from kvreport.estimation.explanation import explain
 from kvreport.estimation.hardware import BEST
 from kvreport.estimation.local import estimate_local
@@ -115,7 +115,7 @@ def _as_range(result: Estimate) -> Estimate:
     usual = in_named_format(request.model)
     if usual is not None and answer(replace(request, model=usual)).verdict == refused != result.verdict:
         said.append(f"a scale per output channel: {request.model.weight_format} would be {cut}")
-    ranged = as_range(replace(result, request=replace(request, assumptions=tuple(said))), other)
+    ranged = between_ends(replace(result, request=replace(request, assumptions=tuple(said))), other)
     return replace(ranged, explanation=tuple(explain(ranged)))
 
 

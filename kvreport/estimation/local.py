@@ -20,7 +20,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.llama_cpp import load_local_architectures
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
-from kvreport.estimation.answer import AtContext, as_range
+from kvreport.estimation.answer import AtContext, between_ends
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.local_answer import LocalEstimate, explain_local
 from kvreport.estimation.local_case import (
@@ -69,7 +69,7 @@ def estimate_local(query: Query, catalog: Catalog) -> LocalEstimate | None:
         return result
     # Whatever the wide end was given or chose, the narrow end answers the same question.
     narrow = replace(asked, weights=named.least, context_tokens=result.request.context_tokens)
-    ranged = as_range(result, _laid_out(narrow, named, engine, catalog))
+    ranged = between_ends(result, _laid_out(narrow, named, engine, catalog))
     return replace(ranged, explanation=tuple(explain_local(ranged)))
 
 

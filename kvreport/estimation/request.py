@@ -119,6 +119,11 @@ class Request:
         return self.accelerators[0]
 
     @property
+    def max_seqs(self) -> int:
+        """Requests at once as the engine's own flag counts them: as told, or what it sets by itself."""
+        return rules(self.engine).max_requests(self.serving, self.model, Layout()) or self.serving.max_seqs
+
+    @property
     def peaks(self) -> Peaks:
         """Peak rates that a step is bounded by.
 
@@ -566,11 +571,11 @@ def _scheduled(
         rows, because = engine.drafting_requests, "what {} sets where it drafts"
     if query.max_batched_tokens is None and engine.engine.device_classes:
         assumed.append(f"max_batched_tokens {tokens:,}: default of {label} on this device")
-    own = engine.default_requests(model)
-    if query.max_seqs is None and not drafted and own is not None:
-        assumed.append(f"max_seqs {own:,}: what {label} sets for {model.architecture}")
-    elif query.max_seqs is None and engine.engine.device_classes:
-        assumed.append(f"max_seqs {rows:,}: {because.format(label)}")
+    if query.max_seqs is None and engine.engine.device_classes:
+        runs = engine.max_requests(Serving(max_batched_tokens=tokens, max_seqs=rows), model, Layout())
+        if runs != rows:
+            because = f"what {{}} sets for {model.architecture}"
+        assumed.append(f"max_seqs {runs:,}: {because.format(label)}")
     return tokens, rows
 
 

@@ -296,7 +296,8 @@ _CONTEXT: Final = re.compile(
     r"(?:\b(?:at|with|for|of|in)\s+)?(?:a\s+)?(?<![\w.])(?P<tokens>[0-9][0-9,.]*\s?(?:[KkMm]i?)?)[ -]?(?:tokens?|context)(?:\s+of context)?\b"
     r"|\b(?:at|with|for)\s+(?P<bare>[0-9][0-9.]*\s?[KkMm]i?)\b"
 )
-_BITS: Final = {"16": "bf16", "8": "fp8", "4": "nvfp4"}
+_BITS: Final = {"16": "bf16", "8": "fp8"}
+"""Formats by their bits where all of one width have the same bytes; those of 4 bits differ in their scales."""
 _FORMS: Final = re.compile(
     r"\b(?:in|with|as)?\s*(?P<form>bf16|fp16|fp8|int8|int4|nvfp4|mxfp4|q8_0|q4_0|q4_k_m|(?P<bits>16|8|4)[ -]?bits?)\b",
     re.IGNORECASE,
@@ -366,6 +367,10 @@ def read_statement(text: str) -> Statement:
     ]
     if not words:
         raise InputError(f"claim: found no model in {shorten(text)}; allowed: a model before its figure")
+    if form is not None and form["bits"] == "4":
+        raise InputError(
+            f"claim: found {form[0].strip()!r}; allowed: a format by its name, such as nvfp4, int4 or q4_0, whose scales differ"
+        )
     tokens = None
     if context is not None:
         tokens = parse_tokens((context["tokens"] or context["bare"]).replace(",", "").strip())

@@ -156,6 +156,8 @@ def test_compressed_attention_runs_what_sglang_sets_by_itself(engine: str, data:
     found = told(model, **asked)
     by_memory = found[invariants.BY_MEMORY]
     assert found[invariants.RUNNING] == min(256, by_memory)
+    assert found["max_seqs"] == 256
+    assert any(line.startswith("max_seqs 256: what SGLang") for line in found["assumptions"])
     again = told(model, **asked, max_seqs=by_memory)
     assert again[invariants.RUNNING] >= 0.98 * by_memory  # graphs of larger batches may take a little
 

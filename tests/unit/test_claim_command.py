@@ -56,6 +56,7 @@ def test_words_before_a_figure_are_heard(words, relation, about) -> None:
         ("Llama 3.1 8B 3 GB of cache", "found a cache and no context"),
         ("Llama 3.1 8B 3 GB at 8K and 4 GB at 16K", "found two figures"),
         ("3 GB at 8K", "found no model"),
+        ("Qwen3 32B takes 2 GB at 8K in 4 bits", "found 'in 4 bits'; allowed: a format by its name"),
         ("x" * 401, "found 401 characters"),
     ],
 )

@@ -596,11 +596,6 @@ class EngineRules:
 
     # --- limits -------------------------------------------------------------------------------------------------
 
-    def default_requests(self, model: Model) -> int | None:
-        """Requests of all data ranks that the engine sets for a model's class by itself; None for the device's default."""
-        del model
-        return None
-
     def max_requests(self, serving: Serving, model: Model, layout: Layout) -> int | None:
         """Requests of one data rank that run at once whatever memory says; None for an engine without such a limit.
 

@@ -380,19 +380,16 @@ class Sglang(EngineRules):
         )
         return tokens, max_seqs or MOST_REQUESTS
 
-    def default_requests(self, model: Model) -> int | None:
-        """256 for compressed attention (``deepseek_v4_hook.py``, 0.5.13 to 0.5.23)."""
-        return settings.COMPRESSED_REQUESTS if is_compressed(model) else None
-
     def max_requests(self, serving: Serving, model: Model, layout: Layout) -> int | None:
-        """What is told, and what the engine sets by itself for a class, is of all data ranks together.
+        """What is told is of all data ranks together, and so are the 256 that the engine sets for compressed attention.
 
-        ``max_running_requests // attn_dp_size`` (0.5.9 to 0.5.23, ``kv_cache_configurator.py``).
+        ``max_running_requests // attn_dp_size`` (``kv_cache_configurator.py``, 0.5.9 to 0.5.23), ``deepseek_v4_hook.py``
+        (0.5.13 to 0.5.23).
         """
-        told = serving.max_seqs if serving.max_seqs != MOST_REQUESTS else self.default_requests(model)
-        if told is not None:
-            return max(1, told // layout.data)
-        return EngineRules.max_requests(self, serving, model, layout)
+        told = serving.max_seqs
+        if told == MOST_REQUESTS and is_compressed(model):
+            told = settings.COMPRESSED_REQUESTS
+        return told if told == MOST_REQUESTS else max(1, told // layout.data)
 
     @staticmethod
     def pool_cap() -> str:
