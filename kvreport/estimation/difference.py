@@ -19,6 +19,7 @@ from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.estimate import estimate
 from kvreport.estimation.hardware import listed
+from kvreport.estimation.why_not import REFUSED
 from kvreport.units import human_bytes
 
 WORDS: Final = {
@@ -233,10 +234,12 @@ def compare(
             notes.append(str(error))
             found = None
         answers.append(found)
-    before, after = answers
-    known = after or before
+    known = answers[1] or answers[0]
     if known is None:
         raise InputError(notes[0])
+    # What a release refuses to run holds nothing, whatever its memory would.
+    notes += [one.verdict_reason for one in answers if one is not None and one.verdict in REFUSED]
+    before, after = (None if one is not None and one.verdict in REFUSED else one for one in answers)
     names = [answer.request.model.id for answer in answers if answer is not None]
     return Difference(
         model=names[0] if len(set(names)) == 1 else " -> ".join(names),
@@ -245,10 +248,10 @@ def compare(
         context_tokens=known.request.context_tokens,
         old=None if before is None else before.max_concurrency,
         new=None if after is None else after.max_concurrency,
-        old_verdict="no answer" if before is None else before.verdict,
-        new_verdict="no answer" if after is None else after.verdict,
+        old_verdict="no answer" if answers[0] is None else answers[0].verdict,
+        new_verdict="no answer" if answers[1] is None else answers[1].verdict,
         effects=effects(Terms.of(before), Terms.of(after)) if before and after else (),
-        note="; ".join(notes),
+        note="; ".join(dict.fromkeys(notes)),
     )
 
 

@@ -122,6 +122,17 @@ def test_what_neither_side_answers_is_a_sentence(capsys: pytest.CaptureFixture[s
         compare(Side(open_catalog(), "x"), Side(open_catalog(), "y"), "h100")
 
 
+def test_a_release_that_no_longer_runs_a_model_serves_less(capsys: pytest.CaptureFixture[str]) -> None:
+    """The memory of what is refused was counted, and a model that stops running stood as a gain of 7%."""
+    command = ["diff", "vllm@0.11.0", "vllm", "--model", "Qwen/Qwen-7B", "--format", "json", "--no-decrease"]
+    assert main(command) == 3
+    found = json.loads(capsys.readouterr().out)
+    (one,) = found["differences"]
+    assert (found["decreased"], one["old"]["verdict"]) == (1, "fits")
+    assert one["new"] == {"max_concurrency": None, "verdict": "engine_does_not_run"}
+    assert (one["terms"], "does not have the class" in one["note"]) == ([], True)
+
+
 def test_a_requirement_is_met_or_status_3(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["estimate", "llama-3.1-8b", "--gpu", "h100", "--context", "8K"]
     fits = estimate("llama-3.1-8b", gpu="h100", context_tokens=8192).max_concurrent_requests
