@@ -100,8 +100,15 @@ class SiteData:
 
     @cached_property
     def headline(self) -> dict[str, Series | None]:
-        """The series that each model's headline speaks of, by model id."""
-        return {model_id: one.headline for model_id, one in self.capacities.items()}
+        """The series that each model's headline speaks of, by model id; None for one that the engine does not run.
+
+        Rows of such a model are of engines that run where this one does not, as MLX does.
+        """
+        refused = {model.id for model in self.models if self.refusal(model)}
+        return {
+            model_id: None if model_id in refused else one.headline
+            for model_id, one in self.capacities.items()
+        }
 
     @cached_property
     def capacities(self) -> dict[str, Capacity]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from kvreport.accounting.support import lacks_class
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.columns import Columns, places
 from kvreport.publish.page_data import gather
 from kvreport.publish.series import Config, Refusal, Series, refusal_of
 from kvreport.site.pages import gpu as gpu_page
 from kvreport.site.pages import gpu_rows
+from kvreport.site.pages.model import page as model_page
 from kvreport.site.pages.model.headline import plain
 from kvreport.units import GIB
 
@@ -70,3 +72,21 @@ def test_a_refusal_says_what_weights_or_a_request_lack_on_the_widest_split() -> 
         "cache", 4, GIB
     )
     assert refusal_of([], 80 * GIB) == Refusal("support", 0, 0)
+
+
+def test_pages_of_models_that_the_engine_does_not_run_say_so_beside_rows_of_other_engines() -> None:
+    """The first line spoke of MLX's rows on a Mac, from an estimate of vLLM's: such a page stopped the build."""
+    catalog = open_catalog()
+    engine = catalog.engine("vllm")
+    ruling = catalog.support.ruling(engine.family, engine.version)
+    names = [model.id for model in catalog.models.values() if lacks_class(ruling, engine, model)]
+    site = gather(catalog, models=",".join(names), gpus="h100-sxm-80gb,m3-ultra-512", version="test")
+    refused = [model for model in site.models if site.refusal(model)]
+    with_rows = 0
+    for model in refused:
+        assert site.headline[model.id] is None
+        made = model_page.context(site, model, site.headline[model.id])
+        assert plain(made.headline).startswith("No estimate for "), model.id
+        assert made.controls is None
+        with_rows += bool(made.grid.rows)
+    assert (len(refused) > 15, with_rows > 0) == (True, True)

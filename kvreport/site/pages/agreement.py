@@ -15,7 +15,13 @@ from kvreport.site.kit.tables import Table
 
 
 def of_model(
-    model: Model, best: Series | None, shown: int | None, answer: Estimate | None, grid: Table
+    model: Model,
+    best: Series | None,
+    shown: int | None,
+    answer: Estimate | None,
+    grid: Table,
+    *,
+    refused: bool = False,
 ) -> None:
     """Check a model's page.
 
@@ -25,12 +31,13 @@ def of_model(
         shown: Index of the context that it names.
         answer: The estimate that it was written from.
         grid: The accelerators that serve the model.
+        refused: True if the first line says that the site's engine does not run it; rows are then of other engines.
 
     Raises:
         InputError: If the first line and the table differ.
     """
     if best is None or shown is None or answer is None:
-        if grid.rows:
+        if grid.rows and not refused:
             raise InputError(
                 f"page of {model.id}: the first line says that nothing serves it, the table has rows"
             )

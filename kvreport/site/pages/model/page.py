@@ -238,7 +238,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
     answer = headline_estimate(site, model, best) if best else None
     kv_format = best.config.kv_format if best else _any_kv(site, model)
     grid, groups = users_table(site, model, best)
-    agreement.of_model(model, best, shown, answer, grid)
+    agreement.of_model(model, best, shown, answer, grid, refused=bool(site.refusal(model)))
     return ModelContext(
         slug=model.slug,
         model_id=model.id,
