@@ -338,8 +338,8 @@
       const names = over.map((model) => `${model.name} (at most ${tokens(model.limit)})`).join(", ");
       return ` Requests of ${
         tokens(asked())
-      } tokens exceed the limit of ${names}: no number that depends on them${
-        byModels() ? ", and no say in the number of GPUs" : ""
+      } tokens exceed the limit of ${names}: nothing is shown for them at that length${
+        byModels() ? ", and they do not decide the number of GPUs" : ""
       }.`;
     }
 

@@ -47,7 +47,7 @@ def _rows(site: SiteData, model: Model) -> dict[str, tuple[str, int, str]]:
     read = form == RELEASED
     taken = "" if read else f", weights taken as {site.catalog.weight_formats[form].label}"
     if model.by_name:
-        taken = ", weights by its name, at most"
+        taken = ", weights by name, at most"
     place = site.contexts.index(site.counted_context)
     for gpu in site.gpus:
         one = site.serving(model, gpu.id)

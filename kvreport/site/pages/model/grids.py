@@ -100,7 +100,7 @@ def weights_table(site: SiteData, model: Model) -> Table:
         label = labels(site.catalog.weight_formats, (name,))[0][1]
         if name == RELEASED:
             released = site.catalog.weight_formats.get(model.weight_format)
-            named = "by its name, at most" if model.by_name else "as released"
+            named = "by name, at most" if model.by_name else "as released"
             label = f"{named} ({released.label if released else model.weight_format})"
         known = by_size.loc[name].dropna().to_dict()
         cells = [tables.size_cell(int(known[size]) if size in known else None) for size in sizes]

@@ -125,7 +125,10 @@ def conditions(site: SiteData, model: Model, kv_format: str) -> str:
     form = page_format(model)
     weights = site.catalog.weight_formats.get(model.weight_format if form == RELEASED else form)
     cache = site.catalog.kv_formats.get(kv_format)
-    return SENTENCES["conditions" if form == RELEASED else "conditions_unread"].format(
+    told = (
+        "conditions_unread" if form != RELEASED else "conditions_by_name" if model.by_name else "conditions"
+    )
+    return SENTENCES[told].format(
         engine=site.engine.label,
         weights=weights.label if weights else model.weight_format,
         kv=cache.label if cache else kv_format,

@@ -323,7 +323,7 @@ def _facts(model: Model, best: Series | None, shown: int | None) -> Iterator[Fac
         number = best.config.tensor_parallel
         split = "" if number == 1 else f"per GPU, on {number} GPUs"
         named = "Weights as released" if best.config.weight_format == RELEASED else "Weights"
-        named = "Weights by its name, at most" if model.by_name else named
+        named = "Weights by name, at most" if model.by_name else named
         yield Fact(named, f"{units.gib(best.weight_bytes)} GiB", split, "weights")
         at = f"at {units.human_tokens(best.contexts[shown])} tokens"
         yield Fact(
