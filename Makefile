@@ -52,6 +52,7 @@ nightly: $(STAMP) ## run what is too long for every commit: whole site, builds a
 	step() { echo "· $$1"; shift; "$$@" || failed="$$failed $$*"$$'\n'; }; \
 	tests() { $(call pytest,-m nightly $(PYTEST_ARGS)); }; \
 	step 'tests of tests/nightly.yaml' tests; \
+	step 'drawn and thinned tests in full' env KVREPORT_FUZZ=2 $(FUZZED); \
 	step '$(NIGHTLY_INPUTS) random inputs' $(BIN)/python scripts/fuzz.py --inputs $(NIGHTLY_INPUTS); \
 	step '$(NIGHTLY_KILLS) builds and matrix runs killed' $(BIN)/python scripts/kills.py $(NIGHTLY_KILLS); \
 	step 'byte-identical builds elsewhere' $(BIN)/python scripts/variation.py; \
@@ -75,11 +76,11 @@ coverage: $(STAMP) ## measure what the fast tests reach of each room, and hold i
 		--cov=kvreport --cov-branch --cov-report= --cov-report=json:.cache/coverage.json
 	@$(BIN)/python scripts/coverage_floors.py .cache/coverage.json
 
+FUZZED = $(BIN)/python -m pytest -q -n auto --timeout 0 $$(grep -rlE 'from (hypothesis|fuzzing)' tests --include='test_*.py')
 # New examples each time, and FUZZ times as many as a build tries: run it after touching a reader of untrusted input. An input that breaks
 # something is printed; it becomes an `@example` of the test that found it.
 fuzz: $(STAMP) ## throw random input at config reader, catalog, command line, log reader and arithmetic
-	@KVREPORT_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n auto --timeout 0 \
-		$$(grep -rlE 'from (hypothesis|fuzzing)' tests --include='test_*.py')
+	@KVREPORT_FUZZ=$(FUZZ) $(FUZZED)
 
 # The same targets without a test around them: seeds from SEED on, no shrinking, one process.
 SEED        ?= 0

@@ -7,6 +7,7 @@ import random
 
 import numpy as np
 import pytest
+from fuzzing import TIMES
 
 import kvreport
 from kvreport.accounting.capacity import Limit, Verdict
@@ -31,7 +32,9 @@ def catalog():
 
 @pytest.fixture(scope="module")
 def cubes(catalog):
-    """The first and the last model of every class, on one accelerator of each kind."""
+    """The first and the last model of every class, every model when fuzzing, on one accelerator of each kind."""
+    if TIMES > 1:
+        return list(matrix(axes(catalog, gpus=KINDS)))
     by_class = {}
     for name in sorted(catalog.models):
         by_class.setdefault(catalog.models[name].architecture, []).append(name)
