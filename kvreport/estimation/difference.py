@@ -181,6 +181,11 @@ class Difference:
         }
 
 
+def counted(answer: Estimate | None) -> Estimate | None:
+    """Return an answer, or None: what a release refuses to run holds nothing, whatever its memory would."""
+    return None if answer is None or answer.verdict in REFUSED else answer
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """One side of a comparison: a model in a catalog under an engine."""
@@ -237,9 +242,8 @@ def compare(
     known = answers[1] or answers[0]
     if known is None:
         raise InputError(notes[0])
-    # What a release refuses to run holds nothing, whatever its memory would.
+    before, after = (counted(one) for one in answers)
     notes += [one.verdict_reason for one in answers if one is not None and one.verdict in REFUSED]
-    before, after = (None if one is not None and one.verdict in REFUSED else one for one in answers)
     names = [answer.request.model.id for answer in answers if answer is not None]
     return Difference(
         model=names[0] if len(set(names)) == 1 else " -> ".join(names),

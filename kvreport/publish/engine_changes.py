@@ -19,7 +19,7 @@ from kvreport.catalog.engine import Engine, dated_releases
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
-from kvreport.estimation.difference import WORDS, Terms, effects
+from kvreport.estimation.difference import WORDS, Terms, counted, effects
 from kvreport.publish.profiles import encode
 from kvreport.publish.site_data import SiteData
 
@@ -80,7 +80,7 @@ def _releases(site: SiteData) -> Sequence[Engine]:
 
 
 def _of_model(site: SiteData, model: Model, steps: Sequence[Engine], gpu: str) -> list[dict[str, Any] | None]:
-    """Return what each step changed for one model; None where it changed nothing or one side has no answer."""
+    """Return what each step changed for one model; None where it changed nothing or one side has no count."""
     # Each release is answered once: it is the new side of one step and the old side of the next.
     answers: list[Estimate | None] = []
     for engine in steps:
@@ -96,7 +96,7 @@ def _of_model(site: SiteData, model: Model, steps: Sequence[Engine], gpu: str) -
             )
         except InputError:
             answers.append(None)
-    return [_moved(model, *pair) for pair in pairwise(answers)]
+    return [_moved(model, *pair) for pair in pairwise(counted(one) for one in answers)]
 
 
 def _moved(model: Model, old: Estimate | None, new: Estimate | None) -> dict[str, Any] | None:
