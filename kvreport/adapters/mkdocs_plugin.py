@@ -47,7 +47,6 @@ from kvreport.errors import InputError
 from kvreport.processes import COLLECTION_THRESHOLD, exit_on_signals
 from kvreport.publish import long_tables
 from kvreport.publish.parts import Parts
-from kvreport.publish.pruned_style import Named
 from kvreport.site.build import Report, build
 from kvreport.site.kit import fonts, links, templating
 from kvreport.site.kit.page import Page, link
@@ -344,14 +343,10 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Leave out of the finished page the styles that it does not use, and state what it may run."""
         uri = page.file.src_uri
         kept = self.kept.get(uri)
-        if kept is not None and self.styles is not None:
-            self.styles.learn(kept.named)
-            if self.policy is None or self.policy.allows(kept.scripts, kept.styles):
-                return output if self.policy is None else self.policy.applied(output)
-        named = None
+        if kept is not None and (self.policy is None or self.policy.allows(kept.scripts, kept.styles)):
+            return output if self.policy is None else self.policy.applied(output)
         if kept is None and self.styles is not None:
-            named = Named.by(output)
-            output = self.styles.applied(output, named)
+            output = self.styles.applied(output)
         told = False
         for kind, text in self.policy.faults(output) if self.policy is not None else ():
             told = True
@@ -361,9 +356,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 kind,
                 text,
             )
-        if self.page_cache is not None and named is not None and uri in self.keys and not told:
+        if self.page_cache is not None and kept is None and uri in self.keys and not told:
             leads = tuple(links.targets(address(page), output))
-            self.page_cache.keep(self.keys[uri], Finished(output, named, leads, *digests(output)))
+            self.page_cache.keep(self.keys[uri], Finished(output, leads, *digests(output)))
         return output if self.policy is None else self.policy.applied(output)
 
     @event_priority(-200)
@@ -415,7 +410,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
 
     @event_priority(-100)
     def _on_post_build_publish(self, config: MkDocsConfig) -> None:
-        """Prune the styles and put the site in its place, unless the host is about to refuse it for its warnings."""
+        """Put the site in its place, unless the host is about to refuse it for its warnings."""
         self._open.close()
         if self.notebooks is not None:
             self.notebooks.finish()
@@ -427,8 +422,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         if self.page_cache is not None:
             self.page_cache.finish()
             self.page_cache = None
-        if self.styles is not None:
-            self.styles.prune_theme(Path(config.site_dir))
         if self.staging is None:
             return
         config.site_dir = str(self.staging.place)

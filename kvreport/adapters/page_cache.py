@@ -2,7 +2,7 @@
 
 A page stands under the digest of everything that its bytes depend on: its content, what the theme's frame shows of
 the site (navigation, settings, templates), the versions of what renders it, and our own code. What the other steps of
-a build ask of a page is kept with it: the classes that it uses, where its links lead, the scripts in it.
+a build ask of a page is kept with it: where its links lead, the scripts in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.build_cache import code, kept_by_fields
 from kvreport.publish.parts import Group, Parts
-from kvreport.publish.pruned_style import Named
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -48,14 +47,12 @@ class Finished:
 
     Attributes:
         html: The page.
-        named: What it names that style sheets may style.
         links: Addresses within the site that it links to, as written and as they stand in the site.
         scripts: Digests of the scripts in it.
         styles: Digests of the styles in it.
     """
 
     html: str
-    named: Named
     links: tuple[tuple[str, str], ...]
     scripts: frozenset[str]
     styles: frozenset[str]
@@ -69,7 +66,6 @@ class PageCache:
         self._frame = frame
         self._open = ExitStack()
         self._pages: Group = self._open.enter_context(Parts(folder).group("pages"))
-        self._named: dict[Named, Named] = {}
         self._links: dict[tuple[str, str], tuple[str, str]] = {}
 
     def key(self, page: HostPage, ours: Page | None, tags: str) -> bytes:
@@ -144,8 +140,7 @@ class PageCache:
         """Keep a page that its policy refuses nothing of."""
         # Pages are much alike: equal texts are kept once.
         links = tuple(self._links.setdefault(link, link) for link in made.links)
-        named = self._named.setdefault(made.named, made.named)
-        self._pages.put(key, Finished(made.html, named, links, made.scripts, made.styles))
+        self._pages.put(key, Finished(made.html, links, made.scripts, made.styles))
 
     def finish(self) -> None:
         """Write what this build used and made."""
