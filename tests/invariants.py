@@ -26,6 +26,7 @@ from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.remedies import HOPELESS, remedies
+from kvreport.estimation.request import STEP_KEPT
 from kvreport.query import options
 
 Draw = random.Random
@@ -109,6 +110,12 @@ def ask(asked: Question) -> Estimate | None:
         return None
 
 
+def kept(first: Estimate) -> Question:
+    """What an answer says that it keeps for lengths other than the asked one."""
+    said = any(line.endswith(STEP_KEPT) for line in first.request.assumptions)
+    return {"max_batched_tokens": first.request.serving.max_batched_tokens} if said else {}
+
+
 def unbounded(count: int | None) -> int:
     """A count of an answer as JSON, where None says that memory limits nothing."""
     return 1 << 60 if count is None else count
@@ -186,7 +193,9 @@ def _words(estimate: Estimate, told: dict[str, Any]) -> None:
 
 def more_context(draw: Draw, asked: Question, first: Estimate) -> int:
     """A longer request never serves more."""
-    longer = ask({**asked, "context_tokens": asked["context_tokens"] + draw.choice((1, 16, 100, 5000))})
+    longer = ask(
+        {**asked, **kept(first), "context_tokens": asked["context_tokens"] + draw.choice((1, 16, 100, 5000))}
+    )
     if longer is None:
         return 1
     less, more = first.to_dict(), hold(longer)
@@ -276,6 +285,7 @@ def longest_context(draw: Draw, asked: Question, first: Estimate) -> int:
     longest = first.max_context_tokens
     if first.verdict in REFUSED or not longest or first.request.engine.family in LOCAL:
         return 1
+    asked = asked | kept(first)
     there = ask({**asked, "context_tokens": longest})
     assert there is not None, longest
     told = hold(there)
@@ -323,7 +333,7 @@ def boundary(draw: Draw, asked: Question, first: Estimate) -> int:
         or first.request.kv_pool_bytes is not None
     ):
         return 1
-    wanted = each * first.request.layout.data
+    asked, wanted = asked | kept(first), each * first.request.layout.data
     given = {name: value for name, value in asked.items() if name not in ("model", "context_tokens")}
     frame = kvreport.boundary(asked["model"], catalog=catalog(), requests=[wanted], **given)
     longest = int(frame["max_context_tokens"][0])

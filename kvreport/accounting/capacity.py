@@ -209,11 +209,30 @@ def boundary(pool_bytes: xp.ArrayLike, plan: Plan, users_wanted: xp.ArrayLike, l
         limit_tokens: Where to stop looking.
     """
     wanted = xp.maximum(xp.integers(users_wanted), 1)
+    # Engines that round a pool up hold more bytes of blocks than the pool has; one below 0 holds nothing.
     share = blocks(pool_bytes, plan) * plan.block_bytes // wanted
-    least = xp.minimum(xp.minimum(pool_bytes, share), free_bytes(pool_bytes, plan))
+    least = xp.minimum(xp.where(xp.integers(pool_bytes) < 0, -1, share), free_bytes(pool_bytes, plan))
     longest = plan.profile.longest_context(least, limit_tokens)
-    most = beside(pool_bytes, plan, longest)
-    return longest if most is None else xp.integers(xp.where(most >= wanted, longest, 0))
+    return longest if plan.pool is None else _held_beside(pool_bytes, plan, wanted, longest, limit_tokens)
+
+
+def _held_beside(
+    pool_bytes: xp.ArrayLike, plan: Plan, wanted: Integers | int, longest: Integers, limit_tokens: int
+) -> Integers:
+    """The longest context of which other pools hold so many requests, too: searched where they decide."""
+
+    def enough(tokens: xp.ArrayLike) -> Any:  # noqa: ANN401 - a truth or an array of them
+        return users(pool_bytes, plan, tokens) >= wanted
+
+    further = (longest < limit_tokens) & enough(xp.minimum(longest + 1, limit_tokens))
+    if not xp.any_of(further | ((longest > 0) & xp.logical_not(enough(longest)))):
+        return longest
+    low, high = xp.full_like(longest, 0), xp.full_like(longest, limit_tokens)
+    while xp.any_of(low < high):
+        middle = (low + high + 1) // 2
+        holds = enough(middle)
+        low, high = xp.where(holds, middle, low), xp.where(holds, high, xp.maximum(middle - 1, low))
+    return xp.integers(low)
 
 
 def followed(reach: Callable[[Any], Integers], limit_tokens: int) -> Integers:

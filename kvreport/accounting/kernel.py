@@ -694,8 +694,18 @@ def pools_boundary(
         limit: The model's longest context.
     """
     room = pool_room(rule, pool, block)
-    longest = longest_context(min(pool, room // max(wanted, 1)), constant, terms, limit)
-    return longest if requests_beside(rule, pool, longest) >= max(wanted, 1) else 0
+    longest = longest_context(room // max(wanted, 1), constant, terms, limit)
+    if requests_beside(rule, pool, longest) >= wanted:
+        return longest
+    low = 0
+    high = longest
+    while low < high:
+        middle = (low + high + 1) // 2
+        if requests_beside(rule, pool, middle) >= wanted:
+            low = middle
+        else:
+            high = middle - 1
+    return high
 
 
 def pools_replica_requests(

@@ -98,11 +98,11 @@ def boundary(
     each = [-(-count // copies) for count in counts]
     limit = answer.request.model.context_tokens
     laid = None if answer.deployment is None else answer.deployment.at_any_length()
-    if laid is None or laid.following is None:
+    if laid is None or (laid.following is None and not laid.others):
         longest = longest_each(
             answer.budget.kv_pool_bytes, answer.plan, np.asarray(each, dtype=np.int64), limit
         )
-    else:
+    else:  # of several stages each must hold its part
         longest = np.asarray([laid.boundary(one) for one in each], dtype=np.int64)
     # A model without a cache has no pool: whether it runs at all is in its own longest context.
     longest = np.minimum(longest, answer.max_context_tokens)

@@ -549,6 +549,10 @@ def _check_storable(cache: KvFormat, accelerator: Accelerator) -> None:
         )
 
 
+STEP_KEPT: Final = "other lengths in this answer keep it"
+"""Of the tokens of a step, where the engine's default follows the longest request."""
+
+
 def _scheduled(
     query: Query,
     engine: EngineRules,
@@ -570,7 +574,11 @@ def _scheduled(
     if drafted and query.max_seqs is None and engine.drafting_requests is not None:
         rows, because = engine.drafting_requests, "what {} sets where it drafts"
     if query.max_batched_tokens is None and engine.engine.device_classes:
-        assumed.append(f"max_batched_tokens {tokens:,}: default of {label} on this device")
+        said = f"default of {label} on this device"
+        short, long = (engine.scheduler(accelerator, context_tokens=length)[0] for length in (2048, 32_768))
+        if short != long:  # the first engine computes whole prompts in one step
+            said = f"what {label} takes for requests of {context_tokens:,} tokens; {STEP_KEPT}"
+        assumed.append(f"max_batched_tokens {tokens:,}: {said}")
     if query.max_seqs is None and engine.engine.device_classes:
         runs = engine.max_requests(Serving(max_batched_tokens=tokens, max_seqs=rows), model, Layout())
         if runs != rows:

@@ -221,6 +221,28 @@ def test_the_boundary_of_each_stage_is_the_last_context_that_it_holds(
             invariants.edge_of(replace(rank, others=()), wanted)
 
 
+@pytest.mark.parametrize("wanted", [1, 300, 3000, 10_000, 40_000])
+@pytest.mark.parametrize("engine", ["tensorrt-llm", "sglang", "sglang-0.5.13"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        "hugging-quants/Meta-Llama-3.1-70B-Instruct-AWQ-INT4",
+        "openai/gpt-oss-120b",
+        "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8",
+        "XiaomiMiMo/MiMo-V2-Flash",
+        "deepseek-ai/DeepSeek-V4-Flash",
+    ],
+)
+def test_the_boundary_of_many_requests_is_the_last_context_that_all_pools_hold(
+    model: str, engine: str, wanted: int
+) -> None:
+    """Tokens rounded up to blocks, states that come with requests, and windows that short requests take less of."""
+    for gpu, ranks in (("a100-pcie-40gb", 1), ("h200-sxm-141gb", 4)):
+        found = invariants.ask({"model": model, "gpu": gpu, "tensor_parallel": ranks, "engine": engine})
+        if found is not None:
+            invariants.edge_of(replace(found.deployment.at_any_length(), others=()), wanted)
+
+
 def test_the_boundary_of_a_stage_follows_the_length_that_it_is_told() -> None:
     """vLLM expands latents of the longest request: a server that is told a shorter one has a larger pool."""
     asked = {"gpu": "b300-sxm-288gb", "engine": "vllm", "pipeline_parallel": 2, "max_seqs": 1}
@@ -233,6 +255,34 @@ def test_the_boundary_of_a_stage_follows_the_length_that_it_is_told() -> None:
     for rank in laid.ranks:
         for wanted in (1, 3, 7):
             invariants.edge_of(replace(rank, others=()), wanted)
+
+
+@pytest.mark.parametrize(("stages", "requests"), [(2, 40), (3, 16)])
+def test_the_boundary_of_a_pipeline_is_of_all_its_stages(stages: int, requests: int) -> None:
+    """The stage with the least pool is not the one with the largest blocks: 16 requests of 131,072 tokens were 15."""
+    asked: dict[str, Any] = {"gpu": "jetson-thor-128gb", "engine": "vllm-0.11", "pipeline_parallel": stages}
+    asked |= {"model": "ibm-granite/granite-3.3-8b-instruct", "weights": "mxfp4", "max_seqs": 256}
+    given = {name: value for name, value in asked.items() if name != "model"}
+    frame = kvreport.boundary(asked["model"], catalog=CATALOG, requests=[requests], **given)
+    longest = int(frame["max_context_tokens"][0])
+    assert told(**asked, context_tokens=longest)[invariants.BY_MEMORY] >= requests
+    assert told(**asked, context_tokens=longest + 1)[invariants.BY_MEMORY] < requests
+
+
+def test_a_step_that_follows_the_length_is_said_to_be_kept() -> None:
+    """vLLM's first engine computes a prompt of up to 32K in one step: another length is another pool."""
+    asked: dict[str, Any] = {"model": "ibm-granite/granite-4.2-8b", "gpu": "tpu-v4", "weights": "bf16"}
+    first = invariants.ask({**asked, "engine": "vllm-0.7", "context_tokens": 4096})
+    assert first is not None
+    kept = invariants.kept(first)
+    assert kept == {"max_batched_tokens": 4096}
+    longest = first.max_context_tokens
+    for more, serves in ((0, True), (1, False)):
+        held = told(**asked, **kept, engine="vllm-0.7", context_tokens=longest + more)[invariants.BY_MEMORY]
+        assert (held > 0) == serves
+    later = invariants.ask({**asked, "engine": "vllm-0.8", "context_tokens": 4096})
+    assert later is not None
+    assert not invariants.kept(later)
 
 
 def test_a_shorter_step_of_sglang_leaves_its_requests_as_they_are() -> None:

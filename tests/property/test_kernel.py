@@ -216,9 +216,13 @@ def test_pools_of_states_and_windows_are_the_array_codes(rule, pool, error, cont
         limit_tokens=limit,
         uncertainty_bytes=error,
     )
-    assert kernel.pools_boundary(of, pool, block, 0, [term], wanted, limit) == capacity.boundary(
-        pool, arrays, wanted, limit
-    )
+    longest = kernel.pools_boundary(of, pool, block, 0, [term], wanted, limit)
+    assert longest == capacity.boundary(pool, arrays, wanted, limit)
+    assert longest == capacity.boundary(np.asarray([pool]), arrays, wanted, limit)[0]
+    for tokens, serves in ((longest, True), (longest + 1, False)):
+        if 0 < tokens <= limit:
+            held = kernel.pools_requests(of, pool, block, kernel.request_bytes(0, [term], tokens), tokens)
+            assert (held >= wanted) == serves
     mean = max(context // 2, 1)
     laid = (block, 0, [term])
     assert kernel.pools_replica_requests(of, pool, *laid, mean, max(context, 1), 0) == sizing.replica_users(
