@@ -14,6 +14,7 @@ from kvreport.catalog.claim import Claim, ClaimsFile, Publication, Reading, Stat
 from kvreport.catalog.load import open_catalog
 from kvreport.errors import CatalogError
 from kvreport.evidence.claims import Verdict, judge, ledger, summary, to_json
+from kvreport.site.kit.charts import specification
 from kvreport.site.pages import claims as ledger_page
 
 DATA = Path(__file__).parents[2] / "data"
@@ -141,9 +142,35 @@ def test_a_cause_cannot_be_the_first_reading():
 # The published ledger ------------------------------------------------------------------------------
 
 
-def test_the_ledger_holds_more_than_a_hundred_claims_of_five_sources(entries):
-    assert len(entries) > 100
-    assert {entry.file for entry in entries.values()} == {f"source-{n}" for n in range(1, 6)}
+def test_the_ledger_holds_five_sources_and_what_2026_says(entries):
+    files = {entry.file for entry in entries.values()}
+    assert len(entries) > 300
+    assert files > {f"source-{n}" for n in range(1, 6)}
+    assert files == {path.stem for path in (DATA / "claims").glob("*.yaml")}
+
+
+# Verdicts worked out by hand from the models' configs.
+BY_HAND = {
+    "k3-107136": (Verdict.DEPENDS, 107_136 / 27_648),  # 93 layers of 576 × 2 bytes, where 24 grow
+    "us-gemma3": (Verdict.UNIT_SLIP, 10.41e9 / (10.40625 * 2**30)),
+    "us-qwen06-old": (Verdict.CONTRADICTED, 2.19e9 / (28 * 2 * 8 * 128 * 2 * 40960)),
+    "lm-kv": (Verdict.CONFIRMED, 1),  # 16 layers × 2 × 4 heads × 256 × 2 bytes × 262,144
+    "vf-70b-32k": (Verdict.CONTRADICTED, 4.3e9 / (80 * 2 * 8 * 128 * 2 * 32768)),
+    "ch-64": (Verdict.CONTRADICTED, 8),
+    "ap-69": (Verdict.UNIT_SLIP, 69_000 / (61 * 576 * 2)),
+    "s5-oom-share": (Verdict.CONTRADICTED, 0.90 / 0.92),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_verdict_worked_out_by_hand_is_the_ledgers(entries, name):
+    verdict, ratio = BY_HAND[name]
+    assert (entries[name].verdict, entries[name].ratio) == (verdict, pytest.approx(ratio, rel=1e-6))
+
+
+def test_nobody_measured_what_the_source_only_says(entries):
+    """Each was labeled a measurement that agrees, with figures that the source's own reason contradicts."""
+    assert entries["s5-oom-share"].verdict == entries["s5-framework-overhead"].verdict == Verdict.CONTRADICTED
 
 
 def test_the_guessed_cache_is_found_out_with_its_exact_cause(entries):
@@ -326,6 +353,18 @@ def test_one_rule_tells_a_unit_slip_from_a_contradiction(entries):
 def test_claims_about_overhead_and_usage_are_in_the_ledger(entries):
     for name in ("s3-kv-usage", "s5-framework-overhead", "s5-oom-share", "s5-flash-activations"):
         assert name in entries
+
+
+def test_short_publications_share_a_section_and_the_picture_has_every_verdict(ledger_document, entries):
+    shared = next(s for s in ledger_document.sections if s.id == ledger_page.SHORT)
+    soup = BeautifulSoup(shared.html, "html.parser")
+    links = {a["href"] for a in soup.select("tbody a")}
+    assert "https://github.com/LMCache/LMCache/pull/4278" in links
+    assert "not read again" in soup.select_one("#continuum-2107").text
+    chart = ledger_page._picture(list(entries.values()))
+    assert specification(chart) == specification(chart, validate=True)
+    assert len(chart.data.rows) == len(Verdict)
+    assert {mark.verdict for mark in chart.data.marks} <= set(chart.data.rows)
 
 
 def test_a_catalog_without_claims_has_no_ledger(tmp_path):

@@ -54,6 +54,22 @@ class Landscape:
 
 
 @dataclass(frozen=True, slots=True)
+class Judged:
+    """A published figure over its recomputed value, and what that shows."""
+
+    ratio: float
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """All claims: how far each is off, in rows of one verdict each."""
+
+    marks: tuple[Judged, ...]
+    rows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A chart that a page wants.
 
@@ -63,7 +79,7 @@ class Request:
     """
 
     name: str
-    data: Landscape
+    data: Landscape | Verdicts
 
     @property
     def digest(self) -> str:
@@ -156,6 +172,31 @@ def landscape(data: Landscape, shown: Shown) -> alt.LayerChart | alt.FacetChart:
     return alt.layer(*layers, width=WIDTH, height=HEIGHT, config=_config())
 
 
+def verdicts(data: Verdicts, shown: Shown) -> alt.LayerChart | alt.FacetChart:
+    """Draw every claim as a stroke at stated ÷ recomputed (logarithmic), one row for each verdict."""
+    import altair as alt
+
+    strokes = (
+        alt.Chart(shown.called([asdict(mark) for mark in data.marks]))
+        .mark_tick(thickness=2, size=22, opacity=0.5, color=LINE_COLOURS[0])
+        .encode(
+            x=alt.X(
+                "ratio:Q",
+                title="Stated ÷ recomputed",
+                scale=alt.Scale(type="log", base=2, nice=False, padding=8),
+                axis=alt.Axis(values=[2**n for n in range(-6, 8)], format=",~r"),
+            ),
+            y=alt.Y("verdict:N", title=None, sort=list(data.rows), axis=alt.Axis(labelLimit=260)),
+            tooltip=[
+                alt.Tooltip("verdict:N", title="Verdict"),
+                alt.Tooltip("ratio:Q", title="Stated ÷ recomputed", format=",.3~r"),
+            ],
+        )
+    )
+    right = alt.Chart(shown.called([{"ratio": 1}])).mark_rule(color="var(--kv-line)").encode(x="ratio:Q")
+    return alt.layer(right, strokes, width=WIDTH - 220, height=38 * len(data.rows), config=_config())
+
+
 def label_places(data: Landscape) -> dict[str, tuple[Align, int, int]]:
     """Return where each name stands from its mark: (alignment, pixels right, pixels down).
 
@@ -231,6 +272,7 @@ _MANY: Final = 2
 
 CHARTS: Final[dict[str, Callable[[Any, Shown], alt.LayerChart | alt.FacetChart]]] = {
     "landscape": landscape,
+    "verdicts": verdicts,
 }
 """Every chart that a page can ask for, by name."""
 

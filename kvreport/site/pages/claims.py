@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,17 +13,26 @@ from kvreport.book.quantities import Quantities
 from kvreport.catalog.claim import Claim, ClaimsFile, Publication, load_claims
 from kvreport.evidence.claims import MEANINGS, Entry, Verdict, judge, ledger, plural, summary, to_json
 from kvreport.publish.noted import kept
+from kvreport.site.kit import charts
+from kvreport.site.kit.elements import Chart
 from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.tables import Column, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
+    from kvreport.publish.site_data import SiteData
+    from kvreport.site.kit.drawing import Drawing
 
 URI: Final = "evidence/claims/"
 FILE: Final = "evidence/claims.json"
 LEADING: Final = 12
 """Causes that stand at the head of the page."""
+OWN_SECTION: Final = 10
+"""Claims of a publication that has a section of the page to itself."""
+SHORT: Final = "short-publications"
+"""Anchor of the section that shorter publications share."""
 _CSS: Final = {
     Verdict.UNIT_SLIP: "unit-slip",
     Verdict.DEPENDS: "depends",
@@ -63,6 +72,11 @@ class Part:
     lines: tuple[Line, ...]
     counts: tuple[int, ...]
 
+    @property
+    def anchor(self) -> str:
+        """Where the page shows it."""
+        return self.source.key if len(self.lines) >= OWN_SECTION else SHORT
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -90,20 +104,28 @@ class LedgerContext:
     """What the ledger's templates print.
 
     Attributes:
-        parts: The publications, in order.
+        parts: The publications with a section of their own, in order.
+        short: The others.
+        short_counts: Claims of the others, by verdict.
         findings: What explains the figures that do not hold, the most frequent first; the page leads with them.
         rest: Further causes, each of fewer claims.
         verdicts: Name, meaning and number of claims of each verdict.
         total: Number of claims.
         file: Address of the machine-readable ledger.
+        chart: The picture of the verdicts.
+        drawing: The same, drawn; None where nothing is drawn.
     """
 
     parts: tuple[Part, ...]
+    short: tuple[Part, ...]
+    short_counts: tuple[int, ...]
     findings: tuple[Finding, ...]
     rest: tuple[Finding, ...]
     verdicts: tuple[tuple[str, str, int], ...]
     total: int
     file: str
+    chart: Chart
+    drawing: Drawing | None
 
 
 def entries(catalog: Catalog) -> tuple[Entry, ...]:
@@ -129,12 +151,12 @@ def files(catalog: Catalog) -> dict[str, bytes]:
     return {FILE: to_json(found).encode()} if found else {}
 
 
-def page(catalog: Catalog) -> Page | None:
+def page(catalog: Catalog, drawings: Mapping[str, Drawing] | None = None) -> Page | None:
     """Return the ledger's page, or None if the catalog has no claims."""
     found = entries(catalog)
     if not found:
         return None
-    context = _context(_files(catalog.folder), found, Quantities(catalog))
+    context = _context(_files(catalog.folder), found, Quantities(catalog), drawings or {})
     counted = summary(found)
     agree = counted[Verdict.CONFIRMED] + counted[Verdict.ROUNDED] + counted[Verdict.MEASURED]
     conclusion = (
@@ -151,19 +173,32 @@ def page(catalog: Catalog) -> Page | None:
         Section(part.source.key, part.source.title, render("claims/source.html", URI, {"part": part}))
         for part in context.parts
     ]
+    if context.short:
+        sections.append(
+            Section(SHORT, "Issue threads, model cards and guides", render("claims/short.html", URI, context))
+        )
     return Page(
         uri=URI,
         kind="tool",
         title="Claims ledger: published figures, recomputed",
         heading="Claims ledger: published figures, recomputed",
         description=f"{conclusion}.",
-        lead=render("claims/lead.html", URI, {"conclusion": conclusion}),
+        lead=render(
+            "claims/lead.html",
+            URI,
+            {"conclusion": conclusion, "long": len(context.parts), "short": len(context.short)},
+        ),
         sections=tuple(sections),
         names=("claims", "errors", "fact check"),
     )
 
 
-def _context(sources: Sequence[ClaimsFile], found: Sequence[Entry], quantities: Quantities) -> LedgerContext:
+def _context(
+    sources: Sequence[ClaimsFile],
+    found: Sequence[Entry],
+    quantities: Quantities,
+    drawings: Mapping[str, Drawing],
+) -> LedgerContext:
     parts = []
     for file in sources:
         own = [entry for entry in found if entry.file == file.source.key]
@@ -172,14 +207,45 @@ def _context(sources: Sequence[ClaimsFile], found: Sequence[Entry], quantities: 
             Part(file.source, note, tuple(_line(entry) for entry in own), tuple(summary(own).values()))
         )
     counted, findings = summary(found), _findings(found)
+    request = _picture(found)
     return LedgerContext(
-        parts=tuple(parts),
+        parts=tuple(part for part in parts if part.anchor != SHORT),
+        short=(short := tuple(part for part in parts if part.anchor == SHORT)),
+        short_counts=tuple(sum(column) for column in zip(*(part.counts for part in short), strict=True)),
         findings=findings[:LEADING],
         rest=findings[LEADING:],
         verdicts=tuple((v.value, MEANINGS[v], counted[v]) for v in Verdict),
         total=len(found),
         file=FILE,
+        chart=Chart(
+            id="verdicts-chart",
+            title="Stated over recomputed value, one stroke per claim, in rows by verdict",
+            digest=request.digest,
+            legend=(),
+            notes=(),
+            caption="One stroke is one claim. At 1 the figure is right; at 2 it is twice the recomputed value. Claims that "
+            "state a bound, such as more than 80 GB, are not shown. The axis is logarithmic.",
+            table=Table("", Column(""), (), ()),
+        ),
+        drawing=drawings.get(request.digest),
     )
+
+
+def _picture(found: Sequence[Entry]) -> charts.Request:
+    named = {verdict: f"{verdict.value} ({count})" for verdict, count in summary(found).items()}
+    marks = dict.fromkeys(
+        charts.Judged(float(f"{entry.ratio:.3g}"), named[entry.verdict])
+        for entry in found
+        if entry.ratio and entry.claim.stated.relation == "equals"
+    )
+    return charts.Request("verdicts", charts.Verdicts(tuple(marks), tuple(named.values())))
+
+
+def requests(site: SiteData) -> Iterator[charts.Request]:
+    """Yield the picture of the verdicts, where there are claims."""
+    found = entries(site.catalog)
+    if found:
+        yield _picture(found)
 
 
 def _findings(found: Sequence[Entry]) -> tuple[Finding, ...]:
@@ -229,9 +295,9 @@ def _short(value: float) -> str:
 
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the page, where the catalog has what it shows."""
-    made = page(inputs.site.catalog)
+    made = page(inputs.site.catalog, inputs.drawings)
     if made is not None:
         yield made
 
 
-TYPE: Final = PageType("claims", pages, files=lambda site: files(site.catalog).items())
+TYPE: Final = PageType("claims", pages, requests, files=lambda site: files(site.catalog).items())
