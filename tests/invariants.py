@@ -25,6 +25,7 @@ from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
+from kvreport.estimation.local import ROWS_KEEP
 from kvreport.estimation.remedies import HOPELESS, remedies
 from kvreport.estimation.request import STEP_KEPT
 from kvreport.query import options
@@ -111,9 +112,21 @@ def ask(asked: Question) -> Estimate | None:
 
 
 def kept(first: Estimate) -> Question:
-    """What an answer says that it keeps for lengths other than the asked one."""
+    """What an answer says that it keeps for lengths other than the asked one, as options of a question."""
     said = any(line.endswith(STEP_KEPT) for line in first.request.assumptions)
     return {"max_batched_tokens": first.request.serving.max_batched_tokens} if said else {}
+
+
+def rows(draw: Draw, asked: Question, first: Estimate) -> int:
+    """A line of the table by context is what the answer to its context says, or the answer says what it keeps."""
+    if any(line.startswith(ROWS_KEEP) for line in first.request.assumptions):
+        return 1
+    line = draw.choice(first.by_context)
+    back = ask({**asked, **kept(first), "context_tokens": line.context_tokens})
+    assert back is not None, ("row", line.context_tokens)
+    own = next(one for one in back.by_context if one.context_tokens == line.context_tokens)
+    assert line == own, ("row", line, own)
+    return 2
 
 
 def unbounded(count: int | None) -> int:
@@ -433,6 +446,7 @@ def remedy(draw: Draw, asked: Question, first: Estimate) -> int:
 
 
 NEIGHBORS: Final = (
+    rows,
     more_context,
     more_memory,
     more_share,

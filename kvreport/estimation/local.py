@@ -39,6 +39,9 @@ from kvreport.units import human_bytes
 
 CONTEXTS: Final = tuple(1 << power for power in range(11, 21))
 
+ROWS_KEEP: Final = "rows of other contexts keep the layers on the GPU and the batch"
+"""Where the engine places layers for the context that was asked."""
+
 _OF_ROLE: Final = (
     ("token_embd", "embedding"), ("output_norm", "norms"), ("output", "output_head"), ("_exps", "routed_experts"),
     ("_shexp", "shared_experts"), ("exp_probs", "router"), ("ffn_gate_inp", "router"), ("norm", "norms"),
@@ -133,15 +136,8 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
     )
     device = fullest(layout)
     _, uncertainty = _bands(case, device)
-    verdict = _verdict(case, layout, request.context_tokens)
-    starts = verdict in _STARTS
-    by_context = {tokens: _at(case, tokens) for tokens in _contexts(model, request.context_tokens)}
-    own = by_context[request.context_tokens]
-    running = min(own.max_concurrent_requests_by_memory, case.options.slots) if starts else 0
-    # The line of the context that was asked is of the start with all its slots.
-    by_context[request.context_tokens] = replace(
-        own, max_concurrent_requests=running, shortfall_bytes=layout.shortfall, verdict=verdict
-    )
+    by_context = [_at(case, tokens, layout) for tokens in _contexts(model, request.context_tokens)]
+    own = next(one for one in by_context if one.context_tokens == request.context_tokens)
     each, per_token = own.kv_bytes_per_request_per_gpu, _per_token(case)
     plan = BlockPlan(
         block_bytes=1,
@@ -169,24 +165,24 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
         plan=plan,
         held=plan.profile,
         max_concurrency=budget.kv_pool_bytes / each if each else None,
-        max_concurrent_requests=running,
+        max_concurrent_requests=own.max_concurrent_requests,
         max_concurrent_requests_by_memory=own.max_concurrent_requests_by_memory,
         max_concurrent_requests_ceiling=own.max_concurrent_requests_ceiling,
-        limited_by="max_num_seqs" if running == case.options.slots else "kv_pool",
-        shortfall_bytes=layout.shortfall,
+        limited_by=own.limited_by,
+        shortfall_bytes=own.shortfall_bytes,
         kv_pool_tokens=layout.cells.context,
         max_context_tokens=longest_context(
             case.local, case.options, case.devices, host_memory=case.host_memory
         ),
-        verdict=verdict,
+        verdict=own.verdict,
         decode_ms_lower_bound=decode_ms(case, layout),
         prefill_ms_lower_bound=None,
-        by_context=tuple(by_context.values()),
+        by_context=tuple(by_context),
         explanation=(),
         local=layout,
         options=case.options,
         mix=case.mix,
-        advice=() if starts else advice(case),
+        advice=() if own.verdict in _STARTS else advice(case),
         case=case,
     )
 
@@ -206,35 +202,40 @@ def _budget(device: DeviceBytes, uncertainty: int) -> Budget:
     )
 
 
-def _at(case: LocalCase, tokens: int) -> AtContext:
-    """One slot that holds a whole context, and how many such slots memory would hold."""
-    layout, device = case.laid(tokens)
+def _at(case: LocalCase, tokens: int, asked: LocalLayout) -> AtContext:
+    """A start for requests of a context, with all its slots, and how many slots of them memory would hold.
+
+    Args:
+        case: The question, opened.
+        tokens: The context.
+        asked: The start for the context that was asked.
+    """
+    options, usual = case.options, case.request.context_tokens
+    one, device = case.laid(tokens)
     each = device.kv + device.state
-    free = device.free + each
-    on_host = layout.host.kv + layout.host.state
+    on_host = one.host.kv + one.host.state
     # The host's part of the cache is in the way only where both share one memory.
-    guess = free // (each + (on_host if device.beside else 0) or 1)
+    guess = (device.free + each) // (each + (on_host if device.beside else 0) or 1)
     count = 0
-    if layout.fits:
+    if one.fits:
         count = most_slots(
-            case.local,
-            case.options,
-            case.devices,
-            tokens,
-            host_memory=case.host_memory,
-            guess=guess,
-            exact=tokens == case.request.context_tokens,
+            case.local, options, case.devices, tokens, host_memory=case.host_memory, guess=guess
         )
     most = max(count, (device.usable - device.weights) // each if each else 0)
+    layout = asked
+    if tokens != usual:
+        layout = case.lay_out(replace(options, context=tokens * max(options.context // usual, 1)))
+    verdict = _verdict(case, layout, tokens)
+    running = min(count, options.slots) if verdict in _STARTS else 0
     return AtContext(
         context_tokens=tokens,
         kv_bytes_per_request_per_gpu=each,
-        max_concurrent_requests=min(count, case.options.slots),
+        max_concurrent_requests=running,
         max_concurrent_requests_by_memory=count,
         max_concurrent_requests_ceiling=min(most, 1 << 20),
-        limited_by="max_num_seqs" if count >= case.options.slots else "kv_pool",
+        limited_by="max_num_seqs" if running == options.slots else "kv_pool",
         shortfall_bytes=layout.shortfall,
-        verdict=_verdict(case, layout, tokens),
+        verdict=verdict,
     )
 
 
@@ -316,6 +317,9 @@ def _assumptions(case: LocalCase, changed: tuple[str, ...]) -> tuple[str, ...]:
         found.append(f"ubatch size {options.ubatch}: default of {label}")
     if changed:
         found.append(f"changed by --fit: {' '.join(changed)}")
+    if case.asked is not None:
+        tokens = f"{case.request.context_tokens:,} tokens"
+        found.append(f"{ROWS_KEEP} that {label} takes for {tokens}; another context may have others")
     found += _layers_said(case)
     if query.weights is None and case.mix != "file":
         found.append(f"weights {case.mix}: {case.assumed_mix}")

@@ -188,6 +188,26 @@ def test_the_line_of_the_asked_context_at_home_is_the_answers(
     told(model, gpu=gpu, engine=engine, context_tokens=context, weights=weights)
 
 
+@pytest.mark.parametrize("parallel", [1, 4])
+@pytest.mark.parametrize("gpu", ["a2", "rtx-4090"])
+def test_a_line_of_another_context_at_home_is_of_all_slots(gpu: str, parallel: int) -> None:
+    """A line said what is short for one slot, and a count that was a guess."""
+    asked: dict[str, Any] = {"model": "Qwen/Qwen3-8B", "gpu": gpu, "engine": "llama-cpp", "weights": "bf16"}
+    asked |= {"parallel": parallel, "context_tokens": 2048}
+    first = invariants.ask(asked)
+    assert first is not None
+    for line in first.by_context:
+        back = invariants.ask({**asked, "context_tokens": line.context_tokens})
+        assert back is not None
+        assert line in back.by_context
+
+
+def test_what_ollama_places_for_a_context_is_said_to_be_kept() -> None:
+    first = invariants.ask({"model": "openai/gpt-oss-20b", "gpu": "a2", "engine": "ollama"})
+    assert first is not None
+    assert any(line.startswith(invariants.ROWS_KEEP) for line in first.request.assumptions)
+
+
 WINDOWED = sorted(
     model.id
     for model in CATALOG.models.values()

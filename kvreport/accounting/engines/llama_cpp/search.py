@@ -83,7 +83,6 @@ def most_slots(
     *,
     host_memory: int | None = None,
     guess: int = MOST_SLOTS // 2,
-    exact: bool = True,
 ) -> int:
     """How many slots of ``context`` tokens each fit (``-c context*N -np N``), at most 256.
 
@@ -94,7 +93,6 @@ def most_slots(
         context: Tokens of one slot.
         host_memory: Bytes that the host has, where that is known.
         guess: Where to look first.
-        exact: False to stop at a guess that fits: for tables, whose guess is one slot's share of what is free.
     """
 
     def holds(slots: int) -> bool:
@@ -103,8 +101,6 @@ def most_slots(
 
     low, high, step = 0, MOST_SLOTS + 1, 1
     middle = min(max(guess, 1), MOST_SLOTS)
-    if not exact and holds(middle):
-        return middle
     # Steps double away from the guess until both bounds are known, then halve between them.
     while high - low > 1:
         if holds(middle):
