@@ -33,7 +33,8 @@ help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
 site: $(SITE_STAMP) ## build the whole site into site/: catalog, dataset, pages, charts, chapters, downloads
-	@$(BIN)/python scripts/make_site.py
+	@$(BIN)/python scripts/fetch_runtime.py && $(BIN)/python scripts/fetch_sql.py && \
+		$(BIN)/mkdocs build --strict
 
 serve: site ## build the site and serve it on this machine (PORT=8000)
 	@echo "http://127.0.0.1:$(PORT)/  (Ctrl-C ends it)"

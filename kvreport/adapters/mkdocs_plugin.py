@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gc
 import logging
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urljoin
@@ -23,7 +22,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.toc import get_toc
 
 from kvreport import resources
-from kvreport.adapters import assets, head, lost, page_cache, search, theme, written
+from kvreport.adapters import assets, head, lost, page_cache, search, theme
 from kvreport.adapters.ahead import Ahead
 from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts, open_book, refuse
 from kvreport.adapters.generated import GeneratedPage, anchors, announce, date, published
@@ -35,14 +34,11 @@ from kvreport.adapters.settings import KvreportConfig
 from kvreport.adapters.skeleton import address, filled, outline, shared, skeleton
 from kvreport.adapters.staging import Staging, refusal, stage, warned
 from kvreport.adapters.styles import SHARED, Styles
-from kvreport.adapters.written import Written
 from kvreport.atomic import write_whole
 from kvreport.build_cache import code, settle
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.parsed import Parsed
 from kvreport.catalog.record_cache import recall_models
 from kvreport.catalog.records import Records
-from kvreport.catalog.shelf import KEEPING
 from kvreport.errors import InputError
 from kvreport.processes import COLLECTION_THRESHOLD, exit_on_signals
 from kvreport.publish import long_tables
@@ -68,8 +64,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
     def __init__(self) -> None:
         super().__init__()
         self._collects = gc.get_threshold()
-        self._open = ExitStack()
-        self.written: Written | None = None
         self.report: Report | None = None
         self.pages: dict[str, Page] = {}
         self.known: set[str] = set()
@@ -113,11 +107,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self.mount = Mount(self.config.prefix or usual_prefix(Path(config.docs_dir)))
         except InputError as error:
             raise PluginError(f"kvreport: {error}") from error
-        # Files are linked to the last site's if no stranger writes to them.
-        listing = self._cache(config) / "site.written" if page_cache.usable(config) else None
         self.place = Path(config.site_dir)
-        self.staging = stage(self.place, listing) if self.publishes else None
-        KEEPING[:] = [Parsed(self._cache(config) / "parts" / "yaml.parsed")] if self.publishes else []
+        self.staging = stage(self.place) if self.publishes else None
         if self.staging is not None:
             config.site_dir = str(self.staging.folder)
         self.policy = self.notebooks = self.styles = None
@@ -228,18 +219,11 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             raise PluginError(f"kvreport: {error}") from error
 
     def on_nav(self, nav: Navigation, *, config: MkDocsConfig, files: Files) -> None:
-        """Remember the navigation, which every page shows, and find what was rendered before."""
+        """Remember the navigation, which every page shows."""
         self.nav = nav
-        if self.publishes and not self.mount.foreign and page_cache.usable(config) and written.usable(config):
-            self.written = Written(self._cache(config) / "pages", config, files)
 
     def on_env(self, env: Environment, *, config: MkDocsConfig, files: Files) -> None:
         """Date every page, and leave those that have not changed as they are kept."""
-        if self.written is not None:
-            self.written.finish()
-            self.written = None
-        if self.staging is not None and page_cache.usable(config):
-            self._open.enter_context(self.staging.takes_pages())
         if self.report is None:
             return
         data = Path(self.config.catalog) if self.config.catalog else resources.data_dir()
@@ -270,10 +254,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
 
     def on_pre_page(self, page: HostPage, *, config: MkDocsConfig, files: Files) -> HostPage:
         """Wait for the chapters before the first of them is rendered."""
-        if not is_chapter(page.file.src_uri):
-            if self.written is not None and not isinstance(page, GeneratedPage):
-                self.written.take(page)
-        elif self.ahead is not None:
+        if is_chapter(page.file.src_uri) and self.ahead is not None:
             self.ahead.wait()
             if self.notebooks is not None:
                 self.notebooks.keep()
@@ -396,10 +377,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Write the downloads, the feed and the machine-readable files beside the pages."""
         if self.report is None:
             return
-        write = write_whole if self.staging is None else self.staging.files.write
-        self.report.write_files(Path(config.site_dir) / self.mount.prefix, write)
+        self.report.write_files(Path(config.site_dir) / self.mount.prefix)
         for uri, text in self.rows.items():
-            write(Path(config.site_dir) / uri, text.encode())
+            write_whole(Path(config.site_dir) / uri, text.encode())
         self.rows.clear()
 
     @event_priority(-50)
@@ -411,12 +391,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
     @event_priority(-100)
     def _on_post_build_publish(self, config: MkDocsConfig) -> None:
         """Put the site in its place, unless the host is about to refuse it for its warnings."""
-        self._open.close()
         if self.notebooks is not None:
             self.notebooks.finish()
-        for parsed in KEEPING:
-            parsed.finish()
-        KEEPING.clear()
         if self.book is not None and self.book.kept is not None:
             self.book.kept.finish()
         if self.page_cache is not None:
@@ -440,8 +416,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         Raises:
             PluginError: The system refused to write; one sentence instead of a traceback.
         """
-        self._open.close()
-        KEEPING.clear()
         if self.ahead is not None:
             self.ahead.stop()
         if self.notebooks is not None:

@@ -9,20 +9,14 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import pickle
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from mkdocs import utils
 from mkdocs.utils import CountHandler
 
 from kvreport.atomic.folders import make_readable, recover, replace_folder
-from kvreport.atomic.reuse import Reuse
 from kvreport.atomic.workspace import Workspace, claim, sweep
-from kvreport.build_cache import read_kept, write_sealed
 
 log = logging.getLogger("mkdocs.plugins.kvreport")
 
@@ -35,22 +29,12 @@ class Staging:
 
     Attributes:
         place: The site's folder.
-        files: Writes files of the new site, as links to the last one where they have not changed.
     """
 
-    def __init__(self, place: Path, workspace: Workspace, listing: Path | None = None) -> None:
-        """Build in a workspace what shall stand in ``place``.
-
-        Args:
-            place: The site's folder.
-            workspace: Where it is built.
-            listing: Keeps between builds what the last one wrote; None links nothing.
-        """
+    def __init__(self, place: Path, workspace: Workspace) -> None:
+        """Build in a workspace what shall stand in ``place``."""
         self.place = place
         self._workspace = workspace
-        self._listing = listing
-        known = read_kept(listing) if listing is not None else None
-        self.files = Reuse(place, workspace.folder, known if isinstance(known, dict) else {})
 
     @property
     def folder(self) -> Path:
@@ -68,34 +52,14 @@ class Staging:
             replace_folder(self.folder, self.place)
         finally:
             self.discard()
-        if self._listing is not None:
-            write_sealed(self._listing, pickle.dumps(self.files.written, protocol=5))
-
-    @contextmanager
-    def takes_pages(self) -> Iterator[None]:
-        """Let the host's pages be written here while the block runs: most are those of the last site."""
-        before = utils.write_file
-
-        def write(content: bytes, output_path: str) -> None:
-            self.files.write(output_path, content)
-
-        utils.write_file = write
-        try:
-            yield
-        finally:
-            utils.write_file = before
 
     def discard(self) -> None:
         """Remove what was built and not published."""
         self._workspace.close()
 
 
-def stage(place: Path, listing: Path | None = None) -> Staging | None:
+def stage(place: Path) -> Staging | None:
     """Return a new folder beside ``place``, or None if there can be none.
-
-    Args:
-        place: The site's folder.
-        listing: Keeps between builds what the last one wrote; None links nothing.
 
     Whatever an earlier build left when it was killed is put right first: a site that was moved aside
     returns, and folders whose build is gone are removed.
@@ -105,7 +69,7 @@ def stage(place: Path, listing: Path | None = None) -> Staging | None:
         if recover(place):
             log.info("the last good site is back: a build ended while it was being replaced")
         sweep(place.parent, prefix)
-        return Staging(place, claim(place.parent, prefix), listing)
+        return Staging(place, claim(place.parent, prefix))
     except OSError as error:
         log.info("the site is built in place: %s", error)
         return None

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -19,9 +19,6 @@ from pydantic_core import ErrorDetails
 
 from kvreport.catalog.base import SCHEMA_VERSION, Record
 from kvreport.errors import CatalogError, Fault, shorten
-
-if TYPE_CHECKING:
-    from kvreport.catalog.parsed import Parsed
 
 MAX_FILE_BYTES: Final = 4 << 20
 MAX_JSON_BYTES: Final = 8 << 20
@@ -103,10 +100,6 @@ _StrictLoader.add_constructor("tag:yaml.org,2002:float", _plain_fraction)
 _StrictLoader.add_constructor("tag:yaml.org,2002:timestamp", _StrictLoader.construct_yaml_str)
 
 
-KEEPING: Final[list[Parsed]] = []
-"""Where the build that runs keeps what files hold; empty outside a build."""
-
-
 def read_yaml(path: Path, where: str) -> object:
     """Read one YAML file strictly.
 
@@ -119,17 +112,13 @@ def read_yaml(path: Path, where: str) -> object:
 
     try:
         text = _text(path, "YAML", MAX_FILE_BYTES, fault)
-        for kept in KEEPING:
-            known, data = kept.get(text)
-            if known:
-                return data
         if text.startswith("{") and (written := _json(text)) is not None:
             return written
         if _MAYBE_ANCHOR.search(text):
             _refuse_anchors(text, fault)
         if sum(text.count(sign) for sign in ("[", "{", "- ", "? ")) > _MANY_OPENINGS:
             _refuse_depth(text, fault)
-        return _remembered(text, yaml.load(text, Loader=_StrictLoader))  # noqa: S506 - a safe loader, made stricter
+        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a safe loader, made stricter
     except yaml.MarkedYAMLError as error:
         mark, problem = error.problem_mark, error.problem or "no YAML"
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -143,13 +132,6 @@ def read_yaml(path: Path, where: str) -> object:
         raise fault(shorten(str(error)), "YAML") from error
     except RecursionError as error:
         raise fault("values nested too deeply", "a catalog file") from error
-
-
-def _remembered(text: str, data: object) -> object:
-    """Return what a text holds, and let the build that runs keep it."""
-    for kept in KEEPING:
-        kept.put(text, data)
-    return data
 
 
 def _json(text: str) -> object:

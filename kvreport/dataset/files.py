@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvreport.atomic.files import UNFINISHED
 from kvreport.atomic.folders import recover, replace_entries
-from kvreport.atomic.reuse import Entry, Reuse
 from kvreport.atomic.workspace import claim, sweep
 from kvreport.errors import InputError, shorten
 
 _PREFIX = ".kvreport-files-"
-
-
-@dataclass
-class Before:
-    """The files of an earlier run, to which a new one links where they stay as they are.
-
-    Attributes:
-        folder: Where they are.
-        written: What was written there, as :class:`kvreport.atomic.reuse.Reuse` told; then what the new run wrote.
-    """
-
-    folder: Path
-    written: Mapping[str, Entry] = field(default_factory=dict)
 
 
 class Staging:
@@ -40,11 +25,9 @@ class Staging:
         gone: Names of files that their place shall lose when these come.
     """
 
-    def __init__(self, folder: Path, target: Path, before: Before | None = None) -> None:
-        """Write into ``folder`` what shall stand in ``target``, as links to what an earlier run wrote if possible."""
+    def __init__(self, folder: Path, target: Path) -> None:
+        """Write into ``folder`` what shall stand in ``target``."""
         self.folder = folder
-        self._before = before
-        self._reuse = Reuse(before.folder if before else target, folder, before.written if before else {})
         self._target = target
         self.names: list[str] = []
         self._digests: dict[str, tuple[int, str]] = {}
@@ -60,8 +43,8 @@ class Staging:
 
     def write(self, name: str, content: bytes) -> None:
         """Write one file."""
-        digest = self._reuse.write(self.path(name), content, name)
-        self._digests[name] = len(content), digest.hex()
+        self.path(name).write_bytes(content)
+        self._digests[name] = len(content), hashlib.sha256(content).hexdigest()
 
     def digest(self, name: str) -> tuple[int, str]:
         """Return the size and SHA-256 of a file that was written."""
@@ -75,20 +58,17 @@ class Staging:
         """Put every file in its place, all of them or none."""
         names = tuple(dict.fromkeys(self.names))
         replace_entries(self.folder, self._target, names, self.gone, ending=UNFINISHED)
-        if self._before is not None:
-            self._before.written = self._reuse.written
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}{UNFINISHED}"
 
 
 @contextmanager
-def staged(target: Path, before: Before | None = None) -> Iterator[Staging]:
+def staged(target: Path) -> Iterator[Staging]:
     """Collect files for ``target``; they are put there only if nothing fails before the end.
 
     Args:
         target: The folder.
-        before: What an earlier run wrote, and where this one tells what it wrote; None links nothing.
 
     What a killed run left there is put right or removed first.
 
@@ -105,7 +85,7 @@ def staged(target: Path, before: Before | None = None) -> Iterator[Staging]:
             f"out: found {shorten(str(target))}, {error.strerror or error}; allowed: a folder that can be written"
         ) from error
     try:
-        staging = Staging(workspace.folder, target, before)
+        staging = Staging(workspace.folder, target)
         yield staging
         staging.publish()
     finally:

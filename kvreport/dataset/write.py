@@ -25,7 +25,7 @@ from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.dataset import arrow, tables
 from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, Table
-from kvreport.dataset.files import Before, Staging, available_processors, checksums, listed, staged
+from kvreport.dataset.files import Staging, available_processors, checksums, listed, staged
 from kvreport.dataset.grid import PIECE_ROWS, Axes, twins
 from kvreport.dataset.kept import Kept, ModelFiles
 from kvreport.dataset.manifest import refuse_partitions
@@ -69,7 +69,6 @@ def publish(
     site_url: str = "",
     workers: int | None = None,
     cache: Path | None = None,
-    before: Before | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Release:
     """Write the dataset into a folder, whole or not at all.
@@ -83,7 +82,6 @@ def publish(
         site_url: Where the files will stand, or "".
         workers: Processes; None for as many as there are processors, for a large matrix.
         cache: Folder that keeps each model's rows between builds; None keeps nothing.
-        before: An earlier run, to whose files those of models that have not changed are linked; told of this one.
         progress: Told how far it is.
 
     Raises:
@@ -91,7 +89,7 @@ def publish(
     """
     header = gzip_member((",".join(CAPACITY.names) + "\n").encode())
     refuse_partitions(out)
-    with staged(out, before) as staging:
+    with staged(out) as staging:
         parts = _CsvParts(staging, header)
         rows = 0
         with pq.ParquetWriter(

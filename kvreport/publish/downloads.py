@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,9 +17,8 @@ from typing import Final
 from kvreport import resources
 from kvreport.atomic.files import write_whole
 from kvreport.atomic.workspace import claim, sweep
-from kvreport.build_cache import cannot_keep, digest, forget, read_kept, read_sealed, sealed, write_sealed
+from kvreport.build_cache import cannot_keep, digest, forget, read_sealed, sealed
 from kvreport.catalog.load import Catalog
-from kvreport.dataset.files import Before
 from kvreport.dataset.grid import axes
 from kvreport.dataset.write import publish
 from kvreport.errors import InputError
@@ -28,8 +26,6 @@ from kvreport.errors import InputError
 FOLDER: Final = "downloads"
 _CODE: Final = ("units.py", "errors.py", "catalog", "accounting", "estimation", "dataset")
 _INDEX: Final = "index.sealed"
-_WRITTEN: Final = "written.sealed"
-"""What each file was when it was written: a build links to those that have not been written to since."""
 _UNFINISHED: Final = ".kvreport-dataset-"
 _TEMPORARY: Final = "kvreport-dataset-"
 SUMS: Final = "SHA256SUMS"
@@ -122,8 +118,6 @@ def prepare(
     if known is None or not known.complete():
         progress("dataset: computing and writing every row")
 
-        earlier = _latest(folder.parent)
-
         def write(written: Path) -> None:
             publish(
                 catalog,
@@ -132,13 +126,11 @@ def prepare(
                 version=version,
                 site_url=site_url,
                 cache=cache / "rows",
-                before=earlier,
                 progress=_thinned(progress),
             )
 
         try:
             known = _kept(folder, write)
-            write_sealed(folder / _WRITTEN, pickle.dumps(earlier.written, protocol=5))
         except (OSError, InputError) as error:
             reason = error if isinstance(error, OSError) else error.__cause__
             if not isinstance(reason, OSError):
@@ -150,13 +142,6 @@ def prepare(
     with suppress(OSError):
         os.utime(folder)
     return known
-
-
-def _latest(folder: Path) -> Before:
-    """Return what the last build wrote; its files are links of the site's, so that nobody may have written to them."""
-    found = sorted(folder.glob(f"*/{_WRITTEN}"), key=lambda path: path.stat().st_mtime, reverse=True)
-    written = read_kept(found[0]) if found else None
-    return Before(found[0].parent / "files", written) if isinstance(written, dict) else Before(folder)
 
 
 def _uncached(publish_into: Callable[[Path], object]) -> Downloads:

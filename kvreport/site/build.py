@@ -131,16 +131,15 @@ class Report:
     def _releases(self) -> tuple[archive.Release, ...]:
         return archive.joined(self.before, archive.present(self.downloads, self.version))
 
-    def write_files(self, target: Path, write: Callable[[Path, bytes], object] = write_whole) -> None:
+    def write_files(self, target: Path) -> None:
         """Write the files beside the pages.
 
         Args:
             target: Folder of the site.
-            write: Writes one file.
         """
         for address, content in self.files:
-            write(target / address, content)
-        write(target / VEGA, vega.bundle(self.cache))
+            write_whole(target / address, content)
+        write_whole(target / VEGA, vega.bundle(self.cache))
         self.downloads.place(target / FOLDER)
         for release in self._releases:
             release.place(target)

@@ -610,34 +610,3 @@ def test_the_only_good_copy_is_put_back_before_a_build_that_fails(mine, build_si
     with pytest.raises(Abort):
         build_site(mine / "mkdocs.yml")
     assert digests(mine / "site") == before
-
-
-def test_a_site_is_made_again_only_where_a_build_would_change_it(built, mine, repository):
-    def make() -> str:
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                "import sys, pathlib, make_site; sys.exit(make_site.make(pathlib.Path.cwd(), ['--quiet']))",
-            ],
-            cwd=mine,
-            env={**os.environ, "PYTHONPATH": f"{repository / 'scripts'}{os.pathsep}{repository}"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert "up to date" not in make()
-    assert digests(mine / "site") == digests(built / "site")
-    before = (mine / "site").stat()
-    assert "up to date" in make()
-    assert (mine / "site").stat() == before
-    page = mine / "site" / LLAMA
-    stays = (mine / "site/index.html").stat().st_ino
-    page.write_text("edited", encoding="utf-8")
-    assert "up to date" not in make()
-    assert digests(mine / "site") == digests(built / "site")
-    assert (mine / "site/index.html").stat().st_ino == stays, "what has not changed is the same file"

@@ -23,7 +23,7 @@ import pytest
 from kvreport.catalog.load import open_catalog
 from kvreport.dataset import arrow, write
 from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, TABLES, Column, Table
-from kvreport.dataset.files import Before, staged
+from kvreport.dataset.files import staged
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
 from kvreport.dataset.partitions import write_partitioned
@@ -216,23 +216,6 @@ def test_the_small_tables_carry_the_catalogs_facts(folder):
 def test_any_number_of_processes_writes_the_same_bytes(catalog, chosen, folder, tmp_path):
     write.publish(catalog, chosen, tmp_path, version="2026.11.21", workers=2)
     assert (tmp_path / "SHA256SUMS").read_bytes() == (folder / "SHA256SUMS").read_bytes()
-
-
-def test_files_that_stay_as_they_are_become_links_unless_somebody_wrote_to_them(catalog, chosen, tmp_path):
-    before = Before(tmp_path / "first")
-    write.publish(catalog, chosen, before.folder, version="2026.11.21", workers=1, before=before)
-    stays, edited = (before.folder / "models" / f"{model.slug}.parquet" for model in chosen.models)
-    right = edited.read_bytes()
-    edited.write_bytes(right[::-1])
-    again = tmp_path / "second"
-    write.publish(catalog, chosen, again, version="2026.11.21", workers=1, before=before)
-    assert (again / "models" / stays.name).samefile(stays)
-    assert (again / "models" / edited.name).read_bytes() == right
-    assert "models/" + stays.name in before.written
-    listed = dict(reversed(line.split("  ", 1)) for line in (again / "SHA256SUMS").read_text().splitlines())
-    assert all(
-        hashlib.sha256((again / name).read_bytes()).hexdigest() == digest for name, digest in listed.items()
-    )
 
 
 def test_a_large_csv_is_published_in_parts(catalog, chosen, folder, tmp_path, monkeypatch):
