@@ -110,6 +110,38 @@ class Origin(Record):
     lines: tuple[Text, ...] = ()
 
 
+class PredictedFigure(Record):
+    """One figure as it was predicted.
+
+    Attributes:
+        quantity: What ``kvreport validate`` calls it.
+        predicted: The prediction, in ``unit``.
+        observed: The engine's figure, in ``unit``.
+        unit: ``GiB``, ``tokens`` or ``requests``.
+    """
+
+    quantity: Text
+    predicted: Size
+    observed: Size
+    unit: Text
+
+
+class Predicted(Record):
+    """What was predicted when a log was read for the first time.
+
+    Attributes:
+        by: The program and the data release.
+        starts: Whether a start was predicted; None if nothing could be said.
+        figures: Each figure that could be compared.
+        not_compared: Why others could not.
+    """
+
+    by: Text
+    starts: bool | None = None
+    figures: tuple[PredictedFigure, ...] = ()
+    not_compared: tuple[LongText, ...] = ()
+
+
 class Observation(Record):
     """One start of one engine on one machine.
 
@@ -154,6 +186,7 @@ class Observation(Record):
             a memory limit; the source's own keywords.
         cause: Why a prediction misses it, where it misses and the cause is known or supposed.
         unusable: Why no prediction can be compared with it; None where one can.
+        predicted: What was predicted when the record was made (``kvreport observe``); None where that is not kept.
     """
 
     id: Slug
@@ -204,6 +237,7 @@ class Observation(Record):
     cause: LongText | None = None
     notes: LongText | None = None
     origin: Origin
+    predicted: Predicted | None = None
 
     @property
     def complete(self) -> bool:

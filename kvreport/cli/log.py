@@ -58,8 +58,13 @@ def register(add: Add) -> None:
     add_data_option(command)
 
 
-def _decoded(content: bytes) -> str:
-    """A file's text: PowerShell's ``>`` writes UTF-16, everything else UTF-8."""
+def read_text(name: str) -> str:
+    """Return the text of a log, or of standard input for ``-``: PowerShell's ``>`` writes UTF-16, everything else UTF-8."""
+    from kvreport.startup_log import MAX_CHARACTERS
+
+    with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as log:
+        # One byte more than is read as a log: it tells that there is more, whatever the file's size.
+        content = log.read(MAX_CHARACTERS * 4 + 1)
     wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     return content.decode("utf-16" if wide else "utf-8-sig", errors="replace")
 
@@ -71,10 +76,7 @@ def _run(options: argparse.Namespace) -> int:
     from kvreport.startup_log.llama_cpp import looks_like_llama_cpp
     from kvreport.startup_log.local import diagnose_local
 
-    with nullcontext(sys.stdin.buffer) if options.file == "-" else Path(options.file).open("rb") as log:
-        # One byte more than is read as a log: it tells that there is more, whatever the file's size.
-        content = log.read(MAX_CHARACTERS * 4 + 1)
-    log_text = _decoded(content)
+    log_text = read_text(options.file)
     if looks_like_llama_cpp(log_text):
         local = diagnose_local(
             log_text[:MAX_CHARACTERS],

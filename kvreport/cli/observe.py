@@ -1,0 +1,84 @@
+"""``kvreport observe``: a start-up log as a record that can be sent, with what is predicted now."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from kvreport.cli.log import read_text
+from kvreport.cli.output import Add, add_data_option, write, write_json
+
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalog
+    from kvreport.catalog.observation import Observation
+
+_EPILOG = """\
+examples:
+  kvreport observe vllm.log --gpu h100-sxm-80gb > observation.yaml
+  kvreport validate observation.yaml
+
+The record has the settings and figures that the log states, the lines that they stand in, and the prediction of
+today. Keys and tokens in the lines are left out; read them before you send the file.
+"""
+
+
+def register(add: Add) -> None:
+    """Add the command."""
+    command = add("observe", _run, "Make an observation of a start-up log, to be sent or kept.", _EPILOG)
+    command.add_argument("file", metavar="LOG", help="the start-up log, or - for standard input")
+    command.add_argument(
+        "--gpu",
+        metavar="GPU",
+        action="append",
+        help="the accelerator; repeat it, rank by rank, for unequal GPUs",
+    )
+    command.add_argument(
+        "--model", metavar="MODEL", help="the model, if the log does not name it as the catalog does"
+    )
+    command.add_argument("--id", metavar="ID", help="the record's id (made of what the log says)")
+    command.add_argument("--format", choices=("yaml", "json"), default="yaml", help="what to print (yaml)")
+    add_data_option(command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    import yaml
+
+    from kvreport.catalog.load import open_catalog
+    from kvreport.startup_log.observe import observe
+
+    known = open_catalog(options.data)
+    found = observe(
+        read_text(options.file), gpu=options.gpu, known=known, model=options.model, name=options.id
+    )
+    record = found.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    record["predicted"] = prediction(known, found)
+    told: dict[str, Any] = {"schema_version": 1, "observations": [record]}
+    if options.format == "json":
+        write_json(told)
+    else:
+        for line in yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=120).splitlines():
+            write(line)
+    if found.origin.lines:
+        print("Read the lines under origin before you send this record.", file=sys.stderr)
+    return 0
+
+
+def prediction(known: Catalog, observation: Observation) -> dict[str, Any]:
+    """Return what is predicted of an observation now, as a record keeps it."""
+    from kvreport import __version__
+    from kvreport.evidence.judgment import judge
+    from kvreport.dataset.release import data_version
+
+    judged = judge(known, [observation])
+    starts = [row["predicted"] for row in judged["starts"]]
+    told = {
+        "by": f"kvreport {__version__}, data release {data_version(known.folder)}",
+        "starts": starts[0] if starts else None,
+        "figures": [
+            {name: row[name] for name in ("quantity", "predicted", "observed", "unit")}
+            for row in judged["comparisons"]
+        ],
+        "not_compared": [row["reason"] for row in judged["not_compared"]],
+    }
+    return {name: value for name, value in told.items() if value not in (None, [])}
