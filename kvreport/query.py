@@ -620,7 +620,7 @@ class Query:
         group="extras",
         metavar="KIND=N",
         many=True,
-        help="inputs of a kind per prompt, such as image=2 (engine's default); image=0,video=0 serves text only where the model reads both",
+        help="inputs of a kind per prompt, such as image=2 (engine's default); --language-model-only is image=0,video=0, for text alone",
     )
     kv_offload: int | str | None = _option(
         "--kv-offload", kind="bytes", group="extras", help="host memory for evicted KV blocks, such as 64GiB"
