@@ -109,6 +109,7 @@ class Serving:
     Attributes:
         max_batched_tokens: Tokens of one scheduler step; windows reserve for those in flight.
         max_seqs: Requests that run at once.
+        seqs_told: True where the engine is told that number, even if it is the one that stands for none (SGLang's 4,096).
         block_tokens: Tokens per block given by hand; None for the engine's choice.
         prefix_caching: True or False as given; None for the engine's default.
         draft_tokens: Speculative tokens per step; states keep one more slot for each.
@@ -131,6 +132,7 @@ class Serving:
     sequences: int = 1
     window_share: float | None = None
     max_states: int | None = None
+    seqs_told: bool = False
 
 
 @dataclass(frozen=True, slots=True)

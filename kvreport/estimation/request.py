@@ -425,6 +425,7 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
             prefix_caching=query.prefix_caching,
             draft_tokens=drafted,
             draft_in_model=draft is not None or text_draft is not None,
+            seqs_told=query.max_seqs is not None,
         ),
         eager=query.eager,
         sorts=_SORTS.get(query.sampler or ""),

@@ -256,6 +256,7 @@ class Start:
                 draft_in_model=flags.draft_in_model,
                 window_share=flags.window_share,
                 max_states=flags.max_states,
+                seqs_told=flags.max_seqs is not None,
             ),
             utilization=flags.utilization,
             eager=flags.eager,

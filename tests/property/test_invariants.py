@@ -162,6 +162,21 @@ def test_compressed_attention_runs_what_sglang_sets_by_itself(engine: str, data:
     assert again[invariants.RUNNING] >= 0.98 * by_memory  # graphs of larger batches may take a little
 
 
+@pytest.mark.parametrize(
+    ("model", "caching"),
+    [("meta-llama/Llama-4-Scout-17B-16E-Instruct", False), ("Qwen/Qwen3-Next-80B-A3B-Instruct-FP8", True)],
+)
+def test_the_number_that_sglang_takes_by_itself_can_be_told(model: str, caching: bool) -> None:
+    """4,096 told is of all data ranks, and sizes windows without a prefix cache, as 4,095 and 4,097 do."""
+    asked: dict[str, Any] = {"gpu": "b300-sxm-288gb", "engine": "sglang", "tensor_parallel": 1}
+    asked |= {"data_parallel": 8, "expert_parallel": True, "context_tokens": 256, "prefix_caching": caching}
+    below, told_so, above = (told(model, **asked, max_seqs=number) for number in (4088, 4096, 4104))
+    assert told_so["verdict"] == below["verdict"] == above["verdict"]
+    for name in (invariants.RUNNING, invariants.BY_MEMORY):
+        assert below[name] <= told_so[name] <= above[name]
+    assert told_so[invariants.RUNNING] <= 4096
+
+
 def test_windows_of_a_short_request_take_whole_pages() -> None:
     """A page holds 256 tokens of one request: one of 2 tokens takes as much as one of 256."""
     asked: dict[str, Any] = {"gpu": "b300-sxm-288gb", "engine": "sglang-0.5.13", "tensor_parallel": 4}

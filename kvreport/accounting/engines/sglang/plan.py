@@ -273,8 +273,11 @@ def step_sizes(serving: Serving) -> tuple[int | None, int]:
 
     Without a prefix cache, that is (0.5.23, ``compute_swa_request_cap``).
     """
-    requests = serving.max_seqs if serving.max_seqs != MOST_REQUESTS else None
-    return requests, serving.max_batched_tokens if serving.prefix_caching is False else 0
+    told = serving.seqs_told or serving.max_seqs != MOST_REQUESTS
+    return (
+        serving.max_seqs if told else None,
+        serving.max_batched_tokens if serving.prefix_caching is False else 0,
+    )
 
 
 def device_traits(

@@ -386,10 +386,12 @@ class Sglang(EngineRules):
         ``max_running_requests // attn_dp_size`` (``kv_cache_configurator.py``, 0.5.9 to 0.5.23), ``deepseek_v4_hook.py``
         (0.5.13 to 0.5.23).
         """
-        told = serving.max_seqs
-        if told == MOST_REQUESTS and is_compressed(model):
+        told, _ = step_sizes(serving)
+        if told is None:
+            if not is_compressed(model):
+                return MOST_REQUESTS
             told = settings.COMPRESSED_REQUESTS
-        return told if told == MOST_REQUESTS else max(1, told // layout.data)
+        return max(1, told // layout.data)
 
     @staticmethod
     def pool_cap() -> str:
