@@ -110,6 +110,8 @@ def copy_catalog(repository: Path, target: Path) -> Path:
         (target / folder).mkdir()
         for name in names:
             shutil.copy(data / folder / f"{name}.yaml", target / folder)
+    (target / "claims").mkdir()
+    shutil.copy(data / "claims" / "minio-memkv.yaml", target / "claims")
     (target / "releases").mkdir()
     old = {"version": OLD_RELEASE, "engine": "vLLM 0.1", "gpu": ACCELERATORS[0], "models": {}, "gpus": {}}
     (target / "releases" / f"{OLD_RELEASE}.json").write_text(json.dumps(old), encoding="utf-8")

@@ -1,21 +1,24 @@
-/* Python in a worker: the pages "Your model" and the log reader start it on a click. The first message is the manifest of
+/* Python in a worker: the pages "Your model", the log reader and the claims ledger start it on a click. The first message is the manifest of
    assets/python/; every file is held against its digest before it is used. Then each message is a
    question, and each answer is what the library says. */
 
 /* Files by the address at which the runtime asks for them. */
 const ready = new Map();
-let ask = null, answerLog = null, runtime = null;
+/* Pages that ask one function: where it is, by the name of their message. */
+const ANSWERS = { log: "kvreport.startup_log.in_browser", claim: "kvreport.evidence.claim_check" };
+const answers = {};
+let ask = null, runtime = null;
 
 self.onmessage = async (event) => {
-  const { id, start, log, ...asked } = event.data;
+  const { id, start, ...asked } = event.data;
   try {
     if (start) postMessage({ id, result: await boot(start) });
-    else if (log) {
-      answerLog ||= runtime.runPython("from kvreport.startup_log.in_browser import answer; answer");
-      postMessage({ id, ...JSON.parse(answerLog(runtime.toPy(log))) });
-    } else {
+    else {
       const [[name, given]] = Object.entries(asked);
-      postMessage({ id, ...JSON.parse(ask[name](given)) });
+      if (name in ANSWERS) {
+        answers[name] ||= runtime.runPython(`from ${ANSWERS[name]} import answer; answer`);
+        postMessage({ id, ...JSON.parse(answers[name](runtime.toPy(given))) });
+      } else postMessage({ id, ...JSON.parse(ask[name](given)) });
     }
   } catch (error) {
     postMessage({ id, error: String(error.message || error).trim().split("\n").pop() });

@@ -732,6 +732,7 @@
       "kv-library.js",
       "kv-log.js",
     ]],
+    ["[data-kv-claims]", "claims", scriptsOf("library claims")],
     ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-library.js", "kv-yours.js"]],
     ["[data-kv-compare]", "compare", scriptsOf("core-lists capacity state chart result picker compare")],
     ["[data-kv-guess]", "guess", ["kv-book.js"]],

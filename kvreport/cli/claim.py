@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, write, write_json
-
-if TYPE_CHECKING:
-    from kvreport.evidence.claim_check import Statement
-    from kvreport.evidence.claims import Entry
 
 _EPILOG = """\
 examples:
@@ -44,79 +39,21 @@ def register(add: Add) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalog
-    from kvreport.evidence.claim_check import check
-    from kvreport.evidence.claims import Verdict
-
-    statement = _statement(options)
-    found = check(statement, open_catalog(options.data))
-    if "json" in options.format:
-        write_json(_record(statement, found))
-    else:
-        for line in _text(found):
-            write(line)
-    return REQUIREMENT_NOT_MET if found.verdict is Verdict.CONTRADICTED else 0
-
-
-def _statement(options: argparse.Namespace) -> Statement:
-    from dataclasses import replace
-
     from kvreport.errors import InputError
-    from kvreport.evidence.claim_check import QUANTITIES, Statement, read_statement
-    from kvreport.units import parse_tokens
+    from kvreport.evidence.claim_check import check, lines, record, statement_of
+    from kvreport.evidence.claims import Verdict
 
     forms = [one for one in options.format if one not in _OUTPUTS]
     if len(forms) > 1:
         raise InputError(f"--format: found {len(forms)} formats; allowed: one, and text or json")
-    stated = {
-        "context": None if options.context is None else parse_tokens(options.context),
-        "form": forms[0] if forms else None,
-        "gpu": options.gpu,
+    fields = {
+        name: getattr(options, name) for name in ("model", "quantity", "value", "unit", "context", "gpu")
     }
-    fields = {name: getattr(options, name) for name in ("model", "quantity", "value", "unit")}
-    if options.text is None:
-        missing = [f"--{name}" for name, value in fields.items() if value is None]
-        if missing:
-            raise InputError(
-                f"claim: found no {', '.join(missing)}; allowed: a sentence, or --model, --quantity "
-                f"({', '.join(QUANTITIES)}), --value and --unit"
-            )
-        return Statement(**fields, **stated)
-    given = {name: value for name, value in {**fields, **stated}.items() if value is not None}
-    return replace(read_statement(options.text), **given)
-
-
-def _text(found: Entry) -> list[str]:
-    lines = [f"{found.verdict.value}: {found.claim.quote}", f"  {found.explanation}"]
-    if found.ratio is not None:
-        computed = found.record()["computed_value"]
-        lines.append(
-            f"  stated {found.figure.text} {found.figure.unit}, computed {computed:,.6g} {found.figure.unit}"
-        )
-    return lines
-
-
-def _record(statement: Statement, found: Entry) -> dict[str, object]:
-    record = found.record()
-    kept = (
-        "stated_value",
-        "stated_unit",
-        "computed_value",
-        "computed_unit",
-        "verdict",
-        "explanation",
-    )
-    return {
-        "statement": found.claim.quote,
-        "model": statement.model,
-        "quantity": statement.quantity,
-        "context_tokens": statement.context,
-        "format": statement.form,
-        "gpu": statement.gpu,
-        **{name: record[name] for name in kept},
-        "factor": record["ratio"],
-        "assumption": found.assumption or None,
-        "cause": found.cause or None,
-        "readings": [
-            {"role": one.role, "name": one.name, "compute": one.compute} for one in found.claim.readings
-        ],
-    }
+    statement = statement_of(options.text, {**fields, "form": forms[0] if forms else None})
+    found = check(statement, open_catalog(options.data))
+    if "json" in options.format:
+        write_json(record(statement, found))
+    else:
+        for line in lines(found):
+            write(line)
+    return REQUIREMENT_NOT_MET if found.verdict is Verdict.CONTRADICTED else 0

@@ -7,22 +7,23 @@ claimed: the words as they stand, formats that the words do not name, and the kn
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.book.expressions import PARTNER, Figure, unit_factor
 from kvreport.book.mistakes import MISTAKES, mistaken
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.claim import Claim, ClaimsFile, Publication, Reading, Relation, Role, Stated
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError, shorten
 from kvreport.evidence.claims import Entry, judge
 from kvreport.units import human_tokens, parse_tokens
 
 if TYPE_CHECKING:
-    from kvreport.catalog.load import Catalog
     from kvreport.catalog.model import Model
 
 QUANTITIES: Final[dict[str, str]] = {
@@ -118,6 +119,75 @@ def check(statement: Statement, catalog: Catalog) -> Entry:
     return judge(claim, ClaimsFile(source=source, claims=(claim,)), quantities)
 
 
+def statement_of(text: str | None, fields: Mapping[str, str | None]) -> Statement:
+    """Return the statement of a sentence or of fields; where both say something, the field holds.
+
+    Args:
+        text: The sentence, or None.
+        fields: ``model``, ``quantity``, ``value``, ``unit``, ``context``, ``form`` and ``gpu`` as typed; None is not said.
+
+    Raises:
+        InputError: If the sentence is not understood, or there is none and fields are missing.
+    """
+    said: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+    if "context" in said:
+        said["context"] = parse_tokens(said["context"])
+    if text is not None:
+        return replace(read_statement(text), **said)
+    missing = [f"--{name}" for name in ("model", "quantity", "value", "unit") if name not in said]
+    if missing:
+        raise InputError(
+            f"claim: found no {', '.join(missing)}; allowed: a sentence, or --model, --quantity "
+            f"({', '.join(QUANTITIES)}), --value and --unit"
+        )
+    return Statement(**said)
+
+
+def lines(found: Entry) -> list[str]:
+    """Return what ``kvreport claim`` prints of a judged statement."""
+    said = [f"{found.verdict.value}: {found.claim.quote}", f"  {found.explanation}"]
+    if found.ratio is not None:
+        computed, unit = found.record()["computed_value"], found.figure.unit
+        said.append(f"  stated {found.figure.text} {unit}, computed {computed:,.6g} {unit}")
+    return said
+
+
+def record(statement: Statement, found: Entry) -> dict[str, object]:
+    """Return a judged statement as ``kvreport claim --format json`` prints it."""
+    judged = found.record()
+    kept = ("stated_value", "stated_unit", "computed_value", "computed_unit", "verdict", "explanation")
+    return {
+        "statement": found.claim.quote,
+        "model": statement.model,
+        "quantity": statement.quantity,
+        "context_tokens": statement.context,
+        "format": statement.form,
+        "gpu": statement.gpu,
+        **{name: judged[name] for name in kept},
+        "factor": judged["ratio"],
+        "assumption": found.assumption or None,
+        "cause": found.cause or None,
+        "readings": [
+            {"role": one.role, "name": one.name, "compute": one.compute} for one in found.claim.readings
+        ],
+    }
+
+
+def answer(given: Mapping[str, str], catalog: Catalog | None = None) -> str:
+    """Return what the form of the ledger's page shows, as ``{"result": record}`` or ``{"error": sentence}``.
+
+    Args:
+        given: The fields of :func:`statement_of`, as the reader typed them; empty ones are not said.
+        catalog: Where names are looked up; None for the packed one.
+    """
+    try:
+        statement = statement_of(None, {name: value.strip() or None for name, value in given.items()})
+        found = check(statement, open_catalog() if catalog is None else catalog)
+    except InputError as error:
+        return json.dumps({"error": str(error)})
+    return json.dumps({"result": record(statement, found)})
+
+
 def _figure(statement: Statement) -> Figure:
     if re.fullmatch(r"[0-9][0-9,]*(\.[0-9]+)?", statement.value) is None or len(statement.value) > 40:
         raise InputError(
@@ -132,12 +202,15 @@ def _figure(statement: Statement) -> Figure:
     counted = statement.quantity in _COUNTS
     sized = figure.unit.split("/")[0].split(" per ")[0].strip() in _SIZES
     if counted == sized:
-        allowed = "parameters, billion, requests, tokens" if counted else ", ".join(_SIZES)
+        allowed = ", ".join(_NOUNS if counted else _SIZES)
         raise InputError(f"--unit: found {shorten(figure.unit)} for {statement.quantity}; allowed: {allowed}")
     return figure
 
 
+_NOUNS: Final = ("parameters", "billion", "requests", "tokens")
 _SIZES: Final = ("B", "bytes", "KB", "kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
+UNITS: Final = (*_SIZES, *_NOUNS)
+"""Units that a claim may be printed in."""
 
 
 def _quote(statement: Statement, model: Model) -> str:

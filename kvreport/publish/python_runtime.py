@@ -1,6 +1,6 @@
 """Python for the browser: the runtime that a build was given, and this package's own code as one archive.
 
-The pages "Your model" and the log reader run the library itself. It needs a Python interpreter (Pyodide), pydantic's compiled core
+The pages "Your model", the log reader and the claims ledger run the library itself. It needs a Python interpreter (Pyodide), pydantic's compiled core
 for it, and the pure Python of this package and what it imports. ``scripts/fetch_runtime.py`` brings interpreter and
 core into a folder of the build's cache; ``requirements/browser.json`` pins both, file by file, by SHA-256. The rest comes from the
 environment that builds the site, whose packages the lock pins. A build whose folder is empty publishes the page
@@ -35,6 +35,11 @@ ARCHIVE: Final = "kvreport.zip"
 MANIFEST: Final = pinned_files.MANIFEST
 
 _ROOMS: Final = ("accounting", "architectures", "catalog", "estimation", "startup_log")
+_ALONE: Final = (
+    "book/__init__.py", "book/expressions.py", "book/mistakes.py", "book/prose.py", "book/quantities.py", "book/reader.py",
+    "evidence/__init__.py", "evidence/claim_check.py", "evidence/claims.py",
+)  # fmt: skip
+"""What judging a claim needs of rooms that are otherwise for pages."""
 _DISTRIBUTIONS: Final = ("pydantic", "annotated-types", "typing-extensions", "typing-inspection", "PyYAML")
 _FOR_PAGES: Final = frozenset({
     "claims", "measurements", "observations", "releases", "traffic", "class_check.yaml", "glossary.yaml",
@@ -105,7 +110,7 @@ def files(cache: Path) -> Iterator[tuple[str, bytes]]:
 def kept_archive(folder: Path) -> bytes:
     """Return the archive, made again where something in it has changed."""
     package, data = resources.package_dir(), resources.data_dir()
-    own = (*_modules(package), *(package / name for name in _ROOMS))
+    own = (*_modules(package), *(package / name for name in (*_ROOMS, *_ALONE)))
     state = digest((*own, *_facts(data)), _DISTRIBUTIONS, zlib.ZLIB_RUNTIME_VERSION)
     made = recall(folder, state)
     if not isinstance(made, bytes):
@@ -137,8 +142,8 @@ def _facts(data: Path) -> list[Path]:
 
 def _own() -> Iterator[tuple[str, bytes]]:
     package = resources.package_dir()
-    for path in _modules(package):
-        yield f"kvreport/{path.name}", path.read_bytes()
+    for path in (*_modules(package), *(package / name for name in _ALONE)):
+        yield f"kvreport/{path.relative_to(package).as_posix()}", path.read_bytes()
     for room in _ROOMS:
         for path in (package / room).rglob("*"):
             if path.suffix in (".py", ".txt", ".json"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from serving import phone
 
 from kvreport.catalog.load import open_catalog
+from kvreport.evidence.claim_check import answer as judged
 from kvreport.publish import python_runtime
 from kvreport.startup_log import diagnose
 from kvreport.startup_log.lines import lines
@@ -62,6 +64,34 @@ def test_another_log_takes_the_answer_away_and_asks_nothing_of_itself(page: Any)
     assert page.locator(".kv-whole button").is_enabled()
     assert not [url for url in page.asked[before:] if "/assets/python/" in url]
     assert "MB)" not in page.inner_text(".kv-whole")
+
+
+@needs_runtime
+def test_the_ledgers_form_writes_the_command_and_shows_the_librarys_judgment(page: Any) -> None:
+    """What the library answers is held equal to the package's by ``tests/unit/test_python_bundle.py``."""
+    found = json.loads(
+        judged({"model": "Kimi-K3", "quantity": "kv_request", "value": "1", "unit": "GB", "context": "8K"})
+    )
+    page.goto(f"{page.root}/evidence/claims/")
+    page.wait_for_function("kvreport.claims && document.querySelector('[data-kv-command]')")
+    page.evaluate(
+        "found => kvreport.loadLibrary = async () => ({ call: async (asked) => { kvreport.said = asked; return found; } })",
+        found["result"],
+    )
+    page.select_option("[name=quantity]", "kv_request")
+    for name, text in {"value": "1", "unit": "GB", "context": "8K"}.items():
+        page.fill(f"[name={name}]", text)
+    command = "kvreport claim --model Kimi-K3 --quantity kv_request --value 1 --unit GB --context 8K"
+    assert page.inner_text("[data-kv-command]") == command
+    page.click("[data-kv-claims] button")
+    page.wait_for_selector("[data-kv-judged] .kv-big")
+    assert page.evaluate("kvreport.said.claim.context") == "8K"
+    told = page.inner_text("[data-kv-judged]")
+    assert told.startswith(found["result"]["verdict"].capitalize())
+    assert found["result"]["explanation"] in told
+    page.fill("[name=value]", "2")
+    assert page.inner_text("[data-kv-judged]") == ""
+    page.goto(f"{page.root}/log/")
 
 
 @needs_runtime

@@ -1,5 +1,6 @@
 """Verdicts on claims; the figures are those of the five publications, worked out by hand."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -13,6 +14,7 @@ from kvreport.book.quantities import Quantities
 from kvreport.catalog.claim import Claim, ClaimsFile, Publication, Reading, Stated, load_claims
 from kvreport.catalog.load import open_catalog
 from kvreport.errors import CatalogError
+from kvreport.evidence.claim_check import QUANTITIES, Statement
 from kvreport.evidence.claims import Verdict, judge, ledger, summary, to_json
 from kvreport.site.kit.charts import specification
 from kvreport.site.pages import claims as ledger_page
@@ -327,7 +329,8 @@ def test_the_headline_counts_add_up(ledger_document, entries):
 
 
 def test_every_cause_leads_to_a_claim(ledger_document, entries):
-    soup = BeautifulSoup(ledger_document.sections[0].html, "html.parser")
+    causes = next(section for section in ledger_document.sections if section.id == "causes")
+    soup = BeautifulSoup(causes.html, "html.parser")
     targets = [a["href"].removeprefix("#") for a in soup.select("td:first-child a")]
     assert targets
     assert set(targets) <= set(entries)
@@ -365,6 +368,17 @@ def test_short_publications_share_a_section_and_the_picture_has_every_verdict(le
     assert specification(chart) == specification(chart, validate=True)
     assert len(chart.data.rows) == len(Verdict)
     assert {mark.verdict for mark in chart.data.marks} <= set(chart.data.rows)
+
+
+def test_the_form_has_a_field_for_each_that_a_statement_has_and_runs_where_python_is(ledger_document):
+    plain = BeautifulSoup(ledger_document.sections[0].html, "html.parser")
+    fields = {field["name"] for field in plain.select("input, select")}
+    assert fields == {field.name for field in dataclasses.fields(Statement)} - {"about", "relation"}
+    assert [one["value"] for one in plain.select("option[value]")] == list(QUANTITIES)
+    assert plain.select_one("button") is None
+    runs = ledger_page.page(open_catalog(DATA), runtime_bytes=9_000_000).sections[0].html
+    assert 'data-kv-runs="python"' in runs
+    assert "9 MB" in runs
 
 
 def test_a_catalog_without_claims_has_no_ledger(tmp_path):

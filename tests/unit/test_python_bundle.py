@@ -13,6 +13,7 @@ from startup_logs import LOGS
 
 from kvreport.catalog.load import open_catalog
 from kvreport.estimation.your_model import Session
+from kvreport.evidence.claim_check import answer as judged
 from kvreport.publish import python_runtime
 from kvreport.site.pages.log import EXAMPLE as LOG
 from kvreport.site.pages.your_model import EXAMPLE as CONFIG
@@ -33,15 +34,30 @@ llama_kv_cache: size =  768.00 MiB (  8192 cells,  48 layers,  1/1 seqs), K (f16
 """
 TENSORRT: Final = "trtllm-serve Qwen/Qwen2.5-7B-Instruct --tp_size 2 --max_seq_len 32768 --no-such-flag 3\n"
 GPU: Final = "h100-sxm-80gb"
+CLAIMS: Final = [
+    {"model": "Kimi-K3", "quantity": "kv_per_token", "value": "107136", "unit": "B"},
+    {"model": "glm-5", "quantity": "kv_request", "value": "17.18", "unit": "GB", "context": "198K"},
+    {
+        "model": "llama-3.1-8b",
+        "quantity": "requests",
+        "value": "3",
+        "unit": "requests",
+        "context": "128K",
+        "gpu": "H100",
+    },
+    {"model": "llama-3.1-8b", "quantity": "kv_request", "value": "8", "unit": "GB", "context": ""},
+]
+"""What the form of the ledger sends; the last is refused."""
 
 SCRIPT: Final = """
 import base64, json
 from pathlib import Path
 from kvreport.estimation.your_model import Session
 from kvreport.startup_log.in_browser import answer
+from kvreport.evidence.claim_check import answer as judged
 asked = json.loads(Path(sys.argv[1]).read_text())
 session = Session()
-told = [answer(log) for log in asked["logs"]]
+told = [answer(log) for log in asked["logs"]] + [judged(claim) for claim in asked["claims"]]
 for one in asked["models"]:
     told.append(session.read({**one["read"], "files": {n: base64.b64decode(c) for n, c in one["read"]["files"].items()}}))
     told += [session.question(json.dumps(question)) for question in one["questions"]]
@@ -89,6 +105,7 @@ def models() -> list[dict[str, Any]]:
 def test_the_archive_answers_every_path_as_the_package(tmp_path: Path) -> None:
     asked = {
         "logs": logs(),
+        "claims": CLAIMS,
         "models": [
             {
                 "read": {
@@ -104,7 +121,7 @@ def test_the_archive_answers_every_path_as_the_package(tmp_path: Path) -> None:
     question.write_text(json.dumps(asked), encoding="utf-8")
     told = json.loads(printed(tmp_path / "site", SCRIPT, str(question)))
     session = Session()
-    ours = [answer(log) for log in logs()]
+    ours = [answer(log) for log in logs()] + [judged(claim) for claim in CLAIMS]
     for one in models():
         ours.append(session.read(one["read"]))
         ours += [session.question(json.dumps(question)) for question in one["questions"]]
@@ -112,6 +129,9 @@ def test_the_archive_answers_every_path_as_the_package(tmp_path: Path) -> None:
     differing = [(n, got, want) for n, (got, want) in enumerate(zip(told, ours, strict=True)) if got != want]
     assert not differing, differing[0]
     assert "error" not in json.loads(ours[0])
+    first, *_, refused = [json.loads(one) for one in ours[len(logs()) :][: len(CLAIMS)]]
+    assert (first["result"]["verdict"], first["result"]["factor"]) == ("contradicted", 3.875)
+    assert "found no context" in refused["error"]
     # Most of them are answers: a row of refusals would agree, too.
     assert sum("result" in json.loads(one) for one in ours) > len(ours) / 2
 

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Final
 from kvreport.book.prose import plain
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.claim import Claim, ClaimsFile, Publication, load_claims
+from kvreport.evidence.claim_check import QUANTITIES, UNITS
 from kvreport.evidence.claims import MEANINGS, Entry, Verdict, judge, ledger, plural, summary, to_json
 from kvreport.publish.noted import kept
+from kvreport.publish.python_runtime import FOLDER as PYTHON
+from kvreport.publish.python_runtime import MANIFEST
 from kvreport.site.kit import charts
 from kvreport.site.kit.elements import Chart
 from kvreport.site.kit.page import Page, Section
@@ -151,8 +154,16 @@ def files(catalog: Catalog) -> dict[str, bytes]:
     return {FILE: to_json(found).encode()} if found else {}
 
 
-def page(catalog: Catalog, drawings: Mapping[str, Drawing] | None = None) -> Page | None:
-    """Return the ledger's page, or None if the catalog has no claims."""
+def page(
+    catalog: Catalog, drawings: Mapping[str, Drawing] | None = None, runtime_bytes: int = 0
+) -> Page | None:
+    """Return the ledger's page, or None if the catalog has no claims.
+
+    Args:
+        catalog: The catalog, next to whose models the claims lie.
+        drawings: The picture of the verdicts, by its digest.
+        runtime_bytes: Size of the files that run Python in the browser; 0 for a site without them.
+    """
     found = entries(catalog)
     if not found:
         return None
@@ -169,6 +180,15 @@ def page(catalog: Catalog, drawings: Mapping[str, Drawing] | None = None) -> Pag
         ),
         Section("verdicts", "Verdicts by source", render("claims/summary.html", URI, context)),
     ]
+    form = {
+        "quantities": tuple((name, words.rstrip(",")) for name, words in QUANTITIES.items()),
+        "units": UNITS,
+        "runtime": runtime_bytes > 0,
+        "python": f"{PYTHON}/",
+        "manifest": MANIFEST,
+        "megabytes": round(runtime_bytes / 1e6),
+    }
+    sections.insert(0, Section("check", "Check a figure of your own", render("claims/form.html", URI, form)))
     sections += [
         Section(part.source.key, part.source.title, render("claims/source.html", URI, {"part": part}))
         for part in context.parts
@@ -295,7 +315,7 @@ def _short(value: float) -> str:
 
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the page, where the catalog has what it shows."""
-    made = page(inputs.site.catalog, inputs.drawings)
+    made = page(inputs.site.catalog, inputs.drawings, inputs.runtime_bytes)
     if made is not None:
         yield made
 

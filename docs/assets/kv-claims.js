@@ -1,0 +1,93 @@
+/* The form of the claims ledger: the exact command always, and the ledger's own judgment, by the library in this browser,
+   on a click. What is typed is in no address and in no request. */
+(function () {
+  "use strict";
+
+  const { $, $$, make } = kvreport;
+
+  function claims(form) {
+    const release = form.dataset.kvRuns ? kvreport.ownPolicy() : () => {};
+    if (!release) return null;
+    const command = $("[data-kv-command]", form);
+    const box = $("[data-kv-judged]", form.parentElement);
+    const bar = $("[data-kv-progress]", form);
+    const fields = $$("input, select", form);
+    let python = null, turn = 0;
+
+    const given = () => Object.fromEntries(fields.map((field) => [field.name, field.value.trim()]));
+    const quoted = (text) => (/^[\w.,:@%+\/-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
+
+    function write() {
+      turn += 1;
+      box.replaceChildren();
+      const said = Object.entries(given()).filter(([, text]) => text);
+      const flags = said.map(([name, text]) => `--${name === "form" ? "format" : name} ${quoted(text)}`);
+      command.textContent = ["kvreport claim", ...flags].join(" ");
+    }
+
+    function say(text, share) {
+      bar.hidden = !text;
+      $("span", bar).textContent = text;
+      if (share === undefined) $("progress", bar).removeAttribute("value");
+      else $("progress", bar).value = share;
+    }
+
+    function shown(found) {
+      const factor = found.factor === null ? [] : [["Stated ÷ recomputed", found.factor.toPrecision(3)]];
+      const why = found.cause || found.assumption;
+      const rows = [
+        ["Stated", `${found.stated_value} ${found.stated_unit}`],
+        ["Recomputed", `${Number(found.computed_value.toPrecision(6))} ${found.computed_unit}`],
+        ...factor,
+        ...(why ? [[found.cause ? "Cause" : "Unstated assumption", why]] : []),
+      ];
+      box.replaceChildren(
+        make("p", { class: "kv-big" }, found.verdict[0].toUpperCase() + found.verdict.slice(1)),
+        make(
+          "dl",
+          { class: "kv-readings" },
+          ...rows.map(([name, text]) => make("div", {}, make("dt", {}, name), make("dd", {}, text))),
+        ),
+        make("p", {}, found.explanation),
+      );
+    }
+
+    async function judge(event) {
+      event.preventDefault();
+      if (!form.dataset.kvRuns) return;
+      const mine = turn, button = $("button", form);
+      button.disabled = true;
+      try {
+        python ||= kvreport.loadLibrary({
+          base: new URL(form.dataset.kvPython, location.href).href,
+          manifest: form.dataset.manifest,
+          say,
+          lost: () => python = null,
+        });
+        const { call } = await python.catch((error) => {
+          python = null;
+          throw error;
+        });
+        say("Calculating …");
+        const found = await call({ claim: given() });
+        if (mine === turn) shown(found);
+      } catch (error) {
+        if (mine === turn) {
+          box.replaceChildren(
+            make("p", { class: "kv-fault", role: "alert" }, String(error.message || error)),
+          );
+        }
+      } finally {
+        button.disabled = false;
+        say("");
+      }
+    }
+
+    form.addEventListener("input", write);
+    form.addEventListener("submit", judge);
+    write();
+    return { release };
+  }
+
+  Object.assign(kvreport, { claims });
+})();
