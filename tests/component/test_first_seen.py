@@ -17,7 +17,9 @@ from kvreport.estimation.first_sight import sentence
 from kvreport.evidence.validation import Validation
 from kvreport.publish.confirmed import confirmed, confirmed_on
 from kvreport.resources import data_dir
-from kvreport.site.pages import first_sight
+from kvreport.site.kit.charts import specification
+from kvreport.site.kit.drawing import Drawing
+from kvreport.site.pages import first_sight, validation
 from kvreport.words import SENTENCES
 
 
@@ -38,7 +40,7 @@ def test_every_log_is_an_observation_and_stands_once(found: FirstSeen) -> None:
 
 def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: FirstSeen) -> None:
     """By an arithmetic of its own: numpy's quantiles over the records."""
-    told = first_sight.lead(found)
+    told = " ".join(first_sight.leads(found)).removesuffix(".")
     for family, label in (("vllm", "vLLM"), ("sglang", "SGLang")):
         logs = [
             log
@@ -53,6 +55,29 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         assert f"{sum(not log.starts_predicted for log in refused)} of {len(refused)} refusals" in told
 
 
+def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: FirstSeen) -> None:
+    logs = {log.id: log for run in found.runs for log in run.logs if log.quantity == "tokens"}
+    printed = {one.id: one.printed.kv_tokens for one in load_observations(data_dir())}
+    want = sorted(
+        (log.error, printed[name])
+        for name, log in logs.items()
+        if not name.startswith("own-") and printed[name]
+    )
+    request = first_sight.picture(found, validation.of(open_catalog()))
+    marks = request.data.marks
+    assert len(marks) == len(want) > 200
+    assert sorted(mark.printed for mark in marks) == sorted(tokens for _, tokens in want)
+    off = sorted(round(mark.predicted / mark.printed - 1, 2) for mark in marks)
+    assert off == pytest.approx([round(error, 2) for error, _ in want], abs=0.011)
+    worst = [mark.name for mark in marks[-request.data.named :]]
+    assert any("+754%" in name for name in worst), worst
+    spec = specification(request, validate=True)
+    assert len(spec["layer"]) == 2 + 2 * request.data.named
+    made = validation.page(open_catalog(), {request.digest: Drawing("<svg></svg>", "{}")})
+    assert "first-sight-chart" in made.sections[0].html
+    assert "first-sight-chart" not in validation.page(open_catalog()).sections[0].html
+
+
 def test_starts_of_our_own_are_those_that_were_not_found() -> None:
     own = {one.id for one in load_observations(data_dir()) if one.origin.kind.startswith("own measurement")}
     assert own == {one.id for one in load_observations(data_dir()) if one.id.startswith("own-")}
@@ -63,7 +88,7 @@ def test_pages_command_and_json_have_the_figure_of_the_records(
 ) -> None:
     said = sentence("vllm")
     catalog = open_catalog()
-    assert said in first_sight.lead(found) + "."
+    assert said in " ".join(first_sight.leads(found))
     assert confirmed(catalog, catalog.engine("vllm-0.11")) == said
     asked = ["estimate", "llama-3.1-8b", "--gpu", "H100", "--context", "8K"]
     assert main(asked) == 0
@@ -95,7 +120,7 @@ def test_an_accelerator_that_no_log_is_of_says_so() -> None:
 def test_nothing_is_said_without_complete_logs() -> None:
     log = FirstSeenLog(id="a", complete=False, error=0.1)
     run = Run(recorded="2026-11-22", revision="a", logs=(log,))
-    assert first_sight.lead(FirstSeen(runs=(run,))) == ""
+    assert first_sight.leads(FirstSeen(runs=(run,))) == []
 
 
 def test_the_first_table_has_the_newest_day_first_and_counts_every_log(found: FirstSeen) -> None:

@@ -8,6 +8,7 @@ and keeps the drawings by the request's digest, so a second build imports no cha
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
@@ -70,6 +71,25 @@ class Verdicts:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """One start-up log: the tokens that the engine printed and those predicted at first sight."""
+
+    name: str
+    printed: float
+    predicted: float
+    band: str
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSights:
+    """Logs at first sight, the worst last, by what became of their band."""
+
+    marks: tuple[Seen, ...]
+    bands: tuple[str, ...]
+    named: int
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A chart that a page wants.
 
@@ -79,7 +99,7 @@ class Request:
     """
 
     name: str
-    data: Landscape | Verdicts
+    data: Landscape | Verdicts | FirstSights
 
     @property
     def digest(self) -> str:
@@ -197,6 +217,69 @@ def verdicts(data: Verdicts, shown: Shown) -> alt.LayerChart | alt.FacetChart:
     return alt.layer(right, strokes, width=WIDTH - 220, height=38 * len(data.rows), config=_config())
 
 
+_TOKENS: Final = "datum.value < 1048576 ? datum.value / 1024 + 'K' : datum.value / 1048576 + 'M'"
+
+
+def first_sights(data: FirstSights, shown: Shown) -> alt.LayerChart | alt.FacetChart:
+    """Draw every log at printed tokens across and predicted tokens up, both logarithmic, with the line where they are equal."""
+    import altair as alt
+
+    rows = [asdict(mark) for mark in data.marks]
+    values = [mark.printed for mark in data.marks] + [mark.predicted for mark in data.marks]
+    ends = [2.0 ** math.floor(log2(min(values))), 2.0 ** math.ceil(log2(max(values)))]
+    ticks = [2**n for n in range(int(log2(ends[0])), int(log2(ends[1])) + 1, 2)]
+
+    def axis(field: str, title: str) -> dict[str, Any]:
+        return {
+            "shorthand": f"{field}:Q",
+            "title": title,
+            "scale": alt.Scale(type="log", base=2, nice=False, domain=ends),
+            "axis": alt.Axis(values=ticks, labelExpr=_TOKENS),
+        }
+
+    x, y = (
+        alt.X(**axis("printed", "Tokens printed by the engine")),
+        alt.Y(**axis("predicted", "Tokens predicted")),
+    )
+    kinds = list(data.bands)
+    colour = alt.Color(
+        "band:N", scale=alt.Scale(domain=kinds, range=list(LINE_COLOURS)), sort=kinds, legend=None
+    )
+    shapes = alt.Scale(domain=kinds, range=["circle", "square", "triangle-up"])
+    points = (
+        alt.Chart(shown.called(rows))
+        .mark_point(filled=True, size=44, opacity=0.75)
+        .encode(
+            x=x,
+            y=y,
+            color=colour,
+            shape=alt.Shape("band:N", scale=shapes, legend=None),
+            tooltip=[
+                alt.Tooltip("name:N", title="Log"),
+                alt.Tooltip("printed:Q", title="Printed", format=",d"),
+                alt.Tooltip("predicted:Q", title="Predicted", format=",d"),
+                alt.Tooltip("band:N", title="80% band"),
+            ],
+        )
+    )
+    equal = (
+        alt.Chart(shown.called([{"printed": end, "predicted": end} for end in ends]))
+        .mark_line(color="var(--kv-line)")
+        .encode(x=x, y=y)
+    )
+    layers = [equal, points]
+    for row in rows[-data.named :]:
+        text: dict[str, Any] = {"align": "left", "dx": 8, "dy": 4, "fontSize": _LABEL_SIZE}
+        if row["predicted"] > row["printed"]:  # above the line there is room on the left
+            text |= {"align": "right", "dx": -8}
+        name = alt.Chart(shown.called([row])).encode(x=x, y=y, text="name:N")
+        layers += [
+            name.mark_text(stroke="var(--kv-paper)", strokeWidth=3, strokeJoin="round", **text),
+            name.mark_text(color="var(--kv-soft)", **text),
+        ]
+    return alt.layer(*layers, width=WIDTH, height=HEIGHT + 90, config=_config())
+
+
 def label_places(data: Landscape) -> dict[str, tuple[Align, int, int]]:
     """Return where each name stands from its mark: (alignment, pixels right, pixels down).
 
@@ -273,6 +356,7 @@ _MANY: Final = 2
 CHARTS: Final[dict[str, Callable[[Any, Shown], alt.LayerChart | alt.FacetChart]]] = {
     "landscape": landscape,
     "verdicts": verdicts,
+    "first_sights": first_sights,
 }
 """Every chart that a page can ask for, by name."""
 

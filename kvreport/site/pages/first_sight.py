@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from typing import Final, cast
 
 import numpy as np
 
@@ -10,16 +11,64 @@ from kvreport import units
 from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, errors_of
 from kvreport.estimation.first_sight import ALL_FLAGS, SOME_ASSUMED, is_own, sentence
 from kvreport.evidence.validation import Case, Validation
+from kvreport.site.kit import charts
+from kvreport.site.kit.elements import Chart
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.words import engine_name
 
 BAND: Final = {True: "inside", False: "outside", None: ""}
 
 
-def lead(found: FirstSeen) -> str:
-    """Say how well found logs are predicted at first sight, engine by engine; nothing without such logs."""
+def leads(found: FirstSeen) -> list[str]:
+    """Say how well found logs are predicted at first sight, a text for each engine with enough of them."""
     families = dict.fromkeys((log.rules or "").partition(" ")[0] for run in found.runs for log in run.logs)
-    return " ".join(filter(None, (sentence(family, found) for family in families))).removesuffix(".")
+    return [said for family in families if (said := sentence(family, found))]
+
+
+WORST: Final = 3
+"""Logs that the picture names."""
+
+
+def picture(found: FirstSeen, validation: Validation) -> charts.Request | None:
+    """Return what the picture shows: printed against predicted tokens of every log; None without any."""
+    seen = {case.observation.id: case.observation for case in validation.cases}
+    marks = []
+    for first in (
+        one for run in found.runs for one in run.logs if one.quantity == "tokens" and not is_own(one)
+    ):
+        one = seen.get(first.id)
+        printed = None if one is None else one.printed.kv_tokens
+        if one is None or not printed or first.error is None or first.error <= -1:
+            continue
+        predicted = float(f"{printed * (1 + first.error):.4g}")
+        name = (
+            f"{one.model.rpartition('/')[2]}, {one.gpu_named.partition('(')[0].strip()} ({first.error:+.0%})"
+        )
+        marks.append(charts.Seen(name, float(printed), predicted, _BANDS[first.covered]))
+    if not marks:
+        return None
+    marks.sort(key=lambda mark: abs(math.log(mark.predicted / mark.printed)))
+    bands = tuple(name for name in _BANDS.values() if any(mark.band == name for mark in marks))
+    return charts.Request("first_sights", charts.FirstSights(tuple(marks), bands, WORST))
+
+
+def chart(request: charts.Request) -> Chart:
+    """Return the picture, ready to stand in a page."""
+    data = cast("charts.FirstSights", request.data)
+    return Chart(
+        id="first-sight-chart",
+        title="Tokens of the KV cache: printed by the engine, and predicted before anything was known of the log",
+        digest=request.digest,
+        legend=tuple(enumerate(data.bands, start=1)),
+        notes=(),
+        caption=f"One mark is one found log of any engine, with all flags known or not. On the line both are equal. The {WORST} "
+        "logs that were missed most are named. Both axes are logarithmic.",
+        table=Table("", Column(""), (), ()),
+        points=True,
+    )
+
+
+_BANDS: Final = {True: "inside its 80% band", False: "outside its 80% band", None: "no band"}
 
 
 def tables(found: FirstSeen, validation: Validation) -> list[Table]:

@@ -7,8 +7,9 @@ Everything here comes from :func:`kvreport.evidence.validation.validate`. Each l
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from kvreport.catalog.planner_check import OracleCheck, PlannerCheck, load_oracl
 from kvreport.evidence.validation import Case, Statistic, Validation, compare, validate
 from kvreport.publish.noted import kept
 from kvreport.resources import data_dir
-from kvreport.site.kit import figures
+from kvreport.site.kit import charts, figures
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 from kvreport.site.kit.templating import render
@@ -41,6 +42,8 @@ from kvreport.words import engine_name
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
     from kvreport.catalog.observation import Observation
+    from kvreport.publish.site_data import SiteData
+    from kvreport.site.kit.drawing import Drawing
 
 URI: Final = "evidence/"
 FILE: Final = "evidence/validation.json"
@@ -85,7 +88,7 @@ def files(catalog: Catalog) -> dict[str, bytes]:
     return {FILE: f"{text}\n".encode()}
 
 
-def page(catalog: Catalog) -> Page | None:
+def page(catalog: Catalog, drawings: Mapping[str, Drawing] | None = None) -> Page | None:
     """Return the page, or None if the catalog has no observations."""
     found = of(catalog)
     if found is None:
@@ -118,6 +121,7 @@ def page(catalog: Catalog) -> Page | None:
         public=public,
         blind=load_left_out(catalog.folder),
         first=load_first_seen(catalog.folder),
+        drawings=drawings or {},
     )
 
 
@@ -128,6 +132,7 @@ def page_of(
     public: bool = False,
     blind: LeftOut | None = None,
     first: FirstSeen | None = None,
+    drawings: Mapping[str, Drawing] = MappingProxyType({}),
 ) -> Page:
     """Return the page of one validation.
 
@@ -137,17 +142,24 @@ def page_of(
         public: Whether these are the public catalog's logs.
         blind: Errors on sources left out of the fit, which lead where they are known.
         first: Errors on logs before any rule knew of them.
+        drawings: What was drawn, by the request's digest.
     """
-    conclusion = _conclusion(found)
+    told = [("Rules of today", _conclusion(found))]
+    leading: list[str] = []
     sections = []
     if blind is not None:
-        conclusion = f"{left_out.lead(blind)}. {conclusion}"
+        told.insert(0, ("Sources left out of the fit", f"{left_out.lead(blind)}."))
         sections.append(
             ("left-out", "Errors on sources left out of the fit", _tables(*left_out.tables(blind, found)))
         )
-    if first is not None and first_sight.lead(first):
-        conclusion = f"{first_sight.lead(first)}. {conclusion}"
-        sections.insert(0, ("first-sight", "Summary", _tables(*first_sight.tables(first, found))))
+    if first is not None and (leading := first_sight.leads(first)):
+        body = _tables(*first_sight.tables(first, found))
+        request = first_sight.picture(first, found)
+        drawn = None if request is None else drawings.get(request.digest)
+        if request is not None and drawn is not None:
+            chart = first_sight.chart(request)
+            body = render("_chart.html", URI, {"chart": chart, "drawing": drawn}) + body
+        sections.insert(0, ("first-sight", "Logs at first sight", body))
     sections += [
         ("errors", "Prediction errors", _tables(_errors(found), _starts(found))),
         ("distribution", "Error distribution", _distribution(found)),
@@ -160,11 +172,11 @@ def page_of(
         kind="tool",
         title="Evidence: predictions compared with engine logs",
         heading="Predictions compared with engine logs",
-        description=conclusion,
+        description=" ".join([*leading, *(text for _, text in told)]),
         lead=render(
             "validation/lead.html",
             URI,
-            {"conclusion": conclusion.split(". "), "file": FILE, "logs": every_log.URI, "public": public},
+            {"leading": leading, "told": told, "file": FILE, "logs": every_log.URI, "public": public},
         ),
         sections=tuple(Section(*parts) for parts in sections),
         names=("validation", "evidence", "accuracy", "error"),
@@ -397,7 +409,7 @@ def _share(value: float) -> str:
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the page and that of every log, where the catalog has what they show."""
     catalog = inputs.site.catalog
-    made, found = page(catalog), of(catalog)
+    made, found = page(catalog, inputs.drawings), of(catalog)
     if made is not None and found is not None:
         yield made
         yield every_log.page(found, QUANTITIES)
@@ -406,4 +418,12 @@ def pages(inputs: Inputs) -> Iterator[Page]:
             yield more
 
 
-TYPE: Final = PageType("validation", pages, files=lambda site: files(site.catalog).items())
+def requests(site: SiteData) -> Iterator[charts.Request]:
+    """Yield the picture of logs at first sight, where there are any."""
+    found, first = of(site.catalog), load_first_seen(site.catalog.folder)
+    request = None if found is None or first is None else first_sight.picture(first, found)
+    if request is not None:
+        yield request
+
+
+TYPE: Final = PageType("validation", pages, requests, files=lambda site: files(site.catalog).items())
