@@ -30,7 +30,7 @@
     say(
       link,
       make("p", "kv-embed-message", badge.message),
-      make("p", "kv-embed-note", `From formulas, data release ${found.release}.`),
+      make("p", "kv-embed-note", `kvreport: from formulas, data release ${found.release}.`),
       ...(unused.length
         ? [make("p", "kv-embed-note", `Not used: ${unused.map((pair) => pair.join("=")).join(", ")}.`)]
         : []),
