@@ -28,10 +28,11 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.stages import stages
 from kvreport.architectures import read_config
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine, engine_for_version
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import load_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.planner_check import Difference, OracleCheck, ReleaseCheck
+from kvreport.catalog.release import engine_for_version
 from kvreport.errors import InputError
 from kvreport.resources import data_dir
 from kvreport.units import GIB

@@ -67,10 +67,11 @@ from kvreport.accounting.engines.vllm.reserve import (
     runs_second,
 )
 from kvreport.accounting.kernel import graphs_up_to
-from kvreport.catalog.engine import Engine, engine_for_version, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.first_seen import load_first_seen
 from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.observation import Observation, load_observations
+from kvreport.catalog.release import engine_for_version, version_number
 from kvreport.errors import InputError
 from kvreport.evidence.validation import engine_of
 from kvreport.resources import data_dir

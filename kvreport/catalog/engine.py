@@ -6,16 +6,14 @@ differs between versions and device classes is data here, with its source.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from kvreport.catalog.base import Contradiction, LongText, Record, Slug, Source, Text
-from kvreport.catalog.remembered import remembered
-from kvreport.errors import InputError, shorten
+from kvreport.catalog.release import Release, dated_lists, reaches, value_at
+from kvreport.errors import InputError
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Coefficient = Annotated[float, Field(ge=0, le=1 << 40)]
@@ -156,24 +154,23 @@ class Engine(Record):
             found = f"a last class from {sizes[-1]:,} bytes"
             yield Contradiction("device_classes", found, "a last class with min_bytes 0, for every device")
 
-    def lists(self, kind: str, architecture: str, release: tuple[int, ...] = ()) -> bool:
+    def lists(self, kind: str, architecture: str, release: Release | None = None) -> bool:
         """True if the engine's own list of this kind names a class.
 
         Args:
             kind: Name of a list in ``architectures``.
             architecture: The class that the model's ``config.json`` names.
-            release: The release asked for, where the list changed inside the range; empty for the newest.
+            release: The release asked for, where the list changed inside the range; None for the newest.
         """
         if kind in self.architectures:
             return architecture in self.architectures[kind]
-        dated = _dated(self.architectures, kind)
-        known = [first for first in dated if not release or first <= release]
-        return bool(known) and architecture in dated[max(known)]
+        dated = dated_lists(self.architectures, kind)
+        return architecture in value_at(dated, () if release is None else release.numbers)
 
     def caps_captured(self) -> bool:
         """True if this release captures decode graphs for no more requests than may run."""
         first = self.captures_no_more_than_run
-        return first is not None and version_number(self.version or first) >= version_number(first)
+        return first is not None and reaches(self.version or first, first)
 
     def device_class(self, accelerator_id: str, usable_bytes: int) -> DeviceClass:
         """Scheduler defaults for one accelerator.
@@ -193,122 +190,3 @@ class Engine(Record):
             f"engine {self.name!r}: device_classes: found none for {accelerator_id} with "
             f"{usable_bytes} bytes; allowed: a last class with min_bytes 0"
         )
-
-
-@remembered
-def _dated(architectures: dict[str, tuple[str, ...]], kind: str) -> dict[tuple[int, ...], tuple[str, ...]]:
-    """The lists of one kind that changed inside a range of releases, by the first release of each."""
-    return {
-        version_number(name.partition("@")[2]): classes
-        for name, classes in architectures.items()
-        if name.startswith(f"{kind}@")
-    }
-
-
-def engine_for_version(engines: Iterable[Engine], family: str, version: str | None) -> Engine | None:
-    """The engine of a family whose range of versions holds ``version``.
-
-    Args:
-        engines: The catalog's engines.
-        family: For instance ``vllm``.
-        version: As an engine prints it (``0.19.2rc1.dev134+g0``); None means the current release.
-
-    Returns:
-        The engine; the one without an end where the version is unknown; None if there is none.
-    """
-    candidates = [engine for engine in engines if engine.family == family]
-    current = next((e for e in candidates if e.versions is None or e.versions[1] is None), None)
-    number = version_number(version or "")
-    if not number:
-        return current
-    for engine in candidates:
-        if engine.versions is None:
-            continue
-        first, end = engine.versions
-        if version_number(first) <= number and (end is None or number < version_number(end)):
-            return engine
-    return None
-
-
-def newest_read(engines: Iterable[Engine], family: str) -> str | None:
-    """The newest release of a family that was read; None for a family without releases.
-
-    A list of classes that is dated later than the record was read in a later release.
-    """
-    current = next((e for e in engines if e.family == family and e.versions and e.versions[1] is None), None)
-    if current is None or current.version is None:
-        return None
-    dated = [name.partition("@")[2] for name in current.architectures if "@" in name]
-    return max([current.version, *dated], key=version_number)
-
-
-def unread_words(engine: Engine, newest: str | None) -> str:
-    """What begins an answer by the rules of an earlier release; empty where the release was read.
-
-    Args:
-        engine: The engine, of the release that was asked for.
-        newest: The newest release that was read, where that is an earlier one; else None.
-    """
-    return "" if newest is None else f"{engine.label} was not read, and the rules of {newest} are taken: "
-
-
-def refuse_far(engines: Iterable[Engine], family: str, version: str) -> None:
-    """Refuse a release further than one minor release beyond the newest that was read.
-
-    Args:
-        engines: The catalog's engines.
-        family: For instance ``vllm``.
-        version: As it was asked for.
-
-    Raises:
-        InputError: Naming the newest that was read.
-    """
-    known = list(engines)
-    newest = newest_read(known, family)
-    current = next((e for e in known if e.family == family and e.versions and e.versions[1] is None), None)
-    if newest is None or current is None or current.versions is None:
-        return
-    places = len(version_number(current.versions[0]))
-    *head, last = version_number(newest)[:places]
-    if version_number(version)[:places] > (*head, last + 1):
-        after = ".".join(str(number) for number in (*head, last + 1))
-        raise InputError(
-            f"engine: found {family.replace('_', '-')} {shorten(version)}; allowed: up to {newest}, the newest release "
-            f"that was read, and {after}, the one after it"
-        )
-
-
-def at_release(engine: Engine, version: str) -> Engine:
-    """The record of a range of releases, standing for one release of it: rules by release then judge that one.
-
-    Args:
-        engine: The record whose range holds the release.
-        version: As an engine prints it; fewer than three numbers name no single release.
-    """
-    if not re.fullmatch(r"v?\d+(?:\.\d+){2,3}(?:\.post\d+)?", version, re.ASCII):
-        return engine
-    release = version.removeprefix("v")
-    label = f"{engine.label.split()[0]} {release}"
-    return (
-        engine
-        if release == engine.version
-        else engine.model_copy(update={"version": release, "label": label})
-    )
-
-
-def dated_releases(engines: Iterable[Engine], family: str) -> list[Engine]:
-    """The entries of one engine that have a range of versions, oldest first."""
-    ranges = [(e.versions[0], e) for e in engines if e.family == family and e.versions]
-    return [engine for _, engine in sorted(ranges, key=lambda pair: version_number(pair[0]))]
-
-
-@lru_cache(maxsize=1024)
-def version_number(text: str) -> tuple[int, ...]:
-    """The leading numbers of a version: ``0.19.2rc1.dev134`` is ``(0, 19, 2)``; empty if none.
-
-    A build of a clone without tags (``0.1.dev15312+g0``, ``0.0.0.dev1+g0``) has no number that says anything.
-    """
-    if re.match(r"v?0\.(?:1|0\.0)\.dev\d", text, re.ASCII):
-        return ()
-    found = re.search(r"\d+(?:\.\d+)+", text, re.ASCII)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()

@@ -17,14 +17,7 @@ from typing import Any, Final, TypeVar
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.base import Record
 from kvreport.catalog.dump import dump_model
-from kvreport.catalog.engine import (
-    Engine,
-    at_release,
-    engine_for_version,
-    newest_read,
-    refuse_far,
-    version_number,
-)
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.engine_classes import FILE as CLASSES
 from kvreport.catalog.engine_classes import ClassLists
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
@@ -33,6 +26,15 @@ from kvreport.catalog.joined_names import files_by_joined_name, joined
 from kvreport.catalog.layouts import FAMILIES, GROUPS, Layouts, canonical, layout, regrouped
 from kvreport.catalog.model import Model
 from kvreport.catalog.reads import EVERYTHING, again, note
+from kvreport.catalog.release import (
+    RULES,
+    at_release,
+    engine_for_version,
+    newest_read,
+    read_rules,
+    refuse_far,
+    version_number,
+)
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
 from kvreport.catalog.support import Support
 from kvreport.catalog.variant import FIELD, Variant, as_range, expand
@@ -321,6 +323,7 @@ class Catalog:
         except CatalogError as error:
             found += error.faults
         found += self._classes()
+        found += self._rules()
         if found:
             # Names cannot be compared across files that could not all be read.
             return tuple(found)
@@ -414,6 +417,20 @@ class Catalog:
                 Fault(where, f"changes.digest of {release}", stated, f"{digest}, of what its lines add up to")
                 for release, stated, digest in listed.wrong_digests()
             ]
+        return found
+
+    def _rules(self) -> list[Fault]:
+        """Return a fault for every file of rules by release that cannot be read or says what it must not."""
+        found: list[Fault] = []
+        for path in sorted((self.folder / "engines").glob(f"*/{RULES}")):
+            try:
+                read = read_rules(self.folder, path.parent.name)
+            except CatalogError as error:
+                found += error.faults
+                continue
+            if read is not None and read.family != path.parent.name:
+                where = f"engines/{path.parent.name}/{RULES}"
+                found.append(Fault(where, "family", read.family, f"the folder's name, {path.parent.name}"))
         return found
 
     def _unknown_support(self, support: Support) -> list[Fault]:

@@ -90,7 +90,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _unread(pairs: list[tuple[Side, Side]], catalog: Catalog) -> list[str]:
     """A line for each release that is later than any that was read."""
-    from kvreport.catalog.engine import Engine, unread_words
+    from kvreport.catalog.engine import Engine
+    from kvreport.catalog.release import unread_words
     from kvreport.estimation.request import engine_named
 
     names = [side.engine for pair in pairs for side in pair]

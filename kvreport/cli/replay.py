@@ -133,7 +133,7 @@ def text(answer: TrafficAnswer) -> list[str]:
 
 
 def _headline(answer: TrafficAnswer) -> list[str]:
-    from kvreport.catalog.engine import unread_words
+    from kvreport.catalog.release import unread_words
 
     request, trace = answer.estimate.request, answer.trace
     layout = request.layout

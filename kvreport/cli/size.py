@@ -358,7 +358,7 @@ def _run_trace(options: argparse.Namespace) -> int:
 
 def text(found: Sizing, top: int) -> list[str]:
     """Lay the answer out: the best in a sentence, the ranking, its arithmetic, what would help, the commands."""
-    from kvreport.catalog.engine import unread_words
+    from kvreport.catalog.release import unread_words
 
     listed = found.ranking.best_of_each()[:top]
     best = listed[0]

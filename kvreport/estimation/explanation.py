@@ -31,9 +31,9 @@ from kvreport.catalog.caches import (
     Shared,
     SlidingWindow,
 )
-from kvreport.catalog.engine import unread_words
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import LayerGroup, Model
+from kvreport.catalog.release import unread_words
 from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.estimation.request import Request
 from kvreport.units import count, gib, human_bytes, human_parameters, human_tokens

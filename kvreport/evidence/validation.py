@@ -20,9 +20,10 @@ from typing import Any, Final
 import numpy as np
 
 from kvreport.accounting.engines.registry import rules
-from kvreport.catalog.engine import Engine, engine_for_version
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import Observation, load_observations
+from kvreport.catalog.release import engine_for_version
 from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.observed import find_model, published_start
 from kvreport.startup_log.release import RELEASE_OF

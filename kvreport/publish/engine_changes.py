@@ -15,8 +15,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 import pandas as pd
 
-from kvreport.catalog.engine import Engine, dated_releases
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import dated_releases
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.difference import WORDS, Terms, counted, effects

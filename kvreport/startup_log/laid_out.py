@@ -16,9 +16,10 @@ from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.state_types import with_state_type
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine, engine_for_version, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import engine_for_version, version_number
 from kvreport.errors import InputError
 from kvreport.startup_log.judge import Judgment, printed_concurrency, with_pool
 from kvreport.startup_log.observed import static_share

@@ -15,8 +15,8 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from kvreport.catalog.base import SCHEMA_VERSION, Record, Text
-from kvreport.catalog.engine import version_number
 from kvreport.catalog.observation import Day, Observation
+from kvreport.catalog.release import version_number
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.resources import data_dir
 

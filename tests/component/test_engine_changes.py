@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kvreport.catalog.engine import dated_releases
 from kvreport.catalog.load import open_catalog
+from kvreport.catalog.release import dated_releases
 from kvreport.estimation.difference import Side, compare
 from kvreport.publish import engine_changes
 from kvreport.publish.parts import Parts

@@ -13,9 +13,10 @@ from kvreport.accounting.engines.sglang import plan, settings
 from kvreport.accounting.engines.sglang.pools import PoolFlags, size_pools
 from kvreport.accounting.extras import borrowed_copies, draft_rows, with_draft
 from kvreport.architectures import read_config
-from kvreport.catalog.engine import Engine, engine_for_version
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import engine_for_version
 from kvreport.estimation import estimate
 from kvreport.startup_log.diagnose import diagnose
 

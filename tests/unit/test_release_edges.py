@@ -21,8 +21,9 @@ from kvreport.accounting.engines.vllm.profiling import Shape
 from kvreport.accounting.extras import with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.release import RULES, Rule, read_rules, release_at, version_number
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ENGINES: Final = ROOT / "kvreport" / "accounting" / "engines"
@@ -44,6 +45,11 @@ def module_of(rule: str) -> ModuleType:
     """The module of a rule that is named ``vllm/releases.py::sampler``."""
     path = rule.partition("::")[0].removesuffix(".py").replace("/", ".")
     return importlib.import_module(f"kvreport.accounting.engines.{path}")
+
+
+def is_value(rule: str) -> bool:
+    """True for a rule of a rules file, whose edge is its value's."""
+    return rule.partition("::")[0].endswith(RULES)
 
 
 def engine_at(catalog: Catalog, family: str, release: str) -> Engine:
@@ -81,6 +87,8 @@ def answer(catalog: Catalog, entry: dict[str, Any], release: str) -> Any:
     """What a rule says for a release, as plain values."""
     rule, words = entry.get("call", entry["rule"]), dict(entry.get("with", {}))
     family, path = rule.split("/")[0], rule.partition("::")[2].split(".")
+    if is_value(rule):
+        return plain(release_at(family, version_number(release)).values[path[0]])
     engine = engine_at(catalog, family.replace("_", "-"), release)
     found: Any = module_of(rule)
     for part in path:
@@ -91,7 +99,11 @@ def answer(catalog: Catalog, entry: dict[str, Any], release: str) -> Any:
         found = getattr(owner, path[-1])
     if callable(found):
         given = {name: value_of(name, value, catalog) for name, value in words.items()}
-        of_release = {"release": version_number(release), "engine": engine, "version": release}
+        of_release = {
+            "release": release_at(family, version_number(release)),
+            "engine": engine,
+            "version": release,
+        }
         wanted = set(of_release) & set(inspect.signature(found).parameters)
         found = found(**{name: of_release[name] for name in wanted}, **given)
     match entry.get("of"):
@@ -137,7 +149,7 @@ def test_nothing_was_released_between_the_two_sides_of_an_edge() -> None:
 
 def test_tests_that_the_table_leaves_an_edge_to_are_there() -> None:
     for entry in TABLE:
-        assert entry["source"], entry["rule"]
+        assert is_value(entry["rule"]) != ("source" in entry), entry["rule"]
         for edge in entry["edges"]:
             assert ("was" in edge) != ("test" in edge), (entry["rule"], edge)
             if "test" in edge:
@@ -209,8 +221,8 @@ def orders_releases(node: ast.Compare) -> bool:
     return ordered and bool(names & RELEASE_NAMES or builds) and "capability" not in names
 
 
-def comparisons() -> Iterator[tuple[str, ast.Compare, ModuleType]]:
-    """Every ordering of releases in the package, by the function that it stands in."""
+def functions() -> Iterator[tuple[str, ast.AST, ModuleType]]:
+    """Every node of the engines' modules, by the function that it stands in."""
     for path in sorted(ENGINES.rglob("*.py")):
         name = path.relative_to(ENGINES).as_posix()
         module = module_of(name.removesuffix("/__init__.py"))
@@ -221,25 +233,79 @@ def comparisons() -> Iterator[tuple[str, ast.Compare, ModuleType]]:
                 inner = place
                 if isinstance(child, ast.FunctionDef | ast.ClassDef):
                     inner = f"{place}.{child.name}" if place else child.name
-                if isinstance(child, ast.Compare) and orders_releases(child):
-                    yield f"{name}::{inner}", child, module
+                yield f"{name}::{inner}", child, module
                 pending.append((child, inner))
 
 
+def rules_of(family: str) -> dict[str, Rule]:
+    """A family's rules by name."""
+    found = read_rules(ROOT / "data", family)
+    return {} if found is None else {rule.rule: rule for rule in found.rules}
+
+
+FAMILIES: Final = ("vllm",)
+"""Engines whose rules are a file of data."""
+EDGES_OF: Final[dict[str, set[tuple[int, ...]]]] = {}
+for _entry in TABLE:
+    _firsts = {trimmed(release_number(str(edge["first"]))) for edge in _entry["edges"]}
+    EDGES_OF.setdefault(_entry["rule"], set()).update(_firsts)
+
+
+def test_every_release_at_which_a_rule_changes_is_in_the_table() -> None:
+    askers: dict[tuple[str, str], set[str]] = {}
+    for place, node, _ in functions():
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            askers.setdefault((place.split("/")[0], node.value), set()).add(place)
+    known = set()
+    for family in FAMILIES:
+        for name, rule in rules_of(family).items():
+            places = askers.get((family, name), set())
+            assert places, f"no code asks for {name}"
+            known |= places | {f"{family}/{RULES}::{name}"}
+            held = set().union(
+                *(EDGES_OF.get(place, set()) for place in (*places, f"{family}/{RULES}::{name}"))
+            )
+            changes = {trimmed(first) for first in list(rule.by_release())[1:]}
+            assert changes <= held, (family, name, changes - held)
+        unknown = {rule for rule in EDGES_OF if rule.startswith(f"{family}/")} - known
+        assert not unknown, sorted(unknown)
+
+
+def test_code_asks_for_rules_that_are_there_and_for_values_of_their_kind() -> None:
+    kinds = {"has": bool, "_has": bool, "count": int, "word": str, "names": frozenset}
+    asked = 0
+    for place, node, _ in functions():
+        family = place.split("/")[0]
+        if (
+            family not in FAMILIES
+            or not isinstance(node, ast.Call)
+            or not isinstance(node.func, ast.Attribute)
+        ):
+            continue
+        if node.func.attr not in kinds or len(node.args) != 1:
+            continue
+        for part in ast.walk(node.args[0]):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                values = rules_of(family)[part.value].by_release().values()
+                assert {type(value) for value in values} == {kinds[node.func.attr]}, (place, part.value)
+                asked += 1
+    assert asked > 50
+
+
 def test_every_comparison_of_releases_is_in_the_table() -> None:
-    edges: dict[str, set[tuple[int, ...]]] = {}
-    for entry in TABLE:
-        firsts = {trimmed(release_number(str(edge["first"]))) for edge in entry["edges"]}
-        edges.setdefault(entry["rule"], set()).update(firsts)
     missing, seen = [], set()
-    for rule, node, module in comparisons():
+    for rule, node, module in functions():
+        if not isinstance(node, ast.Compare) or not orders_releases(node):
+            continue
+        assert rule.split("/")[0] not in FAMILIES, (rule, ast.unparse(node))
         seen.add(rule)
         named = boundaries(node, module)
-        if rule not in edges or not named <= edges[rule]:
-            missing.append((rule, ast.unparse(node), sorted(named - edges.get(rule, set()))))
+        if rule not in EDGES_OF or not named <= EDGES_OF[rule]:
+            missing.append((rule, ast.unparse(node), sorted(named - EDGES_OF.get(rule, set()))))
     assert not missing, "\n".join(map(str, missing))
-    assert set(edges) <= seen, sorted(set(edges) - seen)
-    assert len(seen) > 60
+    others = {rule for rule in EDGES_OF if rule.split("/")[0] not in FAMILIES}
+    assert others <= seen, sorted(others - seen)
+    assert len(EDGES_OF) > 60
 
 
 def test_releases_are_compared_in_the_rules_of_engines_only() -> None:

@@ -11,9 +11,10 @@ from kvreport.accounting.engines.sglang import settings
 from kvreport.accounting.engines.step import Step
 from kvreport.accounting.engines.vllm.reserve import ReserveRates, rates_of
 from kvreport.accounting.parallel import Layout
-from kvreport.catalog import engine as engine_module
+from kvreport.catalog import release as release_module
 from kvreport.catalog import remembered as module
 from kvreport.catalog.load import open_catalog
+from kvreport.catalog.release import release_at
 from kvreport.catalog.remembered import remembered
 from kvreport.publish import columns
 from kvreport.publish.page_data import facts_alone
@@ -79,9 +80,9 @@ def test_lists_of_a_range_of_releases_are_read_once(monkeypatch: pytest.MonkeyPa
     """A build read all names of lists 30,000 times for each model."""
     engine = open_catalog().engine("vllm")
     kind = next(name.partition("@")[0] for name in engine.architectures if "@" in name)
-    before = engine.lists(kind, "LlamaForCausalLM", (0, 30))
-    monkeypatch.setattr(engine_module, "version_number", lambda _: pytest.fail("read again"))
-    assert engine.lists(kind, "LlamaForCausalLM", (0, 30)) == before
+    before = engine.lists(kind, "LlamaForCausalLM", release_at("vllm", (0, 30)))
+    monkeypatch.setattr(release_module, "version_number", lambda _: pytest.fail("read again"))
+    assert engine.lists(kind, "LlamaForCausalLM", release_at("vllm", (0, 30))) == before
 
 
 def test_a_reserve_of_sglang_resolves_no_pages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,9 +27,10 @@ from kvreport.accounting.extras import own_prediction_layer, vocabulary_slots, w
 from kvreport.accounting.kernel import LARGEST_CAPTURE, captured_sizes, graphs_up_to
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import weights_by_component
-from kvreport.catalog.engine import Engine, engine_for_version, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import engine_for_version, release_at, version_number
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.units import GIB
@@ -135,8 +136,8 @@ def test_the_experts_inner_side_is_counted_once(catalog: Catalog) -> None:
     # Since 0.13 it lies in the buffers that experts keep, so that a forward pass adds only their outputs. DeepSeek-V4
     # on Hopper (obs-105) reserved 16 % more than it should while both were counted.
     sizes = Shape.of(catalog.model("MiniMaxAI/MiniMax-M2.5"))
-    before = forward_bytes_per_token(sizes, (0, 15), 4)
-    kept = forward_bytes_per_token(sizes, (0, 15), 4, inner_kept=True)
+    before = forward_bytes_per_token(sizes, release_at("vllm", (0, 15)), 4)
+    kept = forward_bytes_per_token(sizes, release_at("vllm", (0, 15)), 4, inner_kept=True)
     assert before - kept == 8 * 6 * 1536 / 4
 
 

@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 
-from kvreport.catalog.engine import version_number
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation, load_observations
+from kvreport.catalog.release import version_number
 from kvreport.startup_log import Diagnosis, diagnose
 from kvreport.startup_log.observed import find_model
 

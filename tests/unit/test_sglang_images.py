@@ -6,8 +6,8 @@ import pytest
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import settings
-from kvreport.catalog.engine import engine_for_version
 from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.release import engine_for_version
 
 VISION, SPARSE, OTHER, TEXT = (
     "Qwen/Qwen3-VL-8B-Instruct",

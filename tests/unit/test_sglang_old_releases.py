@@ -6,8 +6,9 @@ import pytest
 
 from kvreport.accounting.engines.sglang.compressed import compressed_sizes
 from kvreport.accounting.engines.sglang.settings import left_uncaptured, prefill_captured, settings
-from kvreport.catalog.engine import Engine, at_release, engine_for_version
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.release import at_release, engine_for_version
 
 
 @pytest.fixture(scope="module")

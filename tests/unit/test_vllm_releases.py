@@ -22,9 +22,10 @@ from kvreport.accounting.engines.vllm.profiling import (
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.caches import Indexer, Latent
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import LayerGroup
+from kvreport.catalog.release import release_at, version_number
 from kvreport.estimation.commands import estimate_command
 from kvreport.units import GIB
 from tests.trunk import load_overhead
@@ -58,12 +59,12 @@ def test_records_follow_one_another_without_a_gap(records: list[Engine]) -> None
 
 def test_records_say_what_the_rules_of_their_release_say(records: list[Engine]) -> None:
     for record in records:
-        number = releases.release_of(record)
+        release = releases.release_of(record)
         assert record.versions is not None
         first, end = record.versions
-        assert version_number(first) <= number
-        assert end is None or number < version_number(end)
-        for field, value in releases.behavior(number).items():
+        assert version_number(first) <= release.numbers
+        assert end is None or release.numbers < version_number(end)
+        for field, value in releases.behavior(release).items():
             assert getattr(record, field) == value, (record.name, field)
 
 
@@ -96,16 +97,18 @@ def test_all_records_have_the_same_constants(records: list[Engine]) -> None:
 def test_the_first_engine_takes_the_longest_prompt_in_a_step(
     release: tuple[int, ...], context: int, tokens: int
 ) -> None:
-    sizes = scheduler.default_sizes(release, "rtx-3090", 24 * GIB, context_tokens=context)
+    sizes = scheduler.default_sizes(release_at("vllm", release), "rtx-3090", 24 * GIB, context_tokens=context)
     assert sizes == (tokens, 256)
-    unchunked = scheduler.default_sizes(release, "rtx-3090", 24 * GIB, context_tokens=context, images=True)
+    unchunked = scheduler.default_sizes(
+        release_at("vllm", release), "rtx-3090", 24 * GIB, context_tokens=context, images=True
+    )
     # 0.6.4 config.py:40, _MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS.
     assert unchunked[0] == max(context, 5120)
 
 
 def test_large_devices_were_known_by_name_before_they_were_by_memory() -> None:
     def sizes(release: tuple[int, ...], device: str, gib: int) -> tuple[int, int]:
-        return scheduler.default_sizes(release, device, gib * GIB)
+        return scheduler.default_sizes(release_at("vllm", release), device, gib * GIB)
 
     # 0.8.4 arg_utils.py: "h100" or "h200" in the device's name; 0.8.5: 70 GiB; 0.9.0: but for the A100.
     assert sizes((0, 8, 4), "h20-96gb", 95) == (2048, 256)
@@ -120,7 +123,10 @@ def test_large_devices_were_known_by_name_before_they_were_by_memory() -> None:
 
 
 def test_a_short_context_limits_the_step() -> None:
-    assert scheduler.default_sizes((0, 27), "h100", 79 * GIB, context_tokens=4)[0] == 4 * 1024
+    assert (
+        scheduler.default_sizes(release_at("vllm", (0, 27)), "h100", 79 * GIB, context_tokens=4)[0]
+        == 4 * 1024
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,9 +168,9 @@ def test_quantized_weights_and_rocm_kept_the_first_runner_longer(catalog: Catalo
 
 def test_states_are_charged_for_by_release(catalog: Catalog) -> None:
     # MambaSpec.max_memory_usage_bytes, and where num_prefill_checkpoint_blocks is set.
-    assert releases.state_slots((0, 27), caching=False, checkpoint=True) == 1
-    assert releases.state_slots((0, 28), caching=True, checkpoint=False) == 2
-    assert releases.state_slots((0, 33), caching=True, checkpoint=True) == 3
+    assert releases.state_slots(release_at("vllm", (0, 27)), caching=False, checkpoint=True) == 1
+    assert releases.state_slots(release_at("vllm", (0, 28)), caching=True, checkpoint=False) == 2
+    assert releases.state_slots(release_at("vllm", (0, 33)), caching=True, checkpoint=True) == 3
     kept = [
         release
         for release in ((0, 28), (0, 29), (0, 32), (0, 33))
@@ -373,7 +379,7 @@ def test_residual_streams_are_counted_in_every_class_that_mixes_them(
 
 def test_only_indexers_of_latents_gather_their_keys_in_a_buffer(catalog: Catalog) -> None:
     """760,704 tokens of MiniMax-M3 fitted four GB10 (obs-112): 12% more than with a buffer of 40 contexts."""
-    release = (0, 33, 0)
+    release = release_at("vllm", (0, 33, 0))
     gathered = index_workspace_bytes(Shape.of(catalog.model("deepseek-ai/DeepSeek-V3.2")), release)
     assert gathered == 40 * 132
     for name in ("MiniMaxAI/MiniMax-M3", "Qwen/Qwen3.8-Flash-Next"):
@@ -545,7 +551,7 @@ def test_gpt_oss_on_hopper_is_not_padded_by_the_triton_kernels_that_come_with_vl
     ],
 )
 def test_tiles_of_triton_on_hopper(release: tuple[int, ...], outputs: int, inputs: int, wanted: int) -> None:
-    assert triton_bytes(release, outputs, inputs) == wanted
+    assert triton_bytes(release_at("vllm", release), outputs, inputs) == wanted
 
 
 def test_the_kernels_of_mxfp4_experts_are_an_input_and_both_answers_are_told() -> None:
@@ -669,3 +675,11 @@ def test_places_of_picks_are_whole_tiles(top_k: int, stride: int, places: int) -
     group = LayerGroup(name="latents", layers="0", caches=caches)
     assert _shared_picks(group, tiled=True) == places
     assert _shared_picks(group, tiled=False) == top_k
+
+
+def test_a_build_follows_its_release_in_every_rule(catalog: Catalog) -> None:
+    """What needs a block for every sequence to capture graphs was 0.20: builds of the main branch after 0.19.1 have it."""
+    model, serving = catalog.model("Qwen/Qwen3.6-27B"), Serving(max_seqs=256, max_batched_tokens=2048)
+    for version, wanted in (("0.19.1", None), ("0.19.2rc1.dev134+gfe9c3d6c5", 256), ("0.20.0", 256)):
+        engine = rules(catalog.engine("vllm@0.19.1")).at_release(version)
+        assert rules(engine).state_slots_wanted(model, serving, eager=False) == wanted

@@ -8,6 +8,7 @@ from kvreport.accounting import kernel
 from kvreport.accounting.engines.vllm.reserve import ReserveRates
 from kvreport.accounting.engines.vllm.towers import Encoding, Tower, encoding
 from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.release import release_at
 from kvreport.units import GIB
 
 
@@ -53,7 +54,7 @@ def test_towers_of_one_resolution_merge_nothing(catalog: Catalog) -> None:
 def test_an_image_takes_what_logs_print(
     catalog: Catalog, ranks: int, release: tuple[int, ...], printed: float
 ) -> None:
-    found = encoding(tower(catalog, "Qwen/Qwen3.8-27B"), 5120, release, ranks)
+    found = encoding(tower(catalog, "Qwen/Qwen3.8-27B"), 5120, release_at("vllm", release), ranks)
     assert found.image / GIB == pytest.approx(printed, rel=0.025)
 
 
@@ -65,24 +66,31 @@ def test_an_image_takes_up_to_six_percent_more_than_older_releases_print(
     catalog: Catalog, name: str, release: tuple[int, ...], printed: float
 ) -> None:
     # Counting what attention gives fits logs since 0.27 within 2.5%; on these two it is 5.3 and 5.5% too much.
-    found = encoding(tower(catalog, name), 4096, release, 1)
+    found = encoding(tower(catalog, name), 4096, release_at("vllm", release), 1)
     assert found.image / GIB == pytest.approx(printed, rel=0.06)
 
 
 def test_pixels_shrink_with_the_release(catalog: Catalog) -> None:
     one = tower(catalog, "Qwen/Qwen3-VL-2B-Instruct")
-    assert one.patch_bytes((0, 28)) - one.patch_bytes((0, 33)) == one.pixels
+    assert (
+        one.patch_bytes(release_at("vllm", (0, 28))) - one.patch_bytes(release_at("vllm", (0, 33)))
+        == one.pixels
+    )
 
 
 def test_ranks_split_attention_but_not_the_stream(catalog: Catalog) -> None:
     one = tower(catalog, "Qwen/Qwen3.5-9B")
-    assert one.patch_bytes((0, 20)) / 2 < one.patch_bytes((0, 20), 2) < one.patch_bytes((0, 20))
+    assert (
+        one.patch_bytes(release_at("vllm", (0, 20))) / 2
+        < one.patch_bytes(release_at("vllm", (0, 20)), 2)
+        < one.patch_bytes(release_at("vllm", (0, 20)))
+    )
 
 
 def test_a_video_s_outputs_are_kept_up_to_0_12(catalog: Catalog) -> None:
     one = tower(catalog, "Qwen/Qwen3-VL-30B-A3B-Instruct")
-    assert encoding(one, 2048, (0, 11)).kept == 153_600 * 2048 * 4 * 2
-    assert encoding(one, 2048, (0, 13)).kept == 16_384 * 2048 * 4 * 2
+    assert encoding(one, 2048, release_at("vllm", (0, 11))).kept == 153_600 * 2048 * 4 * 2
+    assert encoding(one, 2048, release_at("vllm", (0, 13))).kept == 16_384 * 2048 * 4 * 2
 
 
 def test_nothing_without_a_tower() -> None:

@@ -22,9 +22,10 @@ from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import ChunkedAttention, FullAttention, Latent, SlidingWindow
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import release_at, release_of, version_number
 
 CACHE_STEP: Final = 256
 """Tokens by which ``KVCache`` grows."""
@@ -76,7 +77,7 @@ class Mlx(EngineRules):
             written = f"the scores of {model.attention_heads} heads x {PREFILL_STEP:,} tokens x the prompt x {SCORE_BYTES} B"
             if not self._fused(key_dim, value_dim):
                 yield f"no fused kernel of this MLX reads prompts with heads of {width}: {written} are written to memory"
-            elif not self.engine.lists(FUSED, width, FIRST_RELEASE):
+            elif not self.engine.lists(FUSED, width, release_at("mlx", FIRST_RELEASE)):
                 yield f"MLX before the release of this answer writes {written} (heads of {width}): --engine mlx@0.31.2"
 
     def at_release(self, version: str) -> Engine:
@@ -139,7 +140,7 @@ class Mlx(EngineRules):
         width = _width(key_dim, value_dim)
         # The record's own release says of MLX only that it is no older than the newest list.
         stated = self.engine.label.endswith(f" {self.engine.version}")
-        release = version_number(self.engine.version or "") if stated else ()
+        release = release_of(self.engine) if stated else None
         units = accelerator is not None and self._has_matrix_units(accelerator)
         kinds = [FUSED, *(["fused_by_matrix_units"] if units else [])]
         return any(self.engine.lists(kind, width, release) for kind in kinds)

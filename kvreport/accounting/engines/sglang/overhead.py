@@ -10,9 +10,10 @@ from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.weights import format_of, rank_elements, row_bytes
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import version_number
 from kvreport.catalog.remembered import remembered
 
 _FLOAT_BYTES: Final = 4

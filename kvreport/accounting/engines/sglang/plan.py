@@ -22,9 +22,10 @@ from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import CrossAttention
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import release_of, version_number
 
 GROWING: Final = frozenset({"full", "sliding", "chunked", "latent", "cross"})
 """Kinds of caches that a KV format stores; others keep their own type."""
@@ -137,7 +138,7 @@ def counted(model: Model, engine: Engine) -> Model:
     if drafts_blocks(model):
         counted_here = release < OWN_WIDTHS and not windowed
     else:
-        own = engine.lists("own_drafts_counted", model.architecture, release)
+        own = engine.lists("own_drafts_counted", model.architecture, release_of(engine))
         first = BESIDE_WINDOWS if windowed else DRAFTS_COUNTED
         counted_here = release >= first and (own or _OWN_DRAFT not in drafts)
     if counted_here:

@@ -17,8 +17,9 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.sglang import compressed, shapes
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.numeric import Integers
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import version_number
 from kvreport.errors import InputError
 from kvreport.units import GIB
 

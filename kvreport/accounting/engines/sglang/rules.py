@@ -39,9 +39,10 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.weights import is_hashed, row_bytes
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
+from kvreport.catalog.release import version_number
 from kvreport.errors import InputError
 from kvreport.units import GIB, MIB
 

@@ -17,8 +17,9 @@ from kvreport.accounting.extras import draft_rows
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import release_of, version_number
 from kvreport.catalog.remembered import remembered
 from kvreport.units import MIB
 
@@ -610,7 +611,7 @@ def attention_backend(
     if major == BLACKWELL:
         if engine.lists("blackwell_triton", model.architecture) and prefix_cache:
             return "triton"
-        if engine.lists("blackwell_flashinfer", model.architecture, version_number(engine.version or "9999")):
+        if engine.lists("blackwell_flashinfer", model.architecture, release_of(engine)):
             return "flashinfer"
         unlike = shapes.unequal_heads(model) or engine.lists("blackwell_fa4", model.architecture)
         return "fa4" if unlike else "trtllm_mha"
@@ -684,8 +685,7 @@ def states_per_request(
     """
     if not prefix_cache:
         return 1
-    release = version_number(engine.version or "9999")
-    tracked = engine.lists("state_tracking", model.architecture, release) and overlap
+    tracked = engine.lists("state_tracking", model.architecture, release_of(engine)) and overlap
     return STATES_HELD + (2 - staged if tracked else 0)
 
 

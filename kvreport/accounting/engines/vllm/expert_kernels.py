@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from kvreport.accounting.engines.vllm.releases import Release, release_of, vendored_triton_kernels
+from kvreport.accounting.engines.vllm.releases import release_of
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.release import Release
 
 Kernel = Literal["triton", "marlin", "flashinfer"]
 Tiles = tuple[int, int]
@@ -22,9 +23,6 @@ Triton's are those of the package of its own, up to 0.11: it pads the values alo
 :func:`triton_bytes` has those of the package's own copy after.
 """
 
-OWN_COPY: Final = (0, 12)
-_WIDER_TILES: Final = ((0, 17), (0, 22))
-_MORE_GROUPS: Final = (0, 26)
 _SCALED_ROWS: Final = 256
 GROUP_VALUES: Final = 32
 """Values that share a scale."""
@@ -41,15 +39,13 @@ MEGA_MOE_BACKENDS: Final = (
 """What ``--moe-backend`` calls them (0.33.0 ``config/kernel.py``, ``MEGA_MOE_BACKENDS``; the last on AMD's devices)."""
 
 OWN_KERNELS: Final = "expert_kernels"
-"""The engine's list of classes that have a list of kernels of their own: since 0.20 ``_get_priority_backends_for_gpt_oss``,
-before all that the class of the checkpoint's format served (``quantization/mxfp4.py``)."""
+"""The engine's list of classes that have a list of kernels of their own."""
 
 
 def block_float_kernel(engine: Engine, architecture: str, major: int, installed: str | None = None) -> Kernel:
     """The kernel of MXFP4 experts on an NVIDIA GPU.
 
-    Hopper takes OpenAI's Triton kernels where they are installed: they are part of the package since 0.12,
-    and were a package of their own before. Since 0.20 only gpt-oss does so.
+    Hopper takes OpenAI's Triton kernels where they are installed, as part of the package or as a package of their own.
 
     Args:
         engine: The record of the release.
@@ -66,26 +62,27 @@ def block_float_kernel(engine: Engine, architecture: str, major: int, installed:
     if installed == "marlin":
         return "marlin"
     release = release_of(engine)
-    listed = release < (0, 20) or engine.lists(OWN_KERNELS, architecture, release)
-    return "triton" if listed and vendored_triton_kernels(release) else "marlin"
+    by_class = release.has("block_float_kernels_by_class")
+    listed = not by_class or engine.lists(OWN_KERNELS, architecture, release)
+    return "triton" if listed and release.has("vendored_triton_kernels") else "marlin"
 
 
 def triton_bytes(release: Release, outputs: int, inputs: int) -> int:
     """Bytes of one MXFP4 matrix as OpenAI's Triton kernels keep it on Hopper, since 0.12.
 
     ``third_party/triton_kernels/tensor_details/layout_details``: ``hopper_value.py`` pads the outputs to 16 and the
-    inputs to 64, and from 0.17 to 0.20 to 64 and 128; ``hopper_scale.py`` pads the outputs to 256, for eight warps, and the
-    groups of 32 inputs to 2, which vLLM makes 4 since 0.26 (``quantization/utils/mxfp4_utils.py::_swizzle_mxfp4``). Biases
-    are widened to 32 bits. What vLLM allocates before has the inner side in multiples of 64 (``oracle/mxfp4.py``).
+    inputs to 64, or to 64 and 128; ``hopper_scale.py`` pads the outputs to 256, for eight warps, and the
+    groups of 32 inputs to 2, or as vLLM does. Biases are widened to 32 bits. What vLLM allocates before has the inner side in
+    multiples of 64 (``oracle/mxfp4.py``).
 
     Args:
         release: The vLLM release.
         outputs: Outputs of the matrix on one rank, gate and up together.
         inputs: Inputs on one rank.
     """
-    wide = _WIDER_TILES[0] <= release < _WIDER_TILES[1]
+    wide = release.has("wide_triton_tiles")
     values = rounded_up(outputs, 64 if wide else 16) * rounded_up(inputs, 128 if wide else 64) // 2
-    groups = rounded_up(-(-inputs // GROUP_VALUES), 4 if release >= _MORE_GROUPS else 2)
+    groups = rounded_up(-(-inputs // GROUP_VALUES), release.count("triton_scale_groups"))
     return values + rounded_up(outputs, _SCALED_ROWS) * groups
 
 

@@ -27,10 +27,11 @@ from kvreport.catalog.caches import (
     Shared,
     SlidingWindow,
 )
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.remembered import remembered
+from kvreport.catalog.support import numbers
 
 NATIVE_FLOATS: Final = (8, 9)
 """The first compute capability that multiplies FP8."""
@@ -115,7 +116,7 @@ class Device:
             major=major,
             hybrid=hybrid,
             amd=accelerator.vendor.upper() == "AMD",
-            floats=bool(nvidia and capability) and version_number(capability) >= NATIVE_FLOATS,
+            floats=bool(nvidia and capability) and numbers(capability) >= NATIVE_FLOATS,
             marlin=0 < major < OWN_BLOCKS,
         )
 

@@ -13,7 +13,6 @@ from typing import Final
 from kvreport.accounting.engines.projections import allocated_rows, missing_projections
 from kvreport.accounting.engines.vllm.expert_kernels import (
     GROUP_VALUES,
-    OWN_COPY,
     TILES,
     Kernel,
     block_float_kernel,
@@ -21,7 +20,7 @@ from kvreport.accounting.engines.vllm.expert_kernels import (
     triton_bytes,
 )
 from kvreport.accounting.engines.vllm.kernels import Device
-from kvreport.accounting.engines.vllm.releases import Release, release_of
+from kvreport.accounting.engines.vllm.releases import release_of
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import format_of, rank_elements
@@ -30,6 +29,7 @@ from kvreport.catalog.caches import Latent, SlidingWindow
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model, WeightGroup
+from kvreport.catalog.release import Release
 from kvreport.catalog.remembered import remembered
 
 _AXES_FACTOR: Final = 4
@@ -42,7 +42,6 @@ _TRITON_SHARE: Final = 64
 
 _FLOAT_BLOCKS: Final = "fp8-block"
 _COLUMN_SCALE_BYTES: Final = 2
-_MARLIN_ON_NATIVE: Final = (0, 29)
 
 _PADDED_FORMATS: Final = ("fp8-block", "fp8-tensor")
 _ROW_BYTES: Final = 512
@@ -50,14 +49,11 @@ _FLOAT_BYTES: Final = 4
 _BASES: Final = 2
 """Bases of rotation where latents are compressed: theirs and that of windows."""
 _ROW_PADDING_BYTES: Final = 256
-_PADDED_EXPERTS: Final = (0, 30)
-"""The first release that copies padded 16-bit experts back into the tensors that were loaded."""
 
 _TAKEN_FROM_BYTES: Final = 10 << 20
 _TAKEN_BYTES: Final = 2 << 20
 _KEPT_REST_BYTES: Final = 1 << 20
 _UNSPLIT_BYTES: Final = 20 << 20
-_UNSPLIT: Final = (0, 22)
 _WHOLE_FORMATS: Final = ("fp8", "int4", "int8", "nvfp4")
 """Formats whose matrices are loaded each into one tensor, their scales into another."""
 
@@ -151,7 +147,7 @@ def load_overhead(
             formats,
             layout.tensor,
             layout.expert_ranks,
-            accelerator.vendor.upper() == "NVIDIA" and release_of(engine) >= _UNSPLIT,
+            accelerator.vendor.upper() == "NVIDIA" and release_of(engine).has("loads_unsplit"),
         ),
     }
     return {name: size for name, size in parts.items() if size}
@@ -279,7 +275,7 @@ def _grouped_scales(
     added = 0.0
     for row, form, (rows, columns) in _blocks(model, stored, _FLOAT_BLOCKS):
         experts = row.component == "routed_experts"
-        if device.floats and (experts or release_of(engine) < _MARLIN_ON_NATIVE):
+        if device.floats and (experts or not release_of(engine).has("marlin_on_native_floats")):
             continue
         each = _COLUMN_SCALE_BYTES / columns - form.scale_bytes / (rows * columns)
         added += rank_elements(row, layout.expert_ranks if experts else layout.tensor) * each
@@ -314,7 +310,11 @@ def _expert_padding(
             routed = model.experts.routed
             count, share = row.count * -(-routed // layout.expert_ranks) // routed, inner
         per_rank = count * share * width
-        if kernel == "triton" and form.name == _BLOCK_FLOAT and release_of(engine) >= OWN_COPY:
+        if (
+            kernel == "triton"
+            and form.name == _BLOCK_FLOAT
+            and release_of(engine).has("vendored_triton_kernels")
+        ):
             added += count * _triton_padding(release_of(engine), row, share, width)
             continue
         inner_tile, width_tile = TILES[kernel] if form.name == _BLOCK_FLOAT else _SCALED_TILES
@@ -364,7 +364,7 @@ def _row_padding(stored: _Stored, accelerator: Accelerator, layout: Layout, rele
     padded = 0
     for row, form in stored:
         experts = row.component == "routed_experts"
-        plain = form is None and experts and release < _PADDED_EXPERTS
+        plain = form is None and experts and release.has("experts_padded_on_amd")
         if len(row.shape) < 2 or row.component == "mtp":
             continue
         if not plain and (experts or form is None or form.name not in _PADDED_FORMATS):

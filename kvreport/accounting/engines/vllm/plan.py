@@ -32,7 +32,7 @@ from kvreport.accounting.engines.vllm.kernels import (
     stored_format,
     uncompressed,
 )
-from kvreport.accounting.engines.vllm.releases import latent_hybrid_tokens, release_of, state_slots
+from kvreport.accounting.engines.vllm.releases import release_of, state_slots
 from kvreport.accounting.kv_cache import (
     SERVED_BYTES,
     heads_per_rank,
@@ -69,7 +69,6 @@ _FP4_ROW: Final = 288
 ``models/deepseek_v41/attention.py``, ``compressed_bytes_per_token``)."""
 _INTERLEAVED_ALIGNMENT: Final = 512
 _FLOAT32_BYTES: Final = 4
-_WHOLE_ROWS: Final = (0, 33)
 _KERNEL_TOKENS: Final = 16
 """The smallest block of the kernels that read packed formats (``turboquant_attn.py``)."""
 _POSITION_BYTES: Final = 3 * 8
@@ -341,8 +340,7 @@ class _Layers:
             page = self._packed("latent", ("row", cache.stride), tokens, tokens // cache.stride * row)
             if cache.window is None:
                 return page
-            # FlashMLA reads rows of the whole cache, so a block holds whole rows (0.33 ``packed_block_stride_alignment``).
-            whole_rows = self._interleaved() and release_of(self.engine) >= _WHOLE_ROWS
+            whole_rows = self._interleaved() and release_of(self.engine).has("blocks_of_whole_rows")
             return self._windowed(replace(page, stride_bytes=row) if whole_rows else page, cache.window)
         page = Page(
             growth="full",
@@ -505,7 +503,7 @@ class _Layers:
         kernel = self.kernels.block_tokens(self.serving.block_tokens)
         align = kernel
         if self.shape.latent is not None:
-            align = max(kernel, latent_hybrid_tokens(release_of(self.engine)))
+            align = max(kernel, release_of(self.engine).count("latent_hybrid_tokens"))
         if self.prefix_caching:
             align = math.lcm(align, self.kernels.checkpoint_tokens() or 1)
         state = max(self._state_bytes(cache) for cache in self.shape.states)

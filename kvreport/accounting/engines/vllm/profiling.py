@@ -15,15 +15,7 @@ from math import ceil, prod
 from typing import Final
 
 from kvreport.accounting.engines.vllm.kernels import MLA_ROWS
-from kvreport.accounting.engines.vllm.releases import (
-    FIRST_ENGINE_ENDS,
-    Release,
-    Sampler,
-    charges_all_that_stays,
-    compiles_on_copies,
-    divides_picked,
-    release_of,
-)
+from kvreport.accounting.engines.vllm.releases import Sampler, release_of
 from kvreport.accounting.engines.vllm.towers import Tower
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.weights import is_hashed
@@ -37,6 +29,7 @@ from kvreport.catalog.caches import (
 )
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import LayerGroup, Model, WeightGroup
+from kvreport.catalog.release import Release
 from kvreport.catalog.remembered import remembered
 from kvreport.units import MIB
 
@@ -49,7 +42,6 @@ buffers hold again (8 + 12: PyTorch ``aten/src/ATen/native/cuda/Sort.cu::segment
 temporary storage for keys and values). Nine logs of vLLM 0.11 to 0.15 give 38.0 to 38.6.
 """
 
-_LOOKED_UP: Final = (0, 26)
 _PARTS: Final = 32
 _RESULT_BYTES: Final = 4
 _WIDEST_HEAD: Final = 256
@@ -84,7 +76,6 @@ EXPERT_HIDDEN_BYTES: Final = 2
 
 INDEX_KEY_BYTES: Final = 132
 SCORE_BYTES: Final = 4
-_SCORED_NARROW: Final = (0, 33)
 
 CONNECTIONS: Final = ("hc_attn_fn", "attn_hc.fn")
 """Matrices that mix residual streams before attention, as wide as all streams (0.33.0 ``models/deepseek_v4/nvidia/model.py``,
@@ -95,12 +86,6 @@ GATES: Final = ("block_inject_weight.weight",)
 
 PICK_BYTES: Final = 4
 PICK_TILE: Final = 128
-PICKS_PLACED: Final = (0, 30)
-"""The first release whose layers of sparse latents keep the places of their picks (``mla/index_group.py``)."""
-
-TAPPED_SINCE: Final[Release] = (0, 11)
-"""The first release with models that tap inner layers of their vision tower."""
-
 INDEX_LOGITS_BYTES: Final = 512 * MIB
 """Logits of an indexer (``VLLM_SPARSE_INDEXER_MAX_LOGITS_MB``), allocated for the measuring run."""
 
@@ -223,8 +208,7 @@ def partial_bytes_per_row(
     a context gather the heads of their group first (``model_executor/layers/attention/mla_attention.py``, ``dcp_world_size``).
 
     Where an indexer picks tokens of latents in 16 bits, FlashAttention 3 divides those
-    (``v1/attention/backends/mla/flashattn_mla_sparse.py``,
-    :func:`~kvreport.accounting.engines.vllm.releases.divides_picked`), but not where ranks divide a context. Other kernels serve
+    (``v1/attention/backends/mla/flashattn_mla_sparse.py``), but not where ranks divide a context. Other kernels serve
     rows of other widths. On eight H200, one start of GLM-5.3 estimated 2.30 GiB, where 2.65 are counted with these (apron-011).
 
     Entering a capture gives back what the pass before it left in the allocator, and the graphs of a pool share what theirs take. The
@@ -245,7 +229,7 @@ def partial_bytes_per_row(
     picks = [one.top_k or 0 for one in caches if isinstance(one, Indexer)]
     parts = _PARTS
     if picks:
-        parts = _parts_of_picked(max(picks)) if divides_picked(release) and decode_context == 1 else 0
+        parts = _parts_of_picked(max(picks)) if release.has("divides_picked") and decode_context == 1 else 0
     rows = (_PICKED_ROW,) if picks else MLA_ROWS
     latents = [
         one.latent_dim
@@ -287,7 +271,7 @@ def logit_bytes(sampler: Sampler, tensor_parallel: int = 1) -> float:
 
 def counted_bytes(shape: Shape, release: Release, *, second: bool) -> float:
     """Bytes per request that the second runner keeps to count the words of its output, where they are charged."""
-    return COUNTED_TOKEN_BYTES * shape.vocabulary if second and charges_all_that_stays(release) else 0.0
+    return COUNTED_TOKEN_BYTES * shape.vocabulary if second and release.has("charges_all_that_stays") else 0.0
 
 
 def embedded_bytes_per_token(shape: Shape, release: Release, *, second: bool, images: bool) -> int:
@@ -302,16 +286,8 @@ def embedded_bytes_per_token(shape: Shape, release: Release, *, second: bool, im
         second: True for the second runner.
         images: True if the model encodes images or sounds and was not told to serve text only.
     """
-    charged = charges_all_that_stays(release) and (images or not second)
+    charged = release.has("charges_all_that_stays") and (images or not second)
     return SERVED_BYTES * shape.hidden if charged else 0
-
-
-def rows_buffered(release: Release, sampler: Sampler) -> bool:
-    """Whether sampling keeps a row of 32-bit logits for every multiprocessor: Triton's kernel, since 0.17.0.
-
-    ``v1/sample/ops/topk_topp_triton.py``.
-    """
-    return release >= (0, 17) and sampler == "probabilities"
 
 
 def kept_bytes(shape: Shape) -> int:
@@ -339,7 +315,7 @@ def drafted_bytes_per_token(shape: Shape, release: Release, *, second: bool) -> 
     Hidden states of all streams that the draft begins with, and beside the first runner embeddings (0.28.0
     ``v1/spec_decode/llm_base_proposer.py``; 0.33.0 ``v1/worker/gpu/spec_decode/target_dependent_ar/speculator.py``).
     """
-    if not charges_all_that_stays(release):
+    if not release.has("charges_all_that_stays"):
         return 0
     return SERVED_BYTES * shape.hidden * (shape.streams + (not second))
 
@@ -365,7 +341,7 @@ def loaded_bytes_per_token(model: Model, shape: Shape, engine: Engine) -> int:
         engine: The engine's record, of one release.
     """
     release = release_of(engine)
-    levels = shape.tower.outputs - 1 if shape.tower is not None and release >= TAPPED_SINCE else 0
+    levels = shape.tower.outputs - 1 if shape.tower is not None and release.has("inner_layers_tapped") else 0
     kept = levels * SERVED_BYTES * shape.hidden
     if engine.lists("picks_kept", model.architecture, release):
         for group in model.layers:
@@ -375,7 +351,7 @@ def loaded_bytes_per_token(model: Model, shape: Shape, engine: Engine) -> int:
         tiled = engine.lists("picks_in_tiles", model.architecture, release)
         widths = [(group.count, _shared_picks(group, tiled=tiled)) for group in model.layers]
         kept += PICK_BYTES * max((width for _, width in widths), default=0)
-        if tiled and release >= PICKS_PLACED:
+        if tiled and release.has("picks_placed"):
             kept += PICK_BYTES * sum(count * width for count, width in widths)
     if any(row.component in ("vision", "audio") for row in model.weights):
         tables = (row for row in model.weights if row.name.endswith(".embed_tokens_per_layer.weight"))
@@ -409,7 +385,7 @@ def _shared_picks(group: LayerGroup, *, tiled: bool) -> int:
 
 def stream_bytes_per_token(shape: Shape, release: Release) -> int:
     """Bytes per token of the residual stream at the peak of a forward pass."""
-    copies = FIRST_ENGINE_HIDDEN_BYTES if release < FIRST_ENGINE_ENDS else FORWARD_HIDDEN_BYTES
+    copies = FIRST_ENGINE_HIDDEN_BYTES if release.has("first_engine") else FORWARD_HIDDEN_BYTES
     return copies * shape.hidden * shape.streams
 
 
@@ -488,14 +464,12 @@ def own_expert_bytes(shape: Shape, tensor_parallel: int = 1) -> float:
 def index_workspace_bytes(shape: Shape, release: Release) -> float:
     """Bytes per token of the longest context that a sparse model's indexer gathers keys in, and keeps.
 
-    ``v1/attention/backends/mla/indexer.py::get_max_prefill_buffer_size``: keys of 40 contexts (2 up to 0.12)
+    ``v1/attention/backends/mla/indexer.py::get_max_prefill_buffer_size``: keys of several contexts,
     of 128 FP8 values and a 32-bit scale, as many fewer as tokens share a key (``deepseek_v4/attention.py``);
     the buffer is shared with that of the experts.
     """
     return (
-        (40 if release >= (0, 13) else 2) * INDEX_KEY_BYTES / shape.index_stride
-        if shape.gathers_keys
-        else 0.0
+        release.count("index_contexts") * INDEX_KEY_BYTES / shape.index_stride if shape.gathers_keys else 0.0
     )
 
 
@@ -506,8 +480,8 @@ def scored_bytes_per_row(
 
     A whole graph scores every place that the longest request may have, 32 bits each: DeepGEMM's kernel returns rows of
     ``max_model_len`` (0.20.0 to 0.33.0 ``layers/sparse_attn_indexer.py``, ``fp8_fp4_paged_mqa_logits``; as many fewer as tokens share
-    a key, 0.30.0 ``models/deepseek_v41/attention.py``, ``max_model_len // compress_ratio``). On data-center Blackwell GPUs they are 16
-    bits since 0.33.0 and copied to 32 (``as_fp32_logits``). AMD's kernels write them to the workspace that keys were gathered in.
+    a key, 0.30.0 ``models/deepseek_v41/attention.py``, ``max_model_len // compress_ratio``). On data-center Blackwell GPUs they may be 16
+    bits and copied to 32 (``as_fp32_logits``). AMD's kernels write them to the workspace that keys were gathered in.
 
     A graph's memory is given back within its pool, so that layers of one stride share theirs. Later layers with fewer tokens per key
     need larger rows, for which no block is free. The second runner counts them twice, as it does partial results
@@ -530,7 +504,7 @@ def scored_bytes_per_row(
                 width = 1 / one.stride
                 places += width
     counted = places * (2 if second else 1)
-    narrow = SERVED_BYTES if release >= _SCORED_NARROW else 0
+    narrow = SERVED_BYTES if release.has("scores_in_16_bits") else 0
     return SCORE_BYTES * counted, (SCORE_BYTES + narrow) * counted
 
 
@@ -539,7 +513,7 @@ def states_encoded_bytes(shape: Shape, release: Release) -> int:
 
     The first engine gives every one of its requests an image while it measures.
     """
-    if shape.tower is None or release >= FIRST_ENGINE_ENDS:
+    if shape.tower is None or not release.has("first_engine"):
         return 0
     return shape.encoder_tokens * (shape.tower.pooled_bytes + 2 * SERVED_BYTES * shape.hidden)
 
@@ -565,11 +539,10 @@ def shared_units(model: Model, *, images: bool = True) -> int:
 def looked_up_bytes(shape: Shape, release: Release, tensor_parallel: int) -> int:
     """Bytes per token that the kernel writes which compiling measures on a copy of the embedding table.
 
-    One kernel looks embeddings up and norms them, and both are kept: eleven starts of 0.26.0 to 0.30.0 print a peak of the table and
-    these (own-001 to 0.1 MB; apron-015 prints 1.61 GiB, of which the table is 1.45). No earlier log shows the peak of compiling.
+    One kernel looks embeddings up and norms them, and both are kept.
     Embeddings of several ranks are added up before they are normed, outside of that kernel.
     """
-    if release < _LOOKED_UP:
+    if not release.has("embeddings_kept_compiling"):
         return 0
     return SERVED_BYTES * shape.hidden * (2 if tensor_parallel == 1 else 1)
 
@@ -579,8 +552,8 @@ def compiling_bytes(
 ) -> int:
     """Bytes that compiling the model adds while memory is measured, at a first start.
 
-    Inductor measures kernels that it may run as one (``config/compilation.py``: ``benchmark_combo_kernel``, 0.11.1 to
-    0.33) on made-up inputs of the real sizes (PyTorch ``_inductor/codegen/triton.py::codegen_kernel_benchmark``), and
+    Inductor measures kernels that it may run as one (``config/compilation.py``: ``benchmark_combo_kernel``)
+    on made-up inputs of the real sizes (PyTorch ``_inductor/codegen/triton.py::codegen_kernel_benchmark``), and
     the first kernel reads the embedding table. Where images or sounds may be asked for, embeddings are looked up
     outside of the compiled graph (``gpu_model_runner.py::_dummy_run``).
 
@@ -592,7 +565,7 @@ def compiling_bytes(
         hashed: True if tables of hashed n-grams lie on the device, whose lookup is compiled with the layers (a bug
             report of Flash-Next before 0.30 names tens of GiB per GPU).
     """
-    if not compiles_on_copies(release):
+    if not release.has("compiles_on_copies"):
         return 0
     outside = images and encodes(model)
     tables = [] if outside else [r for r in model.weights if r.component == "embedding" and not r.looked_up]

@@ -40,7 +40,6 @@ from kvreport.accounting.engines.vllm.profiling import (
     own_expert_bytes,
     partial_bytes_per_row,
     received_bytes_per_token,
-    rows_buffered,
     scored_bytes_per_row,
     shared_units,
     states_encoded_bytes,
@@ -190,8 +189,8 @@ class ReserveRates:
         sampler = releases.sampler(release, second=second, flashinfer=flashinfer)
         is_open = sorts is None and vendor == "NVIDIA" and releases.sampler_is_open(release, second=second)
         other = releases.sampler(release, second=second, flashinfer=sampler == "sort") if is_open else sampler
-        graphs = engine.graphs_reserved and (not second or releases.second_runner_estimates_graphs(release))
-        graphs = graphs and (vendor != "INTEL" or releases.captures_on_intel(release))
+        graphs = engine.graphs_reserved and (not second or release.has("second_runner_estimates_graphs"))
+        graphs = graphs and (vendor != "INTEL" or release.has("captures_on_intel"))
         workspace = engine.expert_workspace_kept and not own_expert_kernels
         streams = (
             sizes.streams * sizes.hidden * SERVED_BYTES
@@ -225,7 +224,7 @@ class ReserveRates:
             else (0.0, 0.0)
         )
         split = 1 if expert_parallel else tensor_parallel
-        others = gathering - 1 if sizes.experts_per_token and releases.gathers_tokens(release) else 0
+        others = gathering - 1 if sizes.experts_per_token and release.has("gathers_tokens") else 0
         gathered = others * gathered_bytes_per_token(sizes)
         return cls(
             forward_per_token=forward_bytes_per_token(
@@ -237,7 +236,7 @@ class ReserveRates:
             ),
             stream_per_token=stream_bytes_per_token(sizes, release),
             expanded=expanded_latent_bytes(sizes, tensor_parallel)
-            if releases.expands_latents(release) and not heads
+            if release.has("expands_latents") and not heads
             else 0,
             workspace_per_token=expert_workspace_bytes(sizes, split) * (1 + others) + gathered
             if workspace
@@ -249,7 +248,9 @@ class ReserveRates:
             + drafted
             + loaded_bytes_per_token(model, sizes, engine),
             sampling_per_row=logit_bytes(sampler, tensor_parallel) * sizes.vocabulary,
-            buffer_per_row=4 * sizes.vocabulary if rows_buffered(release, sampler) else 0,
+            buffer_per_row=4 * sizes.vocabulary
+            if sampler == "probabilities" and release.has("rows_buffered")
+            else 0,
             encoding=passed.image,
             encoding_per_token=passed.per_token,
             encoding_per_row=states_encoded_bytes(sizes, release) if images else 0,
@@ -257,7 +258,7 @@ class ReserveRates:
             index_logits=INDEX_LOGITS_BYTES if sizes.gathers_keys else 0,
             non_framework=constant(engine, "non_framework_bytes"),
             linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1)
-            if releases.measures_links(release)
+            if release.has("measures_links")
             else 0.0,
             per_graph=bytes_of_graph_layer(engine, second=second, vendor=vendor) * graph_layers(sizes)
             if graphs
@@ -269,11 +270,11 @@ class ReserveRates:
             encoded_per_token=passed.kept_per_token,
             compiling=copied,
             left_copy=copied
-            if releases.keeps_freed_copy(release, second=second, experts=bool(sizes.experts_per_token))
+            if (second or not sizes.experts_per_token) and release.has("keeps_freed_copy")
             else 0,
             counted_per_row=counted_bytes(sizes, release, second=second)
             + loaded_bytes_per_row(model, engine),
-            largest_capture=releases.largest_capture(release, blackwell=True),
+            largest_capture=release.count("largest_capture_blackwell"),
             shared=shared_units(model, images=images),
             partial_per_row=partial,
             compiling_per_token=looked_up_bytes(sizes, release, tensor_parallel) if copied else 0,
@@ -565,10 +566,10 @@ def charges_handles(engine: Engine, vendor: str) -> bool:
     """True where the handles of linear algebra are made after the first look at memory, so that they are taken off the pool.
 
     They are all that the constant stands for. An H200 lost 158 MiB outside PyTorch's allocator to the products of
-    :func:`~kvreport.accounting.engines.vllm.releases.makes_handles_first` (PyTorch 2.11), and nothing more to products, norms
+    two small matrices (PyTorch 2.11), and nothing more to products, norms
     and softmax of larger matrices that followed.
     """
-    return vendor == "INTEL" or not releases.makes_handles_first(releases.release_of(engine))
+    return vendor == "INTEL" or not releases.release_of(engine).has("makes_handles_first")
 
 
 def large_workspace(accelerator: Accelerator) -> bool:

@@ -28,9 +28,10 @@ from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent, RecurrentState
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
+from kvreport.catalog.release import release_at
 from kvreport.units import GIB
 
 SHARDS_SEQUENCES: Final = frozenset(
@@ -44,10 +45,6 @@ SHARDS_SEQUENCES: Final = frozenset(
 SHARED_WHOLE: Final = "shared_experts_whole"
 SHARED_WHOLE_IN_ONE_STAGE: Final = "shared_experts_whole_in_one_stage"
 DENSE_WHOLE: Final = "dense_mlp_whole_in_one_stage"
-
-_ONE_BLOCK_EACH: Final = (0, 20)
-_ASKS_FOR_FREE: Final = (0, 9, 1)
-_ENCODERS_MARKED: Final = (0, 15)
 
 _SENDS: Final = "deepep_high_throughput"
 """An exchange that sends every token to its experts alone."""
@@ -69,15 +66,18 @@ class Vllm(EngineRules):
 
     exchange: ClassVar[Exchange] = Exchange(low_latency_nvlink_bytes=NVLINK_BYTES, every=True)
 
+    def _has(self, rule: str) -> bool:
+        return releases.release_of(self.engine).has(rule)
+
     @property
     def concurrency_is_tokens(self) -> bool:
-        """True up to 0.8."""
-        return releases.concurrency_from_tokens(releases.release_of(self.engine))
+        """As the release prints it."""
+        return self._has("concurrency_from_tokens")
 
     @property
     def stages_checked_as_whole(self) -> bool:
-        """From 0.14 up to 0.16 (``v1/core/kv_cache_utils.py::get_kv_cache_configs``; before and after, stage by stage)."""
-        return (0, 14) <= releases.release_of(self.engine) < (0, 17)
+        """In some releases; in others stage by stage."""
+        return self._has("stages_checked_as_whole")
 
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
         """What the checkpoint declares, else what the device's kernels ask for."""
@@ -240,23 +240,21 @@ class Vllm(EngineRules):
         return named if named in ("marlin", "triton") else None
 
     def has_expert_kernels_flag(self) -> bool:
-        """Since 0.17 (``engine/arg_utils.py``, ``--moe-backend``)."""
-        return releases.release_of(self.engine) >= releases.EXPERT_KERNELS_FLAG_SINCE
+        """``--moe-backend``."""
+        return self._has("moe_backend_flag")
 
     def samplers(self) -> tuple[str, ...]:
-        """Both from 0.8 to 0.16; the first engine sorts, and since 0.17 nothing does."""
-        release = releases.release_of(self.engine)
-        return ("sort", "flashinfer") if releases.FIRST_ENGINE_ENDS <= release < (0, 17) else ()
+        """Both where it depends on what is installed."""
+        return ("sort", "flashinfer") if self._has("sampler_by_installation") else ()
 
     def chooses_model_runner(self) -> bool:
-        """Since 0.22, by ``VLLM_USE_V2_MODEL_RUNNER``."""
-        return releases.release_of(self.engine) >= releases.SECOND_RUNNER_SINCE
+        """By ``VLLM_USE_V2_MODEL_RUNNER``, where there are two."""
+        return releases.release_of(self.engine).word("second_runner") != "none"
 
     def leaves_draft_to_first_runner(self, drafts: DraftKind) -> bool:
-        """A draft model of its own from 0.22 to 0.30, n-grams to 0.31."""
-        return self.chooses_model_runner() and releases.falls_back_for_draft(
-            releases.release_of(self.engine), drafts
-        )
+        """Ways to draft that the second runner does not have."""
+        known = releases.release_of(self.engine).names("second_runner_drafts")
+        return self.chooses_model_runner() and drafts not in known
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True on Blackwell data-centre GPUs."""
@@ -303,7 +301,7 @@ class Vllm(EngineRules):
     def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:
         """False on AMD's devices: the first model runner may serve the model there, and graphs take more.
 
-        On Intel's they are as on NVIDIA's since 0.31 (:func:`releases.captures_on_intel`).
+        On Intel's they are as on NVIDIA's where graphs are captured there.
         """
         return accelerator.vendor.upper() != "AMD"
 
@@ -324,12 +322,11 @@ class Vllm(EngineRules):
         return max((free - less) * 100 // accelerator.usable_bytes, 1) / 100
 
     def start_shortage(self, accelerator: Accelerator, utilization: float | None) -> tuple[int, int] | None:
-        """Since 0.9.1 a start is refused whose share of all memory is more than what is free.
+        """A start is refused whose share of all memory is more than what is free.
 
-        "Free memory on device (…) on startup is less than desired GPU memory utilization" (``v1/worker/utils.py::
-        request_memory``, earlier ``gpu_worker.py::init_device``, 0.9.2 to 0.33.0).
+        "Free memory on device (…) on startup is less than desired GPU memory utilization", since 0.9.1.
         """
-        if version_number(self.engine.version or "") < _ASKS_FOR_FREE:
+        if not self._has("asks_for_free"):
             return None
         free, less, more = accelerator.free_at_start
         share = self.share_on(accelerator, utilization) if utilization is None else self.share(utilization)
@@ -337,12 +334,11 @@ class Vllm(EngineRules):
         return short, more if short > 0 else less
 
     def state_slots_wanted(self, model: Model, serving: Serving, *, eager: bool) -> int | None:
-        """Since 0.20 a model with recurrent states needs a block for every sequence to capture its graphs.
+        """A model with recurrent states needs a block for every sequence to capture its graphs, or captures fewer of them.
 
-        "max_num_seqs (…) exceeds available Mamba cache blocks (…)" (``config/compilation.py::
-        resolve_cudagraph_mode_and_sizes``, 0.20.0 to 0.33.0; 0.18 and 0.19 capture fewer graphs instead).
+        "max_num_seqs (…) exceeds available Mamba cache blocks (…)".
         """
-        if eager or version_number(self.engine.version or "") < _ONE_BLOCK_EACH:
+        if eager or not self._has("state_for_every_graph"):
             return None
         states = any(isinstance(c, RecurrentState) for group in model.layers for c in group.caches)
         return serving.max_seqs if states else None
@@ -356,7 +352,7 @@ class Vllm(EngineRules):
         in 16 bits keep partial results.
         """
         release, found = releases.release_of(self.engine), []
-        spared = self.spared_later(model, accelerator, step) if releases.compiles_on_copies(release) else 0
+        spared = self.spared_later(model, accelerator, step) if release.has("compiles_on_copies") else 0
         if spared > 0:
             found.append(
                 f"a first start, whose compiling takes {spared / GIB:.1f} GiB while memory is measured: a later start "
@@ -392,7 +388,7 @@ class Vllm(EngineRules):
                 "--max-num-batched-tokens or another --all2all-backend needs less"
             )
         hopper = _is_nvidia(accelerator) and (accelerator.compute_capability or "").startswith("9")
-        if hopper and self.engine.expert_kernel is None and not releases.vendored_triton_kernels(release):
+        if hopper and self.engine.expert_kernel is None and not release.has("vendored_triton_kernels"):
             spared = self._spared_by_triton(model, accelerator, step.layout, formats)
             if spared > 0:
                 found.append(
@@ -430,7 +426,7 @@ class Vllm(EngineRules):
         if not number:
             return self.engine
         told = {"version": version, "label": f"vLLM {version.removeprefix('v')}"}
-        return self.engine.model_copy(update=releases.behavior(number) | told)
+        return self.engine.model_copy(update=releases.behavior(release_at("vllm", number)) | told)
 
     def scheduler(
         self,
@@ -495,9 +491,9 @@ class Vllm(EngineRules):
         return each * step.max_batched_tokens + loaded_bytes_per_row(model, self.engine) * step.max_seqs
 
     def encoders_left_out(self, *, images: bool, clips: bool) -> frozenset[Component]:
-        """An audio encoder has a mark of its own (0.15.1 to 0.33.0 ``models/interfaces.py``, ``_mark_tower_model``)."""
+        """An audio encoder may have a mark of its own."""
         left_out = EngineRules.encoders_left_out(self, images=images, clips=clips)
-        apart = not clips and releases.release_of(self.engine) >= _ENCODERS_MARKED
+        apart = not clips and self._has("encoders_marked")
         return left_out | {"audio"} if apart else left_out
 
     def vocabulary_adapters(self, model: Model) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.accounting.engines.vllm.releases import FIRST_ENGINE_ENDS, Release
+from kvreport.catalog.release import Release
 from kvreport.units import GIB
 
 LARGE_BYTES: Final = 70 * GIB
@@ -19,7 +19,6 @@ FIRST_ENGINE_IMAGES: Final = 5120
 """The least for a model that takes images (0.6.4 and 0.6.6 ``config.py::_MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS``)."""
 FIRST_ENGINE_LONG: Final = 32768
 FIRST_ENGINE_SEQS: Final = 256
-FIRST_ENGINE_WIDER: Final = (0, 6, 5)
 
 Sizes = tuple[int, int]
 
@@ -43,50 +42,42 @@ def default_sizes(
         offline: True for the ``LLM`` class.
         images: True for a multimodal model.
     """
-    if release < FIRST_ENGINE_ENDS:
+    if release.has("first_engine"):
         return first_engine_tokens(release, context_tokens, images=images), FIRST_ENGINE_SEQS
     tokens, seqs = _by_device(release, device, memory_bytes, offline=offline)
-    if release >= (0, 11, 1) and context_tokens is not None:
+    if context_tokens is not None and release.has("step_within_context"):
         tokens = min(tokens, seqs * context_tokens)
     return tokens, seqs
 
 
 def first_engine_tokens(release: Release, context_tokens: int | None, *, images: bool = False) -> int:
-    """Tokens of one step of the first engine: the longest prompt, in chunks above 32K.
-
-    A chunk is 512 tokens up to 0.6.4 and 2048 since 0.6.5 (``config.py::SchedulerConfig``); multimodal models are not
-    chunked.
-    """
+    """Tokens of one step of the first engine: the longest prompt, in chunks above 32K; multimodal models are not chunked."""
     if context_tokens is None:
         return FIRST_ENGINE_IMAGES if images else FIRST_ENGINE_LEAST
     if context_tokens > FIRST_ENGINE_LONG and not images:
-        return 512 if release < FIRST_ENGINE_WIDER else 2048
+        return release.count("first_engine_chunk")
     return max(context_tokens, FIRST_ENGINE_IMAGES if images else FIRST_ENGINE_LEAST)
 
 
 def is_large(release: Release, device: str, memory_bytes: int) -> bool:
     """True for devices that the release treats as an H100.
 
-    By name up to 0.8.4, by memory after; the A100 is left out since 0.9.0. The GB10 is named since 0.33.0;
-    before, its driver does not answer the question for its memory, which counts as a small device. A Ryzen AI
-    counts by what its firmware sets apart for graphics, as AMD's library of drivers tells it since 0.24.0
-    (``platforms/rocm.py::_query_total_memory_from_amdsmi``; 0.5 GiB of 110 in ROCm/rocm-systems#8475).
+    The GB10's driver does not answer the question for its memory, which counts as a small device, until 0.33.0, which names it.
     """
-    if release < (0, 8, 5):
+    if not release.has("large_by_memory"):
         return "h100" in device or "h200" in device
-    if "a100" in device and release >= (0, 9):
+    if "a100" in device and release.has("a100_is_small"):
         return False
     if "gb10" in device:
         return False
-    if "ryzen-ai" in device and release >= (0, 24):
+    if "ryzen-ai" in device and release.has("apu_set_apart"):
         return False
     return memory_bytes >= LARGE_BYTES
 
 
 def _by_device(release: Release, device: str, memory_bytes: int, *, offline: bool) -> Sizes:
-    if release >= (0, 28) and memory_bytes >= LARGEST_BYTES:
+    if memory_bytes >= LARGEST_BYTES and release.has("twice_from_160_gib"):
         return 16384, 1024
     if is_large(release, device, memory_bytes):
         return (16384 if offline else 8192), 1024
-    # 0.8.0 to 0.8.3 let 1024 requests run on every device.
-    return (8192 if offline else 2048), (1024 if release < (0, 8, 4) else 256)
+    return (8192 if offline else 2048), release.count("small_device_seqs")

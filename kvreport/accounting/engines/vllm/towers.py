@@ -16,11 +16,11 @@ from math import prod
 from typing import Final
 
 from kvreport.accounting import kernel
-from kvreport.accounting.engines.vllm.releases import FIRST_ENGINE_ENDS, Release
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.caches import CrossAttention
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model, WeightGroup
+from kvreport.catalog.release import Release
 
 DYNAMIC_IMAGE_TOKENS: Final = kernel.IMAGE_TOKENS
 """Tokens of the largest image of towers that take any resolution (Qwen-VL's processors: 12.8 million pixels,
@@ -123,11 +123,9 @@ class Tower:
         return self.pixels * self.pixel_bytes(release) + max(attention, mlp)
 
     def pixel_bytes(self, release: Release) -> int:
-        """Bytes of a pixel's value: one since the tower takes them as they are read.
-
-        ``input_norm``: ``qwen2_5_vl.py`` since 0.28.0, ``qwen3_vl.py`` since 0.32.0.
-        """
-        return 1 if release >= ((0, 28) if self.frames else (0, 32)) else SERVED_BYTES
+        """Bytes of a pixel's value: one where the tower takes them as they are read."""
+        as_read = release.has("pixels_of_frames_as_read" if self.frames else "pixels_as_read")
+        return 1 if as_read else SERVED_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +158,16 @@ def encoding(tower: Tower | None, hidden: int, release: Release, ranks: int = 1)
     """
     if tower is None:
         return Encoding()
-    kept = float(tower.outputs * hidden * SERVED_BYTES) if release >= FIRST_ENGINE_ENDS else 0.0
+    kept = 0.0 if release.has("first_engine") else float(tower.outputs * hidden * SERVED_BYTES)
     if not tower.merged:
         return Encoding(per_token=float(POOLED_PATCHES * tower.pooled_bytes), kept_per_token=kept)
     patch = tower.patch_bytes(release, ranks)
-    if tower.positions and (0, 11) <= release < (0, 13):
+    if tower.positions and release.has("volume_videos"):
         return Encoding(image=VOLUME_VIDEO_PATCHES * patch, kept=VOLUME_VIDEO_TOKENS * kept)
     return Encoding(
         image=tower.merged * DYNAMIC_IMAGE_TOKENS * patch,
         per_token=tower.merged * patch,
-        images=video_images(release) if tower.frames else 1,
+        images=release.count("video_images") if tower.frames else 1,
         kept=DYNAMIC_IMAGE_TOKENS * kept,
         kept_per_token=kept,
     )
@@ -202,7 +200,7 @@ def listening(model: Model, tokens: int | None, release: Release) -> Encoding:
         release: The release.
     """
     sees = any(row.component == "vision" for row in model.weights)
-    if tokens is None or sees or release < FIRST_ENGINE_ENDS:
+    if tokens is None or sees or release.has("first_engine"):
         return Encoding()
     each = float(model.hidden_size * SERVED_BYTES)
     return Encoding(kept=tokens * each, kept_per_token=each)
@@ -227,14 +225,6 @@ def clip_tokens(model: Model, engine: Engine, context_tokens: int | None = None)
     if model.architecture not in engine.audio_tokens:
         return None
     return engine.audio_tokens[model.architecture] or context_tokens or model.context_tokens
-
-
-def video_images(release: Release) -> int:
-    """Images' worth of the longest video that is measured with: two frames make one image.
-
-    ``models/qwen2_vl.py``, ``_MAX_FRAMES_PER_VIDEO``: 16 frames up to 0.10, 14 since 0.11.
-    """
-    return 7 if release >= (0, 11) else 8
 
 
 def _merged(rows: list[WeightGroup], width: int) -> int:

@@ -1,0 +1,324 @@
+"""Releases of engines: what each does, which record a version belongs to, and how far beyond what was read one may ask.
+
+Nothing else in the package compares releases. What an engine does by release is ``data/engines/<family>/rules.yaml``: rules with
+their values by the first release that has them, and where they were read. A :class:`Release` is the values of one release.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, cast
+
+from pydantic import Field
+
+from kvreport.catalog.base import SCHEMA_VERSION, Contradiction, LongText, Record, Slug, Text
+from kvreport.catalog.remembered import remembered
+from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.errors import InputError, shorten
+from kvreport.resources import data_dir
+
+if TYPE_CHECKING:
+    from kvreport.catalog.engine import Engine
+
+RULES: Final = "rules.yaml"
+"""The file of a family's folder that has its rules."""
+
+Numbers = tuple[int, ...]
+"""A release by its numbers, (0, 20, 1); empty for the newest."""
+
+Plain = bool | int | float | str | frozenset[str]
+T = TypeVar("T")
+
+_PER_RULE: Final = 64
+
+
+@lru_cache(maxsize=1024)
+def version_number(text: str) -> tuple[int, ...]:
+    """The leading numbers of a version: ``0.19.2rc1.dev134`` is ``(0, 19, 2)``; empty if none.
+
+    A build of a clone without tags (``0.1.dev15312+g0``, ``0.0.0.dev1+g0``) has no number that says anything.
+    """
+    if re.match(r"v?0\.(?:1|0\.0)\.dev\d", text, re.ASCII):
+        return ()
+    found = re.search(r"\d+(?:\.\d+)+", text, re.ASCII)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+class Change(Record):
+    """What a release adds to a list of names, and removes from it."""
+
+    add: tuple[Text, ...] = ()
+    remove: tuple[Text, ...] = ()
+
+
+class Rule(Record):
+    """One rule of an engine, by release.
+
+    Attributes:
+        rule: Its name, which code asks a release for.
+        what: What it means.
+        values: Its value by the first release that has it, oldest first; ``"0"`` is the oldest. A list of names is given
+            whole first, then as changes.
+        read: Where it stands in the engine's package.
+        at: The first and the last release that it was read in there; None where start-up logs alone show it, or where that was not kept.
+        evidence: What measurements say of it.
+    """
+
+    rule: Annotated[str, Field(pattern=r"^[a-z0-9_]{3,60}$")]
+    what: LongText
+    values: Annotated[
+        dict[Text, bool | int | float | Text | tuple[Text, ...] | Change],
+        Field(min_length=2, max_length=_PER_RULE),
+    ]
+    read: Text
+    at: tuple[Text, Text] | None = None
+    evidence: LongText | None = None
+
+    def by_release(self) -> dict[Numbers, Plain]:
+        """Its plain values by the first release that has each, oldest first."""
+        found: dict[Numbers, Plain] = {}
+        listed: frozenset[str] = frozenset()
+        for first, value in self.values.items():
+            if isinstance(value, Change):
+                listed = (listed | {*value.add}) - {*value.remove}
+            elif isinstance(value, tuple):
+                listed = frozenset(value)
+            found[version_number(first)] = listed if isinstance(value, Change | tuple) else value
+        return found
+
+    def contradictions(self) -> Iterable[Contradiction]:
+        """Return what its values say against one another: each is of one kind, later than the one before, and another."""
+        firsts = [version_number(first) for first in self.values]
+        if firsts[0] or firsts != sorted(set(firsts)):
+            yield Contradiction(
+                f"values of {self.rule}", ", ".join(self.values), '"0", then releases, oldest first'
+            )
+            return
+        values = list(self.by_release().values())
+        if len({type(value) for value in values}) > 1:
+            yield Contradiction(f"values of {self.rule}", ", ".join(map(str, values)), "values of one kind")
+        if any(one == other for one, other in pairwise(values)):
+            yield Contradiction(
+                f"values of {self.rule}", ", ".join(map(str, values)), "no value twice in a row"
+            )
+        if self.at is not None and version_number(self.at[1]) <= version_number(self.at[0]):
+            yield Contradiction(f"at of {self.rule}", " and ".join(self.at), "an earlier and a later release")
+
+
+class RulesFile(Record):
+    """The content of ``rules.yaml``."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    family: Slug
+    rules: Annotated[tuple[Rule, ...], Field(min_length=1)]
+
+    def contradictions(self) -> Iterable[Contradiction]:
+        """Return what rules say against one another, each by itself and by name."""
+        for rule in self.rules:
+            yield from rule.contradictions()
+        names = [rule.rule for rule in self.rules]
+        for name in sorted({one for one in names if names.count(one) > 1}):
+            yield Contradiction("rules", f"{name} twice", "a rule once")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Release:
+    """What one release of an engine does: the value of every rule, asked for by the rule's name and kind.
+
+    Attributes:
+        numbers: The release; empty for the newest.
+        values: Values by rule.
+    """
+
+    numbers: Numbers
+    values: Mapping[str, Plain]
+
+    def has(self, rule: str) -> bool:
+        """Whether a rule holds."""
+        return self.values[rule] is True
+
+    def count(self, rule: str) -> int:
+        """The whole number that a rule gives."""
+        return cast("int", self.values[rule])
+
+    def word(self, rule: str) -> str:
+        """The word that a rule gives."""
+        return cast("str", self.values[rule])
+
+    def names(self, rule: str) -> frozenset[str]:
+        """The names that a rule lists."""
+        return cast("frozenset[str]", self.values[rule])
+
+
+def read_rules(folder: Path, family: str) -> RulesFile | None:
+    """The rules of a family in a catalog's folder; None where it has none.
+
+    Args:
+        folder: The catalog.
+        family: For instance ``vllm``.
+
+    Raises:
+        CatalogError: If the file says what it must not.
+    """
+    path = folder / "engines" / family / RULES
+    where = f"engines/{family}/{RULES}"
+    return validate(RulesFile, read_yaml(path, where), where) if path.is_file() else None
+
+
+@cache
+def _rules(family: str) -> dict[str, dict[Numbers, Plain]]:
+    found = read_rules(data_dir(), family)
+    return {} if found is None else {rule.rule: rule.by_release() for rule in found.rules}
+
+
+@lru_cache(maxsize=1024)
+def release_at(family: str, numbers: Numbers) -> Release:
+    """What a release of a family does.
+
+    Args:
+        family: For instance ``vllm``.
+        numbers: The release; empty for the newest.
+    """
+    return Release(numbers, {name: value_at(values, numbers) for name, values in _rules(family).items()})
+
+
+@lru_cache(maxsize=1024)
+def _release_of(family: str, version: str) -> Release:
+    return release_at(family, version_number(version))
+
+
+def release_of(engine: Engine) -> Release:
+    """The release that a record stands for, by its version."""
+    return _release_of(engine.family, engine.version or "")
+
+
+def value_at(values: Mapping[Numbers, T], numbers: Numbers) -> T:
+    """The one of several values by first release, oldest first, that a release has; the newest without a release.
+
+    Raises:
+        StopIteration: If the release is older than all.
+    """
+    return next(values[first] for first in reversed(list(values)) if not numbers or first <= numbers)
+
+
+@remembered
+def dated_lists(architectures: dict[str, tuple[str, ...]], kind: str) -> dict[Numbers, tuple[str, ...]]:
+    """The lists of one kind that changed inside a record's range of releases, by the first release of each, oldest first.
+
+    Args:
+        architectures: Lists of classes by name; ``name@version`` is one from that version on.
+        kind: The name.
+    """
+    found = {
+        version_number(name.partition("@")[2]): classes
+        for name, classes in architectures.items()
+        if name.startswith(f"{kind}@")
+    }
+    return {(): (), **dict(sorted(found.items()))}
+
+
+def reaches(version: str, first: str) -> bool:
+    """True for a version that is another one or later."""
+    return version_number(version) >= version_number(first)
+
+
+def engine_for_version(engines: Iterable[Engine], family: str, version: str | None) -> Engine | None:
+    """The engine of a family whose range of versions holds ``version``.
+
+    Args:
+        engines: The catalog's engines.
+        family: For instance ``vllm``.
+        version: As an engine prints it (``0.19.2rc1.dev134+g0``); None means the current release.
+
+    Returns:
+        The engine; the one without an end where the version is unknown; None if there is none.
+    """
+    candidates = [engine for engine in engines if engine.family == family]
+    current = next((e for e in candidates if e.versions is None or e.versions[1] is None), None)
+    number = version_number(version or "")
+    if not number:
+        return current
+    for engine in candidates:
+        if engine.versions is None:
+            continue
+        first, end = engine.versions
+        if version_number(first) <= number and (end is None or number < version_number(end)):
+            return engine
+    return None
+
+
+def newest_read(engines: Iterable[Engine], family: str) -> str | None:
+    """The newest release of a family that was read; None for a family without releases.
+
+    A list of classes that is dated later than the record was read in a later release.
+    """
+    current = next((e for e in engines if e.family == family and e.versions and e.versions[1] is None), None)
+    if current is None or current.version is None:
+        return None
+    dated = [name.partition("@")[2] for name in current.architectures if "@" in name]
+    return max([current.version, *dated], key=version_number)
+
+
+def unread_words(engine: Engine, newest: str | None) -> str:
+    """What begins an answer by the rules of an earlier release; empty where the release was read.
+
+    Args:
+        engine: The engine, of the release that was asked for.
+        newest: The newest release that was read, where that is an earlier one; else None.
+    """
+    return "" if newest is None else f"{engine.label} was not read, and the rules of {newest} are taken: "
+
+
+def refuse_far(engines: Iterable[Engine], family: str, version: str) -> None:
+    """Refuse a release further than one minor release beyond the newest that was read.
+
+    Args:
+        engines: The catalog's engines.
+        family: For instance ``vllm``.
+        version: As it was asked for.
+
+    Raises:
+        InputError: Naming the newest that was read.
+    """
+    known = list(engines)
+    newest = newest_read(known, family)
+    current = next((e for e in known if e.family == family and e.versions and e.versions[1] is None), None)
+    if newest is None or current is None or current.versions is None:
+        return
+    places = len(version_number(current.versions[0]))
+    *head, last = version_number(newest)[:places]
+    if version_number(version)[:places] > (*head, last + 1):
+        after = ".".join(str(number) for number in (*head, last + 1))
+        raise InputError(
+            f"engine: found {family.replace('_', '-')} {shorten(version)}; allowed: up to {newest}, the newest release "
+            f"that was read, and {after}, the one after it"
+        )
+
+
+def at_release(engine: Engine, version: str) -> Engine:
+    """The record of a range of releases, standing for one release of it: rules by release then judge that one.
+
+    Args:
+        engine: The record whose range holds the release.
+        version: As an engine prints it; fewer than three numbers name no single release.
+    """
+    if not re.fullmatch(r"v?\d+(?:\.\d+){2,3}(?:\.post\d+)?", version, re.ASCII):
+        return engine
+    release = version.removeprefix("v")
+    label = f"{engine.label.split()[0]} {release}"
+    return (
+        engine
+        if release == engine.version
+        else engine.model_copy(update={"version": release, "label": label})
+    )
+
+
+def dated_releases(engines: Iterable[Engine], family: str) -> list[Engine]:
+    """The entries of one engine that have a range of versions, oldest first."""
+    ranges = [(e.versions[0], e) for e in engines if e.family == family and e.versions]
+    return [engine for _, engine in sorted(ranges, key=lambda pair: version_number(pair[0]))]

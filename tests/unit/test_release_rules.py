@@ -1,0 +1,83 @@
+"""Files of rules by release: what they may say, and what a release reads off them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kvreport.catalog.load import Catalog
+from kvreport.catalog.release import Rule, read_rules, release_at, value_at
+from kvreport.errors import CatalogError
+from kvreport.resources import data_dir
+
+
+def rule(values: dict[str, Any], at: list[str] | None = None) -> dict[str, Any]:
+    """A rule of a file."""
+    stated = {"rule": "packing", "what": "How.", "values": values, "read": "a.py::f"}
+    return stated if at is None else stated | {"at": at}
+
+
+def written(folder: Path, *rules: dict[str, Any]) -> Path:
+    """A catalog with a file of rules."""
+    path = folder / "engines" / "vllm" / "rules.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        yaml.safe_dump({"schema_version": 1, "family": "vllm", "rules": list(rules)}), encoding="utf-8"
+    )
+    return folder
+
+
+def test_a_value_holds_until_the_next_one() -> None:
+    values = {(): 1, (0, 20): 2, (0, 20, 1): 3}
+    asked = [(0, 6), (0, 19, 1), (0, 20), (0, 20, 0), (0, 20, 1), (0, 33), ()]
+    assert [value_at(values, one) for one in asked] == [1, 1, 2, 2, 3, 3, 3]
+
+
+def test_a_list_is_what_releases_added_and_removed() -> None:
+    stated = rule({"0": ["a"], "0.2": {"add": ["b", "c"]}, "0.3": {"remove": ["a", "b"]}, "0.4": []})
+    found = Rule.model_validate_json(json.dumps(stated)).by_release()
+    assert [sorted(one) for one in found.values() if isinstance(one, frozenset)] == [
+        ["a"],
+        ["a", "b", "c"],
+        ["c"],
+        [],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        (rule({"0.2": True, "0.3": False}), "oldest first"),
+        (rule({"0": True, "0.3": False, "0.20": True, "0.4": False}), "oldest first"),
+        (rule({"0": True, "0.3": "tuples"}), "values of one kind"),
+        (rule({"0": True, "0.3": True}), "no value twice in a row"),
+        (rule({"0": True, "0.3": False}, ["0.3", "0.2.9"]), "an earlier and a later release"),
+        (rule({"0": True}), "at least 2"),
+    ],
+)
+def test_a_rule_that_says_what_it_must_not_is_refused(
+    tmp_path: Path, stated: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(CatalogError) as refused:
+        read_rules(written(tmp_path, stated), "vllm")
+    assert said in str(refused.value)
+    assert any("engines/vllm/rules.yaml" in str(fault) for fault in Catalog(tmp_path).faults())
+
+
+def test_a_rule_stands_once(tmp_path: Path) -> None:
+    stated = rule({"0": True, "0.3": False})
+    with pytest.raises(CatalogError, match="packing twice"):
+        read_rules(written(tmp_path, stated, dict(stated, values=dict(stated["values"]))), "vllm")
+
+
+def test_a_release_has_a_value_of_every_rule() -> None:
+    found = read_rules(data_dir(), "vllm")
+    assert found is not None
+    for numbers in ((0, 6, 4), (0, 20, 1), (0, 33), (0, 34), ()):
+        assert set(release_at("vllm", numbers).values) == {rule.rule for rule in found.rules}
+    assert release_at("vllm", ()).values == release_at("vllm", (0, 33)).values
+    assert release_at("ceiling", (1,)).values == {}
