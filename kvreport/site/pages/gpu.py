@@ -151,7 +151,7 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext
         slug=gpu.id,
         headline=headline(site, gpu),
         conditions=_conditions(site, gpu)
-        + (f" Rented out as {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
+        + (f" Rented out by {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
         facts=tuple(_facts(gpu)),
         bar=_bar(gpu),
         memory=_memory(gpu),
