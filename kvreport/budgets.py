@@ -36,6 +36,9 @@ TRACE: Final = Budget(bytes=512 << 20, rows=1 << 23, row_bytes=1 << 24)
 LOG: Final = Budget(bytes=20_000_000, rows=200_000, row_bytes=20_000)
 """A start-up log, in characters."""
 
+DEPLOYMENT: Final = Budget(bytes=2 << 20, rows=50_000)
+"""A deployment file, and the values in it with every alias written out: rendered charts have some hundred KiB."""
+
 HUB: Final = Budget(bytes=128 << 20, rows=100_000, seconds=120)
 """Files of a repository on the Hub. Seconds are those of a whole ``--fetch``, its listing included."""
 

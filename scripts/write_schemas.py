@@ -41,6 +41,21 @@ INFO Available KV cache memory: 55.2 GiB
 INFO GPU KV cache size: 452,000 tokens
 INFO Maximum concurrency for 8,192 tokens per request: 55.2x
 """
+COMPOSE = """\
+services:
+  stated:
+    image: vllm/vllm-openai:v0.33.0
+    command: [meta-llama/Llama-3.1-8B-Instruct, --max-model-len, "8192", --max-num-seqs, "8", --seed, "${SEED}"]
+    environment: {VLLM_USE_V2_MODEL_RUNNER: "1"}
+    deploy: {resources: {limits: {memory: 64g}, reservations: {devices: [{count: 1}]}}}
+    shm_size: 8g
+  unstated: {image: someone/image, command: [vllm, serve, someone/unknown], scale: "${SCALE}"}
+---
+apiVersion: v1
+kind: Pod
+spec: {containers: [{image: vllm/vllm-openai, args: [--model, m], resources: {limits: {amd.com/gpu: "1"}}}]}
+"""
+"""Servers of which all is known, and next to nothing; a unit has no name."""
 
 
 def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
@@ -92,6 +107,10 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
         yield "list", ["list", what]
     yield "log", ["log", str(log), "--model", MODELS[0], "--gpu", GPUS[0]]
     yield "log", ["log", str(log)]
+    compose, unit = folder / "compose.yaml", folder / "vllm.service"
+    compose.write_text(COMPOSE, encoding="utf-8")
+    unit.write_text("[Service]\nExecStart=vllm serve meta-llama/Llama-3.1-8B-Instruct", encoding="utf-8")
+    yield "preflight", ["preflight", str(compose), str(unit), "--gpu", GPUS[0], "--require", "9"]
 
 
 def answer(command: list[str]) -> Any:

@@ -24,6 +24,7 @@ TITLES: Final = {
     "log": "kvreport log --format json",
     "list": "kvreport list --format json",
     "claim": "kvreport claim --format json",
+    "preflight": "kvreport preflight --format json",
     "site": "downloads/v1/site.json",
     "model": "downloads/v1/models/<model>.json",
     "badge": "badge/<model>.json",

@@ -32,6 +32,7 @@ OPTIONS = {
     "replay": "--gpu --format",
     "validate": "--format",
     "claim": "--model --quantity --value --unit --context --format",
+    "preflight": "--gpu --require --format",
     "mcp": "",
     "completion": "",
 }

@@ -1,0 +1,387 @@
+"""``kvreport preflight``: every server of a deployment file, answered as ``kvreport estimate`` answers its command."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kvreport.cli.numbers import whole
+from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, paint, plain, write, write_json
+from kvreport.errors import InputError
+from kvreport.units import count, gib
+
+if TYPE_CHECKING:
+    from kvreport.catalog.accelerator import Accelerator
+    from kvreport.catalog.load import Catalog
+    from kvreport.deployments.found import Server
+    from kvreport.deployments.resources import Resources
+    from kvreport.estimation import Estimate
+
+_EPILOG = """\
+examples:
+  kvreport preflight compose.yaml --gpu RTX-3090
+  kvreport preflight deployment.yaml lws.yaml --require 32
+  helm template my-release chart | kvreport preflight - --gpu H100 --format json
+  kvreport preflight /etc/systemd/system/vllm.service start.sh --gpu L40S
+
+Read are Docker Compose, Kubernetes (Deployment, StatefulSet, Job, LeaderWorkerSet), KServe, llm-d, Dynamo and production-stack
+specifications, Helm values, systemd units and shell scripts. Nothing is executed. What has no value in the file is listed with
+its line. Exit status: 3 if a server does not start or serves fewer than required, else 2 if one could not be answered.
+"""
+
+STARTS: Final = frozenset({"fits", "tight", "may_fit"})
+_GIVEN_UP: Final = "engine_does_not_run"
+_OVER_ALL: Final = frozenset({"llama-cpp", "ollama"})
+_LABEL: Final = re.compile(r"(?:nvidia|amd|intel|geforce|tesla|instinct|radeon|shared|oam)\b", re.IGNORECASE)
+MEMORY_WITHIN: Final = 0.12
+"""How far a label's memory may be from the device's: makers round, and mean binary or decimal sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One server of a file with its answer.
+
+    Attributes:
+        source: The file.
+        server: The server.
+        estimate: Its answer; None where its command or its GPU could not be read.
+        gpu: The accelerator that was answered for; empty without one.
+        verdict: The verdict of its launch; None without an answer.
+        reason: Why it does not start or was not answered; empty where it starts.
+        notes: What the reader of the command said.
+    """
+
+    source: str
+    server: Server
+    estimate: Estimate | None
+    gpu: str
+    verdict: str | None
+    reason: str
+    notes: tuple[str, ...]
+
+    @property
+    def requests(self) -> int | None:
+        """Requests at once of all replicas; None without an answer."""
+        if self.estimate is None or self.server.replicas is None:
+            return None if self.estimate is None else self._each
+        return self._each * self.server.replicas
+
+    @property
+    def _each(self) -> int:
+        return (
+            self.estimate.max_concurrent_requests
+            if self.estimate is not None and self.verdict in STARTS
+            else 0
+        )
+
+
+def register(add: Add) -> None:
+    """Add the command."""
+    command = add(
+        "preflight", _run, "Whether the servers of a deployment file start, and how much they serve.", _EPILOG
+    )
+    command.add_argument("file", metavar="FILE", nargs="+", help="deployment files; - for standard input")
+    command.add_argument("--gpu", metavar="GPU", help="accelerator of the servers whose file names none")
+    command.add_argument(
+        "--require",
+        type=whole(),
+        metavar="N",
+        help="exit with status 3 unless every server runs N requests at once (all its replicas)",
+    )
+    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
+    add_data_option(command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from kvreport.catalog.load import open_catalog
+    from kvreport.deployments.found import find_servers
+
+    catalog = open_catalog(options.data)
+    if options.require is not None and options.require < 1:
+        raise InputError(f"require: found {options.require}; allowed: a whole number of at least 1")
+    if options.gpu:
+        catalog.accelerator(options.gpu)
+    answers, lists = [], {}
+    for name in options.file:
+        servers, left = find_servers(_content(name), name, starts_server)
+        lists[name] = left
+        answers += [answered(name, one, options.gpu, catalog) for one in servers]
+    if options.format == "json":
+        write_json([to_dict(one) for one in answers])
+    else:
+        print("\n".join(text(answers, options.require)))
+    for name, left in lists.items():
+        for place, said in left:
+            write(f"kvreport: {name}, line {place}: {said}", stream=sys.stderr)
+    if not answers:
+        raise InputError(
+            f"{', '.join(options.file)}: found no start command of a server; allowed: compose, Kubernetes, KServe, LeaderWorkerSet, llm-d, "
+            "Dynamo and Helm files, systemd units, shell scripts"
+        )
+    return _status(answers, options.require)
+
+
+def _content(name: str) -> str:
+    from kvreport.budgets import DEPLOYMENT
+
+    if name == "-":
+        data = sys.stdin.buffer.read(DEPLOYMENT.bytes + 1)
+    else:
+        with Path(name).open("rb") as file:
+            data = file.read(DEPLOYMENT.bytes + 1)
+    if len(data) > DEPLOYMENT.bytes:
+        raise InputError(f"{name}: found more than {DEPLOYMENT.bytes:,} bytes; allowed: a deployment file")
+    return data.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def _status(answers: Sequence[Answered], required: int | None) -> int:
+    status = 0
+    for one in answers:
+        if one.verdict is None:
+            status = status or 2
+        elif one.verdict not in STARTS or (required is not None and (one.requests or 0) < required):
+            status = REQUIREMENT_NOT_MET
+    return status
+
+
+def starts_server(words: Sequence[str]) -> bool:
+    """Whether the reader of start commands finds one in some words."""
+    from kvreport.cli.server_command import without_server_command
+
+    with redirect_stderr(StringIO()):
+        try:
+            return without_server_command(words) != list(words)
+        except InputError:
+            return True
+
+
+def answered(source: str, server: Server, gpu: str | None, catalog: Catalog) -> Answered:
+    """Answer one server by its command, on the GPU that its file or the caller names."""
+    notes = StringIO()
+    device, said = _device(server.resources, gpu, catalog)
+    reason, result, verdict = said, None, None
+    if not server.words:
+        device, reason = None, "the file does not say which program its image starts"
+    if device is not None:
+        try:
+            with redirect_stderr(notes):
+                result = _estimate(server, device, catalog)
+        except InputError as error:
+            reason = " ".join(str(error).split())
+    if result is not None:
+        reason = _shortage(server, result)
+        verdict = _GIVEN_UP if reason else result.verdict
+    lines = tuple(line.removeprefix("kvreport: ") for line in notes.getvalue().splitlines())
+    shown = "" if device is None else (device if isinstance(device, str) else device.id)
+    return Answered(source, server, result, shown, verdict, reason, (*lines, *_hints(server, result)))
+
+
+def _estimate(server: Server, device: str | Accelerator, catalog: Catalog) -> Estimate:
+    from kvreport.cli import parser
+    from kvreport.cli.query_options import query_values, with_draft_keys
+    from kvreport.estimation import estimate
+
+    words = ["estimate", *server.words]
+    named = device if isinstance(device, str) else device.id
+    given = {word.partition("=")[0].replace("_", "-") for word in server.words}
+    more = ["--gpu", named]
+    if server.nodes > 1 and not given & {"--nnodes", "--nodes", "--data-parallel-size-local"}:
+        more += ["--nodes", str(server.nodes)]
+    options = parser().parse_args([*words, *more])
+    values: dict[str, Any] = query_values(options) | {"gpu": device}
+    if (
+        options.engine and options.engine[0] in _OVER_ALL
+    ):  # these divide a model over every device that they see
+        values |= {"gpu": [device] * server.resources.gpus} if server.resources.gpus else {}
+        values |= (
+            {"host_memory": server.resources.host_memory_bytes} if server.resources.host_memory_bytes else {}
+        )
+    return with_draft_keys(estimate(_model(options.model), catalog=catalog, **values), options)
+
+
+def _model(name: str) -> str:
+    """A model as the catalog may know it: a path that is not here by the name of its folder, as in ``models--ORG--NAME``."""
+    if not name.startswith(("/", "./", "../", "~")) or Path(name).exists():
+        return name
+    parts = [part for part in name.split("/") if part]
+    cached = next((part for part in parts if part.startswith("models--")), "")
+    heard = cached.removeprefix("models--").replace("--", "/", 1) or parts[-1]
+    print(f"kvreport: {name} is not here: read by its name, {heard}", file=sys.stderr)
+    return heard
+
+
+def _device(resources: Resources, gpu: str | None, catalog: Catalog) -> tuple[str | Accelerator | None, str]:
+    """The accelerator of a server, and why there is none."""
+    named, why = gpu, "the file names no GPU: add --gpu GPU"
+    if resources.gpu:
+        try:
+            named = device_of_label(resources.gpu, catalog)
+        except InputError as error:
+            why = f"{error}; add --gpu GPU"
+    from kvreport.deployments.resources import VENDORS
+
+    if named is None:
+        return None, why
+    if resources.slice and "g." not in named:
+        named = f"{named}-{resources.slice}"
+    try:
+        device = catalog.accelerator(named)
+    except InputError as error:
+        return None, str(error)
+    vendor = VENDORS.get(resources.asks.partition("/")[0], device.vendor)
+    if vendor != device.vendor:
+        return (
+            None,
+            f"the file asks for {resources.asks}, and {device.name} is a device of {device.vendor}: add --gpu with one of {vendor}",
+        )
+    if resources.share_bytes is None:
+        return named, ""
+    from kvreport.startup_log.start import as_found
+
+    return as_found(device, resources.share_bytes), ""
+
+
+def device_of_label(label: str, catalog: Catalog) -> str:
+    """The accelerator that a node label names, such as ``NVIDIA-H100-80GB-HBM3`` or ``nvidia-tesla-t4``.
+
+    Raises:
+        InputError: If it names none that is known, or one of another memory.
+    """
+    words = [word for word in re.split(r"[-_ ]+", _LABEL.sub("", label)) if word]
+    for length in range(len(words), 0, -1):
+        try:
+            device = catalog.accelerator(" ".join(words[:length]))
+        except InputError:
+            continue
+        stated = re.search(r"(\d+)\s*gb", label, re.IGNORECASE)
+        size = 0 if stated is None else int(stated[1])
+        if size and abs(device.memory.advertised.value / (size << 30) - 1) > MEMORY_WITHIN:
+            continue
+        return device.id
+    raise InputError(f"gpu: found the label {label!r}; allowed: one that names a known accelerator")
+
+
+def _shortage(server: Server, result: Estimate) -> str:
+    """What of its node a server takes more of than it gets; empty where nothing."""
+    have = server.resources.gpus
+    needs = result.request.layout.devices
+    if have is not None and needs > have * server.nodes:
+        return f"needs {needs} GPUs, and the file gives {have * server.nodes}"
+    limit, host = server.resources.host_memory_bytes, sum(result.to_dict()["host_bytes"].values())
+    if limit is not None and host > limit * server.nodes:
+        return f"needs {gib(host)} GiB of host memory, and the limit is {gib(limit * server.nodes)} GiB"
+    return ""
+
+
+def _hints(server: Server, result: Estimate | None) -> list[str]:
+    resources = server.resources
+    if (
+        result is None
+        or resources.shm_bytes
+        or resources.host_ipc
+        or server.kind in {"systemd", "helm", "dynamo", "llm-d"}
+    ):
+        return []
+    if result.request.layout.devices // result.request.layout.nodes < 2 or (
+        server.kind == "script" and not server.image
+    ):
+        return []
+    return [
+        "shared memory is not stated: containers get 64 MiB, and GPUs of one container exchange data through it"
+    ]
+
+
+def to_dict(one: Answered) -> dict[str, Any]:
+    """An answer as it is published: sizes in bytes, per GPU where the name says it."""
+    server, result, resources = one.server, one.estimate, one.server.resources
+    told: dict[str, Any] = {} if result is None else result.to_dict()
+    layout = told.get("layout") or {}
+    return {
+        "source": one.source,
+        "line": server.line,
+        "name": server.name or None,
+        "kind": server.kind,
+        "engine": told.get("engine"),
+        "engine_version": told.get("engine_version"),
+        "command": shlex.join(server.words),
+        "launch": {
+            "model": told.get("model"),
+            "image": server.image or None,
+            "gpu": one.gpu or None,
+            "gpus_per_node": resources.gpus,
+            "gpus": layout.get("gpus"),
+            "nodes": server.nodes,
+            "replicas": server.replicas,
+            "context_tokens": told.get("context_tokens"),
+            "max_seqs": told.get("max_seqs"),
+            "host_memory_bytes": resources.host_memory_bytes,
+            "shm_bytes": resources.shm_bytes,
+            "environment": dict(server.environment),
+        },
+        "verdict": one.verdict,
+        "reason": one.reason or None,
+        "max_concurrent_requests": one.requests,
+        "max_concurrent_requests_per_replica": None if result is None else one._each,  # noqa: SLF001 - its own
+        "weight_bytes_per_gpu": told.get("weight_bytes_per_gpu"),
+        "kv_pool_tokens": told.get("kv_pool_tokens"),
+        "shortfall_bytes": told.get("shortfall_bytes"),
+        "unresolved": [{"line": line, "text": said} for line, said in server.unresolved],
+        "notes": list(one.notes),
+    }
+
+
+def text(answers: Sequence[Answered], required: int | None) -> list[str]:
+    """Lay answers out: where each server stands, its command, whether it starts, what is not resolved."""
+    from kvreport.deployments.found import lines_of
+    from kvreport.estimation.explanation import headline
+
+    lines: list[str] = []
+    for one in answers:
+        server, resources = one.server, one.server.resources
+        given = [
+            f"{resources.gpus} GPUs"
+            if resources.gpus is not None and resources.gpus != 1
+            else "1 GPU"
+            if resources.gpus
+            else "",
+            f"{server.nodes} nodes" if server.nodes > 1 else "",
+            "replicas not stated"
+            if server.replicas is None
+            else f"{server.replicas} replicas"
+            if server.replicas != 1
+            else "",
+            f"host memory {gib(resources.host_memory_bytes)} GiB" if resources.host_memory_bytes else "",
+            f"shm {gib(resources.shm_bytes)} GiB" if resources.shm_bytes else "",
+        ]
+        lines.append(
+            plain(f"{one.source}, line {server.line}: {' '.join(filter(None, (server.kind, server.name)))}")
+        )
+        lines.append(plain(f"  {shlex.join(server.words)}"))
+        if any(given):
+            lines.append(f"  {', '.join(filter(None, given))}")
+        if one.estimate is None or (one.reason and one.verdict == _GIVEN_UP):
+            said, role = f"  {'Does not start' if one.verdict else 'Not answered'}: {one.reason}", "bad"
+        else:
+            said, role = (
+                f"  {headline(one.estimate)}",
+                {"fits": "good", "tight": "warning", "may_fit": "warning"}.get(one.verdict or "", "bad"),
+            )
+        lines.append(paint(plain(said), role))
+        if one.requests is not None and (server.replicas or 1) > 1:
+            lines.append(f"  {count(one.requests)} requests at once on {server.replicas} replicas")
+        if required is not None and one.requests is not None and one.requests < required:
+            lines.append(
+                f"  Requirement not met: {count(one.requests)} of {count(required)} requests run at once"
+            )
+        lines += [plain(f"  Not resolved, {said}") for said in lines_of(server.unresolved)]
+        lines += [plain(f"  Note: {note}") for note in one.notes]
+        lines.append("")
+    return lines

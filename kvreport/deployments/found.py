@@ -1,0 +1,734 @@
+"""Servers in one file: every container, unit and script that starts one, with what it is started on."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kvreport.budgets import DEPLOYMENT
+from kvreport.deployments.documents import Map, Seq, read_documents
+from kvreport.deployments.resources import Resources, of_container, of_docker_run, of_service, quantity, whole
+from kvreport.deployments.shell import (
+    Recognizer,
+    Scope,
+    Script,
+    Started,
+    Unresolved,
+    inline,
+    interpolated,
+    shell_words,
+)
+from kvreport.errors import InputError
+
+KINDS: Final = ("compose", "kubernetes", "lws", "kserve", "llm-d", "dynamo", "helm", "systemd", "script")
+"""Kinds of files that are read."""
+
+_PROGRAMS: Final = frozenset(
+    [
+        "vllm",
+        "sglang",
+        "llama-server",
+        "llama-cli",
+        "llama",
+        "ollama",
+        "trtllm-serve",
+        "mlx_lm.server",
+        "lmdeploy",
+        "lms",
+        "exec",
+        "env",
+        "nohup",
+        "sudo",
+        "uv",
+        "run",
+        "uvx",
+        "numactl",
+        "docker",
+        "podman",
+        "nerdctl",
+        "srun",
+        "torchrun",
+        "mpirun",
+        "time",
+        "nice",
+        "taskset",
+        "setsid",
+        "stdbuf",
+        "command",
+        "poetry",
+        "conda",
+        "micromamba",
+        "pixi",
+        "tini",
+        "gosu",
+    ]
+)
+"""First words of a command that may start a server: the servers, and what people start them with."""
+_PYTHON: Final = re.compile(r"python[\d.]*|llama-(?:server|cli)(?:\.exe)?")
+_STARTS_ITSELF: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
+    (re.compile(r"(?:\S*/)?vllm-openai(?:-\w+)?(?:[:@]\S*)?"), ("vllm", "serve")),
+    (re.compile(r"(?:\S*/)?llama\.cpp:server\S*"), ("llama-server",)),
+)
+"""Images whose entry point is the server (vLLM's ``docker/Dockerfile``, llama.cpp's ``.devops``), and its program."""
+_RELEASED: Final = re.compile(r"(?:\S*/)?(?:vllm(?:-openai)?|sglang):v?\d+\.\d+\S*")
+"""Images whose tag is a release of the engine, as the reader of start commands takes them."""
+_OPEN: Final = re.compile(
+    r"\{\{.*?\}\}|\$\{[^}]*\}|\$\([A-Za-z_]\w*\)|\$[A-Za-z_]\w*|<[A-Za-z][^<>]*>", re.DOTALL
+)
+"""What stands where a value is filled in later: templates, variables, ``<YOUR TOKEN>``."""
+_OF_MEMORY: Final = re.compile(
+    r"VLLM_USE_V2_MODEL_RUNNER|VLLM_PP_LAYER_PARTITION|SGLANG_PP_LAYER_PARTITION|OLLAMA_(?:CONTEXT_LENGTH|NUM_PARALLEL|KV_CACHE_TYPE|FLASH_ATTENTION)"
+)
+"""Variables that change memory: they are written before the command, whose reader judges them."""
+_OF_ENGINES: Final = re.compile(r"(?:VLLM|SGLANG|SGL|OLLAMA|LLAMA_ARG|TRTLLM|TLLM|PYTORCH|NVSHMEM)_\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server of a file.
+
+    Attributes:
+        line: Where its command begins.
+        kind: One of :data:`KINDS`.
+        name: What the file calls it; may be empty.
+        words: Its start command; empty where the file does not hold it.
+        image: Its image; empty without one.
+        resources: What it gets on one node.
+        replicas: Copies of it; None where the file does not say.
+        nodes: Nodes of one copy.
+        environment: Variables of the engine.
+        unresolved: What has no value in the file, with its line.
+    """
+
+    line: int
+    kind: str
+    name: str
+    words: tuple[str, ...]
+    image: str = ""
+    resources: Resources = field(default_factory=Resources)
+    replicas: int | None = 1
+    nodes: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)
+    unresolved: tuple[Unresolved, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Container:
+    """A container before its command is read."""
+
+    line: int
+    kind: str
+    name: str
+    image: str
+    words: list[str]
+    environment: dict[str, str | None]
+    resources: Resources
+    replicas: str = "1"
+    nodes: int = 1
+    unresolved: tuple[Unresolved, ...] = ()
+    starts_itself: tuple[str, ...] = ()
+
+
+def find_servers(text: str, where: str, is_server: Recognizer) -> tuple[list[Server], list[Unresolved]]:
+    """Find every server in a deployment file.
+
+    Args:
+        text: The file.
+        where: Its name, for messages.
+        is_server: Whether words start a server: the reader of start commands.
+
+    Returns:
+        The servers in the order of the file, and what is not resolved outside them.
+
+    Raises:
+        InputError: If the text is beyond the budget, or no deployment file.
+    """
+    if len(text.encode("utf-8", "replace")) > DEPLOYMENT.bytes:
+        raise InputError(f"{where}: found more than {DEPLOYMENT.bytes:,} bytes; allowed: a deployment file")
+
+    def known(words: Sequence[str]) -> bool:
+        program = next((word for word in words if not re.fullmatch(r"[A-Za-z_]\w*=.*", word, re.DOTALL)), "")
+        program = re.split(r"[/\\]", program)[-1]
+        return bool(program in _PROGRAMS or _PYTHON.fullmatch(program)) and is_server(words)
+
+    finder = _Finder(known)
+    if re.search(r"^\s*\[Service\]\s*$", text, re.MULTILINE):
+        finder.unit(text)
+    elif text.startswith("#!") or where.endswith((".sh", ".bash", ".zsh", ".ps1")):
+        finder.script(text)
+    else:
+        try:
+            documents = read_documents(text, where)
+        except InputError:
+            finder.script(text)
+            if not finder.found:
+                raise
+            documents = []
+        if not documents and not finder.found:
+            finder.script(text)
+        for document in documents:
+            finder.document(document)
+    return finder.found, finder.left
+
+
+class _Finder:
+    def __init__(self, is_server: Recognizer) -> None:
+        self.is_server = is_server
+        self.found: list[Server] = []
+        self.left: list[Unresolved] = []
+
+    # --- scripts and units -----------------------------------------------------------------------------
+
+    def script(self, text: str, kind: str = "script", scope: Scope | None = None, first: int = 1) -> None:
+        scope = Scope() if scope is None else scope
+        text = re.sub(r"`\r?\n", "\\\n", text)  # PowerShell's sign of a line that goes on
+        for one in Script(scope, self.is_server).run(text, first):
+            words = _plain(one.words)
+            self.found.append(
+                Server(
+                    one.line,
+                    kind,
+                    "",
+                    tuple(words),
+                    _docker_image(words),
+                    of_docker_run(tuple(words)),
+                    unresolved=_of(scope, words, one.line),
+                )
+            )
+
+    def unit(self, text: str) -> None:
+        scope, starts, limit = Scope(), list[tuple[int, str]](), ""
+        lines: list[str] = text.split("\n")
+        place = 0
+        while place < len(lines):
+            first, line = place + 1, lines[place]
+            while line.endswith("\\") and place + 1 < len(lines):
+                place += 1
+                line = (
+                    f"{line[:-1]} {lines[place].strip()}"
+                    if not lines[place].lstrip().startswith(("#", ";"))
+                    else line
+                )
+            place += 1
+            key, sign, value = line.strip().partition("=")
+            if not sign or key.startswith(("#", ";")):
+                continue
+            if key == "Environment":
+                for pair in shell_words(value, first):
+                    name, _, held = pair.partition("=")
+                    scope.variables[name] = held
+            elif key == "EnvironmentFile":
+                self.left.append((first, f"EnvironmentFile={value}"))
+            elif key == "ExecStart" and value:
+                starts.append((first, value.lstrip("-@:+!")))
+            elif key == "MemoryMax":
+                limit = value
+        before = len(self.found)
+        for first, command in starts:
+            known = len(self.found)
+            self.script(command, "systemd", scope, first)
+            if len(self.found) == known:
+                self.left.append(
+                    (
+                        first,
+                        f"starts {command.split()[0] if command.split() else command}, whose command is not in this file",
+                    )
+                )
+        given = {name: value for name, value in scope.variables.items() if value is not None}
+        self.found[before:] = [
+            replace(
+                _with_environment(one, given),
+                resources=replace(
+                    one.resources,
+                    host_memory_bytes=one.resources.host_memory_bytes or quantity(limit, binary=True),
+                ),
+            )
+            for one in self.found[before:]
+        ]
+
+    # --- documents -------------------------------------------------------------------------------------
+
+    def document(self, document: Map) -> None:  # noqa: PLR0912 - one a kind of document
+        """Read one document by its kind."""
+        kind, spec = document.text("kind"), document.map("spec")
+        if document.text("apiVersion") and kind:
+            if kind.endswith("List"):
+                for one in document.maps("items"):
+                    self.document(one)
+            elif kind == "DynamoGraphDeployment":
+                self._dynamo(spec)
+            elif kind == "LLMInferenceService":
+                self._llm_service(spec, document)
+            elif kind == "InferenceService":
+                self._inference_service(spec, document)
+            elif kind == "VLLMRuntime":
+                self._model_spec(spec.map("model"), spec, "kubernetes")
+            else:
+                self._pods(
+                    document,
+                    "kserve" if kind.endswith("ServingRuntime") else "kubernetes",
+                    document.text("metadata", "name"),
+                )
+        elif any(
+            isinstance(one, Map) and ("image" in one or "build" in one)
+            for one in document.map("services").values()
+        ):
+            for name, service in document.map("services").items():
+                if isinstance(service, Map):
+                    self._service(name, service)
+        elif "servingEngineSpec" in document:
+            for one in document.maps("servingEngineSpec", "modelSpec"):
+                self._model_spec(one, one, "helm")
+        elif "modelArtifacts" in document:
+            for role in ("decode", "prefill"):
+                self._llm_d(document, role)
+        else:
+            self._values(document, "")
+
+    def _pods(self, value: object, kind: str, name: str, replicas: str = "1", nodes: int = 1) -> None:
+        """Walk a resource down to its pods; replicas stand next to the template they are of."""
+        if isinstance(value, Seq):
+            for one in value:
+                self._pods(one, kind, name, replicas, nodes)
+        if not isinstance(value, Map):
+            return
+        if "leaderWorkerTemplate" in value:
+            group = value.map("leaderWorkerTemplate")
+            size = whole(group.text("size") or "1") or 1
+            copies = value.text("replicas") or "1"
+            for role in ("leaderTemplate", "workerTemplate"):
+                before = len(self.found)
+                self._pods(group.at(role), "lws" if kind == "kubernetes" else kind, name, copies, size)
+                if len(self.found) > before:
+                    break  # the workers of a group belong to its leader's server
+            return
+        if isinstance(value.at("containers"), Seq):
+            for container in value.maps("containers"):
+                self._container(container, value, kind, name, replicas, nodes)
+            return
+        own = value.text("replicas") or value.text("completions") or replicas
+        for one in value.values():
+            self._pods(one, kind, value.text("name") or name, own, nodes)
+
+    def _container(
+        self,
+        container: Map,
+        pod: Map,
+        kind: str,
+        name: str,
+        replicas: str,
+        nodes: int,
+        beside: tuple[Map, ...] = (),
+    ) -> None:
+        environment = _environment(container)
+        if (
+            nodes > 1
+        ):  # what the controller of a group sets (LeaderWorkerSet, docs/reference/labels-annotations-and-environment-variables)
+            environment = {
+                "LWS_GROUP_SIZE": str(nodes),
+                "LWS_WORKER_INDEX": "0",
+                "LWS_LEADER_ADDRESS": None,
+            } | environment
+        words = [*_texts(container, "command"), *_texts(container, "args")]
+        image = container.text("image")
+        before = len(self.found)
+        resources = of_container(container, pod, beside)
+        line = container.lines.get("command", container.lines.get("args", container.line))
+        left_open = _open(container, environment)
+        self._read(
+            _Container(
+                line, kind, name or container.text("name"), image, [_kubernetes(word, environment) for word in words], environment,
+                resources, replicas, nodes, left_open, () if _texts(container, "command") else _own_program(image),
+            )
+        )  # fmt: skip
+        if len(self.found) > before:
+            return
+        if _OPEN.search(image) and any(word.startswith("--model") for word in words):
+            self.found.append(
+                Server(line, kind, name, (), image, resources, whole(replicas), nodes, unresolved=left_open)
+            )
+        elif resources.asks:
+            said = " ".join(words[:3]) or image or "none"
+            self.left.append(
+                (
+                    container.line,
+                    f"a container with GPUs whose program starts no server that is known: {said}",
+                )
+            )
+
+    def _service(self, name: str, service: Map) -> None:
+        scope = Scope()
+        line = service.lines.get("command", service.line)
+
+        def words(key: str) -> list[str]:
+            value = service.at(key)
+            if isinstance(value, str):
+                return shell_words(interpolated(value, scope, service.lines.get(key, line)), line)
+            return (
+                [interpolated(one, scope, at) for one, at in zip(value, value.lines, strict=True)]
+                if isinstance(value, Seq)
+                else []
+            )
+
+        image = interpolated(service.text("image"), scope, service.lines.get("image", line))
+        image_open, scope.unresolved = scope.unresolved, []
+        entry, command = words("entrypoint"), words("command")
+        held = {key: value for key, value in _environment(service).items() if value is not None}
+        aside = Scope()
+        environment: dict[str, str | None] = {
+            key: interpolated(value, aside, line) for key, value in held.items()
+        }
+        copies = service.text("scale") or service.text("deploy", "replicas") or "1"
+        self._read(
+            _Container(
+                line, "compose", name, image, [*entry, *command], environment, of_service(service),
+                interpolated(copies, Scope(), line), 1, (*image_open, *scope.unresolved), () if entry else _own_program(image),
+            )
+        )  # fmt: skip
+
+    def _dynamo(self, spec: Map) -> None:
+        """Services of Dynamo's v1alpha1 and components of its v1beta1."""
+        services = spec.map("services")
+        parts = [(name, one) for name, one in services.items() if isinstance(one, Map)]
+        parts += [(one.text("name"), one) for one in spec.maps("components")]
+        for name, one in parts:
+            nodes = whole(one.text("multinode", "nodeCount") or "1") or 1
+            copies = one.text("replicas") or "1"
+            beside = (one.map("resources"), one.map("device", "resources"))
+            main = one.map("extraPodSpec", "mainContainer")
+            pods = [(main, one.map("extraPodSpec"))] if main else []
+            template = one.map("podTemplate", "spec")
+            pods += [(container, template) for container in template.maps("containers")]
+            for container, pod in pods:
+                self._container(container, pod, "dynamo", name, copies, nodes, beside)
+
+    def _llm_service(self, spec: Map, document: Map) -> None:
+        """KServe's LLMInferenceService: the engine's arguments are made from the specification."""
+        uri = spec.text("model", "uri").removeprefix("hf://")
+        for part, role in ((spec, ""), (spec.map("prefill"), "prefill")):
+            if not part:
+                continue
+            sizes = part.map("parallelism")
+            template = part.map("template")
+            local, data = whole(sizes.text("dataLocal") or "0") or 0, whole(sizes.text("data") or "1") or 1
+            nodes = (
+                max(data // local, 1)
+                if local
+                else max(whole(sizes.text("pipeline") or "1") or 1, 1)
+                if "worker" in part
+                else 1
+            )
+            flags = [
+                word
+                for key, flag in (
+                    ("tensor", "--tensor-parallel-size"),
+                    ("pipeline", "--pipeline-parallel-size"),
+                    ("data", "--data-parallel-size"),
+                )
+                if sizes.text(key) not in {"", "1"}
+                for word in (flag, sizes.text(key))
+            ]
+            flags += ["--enable-expert-parallel"] if sizes.text("expert") == "true" else []
+            main = next(
+                (one for one in template.maps("containers") if one.text("name") in {"main", ""}), Map()
+            )
+            environment = _environment(main)
+            more = shell_words(environment.get("VLLM_ADDITIONAL_ARGS") or "", main.line)
+            written = [*_texts(main, "command"), *_texts(main, "args")]
+            words = written if _texts(main, "command") else ["vllm", "serve", uri, *written, *flags, *more]
+            name = "-".join(filter(None, (document.text("metadata", "name"), role)))
+            line = main.line or part.line or document.line
+            self._read(
+                _Container(
+                    line, "kserve", name, main.text("image"), words, environment, of_container(main, template),
+                    part.text("replicas") or "1", nodes, _open(main),
+                )
+            )  # fmt: skip
+
+    def _inference_service(self, spec: Map, document: Map) -> None:
+        """KServe's InferenceService: a predictor with containers, or with a model that a runtime serves."""
+        predictor = spec.map("predictor")
+        name, copies = document.text("metadata", "name"), predictor.text("minReplicas") or "1"
+        model = predictor.map("model")
+        if model:
+            form, uri = model.text("modelFormat", "name").lower(), model.text("storageUri")
+            args = _texts(model, "args")
+            named = [arg.partition("=")[2] for arg in args if arg.startswith("--model_id=")] or [
+                uri.removeprefix("hf://")
+            ]
+            kept = [arg for arg in args if not arg.startswith(("--model_id", "--model_name"))]
+            environment = _environment(model)
+            if form in {"huggingface", "vllm"}:
+                self._read(
+                    _Container(
+                        model.line, "kserve", name, model.text("image"), ["vllm", "serve", *named, *kept], environment,
+                        of_container(model, predictor), copies, unresolved=_open(model),
+                    )
+                )  # fmt: skip
+        for container in predictor.maps("containers"):
+            self._container(container, predictor, "kserve", name, copies, 1)
+        if predictor.maps("workerSpec", "containers"):
+            self.left.append((predictor.map("workerSpec").line, "the workers of a predictor are not read"))
+
+    def _model_spec(self, model: Map, spec: Map, kind: str) -> None:
+        """A model of the production stack's Helm chart (``helm/templates/deployment-vllm-multi.yaml``)."""
+        config = Map()
+        config.update(spec.map("vllmConfig"))
+        words = ["vllm", "serve", model.text("modelURL")]
+        words += ["--enable-lora"] if "true" in {spec.text("enableLoRA"), model.text("enableLoRA")} else []
+        if config:
+            words.append(
+                f"--{'' if config.text('enablePrefixCaching') == 'true' else 'no-'}enable-prefix-caching"
+            )
+        words += [
+            word
+            for key, flag in _STACK_FLAGS.items()
+            if config.text(key)
+            for word in (flag, config.text(key))
+        ]
+        words += _texts(config, "extraArgs")
+        deployed = spec.map("deploymentConfig")
+        memory = spec.text("limitMemory") or deployed.text("resources", "memory")
+        gpus = spec.text("requestGPU") or deployed.text("resources", "gpu")
+        image = (
+            f"{spec.text('repository')}:{spec.text('tag') or 'latest'}"
+            if spec.text("repository")
+            else spec.text("image")
+        )
+        type_ = spec.text("requestGPUType")
+        mig = re.fullmatch(r"nvidia\.com/mig-(\S+)", type_)
+        resources = Resources(
+            gpus=whole(gpus), gpu=of_container(Map(), spec).gpu, slice=mig[1] if mig else "",
+            host_memory_bytes=quantity(memory), shm_bytes=quantity(spec.text("shmSize")),
+        )  # fmt: skip
+        nodes = whole(spec.text("raySpec", "workerNodes") or "0") or 0
+        self._read(
+            _Container(
+                spec.line, kind, model.text("name") or spec.text("name"), image, words, _environment(spec), resources,
+                spec.text("replicaCount") or deployed.text("replicas") or "1", nodes + 1, _open(spec),
+            )
+        )  # fmt: skip
+
+    def _llm_d(self, document: Map, role: str) -> None:
+        """A role of llm-d's model service chart: the chart adds the command and the sizes of the layout."""
+        part = document.map(role)
+        if not part or part.text("create") == "false":
+            return
+        sizes = part.map("parallelism")
+        uri = re.sub(r"^(?:hf|pvc\+hf)://", "", document.text("modelArtifacts", "uri"))
+        tensor, local, data = (whole(sizes.text(key) or "1") or 1 for key in ("tensor", "dataLocal", "data"))
+        for container in part.maps("containers"):
+            words, command = _texts(container, "args"), container.text("modelCommand")
+            if command == "vllmServe":
+                words = ["vllm", "serve", uri, *words]
+                words += (
+                    ["--tensor-parallel-size", str(tensor)]
+                    if tensor > 1 and not any("tensor-parallel" in one for one in words)
+                    else []
+                )
+            else:
+                words = [*_texts(container, "command"), *words]
+            resources = of_container(container, part)
+            if resources.gpus is None and words:
+                resources = replace(resources, gpus=tensor * local)
+            environment = _environment(container)
+            self._read(
+                _Container(
+                    container.line, "llm-d", role, container.text("image"), [_kubernetes(one, environment) for one in words], environment,
+                    resources, part.text("replicas") or "1", max(data // local, 1) if document.text("multinode") == "true" else 1, _open(container),
+                )
+            )  # fmt: skip
+
+    def _values(self, value: object, name: str) -> None:
+        """Values of a chart that is not known: an image with a command or arguments, at any depth."""
+        if isinstance(value, Seq):
+            for one in value:
+                self._values(one, name)
+        if not isinstance(value, Map):
+            return
+        if isinstance(value.at("containers"), Seq):
+            self._pods(value, "helm", name, value.text("replicas") or value.text("replicaCount") or "1")
+            return
+        image = value.map("image")
+        written = value.text("image") or (
+            f"{image.text('repository')}:{image.text('tag') or 'latest'}" if image.text("repository") else ""
+        )
+        keys = [
+            key for key in ("command", "args", "extraArgs", "vllmArgs", "serverArgs") if _texts(value, key)
+        ]
+        command = [*_texts(image, "command"), *(word for key in keys for word in _texts(value, key))]
+        if written and command:
+            environment = _environment(value)
+            starts = "command" in keys or bool(_texts(image, "command"))
+            self._read(
+                _Container(
+                    value.lines.get(keys[0], value.line) if keys else value.line, "helm", name, written, [_kubernetes(one, environment) for one in command],
+                    environment, of_container(value, value), value.text("replicaCount") or value.text("replicas") or "1", 1, _open(value),
+                    () if starts else _own_program(written),
+                )
+            )  # fmt: skip
+            return
+        for key, one in value.items():
+            self._values(one, key)
+
+    # --- a container's command -------------------------------------------------------------------------
+
+    def _read(self, one: _Container) -> None:
+        words = [*one.starts_itself, *one.words]
+        words = words if self.is_server(words) else _engines(words)
+        scope = Scope(dict(one.environment))
+        script = inline(words)
+        if script is not None:
+            scope.arguments = list(script[1])
+            starts = Script(scope, self.is_server).run(script[0], one.line)
+        else:
+            starts = (
+                [Started(one.line, tuple(words), certain=True, branches={})]
+                if words and self.is_server(words)
+                else []
+            )
+        given = {key: value for key, value in one.environment.items() if value is not None}
+        copies = whole(one.replicas)
+        for started in starts:
+            inner = _plain(started.words)
+            used = _of(scope, inner, started.line)
+            fixed = tuple(miss for miss in one.unresolved if script is None or "{{" in miss[1])
+            server = Server(
+                started.line, one.kind, one.name, _released(inner, one.image), one.image, one.resources, copies, one.nodes,
+                unresolved=tuple(dict.fromkeys((*fixed, *used, *([(one.line, f"replicas: {one.replicas}")] if copies is None else [])))),
+            )  # fmt: skip
+            self.found.append(_with_environment(server, given))
+
+
+_DYNAMO: Final = {
+    "dynamo.vllm": "vllm.entrypoints.openai.api_server",
+    "dynamo.sglang": "sglang.launch_server",
+}
+"""Dynamo's workers and the engine whose arguments they take (``components/src/dynamo``, 1.3)."""
+_DYNAMO_FLAGS: Final = frozenset({"--is-prefill-worker", "--is-decode-worker"})
+
+_STACK_FLAGS: Final = {
+    "maxModelLen": "--max-model-len", "dtype": "--dtype", "tensorParallelSize": "--tensor-parallel-size", "maxNumSeqs": "--max-num-seqs",
+    "gpuMemoryUtilization": "--gpu-memory-utilization", "maxLoras": "--max-loras",
+}  # fmt: skip
+"""Keys of ``vllmConfig`` and the flags that the production stack's chart writes for them."""
+
+
+def _texts(container: Map, key: str) -> list[str]:
+    value = container.at(key)
+    if isinstance(value, str):
+        return shell_words(value, container.lines.get(key, 0)) if value else []
+    return [one for one in value if isinstance(one, str)] if isinstance(value, Seq) else []
+
+
+def _environment(container: Map) -> dict[str, str | None]:
+    """Variables of a container: pairs, or lines of ``NAME=value``; None where the value comes from elsewhere."""
+    made: dict[str, str | None] = {}
+    for key in ("env", "envs", "environment"):
+        value = container.at(key)
+        if isinstance(value, Map):
+            made |= {name: one if isinstance(one, str) else None for name, one in value.items()}
+        for one in value if isinstance(value, Seq) else ():
+            if isinstance(one, Map):
+                made[one.text("name")] = one.text("value") if "value" in one else None
+            elif isinstance(one, str):
+                name, sign, held = one.partition("=")
+                made[name] = held if sign else None
+    return made
+
+
+def _kubernetes(word: str, environment: Mapping[str, str | None]) -> str:
+    """A word with ``$(NAME)`` replaced as Kubernetes does where the container has the variable."""
+    return re.sub(r"\$\(([A-Za-z_][\w.-]*)\)", lambda found: environment.get(found[1]) or found[0], word)
+
+
+def _open(container: Map, environment: Mapping[str, str | None] | None = None) -> tuple[Unresolved, ...]:
+    """What a container's texts leave open, with their lines; not what its environment has from elsewhere."""
+    environment = _environment(container) if environment is None else environment
+    found: list[Unresolved] = []
+    for key in ("image", "command", "args", "extraArgs", "modelURL", "tag"):
+        value = container.at(key)
+        texts: list[tuple[Any, int]] = (
+            [(value, container.lines.get(key, container.line))] if isinstance(value, str) else []
+        )
+        texts += list(zip(value, value.lines, strict=True)) if isinstance(value, Seq) else []
+        found += [
+            (line, part[0])
+            for one, line in texts
+            if isinstance(one, str)
+            for part in _OPEN.finditer(_kubernetes(one, environment))
+            if part[0].strip("$(){}") not in environment
+        ]
+    return tuple(dict.fromkeys(found))
+
+
+def _own_program(image: str) -> tuple[str, ...]:
+    return next((program for pattern, program in _STARTS_ITSELF if pattern.fullmatch(image)), ())
+
+
+def _plain(words: Sequence[str]) -> list[str]:
+    """A command without what only hands it on to the kernel."""
+    kept = list(words)
+    while kept and kept[0] in {"exec", "nohup", "sudo", "command"}:
+        kept.pop(0)
+    return kept
+
+
+def _engines(words: list[str]) -> list[str]:
+    """The engine's own start command where Dynamo's worker (``python3 -m dynamo.vllm``) starts it in its process."""
+    for place, word in enumerate(words[:-1]):
+        if word == "-m" and words[place + 1] in _DYNAMO:
+            kept = [one for one in words[place + 2 :] if one not in _DYNAMO_FLAGS]
+            return [*words[: place + 1], _DYNAMO[words[place + 1]], *kept]
+    return words
+
+
+def _released(words: list[str], image: str) -> tuple[str, ...]:
+    """The command in its image where the tag names the engine's release, as ``docker run`` would write it."""
+    start = next(
+        (place for place, word in enumerate(words) if not re.fullmatch(r"[A-Za-z_]\w*=.*", word, re.DOTALL)),
+        0,
+    )
+    program = words[start].rpartition("/")[2] if words else ""
+    if not _RELEASED.fullmatch(image) or (
+        program not in {"vllm", "sglang"} and not _PYTHON.fullmatch(program)
+    ):
+        return tuple(words)
+    return (*words[:start], "docker", "run", image, *words[start:])
+
+
+def _docker_image(words: Sequence[str]) -> str:
+    """The image that a ``docker run`` names, where it is one of a server."""
+    if not {"docker", "podman", "nerdctl"} & set(words[:4]):
+        return ""
+    known = re.compile(r"(?:\S*/)?(?:vllm|sglang|llama\.cpp)(?:-openai)?(?::\S*)?")
+    return next((word for word in words[2:] if known.fullmatch(word)), "")
+
+
+def _of(scope: Scope, words: Sequence[str], line: int) -> tuple[Unresolved, ...]:
+    """What a script's scope could not resolve of one command, or of all of them."""
+    text = shlex.join(words)
+    return tuple(
+        one
+        for one in dict.fromkeys(scope.unresolved)
+        if one[0] == line or one[1] in text or not one[1].startswith("$")
+    )
+
+
+def _with_environment(server: Server, given: Mapping[str, str]) -> Server:
+    """A server with its engine's variables: those that change memory before the command, all of them listed."""
+    engines = {
+        name: value
+        for name, value in given.items()
+        if _OF_ENGINES.fullmatch(name) and name != "VLLM_ADDITIONAL_ARGS"
+    }
+    written = tuple(f"{name}={value}" for name, value in engines.items() if _OF_MEMORY.fullmatch(name))
+    return replace(server, words=(*written, *server.words), environment=engines)
+
+
+def lines_of(found: Sequence[Unresolved]) -> Iterator[str]:
+    """What is not resolved, a line each."""
+    return (f"line {line}: {text}" for line, text in sorted(found))

@@ -1,0 +1,633 @@
+"""Shell scripts as far as a start command needs them: quotes, variables with defaults, arrays, tests, branches.
+
+What a variable holds is known, or it is not: then its name stays in the word and is listed with its line. Nothing is
+executed, and no environment but that of the file is read.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final
+
+from kvreport.errors import InputError, shorten
+
+Unresolved = tuple[int, str]
+"""A line of the file, and what in it has no value there."""
+Recognizer = Callable[[Sequence[str]], bool]
+"""Whether words start a server."""
+
+MOST_NESTED: Final = 20
+"""Expansions and scripts inside one another: published scripts have four."""
+MOST_STEPS: Final = 20_000
+"""Commands of a script that are looked at."""
+MOST_CHARACTERS: Final = 1 << 20
+"""Characters of one expanded word, and of all that a script's variables hold."""
+
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_ASSIGNMENT: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<plus>\+?)=(?P<value>.*)", re.DOTALL)
+_EXPANSION: Final = re.compile(
+    r"(?P<name>[A-Za-z_]\w*|\d|@|\*)(?P<all>\[[@*]\])?(?P<sign>:?[-+?=])?(?P<word>.*)", re.DOTALL
+)
+_OPERATORS: Final = ("&&", "||", ";;", "&>>", "&>", ";", "&", "|", "(", ")", "\n")
+_REDIRECTION: Final = re.compile(r"(?:\d*|&)(?:<<<|<<-?|>>|>\||<>|>|<)(?:&(?:\d+|-))?")
+_DECLARING: Final = frozenset({"export", "local", "declare", "readonly", "typeset"})
+_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ash"})
+
+
+@dataclass(slots=True)
+class Scope:
+    """What is known where a command stands.
+
+    Attributes:
+        variables: Their values; None where a branch that may not be taken sets one.
+        arguments: Positional parameters; None where a caller gives them.
+        arrays: Arrays; None as above.
+        unresolved: What had no value, with its line.
+    """
+
+    variables: dict[str, str | None] = field(default_factory=dict)
+    arguments: list[str] | None = None
+    arrays: dict[str, list[str] | None] = field(default_factory=dict)
+    unresolved: list[Unresolved] = field(default_factory=list)
+
+    def miss(self, line: int, text: str) -> str:
+        """Note what has no value; it stays in the word as it is written."""
+        if (line, text) not in self.unresolved:
+            self.unresolved.append((line, text))
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A start command in a script.
+
+    Attributes:
+        line: Its line.
+        words: Its words, with assignments before it.
+        certain: Whether it is run whatever a condition that cannot be judged says.
+        branches: The branch of each conditional that it stands in.
+    """
+
+    line: int
+    words: tuple[str, ...]
+    certain: bool
+    branches: Mapping[int, int]
+
+
+def closing(text: str, start: int, opens: str, closes: str) -> int:
+    """Where the bracket that opens at ``start`` closes, quotes and escapes left out; the end where it does not."""
+    depth, place = 0, start
+    while place < len(text):
+        sign = text[place]
+        if sign == "\\":
+            place += 1
+        elif sign in "'\"" and opens == "(":
+            place += 1
+            while place < len(text) and text[place] != sign:
+                place += 2 if text[place] == "\\" and sign == '"' else 1
+        elif sign == opens:
+            depth += 1
+        elif sign == closes:
+            depth -= 1
+            if depth == 0:
+                return place
+        place += 1
+    return len(text)
+
+
+def interpolated(text: str, scope: Scope, line: int) -> str:
+    """A value of a compose file with ``${NAME:-default}`` replaced and ``$$`` written as ``$``.
+
+    A default is written out as it is. Source: the Compose specification, chapter Interpolation.
+    """
+    made, place = [], 0
+    while (at := text.find("$", place)) >= 0:
+        made.append(text[place:at])
+        if text.startswith("$$", at):
+            made.append("$")
+            place = at + 2
+            continue
+        fields, place = _dollar(text, at, scope, line, 0)
+        made.append(" ".join(fields))
+    return "".join((*made, text[place:]))
+
+
+def _dollar(text: str, at: int, scope: Scope, line: int, depth: int) -> tuple[list[str], int]:
+    """What an expansion at ``at`` stands for, and the place behind it."""
+    if depth > MOST_NESTED:
+        raise InputError(f"line {line}: found variables nested too deeply; allowed: {MOST_NESTED} levels")
+    if text.startswith("$((", at):
+        end = closing(text, at + 1, "(", ")")
+        sum_ = arithmetic(text[at + 3 : end - 1], scope)
+        return [scope.miss(line, text[at : end + 1]) if sum_ is None else sum_], end + 1
+    if text.startswith("$(", at):
+        end = closing(text, at + 1, "(", ")")
+        return [scope.miss(line, text[at : end + 1])], end + 1
+    if text.startswith("${", at):
+        end = closing(text, at + 1, "{", "}")
+        return _parameter(text[at + 2 : end], text[at : end + 1], scope, line, depth), end + 1
+    plain = re.compile(r"[A-Za-z_]\w*|[\d@*]").match(text, at + 1)
+    if plain is None:
+        return ["$"], at + 1
+    return _parameter(plain[0], f"${plain[0]}", scope, line, depth), plain.end()
+
+
+def _parameter(inner: str, written: str, scope: Scope, line: int, depth: int) -> list[str]:
+    found = _EXPANSION.fullmatch(inner)
+    if found is None or (found["word"] and not found["sign"]):
+        return [scope.miss(line, written)]
+    name, sign = found["name"], found["sign"] or ""
+    value, known = _value(name, found["all"] or "", scope)
+    if sign.endswith("?") or not sign:
+        return value if known and value is not None else [scope.miss(line, written)]
+    if known and value is None:  # set in a branch that may not be taken
+        return [scope.miss(line, written)]
+    filled = value is not None and (not sign.startswith(":") or any(value))
+    other = [_within(found["word"], scope, line, depth + 1)]
+    if sign.endswith("+"):
+        return other if filled else [""]
+    if sign.endswith("=") and not filled:
+        scope.variables[name] = other[0]
+    return value if filled and value is not None else other
+
+
+def _value(name: str, every: str, scope: Scope) -> tuple[list[str] | None, bool]:
+    """The words that a parameter holds, and whether it is known at all."""
+    if name in "@*" or name.isdecimal():
+        if name in "@*":
+            return scope.arguments or [], True
+        if scope.arguments is None:
+            return None, False
+        held = scope.arguments[int(name) - 1 : int(name)] or None
+        return held, held is not None
+    if every or name in scope.arrays:
+        every_word = scope.arrays.get(name)
+        return (every_word if every or every_word is None else every_word[:1]), name in scope.arrays
+    value = scope.variables.get(name)
+    return (None if value is None else [value]), name in scope.variables
+
+
+def _within(text: str, scope: Scope, line: int, depth: int) -> str:
+    """The text of a default, with its own expansions and without its quotes."""
+    made, place = [], 0
+    while place < len(text):
+        sign = text[place]
+        if sign == "\\" and place + 1 < len(text):
+            made.append(text[place + 1] if text[place + 1] in '$"\\`}' else text[place : place + 2])
+            place += 2
+        elif sign == "$":
+            fields, place = _dollar(text, place, scope, line, depth)
+            made.append(" ".join(fields))
+        elif sign == '"':
+            place += 1
+        else:
+            made.append(sign)
+            place += 1
+    return "".join(made)
+
+
+_SUMS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}  # fmt: skip
+
+
+def arithmetic(text: str, scope: Scope) -> str | None:
+    """The value of an arithmetic expansion of whole numbers; None where a part of it is not known."""
+    plain = re.sub(r"\$\{?(\w+)\}?", r"\1", text).replace("/", "//")
+    missing = Scope(scope.variables)
+    plain = _NAME.sub(lambda name: _parameter(name[0], "?", missing, 0, 0)[0] or "0", plain)
+    if not re.fullmatch(r"[\d+*/%() -]{1,60}", plain):
+        return None
+
+    def of(node: ast.expr) -> int:
+        match node:
+            case ast.Constant(int(number)):
+                return number
+            case ast.UnaryOp(ast.USub(), inner):
+                return -of(inner)
+            case ast.BinOp(left, sign, right) if type(sign) in _SUMS:
+                return _SUMS[type(sign)](of(left), of(right))
+        raise ValueError
+
+    try:
+        return str(of(ast.parse(plain.strip(), mode="eval").body))
+    except (ValueError, SyntaxError, ZeroDivisionError):
+        return None
+
+
+def expanded(raw: str, scope: Scope, line: int) -> list[str]:
+    """The words that one written word becomes: quotes removed, variables replaced, unquoted values split."""
+    fields: list[str] = []
+    word: str | None = None
+    place, quoted, vanished = 0, False, False  # "$@" of no arguments is no word
+    while place < len(raw):
+        sign = raw[place]
+        if sign == "'" and not quoted:
+            end = raw.find("'", place + 1)
+            end = len(raw) if end < 0 else end
+            word, place = (word or "") + raw[place + 1 : end], end + 1
+        elif sign == '"':
+            quoted, word, place = not quoted, (None if vanished and not word else word or ""), place + 1
+            vanished = False
+        elif sign == "\\" and place + 1 < len(raw):
+            escaped = raw[place + 1]
+            kept = "" if escaped == "\n" else escaped if not quoted or escaped in '$"\\`' else sign + escaped
+            word, place = (word or "") + kept, place + 2
+        elif sign == "`":
+            end = raw.find("`", place + 1)
+            end = len(raw) if end < 0 else end
+            word, place = (word or "") + scope.miss(line, raw[place : end + 1]), end + 1
+        elif sign == "$":
+            parts, after = _dollar(raw, place, scope, line, 0)
+            listed = bool(re.match(r"\$\{?(?:@|\w+\[@\])", raw[place:after]))
+            whole = parts if (quoted and listed) else [" ".join(parts)] if quoted else " ".join(parts).split()
+            vanished = vanished or (quoted and listed and not parts)
+            for number, part in enumerate(whole):
+                if number and word is not None:
+                    fields.append(word)
+                    word = None
+                word = (word or "") + part
+            place = after
+        else:
+            word, place = (word or "") + sign, place + 1
+        if word is not None and len(word) > MOST_CHARACTERS:
+            raise InputError(
+                f"line {line}: found a word of more than {MOST_CHARACTERS:,} characters; allowed: less"
+            )
+    return fields if word is None else [*fields, word]
+
+
+def tokens(text: str, first: int = 1) -> Iterator[tuple[str, str, int]]:  # noqa: PLR0912 - one a kind of sign
+    """Yield ("word" or "sign", text, line) of a script; comments, redirections and here-documents are left out."""
+    place, line, documents = 0, first, list[str]()
+    while place < len(text):
+        sign = text[place]
+        if sign in " \t\r":
+            place += 1
+        elif text.startswith("\\\n", place):
+            place, line = place + 2, line + 1
+        elif sign == "#":
+            end = text.find("\n", place)
+            place = len(text) if end < 0 else end
+        elif (redirects := _REDIRECTION.match(text, place)) is not None:
+            place = redirects.end()
+            if not redirects[0].endswith("-") and not re.search(r"&\d+$", redirects[0]):
+                while place < len(text) and text[place] in " \t":
+                    place += 1
+                end = _word_end(text, place)
+                if "<<" in redirects[0] and "<<<" not in redirects[0]:
+                    documents.append(text[place:end].strip("'\"\\"))
+                place = end
+        elif (found := next((one for one in _OPERATORS if text.startswith(one, place)), None)) is not None:
+            yield "sign", found, line
+            place += len(found)
+            if found == "\n":
+                line += 1
+                for ending in documents:
+                    while place < len(text):
+                        end = text.find("\n", place)
+                        end = len(text) if end < 0 else end
+                        read, place, line = text[place:end], end + 1, line + 1
+                        if read.strip() == ending:
+                            break
+                documents.clear()
+        else:
+            end = _word_end(text, place)
+            yield "word", text[place:end], line
+            line += text.count("\n", place, end)
+            place = max(end, place + 1)
+    yield "sign", "\n", line
+
+
+def _word_end(text: str, place: int) -> int:
+    start = place
+    while place < len(text):
+        sign = text[place]
+        if sign == "\\":
+            place += 2
+        elif sign == "'":
+            end = text.find("'", place + 1)
+            place = len(text) if end < 0 else end + 1
+        elif sign == '"':
+            place += 1
+            while place < len(text) and text[place] != '"':
+                if text.startswith("$(", place):
+                    place = closing(text, place + 1, "(", ")")
+                elif text[place] == "\\":
+                    place += 1
+                place += 1
+            place += 1
+        elif text.startswith(("$(", "${"), place):
+            opens = text[place + 1]
+            place = closing(text, place + 1, opens, ")" if opens == "(" else "}") + 1
+        elif sign == "(" and text[start:place].endswith("="):
+            place = closing(text, place, "(", ")") + 1
+        elif sign in " \t\r\n;&|()<>":
+            break
+        else:
+            place += 1
+    return min(place, len(text))
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A conditional that is open: whether its present branch is taken (None: not known), whether an earlier one was."""
+
+    number: int
+    kind: str
+    taken: bool | None = True
+    done: bool | None = False
+    branch: int = 0
+    value: list[str] | None = None
+    waiting: bool = False
+
+    def enter(self, holds: bool | None) -> None:  # noqa: FBT001 - the value of a condition
+        self.branch += 1
+        self.waiting = False
+        self.taken = False if self.done is True or holds is False else None if self.done is None else holds
+        self.done = (
+            True if True in {self.done, self.taken} else None if None in {self.done, self.taken} else False
+        )
+
+
+class Script:
+    """Reads one script and keeps the start commands in it."""
+
+    def __init__(self, scope: Scope, is_server: Recognizer, depth: int = 0) -> None:
+        """Begin with a scope.
+
+        Args:
+            scope: Variables and arguments of the script.
+            is_server: Whether words start a server.
+            depth: Scripts around this one.
+        """
+        if depth > MOST_NESTED:
+            raise InputError(f"script: found scripts nested too deeply; allowed: {MOST_NESTED} levels")
+        self.scope, self.is_server, self.depth = scope, is_server, depth
+        self.found: list[Started] = []
+        self._frames: list[_Frame] = []
+        self._count = self._steps = 0
+
+    def _active(self) -> bool | None:
+        states = [frame.taken for frame in self._frames]
+        return False if False in states else None if None in states else True
+
+    def run(self, text: str, first: int = 1) -> list[Started]:  # noqa: PLR0912 - one a kind of sign
+        """Read a script whose first line is ``first`` of its file."""
+        words: list[str] = []
+        line = first
+        chain: bool | None = True
+        result: bool | None = True
+        condition: bool | None = True
+        for kind, sign, at in tokens(text, first):
+            self._steps += 1
+            if self._steps > MOST_STEPS:
+                raise InputError(f"script: found more than {MOST_STEPS:,} words; allowed: a start script")
+            top = self._frames[-1] if self._frames else None
+            if kind == "word":
+                line = line if words else at
+                words.append(sign)
+                if (
+                    top is not None
+                    and top.kind == "case"
+                    and top.value is None
+                    and words[-1] == "in"
+                    and len(words) > 1
+                ):
+                    top.value = [part for raw in words[:-1] for part in self._tried(raw, at)]
+                    top.waiting, words = True, []
+                elif len(words) == 1 and (rest := self._keyword(words[0], condition)) is not None:
+                    words, condition, chain = rest, True, True
+                continue
+            if top is not None and top.kind == "case" and top.waiting and words != ["esac"]:
+                if sign == ")":
+                    top.enter(self._matches(top, [raw for raw in words if raw not in "|("]))
+                    words = []
+                elif sign == "|":
+                    words.append("|")
+                continue
+            if sign == "(":
+                words = (
+                    [] if len(words) == 1 else words
+                )  # "name()" begins a function, whose body is read in place
+                continue
+            if words:
+                state = self._active()
+                outcome = None
+                if state is not False and chain is not False:
+                    outcome = self._command(words, line, certain=state is True and chain is True)
+                    if self._ended:
+                        return self.found
+                if chain is not False:
+                    result = outcome
+                    condition = outcome
+            words = []
+            if sign == "&&":
+                chain = result
+            elif sign == "||":
+                chain = {True: False, False: True, None: None}[result]
+            elif sign == ";;" and top is not None and top.kind == "case":
+                top.waiting, top.taken, chain = True, False, True
+            else:
+                chain, result = True, True
+        return self.found
+
+    _ended = False
+
+    def _keyword(self, word: str, condition: bool | None) -> list[str] | None:  # noqa: FBT001 - the value of a condition
+        """Open or close what a reserved word says; None where the word is none."""
+        top = self._frames[-1] if self._frames else None
+        if word in {"if", "while", "until", "for", "select", "case"}:
+            self._count += 1
+            loops = word not in {"if", "case"}
+            self._frames.append(_Frame(self._count, "loop" if loops else word, taken=True))
+            return ["for"] if word in {"for", "select"} else []
+        if word in {"fi", "done", "esac"}:
+            if top is not None:
+                self._frames.pop()
+            return []
+        if word in {"then", "else", "elif"} and top is not None and top.kind == "if":
+            if word == "elif":
+                top.taken = top.done is not True
+            else:
+                top.enter(condition if word == "then" else True)
+            return []
+        return [] if word in {"then", "do", "{", "}", "!", "time", "function"} else None
+
+    def _matches(self, frame: _Frame, patterns: Sequence[str]) -> bool | None:
+        if frame.value is None or not frame.value:
+            return None
+        known = [part for raw in patterns for part in [raw.strip("'\"")]]
+        return any(fnmatchcase(frame.value[0], pattern.replace('""', "")) for pattern in known)
+
+    def _tried(self, raw: str, line: int) -> list[str]:
+        """The words of an operand of a test; none where a part has no value."""
+        aside = Scope(self.scope.variables, self.scope.arguments, self.scope.arrays)
+        parts = expanded(raw, aside, line)
+        held = any(text in part for part in parts for _, text in self.scope.unresolved)
+        return [] if aside.unresolved or held else parts or [""]
+
+    def _command(self, raws: list[str], line: int, *, certain: bool) -> bool | None:  # noqa: PLR0912 - one a word of the shell
+        """Judge a simple command: an assignment, a test, a start of a server, or nothing of interest."""
+        if raws[0] == "for":
+            name = raws[1] if len(raws) > 1 else ""
+            values = [part for raw in raws[3:] for part in self._tried(raw, line)]
+            if _NAME.fullmatch(name):
+                self.scope.variables[name] = values[0] if len(values) == 1 else None
+            return True
+        declares = raws[0] in _DECLARING
+        place = 1 if declares else 0
+        while declares and place < len(raws) and raws[place].startswith("-"):
+            place += 1
+        assigned = []
+        while place < len(raws) and (found := _ASSIGNMENT.fullmatch(raws[place])) is not None:
+            assigned.append(found)
+            place += 1
+        if declares or place == len(raws):
+            for one in assigned:
+                self._assign(one, line, certain=certain)
+            return True
+        if raws[0] in {"[", "[[", "test"}:
+            return self._test([raw for raw in raws[1:] if raw not in {"]", "]]"}], line)
+        aside = Scope(dict(self.scope.variables), self.scope.arguments, self.scope.arrays)
+        words = [part for raw in raws[place:] for part in expanded(raw, aside, line)]
+        if not words:
+            return True
+        program = words[0].rpartition("/")[2]
+        if program in {"exit", "return"}:
+            self._ended = certain and program == "exit"
+            return True
+        if program in {"true", ":", "false"}:
+            self.scope.variables |= {name: value for name, value in aside.variables.items() if program == ":"}
+            return program != "false"
+        if program in {"source", "."} and len(words) > 1:
+            self.scope.miss(line, f"{program} {shorten(words[1])}")
+        elif program == "set" and words[1:2] == ["--"]:
+            self.scope.arguments = words[2:] if certain else None
+        elif program == "eval":
+            self.found += self._inner(" ".join(words[1:]), line, self.scope)
+        elif (inner := inline(words)) is not None and not self.is_server(words):
+            inside = Scope(dict(self.scope.variables), list(inner[1]), {}, self.scope.unresolved)
+            self.found += self._inner(inner[0], line, inside)
+        elif self.is_server(words):
+            self.scope.unresolved += [one for one in aside.unresolved if one not in self.scope.unresolved]
+            before = [f"{one['name']}={_joined(expanded(one['value'], aside, line))}" for one in assigned]
+            self._keep(
+                Started(
+                    line,
+                    (*before, *words),
+                    certain,
+                    {one.number: one.branch for one in self._frames if one.kind != "loop"},
+                )
+            )
+            self._ended = certain and words[0] == "exec"
+        return True
+
+    def _inner(self, text: str, line: int, scope: Scope) -> list[Started]:
+        return Script(scope, self.is_server, self.depth + 1).run(text, line)
+
+    def _keep(self, started: Started) -> None:
+        """Keep a start command; of those in branches of one conditional, the one that is certain or the last."""
+        for place, one in enumerate(self.found):
+            if any(one.branches.get(number, branch) != branch for number, branch in started.branches.items()):
+                left, kept = (started, one) if one.certain and not started.certain else (one, started)
+                self.found[place] = kept
+                self.scope.miss(left.line, "another start command, in a branch that cannot be judged")
+                return
+        self.found.append(started)
+
+    def _assign(self, found: re.Match[str], line: int, *, certain: bool) -> None:
+        name, raw = found["name"], found["value"]
+        aside = Scope(self.scope.variables, self.scope.arguments, self.scope.arrays)
+        if raw.startswith("("):
+            inside = [sign for kind, sign, _ in tokens(raw[1:-1], line) if kind == "word"]
+            parts = [part for one in inside for part in expanded(one, aside, line)]
+            before = self.scope.arrays.get(name, []) if found["plus"] else []
+            if certain:
+                self.scope.arrays[name] = None if before is None else [*before, *parts]
+            elif self.scope.arrays.get(name) != parts:
+                self.scope.arrays[name] = None
+            return
+        value: str | None = _joined(expanded(raw, aside, line))
+        if found["plus"]:
+            before_ = self.scope.variables.get(name, "")
+            value = None if before_ is None else f"{before_}{value}"
+        self.scope.unresolved += [one for one in aside.unresolved if one not in self.scope.unresolved]
+        if value is not None and len(value) > MOST_CHARACTERS:
+            raise InputError(
+                f"line {line}: found a variable of more than {MOST_CHARACTERS:,} characters; allowed: less"
+            )
+        if certain or self.scope.variables.get(name) == value:
+            self.scope.variables[name] = value
+        else:
+            self.scope.variables[name] = None
+        self.scope.arrays.pop(name, None)
+
+    def _test(self, raws: list[str], line: int) -> bool | None:
+        """Judge a test of strings or numbers; None where an operand has no value or it looks at files."""
+        if raws[:1] == ["!"]:
+            inner = self._test(raws[1:], line)
+            return None if inner is None else not inner
+        for sign, combine in (("-o", any), ("-a", all)):
+            if sign in raws:
+                at = raws.index(sign)
+                both = [self._test(raws[:at], line), self._test(raws[at + 1 :], line)]
+                return None if None in both else combine(both)
+        parts = [self._tried(raw, line) for raw in raws]
+        if not all(parts):
+            return None
+        words = [" ".join(part) for part in parts]
+        match words:
+            case ["-n", value]:
+                return bool(value)
+            case ["-z", value]:
+                return not value
+            case [value] if value:
+                return True
+            case [left, "=" | "==", right]:
+                return fnmatchcase(left, right) if raws[-1][:1] not in "'\"" else left == right
+            case [left, "!=", right]:
+                return not fnmatchcase(left, right)
+            case [left, "-eq" | "-ne" | "-gt" | "-ge" | "-lt" | "-le" as sign, right] if re.fullmatch(
+                r"-?\d{1,18}", left
+            ) and re.fullmatch(r"-?\d{1,18}", right):
+                return bool(getattr(operator, sign[1:])(int(left), int(right)))
+        return None
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return " ".join(parts)
+
+
+def inline(words: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
+    """The script that words hand to a shell (``bash -c TEXT NAME ARGUMENT …``), and its arguments; None for others."""
+    names = [word.rpartition("/")[2] for word in words]
+    start = next((place for place, name in enumerate(names[:4]) if name in _SHELLS), None)
+    if start is None:
+        return None
+    for place in range(start + 1, len(words)):
+        if re.fullmatch(r"-[a-z]*c", words[place]):
+            rest = words[place + 1 :]
+            return (rest[0], tuple(rest[2:])) if rest else None
+        if not words[place].startswith("-"):
+            return None
+    return None
+
+
+def shell_words(text: str, line: int) -> list[str]:
+    """A command that is written as one text, in words.
+
+    Raises:
+        InputError: If its quotes are not closed.
+    """
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"line {line}: found {shorten(text)}: {error}; allowed: closed quotes") from None

@@ -1,0 +1,460 @@
+"""Servers in deployment files: each is found, with what it gets, and nothing is said that the file does not say."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvreport.catalog.load import open_catalog
+from kvreport.cli import main
+from kvreport.cli.preflight import device_of_label, starts_server
+from kvreport.deployments.documents import read_documents
+from kvreport.deployments.found import Server, find_servers
+from kvreport.deployments.resources import quantity
+from kvreport.deployments.shell import Scope, Script, tokens
+from kvreport.errors import InputError
+from kvreport.publish import schemas
+
+GIB = 1 << 30
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def found(text: str, name: str = "file.yaml") -> list[Server]:
+    return find_servers(text, name, starts_server)[0]
+
+
+def command(server: Server) -> str:
+    return shlex.join(server.words)
+
+
+COMPOSE = f"""
+x-gpu: &gpu {{deploy: {{resources: {{reservations: {{devices: [{{driver: nvidia, count: 2, capabilities: [gpu]}}]}}, limits: {{memory: 32g}}}}}}}}
+services:
+  # vllm serve other/model --max-model-len 1
+  chat:
+    <<: *gpu
+    image: ${{IMAGE:-vllm/vllm-openai:v0.27.1}}
+    shm_size: 16gb
+    command: [--model, {LLAMA}, --tensor-parallel-size, "${{TP:-2}}", --max-model-len, "${{LEN:-8192}}", --port, "${{PORT}}"]
+  router: {{image: nginx, command: [nginx, -g, "daemon off;"]}}
+  shell:
+    image: someone/image
+    entrypoint:
+      - bash
+      - -c
+      - |
+        n="$${{N:-3}}"
+        if [ "$$n" -gt 0 ]; then A=(--max-num-seqs "$$n"); fi
+        exec vllm serve $${{EAGER:+--enforce-eager}} "$$@" "$${{A[@]}}"
+      - --
+    command: [{LLAMA}, --max-model-len, "4096"]
+"""
+
+
+def test_a_compose_file_is_read_with_its_defaults() -> None:
+    chat, shell = found(COMPOSE)
+    assert command(chat) == (
+        f"docker run vllm/vllm-openai:v0.27.1 vllm serve --model {LLAMA} --tensor-parallel-size 2 --max-model-len 8192 --port '${{PORT}}'"
+    )
+    assert (chat.resources.gpus, chat.resources.host_memory_bytes, chat.resources.shm_bytes) == (
+        2,
+        32 * GIB,
+        16 * GIB,
+    )
+    assert [said for _, said in chat.unresolved] == ["${PORT}"]
+    assert command(shell) == f"vllm serve {LLAMA} --max-model-len 4096 --max-num-seqs 3"
+
+
+DEPLOYMENT = f"""
+apiVersion: apps/v1
+kind: {{kind}}
+metadata: {{{{name: chat}}}}
+spec:
+  replicas: 3
+  template:
+    spec:
+      nodeSelector: {{{{nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}}}
+      initContainers: [{{{{name: get, image: curl, args: ["vllm serve x"]}}}}]
+      containers:
+        - name: proxy
+          image: envoy
+          args: [--model, nothing]
+        - name: server
+          image: vllm/vllm-openai:v0.33.0
+          env: [{{{{name: LEN, value: "8192"}}}}, {{{{name: VLLM_USE_V2_MODEL_RUNNER, value: "1"}}}}, {{{{name: TOKEN, valueFrom: {{{{secretKeyRef: {{{{name: s, key: k}}}}}}}}}}}}]
+          args: [--model={LLAMA}, --max-model-len=$(LEN), --api-key=$(TOKEN)]
+          resources: {{{{limits: {{{{{{resource}}: "1", memory: 64Gi}}}}}}}}
+          volumeMounts: [{{{{name: shm, mountPath: /dev/shm}}}}]
+      volumes: [{{{{name: shm, emptyDir: {{{{medium: Memory, sizeLimit: 8Gi}}}}}}}}]
+"""
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Job"])
+def test_a_pod_is_found_in_each_kind(kind: str) -> None:
+    (server,) = found(DEPLOYMENT.format(kind=kind, resource="nvidia.com/gpu"))
+    assert (server.replicas, server.nodes, server.resources.gpus) == (3, 1, 1)
+    assert server.resources.gpu == "NVIDIA-H100-80GB-HBM3"
+    assert (server.resources.host_memory_bytes, server.resources.shm_bytes) == (64 * GIB, 8 * GIB)
+    assert "--max-model-len=8192" in server.words
+    assert server.words[0] == "VLLM_USE_V2_MODEL_RUNNER=1"
+    assert server.unresolved == ()
+
+
+def test_slices_and_shares_of_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = []
+    for resource in (
+        "nvidia.com/gpu",
+        "nvidia.com/mig-3g.40gb",
+        'nvidia.com/gpumem: "20000", nvidia.com/gpu',
+    ):
+        path = tmp_path / "pod.yaml"
+        path.write_text(DEPLOYMENT.format(kind="Deployment", resource=resource), encoding="utf-8")
+        assert main(["preflight", str(path), "--format", "json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        sizes.append((row["launch"]["gpu"], row["kv_pool_tokens"]))
+    whole, slice_, share = sizes
+    assert slice_[0] == "h100-sxm-80gb-3g.40gb"
+    assert whole[1] > 2 * slice_[1] > 2 * share[1] > 0
+
+
+LWS = f"""
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {{name: big}}
+spec:
+  replicas: 2
+  leaderWorkerTemplate:
+    size: 2
+    leaderTemplate:
+      spec:
+        containers:
+          - name: leader
+            image: vllm/vllm-openai:v0.33.0
+            command: [sh, -c, "bash ray.sh leader --ray_cluster_size=$(LWS_GROUP_SIZE); vllm serve {LLAMA} --max-model-len 8k -tp $((8 / 4)) -pp 2"]
+            resources: {{limits: {{nvidia.com/gpu: "4"}}}}
+    workerTemplate:
+      spec:
+        containers: [{{name: worker, image: "vllm/vllm-openai:v0.33.0", command: [sh, -c, "vllm serve {LLAMA}"]}}]
+"""
+KSERVE = f"""
+apiVersion: serving.kserve.io/v1alpha1
+kind: LLMInferenceService
+metadata: {{name: llama}}
+spec:
+  model: {{uri: "hf://{LLAMA}"}}
+  replicas: 3
+  parallelism: {{data: 16, dataLocal: 8, expert: true, tensor: 1}}
+  template:
+    containers:
+      - name: main
+        env: [{{name: VLLM_ADDITIONAL_ARGS, value: "--max-model-len 8192"}}]
+        resources: {{limits: {{amd.com/gpu: "8"}}}}
+  prefill: {{replicas: 2, template: {{containers: [{{name: main, resources: {{limits: {{nvidia.com/gpu: "1"}}}}}}]}}}}
+"""
+PREDICTOR = f"""
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {{name: llama}}
+spec:
+  predictor:
+    minReplicas: 2
+    model: {{modelFormat: {{name: huggingface}}, args: [--model_name=llama, --model_id={LLAMA}, --max-model-len=8192], resources: {{limits: {{nvidia.com/gpu: "1"}}}}}}
+"""
+DYNAMO = f"""
+apiVersion: nvidia.com/v1alpha1
+kind: DynamoGraphDeployment
+metadata: {{name: graph}}
+spec:
+  services:
+    Frontend: {{replicas: 1, extraPodSpec: {{mainContainer: {{image: x}}}}}}
+    Decode:
+      replicas: 2
+      multinode: {{nodeCount: 2}}
+      resources: {{limits: {{gpu: "4"}}}}
+      extraPodSpec:
+        mainContainer: {{image: "vllm-runtime:1", command: [python3, -m, dynamo.vllm], args: [--model, {LLAMA}, --max-model-len, "8192"]}}
+"""
+STACK = f"""
+servingEngineSpec:
+  modelSpec:
+  - name: llama
+    repository: vllm/vllm-openai
+    tag: v0.33.0
+    modelURL: {LLAMA}
+    replicaCount: 2
+    requestGPU: 4
+    limitMemory: 64Gi
+    shmSize: 4Gi
+    vllmConfig: {{maxModelLen: 8192, tensorParallelSize: 4, enablePrefixCaching: true, extraArgs: [--max-num-seqs, "8"]}}
+"""
+LLM_D = f"""
+modelArtifacts: {{uri: "hf://{LLAMA}"}}
+decode:
+  replicas: 1
+  parallelism: {{tensor: 4}}
+  nodeSelector: {{gpu.nvidia.com/model: H200}}
+  containers: [{{name: vllm, image: "llm-d-cuda:1", modelCommand: vllmServe, args: [--max-model-len, "8192"]}}]
+prefill: {{create: false}}
+"""
+VALUES = f"""
+replicaCount: 2
+image: {{repository: vllm/vllm-openai, tag: v0.33.0, command: [vllm, serve, {LLAMA}, --max-model-len, "8192"]}}
+resources: {{limits: {{nvidia.com/gpu: 1, memory: 16Gi}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "gpus", "nodes", "replicas", "words"),
+    [
+        (LWS, "lws", 4, 2, 2, "-tp 2 -pp 2"),
+        (KSERVE, "kserve", 8, 2, 3, "--data-parallel-size 16 --enable-expert-parallel --max-model-len 8192"),
+        (PREDICTOR, "kserve", 1, 1, 2, f"vllm serve {LLAMA} --max-model-len=8192"),
+        (DYNAMO, "dynamo", 4, 2, 2, f"--model {LLAMA} --max-model-len 8192"),
+        (
+            STACK,
+            "helm",
+            4,
+            1,
+            2,
+            "--enable-prefix-caching --max-model-len 8192 --tensor-parallel-size 4 --max-num-seqs 8",
+        ),
+        (LLM_D, "llm-d", 4, 1, 1, "--max-model-len 8192 --tensor-parallel-size 4"),
+        (VALUES, "helm", 1, 1, 2, f"vllm serve {LLAMA} --max-model-len 8192"),
+    ],
+)
+def test_custom_resources_and_values(
+    text: str, kind: str, gpus: int, nodes: int, replicas: int, words: str
+) -> None:
+    server, *others = found(text)
+    assert (server.kind, server.resources.gpus, server.nodes, server.replicas) == (
+        kind,
+        gpus,
+        nodes,
+        replicas,
+    )
+    assert words in command(server)
+    assert len(others) == (text == KSERVE)
+
+
+def test_a_unit_is_read_with_its_variables() -> None:
+    text = f"""
+[Service]
+MemoryMax=64G
+Environment="LEN=8192" VLLM_USE_V2_MODEL_RUNNER=1
+ExecStartPre=/bin/sleep 1
+ExecStart=/opt/vllm/bin/vllm serve {LLAMA} \\
+  --max-model-len ${{LEN}} \\
+  --port $PORT
+"""
+    servers, left = find_servers(text, "vllm.service", starts_server)
+    (server,) = servers
+    assert (
+        command(server)
+        == f"VLLM_USE_V2_MODEL_RUNNER=1 /opt/vllm/bin/vllm serve {LLAMA} --max-model-len 8192 --port '$PORT'"
+    )
+    assert (server.kind, server.line, server.resources.host_memory_bytes) == ("systemd", 6, 64 * GIB)
+    assert [said for _, said in server.unresolved] == ["$PORT"]
+    assert left == []
+    nothing, left = find_servers("[Service]\nExecStart=/home/me/start.sh\n", "x.service", starts_server)
+    assert nothing == []
+    assert left == [(2, "starts /home/me/start.sh, whose command is not in this file")]
+
+
+@pytest.mark.parametrize(
+    ("script", "commands"),
+    [
+        ('M=${1:-a/b}\nvllm serve "$M" --port ${P:=80} # vllm serve c', ["vllm serve a/b --port 80"]),
+        ("vllm serve a/b &\nvllm serve c/d > log 2>&1 &\nwait", ["vllm serve a/b", "vllm serve c/d"]),
+        ('echo "vllm serve a/b"\npkill -f "vllm serve"\ncurl x | grep vllm', []),
+        ("cat > f <<EOF\nvllm serve a/b\nEOF\n", []),
+        ("if [ \"${N:-0}\" = 1 ]; then\n vllm serve a/b\nelse\n vllm serve c/d\nfi", ["vllm serve c/d"]),
+        ("if [ -f x ]; then vllm serve a/b; else vllm serve c/d; fi", ["vllm serve c/d"]),
+        ('case "${X:-big}" in small|s) M=a/b;; big) M=c/d;; esac\nexec vllm serve $M\nvllm serve e/f', ["vllm serve c/d"]),
+        ('C="vllm serve a/b"\n[ -n "$L" ] && C+=" --x"\neval "$C --y"', ["vllm serve a/b --y"]),
+        ("for g in 0; do CUDA_VISIBLE_DEVICES=$g vllm serve a/b; done", ["CUDA_VISIBLE_DEVICES=0 vllm serve a/b"]),
+        ("docker run --gpus all vllm/vllm-openai:v0.27.1 --model a/b", ["docker run --gpus all vllm/vllm-openai:v0.27.1 --model a/b"]),
+        ("vllm serve a/b `\n  --port 80", ["vllm serve a/b --port 80"]),
+    ],
+)  # fmt: skip
+def test_a_script_is_followed_as_far_as_its_values_go(script: str, commands: list[str]) -> None:
+    if "-n" in script:
+        script = f"L=\n{script}"
+    assert [command(server) for server in found(f"#!/bin/bash\n{script}", "start.sh")] == commands
+
+
+def test_a_docker_run_gives_gpus_and_shared_memory() -> None:
+    (server,) = found(
+        "docker run --gpus '\"device=0,1\"' --shm-size 32g --memory=64g lmsysorg/sglang:latest python3 -m sglang.launch_server --model-path a/b",
+        "x.sh",
+    )
+    assert (server.resources.gpus, server.resources.shm_bytes, server.resources.host_memory_bytes) == (
+        2,
+        32 * GIB,
+        64 * GIB,
+    )
+    assert server.image == "lmsysorg/sglang:latest"
+
+
+def test_what_has_no_value_is_listed_with_its_line_and_not_guessed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "chart.yaml"
+    path.write_text(
+        f"""{{{{- if .Values.on }}}}
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: x}}
+spec:
+  replicas: {{{{ .Values.replicas }}}}
+  template:
+    spec:
+      containers:
+        - image: vllm/vllm-openai:v0.33.0
+          args:
+            - --model={LLAMA}
+            - --max-model-len={{{{ .Values.len | default 8192 }}}}
+          resources: {{limits: {{nvidia.com/gpu: "1"}}}}
+{{{{- end }}}}
+""",
+        encoding="utf-8",
+    )
+    assert main(["preflight", str(path), "--gpu", "H100", "--format", "json"]) == 2
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["verdict"] is None
+    assert row["max_concurrent_requests"] is None
+    assert row["launch"]["replicas"] is None
+    assert {"line": 13, "text": "{{ .Values.len | default 8192 }}"} in row["unresolved"]
+
+
+def test_the_exit_status_is_that_of_the_worst_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
+) -> None:
+    path = tmp_path / "compose.yaml"
+    path.write_text(COMPOSE, encoding="utf-8")
+    assert main(["preflight", str(path), "--gpu", "H100"]) == 0
+    assert main(["preflight", str(path), "--gpu", "H100", "--require", "4"]) == 3
+    assert main(["preflight", str(path)]) == 2
+    assert "add --gpu GPU" in capsys.readouterr().out
+    assert main(["preflight", str(path), "--gpu", "rtx-3060-12gb", "--format", "json"]) == 3
+    assert json.loads(capsys.readouterr().out)[1]["verdict"] == "weights_exceed_memory"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"services: {x: {image: nginx}}")))
+    assert main(["preflight", "-", "--gpu", "H100"]) == 2
+    assert "found no start command" in capsys.readouterr().err
+    assert main(["preflight", str(path), "--gpu", "H100", "--require", "0"]) == 2
+
+
+def test_more_gpus_or_host_memory_than_the_file_gives_do_not_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "compose.yaml"
+    path.write_text(COMPOSE.replace("${TP:-2}", "4"), encoding="utf-8")
+    assert main(["preflight", str(path), "--gpu", "H100"]) == 3
+    assert "needs 4 GPUs, and the file gives 2" in capsys.readouterr().out
+    path.write_text(COMPOSE.replace('"${PORT}"', '"80", --kv-offloading-size, "40"'), encoding="utf-8")
+    assert main(["preflight", str(path), "--gpu", "H100"]) == 3
+    assert "GiB of host memory, and the limit is 32.00 GiB" in capsys.readouterr().out
+
+
+def test_another_makers_gpu_is_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "kserve.yaml"
+    path.write_text(KSERVE, encoding="utf-8")
+    assert main(["preflight", str(path), "--gpu", "H100"]) == 2
+    assert "the file asks for amd.com/gpu" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("label", "device"),
+    [
+        ("NVIDIA-H100-80GB-HBM3", "h100-sxm-80gb"),
+        ("NVIDIA-A100-SXM4-40GB", "a100-sxm4-40gb"),
+        ("nvidia-l4", "l4"),
+        ("nvidia-tesla-t4", "t4"),
+        ("NVIDIA-L40S-SHARED", "l40s"),
+        ("NVIDIA-GeForce-RTX-4090", "rtx-4090"),
+        ("AMD_Instinct_MI300X_OAM", "mi300x"),
+        ("H200", "h200-sxm-141gb"),
+        ("nvidia-h100-mega-80gb", "h100-sxm-80gb"),
+    ],
+)
+def test_a_node_label_names_its_device(label: str, device: str) -> None:
+    assert device_of_label(label, open_catalog()) == device
+
+
+def test_a_node_label_of_another_memory_names_none() -> None:
+    with pytest.raises(InputError, match="found the label"):
+        device_of_label("NVIDIA-L4-48GB", open_catalog())
+
+
+@pytest.mark.parametrize(
+    ("text", "binary", "size"),
+    [("64Gi", False, 64 * GIB), ("64G", False, 64 * 10**9), ("16gb", True, 16 * GIB), ("512m", True, 512 << 20), ("", False, None), ("$X", True, None)],
+)  # fmt: skip
+def test_sizes_are_those_of_their_format(text: str, binary: bool, size: int | None) -> None:
+    assert quantity(text, binary=binary) == size
+
+
+def test_the_answer_satisfies_its_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(COMPOSE, encoding="utf-8")
+    main(["preflight", str(path), "--gpu", "H100", "--format", "json"])
+    schema = schemas.read("preflight")
+    assert schema is not None
+    jsonschema.validate(json.loads(capsys.readouterr().out), schema)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [" + "*b, " * 200 + "*b]\nd: &d [" + "*c, " * 200 + "*c]",
+        "[" * 200 + "]" * 200,
+        "a: !!python/object/apply:os.system [ls]",
+        "x" * (3 << 20),
+        "a: *a",
+        "a: &a [*a]\n",
+    ],
+)
+def test_a_hostile_document_is_refused_or_holds_nothing(text: str) -> None:
+    with contextlib.suppress(InputError):
+        assert found(text) == []
+
+
+@given(st.text(st.sampled_from("ab $\"'`{}()[];|&<>\\\n=:-+?#@*0"), max_size=60))
+def test_any_script_ends_in_an_answer_or_a_sentence(text: str) -> None:
+    list(tokens(text))
+    with contextlib.suppress(InputError):
+        Script(Scope(arguments=["x"]), starts_server).run(f"A=b\n{text}\nvllm serve a/b")
+
+
+@given(
+    st.lists(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=12), max_size=6)
+)
+def test_quoted_words_come_back_as_they_are(words: list[str]) -> None:
+    line = ["vllm", "serve", "a/b", *words]
+    (started,) = Script(Scope(), lambda one: one[:1] == ["vllm"]).run(shlex.join(line))
+    assert list(started.words) == line
+
+
+def test_lines_are_those_of_the_file() -> None:
+    (document,) = read_documents("\na:\n  b: 0.10\n  c: [x,\n    y]\n", "x")
+    assert document.text("a", "b") == "0.10"
+    assert document.map("a").lines == {"b": 3, "c": 4}
+    assert document.at("a", "c").lines == [4, 5]
+
+
+def test_the_list_of_public_files_has_what_each_holds() -> None:
+    listed = yaml.safe_load(
+        Path(__file__).parents[1].joinpath("deployment_files.yaml").read_text(encoding="utf-8")
+    )
+    assert len(listed["files"]) >= 25
+    assert len({one["kind"] for one in listed["files"]}) >= 4
+    assert listed["score"]["servers"] == sum(len(one["servers"]) for one in listed["files"])
