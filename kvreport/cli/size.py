@@ -175,6 +175,29 @@ _OF_SERVERS: Final = (
 """Flags that only servers have: with one of them a machine at home is asked about with the usual engine."""
 
 
+_OF_NUMBERS: Final = (
+    "disaggregated", "max_batched_tokens", "requests_per_minute", "latency", "shared_prefix", "efficiency", "ttft", "tpot",
+    "burst", "spares", "layouts", "host_memory",
+)  # fmt: skip
+"""Flags that say nothing of a recorded trace, whose lengths and times are its own."""
+
+_NOT_AT_HOME: Final = (
+    *_OF_SERVERS, "average", "latency", "shared_prefix", "efficiency", "spares", "price", "disaggregated",
+)  # fmt: skip
+"""Flags that a machine at home has no use for: its requests are slots of one context."""
+
+
+def _refuse_given(options: argparse.Namespace, names: Sequence[str], found: str, allowed: str) -> None:
+    """Refuse flags that the answer would pass over.
+
+    Raises:
+        InputError: For the first that was given.
+    """
+    for name in names:
+        if getattr(options, name) not in (None, False, [], 1.0 if name == "burst" else None):
+            raise InputError(f"{name.replace('_', '-')}: {found}; allowed: {allowed}")
+
+
 def _run(options: argparse.Namespace) -> int:
     from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
     from kvreport.catalog.load import open_catalog
@@ -184,12 +207,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.trace is not None:
         if options.fetch or options.revision:
             raise InputError("fetch: found together with --trace; allowed: a model that is known")
-        if options.disaggregated:
-            raise InputError("disaggregated: found together with --trace; allowed: a workload in numbers")
-        if options.max_batched_tokens is not None:
-            raise InputError(
-                "max-batched-tokens: found together with --trace; allowed: a workload in numbers"
-            )
+        _refuse_given(options, _OF_NUMBERS, "found together with --trace", "a workload in numbers")
         return _run_trace(options)
     if options.wait is not None:
         raise InputError("wait: found without --trace; allowed: with a trace, or use --ttft")
@@ -255,6 +273,9 @@ def _run_local(options: argparse.Namespace, catalog: Catalog, taken: str) -> int
 
     if options.context is None:
         raise InputError("context: found none; allowed: the longest request in tokens, such as 32K")
+    label = catalog.engine(options.engine).label
+    allowed = "--context, --concurrent, --weights, --kv and --host-memory; or the engine of a server, such as --engine vllm"
+    _refuse_given(options, _NOT_AT_HOME, f"found with {label}, which has no use for it", allowed)
     wanted = (options.concurrent or 1) * options.burst
     found = size_local(
         options.models,

@@ -24,10 +24,12 @@ from kvreport.errors import InputError, shorten
 from kvreport.estimation.alternatives import levers, what_to_relax
 from kvreport.estimation.disaggregated import disaggregate
 from kvreport.estimation.hardware import listed
+from kvreport.estimation.not_followed import not_followed
 from kvreport.estimation.opened import said_of
 from kvreport.estimation.request import AUTO, engine_named, open_model, refuse_class, refuse_unsupported
 from kvreport.estimation.sizing import Sizing
 from kvreport.estimation.variants import narrowed
+from kvreport.query import Query
 from kvreport.units import count, parse_tokens
 
 __all__ = ["RENTED_FIRST", "TENSOR_PARALLEL", "Sizing", "size"]
@@ -123,12 +125,20 @@ def size(
     known = open_catalog() if catalog is None else catalog
     policy = engine_named(known, engine)
     names = [models] if isinstance(models, str) else list(models)
+    asked_of_engine = Query(
+        model=names[0], utilization=utilization, max_seqs=max_seqs, max_batched_tokens=max_batched_tokens
+    )
+    passed_over = not_followed(asked_of_engine, policy, known.support)
+    flags = {one.flag for one in passed_over}
+    max_seqs = None if "--max-seqs" in flags else max_seqs
+    max_batched_tokens = None if "--max-batched-tokens" in flags else max_batched_tokens
     opened = [open_model(name, known, fetch=fetch, revision=revision) for name in names]
     records = [one.model for one in opened]
     for record in records:
         refuse_unsupported(record, policy, known.support)
         refuse_class(record, policy, known.support)
     assumed = [sentence.rstrip(".") for one in opened for sentence in said_of(one)]
+    assumed += [f"not followed: {one}" for one in passed_over]
     requests = _requests(concurrent, users, requests_per_minute, latency_s, assumed)
     longest = _tokens("context", context)
     written = _tokens("output", output) if output is not None else kernel.default_output(longest)

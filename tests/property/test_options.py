@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from kvreport import size
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
@@ -238,3 +239,64 @@ def test_a_refusal_names_option_engine_and_what_works(engine: str, asked: Questi
     refused = ask((HOME if engine in LOCAL else DENSE) | {"engine": engine} | asked)
     assert isinstance(refused, str)
     assert words in refused
+
+
+SIZED: Final = ("size", "Qwen/Qwen3-8B", "--context", "8K", "--concurrent", "4")
+PASSED_OVER: Final = (
+    ("utilization", "0.5"), ("max-seqs", "8"), ("max-batched-tokens", "512"), ("average", "2K"), ("spares", "1"),
+    ("price", "rtx-4090=1"), ("tpot", "30ms"), ("layouts", "tp2"), ("efficiency", "0.5"), ("disaggregated", None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), PASSED_OVER)
+@pytest.mark.parametrize("engine", LOCAL)
+def test_size_refuses_what_a_machine_at_home_has_no_use_for(
+    engine: str, name: str, value: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"--{name}", *([] if value is None else [value])]
+    assert main([*SIZED, "--gpu", "rtx-4090", "--engine", engine, *words]) == 2
+    assert capsys.readouterr().err.startswith(f"kvreport: error: {name}: found")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("ttft", "1s"), ("spares", "1"), ("layouts", "tp2"), ("burst", "2")]
+)
+def test_size_refuses_with_a_trace_what_a_trace_does_not_use(
+    name: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["size", "Qwen/Qwen3-8B", "--trace", "none.jsonl", f"--{name}", value]) == 2
+    assert f"error: {name}: found" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("engine", SERVERS)
+def test_size_judges_options_as_estimate_does(engine: str) -> None:
+    """MLX's own number of requests was followed by one and not by the other; what generate() lacks was accepted."""
+    gpu = "m4-max-128" if engine == "mlx" else "h100-sxm-80gb"
+    for name, value in (("max_seqs", 2), ("max_batched_tokens", 512), ("utilization", 0.8)):
+        try:
+            said = estimate("Qwen/Qwen3-8B", gpu=gpu, engine=engine, catalog=CATALOG, **{name: value})
+        except InputError as error:
+            with pytest.raises(InputError, match=str(error)[:12]):
+                size(
+                    "Qwen/Qwen3-8B",
+                    context=8192,
+                    concurrent=2,
+                    gpus=[gpu],
+                    engine=engine,
+                    catalog=CATALOG,
+                    **{name: value},
+                )
+            continue
+        found = size(
+            "Qwen/Qwen3-8B",
+            context=8192,
+            concurrent=2,
+            gpus=[gpu],
+            engine=engine,
+            catalog=CATALOG,
+            **{name: value},
+        )
+        lines = [line for line in found.assumptions if line.startswith("not followed: ")]
+        assert len(lines) == len(said.request.not_followed)
+        if name == "max_seqs":
+            assert (found.ranking.deployments[0].users_each == 2) == (not lines)
