@@ -191,9 +191,13 @@ def _settable_to(card: Card) -> Figure | None:
     )
 
 
+_OF_MAKERS: Final = frozenset({"Blackwell", "GeForce", "Instinct", "Radeon", "Tesla"})
+"""Words of a card's name that people leave out."""
+
+
 def _aliases(card: Card) -> tuple[str, ...]:
     """What people call a card: without its maker's line and without its size."""
-    words = [word for word in card.name.split() if word not in ("GeForce", "Radeon")]
+    words = [word for word in card.name.split() if word not in _OF_MAKERS]
     return () if card.vendor == "Apple" or "Ryzen" in card.name else (" ".join(words), " ".join(words[:-1]))
 
 

@@ -51,6 +51,36 @@ def test_sizes_from_small_to_large() -> None:
     assert all(one.usable_bytes < one.memory.advertised.value for one in found)
 
 
+@pytest.mark.parametrize(
+    ("printed", "id_"),
+    [
+        ("Tesla P40", "p40-24gb"),
+        ("Tesla P100-PCIE-16GB", "p100-pcie-16gb"),
+        ("NVIDIA GeForce RTX 4090 D", "rtx-4090-d-24gb"),
+        ("RTX 4090 48GB", "rtx-4090-48gb"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("RTX 3080", "rtx-3080-10gb"),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "rtx-pro-6000-max-q-96gb"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000-ws"),
+        ("NVIDIA RTX PRO 4000 Blackwell", "rtx-pro-4000-24gb"),
+        ("AMD Instinct MI60", "mi60-32gb"),
+        ("AMD Instinct MI300X OAM", "mi300x"),
+        ("Radeon RX 9070 XT", "rx-9070-xt-16gb"),
+        ("Intel(R) Arc(TM) Pro B60 Graphics", "arc-pro-b60"),
+        ("DGX Station", "gb300-dgx-station"),
+    ],
+)
+def test_names_are_found_as_drivers_and_shops_print_them(catalog: Catalog, printed: str, id_: str) -> None:
+    """Words of a maker or a driver change nothing; a modified card is not what its plain name means."""
+    assert catalog.accelerator(printed).id == id_
+
+
+def test_a_name_of_two_sizes_names_both(catalog: Catalog) -> None:
+    """A driver's name without its size does not choose one."""
+    with pytest.raises(InputError, match="mi50-16gb, mi50-32gb"):
+        catalog.accelerator("AMD Instinct MI50")
+
+
 def test_an_unknown_size_names_the_nearest(catalog: Catalog) -> None:
     """The message names sizes that exist."""
     with pytest.raises(InputError, match="m4-max-48"):
