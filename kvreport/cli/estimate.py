@@ -117,6 +117,7 @@ def text(
     from kvreport.estimation.explanation import headline
     from kvreport.estimation.first_sight import sentence
     from kvreport.estimation.local_answer import LocalEstimate, inverse_lines
+    from kvreport.estimation.not_followed import outside_band
 
     request = result.request
     formats = f"weights {request.weight_format_name}, cache {request.kv_format.name}, {request.engine.label}"
@@ -166,7 +167,8 @@ def text(
     lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
     lines += _said("Assumed", request.assumptions)
     lines += _said("Not read", request.not_read)
-    lines += _said("Not followed", [str(one) for one in request.not_followed])
+    passed_over = request.not_followed
+    lines += _said("Not followed", [*map(str, passed_over), *outside_band(passed_over)])
     lines += _said("How far off", list(filter(None, [sentence(request.engine.family)])))
     return lines
 

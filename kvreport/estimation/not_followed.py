@@ -42,6 +42,12 @@ class NotFollowed:
         return {"flag": self.flag, "value": self.value, "term": self.term, "effect": self.effect}
 
 
+def outside_band(passed_over: Iterable[NotFollowed]) -> list[str]:
+    """What the error band of an answer says nothing of; a sentence, or none where nothing of the memory changes."""
+    terms = dict.fromkeys(one.term for one in passed_over if one.term is not None)
+    return [f"the error band does not cover what this changes of: {', '.join(terms)}"] if terms else []
+
+
 def draft_keys(stated: Iterable[str]) -> tuple[NotFollowed, ...]:
     """Keys of a server's JSON on drafts that no answer follows.
 

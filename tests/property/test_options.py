@@ -219,10 +219,21 @@ def test_text_and_json_name_what_is_not_followed(capsys: pytest.CaptureFixture[s
     assert main(asked) == 0
     said = capsys.readouterr().out.split("Not followed\n")[1]
     assert said.lstrip().startswith("--eager: ")
+    assert "the error band does not cover what this changes of: graphs" in said
     assert main([*asked, "--format", "json"]) == 0
     [entry] = json.loads(capsys.readouterr().out)["not_followed"]
     assert (entry["flag"], entry["term"]) == ("--eager", "graphs")
     assert set(entry) == {"flag", "value", "term", "effect"}
+
+
+def test_an_option_that_changes_no_memory_leaves_the_band_as_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ["estimate", DENSE["model"], "--gpu", "h100-sxm-80gb", "--network-bandwidth", "1GB"]
+    assert main(asked) == 0
+    said = capsys.readouterr().out.split("Not followed\n")[1]
+    assert "--network-bandwidth" in said
+    assert "band does not cover" not in said
 
 
 @pytest.mark.parametrize(
