@@ -26,7 +26,7 @@ UV          ?= uv
 FUZZ        ?= 50
 INPUTS      ?= 1000000
 
-.PHONY: help released-address variation kills trials site serve test nightly faults coverage fuzz audit torch-check llama-check mlx-check check format bench export fit wheel release lock venv clean distclean
+.PHONY: help follow released-address variation kills trials site serve test nightly faults coverage fuzz audit torch-check llama-check mlx-check check format bench export fit wheel release lock venv clean distclean
 
 help: ## list what can be made
 	@printf 'make ...\n'
@@ -225,6 +225,10 @@ endef
 # Versions stay where they are unless pyproject.toml forbids them: `make lock LOCK_ARGS=--upgrade` moves
 # them. No registry's address is written down: whoever installs uses theirs, and the hashes decide.
 LOCK_ARGS ?=
+# Both packages are downloaded without dependencies and read, never imported. FOLLOW="--since 0.32.0 --write"
+follow: $(STAMP) ## draft what a release of an engine changed: make follow ENGINE=vllm RELEASE=0.34.0
+	@$(BIN)/python scripts/follow.py $(ENGINE) $(RELEASE) $(FOLLOW)
+
 lock: ## pin anew from pyproject.toml into requirements/ (needs uv)
 	@command -v $(UV) >/dev/null || { echo 'make lock needs uv: install it, or say make lock UV=/path/to/uv' >&2; exit 1; }
 	@compile() { \

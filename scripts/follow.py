@@ -1,0 +1,392 @@
+"""Say what a release of an engine changed of what the rules were read in, as the draft of a change.
+
+    make follow ENGINE=vllm RELEASE=0.34.0            compared with the newest release that was read
+    python scripts/follow.py vllm 0.33.0 --since 0.32.0 [--write] [--packages FOLDER]
+
+Both packages are downloaded without their dependencies and only their Python files are unpacked; nothing of them is
+imported or run. The report, Markdown on standard output, has
+
+- every function that a rule or a docstring cites (``path.py::name``), by its syntax tree without comments and
+  docstrings: unchanged, changed in what decides (constants, comparisons, names) or in other words, gone, and not
+  found where it is said to be read;
+- flags of the server, model classes and places of log lines that are new or gone;
+- the rules to look at, with the difference of each function that they cite.
+
+With ``--write`` the release's day, places and classes go into the data, and ``at`` of every rule whose functions are
+unchanged is extended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import read_engine_classes
+
+from kvreport.catalog.engine_classes import ClassLists
+from kvreport.catalog.release import version_number
+from kvreport.catalog.shelf import read_yaml
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PACKAGES: Final = ROOT / ".cache" / "packages"
+INSIDE: Final = {"vllm": "vllm", "sglang": "sglang/srt"}
+"""The folder of each engine's package that citations begin in."""
+PARSERS: Final = {
+    "vllm": ("engine/arg_utils.py", "entrypoints/openai/cli_args.py"),
+    "sglang": ("server_args.py",),
+}
+SAID: Final = ("KV cache size:", "Maximum concurrency for", "Available KV cache memory", "Model loading took")
+"""What the lines say that tell the release of a vLLM log by their place."""
+_CITED: Final = re.compile(r"([A-Za-z0-9_/]+\.py)(?:::([A-Za-z_][\w.]*))?")
+_RULE: Final = re.compile(r"^- rule: (\w+)$", re.MULTILINE)
+_LONGEST: Final = 120
+"""Lines of one function's difference that are printed."""
+
+
+@dataclass
+class Package:
+    """One release's Python files.
+
+    Attributes:
+        folder: Where they are.
+        built: The day of its newest file.
+    """
+
+    folder: Path
+    built: str
+    _trees: dict[Path, ast.Module] = field(default_factory=dict)
+
+    def files(self, path: str, inside: str) -> list[Path]:
+        """Return the files that a cited path names: that one below the engine's folder, else all that end in it."""
+        exact = self.folder / inside / path
+        if exact.is_file():
+            return [exact]
+        name = path.rpartition("/")[2]
+        return sorted(
+            one for one in (self.folder / inside).rglob(name) if one.as_posix().endswith(f"/{path}")
+        )
+
+    def tree(self, path: Path) -> ast.Module:
+        """Return a file's syntax tree."""
+        if path not in self._trees:
+            self._trees[path] = ast.parse(path.read_text(encoding="utf-8"))
+        return self._trees[path]
+
+    def found(self, path: str, name: str, inside: str) -> list[tuple[Path, ast.AST]]:
+        """Return each definition that a citation names, with its file; a citation without a name is the file."""
+        made: list[tuple[Path, ast.AST]] = []
+        for file in self.files(path, inside):
+            made += (
+                [(file, node) for node in _named(self.tree(file), name)]
+                if name
+                else [(file, self.tree(file))]
+            )
+        return made
+
+
+@dataclass(frozen=True)
+class Citation:
+    """A function or a file that something was read in.
+
+    Attributes:
+        path: Its file, from the engine's folder or the end of it.
+        name: The function, class or method; empty for the whole file.
+        by: Rules, and places of docstrings, that cite it.
+    """
+
+    path: str
+    name: str
+    by: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return it as it is written."""
+        return f"{self.path}::{self.name}" if self.name else self.path
+
+
+def _named(tree: ast.AST, dotted: str) -> Iterator[ast.AST]:
+    first, _, rest = dotted.partition(".")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == first:
+            if rest:
+                yield from _named(node, rest)
+            else:
+                yield node
+
+
+class _Plain(ast.NodeTransformer):
+    """Leaves out texts that stand as statements: docstrings, and those of attributes."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        said = node.value
+        return ast.Pass() if isinstance(said, ast.Constant) and isinstance(said.value, str) else node
+
+
+def _bare(node: ast.AST) -> str:
+    """Return a definition's source as Python writes it, without comments and docstrings."""
+    return ast.unparse(_Plain().visit(ast.parse(ast.unparse(node))))
+
+
+def _decides(node: ast.AST) -> str:
+    """Return a digest of what a rule can be about: constants, comparisons and names of attributes."""
+    told = []
+    for one in ast.walk(ast.parse(_bare(node))):
+        if isinstance(one, ast.Constant) and not isinstance(one.value, str):
+            told.append(repr(one.value))
+        elif isinstance(one, ast.Compare):
+            told.append("".join(type(sign).__name__ for sign in one.ops))
+        elif isinstance(one, ast.Attribute):
+            told.append(one.attr)
+        elif isinstance(one, ast.BinOp):
+            told.append(type(one.op).__name__)
+    return sha256("\n".join(sorted(told)).encode()).hexdigest()
+
+
+def citations(family: str, newest: str) -> list[Citation]:
+    """Return what the rules of today and the docstrings of an engine cite.
+
+    Args:
+        family: The engine.
+        newest: The newest release that was read; rules that were read in earlier ones alone are over.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    rules = ROOT / "data" / "engines" / family / "rules.yaml"
+    if rules.is_file():
+        for rule in read_yaml(rules, rules.name)["rules"]:  # type: ignore[index]
+            if rule.get("at") and version_number(rule["at"][1]) < version_number(newest):
+                continue
+            for path, name in _CITED.findall(rule["read"].partition(", before ")[0].rpartition("later ")[2]):
+                found.setdefault((path, name), []).append(rule["rule"])
+    for source in sorted((ROOT / "kvreport" / "accounting" / "engines" / family).rglob("*.py")):
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for path, name in _CITED.findall(node.value):
+                    if name:
+                        found.setdefault((path, name), []).append(f"{source.name}:{node.lineno}")
+    return [Citation(*key, tuple(dict.fromkeys(by))) for key, by in sorted(found.items())]
+
+
+def judged(cited: Citation, old: Package, new: Package, inside: str) -> tuple[str, str]:
+    """Return what became of a citation, and the difference of its source.
+
+    Returns:
+        ``unchanged``, ``other words`` or ``changed``; ``gone``; ``not found`` where the older package has it not
+        either; ``ambiguous`` where the path names several files.
+    """
+    before, after = (one.found(cited.path, cited.name, inside) for one in (old, new))
+    if not before:
+        return ("new" if after else "not found"), ""
+    if len({path for path, _ in before}) > 1:
+        return "ambiguous", ""
+    if not after:
+        return "gone", nearest(cited, new, inside)
+    texts = ["\n\n".join(_bare(node) for _, node in side) for side in (before, after)]
+    if texts[0] == texts[1]:
+        return "unchanged", ""
+    same = [_decides(node) for _, node in before] == [_decides(node) for _, node in after]
+    lines = list(
+        difflib.unified_diff(*(text.splitlines() for text in texts), "before", "after", lineterm="", n=2)
+    )
+    cut = [*lines[:_LONGEST], f"… and {len(lines) - _LONGEST} more lines"] if len(lines) > _LONGEST else lines
+    return ("other words" if same else "changed"), "\n".join(cut)
+
+
+def nearest(cited: Citation, new: Package, inside: str) -> str:
+    """Return where a definition that is gone may have gone: the same name elsewhere, else the nearest in its file."""
+    name = (cited.name or cited.path).rpartition(".")[2]
+    for file in sorted((new.folder / inside).rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        if cited.name and re.search(rf"^\s*(?:async )?(?:def|class) {re.escape(name)}\b", text, re.MULTILINE):
+            return f"the name stands in {file.relative_to(new.folder / inside).as_posix()}"
+    names = [
+        node.name
+        for file in new.files(cited.path, inside)
+        for node in ast.walk(new.tree(file))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    ]
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"nearest: {near[0]}" if near else ""
+
+
+def flags(package: Package, family: str) -> set[str]:
+    """Return every flag that a server's own parser adds."""
+    found = set()
+    for path in PARSERS[family]:
+        for file in package.files(path, INSIDE[family]):
+            for node in ast.walk(package.tree(file)):
+                if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
+                    found |= {
+                        one.value
+                        for one in node.args
+                        if isinstance(one, ast.Constant) and str(one.value).startswith("--")
+                    }
+    return found
+
+
+def places(package: Package) -> list[str]:
+    """Return file and line of every call that logs one of :data:`SAID`, as logs begin with them."""
+    found = set()
+    for file in sorted((package.folder / "vllm" / "v1").rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        if not any(said in text for said in SAID):
+            continue
+        for node in ast.walk(package.tree(file)):
+            if isinstance(node, ast.Call) and node.args and ast.unparse(node.func).startswith("logger."):
+                said = ast.unparse(node.args[0])
+                if any(one in said for one in SAID):
+                    found.add(f"{file.name}:{node.lineno}")
+    return sorted(found)
+
+
+def bring(family: str, release: str, folder: Path) -> Package:
+    """Return a release's package, downloaded and unpacked where it is not there yet.
+
+    Raises:
+        SystemExit: If it cannot be had.
+    """
+    place = folder / f"{family}-{release}"
+    dated = place / "built"
+    if not dated.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as into:
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", into]
+            command += ["--only-binary", ":all:", f"{family}=={release}"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            wheels = list(Path(into).glob("*.whl"))
+            if done.returncode or not wheels:
+                last = (done.stderr.strip().splitlines() or ["nothing was downloaded"])[-1]
+                raise SystemExit(f"follow: {family} {release}: {last}")
+            made = Path(into) / "made"
+            with zipfile.ZipFile(wheels[0]) as wheel:
+                kept = [one for one in wheel.infolist() if one.filename.endswith((".py", "METADATA"))]
+                wheel.extractall(made, [one.filename for one in kept])
+                year, month, day = max(one.date_time for one in kept)[:3]
+            (made / "built").write_text(f"{year}-{month:02d}-{day:02d}", encoding="ascii")
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.move(made, place)
+    return Package(place, dated.read_text(encoding="ascii"))
+
+
+def newest_read(family: str, before: str) -> str:
+    """Return the newest release before another whose classes were read."""
+    lists = ClassLists(ROOT / "data").of(family)
+    read = [] if lists is None else [name for change in lists.changes for name in change.at]
+    earlier = [name for name in read if version_number(name) < version_number(before)]
+    if not earlier:
+        raise SystemExit(f"follow: {family} {before}: no earlier release was read; say --since")
+    return max(earlier, key=version_number)
+
+
+def classes(family: str, release: str, since: str, package: Package) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the model classes that a release serves and the earlier one does not, and the other way round."""
+    with tempfile.TemporaryDirectory() as copy:
+        data = Path(copy)
+        shutil.copytree(ROOT / "data" / "engines", data / "engines")
+        read_engine_classes.add(family, release, package.folder, data)
+        lists = ClassLists(data).of(family)
+        assert lists is not None
+        states: dict[str, Any] = {}
+        for change, state in zip(lists.changes, lists.states(), strict=True):
+            states |= dict.fromkeys(change.at, state)
+    served = [
+        states[name].own | states[name].backend if name in states else frozenset()
+        for name in (since, release)
+    ]
+    return served[1] - served[0], served[0] - served[1]
+
+
+def report(family: str, release: str, since: str, old: Package, new: Package) -> tuple[list[str], list[str]]:
+    """Return the draft's lines, and the names of the rules that nothing changed for."""
+    cited = citations(family, since)
+    found = {one: judged(one, old, new, INSIDE[family]) for one in cited}
+    kinds = ("changed", "other words", "gone", "not found", "ambiguous", "new", "unchanged")
+    counted = {kind: [one for one in cited if found[one][0] == kind] for kind in kinds}
+    lines = [f"# {family} {release}, built {new.built}, compared with {since}", ""]
+    lines += [f"{len(cited)} functions and files are cited.", ""]
+    lines += [f"- {kind}: {len(many)}" for kind, many in counted.items() if many]
+    for kind in kinds[:-1]:
+        for one in counted[kind]:
+            lines += ["", f"## {one}: {kind}", "", f"Cited by {', '.join(one.by)}."]
+            said = found[one][1]
+            if said:
+                lines += ["", *(["```diff", said, "```"] if kind in ("changed", "other words") else [said])]
+    here, there = flags(new, family), flags(old, family)
+    for what, (added, gone) in (
+        ("Flags", (here - there, there - here)),
+        ("Model classes", classes(family, release, since, new)),
+    ):
+        lines += ["", f"## {what}", ""]
+        lines += [f"New ({len(added)}): {', '.join(sorted(added)) or 'none'}."]
+        lines += [f"Gone ({len(gone)}): {', '.join(sorted(gone)) or 'none'}."]
+    if family == "vllm":
+        lines += ["", "## Log lines", "", f"Places: {', '.join(places(new))}."]
+    open_rules = {rule for one in cited for rule in one.by if found[one][0] != "unchanged"}
+    steady = sorted({rule for one in cited for rule in one.by} - open_rules)
+    return lines, steady
+
+
+def write(family: str, release: str, package: Package, steady: Iterable[str]) -> list[str]:
+    """Write what can be written without judgment; return the files."""
+    changed = [str(read_engine_classes.add(family, release, package.folder, ROOT / "data").relative_to(ROOT))]
+    path = ROOT / "data" / f"{family}_releases.yaml"
+    if path.is_file() and f'"{release}"' not in path.read_text(encoding="utf-8"):
+        where = f", lines: [{', '.join(places(package))}]" if family == "vllm" else ""
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f'  "{release}": {{built: "{package.built}"{where}}}\n')
+        changed.append(str(path.relative_to(ROOT)))
+    rules = ROOT / "data" / "engines" / family / "rules.yaml"
+    if rules.is_file():
+        text = extended(rules.read_text(encoding="utf-8"), release, {*steady})
+        rules.write_text(text, encoding="utf-8")
+        changed.append(str(rules.relative_to(ROOT)))
+    return changed
+
+
+def extended(text: str, release: str, steady: set[str]) -> str:
+    """Return a file of rules with ``at`` of some rules ending in a release.
+
+    >>> extended('- rule: one_rule\\n  at: ["0.1", "0.2"]\\n', "0.3", {"one_rule"})
+    '- rule: one_rule\\n  at: ["0.1", "0.3"]\\n'
+    """
+    parts = _RULE.split(text)
+    made = parts[0]
+    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+        said = body
+        if name in steady:
+            said = re.sub(r'(\n  at: \["[^"]+", )"[^"]+"\]', rf'\1"{release}"]', body, count=1)
+        made += f"- rule: {name}{said}"
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Run the script."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("engine", choices=sorted(INSIDE))
+    parser.add_argument("release", help="the release, such as 0.34.0")
+    parser.add_argument("--since", help="the release to compare with (the newest that was read before it)")
+    parser.add_argument("--packages", type=Path, default=PACKAGES, help="where unpacked packages are kept")
+    parser.add_argument("--write", action="store_true", help="write what needs no judgment into the data")
+    given = parser.parse_args(words)
+    since = given.since or newest_read(given.engine, given.release)
+    old, new = (bring(given.engine, one, given.packages) for one in (since, given.release))
+    lines, steady = report(given.engine, given.release, since, old, new)
+    print("\n".join(lines))
+    if given.write:
+        for name in write(given.engine, given.release, new, steady):
+            print(f"wrote {name}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
