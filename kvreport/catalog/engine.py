@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from kvreport.catalog.base import Contradiction, LongText, Record, Slug, Source, Text
-from kvreport.catalog.release import Release, dated_lists, reaches, value_at
+from kvreport.catalog.release import Release, dated_lists, value_at
 from kvreport.errors import InputError
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -93,8 +93,6 @@ class Engine(Record):
         index_keys_elided: True if layers that reuse another layer's choice of tokens keep no index keys.
         compressed_pages_padded: True if the pools of compressed attention are sized by padded pages.
         compressed_rings_in_window: True if the rings of the 128:1 compressor lie beside the window's pages.
-        captures_no_more_than_run: The first release that captures decode graphs for no more requests than may run,
-            where one of the range does.
         prefill_graphs_reserved: True if memory is kept for graphs of prefill.
         image_cache_reserved: True if memory is kept for the embeddings of images (``mm_runtime_reservation_gb``).
         architectures: Lists of model classes in the engine's own source, by what it does with them. Where a list
@@ -127,7 +125,6 @@ class Engine(Record):
     index_keys_elided: bool = True
     compressed_pages_padded: bool = True
     compressed_rings_in_window: bool = False
-    captures_no_more_than_run: Text | None = None
     prefill_graphs_reserved: bool = True
     image_cache_reserved: bool = True
     device_classes: tuple[DeviceClass, ...] = ()
@@ -166,11 +163,6 @@ class Engine(Record):
             return architecture in self.architectures[kind]
         dated = dated_lists(self.architectures, kind)
         return architecture in value_at(dated, () if release is None else release.numbers)
-
-    def caps_captured(self) -> bool:
-        """True if this release captures decode graphs for no more requests than may run."""
-        first = self.captures_no_more_than_run
-        return first is not None and reaches(self.version or first, first)
 
     def device_class(self, accelerator_id: str, usable_bytes: int) -> DeviceClass:
         """Scheduler defaults for one accelerator.

@@ -30,10 +30,10 @@ from kvreport.catalog.release import (
     RULES,
     at_release,
     engine_for_version,
-    newest_read,
+    newest_before,
+    plain_release,
     read_rules,
     refuse_far,
-    version_number,
 )
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
 from kvreport.catalog.support import Support
@@ -238,11 +238,11 @@ class Catalog:
             return self.engine(family)
         if at:
             dated = engine_for_version(self.engines.values(), self.engine(family).family, version)
-            if dated is None or not version_number(version):
+            if dated is None or not plain_release(version):
                 known = [f"{e.label} ({e.name})" for e in self.engines.values() if e.versions]
                 raise InputError(f"engine: found {shorten(name)}; allowed: a version of {', '.join(known)}")
             refuse_far(self.engines.values(), dated.family, version)
-            return at_release(dated, _of_its_own(dated, version))
+            return at_release(dated, version)
         exact = _stem(self._engines, name)
         if exact is not None:
             return self._engines.read(exact)
@@ -259,13 +259,11 @@ class Catalog:
         if release is None:
             return found
         refuse_far(self.engines.values(), found.family, release["version"])
-        return at_release(found, _of_its_own(found, release["version"]))
+        return at_release(found, release["version"])
 
     def release_read(self, engine: Engine) -> str | None:
         """The newest release that was read, where the engine is of a later one; None otherwise."""
-        newest = newest_read(self.engines.values(), engine.family)
-        later = newest is not None and version_number(engine.version or "") > version_number(newest)
-        return newest if later and not engine.builds else None
+        return newest_before(self.engines.values(), engine)
 
     def weight_format(self, name: str) -> WeightFormat:
         """Find a weight format by name or alias, in any case.
@@ -637,18 +635,6 @@ def _usual_first(names: list[str], every: list[str]) -> list[str]:
     copies = {one: sum(one in other for other in every) - 1 for one in names}
     is_copy = {one: any(other in one for other in every if other != one) for one in names}
     return sorted(names, key=lambda one: (is_copy[one], -copies[one], len(_words(one)), len(one)))
-
-
-def _of_its_own(dated: Engine, version: str) -> str:
-    """The release that a version of two numbers asks for: ``0.27`` is 0.27.0 where the record stands for 0.28.0.
-
-    >>> from types import SimpleNamespace as Of
-    >>> _of_its_own(Of(version="0.28.0"), "0.27"), _of_its_own(Of(version="0.20.2"), "0.20")
-    ('0.27.0', '0.20')
-    """
-    asked = version_number(version)
-    stands_for = version_number(dated.version or "")
-    return f"{version}.0" if len(asked) == 2 and stands_for and asked != stands_for[:2] else version
 
 
 def _only(matches: Mapping[str, R], noun: str, name: str, known: list[str]) -> R:

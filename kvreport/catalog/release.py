@@ -49,6 +49,11 @@ def version_number(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
+def plain_release(version: str) -> str:
+    """The numbers of a version alone: ``v0.5.15.post1`` is ``0.5.15``; empty where it tells no release."""
+    return ".".join(map(str, version_number(version)))
+
+
 class Change(Record):
     """What a release adds to a list of names, and removes from it."""
 
@@ -222,11 +227,6 @@ def dated_lists(architectures: dict[str, tuple[str, ...]], kind: str) -> dict[Nu
     return {(): (), **dict(sorted(found.items()))}
 
 
-def reaches(version: str, first: str) -> bool:
-    """True for a version that is another one or later."""
-    return version_number(version) >= version_number(first)
-
-
 def engine_for_version(engines: Iterable[Engine], family: str, version: str | None) -> Engine | None:
     """The engine of a family whose range of versions holds ``version``.
 
@@ -262,6 +262,18 @@ def newest_read(engines: Iterable[Engine], family: str) -> str | None:
         return None
     dated = [name.partition("@")[2] for name in current.architectures if "@" in name]
     return max([current.version, *dated], key=version_number)
+
+
+def newest_before(engines: Iterable[Engine], engine: Engine) -> str | None:
+    """The newest release that was read, where an engine is of a later one; None otherwise, and for builds with a number.
+
+    Args:
+        engines: The catalog's engines.
+        engine: The engine, of the release that was asked for.
+    """
+    newest = newest_read(engines, engine.family)
+    later = newest is not None and version_number(engine.version or "") > version_number(newest)
+    return newest if later and not engine.builds else None
 
 
 def unread_words(engine: Engine, newest: str | None) -> str:
@@ -307,6 +319,7 @@ def at_release(engine: Engine, version: str) -> Engine:
         engine: The record whose range holds the release.
         version: As an engine prints it; fewer than three numbers name no single release.
     """
+    version = _of_its_own(engine, version)
     if not re.fullmatch(r"v?\d+(?:\.\d+){2,3}(?:\.post\d+)?", version, re.ASCII):
         return engine
     release = version.removeprefix("v")
@@ -316,6 +329,18 @@ def at_release(engine: Engine, version: str) -> Engine:
         if release == engine.version
         else engine.model_copy(update={"version": release, "label": label})
     )
+
+
+def _of_its_own(dated: Engine, version: str) -> str:
+    """The release that a version of two numbers asks for: ``0.27`` is 0.27.0 where the record stands for 0.28.0.
+
+    >>> from types import SimpleNamespace as Of
+    >>> _of_its_own(Of(version="0.28.0"), "0.27"), _of_its_own(Of(version="0.20.2"), "0.20")
+    ('0.27.0', '0.20')
+    """
+    asked = version_number(version)
+    stands_for = version_number(dated.version or "")
+    return f"{version}.0" if len(asked) == 2 and stands_for and asked != stands_for[:2] else version
 
 
 def dated_releases(engines: Iterable[Engine], family: str) -> list[Engine]:

@@ -27,7 +27,7 @@ _MODULES: Final = {
 _PYTHON: Final = re.compile(r"(?:\S*/)?python[\d.]*")
 _PROGRAM: Final = re.compile(r"(?:\S*/)?(?P<server>vllm|sglang)")
 _IMAGE: Final = re.compile(
-    r"(?:\S*/)?(?P<server>vllm|sglang)(?:-openai)?(?::v?(?P<release>\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)?\S*)?"
+    r"(?:\S*/)?(?P<server>vllm|sglang)(?:-openai)?(?::v?(?P<tag>\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)?\S*)?"
 )
 _OLLAMA_SERVES: Final = re.compile(r"ollama serve\s*&")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
@@ -201,7 +201,7 @@ def _container(words: Sequence[str], start: int) -> _Head | None:
         image = _IMAGE.fullmatch(words[place])
         if image is None:
             continue
-        release = image["release"] or ""
+        release = image["tag"] or ""
         inner = _head(words, place + 1) if place + 1 < len(words) else None
         if inner is not None:
             return _Head(start, inner.after, inner.server, release)

@@ -19,7 +19,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
-from kvreport.catalog.release import engine_for_version, version_number
+from kvreport.catalog.release import engine_for_version, plain_release
 from kvreport.errors import InputError
 from kvreport.startup_log.judge import Judgment, printed_concurrency, with_pool
 from kvreport.startup_log.observed import static_share
@@ -414,7 +414,7 @@ def _engine(reading: Reading, known: Catalog) -> Engine:
 def version_of(reading: Reading) -> str | None:
     """The version that wrote a log: as it says, else as the places of its lines tell; None if neither does."""
     stated = reading.text("engine_version")
-    if stated is not None and version_number(stated):
+    if stated is not None and plain_release(stated):
         return stated
     if reading.engine == "sglang":
         day = day_of(reading)

@@ -243,7 +243,7 @@ def rules_of(family: str) -> dict[str, Rule]:
     return {} if found is None else {rule.rule: rule for rule in found.rules}
 
 
-FAMILIES: Final = ("vllm",)
+FAMILIES: Final = ("sglang", "vllm")
 """Engines whose rules are a file of data."""
 EDGES_OF: Final[dict[str, set[tuple[int, ...]]]] = {}
 for _entry in TABLE:

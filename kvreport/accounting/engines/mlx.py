@@ -25,7 +25,7 @@ from kvreport.catalog.caches import ChunkedAttention, FullAttention, Latent, Sli
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
-from kvreport.catalog.release import release_at, release_of, version_number
+from kvreport.catalog.release import plain_release, release_at, release_of
 
 CACHE_STEP: Final = 256
 """Tokens by which ``KVCache`` grows."""
@@ -82,7 +82,7 @@ class Mlx(EngineRules):
 
     def at_release(self, version: str) -> Engine:
         """The record with the kernels of one release of MLX, which mlx-lm of the same number is taken to run on."""
-        if not version_number(version) or version == self.engine.version:
+        if not plain_release(version) or version == self.engine.version:
             return self.engine
         return self.engine.model_copy(update={"version": version, "label": f"{self.engine.label} {version}"})
 

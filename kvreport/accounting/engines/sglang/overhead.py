@@ -13,14 +13,12 @@ from kvreport.catalog.caches import Latent
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model
-from kvreport.catalog.release import version_number
+from kvreport.catalog.release import release_of
 from kvreport.catalog.remembered import remembered
 
 _FLOAT_BYTES: Final = 4
 _BLOCK_FLOAT: Final = "mxfp4"
 _FP8_BITS: Final = 8
-_LAYER_TABLES: Final = (0, 5, 13)
-_AMD_GROUPED: Final = (0, 5, 20)
 
 
 def float_position_table(model: Model) -> int:
@@ -41,9 +39,9 @@ def float_position_table(model: Model) -> int:
 def layer_tables(model: Model, engine: Engine, accelerator: Accelerator) -> int:
     """On AMD GPUs every layer with compressed latents keeps cosines and sines of its own, 16 bits each.
 
-    ``srt/models/deepseek_v4.py``, buffers ``cos_cache`` and ``sin_cache`` (0.5.13 to 0.5.23; not yet in 0.5.12).
+    ``srt/models/deepseek_v4.py``, buffers ``cos_cache`` and ``sin_cache``.
     """
-    if accelerator.vendor != "AMD" or version_number(engine.version or "") < _LAYER_TABLES:
+    if accelerator.vendor != "AMD" or not release_of(engine).has("tables_by_layer_on_amd"):
         return 0
     size = 0
     latents = [group for group in model.layers if any(isinstance(one, Latent) for one in group.caches)]
@@ -130,10 +128,10 @@ def has_groups(model: Model) -> bool:
 
 
 def multiplies_groups(engine: Engine, accelerator: Accelerator) -> bool:
-    """True where a kernel multiplies FP8 in groups: Blackwell data-center GPUs, and gfx950 since 0.5.20."""
+    """True where a kernel multiplies FP8 in groups: Blackwell data-center GPUs, and gfx950 in newer releases."""
     own = accelerator.compute_capability or ""
     if accelerator.vendor == "AMD":
-        return own == "gfx950" and version_number(engine.version or "9999") >= _AMD_GROUPED
+        return own == "gfx950" and release_of(engine).has("groups_multiplied_on_gfx950")
     return own.split(".")[0] == "10"
 
 

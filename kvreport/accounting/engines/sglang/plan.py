@@ -9,7 +9,6 @@ from typing import Final
 
 from kvreport.accounting.engines.sglang import compressed, refusals, settings, shapes
 from kvreport.accounting.engines.sglang.pools import (
-    INDEX_ON_EVERY_RANK,
     MOST_REQUESTS,
     PoolFlags,
     PoolRule,
@@ -25,7 +24,7 @@ from kvreport.catalog.caches import CrossAttention
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
-from kvreport.catalog.release import release_of, version_number
+from kvreport.catalog.release import release_of
 
 GROWING: Final = frozenset({"full", "sliding", "chunked", "latent", "cross"})
 """Kinds of caches that a KV format stores; others keep their own type."""
@@ -33,26 +32,9 @@ GROWING: Final = frozenset({"full", "sliding", "chunked", "latent", "cross"})
 DRAFTING_REQUESTS: Final = 48
 """``--max-running-requests`` that the engine sets where it drafts (``speculative_hook.py``, 0.5.9 to 0.5.23)."""
 
-DRAFTS_COUNTED: Final = (0, 5, 14)
-"""First release whose pool counts the layers of EAGLE's drafts, and the first that sizes it beside a draft's weights
-(``model_runner.py::alloc_memory_pool``)."""
-
-BESIDE_WINDOWS: Final = (0, 5, 15)
-"""First release that counts them beside a window pool, too (``HybridSWAPoolConfigurator``)."""
-
-SPARE_STATES: Final = (0, 5, 17)
-"""First release that allocates one state more than it counts, and that sizes sparse latents in FP8 with their scales
-(``kv_cache_configurator.py::_handle_max_mamba_cache``, ``pool_configurator.py``)."""
-
-OWN_WIDTHS: Final = (0, 5, 18)
-"""First release that counts a draft of blocks by its own widths, and that counts it beside a window pool."""
-
 _DRAFT: Final = "draft "
 _OWN_DRAFT: Final = "draft prediction layer"
 """How layers of a draft are named that :func:`kvreport.accounting.extras.with_draft` puts after the target's."""
-
-WINDOWS_OF_STAGE: Final = (0, 5, 21)
-"""First release whose window pools count the layers of a pipeline stage alone."""
 
 WINDOW_SHARE: Final = 0.8
 """``swa_full_tokens_ratio``: tokens of the window pool per token of the full one."""
@@ -122,9 +104,8 @@ def counted(model: Model, engine: Engine) -> Model:
 
     Prediction layers of the target's own are counted for classes whose draft path the engine fills in, and since
     0.5.20 where the config says ``num_nextn_predict_layers`` (``spec_aux_hidden_state.py``). The caches of others come
-    out of what is kept free. Drafts of blocks are counted in every release, as layers of the target up to 0.5.17 and by
-    their own widths since (:func:`own_draft_bytes`); beside a window pool they are not up to 0.5.17, and other
-    drafts not up to 0.5.14 (``pool_configurator.py``, 0.5.13 to 0.5.23).
+    out of what is kept free. Drafts of blocks are counted in every release, as layers of the target or by
+    their own widths (:func:`own_draft_bytes`).
 
     Args:
         model: The model, with the layers of a draft if there is one.
@@ -133,14 +114,14 @@ def counted(model: Model, engine: Engine) -> Model:
     drafts = {group.name for group in model.layers if group.name.startswith(_DRAFT)}
     if not drafts or compressed.is_compressed(model):
         return model
-    release = version_number(engine.version or "9999")
+    release = release_of(engine)
     windowed = shapes.layers(model, engine).windowed
     if drafts_blocks(model):
-        counted_here = release < OWN_WIDTHS and not windowed
+        counted_here = not windowed and not release.has("block_drafts_by_own_widths")
     else:
-        own = engine.lists("own_drafts_counted", model.architecture, release_of(engine))
-        first = BESIDE_WINDOWS if windowed else DRAFTS_COUNTED
-        counted_here = release >= first and (own or _OWN_DRAFT not in drafts)
+        own = engine.lists("own_drafts_counted", model.architecture, release)
+        counts = release.has("drafts_beside_windows" if windowed else "weighs_drafts")
+        counted_here = counts and (own or _OWN_DRAFT not in drafts)
     if counted_here:
         return model
     values = {name: getattr(model, name) for name in type(model).model_fields}
@@ -149,9 +130,9 @@ def counted(model: Model, engine: Engine) -> Model:
 
 
 def own_draft_bytes(model: Model, engine: Engine, ranks: int, element: float) -> int:
-    """Bytes of one token in the layers of a draft that is counted by its own widths: one that drafts blocks, since 0.5.18.
+    """Bytes of one token in the layers of a draft that is counted by its own widths: one that drafts blocks.
 
-    ``srt/speculative/dflash_utils.py::dflash_draft_cell_size_per_token`` (0.5.18 to 0.5.23); the draft's cache has the type of
+    ``srt/speculative/dflash_utils.py::dflash_draft_cell_size_per_token``; the draft's cache has the type of
     the target's. Compressed pools are widened instead.
 
     Args:
@@ -160,7 +141,7 @@ def own_draft_bytes(model: Model, engine: Engine, ranks: int, element: float) ->
         ranks: Ranks that divide the heads.
         element: Bytes of one cached element.
     """
-    early = version_number(engine.version or "9999") < OWN_WIDTHS
+    early = not release_of(engine).has("block_drafts_by_own_widths")
     if early or not drafts_blocks(model) or compressed.is_compressed(model):
         return 0
     draft = draft_alone(model)
@@ -194,7 +175,7 @@ def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, s
         stage: The stage's layers as a model.
     """
     rule = pool_rule(stage, engine, flags)
-    if shapes.layers(model, engine).windowed and version_number(engine.version or "9999") < WINDOWS_OF_STAGE:
+    if shapes.layers(model, engine).windowed and not release_of(engine).has("windows_of_stage"):
         rule = pool_rule(model, engine, flags)
     one = pool_rule(model, engine, flags).state_bytes
     if not one:
@@ -265,8 +246,8 @@ def pool_flags(
 
 
 def sized_with_scales(engine: Engine) -> bool:
-    """False up to 0.5.16, which sizes its pools as if a latent in FP8 had no scales, and allocates them with."""
-    return version_number(engine.version or "9999") >= SPARE_STATES
+    """False where pools are sized as if a latent in FP8 had no scales, and allocated with them."""
+    return release_of(engine).has("sized_with_scales")
 
 
 def step_sizes(serving: Serving) -> tuple[int | None, int]:
@@ -322,7 +303,7 @@ def scaled_latents(
     """True if sparse latents in FP8 keep scales: on Blackwell TensorRT-LLM's kernels, on AMD TileLang's read plain rows.
 
     But for a class that FlashInfer serves on SM12x (``_dsa_split_backend_resolution``). Where context ranks divide
-    the tokens, TensorRT-LLM's kernels are taken everywhere since 0.5.22
+    the tokens, TensorRT-LLM's kernels are taken everywhere in newer releases
     (``model_overrides/deepseek_v2.py::_dsa_dcp_overrides``).
 
     Args:
@@ -331,7 +312,7 @@ def scaled_latents(
         accelerator: The device; None for a Hopper GPU.
         context_ranks: Ranks that divide the tokens of a request (``--dcp-size``).
     """
-    plain = context_ranks > 1 and version_number(engine.version or "9999") >= INDEX_ON_EVERY_RANK
+    plain = context_ranks > 1 and release_of(engine).has("index_on_every_rank")
     if plain or (accelerator is not None and accelerator.vendor == "AMD"):
         return False
     if shapes.indexer_of(model) is None:

@@ -19,7 +19,7 @@ from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.numeric import Integers
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
-from kvreport.catalog.release import version_number
+from kvreport.catalog.release import release_of
 from kvreport.errors import InputError
 from kvreport.units import GIB
 
@@ -32,13 +32,6 @@ LEAST_REQUESTS: Final = 2048
 MOST_REQUESTS: Final = 4096
 CONTEXTS_ESTIMATED: Final = 512
 """``resolve_max_num_reqs``: requests at once are 512 contexts' worth, within these bounds."""
-
-INDEX_POOLED: Final = (0, 5, 22)
-"""First release that sizes pools with one index key for each group of pooled tokens, not one for each token
-(``pool_configurator.py::_compute_dsa_indexer_cell_size``, 0.5.20 to 0.5.23)."""
-
-INDEX_ON_EVERY_RANK: Final = (0, 5, 22)
-"""First release that keeps index keys whole on each context rank (``pool_configurator.py``, 0.5.19 to 0.5.23)."""
 
 EVICTION_TOKENS: Final = kernel.EVICTION_TOKENS
 """Tokens decoded between two evictions from a window pool."""
@@ -431,7 +424,7 @@ def max_requests(tokens: int, state_slots: int | None, flags: PoolFlags) -> tupl
 def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> float:
     """Bytes that one token takes in the pool of all layers, index keys and draft layers included.
 
-    Context ranks divide the tokens of the layers' caches; drafts lie on each of them, and index keys since 0.5.22.
+    Context ranks divide the tokens of the layers' caches; drafts lie on each of them, and index keys in newer releases.
     Beside index keys without scales (MiniMax-M3) heads are counted by all ranks, and everything is divided
     (0.5.23 ``pool_configurator.py::DefaultPoolConfigurator``, ``kv_cache_configurator.py::logical_token_capacity``).
     """
@@ -446,7 +439,7 @@ def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> float:
         )
         whole = token_bytes(model, engine, heads)
         shared = token_bytes(model, engine, replace(heads, draft_layers=0))
-        if version_number(engine.version or "9999") >= INDEX_ON_EVERY_RANK:
+        if release_of(engine).has("index_on_every_rank"):
             shared -= index_bytes(model, engine, flags) * shapes.layers(model, engine).indexed
         return whole - shared + shared / flags.context_ranks
     counted = shapes.layers(model, engine)
@@ -488,7 +481,7 @@ def index_bytes(model: Model, engine: Engine, flags: PoolFlags) -> int:
     if not index.scaled:
         return index.index_dim * (1 if flags.narrow_index else SERVED_BYTES) // index.stride
     one = index.index_dim + index.index_dim // SCALE_EVERY * SCALE_BYTES
-    pooled = version_number(engine.version or "9999") >= INDEX_POOLED
+    pooled = release_of(engine).has("index_pooled")
     return -(-one // index.stride) if pooled else one
 
 

@@ -16,7 +16,6 @@ from kvreport.accounting.engines.sglang import overhead, settings, shapes
 from kvreport.accounting.engines.sglang.compressed import is_compressed
 from kvreport.accounting.engines.sglang.plan import (
     DRAFTING_REQUESTS,
-    DRAFTS_COUNTED,
     default_kv_format,
     device_traits,
     plan,
@@ -42,7 +41,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
-from kvreport.catalog.release import version_number
+from kvreport.catalog.release import plain_release, release_of
 from kvreport.errors import InputError
 from kvreport.units import GIB, MIB
 
@@ -146,7 +145,7 @@ class Sglang(EngineRules):
 
     def at_release(self, version: str) -> Engine:
         """The record as of exactly this release of its range."""
-        number = ".".join(map(str, version_number(version)))
+        number = plain_release(version)
         return self.engine.model_copy(update={"version": number}) if number else self.engine
 
     def unequal_refusal(self, devices: Sequence[Accelerator], layout: Layout) -> str | None:
@@ -229,7 +228,7 @@ class Sglang(EngineRules):
                 model, self.on_host(model), weight_format, formats, accelerator, layout.tensor
             ),
         }
-        if version_number(self.engine.version or "9999") < DRAFTS_COUNTED:
+        if not release_of(self.engine).has("weighs_drafts"):
             later = sum(
                 row_bytes(model, row, weight_format, formats, layout.tensor) for row in draft_rows(model)
             )

@@ -19,7 +19,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
-from kvreport.catalog.release import release_of, version_number
+from kvreport.catalog.release import release_of
 from kvreport.catalog.remembered import remembered
 from kvreport.units import MIB
 
@@ -41,28 +41,9 @@ MIB_PER_PREFILL_GRAPH: Final = 8
 MIB_LATENT_GRAPHS: Final = 1536
 MIB_DECODE_EXCHANGE: Final = 2048
 MIB_PREFILL_EXCHANGE: Final = 1024
-EXCHANGE_KEPT: Final = (0, 5, 16)
 MIB_DRAFT_HEAD: Final = 4096
 MIB_DRAFT_MODEL: Final = 6144
-DRAFTS_WEIGHED: Final = (0, 5, 14)
-"""First release that counts a draft's weights when it sizes the pools; those before keep so much more free."""
-
 MANY_CAPTURED: Final = 300
-BREAKABLE_STARTS: Final = (0, 5, 15)
-"""First release whose prefill graphs break where attention runs; those before capture piece by piece."""
-
-LATENT_CAPTURED: Final = (0, 5, 18)
-"""First release that captures prefill of every latent attention; 0.5.17 captures the sparse ones."""
-
-STAGES_UNCAPTURED: Final = (0, 5, 19)
-"""First release that captures no prefill of pipeline stages (``cuda_graph_hook.py``)."""
-
-SPREAD_CAPTURED: Final = (0, 5, 17)
-"""First release that captures prefill with DP attention or an exchange between expert ranks."""
-
-PIECEWISE_ENDS: Final = (0, 5, 22)
-"""First release without graphs of prefill that are captured piece by piece."""
-
 SMALL_PREFILL: Final = 512
 LLAMA_2_PREFILL: Final = 4096
 
@@ -83,9 +64,6 @@ BLACKWELL: Final = 10
 CONSUMER_BLACKWELL: Final = 12
 """Major compute capabilities that kernels are chosen by."""
 
-NARROW_INDEX: Final = {HOPPER: (0, 5, 23), BLACKWELL: (0, 5, 21)}
-"""Where, and since which release, index keys without scales follow an FP8 cache (``get_minimax_sparse_index_dtype``)."""
-
 WIDE_PAGE_BACKENDS: Final = ("fa3", "trtllm_mha")
 """Backends whose sparse attention wants pages of 128 (``model_overrides/minimax_m3.py``)."""
 
@@ -103,11 +81,6 @@ MANY_FEATURES_MIB: Final = 3072
 MANY_SENDERS: Final = 400
 """Where images reach the model through memory of the device (``SGLANG_MM_FEATURE_CACHE_MB``), and from so many
 requests at once on for two classes on Hopper GPUs (0.5.20 to 0.5.23 ``model_overrides/qwen3_vl.py``)."""
-
-FEATURES_ON_DEVICE: Final = (0, 5, 17)
-FEATURES_ON_HOST: Final = (0, 5, 18)
-"""The one release that sends images through the device wherever it has CUDA and one node
-(``server_args.py::_handle_multimodal_feature_transport``): the tokenizer takes the memory before weights are loaded."""
 
 MOST_EXPANDED: Final = 512
 """Requests at once up to which decode graphs of those two classes are captured for all (the same)."""
@@ -260,7 +233,7 @@ def memory(
     captured = defaults.max_seqs
     if tensor_parallel >= WIDE_RANKS and defaults.max_seqs_wide is not None:
         captured = defaults.max_seqs_wide
-    if max_requests is not None and engine.caps_captured():
+    if max_requests is not None and release_of(engine).has("captures_what_runs"):
         captured = min(captured, max_requests)
     if max_requests is not None and sends_on_device(model, engine, accelerator):
         captured = max_requests if captured < max_requests <= MOST_EXPANDED else captured
@@ -283,7 +256,7 @@ def memory(
         reserved = reserved_mib(device, chunk, tensor_parallel * pipeline_parallel, captures)
         if deepep and graphs and exchange_kept(engine):
             reserved += MIB_DECODE_EXCHANGE
-        if drafts and version_number(engine.version or "9999") < DRAFTS_WEIGHED:
+        if drafts and not release_of(engine).has("weighs_drafts"):
             standing_alone = any(row.component == "embedding" for row in draft_rows(model))
             reserved += MIB_DRAFT_MODEL if standing_alone else MIB_DRAFT_HEAD
         share = round((device - reserved) / device, 3)
@@ -336,8 +309,8 @@ def images_mib(
     """
     if not shapes.takes_images(model, engine):
         return 0
-    own, release = sends_on_device(model, engine, accelerator), version_number(engine.version or "9999")
-    everywhere = FEATURES_ON_DEVICE <= release < FEATURES_ON_HOST and accelerator.vendor.upper() == "NVIDIA"
+    own = sends_on_device(model, engine, accelerator)
+    everywhere = release_of(engine).has("features_on_device") and accelerator.vendor.upper() == "NVIDIA"
     on_device = through.startswith("cuda") or (not through and nodes == 1 and (own or everywhere))
     kept = 0 if own or not engine.image_cache_reserved else EMBEDDING_CACHE_MIB
     if not on_device:
@@ -428,8 +401,8 @@ def graphs_mib(
 
 
 def exchange_kept(engine: Engine) -> bool:
-    """True if the release keeps memory for DeepEP's buffers (``reserve_for_deepep_a2a_mb``, since 0.5.16)."""
-    return version_number(engine.version or "9999") >= EXCHANGE_KEPT
+    """True if the release keeps memory for DeepEP's buffers."""
+    return release_of(engine).has("exchange_kept")
 
 
 def exchanged_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -480,43 +453,39 @@ def prefill_captured(model: Model, engine: Engine) -> bool:
 
 
 def left_uncaptured(model: Model, engine: Engine) -> bool:
-    """True if a release from 0.5.15 to 0.5.17 does not capture the prefill of such attention.
-
-    Latent attention not up to 0.5.16, and sparse latent attention alone in 0.5.17, which leaves the classes of Nemotron-H out, too
-    (0.5.17, ``server_args.py::_disable_breakable_cudagraph_if_incompatible``, ``model_config.py::is_nemotron_h``).
+    """True if the release does not capture the prefill of such attention.
 
     Args:
         model: The model.
         engine: The engine's record, of one release.
     """
-    release = version_number(engine.version or "9999")
-    if not BREAKABLE_STARTS <= release < LATENT_CAPTURED or captured_piecewise(model, engine):
+    uncaptured = release_of(engine).word("prefill_uncaptured")
+    if uncaptured == "none" or captured_piecewise(model, engine):
         return False
-    since = release >= SPREAD_CAPTURED
+    sparse = uncaptured == "sparse latents"
     if shapes.latent_of(model) is not None:
-        return not (since and shapes.indexer_of(model) is not None)
-    return since and engine.lists("prefill_uncaptured", model.architecture)
+        return not sparse or shapes.indexer_of(model) is None
+    return sparse and engine.lists("prefill_uncaptured", model.architecture)
 
 
 def staged_captured(model: Model, engine: Engine) -> bool:
-    """True if prefill of pipeline stages is captured: from 0.5.15 to 0.5.18, and not piece by piece.
+    """True if prefill of pipeline stages is captured, and not piece by piece.
 
     Args:
         model: The model.
         engine: The engine's record, of one release.
     """
-    release = version_number(engine.version or "9999")
-    return BREAKABLE_STARTS <= release < STAGES_UNCAPTURED and not captured_piecewise(model, engine)
+    return release_of(engine).has("stages_captured") and not captured_piecewise(model, engine)
 
 
 def captured_alone(model: Model, engine: Engine) -> bool:
-    """True if DP attention and exchanges between expert ranks leave prefill uncaptured: up to 0.5.16, or piece by piece.
+    """True if DP attention and exchanges between expert ranks leave prefill uncaptured, in older releases or piece by piece.
 
     Args:
         model: The model.
         engine: The engine's record, of one release.
     """
-    early = version_number(engine.version or "9999") < SPREAD_CAPTURED
+    early = not release_of(engine).has("spread_captured")
     return (early and not captured_whole(model, engine)) or captured_piecewise(model, engine)
 
 
@@ -531,17 +500,16 @@ def captured_whole(model: Model, engine: Engine) -> bool:
 
 
 def captured_piecewise(model: Model, engine: Engine) -> bool:
-    """True if prefill is captured piece by piece, which DP attention and DeepEP turn off (0.5.16 to 0.5.21).
+    """True if prefill is captured piece by piece, which DP attention and DeepEP turn off.
 
-    For models with images on a list of the engine's (0.5.21, ``arg_groups/cuda_graph_hook.py``,
-    ``disable_tc_piecewise_cudagraph_if_incompatible``); 0.5.22 has the list no more.
+    For models with images on a list of the engine's.
 
     Args:
         model: The model.
         engine: The engine's record, of one release.
     """
     listed = engine.lists("piecewise_prefill_graphs", model.architecture)
-    return listed and version_number(engine.version or "9999") < PIECEWISE_ENDS
+    return listed and release_of(engine).has("piecewise_captured")
 
 
 @lru_cache(maxsize=64)
@@ -706,8 +674,7 @@ def narrows_index(model: Model, engine: Engine, accelerator: Accelerator | None)
 
 def narrow_beside_fp8(engine: Engine, accelerator: Accelerator | None) -> bool:
     """True if the release stores index keys without scales in FP8 beside an FP8 cache on the device."""
-    first = NARROW_INDEX.get(capability(accelerator))
-    return first is not None and version_number(engine.version or "9999") >= first
+    return str(capability(accelerator)) in release_of(engine).names("narrow_index_majors")
 
 
 def capability(accelerator: Accelerator | None) -> int:
