@@ -66,6 +66,11 @@ class _Loader(yaml.SafeLoader):
 
     yaml_implicit_resolvers = {"<": [("tag:yaml.org,2002:merge", re.compile(r"^(?:<<)$"))]}  # noqa: RUF012 - as in yaml
 
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Take in what is merged, every key once: merges of merges would repeat keys without end."""
+        super().flatten_mapping(node)
+        node.value = list({str(key.value): (key, value) for key, value in node.value}.values())
+
 
 def _map(loader: _Loader, node: yaml.MappingNode) -> Iterator[Map]:
     made = Map()

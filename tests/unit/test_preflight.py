@@ -7,6 +7,7 @@ import io
 import json
 import shlex
 import sys
+import time
 from pathlib import Path
 
 import jsonschema
@@ -458,3 +459,16 @@ def test_the_list_of_public_files_has_what_each_holds() -> None:
     assert len(listed["files"]) >= 25
     assert len({one["kind"] for one in listed["files"]}) >= 4
     assert listed["score"]["servers"] == sum(len(one["servers"]) for one in listed["files"])
+
+
+def test_merges_of_merges_take_no_longer_than_their_keys() -> None:
+    """Each level merges the one before nine times: 9 to the eleventh values, if keys were repeated."""
+    lines = ["services:", "  a0: &a0 {image: x, k0: v}"]
+    for level in range(1, 12):
+        merged = ", ".join([f"*a{level - 1}"] * 9)
+        lines.append(f"  a{level}: &a{level} {{<<: [{merged}], k{level}: v}}")
+    started = time.process_time()
+    (document,) = read_documents("\n".join(lines), "file")
+    assert time.process_time() - started < 5
+    last = document.map("services", "a11")
+    assert list(last) == ["image", *(f"k{level}" for level in range(12))]
