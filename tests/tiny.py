@@ -110,8 +110,6 @@ def copy_catalog(repository: Path, target: Path) -> Path:
         (target / folder).mkdir()
         for name in names:
             shutil.copy(data / folder / f"{name}.yaml", target / folder)
-    (target / "claims").mkdir()
-    shutil.copy(data / "claims" / "minio-memkv.yaml", target / "claims")
     (target / "releases").mkdir()
     old = {"version": OLD_RELEASE, "engine": "vLLM 0.1", "gpu": ACCELERATORS[0], "models": {}, "gpus": {}}
     (target / "releases" / f"{OLD_RELEASE}.json").write_text(json.dumps(old), encoding="utf-8")
@@ -155,6 +153,8 @@ def tiny_site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Tin
     for name, text in QUESTIONS.items():
         (docs / "questions" / f"{name}.md").write_text(text, encoding="utf-8")
     catalog = copy_catalog(repository, root / "data")
+    (catalog / "claims").mkdir()
+    shutil.copy(repository / "data" / "claims" / "minio-memkv.yaml", catalog / "claims")
     for name in ("runtime", "sql"):
         fetched = repository / ".cache" / "kvreport" / name
         if fetched.is_dir():

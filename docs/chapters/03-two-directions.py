@@ -1,8 +1,8 @@
 # %% [markdown]
-# # Context × concurrency: why the KV cache runs out of memory
+# # Context × concurrency: what fills the KV cache
 #
-# The KV cache grows when requests get longer, and it grows when there are more of them. Each alone is harmless. Their product
-# runs servers out of memory. "How many users fit" has no answer without "how long are their requests".
+# The KV cache grows when requests get longer, and it grows when there are more of them. Neither alone is a problem. Their product
+# exhausts the cache, and then requests wait. "How many users fit" has no answer without "how long are their requests".
 #
 # ## The question
 #
@@ -89,7 +89,7 @@ rows = []
 for users in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512):
     cache = users * q.kv_request(MODEL, tokens=2048)
     total = weights + cache
-    verdict = "fits" if total <= memory else "out of memory"
+    verdict = "fits" if total <= memory else "exceeds memory"
     rows.append([users, cache / GB, f"{total / GB:,.2f}", f"{total / memory:.1%}", verdict])
 
 table(
@@ -107,7 +107,7 @@ assert (
 )
 
 # %% [markdown]
-# A published table with the same question stops at 32 and calls 64 out of memory. Its cache is
+# A published table with the same question stops at 32 and calls 64 too many. Its cache is
 # {{ 4.47 times = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
 # too large. [The ledger shows the two mistakes that make this factor](../evidence/claims/index.md#s1-batch-64-kv).
 
@@ -127,7 +127,7 @@ rows = []
 for tokens in (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072):
     eight = 8 * q.kv_request(MODEL, tokens=tokens)
     most = (memory - weights) // q.kv_request(MODEL, tokens=tokens)
-    fits = "fit" if weights + eight <= memory else "out of memory"
+    fits = "fit" if weights + eight <= memory else "exceed memory"
     rows.append([f"{tokens:,}", f"{eight / GB:.2f}", f"{(weights + eight) / memory:.1%}", fits, int(most)])
 
 table(
@@ -154,7 +154,7 @@ claim((memory - weights) // q.kv_request(MODEL, tokens=131072), 4)
 # %% tags=["hide"]
 instrument(
     Instrument(
-        "Run Llama 3.1 8B out of memory on an H100, and bring it back",
+        "Exceed the memory of an H100 with Llama 3.1 8B, and make it fit again",
         (
             Slider("context", "Context per request (tokens)", tuple(2**n for n in range(9, 18)), 2, "tokens"),
             Slider("number", "Concurrent requests", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), 6),
@@ -166,14 +166,14 @@ instrument(
             Output("cache", "KV cache", "product", ("plain", "scale"), "GiB.1"),
             Output("used", "With weights", "total", ("weights", "cache"), "GiB.1"),
             Output("share", "Share of the memory", "ratio", ("used", "memory"), "%.0"),
-            Output("state", "Result", "memory_state", ("used", "memory"), "words:fits|out of memory"),
+            Output("state", "Result", "memory_state", ("used", "memory"), "words:fits|exceeds memory"),
         ),
         {"constant": constant, "terms": terms, "weights": weights, "memory": memory},
         bar=(("weights", "weights", "weights"), ("cache", "KV cache", "cache")),
         limit="memory",
         limit_label="GPU memory",
         goals=(
-            Goal("Run out of memory with 64 requests by making them longer.", "state", 1),
+            Goal("Exceed the memory with 64 requests by making them longer.", "state", 1),
             Goal("Bring it back with one slider. Three of them can do it.", "state", 0),
         ),
         rows=((2, 6, 1), (4, 6, 1), (5, 6, 1), (5, 6, 0), (5, 5, 1), (8, 2, 1)),
@@ -192,7 +192,7 @@ ideal = [int((memory - weights) // q.kv_request(MODEL, tokens=n)) for n in conte
 engine = [q.fits(MODEL, GPU, tokens=n) for n in contexts]
 assert all(low <= high for low, high in zip(engine, ideal, strict=True))
 curves(
-    "The out-of-memory boundary of Llama 3.1 8B on one H100: with only the weights subtracted, and with vLLM's own reserve.",
+    "The memory boundary of Llama 3.1 8B on one H100: with only the weights subtracted, and with vLLM's own reserve.",
     x=contexts,
     lines={"weights subtracted, nothing else": ideal, "vLLM's defaults (estimate)": engine},
     x_title="Context per request (tokens)",
@@ -207,8 +207,43 @@ curves(
 # {{ 2,684,354,560 bytes = kv_request("llama-3.1-70b", tokens=8192) }}, or
 # {{ 2.5 GiB = kv_request("llama-3.1-70b", tokens=8192) }}. Eight take
 # {{ 20 GiB = 8 * kv_request("llama-3.1-70b", tokens=8192) }} and sixteen
-# {{ 40 GiB = 16 * kv_request("llama-3.1-70b", tokens=8192) }}. The weights did not change. This is how a server that started
-# well in the morning runs out of memory at noon.
+# {{ 40 GiB = 16 * kv_request("llama-3.1-70b", tokens=8192) }}. The weights did not change.
+#
+# ## What happens when the cache is full: requests wait
+#
+# An engine reserves the pool at start-up, so traffic cannot make it run out of memory. A request that finds no free blocks waits in the queue. If running
+# requests outgrow the pool, the engine *preempts* one: it frees the blocks, and computes the request again later ([PagedAttention](08-pages.py)). Users notice
+# latency, not an error. Here is an hour in which more requests arrive for twenty minutes:
+
+# %%
+HELD = q.fits(MODEL, GPU, tokens=8192)  # requests of 8K that run at once
+STAY = 10  # seconds that a running request takes
+minutes, running, waiting, queue = list(range(61)), [], [], 0.0
+for minute in minutes:
+    arriving = (
+        (1.3 if 20 <= minute < 40 else 0.7) * HELD / STAY * 60
+    )  # per minute: 30% more than the pool serves, or less
+    served = min(queue + arriving, HELD / STAY * 60)
+    queue += arriving - served
+    running.append(served * STAY / 60)
+    waiting.append(queue)
+curves(
+    f"The pool of {HELD} requests of 8K is full from minute 20. The queue grows while more arrive than finish, and empties long after the peak.",
+    x=minutes,
+    lines={"running": running, "waiting": waiting},
+    x_title="Minute",
+    y_title="Requests",
+    x_log=False,
+    x_tokens=False,
+)
+
+# %% tags=["hide"]
+assert max(running) <= HELD
+assert waiting[19] == 0 < waiting[40]
+claim(max(waiting), 20 * 0.3 * HELD / STAY * 60)
+
+# %% [markdown]
+# ## The same in 8 bits
 #
 # With FP8 a token takes {{ 163,840 bytes = kv_per_token("llama-3.1-70b", "fp8") }}: a request of 1,000 tokens
 # {{ 0.16 GB = kv_request("llama-3.1-70b", "fp8", tokens=1000) }}, one of 10,000
@@ -350,8 +385,8 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "Teach it back to a colleague: why does a server that ran all morning run out of memory at noon?",
-    "The cache is bytes per token × tokens × requests. At noon requests are longer and there are more of them, and the two multiply. The weights have not changed.",
+    "Teach it back to a colleague: why does a server that answered at once all morning keep people waiting at noon?",
+    "The cache is bytes per token × tokens × requests. At noon requests are longer and there are more of them, and the two multiply. The pool is full, so requests wait or are preempted. Nothing crashes.",
 )
 
 # %% tags=["hide"]
@@ -381,10 +416,13 @@ quiz(
         ),
     ),
     item(
-        "On axes in powers of two, what does the out-of-memory boundary look like?",
+        "On axes in powers of two, what does the memory boundary look like?",
         right("A straight line downwards", "Along it, length times number is constant."),
         wrong("A horizontal line", "That would mean length does not matter."),
-        wrong("A circle", "There is no sum of squares in the formula."),
+        wrong(
+            "A curve that flattens out",
+            "That is its shape on ordinary axes. In powers of two it is straight.",
+        ),
     ),
 )
 

@@ -158,7 +158,7 @@ instrument(
             Output("per", "", "ratio", ("bits", 16)),
             Output("rest", "", "rest", ("full", "fixed")),
             Output("small", "", "product", ("rest", "per")),
-            Output("weights", "Weights", "total", ("small", "fixed"), "GiB.1"),
+            Output("weights", "Weights, without scales", "total", ("small", "fixed"), "GiB.1"),
             Output("part", "", "ratio", ("kv", 16)),
             Output("sixteen", "", "product", ("request", "number")),
             Output("cache", "KV cache", "product", ("sixteen", "part"), "GiB.1"),

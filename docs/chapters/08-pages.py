@@ -76,7 +76,7 @@ guess(
 # - **Perfect foresight.** Exactly prompt plus answer. Nobody can do this. It shows what is lost merely because the row exists before it
 #   is filled.
 # - **Blocks.** A new block when the last one is full. A *block table* remembers where each block is, so blocks need not be neighbors.
-#   This is **PagedAttention**. Every large engine does it now.
+#   This is **PagedAttention**. vLLM, SGLang and TensorRT-LLM do it. llama.cpp gives cells to slots.
 
 # %% tags=["hide"]
 drawings.paged_blocks([21, 9, 34], 8, 56)

@@ -6,8 +6,8 @@
 #
 # ## The question
 #
-# An H100 can do a thousand million million multiplications a second. For one reader it writes a few hundred tokens in that second. What does
-# it do the rest of the time?
+# An H100 can do nearly {{ 989 TFLOP/s = peak("H100") }}: multiplications and additions in 16 bits. Serving one reader, it produces a few hundred
+# tokens in that second. What does it do the rest of the time?
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
@@ -45,13 +45,13 @@ claim(used, 0.0036, within=0.02)
 
 # %% tags=["hide"]
 guess(
-    "Llama 3.1 8B writes for one reader. How many tokens per second can an H100 write at most?",
+    "Llama 3.1 8B serves one reader, with 1,024 tokens of context. How many tokens per second can an H100 produce at most?",
     alone,
     unit="tokens/s",
     low=1,
     high=1_000_000,
-    why=f"To write one token, the GPU must read all weights from memory once. That is about {0.75 * alone:.0f} words a second, and it uses "
-    f"{used:.2%} of the multiplications that the GPU could do.",
+    why=f"For one token, the GPU must read the cache and all weights but the embedding once. That is about {0.75 * alone:.0f} words a second, and it uses "
+    f"{used:.2%} of the operations that the GPU could do.",
 )
 
 # %% [markdown]
@@ -61,7 +61,7 @@ guess(
 # for every token. The compute units are busy.
 #
 # **Decode** writes the answer, one token at a time, because each token depends on the one before. Every weight is read for a single token of
-# each request. The memory is busy, and the compute units wait.
+# each request. Memory bandwidth is saturated, and the compute units wait.
 #
 # Several requests can decode together. One reading of the weights then serves all of them. Each request still has its own cache, and that
 # is read for it alone.
@@ -176,7 +176,7 @@ guess(
     high=1000,
     digits=1,
     step="any",
-    why=f"They share the reading of the weights, and each adds its own cache. All together get {128 * one / many:.0f} times as much done.",
+    why=f"They share the reading of the weights, and each adds its own cache. All together have {128 * one / many:.0f} times the total throughput.",
 )
 
 # %%
@@ -217,7 +217,7 @@ curves(
 #
 # ## Where to invest: memory or bandwidth?
 #
-# What would one tenth more of each buy? Fewer bytes per token count too, because an FP8 cache is a purchase that costs nothing.
+# What would one tenth more of each buy? Fewer bytes per token count too, because an FP8 cache needs no hardware. It costs some quality.
 
 # %%
 TOKENS = 8192
@@ -250,7 +250,7 @@ assert invest[3][2] > invest[2][2] > invest[1][2]
 
 # %% [markdown]
 # More memory admits more requests, but each step then reads more cache, so throughput hardly moves. More bandwidth speeds up every step and
-# admits nobody. An FP8 cache does both, because it halves what is stored and what is read.
+# admits no more requests. An FP8 cache does both, because it halves what is stored and what is read.
 #
 # ## What the cache saves
 
@@ -328,7 +328,7 @@ quiz(
         ),
         wrong("Memory bandwidth for both", "A long prompt shares each reading over thousands of tokens."),
         wrong(
-            "Compute for both", "The common wrong answer. One reader uses under one per cent of the compute."
+            "Compute for both", "The common wrong answer. One reader uses under one percent of the compute."
         ),
     ),
     item(

@@ -164,7 +164,10 @@ assert [row[5] for row in rows] == [1, 1, 2]
 choose(
     "By division, one H200 is enough at 6,000 tokens. Will it serve the 64 requests?",
     wrong("Yes: the division says so", "The common wrong answer. Division gives the engine nothing."),
-    right("Not reliably", "The engine's reserve brings it down to about 64, and the estimate has an error."),
+    right(
+        "Not reliably",
+        f"The engine's reserve brings it down to {q.fits(MODEL, 'H200', tokens=6000, weights='fp8', kv='fp8')}, and the estimate has an error.",
+    ),
     wrong(
         "No: the weights do not fit",
         f"They take {q.weights(MODEL, 'fp8') / GiB:.1f} of {q.memory('H200') / GiB:.1f} GiB.",
@@ -202,7 +205,7 @@ assert 0 < held.loc["1 × H200", 6000] < 80
 # Two H100s hold {{ fits("llama-3.1-70b", "H100", tokens=6000, tp=2, weights="fp8", kv="fp8") as requests }} at 6,000 tokens and
 # {{ fits("llama-3.1-70b", "H100", tokens=12000, tp=2, weights="fp8", kv="fp8") as requests }} at 12,000. Two H200s hold
 # {{ fits("llama-3.1-70b", "H200", tokens=12000, tp=2, weights="fp8", kv="fp8") as requests }} of the long ones. One H200 holds
-# {{ fits("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests }} at 6,000, close to 64. The pool is known to
+# {{ fits("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests }} at 6,000, just below 64. The pool is known to
 # ± {{ uncertainty("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as GiB.1 }}, which is
 # {{ uncertainty("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") / request("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests.1 }}
 # more or fewer. (The verdict *tight* in our tables is about one request: it fits, by less than the error.)
@@ -361,6 +364,6 @@ quiz(
 # ## Read on
 #
 # - Try it: [the example in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=6K&prompt=5600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8),
-#   and [with twice the length](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=12K&prompt=11600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8)
+#   whose requests hold {{ 5,800 tokens = 5600 + 400 / 2 }} on average, and [with twice the length](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=12K&prompt=11600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8)
 # - [Beyond one GPU](11-beyond-one-gpu.py), and [the whole chain of decisions](14-one-decision-chain.py) on one model
 # - Aisle, "The KV cache, the silent capacity killer" and "The seven parameters", the sources of example and list

@@ -286,7 +286,7 @@ takeaway(
 # %% [markdown]
 # ## Where this picture ends
 #
-# Activations depend on the tokens of a step and on the release. Since vLLM 0.21, CUDA graphs are subtracted from the cache. Our estimates carry an error for
+# Activations depend on the tokens of a step and on the release. Since vLLM 0.20, CUDA graphs are subtracted from the cache. Our estimates carry an error for
 # these terms, [and say how large it is](../about/method.md).
 #
 # ## Exercises

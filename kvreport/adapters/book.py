@@ -350,7 +350,7 @@ def frame(
         for words, url in taken
     )
     if links:
-        time += f'<p class="kv-take-away">{links}. It runs with <code>pip install kvreport[site]</code>.</p>'
+        time += f'<p class="kv-take-away">{links}. It runs in the environment of a checkout (<code>make venv</code>).</p>'
     head, close, rest = html.partition("</h1>")
     return f"{head}{close}{time if close else ''}{rest}{ways(before, after, 'Chapters')}"
 

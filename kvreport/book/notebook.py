@@ -1,11 +1,13 @@
-"""A chapter to take along: as a Jupyter notebook and as a script, for ``pip install kvreport[site]``.
+"""A chapter to take along: as a Jupyter notebook and as a script that prints.
 
 A chapter's source is a program in percent format whose prose has ``{{ … }}`` expressions and links
-between source files. What is taken along has the figures in their place and full addresses.
+between source files. What is taken along has the figures in their place and full addresses. It leaves out the checks
+that hold the chapter's words to its own case, so that its first cell can be changed.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Sequence
@@ -75,14 +77,16 @@ def portable(source: str, uri: str, quantities: Quantities, site_url: str) -> li
     made = [
         Cell(
             "markdown",
-            f"*This is a chapter of [{site_url}]({here}). Install what it computes with:* "
-            "`pip install 'kvreport[site]'`",
+            f"*This is a chapter of [{site_url}]({here}). It runs in the environment of a checkout of kvreport "
+            "(`make venv`), or of its wheel with the extra `site`.*",
         )
     ]
     for cell in cells(source):
         text = cell.text
         if cell.kind == "markdown":
             text = _EXPRESSION.sub(lambda match: prose.state(" ".join(match[1].split()), quantities), text)
+        elif not (text := _without_checks(text)):
+            continue
         made.append(Cell(cell.kind, _LINK.sub(lambda match: _full(match, uri, site_url), text), cell.hidden))
     return made
 
@@ -114,14 +118,14 @@ def notebook(made: Sequence[Cell]) -> str:
 
 
 def script(made: Sequence[Cell]) -> str:
-    """Return cells as a program in percent format, which editors and Jupytext open as a notebook."""
+    """Return cells as a program in percent format that prints what a notebook shows."""
     parts = []
     for cell in made:
         if cell.kind == "markdown":
             text = "\n".join(f"# {line}".rstrip() for line in cell.text.splitlines())
             parts.append(f"# %% [markdown]\n{text}\n")
         else:
-            parts.append(f"# %%\n{cell.text}\n")
+            parts.append(f"# %%\n{_printing(cell.text)}\n")
     return "\n".join(parts)
 
 
@@ -137,6 +141,35 @@ def browser_link(repo_url: str, branch: str, path: str) -> str:
     if match is None:
         return ""
     return f"https://colab.research.google.com/github/{match[1]}/{match[2]}/blob/{branch}/{path}"
+
+
+def _without_checks(source: str) -> str:
+    """Return a cell without its asserts and claims."""
+    lines: list[str | None] = [*source.splitlines()]
+    for statement in ast.parse(source).body:
+        if _is_check(statement):
+            first, last = statement.lineno, statement.end_lineno or statement.lineno
+            lines[first - 1 : last] = [None] * (last - first + 1)
+    return "\n".join(line for line in lines if line is not None).strip("\n")
+
+
+def _is_check(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Assert() | ast.Expr(value=ast.Call(func=ast.Name(id="claim"))):
+            return True
+        case ast.For(body=body):
+            return all(_is_check(one) for one in body)
+    return False
+
+
+def _printing(source: str) -> str:
+    """Return a cell that prints the value of its last expression."""
+    last = ast.parse(source).body[-1:]
+    if not last or not isinstance(last[0], ast.Expr):
+        return source
+    lines = source.splitlines()
+    shown = lines[last[0].lineno - 1 : last[0].end_lineno]
+    return "\n".join([*lines[: last[0].lineno - 1], "print(" + "\n".join(shown) + ")"])
 
 
 def _uncommented(line: str) -> str:

@@ -39,8 +39,37 @@ def test_a_download_has_figures_and_full_addresses(path, quantities):
     assert "}}" not in prose
     assert re.findall(r"\]\((?!https?://|#)[^)]+\)", text) == []
     assert f"{SITE}learn/" in prose
-    assert "pip install 'kvreport[site]'" in prose
+    assert "pip install" not in text, "the name is not ours (ADR 8)"
+    assert not re.search(
+        r"^(?:assert|claim\()", "\n".join(c.text for c in cells if c.kind == "code"), re.MULTILINE
+    )
     program = notebook.script(cells)
     compile(program, path.name, "exec")
-    assert notebook.cells(program)[1:] == [notebook.Cell(c.kind, c.text) for c in cells[1:]]
+    again = notebook.cells(program)
+    assert [cell.kind for cell in again] == [cell.kind for cell in cells]
+    assert [c.text for c in again if c.kind == "markdown"][1:] == [
+        c.text for c in cells if c.kind == "markdown"
+    ][1:]
+    assert program.count("\nprint(") > 5
     assert any(cell["metadata"].get("tags") == ["hide"] for cell in json.loads(text)["cells"])
+
+
+@pytest.mark.parametrize(
+    ("chapter", "changes"),
+    [
+        ("02-the-formula", {}),
+        ("14-one-decision-chain", {}),
+        ("14-one-decision-chain", {'"llama-3.1-70b", "H200"': '"qwen3-32b", "H100"'}),
+        ("14-one-decision-chain", {"7000, 500": "30_000, 500"}),  # its own exercise 5
+    ],
+    ids=["formula", "chain", "another model", "exercise 5"],
+)
+def test_a_script_prints_its_tables_and_its_first_cell_can_be_changed(chapter, changes, quantities, capsys):
+    program = notebook.script(made(REPOSITORY / "docs" / "chapters" / f"{chapter}.py", quantities))
+    for old, new in changes.items():
+        assert program.count(old) == 1
+        program = program.replace(old, new)
+    exec(compile(program, chapter, "exec"), {"__name__": "__main__"})  # noqa: S102
+    printed = capsys.readouterr().out
+    assert len(printed) > 2_000
+    assert "<" not in re.sub(r"<=|< |<\d", "", printed)

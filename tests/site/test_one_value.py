@@ -1,0 +1,281 @@
+"""One quantity, one value: figures that stand in several places, read from what a reader sees.
+
+Expressions and tables are computed, so each is right for what it computes. Two of them can still answer one question in two
+ways. Here every quantity that once had two values names its places, and all of them must agree to the digits printed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from html import unescape
+from pathlib import Path
+from typing import Final
+
+import chapters
+import pytest
+
+from kvreport.accounting.kv_cache import held
+from kvreport.book import prose, reader
+from kvreport.book.quantities import Quantities
+from kvreport.catalog.claim import load_claims
+from kvreport.catalog.load import open_catalog
+from kvreport.catalog.shelf import read_yaml
+from kvreport.evidence.claims import ledger, to_json
+from kvreport.publish.traffic_data import curve_of, left_out
+from kvreport.units import GIB, MIB
+
+REPOSITORY: Final = Path(__file__).parents[2]
+DOCS, DATA = REPOSITORY / "docs", REPOSITORY / "data"
+TRACE, SMALL = "mooncake-conversation", "Qwen/Qwen2.5-7B-Instruct"
+
+
+@cache
+def quantities() -> Quantities:
+    return Quantities(open_catalog(DATA))
+
+
+@cache
+def shown(page: str) -> str:
+    """The text of a page, figures in place; of JSON as published; of data as it is."""
+    if page == "evidence/claims.json":
+        return to_json(ledger(load_claims(DATA / "claims"), quantities()))
+    path = REPOSITORY / page if page.startswith("data/") else DOCS / page
+    if path.suffix == ".yaml":
+        return path.read_text(encoding="utf-8")
+    source = prose.markdown_of(path)
+    about = quantities().about(reader.of_text(source, quantities().catalog))
+    made = prose.resolve(chapters.page(path) if path.suffix == ".py" else source, about, page)[0]
+    made = re.sub(r"<(svg|pre|template)\b.*?</\1\s*>", " ", made, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^<>]*>", " ", made)).split())
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a figure stands: its page, what stands around it with the figure as a group, and what one of its unit is."""
+
+    page: str
+    around: str
+    unit: float = 1
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One quantity: where it stands, and what else computes it."""
+
+    name: str
+    places: tuple[Place, ...]
+    computed: Callable[[], float] | None = None
+
+
+def number(text: str) -> tuple[float, float]:
+    """A figure, and half of its last digit."""
+    plain = text.replace(",", "")
+    return float(plain), 0.5 * 10.0 ** -len(plain.partition(".")[2])
+
+
+def faults(quantity: Quantity, pages: Mapping[str, str] | None = None) -> list[str]:
+    """Places where a quantity is missing, and pairs of values that no rounding reconciles."""
+    found, said = [], []
+    for place in quantity.places:
+        text = (pages or {}).get(place.page) or shown(place.page)
+        figures = re.findall(place.around, text)
+        if not figures:
+            said.append(f"{place.page}: nothing like {place.around}")
+        for figure in figures:
+            value, half = number(figure)
+            found.append((f"{place.page}: {figure}", value * place.unit, half * place.unit * 1.001))
+    if quantity.computed is not None:
+        found.append(("computed", quantity.computed(), 0.0))
+    for n, (where, value, half) in enumerate(found):
+        for other, second, other_half in found[:n]:
+            if abs(value - second) > half + other_half:
+                said.append(f"{quantity.name}: {other}, and {where}")
+    return said
+
+
+def hits_here() -> float:
+    """Hit rate that the traffic page computes for the cache size of the chapter's table."""
+    catalog = quantities().catalog
+    model = catalog.model(SMALL)
+    token = int(held(model, None).marginal_bytes(1 << 20))
+    ((rate, _),) = curve_of(TRACE, 16, model.context_tokens, (int(172.2337424 * GIB) // (token * 16),))
+    return rate
+
+
+def working_set(gigabytes: int) -> float:
+    sizes = read_yaml(DATA / "home" / "machines.yaml", "machines")["apple"]["working_set"]
+    return next(one["mib"] for one in sizes if one["size"] == gigabytes) * MIB
+
+
+def graphs_since() -> float:
+    """The first release whose rules subtract graphs."""
+    releases = {
+        tuple(map(int, path.stem.removeprefix("vllm-").split("."))): read_yaml(path, path.name)
+        for path in (DATA / "engines").glob("vllm-*.yaml")
+    }
+    first = min(number for number, rules in releases.items() if rules.get("graphs_reserved"))
+    return float(f"{first[0]}.{first[1]}")
+
+
+def ask(expression: str) -> Callable[[], float]:
+    return lambda: quantities().compute(expression)
+
+
+CHAIN, RATIO = "chapters/14-one-decision-chain.py", "questions/prefill-decode-ratio.md"
+MACS, SLOTS = "questions/macs.md", "questions/parallel-slots.md"
+FIGURE = r"(\d[\d,]*(?:\.\d+)?)"
+QWEN = '"Qwen/Qwen2.5-7B", "H100", tokens=37'
+NVL = '"qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75'
+
+QUANTITIES: Final = (
+    Quantity(
+        "hit rate of the assistant's hour in 172 GiB",
+        (Place("chapters/13-how-real-traffic-fills-the-cache.py", rf" 172 {FIGURE}% [\d.]+%", 0.01),),
+        hits_here,
+    ),
+    Quantity(
+        "requests that the chat trace loses at 32K",
+        (Place("chapters/13-how-real-traffic-fills-the-cache.py", rf"without the {FIGURE} of 12,031"),),
+        lambda: left_out(TRACE, quantities().catalog.model(SMALL).context_tokens),
+    ),
+    Quantity(
+        "bound of experiment 5, ms",
+        (
+            Place("chapters/09-prefill-and-decode.py", rf"writing one token 476(?:\.\d+)? {FIGURE}"),
+            Place("evidence/claims.json", r'"s5-e5-decode",[^}]*?"computed_value": (\d+\.\d+)'),
+            Place("evidence/claims.json", r'"s5-e5-prefill",[^}]*?"computed_value": (\d+\.\d+)'),
+        ),
+        ask(f"decode_time({QWEN}) * 1000"),
+    ),
+    Quantity(
+        "seconds that reading the weights takes in the chain, ms",
+        (Place(CHAIN, rf"Multiplying with the weights 1 {FIGURE}"),),
+        ask('decode_time("llama-3.1-70b", "H200", tp=2, weights="fp8", tokens=0) * 1000'),
+    ),
+    Quantity(
+        "replicas of the chain",
+        (Place(CHAIN, rf"Decision 6: plan {FIGURE} replicas"),),
+        lambda: (
+            -(
+                -sum(
+                    number(one)[0] for one in re.findall(rf"replicas kept busy by \w+ {FIGURE}", shown(CHAIN))
+                )
+                // 1
+            )
+        ),
+    ),
+    Quantity(
+        "prefill GPUs per decode GPU, 7,000 and 500 tokens",
+        (
+            Place(CHAIN, rf"Show the answer {FIGURE} GPUs\. Decision 6 has both loads"),
+            Place(RATIO, rf"\| 7,000 \| 500 \| 163 \| {FIGURE}"),
+        ),
+    ),
+    Quantity(
+        "requests in flight that the chain sends to the sizer and to the command",
+        (
+            Place(CHAIN, rf"concurrent={FIGURE}"),
+            Place(RATIO, rf"--concurrent {FIGURE}"),
+            Place(CHAIN, rf"requests in flight {FIGURE}"),
+        ),
+    ),
+    Quantity(
+        "usable memory of a 32 GB Mac",
+        (Place(MACS, rf"\| {FIGURE}\u00a0?\s?GiB \| 32", GIB),),
+        lambda: working_set(32),
+    ),
+    Quantity(
+        "usable memory of a 96 GB Mac",
+        (Place(MACS, rf"\| {FIGURE}\u00a0?\s?GiB \| 96", GIB),),
+        lambda: working_set(96),
+    ),
+    Quantity(
+        "one slot on an RTX 3060, tokens",
+        (Place(SLOTS, rf"[Oo]ne slot can have {FIGURE}"),),
+        ask('longest("llama-3.1-8b", "rtx-3060-12gb", engine="llama-cpp", weights="q4_k_m", parallel=1)'),
+    ),
+    Quantity(
+        "longest usual context of a slot on an RTX 3060",
+        (Place(SLOTS, rf"longest usual context [^.]*?of one slot is {FIGURE}"),),
+        ask('slot_context("llama-3.1-8b", "rtx-3060-12gb")'),
+    ),
+    Quantity(
+        "requests of 128K on an H100 NVL",
+        (
+            Place("chapters/06-forgetting-on-purpose.py", rf"the NVL holds {FIGURE}"),
+            Place("chapters/06-forgetting-on-purpose.py", rf"Memory still holds {FIGURE}"),
+            Place("chapters/06-forgetting-on-purpose.py", rf"requests that memory holds {FIGURE}"),
+        ),
+        ask(f"fits({NVL})"),
+    ),
+    Quantity(
+        "requests of 128K on an H100 NVL, eight sequences",
+        (Place("chapters/06-forgetting-on-purpose.py", rf"An H100 NVL then holds {FIGURE}"),),
+        ask(f"fits({NVL}, max_seqs=8)"),
+    ),
+    Quantity(
+        "4-bit weights of Llama 3.1 8B without scales, GiB",
+        (
+            Place(
+                "chapters/07-weights-are-not-the-cache.py",
+                rf"Weights, without scales.{{0,400}}? 4 16 4 {FIGURE} GiB",
+            ),
+        ),
+        ask(
+            '(weights("llama-3.1-8b") - 2 * (component("llama-3.1-8b", "embedding") + component("llama-3.1-8b", "output_head"))) '
+            '/ 4 / GiB + 2 * (component("llama-3.1-8b", "embedding") + component("llama-3.1-8b", "output_head")) / GiB'
+        ),
+    ),
+    Quantity(
+        "release since which graphs are subtracted",
+        (
+            Place("questions/cuda-graphs.md", r"Since (0\.\d+) vLLM subtracts"),
+            Place("chapters/12-what-the-log-says.py", r"Since vLLM (0\.\d+), CUDA graphs"),
+        ),
+        graphs_since,
+    ),
+    Quantity(
+        "requests of 6,000 tokens on one H200",
+        (
+            Place("chapters/10-sizing-a-deployment.py", rf"reserve brings it down to {FIGURE}"),
+            Place("chapters/10-sizing-a-deployment.py", rf"One H200 holds {FIGURE}"),
+            Place("chapters/10-sizing-a-deployment.py", rf"1 × H200 [\d,]+ {FIGURE}"),
+        ),
+    ),
+)
+NEVER: Final = {
+    r"out of memory at noon|runs servers out of memory": "a full cache queues and preempts; nothing crashes",
+    r"purchase that costs nothing": "an FP8 cache costs some quality (chapter 7)",
+}
+"""What a page must not say, and what another page says."""
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES, ids=lambda one: one.name)
+def test_a_quantity_has_one_value(quantity: Quantity) -> None:
+    assert not faults(quantity)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "place"),
+    [(one, place) for one in QUANTITIES for place in one.places],
+    ids=lambda one: getattr(one, "name", getattr(one, "page", "")),
+)
+def test_a_second_value_seeded_in_any_place_is_found(quantity: Quantity, place: Place) -> None:
+    match = re.search(place.around, shown(place.page))
+    assert match is not None
+    value, half = number(match[1])
+    digits = len(match[1].partition(".")[2])
+    other = f"{value + max(3 * half, 0.15 * value):.{digits}f}"
+    text = shown(place.page)
+    assert faults(quantity, {place.page: f"{text[: match.start(1)]}{other}{text[match.end(1) :]}"})
+
+
+@pytest.mark.parametrize(
+    "page", sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "chapters").glob("*.py"))
+)
+def test_no_chapter_says_what_another_one_contradicts(page: str) -> None:
+    for words, why in NEVER.items():
+        assert not re.search(words, (DOCS / page).read_text(encoding="utf-8")), why
