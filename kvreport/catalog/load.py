@@ -567,7 +567,7 @@ def _stem(shelf: Shelf[R], name: str) -> str | None:
 
 
 _OF_DRIVERS: Final = re.compile(
-    r"\((?:R|TM|C)\)|\b(?:NVIDIA|AMD|Intel|Tesla|GeForce|Radeon|Instinct|Blackwell|Generation|Edition|Graphics|OAM|VF|Workstation)\b",
+    r"\((?:R|TM|C)\)|\b(?:NVIDIA|AMD|Apple|Intel|Tesla|GeForce|Radeon|Instinct|Blackwell|Generation|Edition|Graphics|OAM|VF|Workstation)\b",
     re.IGNORECASE,
 )
 """Words of a device's name that a driver prints, such as ``NVIDIA H100 80GB HBM3``, and that tell no two devices apart."""

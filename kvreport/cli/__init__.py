@@ -22,6 +22,7 @@ from kvreport.cli import (
     claim,
     difference,
     estimate,
+    gpu,
     listing,
     log,
     matrix,
@@ -52,6 +53,7 @@ _COMMANDS = (
     listing,
     matrix,
     catalog,
+    gpu,
     site,
     tools,
 )

@@ -1,0 +1,57 @@
+"""``kvreport gpu``: an accelerator's record from what its driver's tool prints."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+from kvreport.cli.output import Add, add_data_option, write_text
+
+_EPILOG = """\
+examples:
+  nvidia-smi -q -x | kvreport gpu - > data/accelerators/my-card.yaml
+  kvreport gpu nvidia-smi.xml
+  rocm-smi --showproductname --showmeminfo vram --showmaxpower --json | kvreport gpu -
+  xpu-smi discovery -d 0 -j | kvreport gpu -
+  system_profiler SPDisplaysDataType SPHardwareDataType -json | kvreport gpu -
+
+Figures that no such tool prints come from the catalog, if it has a device of that name; otherwise the record names them.
+"""
+
+
+def register(add: Add) -> None:
+    """Add the command."""
+    command = add(
+        "gpu", _run, "Print the accelerator that a driver's tool lists as a catalog entry (YAML).", _EPILOG
+    )
+    command.add_argument("file", metavar="FILE", help="what the tool printed, or - for standard input")
+    add_data_option(command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    import yaml
+
+    from kvreport.catalog.driver_report import MAX_BYTES, records
+    from kvreport.catalog.load import open_catalog
+    from kvreport.errors import InputError
+
+    with nullcontext(sys.stdin.buffer) if options.file == "-" else Path(options.file).open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    try:
+        found = records(
+            content.decode("utf-16" if wide else "utf-8-sig", errors="replace"), open_catalog(options.data)
+        )
+    except InputError as error:
+        raise InputError(f"{options.file}: {error}") from error
+    dumps = (one.model_dump(mode="json", exclude_defaults=True) for one in found)
+    # A file of the catalog is one document; several kinds of devices are several.
+    write_text(
+        "---\n".join(
+            yaml.safe_dump({"schema_version": 1} | one, sort_keys=False, allow_unicode=True, width=110)
+            for one in dumps
+        )
+    )
+    return 0
