@@ -13,6 +13,8 @@ SITE_STAMP := $(VENV)/.installed-site
 STAMP      := $(VENV)/.installed
 # Files are UTF-8 whatever the machine's locale says.
 export PYTHONUTF8 := 1
+# Several hundred processes of the tests and a build's workers would each compile the package and its libraries again.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The theme announces at every build what becomes of the engine under it; docs/adr/0001 has our answer.
 export NO_MKDOCS_2_WARNING := 1

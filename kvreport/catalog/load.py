@@ -146,15 +146,28 @@ class Catalog:
         _used(self.folder, found)
         return found
 
+    def known_model(self, name: str) -> Model | None:
+        """Find a model as :meth:`model` does; None if there is none, or more than one.
+
+        What is asked of every name that may be a model's, without the search for the nearest that an error tells.
+        """
+        note(self.folder, name)
+        known = ("model", name) in self._known or len(self._models_named(name)) == 1
+        return self.model(name) if known else None
+
     @cached_property
     def _joined(self) -> Mapping[str, frozenset[str]]:
         return files_by_joined_name(self._models.files)
 
     def _find_model(self, name: str) -> Model:
+        known = [stem.replace("--", "/", 1) for stem in self._models.files]
+        return _only(self._models_named(name), "model", name, known)
+
+    def _models_named(self, name: str) -> Mapping[str, Model]:
         slug = name.replace("/", "--")
         exact = _stem(self._models, slug)
         if exact is not None:
-            return self._models.read(exact)
+            return {exact: self._models.read(exact)}
         heard = spoken(name)
         matches = {
             model.id: model
@@ -166,8 +179,7 @@ class Catalog:
             matches = {stem: self._models.read(stem) for stem in tails}
             if not matches:
                 matches = {stem: self._models.read(stem) for stem in self._joined.get(joined(name), ())}
-        known = [stem.replace("--", "/", 1) for stem in self._models.files]
-        return _only(matches, "model", name, known)
+        return matches
 
     def accelerator(self, name: str) -> Accelerator:
         """Find an accelerator by slug or alias, in any case.

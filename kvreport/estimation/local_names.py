@@ -124,10 +124,9 @@ def _unlisted(name: str, catalog: Catalog | None) -> bool:
     if catalog is None or Path(name).exists():
         return False
     try:
-        catalog.model(name)
-    except InputError:
+        return catalog.known_model(name) is None
+    except InputError:  # the record is there, and has a fault
         return True
-    return False
 
 
 def by_local_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:

@@ -252,10 +252,9 @@ def open_model(
 
         return open_folder(Path(model).expanduser(), catalog, assume_defaults=assume_defaults)
     if revision is None:
-        try:
-            return listed(catalog.model(model))
-        except InputError:
-            pass
+        known = catalog.known_model(model)
+        if known is not None:
+            return listed(known)
     from kvreport.estimation.opening import open_name  # noqa: PLC0415
 
     return open_name(model, catalog, fetching=fetch, revision=revision)

@@ -169,12 +169,8 @@ def gguf_base(name: str, catalog: Catalog) -> tuple[Model, str] | None:
 
 
 def _base(said: QuantizedName, catalog: Catalog) -> Model | None:
-    for candidate in said.bases:
-        try:
-            return catalog.model(candidate)
-        except InputError:
-            continue
-    return None
+    known = map(catalog.known_model, said.bases)
+    return next((model for model in known if model is not None), None)
 
 
 def quantized(base: Model, form: WeightFormat, name: str, experts: WeightFormat | None = None) -> Model:
