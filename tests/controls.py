@@ -35,8 +35,16 @@ new MutationObserver(() => { window.kvChanged = performance.now(); })
   .observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
 """
 
-RESTS: Final = """(quiet) => performance.now() - window.kvChanged > quiet
-  && ![...document.querySelectorAll('[aria-busy=true], [data-kv-progress]')].some((one) => one.checkVisibility())"""
+RESTS: Final = """([quiet, most]) => new Promise((done) => {
+  const from = performance.now();
+  const look = () => {
+    const now = performance.now(), rests = now - window.kvChanged > quiet
+      && ![...document.querySelectorAll('[aria-busy=true], [data-kv-progress]')].some((one) => one.checkVisibility());
+    if (rests || now - from > most) done(rests);
+    else setTimeout(look, Math.max(quiet - (now - window.kvChanged), 60));
+  };
+  look();
+})"""
 
 FIND: Final = """(place) => {
   const root = document.querySelector(place);
@@ -190,6 +198,7 @@ class Presser:
         self.heard: list[str] = []
         self.saved: list[Any] = []
         self.asking: set[Any] = set()
+        self.known: dict[str, Any] | None = None  # what the page says since the last press
         page = self.page
         page.on("console", self.hears)
         page.on("pageerror", lambda error: self.heard.append(str(error)))
@@ -211,11 +220,17 @@ class Presser:
 
     def settle(self) -> None:
         """Wait until nothing is asked for and nothing changes."""
+        from playwright.sync_api import Error
+
         ends = time.monotonic() + WAIT_S
         while time.monotonic() < ends:
             self.page.wait_for_timeout(60)
-            if not self.asking and self.page.evaluate(RESTS, SETTLED_MS):
-                return
+            try:
+                if self.page.evaluate(RESTS, [SETTLED_MS, 1000 * WAIT_S]) and not self.asking:
+                    return
+            except Error as error:  # the page that was looked at is gone: another is coming
+                if "context was destroyed" not in str(error):
+                    raise
         self.heard.append("never comes to rest")
 
     def fresh(self, uri: str) -> None:
@@ -270,6 +285,7 @@ class Presser:
         here = self.page.url.split("?")[0].split("#")[0] == self.root + uri.split("?", maxsplit=1)[0]
         found = self.present(control) if here and not anew else None
         if found is None:
+            self.known = None
             self.fresh(uri)
             for earlier, chosen in control.before:
                 self.act(self.present(earlier) or earlier, chosen)
@@ -305,14 +321,15 @@ class Presser:
                     if found is None:
                         report.faults.append(f"{what}: gone before it was pressed")
                         break
-                    before = self.state()
+                    before = self.known or self.state()
                     self.act(found, value)
-                    after = self.state()
+                    after = self.known = self.state()
                     if after["shared"] and not after["shared"][0].endswith(after["search"]):
                         self.page.wait_for_timeout(1000)  # the open box follows a quarter of a second later
-                        after = self.state()
+                        after = self.known = self.state()
                     self.heard += self.copied(found, after)
                 except (Error, AssertionError) as error:  # a control that cannot be pressed is a fault
+                    self.known = None
                     report.faults.append(f"{what}: {str(error).splitlines()[0]}")
                     continue
                 report.presses += 1

@@ -5,11 +5,14 @@ from __future__ import annotations
 import http.server
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 HEAR = """
 window.refused = [];
@@ -70,27 +73,46 @@ def served(folder: Path, handler: type[Quiet] = Quiet) -> Iterator[str]:
         server.server_close()
 
 
+def under_policy(page: Any) -> Any:
+    """A page whose policy holds in tests, too: none of them waits by a text that the page would have to evaluate.
+
+    Playwright's own waiting evaluates its text in the page. The debugger lets the first try pass and the policy refuses
+    every later one, so that a test passed where the condition held at once and failed with an ``EvalError`` where it did not.
+    """
+
+    def refused(*_: object, **__: object) -> None:
+        pytest.fail("wait with until(): the policy of this page refuses what wait_for_function evaluates")
+
+    page.wait_for_function = refused
+    return page
+
+
+def until(page: Any, expression: str, seconds: float = 30) -> None:
+    """Wait for an expression to hold; asked from outside, because the page lets nobody evaluate text."""
+    ends = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        if time.monotonic() > ends:
+            pytest.fail(f"never came true: {expression}")
+        page.wait_for_timeout(25)
+
+
 @contextmanager
 def phone(
+    browser: Any,
     folder: Path,
     uri: str,
-    chromium: tuple[str, list[str]],
     routes: Mapping[str, Callable[[Any], None]] | None = None,
 ) -> Iterator[Any]:
     """A page of a built site on a phone: ``asked`` lists what it requested, ``root`` is the site's address.
 
     Args:
+        browser: What opens it.
         folder: The site.
         uri: The page's address in it.
-        chromium: The browser's path and flags.
         routes: What answers requests of other addresses.
     """
-    from playwright.sync_api import sync_playwright
-
-    path, flags = chromium
-    with served(folder) as root, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=flags)
-        opened = browser.new_page(viewport={"width": 390, "height": 844})
+    with served(folder) as root:
+        opened = under_policy(browser.new_page(viewport={"width": 390, "height": 844}))
         opened.add_init_script(HEAR)
         asked: list[str] = []
         opened.on("request", lambda request: asked.append(request.url))
@@ -99,4 +121,4 @@ def phone(
         opened.goto(root + uri)
         opened.asked, opened.root = asked, root
         yield opened
-        browser.close()
+        opened.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -145,9 +147,24 @@ def build_site() -> Callable[[Path], None]:
 @pytest.fixture(scope="session")
 def tiny_site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> TinySite:
     """The tiny site; a hand-written page and two questions beside the generated ones."""
-    root = tmp_path_factory.mktemp("tiny")
+    base = tmp_path_factory.getbasetemp()
+    # Workers of one run share what the first of them builds.
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tiny"
+    with root.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        built = TinySite(root / "site", root / "mkdocs.yml", root / "data")
+        if not (root / "built").is_file():
+            shutil.rmtree(root, ignore_errors=True)
+            make(repository, root)
+            build(built.config)
+            (root / "built").touch()
+    return built
+
+
+def make(repository: Path, root: Path) -> None:
+    """Write the tiny site's sources."""
     docs = root / "docs"
-    docs.mkdir()
+    docs.mkdir(parents=True)
     (docs / "by-hand.md").write_text(BY_HAND, encoding="utf-8")
     (docs / "questions").mkdir()
     for name, text in QUESTIONS.items():
@@ -164,5 +181,3 @@ def tiny_site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Tin
     old_tables(root / "published")
     text = text.replace("      catalog:", f"      releases: {root / 'published'}\n      catalog:", 1)
     config.write_text(text, encoding="utf-8")
-    build(config)
-    return TinySite(root / "site", config, catalog)

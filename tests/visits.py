@@ -1,4 +1,4 @@
-"""A browser on the tiny site, for the tests that look at pages: fixtures and a page with what went wrong on it."""
+"""Pages of the tiny site in a browser, with what went wrong on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from serving import served
+from serving import under_policy
 
 KEEPS_NOTHING: Final = frozenset(
     ("browser", "expect_page", "new_cdp_session", "route", "unroute", "wait_for_event")
@@ -75,28 +75,12 @@ class Lent:
         self._free.append(self)
 
 
-@pytest.fixture(scope="module")
-def address(tiny_site) -> Iterator[str]:
-    with served(tiny_site.folder) as root:
-        yield root
-
-
-@pytest.fixture(scope="module")
-def browser(chromium_path, chromium_flags) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        yield Contexts(started)
-        started.close()
-
-
 @pytest.fixture
 def page(browser, address) -> Iterator[Any]:
     """A page under our own policy, on which nothing may fail and which may ask nobody else."""
     context = browser.new_context()
     context.grant_permissions(["clipboard-read", "clipboard-write"])
-    opened = context.new_page()
+    opened = under_policy(context.new_page())
     opened.faults = []
     opened.asked = []
     opened.on("pageerror", lambda error: opened.faults.append(str(error.stack)))
@@ -108,15 +92,6 @@ def page(browser, address) -> Iterator[Any]:
     assert faults == []
     assert all(url.startswith((address, "data:", "blob:")) for _, url in asked)
     assert {method for method, _ in asked} == {"GET"}
-
-
-def until(page: Any, expression: str) -> None:
-    """Wait for an expression to hold; asked from outside, because the page lets nobody evaluate text."""
-    for _ in range(400):
-        if page.evaluate(expression):
-            return
-        page.wait_for_timeout(25)
-    pytest.fail(f"never came true: {expression}")
 
 
 def hold(where: Any, pattern: str) -> list[Any]:

@@ -1,12 +1,15 @@
-"""What every test in a real browser shares: it is tried again once, and can be tried on a slow machine."""
+"""What every test in a real browser shares: the browser, a second try, and a slow machine where it is asked for."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from serving import served
+from visits import Contexts
 
 # `KVREPORT_SLOW_BROWSER=6 make test PYTEST_ARGS=tests/browser` shows which tests read a page too early: scripts run
 # at a sixth of their speed, and every answer comes LATENCY_MS later.
@@ -56,3 +59,24 @@ def slow_pages() -> Any:
             opened = kind.new_page
             patch.setattr(kind, "new_page", lambda self, *a, _open=opened, **k: slowed(_open(self, *a, **k)))
         yield
+
+
+@pytest.fixture(scope="package")
+def browser(chromium_path: str, chromium_flags: list[str]) -> Iterator[Contexts]:
+    """The one browser of a worker: starting it and compiling the site's scripts again cost seconds a file.
+
+    It ends with this folder's tests: while it runs, nothing else in its process may start an event loop.
+    """
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        yield Contexts(started)
+        started.close()
+
+
+@pytest.fixture(scope="package")
+def address(tiny_site: Any) -> Iterator[str]:
+    """Where the tiny site is served."""
+    with served(tiny_site.folder) as root:
+        yield root

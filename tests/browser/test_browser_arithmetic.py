@@ -147,9 +147,7 @@ def rows_of(cube: Any, take: np.random.Generator, number: int) -> list[list[Any]
     return rows
 
 
-def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chromium_flags):
-    from playwright.sync_api import sync_playwright
-
+def test_the_browser_answers_as_the_dataset_does(repository, browser):
     catalog = open_catalog()
     chosen = sorted({*sorted(catalog.models)[::EVERY], *LAID_OUT_BY_KERNELS, *RESERVED_BY_CACHE})
     site = gather(catalog, models=",".join(chosen), version="2026.01.01")
@@ -169,20 +167,18 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
     assert sum(row[-1] is not None for row in rows) > ROWS // 2
     assert {"dp8-ep", "dp16-ep", "tp8-dcp8", "pp2-tp8"} <= {row[2] for row in rows if row[-1]}
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        page = browser.new_page()
-        page.add_script_tag(content=browser_script())
-        page.add_script_tag(path=str(repository / "docs/assets/kv-capacity.js"))
-        data = json.loads(profiles.encode({"site": shared, "models": models, "rows": rows}))
-        found = page.evaluate(ANSWER, data)
-        page.add_script_tag(path=str(repository / "docs/assets/kv-matrix.js"))
-        parts = {
-            address.removeprefix(f"{profiles.FOLDER}/explore/").removesuffix(".json"): json.loads(content)
-            for address, content in explorer_data.files(site, models, sizer_data.every_model(site))
-        }
-        together = page.evaluate(PUT_TOGETHER, {**data, "parts": parts})
-        browser.close()
+    page = browser.new_page()
+    page.add_script_tag(content=browser_script())
+    page.add_script_tag(path=str(repository / "docs/assets/kv-capacity.js"))
+    data = json.loads(profiles.encode({"site": shared, "models": models, "rows": rows}))
+    found = page.evaluate(ANSWER, data)
+    page.add_script_tag(path=str(repository / "docs/assets/kv-matrix.js"))
+    parts = {
+        address.removeprefix(f"{profiles.FOLDER}/explore/").removesuffix(".json"): json.loads(content)
+        for address, content in explorer_data.files(site, models, sizer_data.every_model(site))
+    }
+    together = page.evaluate(PUT_TOGETHER, {**data, "parts": parts})
+    page.close()
     assert found["compared"] == len(rows)
     assert found["count"] == 0, found["wrong"]
     assert together["compared"] > ROWS // 2
@@ -208,10 +204,8 @@ PLAIN_PLAN = 4
 """Entries of a plan that divides one pool; one more says how several are divided."""
 
 
-def test_the_browser_divides_budgets_as_sglang_does(repository, chromium_path, chromium_flags):
+def test_the_browser_divides_budgets_as_sglang_does(repository, browser):
     """Models with pools of states or windows had no numbers of SGLang in the browser."""
-    from playwright.sync_api import sync_playwright
-
     catalog = open_catalog()
     own = gather(catalog, models=",".join(sorted(catalog.models)[::SGLANG_EVERY]), version="2026.01.01")
     other = own.under("sglang")
@@ -234,14 +228,12 @@ def test_the_browser_divides_budgets_as_sglang_does(repository, chromium_path, c
     of_engine = [n for n, name in enumerate((*COLUMNS, "verdict", "limited_by")) if name not in ARCHITECTURE]
     rows = [[*key, want and [want[n] for n in of_engine]] for *key, want in rows]
     assert sum(row[-1] is not None for row in rows) > SGLANG_ROWS // 3
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        page = browser.new_page()
-        page.add_script_tag(content=browser_script())
-        page.add_script_tag(path=str(repository / "docs/assets/kv-capacity.js"))
-        site = {**shared, "engine": theirs["engine"], "gpus": gpus}
-        data = json.loads(profiles.encode({"site": site, "models": models, "rows": rows}))
-        found = page.evaluate(ENGINE_ANSWER, data)
-        browser.close()
+    page = browser.new_page()
+    page.add_script_tag(content=browser_script())
+    page.add_script_tag(path=str(repository / "docs/assets/kv-capacity.js"))
+    site = {**shared, "engine": theirs["engine"], "gpus": gpus}
+    data = json.loads(profiles.encode({"site": site, "models": models, "rows": rows}))
+    found = page.evaluate(ENGINE_ANSWER, data)
+    page.close()
     assert found["compared"] == len(rows)
     assert found["count"] == 0, found["wrong"]

@@ -16,7 +16,6 @@ import chapters
 import pytest
 from bs4 import BeautifulSoup
 from serving import served
-from visits import Contexts
 
 from kvreport.book.chapter import (
     Goal,
@@ -104,20 +103,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
         yield folder, root
 
 
-@pytest.fixture(scope="module")
-def chromium(chromium_path: str, chromium_flags: list[str]) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        yield Contexts(opened)
-        opened.close()
-
-
 @pytest.fixture
-def page(chromium: Any, lab: tuple[Path, str]) -> Iterator[Any]:
+def page(browser: Any, lab: tuple[Path, str]) -> Iterator[Any]:
     faults: list[str] = []
-    context = chromium.new_context()
+    context = browser.new_context()
     opened = context.new_page()
     opened.set_default_timeout(5000)
     opened.on("pageerror", lambda error: faults.append(str(error)))
@@ -227,12 +216,12 @@ def test_a_quiz_counts(page: Any) -> None:
 
 
 def test_the_longest_line_of_a_formula_is_whole_between_the_columns_and_on_a_tablet(
-    chromium: Any, lab: tuple[Path, str]
+    browser: Any, lab: tuple[Path, str]
 ) -> None:
     """The whole site's test holds every chapter to as many characters."""
     folder, root = lab
     (folder / "longest.html").write_text(document(formula("n" * 84).html), encoding="utf-8")
-    page = chromium.new_page(viewport={"width": 768, "height": 900})
+    page = browser.new_page(viewport={"width": 768, "height": 900})
     page.goto(f"{root}/longest.html")
     block = page.locator("pre.kv-formula")
     block.evaluate("e => { e.style.width = '736px'; }")
@@ -241,12 +230,12 @@ def test_the_longest_line_of_a_formula_is_whole_between_the_columns_and_on_a_tab
 
 
 def test_a_formula_keeps_its_lines_on_a_phone_and_can_be_moved_sideways(
-    chromium: Any, lab: tuple[Path, str]
+    browser: Any, lab: tuple[Path, str]
 ) -> None:
     lines = ("cache per GPU  =  2 × layers/PP × KV heads per GPU × head dim × bytes   (/ DCP)", "short  =  1")
     folder, root = lab
     (folder / "formula.html").write_text(document(formula(*lines).html), encoding="utf-8")
-    phone = chromium.new_page(viewport={"width": 390, "height": 844})
+    phone = browser.new_page(viewport={"width": 390, "height": 844})
     phone.goto(f"{root}/formula.html")
     block = phone.locator("pre.kv-formula")
     wide, seen, line, tall = block.evaluate(
@@ -266,8 +255,8 @@ def test_a_formula_keeps_its_lines_on_a_phone_and_can_be_moved_sideways(
     phone.close()
 
 
-def test_everything_is_there_without_scripts_and_in_print(chromium: Any, lab: tuple[Path, str]) -> None:
-    context = chromium.new_context(java_script_enabled=False)
+def test_everything_is_there_without_scripts_and_in_print(browser: Any, lab: tuple[Path, str]) -> None:
+    context = browser.new_context(java_script_enabled=False)
     plain = context.new_page()
     plain.goto(lab[1])
     assert plain.locator(".kv-options li").first.is_visible()
@@ -275,7 +264,7 @@ def test_everything_is_there_without_scripts_and_in_print(chromium: Any, lab: tu
     assert "7 requests" in plain.locator("[data-kv-guess] details").inner_text()
     assert plain.locator(".kv-instrument table").is_visible()
     context.close()
-    printed = chromium.new_page()
+    printed = browser.new_page()
     printed.set_default_timeout(5000)
     printed.goto(lab[1])
     printed.wait_for_selector(".kv-live")
@@ -301,14 +290,14 @@ NUMBERS = [f"{number:02}" for number in range(1, 15)]
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_every_piece_of_a_chapter_is_used_with_the_keyboard_only(
-    chromium: Any, lab: tuple[Path, str], number: str
+    browser: Any, lab: tuple[Path, str], number: str
 ) -> None:
     folder, address = lab
     path = next(CHAPTERS.glob(f"{number}-*.py"))
     soup = BeautifulSoup(chapters.page(path), "html.parser")
     pieces = soup.select("section.kv-guess, section.kv-exercise, section.kv-instrument, ol.kv-quiz")
     (folder / f"k{number}.html").write_text(document("".join(map(str, pieces))), encoding="utf-8")
-    context = chromium.new_context()
+    context = browser.new_context()
     page = context.new_page()
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
@@ -354,13 +343,13 @@ def test_every_piece_of_a_chapter_is_used_with_the_keyboard_only(
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_instruments_of_a_chapter_show_what_their_tables_say(
-    chromium: Any, lab: tuple[Path, str], number: str
+    browser: Any, lab: tuple[Path, str], number: str
 ) -> None:
     folder, address = lab
     path = next(CHAPTERS.glob(f"{number}-*.py"))
     found = BeautifulSoup(chapters.page(path), "html.parser").select(".kv-instrument")
     (folder / f"{number}.html").write_text(document("".join(map(str, found))), encoding="utf-8")
-    context = chromium.new_context()
+    context = browser.new_context()
     page = context.new_page()
     page.set_default_timeout(5000)
     page.goto(f"{address}{number}.html")

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from visits import Visit, address, browser, hold, let_go
+from visits import Visit, hold, let_go
 
 from kvreport import estimate
 from kvreport.catalog.load import load_catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
-
-__all__ = ["address", "browser"]  # fixtures
 
 LLAMA, DEEPSEEK = "meta-llama/Llama-3.1-8B-Instruct", "deepseek-ai/DeepSeek-V3"
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from visits import address, browser
-
-__all__ = ["address", "browser"]  # fixtures
 
 pytestmark = [pytest.mark.browser]
 

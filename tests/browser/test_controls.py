@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 from controls import Presser, Report, given
-from visits import Visit, address, browser
+from visits import Visit
 
 from kvreport.publish import python_runtime
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
-
-__all__ = ["address", "browser"]  # fixtures
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kvreport"
 LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/"

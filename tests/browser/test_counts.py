@@ -8,15 +8,13 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 import pytest
-from visits import Visit, address, browser
+from visits import Visit
 
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.load import load_catalog
 from kvreport.units import human_parameters, human_tokens
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-__all__ = ["address", "browser"]  # fixtures
 
 SERVES: Final = ("fits", "tight")
 HEADLINE: Final = "[data-kv-slot=headline]"

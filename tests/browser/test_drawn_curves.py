@@ -6,11 +6,8 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from visits import browser
 
 from kvreport.site.kit import figures
-
-__all__ = ["browser"]  # fixture
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from visits import Visit, address, browser
+from visits import Visit
 
 from kvreport import estimate, size
 from kvreport.catalog.load import load_catalog
 from kvreport.errors import InputError
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-__all__ = ["address", "browser"]  # fixtures
 
 H100 = "gpus/h100-sxm-80gb/"
 SIZES = (1, 2, 4, 8)

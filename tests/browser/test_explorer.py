@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pandas as pd
 import pytest
-from visits import address, browser, hold, let_go
+from visits import hold, let_go
 
 from kvreport import estimate
 from kvreport.accounting.parallel import Layout
@@ -17,8 +17,6 @@ from kvreport.catalog.load import open_catalog
 from kvreport.publish.layout_names import ways
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-__all__ = ["address", "browser"]  # fixtures
 
 KEYS = ["model", "gpu", "layout", "tensor_parallel", "weight_format", "kv_format", "context_tokens"]
 FIRST = "#explore-table tbody tr:first-child"

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from visits import Visit, address, browser, hold
+from visits import Visit, hold
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-__all__ = ["address", "browser"]  # fixtures
 
 LLAMA: Final = "models/meta-llama--Llama-3.1-8B-Instruct/"
 PAGES: Final = (

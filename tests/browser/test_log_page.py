@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from visits import address, browser, page, until
+from serving import until
+from visits import page
 
 from kvreport.catalog.load import open_catalog
 from kvreport.startup_log import diagnose
 
-__all__ = ["address", "browser", "page"]  # fixtures
+__all__ = ["page"]  # a fixture
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

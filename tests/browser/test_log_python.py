@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import phone
+from serving import phone, until
 
 from kvreport.catalog.load import open_catalog
 from kvreport.evidence.claim_check import answer as judged
@@ -32,8 +32,8 @@ needs_runtime = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def page(tiny_site, chromium_path, chromium_flags) -> Iterator[Any]:
-    with phone(tiny_site.folder, "log/", (chromium_path, chromium_flags)) as opened:
+def page(tiny_site, browser) -> Iterator[Any]:
+    with phone(browser, tiny_site.folder, "log/") as opened:
         yield opened
 
 
@@ -60,7 +60,7 @@ def test_an_engine_without_a_plan_here_is_checked_by_the_library(page: Any) -> N
 def test_another_log_takes_the_answer_away_and_asks_nothing_of_itself(page: Any) -> None:
     before = len(page.asked)
     page.fill("[name=log]", SGLANG.replace("274120", "174120"))
-    page.wait_for_function("!document.querySelector('.kv-told')")
+    until(page, "!document.querySelector('.kv-told')")
     assert page.locator(".kv-whole button").is_enabled()
     assert not [url for url in page.asked[before:] if "/assets/python/" in url]
     assert "MB)" not in page.inner_text(".kv-whole")
@@ -102,5 +102,5 @@ def test_the_next_page_does_not_have_the_policy(page: Any) -> None:
     assert page.evaluate("kvreport.landed").endswith("/sizer/")
     assert "wasm" not in page.get_attribute("meta[http-equiv=Content-Security-Policy]", "content")
     page.eval_on_selector("a[href$='log/']", "link => link.click()")
-    page.wait_for_function("kvreport.landed.endsWith('/log/')", timeout=WAIT_MS)
+    until(page, "kvreport.landed.endsWith('/log/')", WAIT_MS / 1000)
     page.wait_for_selector("[name=log]")

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from visits import Visit, address, browser
+from visits import Visit
 
 from kvreport.catalog.load import load_catalog
 from kvreport.publish import long_tables
 from kvreport.site.kit.tables import FIRST_ROWS, Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
-
-__all__ = ["address", "browser"]  # fixtures
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

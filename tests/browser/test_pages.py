@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 import pytest
-from visits import Visit, address, browser, hold, let_go, until
+from serving import until
+from visits import Visit, hold, let_go
 
 import kvreport
 from kvreport import units
 from kvreport.site.pages.model.headline import approximate
-
-__all__ = ["address", "browser"]  # fixtures
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 from serving import HEAR, served
-from visits import address, browser
 
 from kvreport.adapters.export import export
 from kvreport.adapters.policy import Policy, inline
-
-__all__ = ["address", "browser"]  # fixtures
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from visits import Visit, address, browser
-
-__all__ = ["address", "browser"]  # fixtures
+from visits import Visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from visits import Visit, address, browser
+from visits import Visit
 
 from kvreport.book import prose, reader
 from kvreport.book.expressions import names_in, tree_of, unit_factor
@@ -16,8 +16,6 @@ from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
-
-__all__ = ["address", "browser"]  # fixtures
 
 REPOSITORY = Path(__file__).parents[2]
 CASES = (

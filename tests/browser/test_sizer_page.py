@@ -9,13 +9,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from visits import address, browser, hold, let_go, page, until
+from serving import until
+from visits import hold, let_go, page
 
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.estimation.size import size
 
-__all__ = ["address", "browser", "page"]  # fixtures
+__all__ = ["page"]  # a fixture
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import pandas as pd
 import pytest
 from serving import Quiet, served
-from visits import browser
 
 from kvreport.publish import sql_runtime
 
@@ -24,8 +23,6 @@ pytestmark = [
         not sql_runtime.found(CACHE), reason="scripts/fetch_sql.py has not fetched DuckDB for the browser"
     ),
 ]
-
-__all__ = ["browser"]  # fixture
 
 
 class Ranges(Quiet):

@@ -9,15 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from visits import Visit, address, browser
+from visits import Visit
 
 from kvreport import estimate, size
 from kvreport.catalog.load import load_catalog
 from kvreport.traffic.answers import replay
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-__all__ = ["address", "browser"]  # fixtures
 
 MOST_ACTIONS = 5
 HEADLINE = "[data-kv-slot=headline]"

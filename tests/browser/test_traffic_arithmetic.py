@@ -43,16 +43,12 @@ READ = """
 
 
 @pytest.fixture(scope="module")
-def page(chromium_path: str, chromium_flags: list[str], repository: Path) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        opened = browser.new_page()
-        opened.add_script_tag(content=script())
-        opened.add_script_tag(path=repository / "docs" / "assets" / "kv-traffic.js")
-        yield opened
-        browser.close()
+def page(browser: Any, repository: Path) -> Iterator[Any]:
+    opened = browser.new_page()
+    opened.add_script_tag(content=script())
+    opened.add_script_tag(path=repository / "docs" / "assets" / "kv-traffic.js")
+    yield opened
+    opened.close()
 
 
 def compare(

@@ -6,14 +6,14 @@ import gzip
 from typing import Any
 
 import pytest
-from visits import address, browser, page
+from visits import page
 
 from kvreport.traffic.answers import replay
 from kvreport.traffic.compact import write_compact
 from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.trace import MAX_NODES
 
-__all__ = ["address", "browser", "page"]  # fixtures
+__all__ = ["page"]  # a fixture
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -196,16 +196,6 @@ def address(folder: Path) -> Iterator[str]:
     server.server_close()
 
 
-@pytest.fixture(scope="module")
-def browser(chromium_path: str, chromium_flags: list[str]) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        yield started
-        started.close()
-
-
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
     # Playwright waits for a condition by running a text in the page, which our policy refuses.

@@ -53,9 +53,9 @@ def hub(route: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def page(tiny_site, chromium_path, chromium_flags) -> Iterator[Any]:
+def page(tiny_site, browser) -> Iterator[Any]:
     hubs = {"https://huggingface.co/**": hub}
-    with phone(tiny_site.folder, "your-model/", (chromium_path, chromium_flags), hubs) as opened:
+    with phone(browser, tiny_site.folder, "your-model/", hubs) as opened:
         yield opened
 
 
