@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
+from typing import TypeVar
 
 from hypothesis import Phase, settings
 
+T = TypeVar("T")
 TIMES = int(os.environ.get("KVREPORT_FUZZ", "1"))
 """How many times the examples of an ordinary build are tried."""
 
@@ -15,6 +18,13 @@ TIMES = int(os.environ.get("KVREPORT_FUZZ", "1"))
 def examples(count: int) -> int:
     """So many examples in every build; :data:`TIMES` as many when fuzzing."""
     return count * TIMES
+
+
+def thinned(cases: Sequence[T], step: int) -> list[T]:
+    """One in so many cases of one kind in every build, from the first to the last; every one when fuzzing."""
+    if TIMES > 1:
+        return list(cases)
+    return [*cases[:-1:step], *cases[-1:]]
 
 
 def load_profile() -> None:

@@ -12,6 +12,7 @@ import math
 from pathlib import Path
 
 import pytest
+import tiny
 
 from kvreport.cli import main, parser
 
@@ -45,7 +46,7 @@ COMMANDS = {
         "--model", "qwen3-8b", "--quantity", "kv_request", "--value", "1.2", "--unit", "GB", "--context", "8K",
         "--format", "json",
     ],
-    "matrix": ["--models", "nosuch", "--out", "matrix"],
+    "matrix": ["--models", "nosuch", "--out", "matrix", "--data", "catalog"],
 }  # fmt: skip
 """Commands with numbers, and what makes each of them answer; a matrix is refused for its model where nothing else is wrong."""
 
@@ -76,13 +77,14 @@ def test_every_flag_is_of_a_kind_that_is_tried():
 
 
 @pytest.fixture
-def answering(tmp_path: Path, monkeypatch, capsys):
+def answering(tmp_path: Path, repository: Path, monkeypatch, capsys):
     """Return what a command says: its status, after holding what it printed."""
     monkeypatch.chdir(tmp_path)
     rows = [
         {"timestamp": n, "input_length": 1000 + n, "output_length": 100, "hash_ids": [1, n]} for n in range(9)
     ]
     Path("trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    tiny.copy_catalog(repository, Path("catalog"))
     Path("start.log").write_text("INFO Available KV cache memory: 10.0 GiB\n", encoding="utf-8")
 
     def answer(command: str, flag: str, value: str) -> int:

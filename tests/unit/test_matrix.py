@@ -189,7 +189,8 @@ def test_every_value_is_a_described_column(cubes):
 
 @pytest.mark.parametrize("of", [1, 2, 5, 23])
 def test_shards_are_disjoint_and_their_union_is_the_whole(catalog, of):
-    chosen = axes(catalog, models="*qwen*", gpus="*h100*,b200*,a100*", contexts=[2048])
+    of_each = {"contexts": [2048], "tensor_parallel": [1], "weights": ["released"], "kv": ["bf16"]}
+    chosen = axes(catalog, models="*qwen2*", gpus="*h100*,b200*,a100*", **of_each)
 
     def pairs(shard):
         return [(cube.model.id, gpu) for cube in matrix(chosen, shard) for gpu in cube.gpus]
