@@ -1,47 +1,211 @@
-"""The flags that each engine's own server takes, read from its argument parser; commands are held to them."""
+"""The flags that each engine's own server takes, read from its argument parser, with what each does to memory."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from kvreport.catalog.base import SCHEMA_VERSION, Record, Source, Text
 from kvreport.catalog.shelf import read_yaml, validate
 
+Effect = Literal["followed", "changes", "starts", "unknown", "none"]
+"""What a flag does: an answer follows it; it changes a term of the memory that no answer follows; it decides whether
+and what is started; what it does is not known; it changes no memory of a device."""
+Takes = Literal["0", "1", "2", "?", "+"]
+"""Words that follow a flag: as many, perhaps one, or one and more."""
+
+
+class FlagGroup(Record):
+    """Flags of one effect.
+
+    Attributes:
+        effect: What they do.
+        changes: The term of the memory, or the decision, in words; None for flags without effect on memory.
+        ours: This program's flag of the same meaning, where it has another name.
+        values: Values that are written otherwise here: the words in place of flag and value; empty to leave both out.
+        read: Where the effect was read: path::function in the engine's source.
+        package: The package that adds them to the server, where they are not its own.
+        until: The last release whose parser had them, where the newest one has them no more.
+        flags: Every spelling, apart by spaces, with what it takes.
+    """
+
+    effect: Effect
+    changes: Text | None = None
+    ours: Text | None = None
+    values: dict[str, str] = Field(default_factory=dict)
+    read: Text | None = None
+    package: Text | None = None
+    until: Text | None = None
+    flags: Annotated[dict[Text, Takes], Field(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFlag:
+    """One flag.
+
+    Attributes:
+        name: Its first spelling.
+        takes: How many words follow it.
+        group: Its effect.
+    """
+
+    name: str
+    takes: Takes
+    group: FlagGroup
+
 
 class ServerFlags(Record):
-    """One engine's server.
+    """One engine's server, the content of ``flags/<family>.yaml``.
 
     Attributes:
         family: The engine's family.
         release: Whose parser was read: a version or a commit.
         command: How the server is started.
         source: Where the flags stand.
-        flags: Every flag, as written on the command line.
+        groups: Every flag, by effect.
     """
 
-    family: Literal["vllm", "sglang", "tensorrt_llm", "llama_cpp"]
+    schema_version: Literal[1] = SCHEMA_VERSION
+    family: Literal["vllm", "sglang", "tensorrt_llm", "llama_cpp", "mlx"]
     release: Text
     command: Text
     source: Source
-    flags: Annotated[tuple[Text, ...], Field(min_length=1)]
+    groups: Annotated[tuple[FlagGroup, ...], Field(min_length=1)]
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Every spelling that the release takes."""
+        return tuple(
+            name
+            for group in self.groups
+            if group.until is None
+            for names in group.flags
+            for name in names.split()
+        )
+
+    def spellings(self) -> Iterator[tuple[str, ServerFlag]]:
+        """Every spelling, of earlier releases too, with dashes between its words."""
+        for group in self.groups:
+            for names, takes in group.flags.items():
+                first, *_ = names.split()
+                flag = ServerFlag(first, takes, group)
+                for name in names.split():
+                    yield dashed(name), flag
 
 
-class AllServerFlags(Record):
-    """The content of ``server_flags.yaml``."""
+_ONE_LETTER: Final = re.compile(r"(-[A-Za-z]+?)(\d[\d.]*)")
+_ABBREVIATED: Final = frozenset({"vllm", "sglang", "mlx"})
+"""Servers whose parser takes a flag by its beginning (``argparse``'s ``allow_abbrev``)."""
+_SHORTEST: Final = len("--abcd")
 
-    schema_version: Literal[1] = SCHEMA_VERSION
-    servers: Annotated[tuple[ServerFlags, ...], Field(min_length=1)]
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A word of a command as a server's parser takes it.
+
+    Attributes:
+        flag: The flag.
+        shown: As it is named in an answer.
+        takes: How many words follow.
+        value: What is written in the word itself; None where nothing is.
+        negative: Whether it is a switch with "no" before it.
+    """
+
+    flag: ServerFlag
+    shown: str
+    takes: Takes
+    value: str | None = None
+    negative: bool = False
+
+
+class FlagTable:
+    """A server's flags by their spellings.
+
+    Args:
+        server: The flags.
+    """
+
+    def __init__(self, server: ServerFlags) -> None:
+        self.server = server
+        self._by_name: Mapping[str, ServerFlag] = dict(server.spellings())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def find(self, word: str) -> Found | None:
+        """The flag that a word names, also dotted, underscored, with ``=``, negated or by its beginning; None for no flag.
+
+        Examples:
+            >>> from kvreport.resources import data_dir
+            >>> table = flag_table(data_dir(), "vllm")
+            >>> [
+            ...     table.find(word).shown
+            ...     for word in ("-cc.mode=3", "-O3", "--no_async_scheduling", "--attention-conf")
+            ... ]
+            ['-cc.mode', '-O', '--no-async-scheduling', '--attention-config']
+        """
+        name, sign, text = word.partition("=")
+        value = text if sign else None
+        spelled = dashed(name)
+        flag = self._by_name.get(spelled)
+        if flag is not None:
+            return Found(flag, spelled, flag.takes, value)
+        base = self._by_name.get(spelled.partition(".")[0]) if "." in spelled else None
+        if base is not None and base.takes != "0":  # a key of a flag that takes JSON
+            return Found(base, spelled, "1", value)
+        positive = (
+            self._by_name.get(f"--{spelled.removeprefix('--no-')}") if spelled.startswith("--no-") else None
+        )
+        if positive is not None and positive.takes == "0":
+            return Found(positive, spelled, "0", value, negative=True)
+        attached = _ONE_LETTER.fullmatch(name)
+        if attached is not None and attached[1] in self._by_name:
+            return Found(self._by_name[attached[1]], attached[1], "1", attached[2])
+        if self.server.family in _ABBREVIATED and len(spelled) >= _SHORTEST and spelled.startswith("--"):
+            begun = {
+                one.name: one
+                for other, one in self._by_name.items()
+                if other.startswith(spelled) and one.group.until is one.group.package is None
+            }
+            if len(begun) == 1:
+                [flag] = begun.values()
+                return Found(flag, dashed(flag.name), flag.takes, value)
+        return None
+
+
+def dashed(name: str) -> str:
+    """A flag with dashes between its words, which parsers take for underscores and print in place of them."""
+    return name.replace("_", "-") if name.startswith("--") else name
+
+
+FAMILIES: Final = ("vllm", "sglang", "tensorrt_llm", "llama_cpp", "mlx")
+"""Engines whose servers' flags are listed."""
 
 
 def load_server_flags(data_dir: Path) -> dict[str, ServerFlags]:
-    """Read ``server_flags.yaml`` of a catalog's folder, by family.
+    """Read the flags of every server of a catalog's folder, by family.
 
     Raises:
-        CatalogError: If the file is not right.
+        CatalogError: If a file is not right.
     """
-    path = data_dir / "server_flags.yaml"
-    found = validate(AllServerFlags, read_yaml(path, path.name), path.name)
-    return {server.family: server for server in found.servers}
+    return {family: flag_table(data_dir, family).server for family in FAMILIES}
+
+
+@cache
+def flag_table(data_dir: Path, family: str) -> FlagTable:
+    """Read one server's flags.
+
+    Raises:
+        CatalogError: If its file is not right.
+    """
+    name = f"flags/{family}.yaml"
+    return FlagTable(validate(ServerFlags, read_yaml(data_dir / name, name), name))

@@ -19,7 +19,7 @@ from kvreport.cli.output import (
     write,
     write_json,
 )
-from kvreport.cli.query_options import add_query_options, query_values, with_draft_keys
+from kvreport.cli.query_options import add_query_options, query_values, with_unfollowed
 from kvreport.units import count, gib, human_bytes, human_tokens
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
 
     catalog = open_catalog(options.data)
     result = estimate(options.model, catalog=catalog, **query_values(options))
-    result = with_draft_keys(result, options)
+    result = with_unfollowed(result, options)
     why = None if isinstance(result, LocalEstimate) else why_not(result, catalog)
     if options.format == "json":
         write_json(result.to_dict() | {"why_not": None if why is None else why.to_dict()})

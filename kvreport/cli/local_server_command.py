@@ -31,40 +31,38 @@ _DRAFTS: Final = {
     ),
 }  # fmt: skip
 """This program's flags of speculative decoding, and llama.cpp's of the same meaning (``common/arg.cpp``)."""
+_OF_LM_STUDIO: Final = {"--context-length": "--context"}
+_LM_STUDIO_ASKS: Final = ("-y", "--yes", "--exact")
+"""Flags of ``lms load``: one of another name here, and those that answer its questions."""
 _SWITCHES: Final = {"1": "on", "true": "on", "0": "off", "false": "off"}
 
-WITHOUT_MEMORY: Final[dict[str, int]] = {
-    flag: values
-    for values, flags in {
-        0: (
-            "--jinja --no-jinja --mlock --no-mmap --mmap --no-warmup --warmup --cont-batching -cb --no-cont-batching -nocb "
-            "--metrics --slots --no-slots --props --no-webui --webui --log-timestamps --log-prefix --log-colors "
-            "--verbose -v --log-verbose --log-disable --offline --context-shift --no-context-shift --perf --no-perf "
-            "--numa-distribute -cnv -no-cnv --conversation --interactive"
-        ),
-        1: (
-            "--host --port --threads -t --threads-batch -tb --temp --temperature --top-k --top-p --min-p --repeat-penalty "
-            "--presence-penalty --frequency-penalty --seed -s --alias -a --api-key --api-key-file --chat-template "
-            "--chat-template-file --chat-template-kwargs --reasoning-format --reasoning-budget --reasoning --timeout -to "
-            "--threads-http --path --log-file --log-verbosity -lv --numa --prio --prio-batch --cpu-mask --poll "
-            "--hf-token -hft --predict -n --n-predict --keep --prompt -p --file -f --system-prompt -sys --samplers "
-            "--cache-reuse --slot-save-path --slot-prompt-similarity -sps --rope-scaling --rope-scale --rope-freq-base "
-            "--yarn-orig-ctx --ssl-key-file --ssl-cert-file --sleep-idle-seconds "
-            "--draft-min --draft-n-min --draft-p-min --draft-p-split --spec-draft-n-min --spec-draft-p-min --spec-draft-p-split "
-            "--spec-ngram-mod-n-match --spec-ngram-mod-n-min --spec-ngram-simple-size-n --spec-ngram-simple-min-hits "
-            "--spec-ngram-map-k-size-n --spec-ngram-map-k-min-hits --spec-ngram-map-k4v-size-n "
-            "--spec-ngram-map-k4v-min-hits --lookup-cache-static -lcs --lookup-cache-dynamic -lcd"
-        ),
-    }.items()
-    for flag in flags.split()
-}
-"""Flags of llama-server and llama-cli that change no memory of a device, with how many words follow each.
-
-They are of the API, of logs, of threads, of sampling, of positions and of prompts (``common/arg.cpp``).
-"""
+STARTERS: Final = re.compile(
+    r"(?:\S*/)?(?:apptainer|bash|cmd(?:\.exe)?|conda|docker|env|exec|export|kubectl|micromamba|mpirun|nerdctl|nice|nohup|nsys|numactl|oc"
+    r"|pixi|podman|poetry|powershell(?:\.exe)?|pwsh|python[\d.]*(?:\.exe)?|run|set|sh|singularity|srun|stdbuf|sudo|systemd-run|taskset"
+    r"|time|timeout|torchrun|uv|uvx|zsh|&)"
+)
+"""Programs and shells' words that start a server; what stands between them and the server is theirs."""
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
+Parted = tuple[list[str], list[str]]
+"""This program's own arguments, and what follows the name of a server."""
 
 
-def local_arguments(words: Sequence[str]) -> list[str] | None:
+def started_by(words: Sequence[str]) -> Parted:
+    """What stands before a server's program: this program's own arguments, and how the server is started.
+
+    Examples:
+        >>> started_by("--gpu h100 HF_HOME=/x numactl --cpunodebind=0".split())
+        (['--gpu', 'h100'], ['HF_HOME=/x', 'numactl', '--cpunodebind=0'])
+    """
+    for place, word in enumerate(words):
+        is_value = place > 0 and words[place - 1].startswith("-") and "=" not in words[place - 1]
+        if not is_value and (STARTERS.fullmatch(word) or _ASSIGNMENT.fullmatch(word)):
+            return list(words[:place]), list(words[place:])
+    return list(words), []
+
+
+def local_arguments(words: Sequence[str]) -> Parted | None:
     """Replace a pasted command of llama.cpp or Ollama by this program's arguments; None where there is none.
 
     Args:
@@ -75,24 +73,38 @@ def local_arguments(words: Sequence[str]) -> list[str] | None:
 
     Examples:
         >>> local_arguments("--gpu l4 llama-server -hf org/M-GGUF:Q4_K_M -c 8192 -np 2".split())
-        ['--gpu', 'l4', 'org/M-GGUF:Q4_K_M', '--engine', 'llama-cpp', '-c', '8192', '-np', '2']
+        (['--gpu', 'l4', 'org/M-GGUF:Q4_K_M', '--engine', 'llama-cpp'], ['-c', '8192', '-np', '2'])
         >>> local_arguments("OLLAMA_CONTEXT_LENGTH=8192 ollama run llama3.1:8b --gpu l4".split())
-        ['llama3.1:8b', '--engine', 'ollama', '--context', '8192', '--gpu', 'l4']
+        (['llama3.1:8b', '--engine', 'ollama', '--context', '8192', '--gpu', 'l4'], [])
     """
     for start, word in enumerate(words):
         following = words[start + 1] if start + 1 < len(words) else ""
-        if word in {"docker", "podman"} and following == "run":
+        if word in CONTAINERS and following == "run":
             image = next((at for at in range(start, len(words)) if _IMAGE.fullmatch(words[at])), None)
-            return None if image is None else _llama(words[:start], words[image + 1 :])
+            if image is not None:
+                return _llama(words[:start], words[image + 1 :])
         if _PROGRAM.fullmatch(word):
             return _llama(words[:start], words[start + 1 :])
+        if word == "llama" and following in {"serve", "cli"}:
+            return _llama(words[:start], words[start + 2 :])
+        if word == "lms" and following == "load":
+            return _lms(words[:start], words[start + 2 :])
         if word.rpartition("/")[2] == "ollama" and following in {"run", "serve"}:
             return _ollama(words)
     return None
 
 
-def _llama(before: Sequence[str], words: Sequence[str]) -> list[str]:
-    kept = [word for word in before if not re.fullmatch(r"[A-Za-z_]\w*=.*", word)]
+def _lms(before: Sequence[str], words: Sequence[str]) -> Parted:
+    """``lms load NAME``: LM Studio, which runs llama.cpp."""
+    model = next((word for word in words if not word.startswith("-")), "")
+    if not model:
+        raise InputError("server command: found no model; allowed: lms load NAME")
+    rest = [_OF_LM_STUDIO.get(word, word) for word in words if word != model and word not in _LM_STUDIO_ASKS]
+    return [*started_by(before)[0], model, "--engine", "llama-cpp", *rest], []
+
+
+def _llama(before: Sequence[str], words: Sequence[str]) -> Parted:
+    kept, _ = started_by(before)
     found: dict[str, str] = {}
     rest: list[str] = []
     waiting = list(words)
@@ -120,7 +132,7 @@ def _llama(before: Sequence[str], words: Sequence[str]) -> list[str]:
 
         mix = mix_of(stem_of(file) or "")
         model = f"{model}:{mix}" if mix else model
-    return [*kept, model, "--engine", "llama-cpp", *rest]
+    return [*kept, model, "--engine", "llama-cpp"], rest
 
 
 def _drafting(flag: str, value: str) -> str | None:
@@ -130,7 +142,7 @@ def _drafting(flag: str, value: str) -> str | None:
     return next((ours for ours, theirs in _DRAFTS.items() if flag in theirs), None) if value else None
 
 
-def _ollama(words: Sequence[str]) -> list[str]:
+def _ollama(words: Sequence[str]) -> Parted:
     """``ollama run NAME``, also after ``ollama serve &`` with variables."""
     made: list[str] = []
     kept: list[str] = []
@@ -152,4 +164,4 @@ def _ollama(words: Sequence[str]) -> list[str]:
         raise InputError(
             f"server command: found no model in {shorten(' '.join(words))}; allowed: ollama run NAME, with variables"
         )
-    return [model, "--engine", "ollama", *made, *kept]
+    return [model, "--engine", "ollama", *made, *kept], []

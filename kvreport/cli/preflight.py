@@ -186,7 +186,7 @@ def answered(source: str, server: Server, gpu: str | None, catalog: Catalog) -> 
 
 def _estimate(server: Server, device: str | Accelerator, catalog: Catalog) -> Estimate:
     from kvreport.cli import parser
-    from kvreport.cli.query_options import query_values, with_draft_keys
+    from kvreport.cli.query_options import query_values, with_unfollowed
     from kvreport.estimation import estimate
 
     words = ["estimate", *server.words]
@@ -204,7 +204,7 @@ def _estimate(server: Server, device: str | Accelerator, catalog: Catalog) -> Es
         values |= (
             {"host_memory": server.resources.host_memory_bytes} if server.resources.host_memory_bytes else {}
         )
-    return with_draft_keys(estimate(_model(options.model), catalog=catalog, **values), options)
+    return with_unfollowed(estimate(_model(options.model), catalog=catalog, **values), options)
 
 
 def _model(name: str) -> str:

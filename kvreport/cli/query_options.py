@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvreport.cli.numbers import MOST_WHOLE, share, whole
-from kvreport.cli.speculation import NOT_FOLLOWED
+from kvreport.cli.server_flags import NOT_FOLLOWED, not_followed_entry
 from kvreport.errors import InputError, shorten
 from kvreport.query import GROUPS, Group, Option, of_group, options
 
@@ -32,13 +32,14 @@ def add_query_options(command: argparse.ArgumentParser, *, without: Sequence[Gro
     command.add_argument(NOT_FOLLOWED, action="append", default=[], help=argparse.SUPPRESS)
 
 
-def with_draft_keys(result: Estimate, given: argparse.Namespace) -> Estimate:
-    """An estimate that names the keys of a pasted command which it does not follow."""
+def with_unfollowed(result: Estimate, given: argparse.Namespace) -> Estimate:
+    """An estimate that names the flags and keys of a pasted command which it does not follow."""
     from dataclasses import replace
 
-    from kvreport.estimation.not_followed import draft_keys
+    from kvreport.estimation.not_followed import NotFollowed
 
-    named = (*result.request.not_followed, *draft_keys(given.not_followed))
+    stated = (NotFollowed(**not_followed_entry(text)) for text in given.not_followed)
+    named = (*result.request.not_followed, *stated)
     return replace(result, request=replace(result.request, not_followed=named))
 
 

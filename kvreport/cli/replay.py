@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvreport.cli.numbers import real, whole
 from kvreport.cli.output import Add, add_data_option, table, write, write_json
-from kvreport.cli.query_options import add_query_options, query_values, with_draft_keys
+from kvreport.cli.query_options import add_query_options, query_values, with_unfollowed
 from kvreport.units import count, gib
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _run(options: argparse.Namespace) -> int:
         catalog=open_catalog(options.data),
         **query_values(options),
     )
-    answer = replace(answer, estimate=with_draft_keys(answer.estimate, options))
+    answer = replace(answer, estimate=with_unfollowed(answer.estimate, options))
     if options.format == "json":
         write_json(answer.to_dict())
     else:

@@ -1,8 +1,10 @@
 """A server's start command as people paste it, in the arguments of this program.
 
 ``vllm serve MODEL …``, ``python -m vllm.entrypoints.openai.api_server --model MODEL …``, ``python -m
-sglang.launch_server --model-path MODEL …``, ``sglang serve …`` and ``docker run … vllm/vllm-openai:v0.27.1 …`` are read, as
-words or as one quoted text. The program names the engine, and an image's tag its release. Commands of local engines are read
+sglang.launch_server --model-path MODEL …``, ``sglang serve …``, ``trtllm-serve MODEL …``, ``mlx_lm.server --model MODEL …``
+and ``docker run … vllm/vllm-openai:v0.27.1 …`` are read, as words or as one quoted text, also where another program starts
+them: a shell, ``kubectl exec``, ``srun`` and what else
+:data:`kvreport.cli.local_server_command.STARTERS` names. The program names the engine, and an image's tag its release. Commands of local engines are read
 in :mod:`kvreport.cli.local_server_command`.
 """
 
@@ -16,38 +18,46 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport.accounting.engines.vllm.command import RUNNER, RUNNERS
-from kvreport.cli.local_server_command import local_arguments
+from kvreport.catalog.server_flags import dashed
+from kvreport.cli.local_server_command import CONTAINERS, local_arguments, started_by
+from kvreport.cli.server_flags import not_followed_word, table_of
 from kvreport.errors import InputError, shorten
 
 _MODULES: Final = {
     "vllm.entrypoints.openai.api_server": "vllm",
     "vllm.entrypoints.api_server": "vllm",
+    "vllm.entrypoints.cli.main": "vllm",
+    "dynamo.vllm": "vllm",
     "sglang.launch_server": "sglang",
+    "dynamo.sglang": "sglang",
+    "dynamo.trtllm": "tensorrt_llm",
+    "tensorrt_llm.commands.serve": "tensorrt_llm",
+    "mlx_lm.server": "mlx",
+    "mlx_lm": "mlx",
 }
-_PYTHON: Final = re.compile(r"(?:\S*/)?python[\d.]*")
-_PROGRAM: Final = re.compile(r"(?:\S*/)?(?P<server>vllm|sglang)")
+_PROGRAM: Final = re.compile(r"(?:\S*/)?(?P<server>vllm|sglang)(?:\.exe)?")
+_ALONE: Final = {"trtllm-serve": "tensorrt_llm", "mlx_lm.server": "mlx"}
+"""Programs that are a server by themselves."""
 _IMAGE: Final = re.compile(
-    r"(?:\S*/)?(?P<server>vllm|sglang)(?:-openai)?(?::v?(?P<tag>\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)?\S*)?"
+    r"(?:\S*/)?(?P<server>vllm|sglang)(?:-openai)?(?:-(?:rocm|cpu|xpu|arm64))?"
+    r"(?::v?(?P<tag>\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)?\S*)?"
 )
 _OLLAMA_SERVES: Final = re.compile(r"ollama serve\s*&")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _RUNNER: Final = re.compile(rf"{RUNNER}=(?P<value>[01])")
-_STARTED_BY: Final = frozenset({"exec", "env", "nohup", "sudo", "uv", "run"})
+_NAMES: Final = re.compile(
+    r"vllm|sglang|llama-|llama\.cpp|llama (?:serve|cli) |ollama|trtllm-serve|mlx_lm|lms load"
+)
+"""What a text names that may be a server's command."""
 _SHELL: Final = re.compile(r"[&|;]+|\d*>{1,2}(?:&\d)?.*")
 _SEVERAL_WORDS: Final = ("--served-model-name", "--lora-modules")
 """Flags of vLLM that take any number of words (``entrypoints/openai/cli_args.py``, 0.33)."""
-_MODEL: Final = {"vllm": ("--model",), "sglang": ("--model-path", "--model")}
-_SHORT_IN_SGLANG: Final = {
-    "--tp": "--tp-size",
-    "--dp": "--dp-size",
-    "--data-parallel-size": "--dp-size",
-    "--ep": "--ep-size",
-    "--expert-parallel-size": "--ep-size",
-    "--pp": "--pp-size",
-    "--pipeline-parallel-size": "--pp-size",
-    "--tensor-parallel-size": "--tp-size",
+_MODEL: Final = {
+    "vllm": ("--model",),
+    "sglang": ("--model-path", "--model"),
+    "tensorrt_llm": ("--model",),
+    "mlx": ("--model",),
 }
-"""SGLang's further names of its flags (``srt/server_args.py``, 0.5.23)."""
 _LORA_RANK: Final = "16"
 """vLLM's ``max_lora_rank`` where it is not stated (``config/lora.py``, 0.33); ``max_loras`` is 1."""
 
@@ -105,6 +115,12 @@ def without_server_command(words: Sequence[str]) -> list[str]:
         ... )
         ['org/m', '--engine', 'vllm@0.27.1', '--gpu', 'h100']
     """
+    own, theirs = taken_apart(words)
+    return [*own, *theirs]
+
+
+def taken_apart(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What :func:`without_server_command` returns in two: this program's own arguments, and what follows the server's name."""
     words = [part for word in words for part in _parts(word)]
     refuse_long(words)
     local = local_arguments(words)
@@ -112,54 +128,66 @@ def without_server_command(words: Sequence[str]) -> list[str]:
         return local
     head = next((found for start in range(len(words)) if (found := _head(words, start))), None)
     if head is None:
-        return words
+        return words, []
     before = _before(words[: head.start], head.server)
     model, rest = _model(words[head.after :], head.server)
     named = any(word.partition("=")[0] == "--engine" for word in (*before, *rest))
-    engine = [] if named else ["--engine", head.server + (f"@{head.release}" if head.release else "")]
+    engine = (
+        []
+        if named
+        else ["--engine", head.server.replace("_", "-") + (f"@{head.release}" if head.release else "")]
+    )
     if head.server == "sglang":
         rest = [_written_out(word) for word in rest]
-    return [*before, model, *engine, *_lora(rest)]
+    return [*before, model, *engine], _lora(rest)
+
+
+_SIZES: Final = {
+    "--tp-size": "--tp-size", "--tensor-parallel-size": "--tp-size", "--dp-size": "--dp-size", "--ep-size": "--ep-size",
+    "--moe-expert-parallel-size": "--ep-size",
+}  # fmt: skip
+"""Flags of tensor, data and expert ranks of SGLang and of TensorRT-LLM, the first of which counts all GPUs of a stage."""
 
 
 def data_attention(words: Sequence[str]) -> list[str]:
-    """Replace SGLang's sizes of a layout by this program's, where data ranks or expert ranks are among them.
+    """Replace SGLang's or TensorRT-LLM's sizes of a layout by this program's, where data ranks or expert ranks are among them.
 
     SGLang's ``--tp-size`` counts all GPUs of a stage, which ``--enable-dp-attention`` divides among ``--dp-size`` ranks
     of attention (``srt/layers/dp_attention.py::compute_dp_attention_world_info``, 0.5.23). Here the ranks are multiplied.
 
+    Copies of the server, and experts that are divided over a part of the GPUs, are named as not followed.
+
     Raises:
-        InputError: If data ranks do not divide the GPUs, are copies of the server, or experts are divided in part.
+        InputError: If data ranks do not divide the GPUs.
 
     Examples:
         >>> data_attention("m --tp-size 8 --dp-size 8 --enable-dp-attention --ep-size 8".split())
         ['m', '--tensor-parallel', '1', '--data-parallel', '8', '--expert-parallel']
     """
-    sizes = {"--tp-size": 1, "--dp-size": 1, "--ep-size": 1}
+    sizes: dict[str, int] = {}
     kept: list[str] = []
     attention, rest = False, iter(words)
     for word in rest:
         name, sign, value = word.partition("=")
-        spelled = name.replace("_", "-")
+        spelled = dashed(name)
         if spelled == "--enable-dp-attention":
             attention = True
-        elif spelled in sizes:
-            sizes[spelled] = _count(spelled, value if sign else next(rest, ""))
+        elif spelled == "--attn-dp-size":  # the two flags in one (``arg_groups/parallel_hook.py``)
+            attention, sizes["--dp-size"] = True, _count(spelled, value if sign else next(rest, ""))
+        elif spelled in _SIZES:
+            sizes[_SIZES[spelled]] = _count(spelled, value if sign else next(rest, ""))
         else:
             kept.append(word)
-    tensor, data, expert = sizes.values()
+    tensor, data, expert = (sizes.get(name, 1) for name in ("--tp-size", "--dp-size", "--ep-size"))
     if data == expert == 1:
-        return list(words) if not attention else [word for word in words if word != "--enable-dp-attention"]
+        return [*kept, *(["--tp-size", str(tensor)] if "--tp-size" in sizes else [])]
     if expert not in {1, tensor}:
-        raise InputError(
-            f"--ep-size: found {expert} with --tp-size {tensor}; allowed: 1 or {tensor}, because experts that are "
-            "divided over a part of the GPUs are not counted"
-        )
+        said = f"not followed; counted as {tensor}: experts of a part of the GPUs are cut on each, to the same size"
+        kept.append(not_followed_word("--ep-size", str(expert), "experts of a device", said))
     if data > 1 and not attention:
-        raise InputError(
-            f"--dp-size: found {data} without --enable-dp-attention, which starts {data} copies of the server; "
-            "ask for one of them, without --dp-size"
-        )
+        said = f"not followed; the server starts {data} copies of itself, and the answer is of one of them"
+        kept.append(not_followed_word("--dp-size", str(data), None, said))
+        data = 1
     if tensor % data:
         raise InputError(f"--dp-size: found {data} with --tp-size {tensor}; allowed: a divisor of {tensor}")
     made = ["--tensor-parallel", str(tensor // data)]
@@ -168,19 +196,34 @@ def data_attention(words: Sequence[str]) -> list[str]:
 
 
 def _parts(word: str) -> list[str]:
-    """The words of a quoted command; a word alone where it is none."""
-    if not re.search(r"\s", word.strip()) or not re.search(r"vllm|sglang|llama-|llama\.cpp|ollama", word):
+    """The words of a quoted command, also of one that a shell is given as a text; a word alone where it is none."""
+    if not re.search(r"\s", word.strip()) or not _NAMES.search(word):
         return [word]
+    if re.search(r"[A-Za-z]:\\|\.exe", word):  # a path of Windows, whose signs a shell would read as escapes
+        word = re.sub(r"\\(?!\s*\n)", "/", word)
     try:
-        parts = shlex.split(re.sub(r"\\\s*\n", " ", word))
+        parts = shlex.split(re.sub(r"[\\`^][ \t]*\n", " ", word))
     except ValueError as error:
         raise InputError(f"server command: found {shorten(word)}: {error}; allowed: closed quotes") from None
     if _OLLAMA_SERVES.search(word):  # "ollama serve & ollama run NAME": one command for this purpose
         return [part for part in parts if part != "&"]
-    if not any(_head(parts, start) for start in range(len(parts))) and local_arguments(parts) is None:
+    parts = [inner for part in parts for inner in (_parts(part) if part != word else [part])]
+    start = next(
+        (
+            place
+            for place in range(len(parts))
+            if _head(parts, place) or local_arguments(parts[place:]) is not None
+        ),
+        None,
+    )
+    if start is None:
         return [word]
-    end = next((place for place, part in enumerate(parts) if _SHELL.fullmatch(part)), len(parts))
-    return parts[:end]
+    end = next(
+        (place for place in range(start + 1, len(parts)) if _SHELL.fullmatch(parts[place])), len(parts)
+    )
+    ended = next((place for place in reversed(range(start)) if re.search(r"[|;]$|^&&$", parts[place])), -1)
+    variables = [part.rstrip(";") for part in parts[: ended + 1] if _ASSIGNMENT.fullmatch(part)]
+    return [*variables, *parts[ended + 1 : end]]
 
 
 def _head(words: Sequence[str], start: int) -> _Head | None:
@@ -188,9 +231,15 @@ def _head(words: Sequence[str], start: int) -> _Head | None:
     program = _PROGRAM.fullmatch(word)
     if program and following[0] == "serve":
         return _Head(start, start + 2, program["server"])
-    if _PYTHON.fullmatch(word) and following[0] == "-m" and following[1] in _MODULES:
-        return _Head(start, start + 3, _MODULES[following[1]])
-    if word in {"docker", "podman"} and following[0] == "run":
+    alone = _ALONE.get(word.rpartition("/")[2])
+    if alone is not None or (word == "-m" and following[0] in _MODULES):
+        after = start + (1 if alone else 2)
+        further = words[after : after + 1] in (
+            ["serve"],
+            ["server"],
+        )  # "trtllm-serve serve", "-m mlx_lm server"
+        return _Head(start, after + further, alone or _MODULES[following[0]])
+    if word in CONTAINERS and following[0] == "run":
         return _container(words, start)
     return None
 
@@ -199,10 +248,10 @@ def _container(words: Sequence[str], start: int) -> _Head | None:
     """The command in a container: that of the image, or one that is written after it."""
     for place in range(start + 2, len(words)):
         image = _IMAGE.fullmatch(words[place])
-        if image is None:
+        if image is None or words[place - 1] in {"--name", "--entrypoint", "--network", "--hostname"}:
             continue
         release = image["tag"] or ""
-        inner = _head(words, place + 1) if place + 1 < len(words) else None
+        inner = next((found for at in range(place + 1, len(words)) if (found := _head(words, at))), None)
         if inner is not None:
             return _Head(start, inner.after, inner.server, release)
         if image["server"] == "vllm":  # its image starts the server by itself
@@ -212,15 +261,16 @@ def _container(words: Sequence[str], start: int) -> _Head | None:
 
 def _before(words: Sequence[str], server: str) -> list[str]:
     """What stands before the server's program: this program's own flags stay, and the variables that are flags here."""
-    kept = list(words)
+    kept, started = started_by(words)
     variables, flags = [], []
-    while kept and (_ASSIGNMENT.fullmatch(kept[-1]) or kept[-1] in _STARTED_BY):
-        last = kept.pop()
-        runner = _RUNNER.fullmatch(last)
+    for word in reversed(started):
+        if not _ASSIGNMENT.fullmatch(word):
+            continue
+        runner = _RUNNER.fullmatch(word)
         if runner and server == "vllm":
             flags = ["--model-runner", RUNNERS[int(runner["value"])]]
-        elif "=" in last:
-            variables.append(last.partition("=")[0])
+        else:
+            variables.append(word.partition("=")[0])
     kept += flags
     if variables:
         print(
@@ -255,8 +305,11 @@ def _model(words: Sequence[str], server: str) -> tuple[str, list[str]]:
 
 
 def _written_out(word: str) -> str:
+    """A word of SGLang's command with the flag's first name."""
     name, sign, value = word.partition("=")
-    return f"{_SHORT_IN_SGLANG.get(name, name)}{sign}{value}"
+    table = table_of("sglang")
+    found = table.find(name) if table is not None and dashed(name) in table else None
+    return word if found is None else f"{found.flag.name}{sign}{value}"
 
 
 def _lora(words: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kvreport.accounting.text_drafts import TEXT_DRAFTS
+from kvreport.cli.server_flags import not_followed_word
 from kvreport.errors import InputError, shorten
 
 _OWN: Final = "mtp"
@@ -58,7 +59,7 @@ _WITHOUT_MEMORY: Final = (
 def speculation_in_our_spelling(words: Sequence[str], server: str) -> list[str]:
     """Replace a server's flags of speculative decoding by ``--draft`` and ``--num-speculative-tokens``.
 
-    A key of vLLM's JSON that changes memory and is not followed is passed on in :data:`NOT_FOLLOWED`, for the answer to name.
+    A key of vLLM's JSON that changes memory and is not followed is passed on in :data:`kvreport.cli.server_flags.NOT_FOLLOWED`, for the answer to name.
 
     Args:
         words: A command's arguments.
@@ -127,15 +128,12 @@ def _of_vllm(given: Mapping[str, str]) -> Iterator[str]:
     )
     if unread and (model or method) not in _OF_TEXT:
         named = ", ".join(shorten(key) for key in unread[:5]) + ("" if len(unread) <= 5 else ", …")
-        yield f"{NOT_FOLLOWED}={flag} {named}"
+        yield not_followed_word(flag, named, "a draft model", "not followed; the draft's memory may differ")
     if tokens is None and "suffix" in (model, method):
         depth = asked.get("suffix_decoding_max_tree_depth", _SUFFIX_TOKENS)
         tokens = depth if isinstance(depth, int) else _SUFFIX_TOKENS
     yield from _ours(flag, model, method, None if tokens is None else str(tokens))
 
-
-NOT_FOLLOWED: Final = "--not-followed"
-"""A flag of this program alone: what of a server's command the answer does not depend on, for the answer to say."""
 
 _EXAMPLE: Final = '\'{"method": "eagle3", "model": "ORG/NAME", "num_speculative_tokens": 3}\''
 
@@ -166,6 +164,13 @@ def _keys_of(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _of_sglang(given: Mapping[str, str]) -> Iterator[str]:
+    if not given.keys() & {
+        _ALGORITHM,
+        *_MODEL,
+    }:  # nothing drafts (``speculative_hook.py::handle_speculative_decoding``)
+        for flag, value in given.items():
+            yield not_followed_word(flag, shorten(value).strip("'"), None, f"no effect without {_ALGORITHM}")
+        return
     method = given.get(_ALGORITHM, "").lower()
     if method in _OF_TEXT:  # its tree has a width of its own, and its tokens are those that are verified
         yield from _ours(_ALGORITHM, None, method, _fewer(given.get(_TOKENS, _NGRAM_TOKENS), 1))

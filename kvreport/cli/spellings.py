@@ -9,103 +9,21 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
 from typing import Final
 
-from kvreport.cli.local_server_command import WITHOUT_MEMORY as LOCAL_WITHOUT_MEMORY
-from kvreport.cli.server_command import data_attention, without_server_command
+from kvreport.catalog.server_flags import FAMILIES, dashed
+from kvreport.cli.server_command import data_attention, taken_apart
+from kvreport.cli.server_flags import Reader, having, ours_of, table_of
 from kvreport.cli.speculation import speculation_in_our_spelling
 from kvreport.errors import InputError, shorten
 from kvreport.words import ENGINES
 
-SERVERS_FLAGS: Final[dict[str, dict[str, str]]] = {
-    # `vllm/engine/arg_utils.py` of vLLM 0.33
-    "vllm": {
-        "--tensor-parallel-size": "--tensor-parallel",
-        "-tp": "--tensor-parallel",
-        "--pipeline-parallel-size": "--pipeline-parallel",
-        "-pp": "--pipeline-parallel",
-        "--data-parallel-size": "--data-parallel",
-        "-dp": "--data-parallel",
-        "--decode-context-parallel-size": "--decode-context-parallel",
-        "-dcp": "--decode-context-parallel",
-        "--enable-expert-parallel": "--expert-parallel",
-        "-ep": "--expert-parallel",
-        "--nnodes": "--nodes",
-        "--max-model-len": "--context",
-        "--gpu-memory-utilization": "--utilization",
-        "--max-num-batched-tokens": "--max-batched-tokens",
-        "--max-num-seqs": "--max-seqs",
-        "--kv-cache-dtype": "--kv",
-        "--kv-offloading-size": "--kv-offload",
-        "--quantization": "--weights",
-        "-q": "--weights",
-        "--enforce-eager": "--eager",
-        "--language-model-only": '--limit-mm-per-prompt={"image": 0, "video": 0}',
-        "--enable-prefix-caching": "--prefix-caching",
-        "--no-enable-prefix-caching": "--no-prefix-caching",
-    },
-    # `sglang/srt/server_args.py` of SGLang 0.5.23
-    "sglang": {
-        "--tp-size": "--tensor-parallel",
-        "--tensor-parallel-size": "--tensor-parallel",
-        "--pp-size": "--pipeline-parallel",
-        "--nnodes": "--nodes",
-        "--context-length": "--context",
-        "--mem-fraction-static": "--utilization",
-        "--max-running-requests": "--max-seqs",
-        "--chunked-prefill-size": "--max-batched-tokens",
-        "--kv-cache-dtype": "--kv",
-        "--quantization": "--weights",
-        "--page-size": "--block-size",
-        "--dcp-size": "--decode-context-parallel",
-        "--mamba-ssm-dtype": "--mamba-ssm-cache-dtype",
-        "--disable-cuda-graph": "--eager",
-        "--disable-radix-cache": "--no-prefix-caching",
-    },
-    # `common/arg.cpp` of llama.cpp b10488: cells of all slots, as --context is for it
-    "llama_cpp": {"--ctx-size": "--context", "-c": "--context", "--gpu-layers": "--n-gpu-layers"},
-}
-"""A server's spelling of a flag, and this program's flag of the same meaning."""
-
-_OURS: Final = frozenset(
-    ours.partition("=")[0] for flags in SERVERS_FLAGS.values() for ours in flags.values()
-)
-
-WITHOUT_MEMORY: Final[dict[str, int]] = {
-    flag: values
-    for values, flags in {
-        0: (
-            "--allow-credentials --disable-fastapi-docs --disable-log-stats --enable-auto-tool-choice "
-            "--enable-chunked-prefill --enable-force-include-usage --enable-log-requests --enable-metrics "
-            "--enable-prompt-tokens-details --enable-server-load-tracking --enable-ssl-refresh "
-            "--exclude-tools-when-tool-choice-none --headless --log-requests --return-tokens-as-token-ids "
-            "--trust-remote-code"
-        ),
-        1: (
-            "--allowed-headers --allowed-local-media-path --allowed-media-domains --allowed-methods --allowed-origins "
-            "--api-key --chat-template --chat-template-content-format --code-revision --crash-dump-folder "
-            "--data-parallel-address --data-parallel-rpc-port --data-parallel-size-local --data-parallel-start-rank "
-            "--default-chat-template-kwargs --dist-init-addr --download-dir --generation-config --grammar-backend --hf-token "
-            "--host --ignore-patterns --kv-offloading-backend --log-level --log-level-http --master-addr --master-port --max-log-len --middleware "
-            "--node-rank --otlp-traces-endpoint --override-generation-config --port --random-seed --reasoning-parser "
-            "--reasoning-parser-plugin --response-role --root-path --schedule-conservativeness --schedule-policy "
-            "--scheduling-policy --seed --served-model-name --ssl-ca-certs --ssl-certfile --ssl-keyfile --stream-interval "
-            "--structured-outputs-config --tokenizer --tokenizer-mode --tokenizer-path --tokenizer-revision --tool-call-parser "
-            "--tool-parser-plugin --uds --uvicorn-log-level --watchdog-timeout"
-        ),
-    }.items()
-    for flag in flags.split()
-}
-"""Flags of servers that change no memory of a device, with how many words follow each.
-
-They are of the API, of logs, of tokenizers, of sampling, of names and addresses (vLLM 0.33, ``engine/arg_utils.py`` and
-``entrypoints/common/cli_args.py``; SGLang 0.5.23, ``srt/server_args.py``). Chunked prefill is what vLLM does since its V1.
-"""
+_READ_BY: Final = frozenset({"--context", "--kv", "--limit-mm-per-prompt"})
+"""Flags of the commands that are asked in a server's words; the parser of all commands has none of them."""
 
 _PROMPTS_DIVIDED: Final = (
     "--decode-context-parallel N, which divides the cache; dividing prompts over GPUs divides the working memory of a "
@@ -173,7 +91,8 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
         known: The flags of that command; a spelling whose flag is not among them stays as it is.
 
     Returns:
-        The arguments. vLLM reads ``32k`` after ``--max-model-len`` as 32,000 tokens, so the number is written out.
+        The arguments. vLLM reads ``32k`` after ``--max-model-len`` as 32,000 tokens, so the number is written out. A flag
+        of the server that no answer follows is passed on in :data:`kvreport.cli.server_flags.NOT_FOLLOWED`.
 
     Raises:
         InputError: If a flag is of another server than the one whose rules apply.
@@ -183,13 +102,15 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
         ['m', '--context=8000', '--tensor-parallel', '2']
     """
     flags = frozenset(known)
-    if flags.isdisjoint(_OURS):  # the parser of all commands: the command's own comes after it
+    if flags.isdisjoint(_READ_BY):  # the parser of all commands: the command's own comes after it
         return list(words)
+    own, theirs = taken_apart(words) if "--context" in flags else (list(words), [])
+    server = _server([*own, *theirs])
     if "--context" in flags:
-        words = without_server_command(words)
-    server = _server(words)
-    words = _without_idle_flags(words, flags, server)
-    if server == "sglang" and "--data-parallel" in flags:
+        reader = Reader(flags, *_of_options(), server, frozenset(_ELSEWHERE))
+        own, theirs = reader.read(own, pasted=False), reader.read(theirs, pasted=True)
+        words = [*own, *theirs, *reader.said()]
+    if server in {"sglang", "tensorrt_llm"} and "--data-parallel" in flags:
         words = data_attention(words)
     if "--draft" in flags:
         words = speculation_in_our_spelling(words, server)
@@ -197,12 +118,12 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
     before = ""
     for word in words:
         name, sign, value = word.partition("=")
-        spelled = name.replace("_", "-") if name.startswith("--") else name
+        spelled = dashed(name)
         if (
             spelled == "-c" and "-ctk" in flags and server != "llama_cpp"
         ):  # argparse would ask which of the longer ones is meant
             raise InputError(f"-c: not an option here; instead: {_ELSEWHERE['-c']}")
-        ours = spelled if name in flags else _ours(spelled, server)
+        ours = spelled if name in flags or not word.startswith("-") else _ours(spelled, server)
         if not word.startswith("-"):
             made.append(_with_unit(before, word))
         elif name in flags or ours.partition("=")[0] not in flags:
@@ -213,37 +134,31 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
     return made
 
 
-def _without_idle_flags(words: Sequence[str], flags: frozenset[str], server: str) -> Sequence[str]:
-    """Leave out what a server's command says beside memory, and say so."""
-    if "--context" not in flags:
-        return words
-    silent = LOCAL_WITHOUT_MEMORY if server in {"llama_cpp", "ollama"} else WITHOUT_MEMORY
-    kept, idle, skipped = [], [], 0
-    for word in words:
-        name, sign, _ = word.partition("=")
-        spelled = name.replace("_", "-")
-        if skipped:
-            skipped -= 1
-        elif spelled in silent and name not in flags:
-            idle.append(spelled)
-            skipped = 0 if sign else silent[spelled]
-        else:
-            kept.append(word)
-    if idle:
-        print(f"kvreport: left out, because they change no memory: {', '.join(idle)}", file=sys.stderr)
-    return kept
+@cache
+def _of_options() -> tuple[dict[str, Sequence[str]], frozenset[str]]:
+    """What the flags of a question allow that are a choice, and those that may be given again."""
+    from kvreport.query import options
+
+    flags = [(flag, option) for option in options() for flag in option.flags]
+    return {flag: one.choices for flag, one in flags if one.choices}, frozenset(
+        flag for flag, one in flags if one.many
+    )
 
 
 def _ours(spelled: str, server: str) -> str:
     """This program's flag for a server's; the flag itself where no server has it."""
-    ours = SERVERS_FLAGS.get(server, {}).get(spelled)
-    others = [name for name, flags in SERVERS_FLAGS.items() if spelled in flags]
-    if ours is None and others and spelled not in _ELSEWHERE:
-        named = others[0].replace("_", "-")
-        raise InputError(
-            f"{spelled}: a flag of {ENGINES[others[0]]}, but the rules of {ENGINES.get(server, server)} apply; "
-            f"say --engine {named}, or use {SERVERS_FLAGS[others[0]][spelled]}"
+    ours = ours_of(spelled, server)
+    table = table_of(server)
+    if ours is None and spelled not in _ELSEWHERE and (table is None or spelled not in table):
+        others = next(
+            ((name, found) for name, found in having(spelled) if found.flag.group.effect != "none"), None
         )
+        if others is not None:
+            named, instead = others[0].replace("_", "-"), others[1].flag.group.ours
+            raise InputError(
+                f"{spelled}: a flag of {ENGINES[others[0]]}, but the rules of {ENGINES.get(server, server)} apply; "
+                f"say --engine {named}{f', or use {instead}' if instead else ''}"
+            )
     return ours or spelled
 
 
@@ -254,7 +169,7 @@ def _server(words: Sequence[str]) -> str:
         if name == "--engine":
             named = value if sign else after
             heard = named.lower().replace("-", "_")
-            return next((server for server in SERVERS_FLAGS if heard.startswith(server)), heard)
+            return next((server for server in FAMILIES if heard.startswith(server)), heard)
     return "vllm"
 
 
@@ -284,51 +199,35 @@ def unknown_argument(
         given: All its arguments, which name the server whose flag it may be.
     """
     server = _server(given)
-    word = words[0]
-    name = word.partition("=")[0]
     flags, title = sorted(flags_of(command)), command.prog
-    if not word.startswith("-"):
+    if not words[0].startswith("-"):
         return InputError(
-            f"{shorten(word)}: one argument too many for {title}; quote a name with spaces, such as 'llama 3.1 8b'"
+            f"{shorten(words[0])}: one argument too many for {title}; quote a name with spaces, such as 'llama 3.1 8b'"
         )
-    spelled = name.replace("_", "-")
+    unknown = dict.fromkeys(word.partition("=")[0] for word in words if word.startswith("-"))
+    told = [
+        f"{shorten(name)}: not an option of {title}; {_hint(name, flags, server, title)}" for name in unknown
+    ]
+    return InputError("; ".join(told))
+
+
+def _hint(name: str, flags: Sequence[str], server: str, title: str) -> str:
+    """What to write instead of an option that there is not: this program's, or the nearest of the server's."""
+    spelled, table = dashed(name), table_of(server)
+    if spelled in _ELSEWHERE:
+        return f"instead: {_ELSEWHERE[spelled]}"
     begun = [flag for flag in flags if len(spelled) > len("--x") and flag.startswith(spelled)]
     near = begun[:3] or get_close_matches(spelled, flags, n=3, cutoff=0.75)
-    if spelled in _ELSEWHERE:
-        hint = f"instead: {_ELSEWHERE[spelled]}"
-    elif begun or (near and not _flag_of(spelled, server)):
-        hint = f"did you mean {', '.join(near)}?"
-    elif (counted := _changes_memory(spelled, server)) is not None:
-        hint = counted
-    elif (named := _flag_of(spelled, server) or _flag_of(spelled)) is not None:
-        hint = f"a flag of {named}'s that is not read here; leave it out"
-    else:
-        hint = f"see {title} --help"
-    return InputError(f"{shorten(name)}: not an option of {title}; {hint}")
-
-
-@cache
-def _flag_of(flag: str, server: str | None = None) -> str | None:
-    """The command of a server that has a flag, by the lists of the public catalog; of any server where none is named."""
-    from kvreport.catalog.server_flags import load_server_flags
-    from kvreport.resources import data_dir
-
-    servers = load_server_flags(data_dir())
-    named = servers.values() if server is None else [servers[server]] if server in servers else []
-    return next((one.command for one in named if flag in one.flags), None)
-
-
-def _changes_memory(flag: str, server: str) -> str | None:
-    """What a flag of the server changes in memory that is not counted here; None for one that changes none."""
-    from kvreport.startup_log.memory_flags import MEMORY_FLAGS
-
-    having = [one for one in MEMORY_FLAGS if one.flag == flag]
-    found = next((one for one in having if one.server == server), None)
-    if found is None and having and _flag_of(flag, server) is None:
-        found = having[0]
-    if found is None:
-        return None
-    return f"{ENGINES[found.server]}'s flag changes {found.changes}, and no answer here follows it"
+    if table is not None and spelled in table:
+        return f"a flag of {table.server.command}'s that is not read here; leave it out"
+    theirs = (
+        get_close_matches(spelled, [*table, *flags], n=1, cutoff=0.75)
+        if table is not None and not begun
+        else []
+    )
+    if theirs and table is not None and theirs[0] in table and theirs[0] not in flags:
+        return f"did you mean {theirs[0]}, a flag of {table.server.command}?"
+    return f"did you mean {', '.join(near)}?" if near else f"see {title} --help"
 
 
 def flags_of(command: argparse.ArgumentParser) -> list[str]:

@@ -48,17 +48,6 @@ def outside_band(passed_over: Iterable[NotFollowed]) -> list[str]:
     return [f"the error band does not cover what this changes of: {', '.join(terms)}"] if terms else []
 
 
-def draft_keys(stated: Iterable[str]) -> tuple[NotFollowed, ...]:
-    """Keys of a server's JSON on drafts that no answer follows.
-
-    Args:
-        stated: Each a flag of the server, a space, and the keys.
-    """
-    words = "not followed; the draft's memory may differ"
-    pairs = (text.partition(" ") for text in stated)
-    return tuple(NotFollowed(flag, keys, "a draft model", words) for flag, _, keys in pairs)
-
-
 def not_followed(
     query: Query, engine: Engine, support: Support | None, *, nodes: int = 1
 ) -> tuple[NotFollowed, ...]:

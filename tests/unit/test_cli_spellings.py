@@ -7,10 +7,10 @@ import json
 import pytest
 
 from kvreport.catalog.server_flags import load_server_flags
-from kvreport.cli import main
-from kvreport.cli.spellings import SERVERS_FLAGS, WITHOUT_MEMORY, in_our_spelling
+from kvreport.cli import main, parser
+from kvreport.cli.spellings import flags_of, in_our_spelling
+from kvreport.query import options
 from kvreport.resources import data_dir
-from kvreport.startup_log.memory_flags import MEMORY_FLAGS
 
 ESTIMATE = ("estimate", "meta-llama/Llama-3.1-8B-Instruct", "--gpu", "h100", "--format", "json")
 
@@ -84,11 +84,13 @@ def test_a_small_k_is_decimal_after_the_flag_of_vllm_alone():
     assert in_our_spelling(["--context", "32k"], flags) == ["--context", "32k"]
 
 
-def test_every_spelling_is_a_flag_that_the_server_has():
-    servers = load_server_flags(data_dir())
-    for family, spellings in SERVERS_FLAGS.items():
-        long = {flag for flag in spellings if flag.startswith("--no-") is False and flag.startswith("--")}
-        assert long <= set(servers[family].flags)
+def test_every_flag_that_a_server_s_flag_stands_for_is_one_of_ours():
+    own = {flag for option in options() for flag in option.flags}
+    own |= {f"--no-{option.name.replace('_', '-')}" for option in options() if option.kind == "tristate"}
+    for server in load_server_flags(data_dir()).values():
+        written = [one.ours for one in server.groups if one.ours]
+        written += [words for one in server.groups for words in one.values.values() if words]
+        assert {words.partition("=")[0] for words in written} <= own, server.family
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,8 @@ def test_every_spelling_is_a_flag_that_the_server_has():
         (("--concurrent", "4"), ("'--concurrent'", "kvreport size MODEL --concurrent")),
         (("--ep", "8"), ("'--ep'", "instead: --expert-parallel, without a number")),
         (("--ctx-size", "4096"), ("--context TOKENS for each request",)),
-        (("--optimization-level", "0"), ("vllm serve", "leave it out")),
+        (("--max-modle-len", "8K"), ("did you mean --max-model-len, a flag of vllm serve?",)),
+        (("--qzx", "3", "--contxt", "8K"), ("'--qzx'", "see kvreport", "'--contxt'", "--context?")),
         (("-c", "4096"), ("-c: not an option here", "--context TOKENS for each request")),
         (("--count", "4"), ("'--count'", "--gpu 4xNAME")),
         (("--qzx",), ("'--qzx'", "see kvreport estimate --help")),
@@ -148,10 +151,121 @@ def test_flags_that_change_no_memory_are_left_out_and_named(capsys):
     )
 
 
-def test_flags_without_memory_are_servers_flags_and_none_that_the_reader_knows():
-    every = {flag for server in load_server_flags(data_dir()).values() for flag in server.flags}
-    assert set(WITHOUT_MEMORY) <= every
-    assert not set(WITHOUT_MEMORY) & {one.flag for one in MEMORY_FLAGS}
+FLAGS = [
+    (family, name, flag)
+    for family, server in load_server_flags(data_dir()).items()
+    for name, flag in server.spellings()
+]
+READ_WHOLE = {
+    "--speculative-config": '{"method":"mtp","num_speculative_tokens":2}', "-sc": '{"method":"mtp","num_speculative_tokens":2}',
+    "--spec-method": "mtp", "--speculative-algorithm": "EAGLE", "--speculative-algo": "EAGLE", "--speculative-eagle-topk": "1",
+    "--speculative-draft-model-path": "m", "--speculative-draft-model": "m", "--spec-model": "m",
+}  # fmt: skip
+"""Values of flags that say a draft; a number elsewhere."""
+
+
+def pasted(family, *words):
+    command = {"sglang": "python -m sglang.launch_server --model-path", "llama_cpp": "llama-server -m"}.get(
+        family
+    )
+    command = command or {"mlx": "mlx_lm.server --model"}.get(
+        family, f"{load_server_flags(data_dir())[family].command}"
+    )
+    return [*command.split(), "org/m", *words]
+
+
+@pytest.mark.parametrize("family", load_server_flags(data_dir()))
+def test_no_flag_that_a_server_has_ends_an_answer(family, capsys):
+    """Each flag alone, as its parser takes it, becomes words that the command has, or is named as not followed."""
+    command = next(action for action in parser()._actions if action.choices and "estimate" in action.choices)
+    own = flags_of(command.choices["estimate"])
+    stopped = []
+    for server, name, flag in FLAGS:
+        if server != family or name in (
+            "-m",
+            "--model",
+            "--model-path",
+            "-hf",
+            "-hfr",
+            "--hf-repo",
+            "-hff",
+            "--hf-file",
+        ):
+            continue
+        value = READ_WHOLE.get(name, "1")
+        words = pasted(family, name, *[value] * {"0": 0, "2": 2}.get(flag.takes, 1))
+        if (
+            name in ("--spec-tokens", "--speculative-num-steps", "--speculative-num-draft-tokens")
+            or "-block-size" in name
+        ):
+            words += ["--spec-method", "mtp"] if family == "vllm" else ["--speculative-algorithm", "EAGLE"]
+        made = in_our_spelling(words, own)
+        left = [word for word in made if word.startswith("-") and word.partition("=")[0] not in own]
+        stopped += [f"{name}: {' '.join(left)}"] if left else []
+    assert stopped == []
+    capsys.readouterr()
+
+
+def test_what_a_flag_changes_is_known_of_nearly_all():
+    for family, server in load_server_flags(data_dir()).items():
+        unknown = [names for one in server.groups if one.effect == "unknown" for names in one.flags]
+        assert len(unknown) <= 0.05 * len(server.flags), (family, unknown)
+        assert all(one.changes or one.effect in ("none", "followed") for one in server.groups)
+
+
+def test_a_flag_has_one_effect():
+    for server in load_server_flags(data_dir()).values():
+        names = [name for name, _ in server.spellings()]
+        assert len(names) == len(set(names)), [name for name in names if names.count(name) > 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "vllm serve org/m --attention_config.backend=FLASHINFER",
+            ("--attention-config.backend", "FLASHINFER"),
+        ),
+        ("vllm serve org/m -O3", ("-O", "3")),
+        ("vllm serve org/m --no-enable-dbo", ("--no-enable-dbo", "")),
+        ("vllm serve org/m --compilation-config '{\"mode\": 3}'", ("--compilation-config", '{"mode": 3}')),
+        ("vllm serve org/m --cudagraph-capture-sizes 1 2 4 --port 1", ("--cudagraph-capture-sizes", "1 2 4")),
+        ("vllm serve org/m --all2all-backend naive", ("--all2all-backend", "naive")),
+        ("sglang serve --model org/m --cuda-graph-max-bs 64", ("--cuda-graph-max-bs", "64")),
+        ("llama-server -m org/m -sm tensor", ("-sm", "tensor")),
+    ],
+)
+def test_a_flag_is_named_as_its_parser_takes_it(words, said, capsys):
+    command = next(action for action in parser()._actions if action.choices and "estimate" in action.choices)
+    made = in_our_spelling([words], flags_of(command.choices["estimate"]))
+    [entry] = [json.loads(word.partition("=")[2]) for word in made if word.startswith("--not-followed=")]
+    assert (entry["flag"], entry["value"]) == said
+    assert entry["effect"]
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [
+        ("vllm serve org/m --max-model-len auto", ""),
+        ("vllm serve org/m --max_model_len=-1 --quantization modelopt", ""),
+        ("vllm serve org/m --dtype float", "--dtype=float32"),
+        ("vllm serve org/m --no-enable-prefix-caching --no-enforce-eager", "--no-prefix-caching"),
+        ("vllm serve org/m --gpu-memory-utilization 0.9 --gpu-memory-utilization 0.8", "--utilization 0.8"),
+        ("vllm serve org/m --limit-mm-per-prompt.image 2 --limit-mm-per-prompt.video 0",
+         "--limit-mm-per-prompt=image=2 --limit-mm-per-prompt=video=0"),
+        ("vllm serve org/m --tensor-parallel 2", "--tensor-parallel 2"),
+        ("llama-server -m org/m -ngl all -fit off -c 4096", "--n-gpu-layers=999 --context 4096"),
+        ("llama-server -m org/m -ngl -1 --fit on", "--fit"),
+        ("trtllm-serve org/m --tp_size 8 --ep_size 8 --max_seq_len 4096",
+         "--context 4096 --tensor-parallel 8 --expert-parallel"),
+    ],
+)  # fmt: skip
+def test_values_are_read_as_the_server_s_parser_takes_them(words, ours, capsys):
+    command = next(action for action in parser()._actions if action.choices and "estimate" in action.choices)
+    made = in_our_spelling([words], flags_of(command.choices["estimate"]))
+    assert made[3:] == ours.split()
+    capsys.readouterr()
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Flags that change memory: each is read with its effect, or named as not followed."""
 
+import json
+
 import pytest
 
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.server_flags import load_server_flags
+from kvreport.catalog.server_flags import flag_table, load_server_flags
 from kvreport.cli import main
-from kvreport.cli.spellings import SERVERS_FLAGS, in_our_spelling
+from kvreport.cli.spellings import in_our_spelling
 from kvreport.estimation.estimate import estimate
 from kvreport.query import options
 from kvreport.resources import data_dir
@@ -45,16 +47,19 @@ def test_every_flag_is_one_of_the_newest_parsers():
     assert [one.flag for one in MEMORY_FLAGS if one.flag not in servers[one.server].flags] == []
 
 
-def test_every_spelling_that_estimate_takes_is_in_the_list():
-    listed = {(one.server, one.flag): one.estimate for one in MEMORY_FLAGS}
-    own = {flag for option in options() for flag in option.flags}
+def test_every_flag_is_read_in_the_log_as_in_a_command():
+    own = {flag for option in options() for flag in option.flags} | {"--no-prefix-caching"}
     for one in MEMORY_FLAGS:
-        known = one.estimate is None or one.estimate in own or one.flag in SERVERS_FLAGS[one.server]
-        assert known, one.flag
-    for server, flags in SERVERS_FLAGS.items():
-        for spelled, ours in flags.items():
-            if (server, spelled) in listed:
-                assert listed[server, spelled] in (ours, spelled), spelled
+        table = flag_table(data_dir(), one.server)
+        group = table.find(one.flag).flag.group
+        if one.estimate is None:
+            assert group.effect in ("changes", "followed"), one.flag
+        else:
+            assert group.effect == "followed", one.flag
+            assert one.estimate in own | {one.flag}, one.flag
+            assert group.ours is None or one.estimate in (group.ours, one.flag), one.flag
+        if group.effect == "changes":
+            assert group.changes == one.changes, one.flag
 
 
 @pytest.mark.parametrize("one", FOLLOWED, ids=lambda one: f"{one.server} {one.flag}")
@@ -129,8 +134,15 @@ def test_text_only_leaves_the_encoder_out():
 
 
 def test_estimate_says_what_a_flag_changes_that_it_does_not_follow(capsys):
-    assert main(["estimate", "Qwen/Qwen3-8B", "--gpu", "H100", "--num-gpu-blocks-override", "256"]) == 2
-    assert "changes the pool, set in blocks" in capsys.readouterr().err
+    asked = ["estimate", "Qwen/Qwen3-8B", "--gpu", "H100", "--num-gpu-blocks-override", "256"]
+    assert main(asked) == 0
+    assert (
+        "--num-gpu-blocks-override 256: not followed; the pool, set in blocks may differ"
+        in capsys.readouterr().out
+    )
+    assert main([*asked, "--format", "json"]) == 0
+    [entry] = json.loads(capsys.readouterr().out)["not_followed"]
+    assert entry["term"] == "the pool, set in blocks"
 
 
 def test_other_engines_refuse_a_type_of_states(capsys):

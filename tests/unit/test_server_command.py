@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 
 import pytest
@@ -152,16 +153,13 @@ def test_experts_of_sglang_divided_over_all_gpus_of_tensor_parallelism() -> None
     assert data_attention(["m", "--tp-size", "8", "--ep-size=8"]) == [
         *("m", "--tensor-parallel", "8", "--expert-parallel")
     ]
-    plain = ["m", "--tp-size", "8", "--ep-size", "1"]
-    assert data_attention(plain) == plain
+    assert data_attention(["m", "--tp-size", "8", "--ep-size", "1"]) == ["m", "--tp-size", "8"]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("--tp-size 8 --dp-size 3 --enable-dp-attention", "allowed: a divisor of 8"),
-        ("--tp-size 8 --dp-size 2", "starts 2 copies of the server"),
-        ("--tp-size 8 --ep-size 4", "allowed: 1 or 8"),
         ("--tp-size 0 --dp-size 2", "allowed: a whole number of at least 1"),
         ("--dp-size", "allowed: a whole number of at least 1"),
     ],
@@ -169,3 +167,78 @@ def test_experts_of_sglang_divided_over_all_gpus_of_tensor_parallelism() -> None
 def test_sizes_of_sglang_that_are_no_layout_are_refused(words: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         data_attention(words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "layout", "said"),
+    [
+        ("--tp 8 --dp 2", "tp8", ("--dp-size", "the server starts 2 copies of itself")),
+        ("--tp 8 --ep 4", "tp8-ep", ("--ep-size", "counted as 8")),
+        ("--tp 8 --attn-dp-size 8 --ep 8", "dp8-ep", None),
+    ],
+)
+def test_layouts_of_sglang_that_are_counted_otherwise_say_so(
+    capsys: pytest.CaptureFixture[str], words: str, layout: str, said: tuple[str, str] | None
+) -> None:
+    asked = (
+        f"python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --context-length 8192 {words}"
+    )
+    found = answered(capsys, asked, "--gpu", "h200")
+    assert found["layout"]["name"] == layout
+    told = {one["flag"]: one["effect"] for one in found["not_followed"]}
+    assert set(told) == ({said[0]} if said else set())
+    assert said is None or said[1] in told[said[0]]
+
+
+STARTED = [
+    f"numactl --cpunodebind=0 vllm serve {MODEL} -tp 2",
+    f"env HF_HOME=/x vllm serve {MODEL} -tp 2",
+    f"bash -c 'cd /srv && vllm serve {MODEL} -tp 2 | tee log'",
+    f'sh -lc "export A=b; exec vllm serve {MODEL} -tp 2"',
+    f"kubectl exec -it pod/a -c server -- vllm serve {MODEL} -tp 2",
+    f"docker run --gpus all --ipc=host -e A=b vllm/vllm-openai:v0.33.0 --model {MODEL} -tp 2",
+    f"podman run --device nvidia.com/gpu=all docker.io/vllm/vllm-openai:v0.33.0 --model {MODEL} -tp 2",
+    f"nerdctl run --gpus all vllm/vllm-openai:v0.33.0 bash -c 'vllm serve {MODEL} -tp 2'",
+    f"docker exec -d name vllm serve {MODEL} -tp 2",
+    f"python3 -m vllm.entrypoints.openai.api_server --model {MODEL} -tp 2",
+    f"python -u -m vllm.entrypoints.cli.main serve {MODEL} -tp 2",
+    f"vllm serve {MODEL} `\n  -tp 2",
+    f"vllm serve {MODEL} ^\n  -tp 2",
+    f"uv run --with vllm vllm serve {MODEL} -tp 2",
+    f"uvx vllm serve {MODEL} -tp 2",
+    f"srun -N1 --gres=gpu:2 vllm serve {MODEL} -tp 2",
+    f"torchrun --nproc-per-node 2 -m vllm.entrypoints.openai.api_server --model {MODEL} -tp 2",
+    f"nohup vllm serve {MODEL} -tp 2 > log.txt 2>&1 &",
+    f"CUDA_VISIBLE_DEVICES=0,1 vllm serve {MODEL} -tp 2",
+    f"python3 -m dynamo.vllm --model {MODEL} -tp 2",
+]
+"""One start of vLLM, as other programs begin it."""
+
+
+@pytest.mark.parametrize("text", STARTED)
+def test_a_command_is_found_behind_what_starts_it(text: str) -> None:
+    for words in ([text], shlex.split(re.sub(r"[`^]\n", "", text).removesuffix("> log.txt 2>&1 &"))):
+        found = without_server_command(["--gpu", "h100", *words])
+        engine = "vllm@0.33.0" if "v0.33.0" in text else "vllm"
+        assert found == ["--gpu", "h100", MODEL, "--engine", engine, "-tp", "2"], words
+
+
+@pytest.mark.parametrize(
+    ("text", "ours"),
+    [
+        (f"trtllm-serve {MODEL} --tp_size 2", f"{MODEL} --engine tensorrt-llm --tp_size 2"),
+        (f"trtllm-serve serve {MODEL} --tp_size 2", f"{MODEL} --engine tensorrt-llm --tp_size 2"),
+        ("mlx_lm.server --model mlx-community/M-4bit", "mlx-community/M-4bit --engine mlx"),
+        ("python -m mlx_lm server --model mlx-community/M-4bit", "mlx-community/M-4bit --engine mlx"),
+        ("lms load m-8b --context-length 8192 -y", "m-8b --engine llama-cpp --context 8192"),
+        ("llama serve -hf org/M-GGUF:Q4_K_M -c 4096", "org/M-GGUF:Q4_K_M --engine llama-cpp -c 4096"),
+        ("numactl -N 0 llama-server -m /m/M-Q4_K_M.gguf -np 2", "/m/M-Q4_K_M.gguf --engine llama-cpp -np 2"),
+        (
+            r"C:\llama\llama-server.exe -m D:\m\M-Q4_K_M.gguf -np 2",
+            "D:/m/M-Q4_K_M.gguf --engine llama-cpp -np 2",
+        ),
+        (f"srun -n 8 sglang serve --model-path {MODEL} --tp 2", f"{MODEL} --engine sglang --tp-size 2"),
+    ],
+)
+def test_servers_of_every_engine_are_read(text: str, ours: str) -> None:
+    assert without_server_command([text]) == ours.split()

@@ -129,8 +129,8 @@ def test_a_server_s_flags_of_speculation_are_read(server: str, words: list[str],
         ("vllm", ["--speculative-config", '{"method":["mtp"],"num_speculative_tokens":1}']),
         ("vllm", ["-sc", '{"method":"mtp"}', "--spec-method", "mtp"]),
         ("vllm", ["-sc", '{"method":"mtp"}', "-sc", '{"method":"mtp"}']),
-        ("sglang", ["--speculative-eagle-topk", "8"]),
-        ("sglang", ["--speculative-num-steps", "3"]),
+        ("sglang", ["--speculative-algo", "EAGLE", "--speculative-eagle-topk", "8"]),
+        ("sglang", ["--speculative-algo", "MEDUSA", "--speculative-num-steps", "3"]),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(server: str, words: list[str]) -> None:
@@ -281,6 +281,18 @@ def test_a_draft_model_of_llama_server_is_read_as_it_is_printed(capsys: pytest.C
     assert found["extras"]["draft"]["tokens"] == 5
     assert main(["estimate", *asked[:5], "--num-speculative-tokens", "5", "--gpu", "rtx-4090"]) == 2
     assert "without a draft" in capsys.readouterr().err
+
+
+def test_sizes_of_a_draft_of_sglang_alone_draft_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "sglang serve --model meta-llama/Llama-3.1-8B-Instruct --speculative-num-steps 3 --speculative-eagle-topk 8"
+    assert main(["estimate", asked, "--gpu", "h100-sxm-80gb", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["extras"]["draft"] is None
+    effect = "no effect without --speculative-algorithm"
+    assert [(one["flag"], one["term"], one["effect"]) for one in found["not_followed"]] == [
+        ("--speculative-num-steps", None, effect),
+        ("--speculative-eagle-topk", None, effect),
+    ]
 
 
 def test_keys_that_are_not_followed_are_named(capsys: pytest.CaptureFixture[str]) -> None:

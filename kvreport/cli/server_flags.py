@@ -1,0 +1,223 @@
+"""Flags of a server's command, each by its effect: followed, named as not followed, or left out because it changes no memory.
+
+What a flag does is data (``data/flags``); nothing here knows a flag by its name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kvreport.catalog.server_flags import FAMILIES, FlagTable, Found, dashed, flag_table
+from kvreport.errors import InputError, shorten
+
+NOT_FOLLOWED: Final = "--not-followed"
+"""A flag of this program alone: what of a server's command the answer does not depend on, for the answer to say."""
+
+_NUMBER: Final = re.compile(r"-\.?\d[\d.e+-]*")
+_EFFECTS: Final = {
+    "changes": "not followed; {} may differ",
+    "followed": "this value is not followed; {} may differ",
+    "starts": "not followed; it decides {}",
+    "unknown": "not followed; it does {}, which is not known here",
+}
+_NEGATIVE: Final = "--no-"
+
+
+def not_followed_word(flag: str, value: str, term: str | None, effect: str) -> str:
+    """Pass on to the answer that a flag is not followed; the parts are of an entry of ``not_followed`` in JSON."""
+    entry = {"flag": flag, "value": value, "term": term, "effect": effect}
+    return f"{NOT_FOLLOWED}={json.dumps(entry)}"
+
+
+def not_followed_entry(text: str) -> dict[str, Any]:
+    """Read what :func:`not_followed_word` passes on.
+
+    Raises:
+        InputError: If it is something else.
+    """
+    try:
+        entry = json.loads(text)
+    except (ValueError, RecursionError):
+        entry = None
+    if not isinstance(entry, dict) or set(entry) != {"flag", "value", "term", "effect"}:
+        raise InputError(
+            f"{NOT_FOLLOWED}: found {shorten(text)}; allowed: what this program passes on to itself"
+        )
+    return entry
+
+
+def table_of(server: str) -> FlagTable | None:
+    """A server's flags, by the engine's family; None for an engine without a server of its own."""
+    from kvreport.resources import data_dir
+
+    family = "llama_cpp" if server == "ollama" else server
+    return flag_table(data_dir(), family) if family in FAMILIES else None
+
+
+def ours_of(spelled: str, server: str) -> str | None:
+    """This program's flag of the same meaning as a server's; None where it has none of another name."""
+    table = table_of(server)
+    found = table.find(spelled) if table is not None and spelled in table else None
+    return None if found is None else found.flag.group.ours
+
+
+def having(spelled: str, *, but: str = "") -> Iterator[tuple[str, Found]]:
+    """The servers that have a flag, and the flag."""
+    for family in FAMILIES:
+        table = table_of(family) if family != but else None
+        found = table.find(spelled) if table is not None and spelled in table else None
+        if found is not None:
+            yield family, found
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads a command's words by the flags of one server.
+
+    Attributes:
+        own: Flags of this program's command.
+        choices: Values that one of them allows, where it is a choice.
+        many: Flags of this program that may be given again, with another value.
+        server: Whose the other flags are.
+        ours: Words that are written here for a flag of another name, and are no beginning of a server's.
+        idle: Flags that change no memory, as they are found.
+        chosen: Flags whose value leaves the choice to the server, as they are found.
+        named: Words that name what is not followed, as they are found.
+    """
+
+    own: frozenset[str]
+    choices: dict[str, Sequence[str]]
+    many: frozenset[str]
+    server: str
+    ours: frozenset[str] = frozenset()
+    idle: list[str] = field(default_factory=list)
+    chosen: list[str] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
+
+    def read(self, words: Sequence[str], *, pasted: bool) -> list[str]:
+        """Leave out and note the flags that are not followed.
+
+        Args:
+            words: Arguments.
+            pasted: Whether they are a server's command, whose flags come before those of this program.
+
+        Returns:
+            The other words, with values written as here.
+        """
+        kept: list[tuple[str, list[str]]] = []
+        waiting = list(reversed(words))
+        while waiting:
+            word = waiting.pop()
+            found = self._find(word, pasted=pasted)
+            if found is None:
+                kept.append(("", [word]))
+                continue
+            told = self._told(word, found, _values(found, waiting), pasted=pasted)
+            once = pasted and (found.flag.group.ours or dashed(found.flag.name)) not in self.many
+            kept.append((found.flag.name + found.shown.partition(".")[2] if once else "", told))
+        last = {name: place for place, (name, _) in enumerate(kept)}
+        again = dict.fromkeys(
+            name for place, (name, told) in enumerate(kept) if name and told and last[name] != place
+        )
+        if again:
+            print(f"kvreport: given again, and the last one holds: {', '.join(again)}", file=sys.stderr)
+        return [
+            word
+            for place, (name, told) in enumerate(kept)
+            if not name or last[name] == place
+            for word in told
+        ]
+
+    def _find(self, word: str, *, pasted: bool) -> Found | None:
+        name = word.partition("=")[0]
+        if not word.startswith("-") or word == "-" or _NUMBER.fullmatch(word):
+            return None
+        table = table_of(self.server) if name not in self.own or pasted else None
+        exact = dashed(name)
+        if table is None or (exact not in table and (name in self.own or exact in self.ours)):
+            return self._elsewhere(exact, word)
+        return table.find(word) or self._elsewhere(exact, word)
+
+    def _elsewhere(self, exact: str, word: str) -> Found | None:
+        """A flag without memory of another server, which says nothing of this one."""
+        if exact in self.own or exact in self.ours:
+            return None
+        found = next(
+            (one for _, one in having(exact, but=self.server) if one.flag.group.effect == "none"), None
+        )
+        if found is None:
+            return None
+        _, sign, text = word.partition("=")
+        return Found(found.flag, found.shown, found.takes, text if sign else None)
+
+    def _told(self, word: str, found: Found, values: list[str], *, pasted: bool) -> list[str]:
+        group, shown = found.flag.group, found.shown
+        value = " ".join(values)
+        followed = [word, *values] if found.value is None else [word]
+        if group.effect == "followed":
+            if value in group.values:
+                written = group.values[value]
+                if not written:
+                    self.chosen.append(f"{shown} {value}")
+                return shlex.split(written)
+            if found.negative:  # what a switch is without being named
+                self.idle.append(shown)
+                return []
+            if group.ours is None and shown.partition(".")[0] not in self.own and found.flag.name in self.own:
+                followed[0] = followed[0].replace(
+                    word.partition("=")[0], found.flag.name, 1
+                )  # another name of it
+            allowed = self.choices.get(group.ours or dashed(found.flag.name))
+            if not pasted or not allowed or not value or value in allowed:
+                return _key_by_key(found, followed, values)
+        if group.effect == "none":
+            self.idle.append(shown)
+        else:
+            effect = _EFFECTS[group.effect].format(group.changes)
+            term = None if group.effect in {"starts", "unknown"} else group.changes
+            self.named.append(
+                not_followed_word(shown, shorten(value).strip("'") if value else "", term, effect)
+            )
+        return []
+
+    def said(self) -> list[str]:
+        """Say what was left out, and return the words that name what is not followed."""
+        if self.idle:
+            print(
+                f"kvreport: left out, because they change no memory: {', '.join(self.idle)}", file=sys.stderr
+            )
+        if self.chosen:
+            print(
+                f"kvreport: left out, because the server then chooses by itself: {', '.join(self.chosen)}",
+                file=sys.stderr,
+            )
+        if NOT_FOLLOWED in self.own:
+            return self.named
+        for entry in (not_followed_entry(word.partition("=")[2]) for word in self.named):
+            print(f"kvreport: {entry['flag']}: {entry['effect']}", file=sys.stderr)
+        return []
+
+
+def _key_by_key(found: Found, followed: list[str], values: list[str]) -> list[str]:
+    """A key that is written behind a dot, in the flag's own value where this program takes keys so."""
+    name, dot, key = found.shown.partition(".")
+    return [f"{name}={key}={values[0]}"] if dot and values and name == "--limit-mm-per-prompt" else followed
+
+
+def _values(found: Found, waiting: list[str]) -> list[str]:
+    """Take the words that belong to a flag from those that are waiting, the next one last."""
+    if found.value is not None:
+        return [found.value]
+    most = {"0": 0, "1": 1, "2": 2, "?": 1, "+": len(waiting)}[found.takes]
+    values: list[str] = []
+    while (
+        waiting and len(values) < most and (not waiting[-1].startswith("-") or _NUMBER.fullmatch(waiting[-1]))
+    ):
+        values.append(waiting.pop())
+    return values
