@@ -109,7 +109,7 @@ formula(
 # the two. A process can use {{ 79.1 GiB = memory("H100") }} on this GPU, which is {{ 84.9 GB = memory("H100") }}. This book always
 # says which unit it means.
 #
-# ## The numbers put in
+# ## Worked example: weights and eight conversations
 
 # %%
 cache = q.kv_request(MODEL, tokens=2048)
@@ -262,7 +262,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ## Limits of this picture
+# ## Limitations
 #
 # - It assumes that every conversation has the same length. Real lengths differ, and
 #   [PagedAttention](08-pages.py) allocates memory as conversations grow.
@@ -366,12 +366,12 @@ quiz(
 # When is the cache larger than the weights? For this model, from
 # {{ 122,533 tokens = ceil(weights("llama-3.1-8b") / kv_per_token("llama-3.1-8b")) }} on, in one conversation or spread over many.
 #
-# ## Read on
+# ## Next
 #
 # - [The KV cache formula](02-the-formula.py), one factor at a time
 # - [Memory against batch, measured](../evidence/measured/index.md#e2), and
 #   [where memory really ends](../evidence/measured/index.md#e3)
 # - [Llama 3.1 8B in all combinations](../models/meta-llama--Llama-3.1-8B-Instruct/index.md)
-# - "KV-Cache: The Hidden Tax", a tutorial of mlsysim. This chapter recomputes its memory breakdown. The tutorial printed a cache
+# - ["KV-Cache: The Hidden Tax"](https://github.com/harvard-edge/cs249r_book), a tutorial of mlsysim. This chapter recomputes its memory breakdown. The tutorial printed a cache
 #   {{ 4.47 × = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
 #   as large. [The claims ledger says why](../evidence/claims/index.md#s1-b-kv).

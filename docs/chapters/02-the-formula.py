@@ -109,7 +109,7 @@ choose(
 )
 
 # %% [markdown]
-# ## The numbers put in
+# ## Worked example: bytes of one token, and of one request
 
 # %% tags=["hide"]
 formula(
@@ -162,7 +162,7 @@ instrument(
 )
 
 # %% [markdown]
-# ## The numbers put in: the capacity table
+# ## Worked example: the capacity table
 #
 # Capacity is what the weights leave, divided by the cache of one request, rounded down. The weights are
 # {{ 7,615,616,512 parameters = parameters("qwen2.5-7b") }} of {{ 2 bytes = 16 / 8 }},
@@ -232,7 +232,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ## Where this formula ends
+# ## Limitations
 #
 # The formula is exact for models whose layers all attend to every token in the same way: Llama, Qwen2.5, Mistral since version
 # 0.2. It is wrong by a factor of four or of twenty-five for models that store a [latent (MLA)](05-one-latent-for-all.py) or
@@ -314,10 +314,10 @@ quiz(
 )
 
 # %% [markdown]
-# ## Read on
+# ## Next
 #
 # - [Context and concurrency multiply](03-two-directions.py)
 # - Measured: [cache against length, tensor by tensor](../evidence/measured/index.md#e1)
 # - Try it: [Qwen2.5 7B on every GPU](../models/Qwen--Qwen2.5-7B/index.md)
-# - Jingchao Zhang, "Understanding KV Cache in LLM Inference", experiments 1 and 3
-# - kipply, "Transformer Inference Arithmetic", section "kv cache"
+# - Jingchao Zhang, ["Understanding KV Cache in LLM Inference"](https://github.com/JingchaoZhang/JingchaoZhang.github.io), experiments 1 and 3
+# - kipply, ["Transformer Inference Arithmetic"](https://kipp.ly/transformer-inference-arithmetic/), section "kv cache"

@@ -63,7 +63,7 @@ guess(
 formula("cache  =  bytes per token  ×  tokens of each request  ×  requests")
 
 # %% [markdown]
-# ## The numbers put in: both directions at once
+# ## Worked example: length and number multiply
 #
 # Llama 3.1 8B in 16 bits runs on one H100 with {{ 79.1 GiB = memory("H100") }}. Only the weights are subtracted. Each cell of
 # this grid is the cache in GiB.
@@ -336,7 +336,7 @@ bars(
 # %% [markdown]
 # A matrix of scores has one row and one column per token: 2,048 by 2,048 for each head and user,
 # {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. More than one exists at a time, and all of them are gone after the step.
-# Engines compare piece by piece (FlashAttention) and never store the matrix. Their cache is therefore the largest thing that
+# Engines compare piece by piece ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store the matrix. Their cache is therefore the largest thing that
 # grows. (Published with the measurement: 29 GB,
 # [nearly twice the product of its own factors](../evidence/claims/index.md#s5-scores).)
 
@@ -347,7 +347,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ## Limits of this picture
+# ## Limitations
 #
 # - Few requests use their whole allowance. Memory in use follows the *average* length, a guarantee needs the longest.
 #   [PagedAttention](08-pages.py) makes the difference usable.
@@ -427,7 +427,7 @@ quiz(
 )
 
 # %% [markdown]
-# ## Read on
+# ## Next
 #
 # - Try it: [four users of 128K in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-8B-Instruct&context=128K&prompt=127K&output=400&concurrent=4&burst=1&spares=0),
 #   then make the requests shorter

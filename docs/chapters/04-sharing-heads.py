@@ -91,7 +91,7 @@ formula(
 )
 
 # %% [markdown]
-# ## The numbers put in
+# ## Worked example: fewer KV heads, fewer bytes
 
 # %%
 rows = []
@@ -216,7 +216,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ## Limits of this picture
+# ## Limitations
 #
 # - Sharing changes the model. It is decided before training, so you choose it by choosing the model.
 # - "It does not affect quality" is too strong. Makers accept a small loss, because the memory is worth more.
@@ -297,8 +297,9 @@ quiz(
 )
 
 # %% [markdown]
-# ## Read on
+# ## Next
 #
 # - [MLA: one latent for all heads](05-one-latent-for-all.py)
+# - Ainslie et al., ["GQA: Training Generalized Multi-Query Transformer Models"](https://arxiv.org/abs/2305.13245)
 # - [The same model with 32 KV heads down to one, measured](../evidence/measured/index.md#e4)
 # - Try it: [Llama 2 7B next to Llama 3 8B](../compare/index.md?models=meta-llama--Llama-2-7b-hf&models=meta-llama--Meta-Llama-3-8B-Instruct)

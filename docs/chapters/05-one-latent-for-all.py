@@ -75,7 +75,7 @@ formula(
 drawings.sharing(32, [("GQA", 8), ("MLA", 0)])
 
 # %% [markdown]
-# ## The numbers put in
+# ## Worked example: one latent against all heads
 
 # %%
 claim(61 * (512 + 64) * 2, q.kv_per_token(V3))
@@ -229,7 +229,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ## Limits of this picture
+# ## Limitations
 #
 # - An engine without MLA code reconstructs all keys and values and stores them. That is the second line of the first table,
 #   seventy times the memory.
@@ -315,11 +315,11 @@ quiz(
 )
 
 # %% [markdown]
-# ## Read on
+# ## Next
 #
 # - [Sliding windows and hybrid models](06-forgetting-on-purpose.py)
 # - [TP or DP attention for an MLA model?](../questions/mla-tp-or-dp.md)
 # - [Latents, measured tensor by tensor](../evidence/measured/index.md#e1)
 # - Try it: [DeepSeek-V3 next to Llama 3.1 70B](../compare/index.md?models=deepseek-ai--DeepSeek-V3&models=meta-llama--Llama-3.1-70B-Instruct)
 # - [DeepSeek-V3](../models/deepseek-ai--DeepSeek-V3/index.md)
-# - DeepSeek-AI, "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model", section on MLA
+# - DeepSeek-AI, ["DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model"](https://arxiv.org/abs/2405.04434), section on MLA

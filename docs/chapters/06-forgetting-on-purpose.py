@@ -102,7 +102,7 @@ choose(
 )
 
 # %% [markdown]
-# ## The numbers put in
+# ## Worked example: windows and states stop growing
 
 # %%
 models = {
@@ -235,7 +235,7 @@ claim(answer.kv_bytes_per_request_per_gpu, 4 * GiB, within=0.2)
 takeaway("Ask how many layers of which kind a model has. One number per token describes full attention only.")
 
 # %% [markdown]
-# ## Limits of this picture
+# ## Limitations
 #
 # - While an engine reads a long prompt, it needs more than the window, because it works on thousands of tokens in one step.
 #   [Chapter 12](12-what-the-log-says.py) shows the line.
@@ -328,9 +328,10 @@ quiz(
 # [Open this case](../models/Qwen--Qwen3.6-27B/index.md?gpu=h100-sxm-80gb&tp=1&weights=fp8&kv=fp8&context=128K&requests=8&share=0.75&seqs=8),
 # and change the GPU to yours.
 #
-# ## Read on
+# ## Next
 #
 # - [Weight quantization is not KV cache quantization](07-weights-are-not-the-cache.py)
+# - Yang et al., ["Gated Delta Networks"](https://arxiv.org/abs/2412.06464), the states of Qwen3.6
 # - [Windows and states, measured tensor by tensor](../evidence/measured/index.md#e1)
 # - Try it: [Qwen3.6 27B with eight requests of 128K](../sizer/index.md?model=Qwen--Qwen3.6-27B&context=128K&prompt=127K&output=400&concurrent=8&burst=1&spares=0&weights=fp8&kv=fp8)
 # - Try it: [three models that forget, side by side](../compare/index.md?models=Qwen--Qwen3.6-27B&models=openai--gpt-oss-120b&models=google--gemma-3-27b-it)

@@ -64,7 +64,7 @@ formula(
 )
 
 # %% [markdown]
-# ## The numbers put in: weights
+# ## Worked example: smaller weights
 #
 # A format rarely covers a whole model. The table that turns tokens into numbers (the *embedding*) and the one that turns numbers back
 # into tokens (the *output head*) usually stay at 16 bits. Every block of small numbers also has a *scale*, a factor for all of them.
@@ -100,7 +100,7 @@ assert q.weights(MODEL, "fp8") > q.parameters(MODEL)
 assert q.weights(MODEL, "int4") > q.parameters(MODEL) / 2
 
 # %% [markdown]
-# ## The numbers put in: cache
+# ## Worked example: the cache stays as it was
 
 # %%
 table(
@@ -218,7 +218,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ## Limits of this picture
+# ## Limitations
 #
 # - Not every GPU computes in every format. A GPU without 8-bit units stores in 8 bits and computes in 16.
 # - Formats with a scale for every few numbers take more than their bits. A 4-bit cache with one scale per 16 numbers takes
@@ -304,7 +304,7 @@ quiz(
 )
 
 # %% [markdown]
-# ## Read on
+# ## Next
 #
 # - [PagedAttention: blocks instead of rows](08-pages.py)
 # - [What does a quantized KV cache really buy?](../questions/quantised-cache.md)

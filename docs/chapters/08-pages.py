@@ -105,7 +105,7 @@ guess(
 )
 
 # %% [markdown]
-# ## The numbers put in
+# ## Worked example: blocks waste least
 #
 # The same two thousand requests, many short and a few long, none above 4,096 tokens. No chance is involved. The lengths are spread evenly over
 # their distribution, so the table is the same in every build.
@@ -250,7 +250,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ## Where this picture ends
+# ## Limitations
 #
 # - Models with several kinds of cache get blocks of several sizes, padded to one size. A "block of 16 tokens" can then become one of hundreds:
 #   see [what the log says](12-what-the-log-says.py).
@@ -347,8 +347,8 @@ quiz(
 )
 
 # %% [markdown]
-# ## Read on
+# ## Next
 #
 # - [Prefill and decode](09-prefill-and-decode.py)
 # - [Blocks against rows, measured](../evidence/measured/index.md#e6)
-# - Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention"
+# - Kwon et al., ["Efficient Memory Management for Large Language Model Serving with PagedAttention"](https://arxiv.org/abs/2309.06180)

@@ -134,7 +134,7 @@ instrument(
 )
 
 # %% [markdown]
-# ## The numbers put in
+# ## Worked example: a framework far above its bound
 #
 # A published experiment ran Qwen2.5 7B on an H100, a prompt of 37 tokens and then one token after another, in a framework that is not made for
 # serving.
@@ -275,7 +275,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ## Where this picture ends
+# ## Limitations
 #
 # - Bounds leave out what happens between steps. Engines record CUDA graphs to shorten it.
 # - A prefill in the middle makes everybody else wait. Engines cut long prompts into chunks and mix them with decode. Some separate the phases:
@@ -349,9 +349,9 @@ quiz(
 )
 
 # %% [markdown]
-# ## Read on
+# ## Next
 #
 # - [Sizing a deployment](10-sizing-a-deployment.py)
 # - [What a GPU really takes against these bounds](../evidence/measured/index.md#e5)
-# - Jingchao Zhang, "Understanding KV Cache in LLM Inference", experiment 5
-# - Google DeepMind, "How to Scale Your Model", chapter on inference
+# - Jingchao Zhang, ["Understanding KV Cache in LLM Inference"](https://github.com/JingchaoZhang/JingchaoZhang.github.io), experiment 5
+# - Google DeepMind, ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/inference/), chapter on inference

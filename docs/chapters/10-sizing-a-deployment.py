@@ -133,7 +133,7 @@ instrument(
 )
 
 # %% [markdown]
-# ## The numbers put in
+# ## Worked example: GPUs by division
 
 # %%
 rows = []
@@ -288,7 +288,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ## Limits of this picture
+# ## Limitations
 #
 # - If lengths differ, an engine with blocks holds as many requests as their *average* allows. The longest decides whether it starts. Give both.
 # - Time may be the limit before memory: check [the table of step times](09-prefill-and-decode.py) for your batch.
@@ -361,9 +361,9 @@ quiz(
 )
 
 # %% [markdown]
-# ## Read on
+# ## Next
 #
 # - Try it: [the example in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=6K&prompt=5600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8),
 #   whose requests hold {{ 5,800 tokens = 5600 + 400 / 2 }} on average, and [with twice the length](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=12K&prompt=11600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8)
 # - [Beyond one GPU](11-beyond-one-gpu.py), and [the whole chain of decisions](14-one-decision-chain.py) on one model
-# - Aisle, "The KV cache, the silent capacity killer" and "The seven parameters", the sources of example and list
+# - [Aisle](https://github.com/mohan-sanjana/aisle), "The KV cache, the silent capacity killer" and "The seven parameters", the sources of example and list

@@ -156,7 +156,7 @@ formula(
 )
 
 # %% [markdown]
-# ## The numbers put in
+# ## Worked example: what each GPU stores of a token
 
 # %%
 sizes = [1, 2, 4, 8, 16]
@@ -396,7 +396,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ## Where this picture ends
+# ## Limitations
 #
 # - Splitting costs communication, and some memory for its buffers.
 # - Not every number of GPUs works: heads and experts have to divide. The model pages list only those that do.
@@ -463,7 +463,7 @@ quiz(
 )
 
 # %% [markdown]
-# ## Read on
+# ## Next
 #
 # - [What an engine's log is telling you](12-what-the-log-says.py)
 # - [TP or DP for an MLA model?](../questions/mla-tp-or-dp.md), [Does TP multiply my cache?](../questions/parallel.md),

@@ -96,7 +96,7 @@ formula(
 )
 
 # %% [markdown]
-# ## The numbers put in
+# ## Worked example: the log's figures from the formula
 
 # %%
 available = 79.18 * 0.95 - 44.76 - 2.12 - 0.14
@@ -284,7 +284,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ## Where this picture ends
+# ## Limitations
 #
 # Activations depend on the tokens of a step and on the release. Since vLLM 0.20, CUDA graphs are subtracted from the cache. Our estimates carry an error for
 # these terms, [and say how large it is](../about/method.md).
@@ -360,7 +360,7 @@ quiz(
 )
 
 # %% [markdown]
-# ## Read on
+# ## Next
 #
 # - [Paste a log of your own](../log/index.md), and see each figure recomputed
 # - [Questions](../questions/index.md), most of them about such lines

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # How real traffic fills the KV cache: prefix hits, idle agents, prompt caching
 #
+# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B, without the 829 of 12,031 whose prompts have 32,768 tokens or more. The model
+# serves none of these {{ 6.9% = 829 / 12031 }}, which hold a third of all prompt tokens. [The traffic page](../traffic/index.md) leaves out the same ones for this model.
+#
 # "52 requests of 8K tokens" assumes that every request has one length, that none shares a prefix and that none waits. Real requests have long tails,
-# repeat each other's beginnings and leave conversations idle. This chapter replays recorded requests of a chat assistant on Qwen2.5 7B,
-# without the 829 of 12,031 whose prompts have 32,768 tokens or more. The model serves none of these {{ 6.9% = 829 / 12031 }}. They hold a third of all
-# prompt tokens.
+# repeat each other's beginnings and leave conversations idle.
 #
 # ## The question
 #
@@ -119,7 +120,7 @@ table(
 claim(unlimited.rate("full_blocks"), 0.661, within=0.002)
 claim(half.rate("tokens"), 0.863, within=0.002)
 # %% [markdown]
-# The Mooncake paper's 66% for this trace is the third line. A rate without its definition says little. A rate of the last half, after the cache has
+# The [Mooncake paper](https://arxiv.org/abs/2407.00079)'s 66% for this trace is the third line. A rate without its definition says little. A rate of the last half, after the cache has
 # warmed up, is another quantity than a rate of all requests. From here on, a hit rate is hit tokens divided by prompt tokens.
 #
 # ## The formula
@@ -138,7 +139,7 @@ formula(
 # a beginning is used whenever its continuation is. The distances do not depend on the size of the cache. One pass over a trace therefore gives the hit
 # rate of every size.
 #
-# ## The numbers put in
+# ## Worked example: hit rate by cache size
 
 # %% tags=["hide"]
 guess(
@@ -312,7 +313,7 @@ instrument(
 )
 
 # %% [markdown]
-# ## Which pool limits
+# ## The limiting pool
 #
 # A model with sliding windows keeps two caches. An engine with a pool for each can lose a prefix although nearly all memory is free, because the
 # window's pool holds the end of few contexts:
@@ -368,7 +369,7 @@ takeaway(
     "A prefix cache is worth what returns before it is evicted. Compare pauses with the time that idle contexts stay."
 )
 # %% [markdown]
-# ## Where this picture ends
+# ## Limitations
 #
 # Step times are the roofline's bound divided by an efficiency, not a measurement. A trace has prompts only. What an answer adds to the cache is known
 # where the next prompt of the session repeats it, and counts as unusable elsewhere. The trace's blocks limit how finely prefixes are told apart.
@@ -434,7 +435,7 @@ quiz(
 )
 
 # %% [markdown]
-# ## Read on
+# ## Next
 #
 # - [PagedAttention](08-pages.py)
 # - [How many idle agents stay in the cache, and for how long?](../questions/agents-and-idle-sessions.md)

@@ -78,7 +78,7 @@ formula(
 )
 
 # %% [markdown]
-# ## The numbers put in: ten decisions
+# ## Worked example: ten decisions
 #
 # ### 1. Which slice fits?
 #
@@ -505,7 +505,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ## Where this chain ends
+# ## Limitations
 #
 # - Bounds are not measurements. Run the chosen configuration, and compare [its log](12-what-the-log-says.py) and its throughput with these numbers.
 # - Lengths are distributions. [Replay your own traffic](13-how-real-traffic-fills-the-cache.py) for the queue.
@@ -609,8 +609,8 @@ quiz(
 )
 
 # %% [markdown]
-# ## Read on
+# ## Next
 #
 # - Try it: [this workload in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=8K&prompt=7000&output=500&concurrent=234&burst=1&spares=0&weights=fp8&kv=fp8)
 # - [How many prefill to decode GPUs?](../questions/prefill-decode-ratio.md)
-# - Google DeepMind, "How to Scale Your Model": the same chain on TPUs, with exercises
+# - Google DeepMind, ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/applied-inference/): the same chain on TPUs, with exercises

@@ -167,7 +167,7 @@ def instrument(one: Instrument) -> Html:
         f' aria-labelledby="kv-title-{name}">'
         f'<p class="kv-instrument__title" id="kv-title-{name}">{inline(one.title)}</p>{aims}'
         f'<div class="kv-scroll kv-scroll--open kv-instrument__table"><table class="kv-table kv-plain">'
-        f"<caption>Some positions, computed</caption><thead><tr>{heads}</tr></thead>"
+        f"<caption>Example settings</caption><thead><tr>{heads}</tr></thead>"
         f"<tbody>{''.join(body)}</tbody></table></div></section>"
     )
 

@@ -273,7 +273,7 @@ def _figure(svg: str, keys: str, title: str, head: Sequence[str], rows: Sequence
         for row in rows
     )
     data = (
-        f'<details class="kv-fold kv-data"><summary>The same as a table</summary><div class="kv-scroll">'
+        f'<details class="kv-fold kv-data"><summary>Data table</summary><div class="kv-scroll">'
         f'<table class="kv-table"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div></details>'
     )
     return f'<figure class="kv-figure">{svg}{keys}<figcaption>{escape(title)}</figcaption>{data}</figure>'
