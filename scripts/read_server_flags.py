@@ -291,20 +291,26 @@ def hold(path: Path, read: list[Flag]) -> int:
 
 def written_out(record: dict) -> str:  # type: ignore[type-arg]
     """A file of flags as text: one group a block, its flags in lines of at most 120 signs."""
-    lines = [f"{key}: {_flow(value)}" for key, value in record.items() if key != "groups"]
-    lines.append("groups:")
-    for group in record["groups"]:
+    lines = []
+    for key, value in record.items():
+        lines += (
+            [f"{key}:", *_blocks(value)] if key in ("groups", "variables") else [f"{key}: {_flow(value)}"]
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _blocks(groups: list[dict]) -> Iterator[str]:  # type: ignore[type-arg]
+    for group in groups:
         head = [f"{key}: {_flow(value)}" for key, value in group.items() if key != "flags"]
-        lines += [f"  - {head[0]}", *(f"    {one}" for one in head[1:]), "    flags:", "      {"]
+        yield from (f"  - {head[0]}", *(f"    {one}" for one in head[1:]), "    flags:", "      {")
         line = "       "
         for name, takes in group["flags"].items():
             entry = f' "{name}": "{takes}",'
             if len(line) + len(entry) > 120:
-                lines.append(line)
+                yield line
                 line = "       "
             line += entry
-        lines += [line, "      }"]
-    return "\n".join(lines) + "\n"
+        yield from (line, "      }")
 
 
 def _flow(value: object) -> str:

@@ -77,7 +77,7 @@
   };
 
   const START =
-    /(?:^|\s)(vllm serve|sglang serve|python3? -m (?:vllm|sglang)|llama-server|llama-cli|ollama run|docker run)\s/i;
+    /(?:^|\s)(vllm serve|sglang serve|trtllm-serve|mlx_lm\.server|python3? -m (?:vllm|sglang|mlx_lm|dynamo)|llama-server|llama-cli|llama serve|lms load|ollama run|(?:docker|podman|nerdctl) run)\s/i;
 
   const NUMBERS = { two: 2, three: 3, four: 4, five: 5, six: 6, eight: 8, sixteen: 16, dual: 2, quad: 4 };
 

@@ -69,6 +69,7 @@ class ServerFlags(Record):
         command: How the server is started.
         source: Where the flags stand.
         groups: Every flag, by effect.
+        variables: Variables of the environment that change memory, by effect, as flags that take a value.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -77,6 +78,7 @@ class ServerFlags(Record):
     command: Text
     source: Source
     groups: Annotated[tuple[FlagGroup, ...], Field(min_length=1)]
+    variables: tuple[FlagGroup, ...] = ()
 
     @property
     def flags(self) -> tuple[str, ...]:

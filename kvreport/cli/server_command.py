@@ -15,12 +15,12 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
-from kvreport.accounting.engines.vllm.command import RUNNER, RUNNERS
 from kvreport.catalog.server_flags import dashed
 from kvreport.cli.local_server_command import CONTAINERS, local_arguments, started_by
-from kvreport.cli.server_flags import not_followed_word, table_of
+from kvreport.cli.server_flags import not_followed_word, table_of, variable_words
 from kvreport.errors import InputError, shorten
 
 _MODULES: Final = {
@@ -44,7 +44,6 @@ _IMAGE: Final = re.compile(
 )
 _OLLAMA_SERVES: Final = re.compile(r"ollama serve\s*&")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
-_RUNNER: Final = re.compile(rf"{RUNNER}=(?P<value>[01])")
 _NAMES: Final = re.compile(
     r"vllm|sglang|llama-|llama\.cpp|llama (?:serve|cli) |ollama|trtllm-serve|mlx_lm|lms load"
 )
@@ -129,7 +128,8 @@ def taken_apart(words: Sequence[str]) -> tuple[list[str], list[str]]:
     head = next((found for start in range(len(words)) if (found := _head(words, start))), None)
     if head is None:
         return words, []
-    before = _before(words[: head.start], head.server)
+    container = words[head.start] in CONTAINERS
+    before = _before(words[: head.after if container else head.start], head.server)
     model, rest = _model(words[head.after :], head.server)
     named = any(word.partition("=")[0] == "--engine" for word in (*before, *rest))
     engine = (
@@ -262,20 +262,19 @@ def _container(words: Sequence[str], start: int) -> _Head | None:
 def _before(words: Sequence[str], server: str) -> list[str]:
     """What stands before the server's program: this program's own flags stay, and the variables that are flags here."""
     kept, started = started_by(words)
-    variables, flags = [], []
-    for word in reversed(started):
-        if not _ASSIGNMENT.fullmatch(word):
+    contained = not CONTAINERS.isdisjoint(started)  # then "-e NAME=value" alone is a variable
+    variables: list[str] = []
+    flags: list[str] = []
+    for before, word in pairwise(["", *started]):
+        if not _ASSIGNMENT.fullmatch(word) or (contained and before not in {"-e", "--env", ""}):
             continue
-        runner = _RUNNER.fullmatch(word)
-        if runner and server == "vllm":
-            flags = ["--model-runner", RUNNERS[int(runner["value"])]]
-        else:
-            variables.append(word.partition("=")[0])
+        name, _, value = word.partition("=")
+        meant = variable_words(name, value, server)
+        flags += meant or []
+        variables += [name] if meant is None else []
     kept += flags
     if variables:
-        print(
-            f"kvreport: environment variables are not read: {', '.join(reversed(variables))}", file=sys.stderr
-        )
+        print(f"kvreport: environment variables are not read: {', '.join(variables)}", file=sys.stderr)
     return kept
 
 

@@ -76,6 +76,28 @@ def having(spelled: str, *, but: str = "") -> Iterator[tuple[str, Found]]:
             yield family, found
 
 
+def variable_words(name: str, value: str, server: str) -> list[str] | None:
+    """The words that a variable of a server's environment means here; None for one that changes no memory as far as is known."""
+    table = table_of(server)
+    groups = () if table is None else table.server.variables
+    group = next((one for one in groups if name in one.flags), None)
+    if group is None:
+        return None
+    if group.effect == "followed":
+        return (
+            shlex.split(group.values[value])
+            if value in group.values
+            else [f"{group.ours}={value}"]
+            if group.ours
+            else []
+        )
+    return [
+        not_followed_word(
+            name, shorten(value).strip("'"), group.changes, _EFFECTS[group.effect].format(group.changes)
+        )
+    ]
+
+
 @dataclass(slots=True)
 class Reader:
     """Reads a command's words by the flags of one server.
@@ -114,6 +136,9 @@ class Reader:
         waiting = list(reversed(words))
         while waiting:
             word = waiting.pop()
+            if word.startswith(f"{NOT_FOLLOWED}="):  # of the environment that the command is started in
+                self.named.append(word)
+                continue
             found = self._find(word, pasted=pasted)
             if found is None:
                 kept.append(("", [word]))

@@ -8,9 +8,11 @@ import shlex
 
 import pytest
 
+from kvreport.catalog.server_flags import load_server_flags
 from kvreport.cli import main
 from kvreport.cli.server_command import data_attention, without_server_command
 from kvreport.errors import InputError
+from kvreport.resources import data_dir
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -242,3 +244,34 @@ def test_a_command_is_found_behind_what_starts_it(text: str) -> None:
 )
 def test_servers_of_every_engine_are_read(text: str, ours: str) -> None:
     assert without_server_command([text]) == ours.split()
+
+
+def test_variables_that_change_memory_are_followed_or_named(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--gpu", "h100", "--context", "8K"]
+    text = f"docker run -e VLLM_USE_V2_MODEL_RUNNER=1 -e PYTORCH_CUDA_ALLOC_CONF=x:1 --mount type=bind,src=/a vllm/vllm-openai:v0.33.0 --model {MODEL}"
+    found = answered(capsys, text, *asked)
+    [entry] = found["not_followed"]
+    assert (entry["flag"], entry["value"], entry["term"]) == (
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "x:1",
+        "what the allocator keeps",
+    )
+    stages = answered(capsys, f"VLLM_PP_LAYER_PARTITION=10,22 HF_TOKEN=x vllm serve {MODEL} -pp 2", *asked)
+    ours = answered(capsys, f"vllm serve {MODEL} -pp 2", "--pipeline-partition", "10,22", *asked)
+    assert stages == ours
+    sized = f"PYTORCH_CUDA_ALLOC_CONF=x:1 vllm serve {MODEL}"
+    assert main(["size", sized, *asked, "--concurrent", "4"]) == 0
+    assert (
+        "PYTORCH_CUDA_ALLOC_CONF: not followed; what the allocator keeps may differ"
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("family", ["vllm", "sglang"])
+def test_every_variable_is_followed_or_changes_a_named_term(family: str) -> None:
+    groups = load_server_flags(data_dir())[family].variables
+    assert groups
+    for group in groups:
+        assert group.effect in ("followed", "changes")
+        assert group.changes
+        assert group.read
