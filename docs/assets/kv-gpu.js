@@ -255,8 +255,9 @@
       const sorted = [...serving].sort(byRelease);
       const link = (model) =>
         make("a", { href: new URL(`../../models/${model.slug}/`, location.href).pathname }, model.name);
-      const taken = ({ deployment: { weightFormat } }) => {
+      const taken = ({ model, deployment: { weightFormat } }) => {
         const [own] = site.weight_formats;
+        if (weightFormat === own.name && model.by_name) return `, ${words.sentences.weights_by_name}`;
         if (weightFormat === own.name || weightFormat === state.weights) return "";
         const { label } = site.weight_formats.find((form) => form.name === weightFormat);
         return `, weights taken as ${label}`;

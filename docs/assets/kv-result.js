@@ -141,10 +141,11 @@
   function conditions({ site, deployment, state }) {
     if (!deployment) return "From formulas, not measured.";
     const weights = weightsText(site, deployment.weightFormat);
+    const released = deployment.model.by_name ? words.sentences.weights_by_name : "weights as released";
     const cache = label(site.kv_formats, deployment.kvFormat);
     const settings = [
       state.engine === "ceiling" ? "No engine overhead" : site.engine.label,
-      deployment.weightFormat === "released" ? "weights as released" : `weights: ${weights}`,
+      deployment.weightFormat === "released" ? released : `weights: ${weights}`,
       `KV cache: ${cache}`,
       ...chosen(state),
     ].filter(Boolean);

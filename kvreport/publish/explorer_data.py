@@ -43,7 +43,7 @@ from kvreport.publish.together import together
 OWN: Final = "own"
 """The name of the files with each model's default format, of weights or of the cache."""
 
-_COMMON: Final = ("maker", "limit", "slots", "form", "kv")
+_COMMON: Final = ("maker", "limit", "slots", "form", "by_name", "kv")
 _SITE: Final = (
     "release",
     "engine",

@@ -298,6 +298,7 @@ def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[
         "parameters": parameters(model),
         "active": active_parameters(model),
         "form": page_format(model),
+        "by_name": int(model.by_name),
         "kv": own_kv(site, model),
         "kvs": work.own_kvs(),
         **work.of_engine(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,9 @@ from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.size import size
 from kvreport.estimation.variants import by_name, groups_to_try, narrowed
+from kvreport.publish import explorer_data
 from kvreport.publish.page_data import gather
+from kvreport.publish.profiles import model_facts
 from kvreport.site.pages.gpu_rows import served
 from kvreport.site.pages.model.page import context
 from kvreport.startup_log.diagnose import diagnose
@@ -212,6 +215,18 @@ def test_a_range_of_the_catalog_is_said_in_answers_and_on_pages() -> None:
     assert "by name, at most" in str(rows[name]["h100-sxm-80gb"].made)
     assert not pages["Qwen/Qwen3-8B-AWQ"].open_mix
     assert "by its name" not in str(rows["Qwen/Qwen3-8B-AWQ"]["h100-sxm-80gb"].made)
+
+
+def test_browsers_know_which_copies_are_known_by_their_name() -> None:
+    """A redrawn row said nothing of the name: each page's data has the fact, and the scripts that draw it the words."""
+    names = ("Qwen/Qwen3-8B-AWQ", "TheBloke/Llama-2-13B-GPTQ")
+    site = gather(CATALOG, models=",".join(names), gpus="h100-sxm-80gb", version="test")
+    told = {one.id: int(one.id == names[1]) for one in site.models}
+    assert {one.id: model_facts(site, one)["by_name"] for one in site.models} == told
+    assert "by_name" in explorer_data._COMMON  # what the files of all models carry of these facts
+    for script in ("kv-gpu", "kv-result"):
+        text = (Path(__file__).parents[2] / f"docs/assets/{script}.js").read_text(encoding="utf-8")
+        assert "words.sentences.weights_by_name" in text
 
 
 def test_a_copy_without_groups_lies_within_its_name() -> None:

@@ -86,7 +86,9 @@ def test_pages_of_models_that_the_engine_does_not_run_say_so_beside_rows_of_othe
     for model in refused:
         assert site.headline[model.id] is None
         made = model_page.context(site, model, site.headline[model.id])
-        assert plain(made.headline).startswith("No estimate for "), model.id
+        assert plain(made.headline).startswith(f"No estimate for {model.name} with {site.engine.label}: "), (
+            model.id
+        )
         assert made.controls is None
         with_rows += bool(made.grid.rows)
     assert (len(refused) > 15, with_rows > 0) == (True, True)

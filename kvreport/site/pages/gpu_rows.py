@@ -18,6 +18,7 @@ from kvreport.site.kit import tables
 from kvreport.site.kit.page import link
 from kvreport.site.kit.table_rows import row_html
 from kvreport.site.kit.tables import Cell, Row
+from kvreport.words import SENTENCES
 
 FOLDER: Final = "gpus"
 """Where accelerators' pages stand; a row's link is the same from each of them."""
@@ -47,7 +48,7 @@ def _rows(site: SiteData, model: Model) -> dict[str, tuple[str, int, str]]:
     read = form == RELEASED
     taken = "" if read else f", weights taken as {site.catalog.weight_formats[form].label}"
     if model.by_name:
-        taken = ", weights by name, at most"
+        taken = f", {SENTENCES['weights_by_name']}"
     place = site.contexts.index(site.counted_context)
     for gpu in site.gpus:
         one = site.serving(model, gpu.id)
