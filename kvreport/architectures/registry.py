@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
 from functools import partial
 from importlib import import_module
+from math import log
 from typing import Any, Final
 
 from kvreport.architectures import families, layered, listing
@@ -153,11 +154,20 @@ _TEXT_PARTS: Final = ("text_config", "llm_config", "language_config", "llm_cfg",
 _ALIKE: Final = 1.2
 """Likeness of names (2 where they are equal) from which on a name says more than the keys of the config."""
 _SAME_KEYS: Final = 0.6
-"""Share of a class's keys that makes it a near one."""
+"""Share of a config's keys, each by how rare it is, that makes a class a near one."""
+_LEAST_KEYS: Final = 4
+"""Keys that a class and a config have in common at least: every model has a width and layers."""
+_KEYS_SAID: Final = 3
+_BUILT: Final = 0.2
+"""What it counts that other classes are built of one: of nearly equal ones, a reader knows that class."""
 
 
-def _near_keys(config: Keys) -> str | None:
-    """Return the class whose config is most like one with an unknown name: that of its text part, or of its keys."""
+def _near_keys(config: Keys) -> tuple[str, tuple[str, ...]] | None:
+    """Return the class whose layers and caches are most like those of an unknown one, and the rarest keys that both have.
+
+    That is the class of a composite's text part; otherwise the class that has most of the config's keys. A key counts by
+    how few classes have it: ``kv_lora_rank`` says more of the caches than ``hidden_size``.
+    """
     for section in _TEXT_PARTS:
         inner = config.data.get(section)
         if not isinstance(inner, Mapping):
@@ -165,24 +175,37 @@ def _near_keys(config: Keys) -> str | None:
         named = inner.get("architectures")
         for name in named if isinstance(named, list) else ():
             if isinstance(name, str) and _is_known(name):
-                return name
+                return name, ()
         model_type = inner.get("model_type")
         known = _of_type(model_type) if isinstance(model_type, str) else None
         if known is not None:
-            return known
+            return known, ()
     classes = {
         name: frozenset(defaults)
         for name, defaults in published_defaults().items()
         if name.endswith("ForCausalLM") and _is_known(name)
     }
-    stated = frozenset(config.data) & frozenset[str]().union(*classes.values())
-    # Of equal ones, the class that most others are built of.
+    owners = Counter(key for keys in classes.values() for key in keys)
+    rarity = {key: log(len(classes) / count) for key, count in owners.items()}
+    stated = frozenset(config.data) & rarity.keys()
+    of_stated = sum(rarity[key] for key in stated)
     built = Counter((*NEAREST.values(), *READ_AS.values()))
-    share, _, _, near = max(
-        (len(stated & keys) / len(stated | keys), built[name], -len(name), name)
-        for name, keys in classes.items()
-    )
-    return near if share >= _SAME_KEYS else None
+
+    def weight(keys: frozenset[str]) -> float:
+        return sum(rarity[key] for key in keys)
+
+    def rank(name: str) -> tuple[float, str]:
+        shared = weight(stated & classes[name])
+        of_both = shared / (weight(stated | classes[name]) or 1)
+        return shared / of_stated + of_both / 2 + _BUILT * log(1 + built[name]), name
+
+    if len(stated) < _LEAST_KEYS or not of_stated:
+        return None
+    near = max(classes, key=rank)
+    shared = stated & classes[near]
+    if weight(shared) < _SAME_KEYS * of_stated or len(shared) < _LEAST_KEYS:
+        return None
+    return near, tuple(sorted(shared, key=lambda key: (-rarity[key], key))[:_KEYS_SAID])
 
 
 def _of_type(model_type: str) -> str | None:
@@ -197,9 +220,12 @@ def _allowed(name: str, model_type: str | None, config: Keys) -> str:
     """Say what can be read, beginning with the nearest class."""
     near = nearest_class(name, model_type)
     surely = name in NEAREST or _of_type(model_type or "") is not None
+    shared: tuple[str, ...] = ()
     if not surely and (near is None or not name or _likeness(name, near)[0] < _ALIKE):
-        near = _near_keys(config) or near
-    hint = f"{near} is the nearest class that is read; " if near else ""
+        # A class that has neither a name nor layers like another's is told of none: letters alone say nothing.
+        near, shared = _near_keys(config) or (None, ())
+    both = f" (both have {', '.join(shared)})" if shared else ""
+    hint = f"{near} is the nearest class that is read{both}; " if near else ""
     if NO_CHECKPOINT.search(name):
         return (
             "the class that the checkpoint's own config.json names; this is an engine's name for what runs it"

@@ -217,7 +217,7 @@ def _memory(
     elif device.reserved is not None:
         usable, note = total - device.reserved, "What the driver shows, less what it reserves."
     elif device.vendor == "AMD":
-        usable, note = total, "A process finds what rocm-smi shows."
+        usable, note = total, "All that rocm-smi shows is usable by a process."
     else:
         usable = min(total, int(installed * GIB * share.get(device.vendor, 1)))
         note = "Installed memory times the share that logs of this maker's cards show."

@@ -71,6 +71,39 @@ MOE: dict[str, Any] = {
             "Qwen3ForCausalLM",
         ),
         ({"architectures": ["ZzyzxForCausalLM"], **MOE}, "DeepseekV3ForCausalLM"),
+        # Part of the keys is enough where they are those of one kind of cache, and of plain decoders it is a usual one.
+        (
+            {
+                key: MOE[key]
+                for key in (
+                    "hidden_size",
+                    "kv_lora_rank",
+                    "qk_nope_head_dim",
+                    "qk_rope_head_dim",
+                    "v_head_dim",
+                )
+            }
+            | {"architectures": ["ZzyzxForCausalLM"]},
+            "DeepseekV3ForCausalLM",
+        ),
+        (
+            {
+                "architectures": ["ZzyzxForCausalLM"],
+                "hidden_size": 64,
+                "linear_num_key_heads": 2,
+                "linear_num_value_heads": 4,
+            }
+            | {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_conv_kernel_dim": 4},
+            "Qwen3NextForCausalLM",
+        ),
+        (
+            {
+                key: MOE[key]
+                for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+            }
+            | {"architectures": ["ZzyzxForCausalLM"], "intermediate_size": 64, "vocab_size": 320},
+            "Qwen3ForCausalLM",
+        ),
         # A name that is nearly another one says more than any key.
         ({"architectures": ["Qwen3_9ForCausalLM"], **MOE}, "Qwen3_5ForCausalLM"),
     ],
@@ -78,6 +111,20 @@ MOE: dict[str, Any] = {
 def test_the_nearest_class_is_that_of_the_config(config: dict[str, Any], near: str) -> None:
     with pytest.raises(InputError, match=f"{near} is the nearest class that is read"):
         read_config(config)
+
+
+def test_what_the_nearest_class_shares_is_said() -> None:
+    with pytest.raises(InputError, match=r"both have q_lora_rank, kv_lora_rank, n_shared_experts"):
+        read_config({"architectures": ["ZzyzxForCausalLM"], **MOE})
+
+
+@pytest.mark.parametrize(
+    "name", ["Wan22Transformer3DModel", "StableDiffusionPipeline", "ZzyzxForCausalLM", "AliceNextModel"]
+)
+def test_no_class_is_near_by_its_letters_alone(name: str) -> None:
+    with pytest.raises(InputError, match="allowed: one of") as caught:
+        read_config({"architectures": [name], "hidden_size": 64})
+    assert "nearest" not in str(caught.value)
 
 
 def test_an_index_whose_total_was_never_added_up_is_no_witness(tmp_path: Path) -> None:
