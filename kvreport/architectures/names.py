@@ -96,8 +96,17 @@ _GGUF: Final = re.compile(rf"[-_.](?:i1-)?GGUF(?::({_GGUF_TYPES}))?$", re.IGNORE
 _MIX_BEFORE: Final = re.compile(rf"(?:[-_.]qat)?[-_.]({_GGUF_TYPES})[-_.]GGUF$", re.IGNORECASE)
 """A repository of one file: its mix stands before the word GGUF."""
 
-_ADDRESS: Final = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
-_BEYOND_NAME: Final = re.compile(r"/(?:tree|blob|resolve|raw|discussions)/.*$|/$")
+_ADDRESS: Final = re.compile(
+    r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co|modelscope\.(?:cn|ai)/models|ollama\.com(?:/library)?)/|^hf://",
+    re.IGNORECASE,
+)
+_BEYOND_NAME: Final = re.compile(
+    r"(?:/(?:tree|blob|resolve|raw|discussions|files|summary)(?:/.*)?|/)?(?:[?#].*)?$"
+)
+_CACHED: Final = re.compile(r"(?:^|/)models--([\w.-]+?)--([\w.-]+?)(?:/|$)", re.ASCII)
+"""A model's folder in the Hub's cache, ``models--Qwen--Qwen3-32B/snapshots/…``."""
+_ROUTE: Final = re.compile(r":[a-z][a-z-]{0,39}$", re.IGNORECASE)
+"""What a router or a registry adds to a name and what says nothing of its bytes: ``:latest``, ``:free``, a provider."""
 
 
 def repository_name(text: str) -> str:
@@ -108,6 +117,30 @@ def repository_name(text: str) -> str:
     """
     found = _ADDRESS.match(text)
     return text if found is None else _BEYOND_NAME.sub("", text[found.end() :])
+
+
+def other_spellings(name: str) -> Iterator[str]:
+    """Names that a path in a container, a router or another organization may mean, the surest first.
+
+    >>> list(other_spellings("/root/.cache/huggingface/hub/models--Qwen--Qwen3-32B/snapshots/0123abc"))
+    ['Qwen/Qwen3-32B']
+    >>> list(other_spellings("/models/Qwen--Qwen3-32B"))
+    ['Qwen/Qwen3-32B', 'Qwen--Qwen3-32B']
+    >>> list(other_spellings("openrouter/meta-llama/llama-3.3-70b-instruct:free"))
+    ['meta-llama/llama-3.3-70b-instruct', 'llama-3.3-70b-instruct']
+    """
+    cached = _CACHED.search(name)
+    if cached is not None:
+        yield f"{cached[1]}/{cached[2]}"
+        return
+    parts = [part for part in _ROUTE.sub("", name[:500]).removesuffix("@main").split("/") if part]
+    if not parts:
+        return
+    if "--" in parts[-1]:
+        yield parts[-1].replace("--", "/", 1)
+    elif len(parts) > 1:
+        yield "/".join(parts[-2:])
+    yield parts[-1]
 
 
 def mix_before_gguf(name: str) -> str | None:

@@ -17,6 +17,7 @@ from kvreport.architectures.headers import read_headers
 from kvreport.architectures.hub import NoConnectionError, Repository, fault_of, fetch, is_repository_id, kept
 from kvreport.architectures.instead import CONFIG_FILES, config_file
 from kvreport.architectures.keys import Keys, read_json
+from kvreport.architectures.names import other_spellings
 from kvreport.architectures.reader import read_config_report
 from kvreport.architectures.registry import find_architecture
 from kvreport.architectures.safetensors import Witness, read_witness
@@ -69,7 +70,42 @@ def open_name(name: str, catalog: Catalog, *, fetching: bool = False, revision: 
     variant = by_name(name, catalog)
     if variant is not None:
         return Opened(*variant)
+    meant = spelled(name, catalog)
+    if meant is not None:
+        return meant
     raise InputError(f"{unknown}{_ALSO}") from unknown
+
+
+def spelled(name: str, catalog: Catalog) -> Opened | None:
+    """Find the model that a path in a container, a router or a copy under another organization names, and say which.
+
+    Args:
+        name: What was given: no name of the catalog, and no path that exists.
+        catalog: Where its other spellings are looked up.
+
+    Returns:
+        The model with a sentence that says what it was taken for; None if no record has that name.
+    """
+    for spelling in other_spellings(name):
+        try:
+            model = catalog.model(spelling)
+        except CatalogError:
+            raise
+        except InputError:
+            copy = by_name(spelling, catalog) if spelling != name else None
+            if copy is None:
+                continue
+            return Opened(*copy)
+        # An alias such as "r1" is what people call a model, and no name that a stranger's copy would have.
+        ids = (model.id, *(alias for alias in model.aliases if "/" in alias))
+        if any(
+            spelling.rpartition("/")[2].rpartition("--")[2].lower() == one.rpartition("/")[2].lower()
+            for one in ids
+        ):
+            found = listed(model)
+            said = f"{name} is taken for {model.id}, whose name it has; its own config says it exactly."
+            return replace(found, assumptions=(said, *found.assumptions))
+    return None
 
 
 def _fetched(name: str, revision: str | None, catalog: Catalog) -> Opened:

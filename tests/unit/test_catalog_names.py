@@ -7,6 +7,7 @@ import pytest
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.shelf import spoken
 from kvreport.errors import InputError
+from kvreport.estimation.request import open_model
 
 
 def test_case_and_separators_do_not_make_another_name() -> None:
@@ -87,3 +88,41 @@ def test_a_hyphen_between_a_word_and_its_number_may_be_left_out(typed: str, mean
 def test_a_hyphen_between_two_numbers_may_not_be_left_out() -> None:
     with pytest.raises(InputError, match="did you mean"):
         open_catalog().model("gemma-22b")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "unsloth/Qwen3-32B",
+        "Qwen/Qwen3-32B:latest",
+        "qwen/qwen3-32b:free",
+        "openrouter/qwen/qwen3-32b",
+        "hf://Qwen/Qwen3-32B",
+        "https://modelscope.cn/models/Qwen/Qwen3-32B/summary",
+        "https://huggingface.co/Qwen/Qwen3-32B?library=vllm",
+        "/models/Qwen--Qwen3-32B",
+        "/models/Qwen/Qwen3-32B/",
+        "/models/Qwen3-32B",
+        "/root/.cache/huggingface/hub/models--Qwen--Qwen3-32B/snapshots/0123abc",
+    ],
+)
+def test_a_name_of_a_container_or_a_router_is_found(name: str) -> None:
+    """What was taken for granted is said, where the name is not the record's own."""
+    found = open_model(name, open_catalog())
+    assert found.model.id == "Qwen/Qwen3-32B"
+    own = "Qwen/Qwen3-32B" in name and name.startswith(("hf:", "https:"))
+    assert own or found.assumptions[0].startswith(f"{name} is taken for Qwen/Qwen3-32B")
+
+
+def test_a_copy_in_a_container_keeps_the_format_of_its_name() -> None:
+    found = open_model("/models/someone--Qwen3-32B-AWQ-4bit", open_catalog())
+    assert found.model.quantized_from == "Qwen/Qwen3-32B"
+
+
+@pytest.mark.parametrize(
+    "name", ["/data/nosuch", "/models/r1", "someone/r1", "Qwen/Qwen3-32B:q8_0", "./Qwen3-32B", "//", "/"]
+)
+def test_what_only_resembles_a_name_is_refused(name: str) -> None:
+    """An alias is what people say, and a tag with a format is no route."""
+    with pytest.raises(InputError):
+        open_model(name, open_catalog())
