@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 import pytest
+from fuzzing import thinned
 from visits import Visit
 
 from kvreport.accounting.weights import parameters
@@ -74,15 +75,16 @@ def test_every_gpu_page_counts_as_the_parquet_file(browser, address, rows, tiny_
     visit = Visit(browser, address, viewport={"width": 1280, "height": 900})
     limits = {name: catalog.models[name].context_tokens for name in catalog.models}
     contexts = sorted({row["context_tokens"] for row in rows})
+    gpus, asked = sorted({row["gpu"] for row in rows}), thinned(contexts, 3)
     compared = 0
-    for gpu in sorted({row["gpu"] for row in rows}):
+    for gpu in gpus:
         page = visit.go(f"gpus/{gpu}/")
         said = re.search(
             r"A single GPU serves (\d+) of (\d+) models as released at 8K", page.inner_text(HEADLINE)
         )
         assert said
         assert (int(said[1]), int(said[2])) == (len(serving(rows, gpu, 8192, 1)), len(limits))
-        for context in contexts:
+        for context in asked:
             text = human_tokens(context)
             if context == 8192:
                 continue  # what is printed
@@ -117,7 +119,7 @@ def test_every_gpu_page_counts_as_the_parquet_file(browser, address, rows, tiny_
         assert found, told
         assert int(found[1]) == len(serving(rows, gpu, 4096, 8, "fp8"))
     visit.context.close()
-    assert compared > 30
+    assert compared >= len(gpus) * (len(asked) - 1) > 9
     assert not visit.faults
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fuzzing import examples
 
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout
 from kvreport.catalog.accelerator import Accelerator
@@ -184,7 +185,7 @@ def test_main_memory_of_a_card_is_assumed_and_said(catalog: Catalog) -> None:
 def test_more_main_memory_never_serves_less(catalog: Catalog) -> None:
     """Requests, contexts and what ``size`` finds rise with the computer's memory, on cards and unified machines."""
     draw = random.Random(7)  # noqa: S311 - a drawn sample
-    for _ in range(4):
+    for _ in range(examples(2)):
         gpu = draw.choice(["rtx-3060-12gb", "rtx-4090", "ryzen-ai-max-395", "m4-max-64"])
         model = draw.choice(["Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-32B", "openai/gpt-oss-120b"])
         engine = draw.choice(["llama-cpp", "ollama"])
