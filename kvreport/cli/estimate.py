@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
+from kvreport.cli.deploy import add_as_option, launch_of, with_requests
 from kvreport.cli.numbers import whole
 from kvreport.cli.output import (
     REQUIREMENT_NOT_MET,
@@ -20,9 +22,11 @@ from kvreport.cli.output import (
     write_json,
 )
 from kvreport.cli.query_options import add_query_options, query_values, with_unfollowed
+from kvreport.errors import InputError
 from kvreport.units import count, gib, human_bytes, human_tokens
 
 if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalog
     from kvreport.estimation import Estimate
     from kvreport.estimation.remedies import Remedy
     from kvreport.estimation.why_not import WhyNot
@@ -62,6 +66,7 @@ def register(add: Add) -> None:
         help="exit with status 3 unless N requests of this context run at once",
     )
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
+    add_as_option(command)
     add_data_option(command)
 
 
@@ -75,6 +80,8 @@ def _run(options: argparse.Namespace) -> int:
     catalog = open_catalog(options.data)
     result = estimate(options.model, catalog=catalog, **query_values(options))
     result = with_unfollowed(result, options)
+    if options.as_kind:
+        return _write(result, options, catalog)
     why = None if isinstance(result, LocalEstimate) else why_not(result, catalog)
     if options.format == "json":
         write_json(result.to_dict() | {"why_not": None if why is None else why.to_dict()})
@@ -87,16 +94,31 @@ def _run(options: argparse.Namespace) -> int:
     return required(result.max_concurrent_requests, options.require)
 
 
+def _write(result: Estimate, options: argparse.Namespace, catalog: Catalog) -> int:
+    """Print the deployment file of an answer that starts, with the number of requests that it was answered for."""
+    from kvreport.deployments.written import as_file
+    from kvreport.estimation import estimate
+
+    if options.format != "text":
+        raise InputError("as: found together with --format; allowed: one of them")
+    values = query_values(options)
+    told = with_requests(
+        result, values, lambda number: estimate(options.model, catalog=catalog, **values, max_seqs=number)
+    )
+    if told.verdict not in ("fits", "tight"):
+        for line in text(result)[:1]:
+            write(line, stream=sys.stderr)
+        return REQUIREMENT_NOT_MET
+    print(as_file(options.as_kind, launch_of(told, catalog, replicas=1, disk_rate=options.disk_rate)), end="")
+    return required(told.max_concurrent_requests, options.require)
+
+
 def required(found: int, wanted: int | None) -> int:
     """Return the exit status for ``--require``: 0 if it is met or not asked for, else 3 and a sentence.
 
     Raises:
         InputError: If what is required is no count.
     """
-    import sys
-
-    from kvreport.errors import InputError
-
     if wanted is None:
         return 0
     if wanted < 1:

@@ -13,6 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kvreport.cli.deploy import host_bytes
 from kvreport.cli.numbers import whole
 from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, paint, plain, write, write_json
 from kvreport.errors import InputError
@@ -275,7 +276,7 @@ def _shortage(server: Server, result: Estimate) -> str:
     needs = result.request.layout.devices
     if have is not None and needs > have * server.nodes:
         return f"needs {needs} GPUs, and the file gives {have * server.nodes}"
-    limit, host = server.resources.host_memory_bytes, sum(result.to_dict()["host_bytes"].values())
+    limit, host = server.resources.host_memory_bytes, host_bytes(result.to_dict()["host_bytes"])
     if limit is not None and host > limit * server.nodes:
         return f"needs {gib(host)} GiB of host memory, and the limit is {gib(limit * server.nodes)} GiB"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from math import isnan
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvreport import words
 from kvreport.accounting import kernel
+from kvreport.cli.deploy import add_as_option, launch_of
 from kvreport.cli.numbers import finite, real, whole
 from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
+from kvreport.cli.query_options import query_values
 from kvreport.errors import InputError, shorten
 from kvreport.query import SERVER_ENGINE
 from kvreport.units import count, gib, human_tokens, parse_tokens
@@ -152,6 +155,7 @@ def register(add: Add) -> None:
     add_fetch_options(command)
     command.add_argument("--top", type=whole(), default=10, metavar="N", help="deployments to print (10)")
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
+    add_as_option(command)
     add_data_option(command)
 
 
@@ -198,12 +202,14 @@ def _refuse_given(options: argparse.Namespace, names: Sequence[str], found: str,
             raise InputError(f"{name.replace('_', '-')}: {found}; allowed: {allowed}")
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:  # noqa: PLR0912 - one an option that another excludes
     from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
     from kvreport.catalog.load import open_catalog
     from kvreport.estimation.local_size import is_local
     from kvreport.estimation.size import size
 
+    if options.as_kind and (options.trace is not None or options.format != "text"):
+        raise InputError("as: found together with --trace or --format; allowed: a workload in numbers")
     if options.trace is not None:
         if options.fetch or options.revision:
             raise InputError("fetch: found together with --trace; allowed: a model that is known")
@@ -216,6 +222,10 @@ def _run(options: argparse.Namespace) -> int:
     catalog = open_catalog(options.data)
     options.engine, taken = _engine(options, catalog)
     if is_local(options.engine, catalog):
+        if options.as_kind:
+            raise InputError(
+                f"as: found {options.engine}; allowed: kvreport estimate with --as, which knows the file"
+            )
         return _run_local(options, catalog, taken)
     if options.host_memory is not None:
         raise InputError(
@@ -259,11 +269,36 @@ def _run(options: argparse.Namespace) -> int:
         revision=options.revision,
         catalog=catalog,
     )
+    if options.as_kind:
+        return _write(found.to_dict(1)["deployments"], options, catalog)
     if options.format == "json":
         write_json(found.to_dict(options.top))
     else:
         for line in [*text(found, options.top), *(_waste(lengths) if lengths else ())]:
             write(line)
+    return 0
+
+
+def _write(deployments: Sequence[Mapping[str, Any]], options: argparse.Namespace, catalog: Catalog) -> int:
+    """Print the first deployment as a file: its command, answered as ``kvreport estimate`` does, and its replicas."""
+    from kvreport.cli import parser
+    from kvreport.deployments.written import as_file
+    from kvreport.estimation import estimate
+
+    if not deployments:
+        raise InputError(
+            "as: found nothing that serves this; allowed: other GPUs, formats or a smaller workload"
+        )
+    best = deployments[0]
+    command = next((one for one in best.get("commands", {}).values() if one), None)
+    if command is None:
+        raise InputError(
+            f"as: found {options.engine}; allowed: an engine with a start command, and one pool of replicas"
+        )
+    asked = parser().parse_args(["estimate", "--gpu", best["gpu"], *shlex.split(command)])
+    result = estimate(asked.model, catalog=catalog, **query_values(asked))
+    launch = launch_of(result, catalog, replicas=best["replicas"]["with_spares"], disk_rate=options.disk_rate)
+    print(as_file(options.as_kind, launch), end="")
     return 0
 
 

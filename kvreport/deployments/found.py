@@ -240,7 +240,7 @@ class _Finder:
         given = {name: value for name, value in scope.variables.items() if value is not None}
         self.found[before:] = [
             replace(
-                _with_environment(one, given),
+                _with_environment(replace(one, words=tuple(map(_unescaped, one.words))), given),
                 resources=replace(
                     one.resources,
                     host_memory_bytes=one.resources.host_memory_bytes or quantity(limit, binary=True),
@@ -665,6 +665,11 @@ def _open(container: Map, environment: Mapping[str, str | None] | None = None) -
     return tuple(dict.fromkeys(found))
 
 
+def _unescaped(word: str) -> str:
+    """A word of a unit as systemd hands it on (``systemd.service``, Command lines)."""
+    return word.replace("\\\\", "\\").replace("$$", "$").replace("%%", "%")
+
+
 def _own_program(image: str) -> tuple[str, ...]:
     return next((program for pattern, program in _STARTS_ITSELF if pattern.fullmatch(image)), ())
 
@@ -672,7 +677,7 @@ def _own_program(image: str) -> tuple[str, ...]:
 def _plain(words: Sequence[str]) -> list[str]:
     """A command without what only hands it on to the kernel."""
     kept = list(words)
-    while kept and kept[0] in {"exec", "nohup", "sudo", "command"}:
+    while kept and kept[0].rpartition("/")[2] in {"exec", "nohup", "sudo", "command", "env"}:
         kept.pop(0)
     return kept
 

@@ -19,8 +19,8 @@ OPTIONS = {
     "estimate": "--gpu --tensor-parallel --data-parallel --expert-parallel --pipeline-parallel --decode-context-parallel --nodes --memory"
     " --parallel --ubatch-size --n-gpu-layers --n-cpu-moe --cache-type-k --cache-type-v --kv-unified --swa-full --flash-attn --host-memory"
     " --draft --num-speculative-tokens --max-loras --max-lora-rank --limit-mm-per-prompt --kv-offload --kv-cache-memory-bytes --require"
-    " --context --weights --kv --engine --utilization --kv-pool --max-batched-tokens --max-seqs --block-size --format --revision --fetch",
-    "size": "--disaggregated --trace --concurrent --context --price --format",
+    " --context --weights --kv --engine --utilization --kv-pool --max-batched-tokens --max-seqs --block-size --format --as --revision --fetch",
+    "size": "--disaggregated --trace --concurrent --context --price --as --format",
     "log": "--model --gpu --format",
     "matrix": "--shard --partitioned --scheduler --out",
     "model": "--id",

@@ -1,0 +1,128 @@
+"""``--as KIND``: an answer as a deployment file."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kvreport.errors import InputError
+from kvreport.words import ENGINES
+
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalog
+    from kvreport.deployments.written import Launch
+    from kvreport.estimation import Estimate
+
+KINDS: Final = ("command", "compose", "kubernetes", "kserve", "lws", "llm-d", "helm", "systemd")
+"""Kinds that are offered; a test compares them with those that are written."""
+DISK_RATE: Final = "1GB"
+_RESOURCES: Final = {
+    "NVIDIA": ("nvidia.com/gpu", "nvidia.com/gpu.product"),
+    "AMD": ("amd.com/gpu", "amd.com/gpu.product-name"),
+}
+
+
+def add_as_option(command: argparse.ArgumentParser) -> None:
+    """Add ``--as`` and what it takes."""
+    command.add_argument(
+        "--as", dest="as_kind", choices=KINDS, help="print a deployment file of this kind instead"
+    )
+    command.add_argument(
+        "--disk-rate",
+        metavar="RATE",
+        default=DISK_RATE,
+        help=f"bytes per second at which a deployed server reads weights, with --as ({DISK_RATE})",
+    )
+
+
+def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: str) -> Launch:
+    """What ``--as`` writes of an answer.
+
+    Raises:
+        InputError: If no command of the engine is known, or the devices are of several kinds.
+    """
+    from kvreport.cli.preflight import device_of_label
+    from kvreport.deployments.written import SERVING, Launch
+    from kvreport.estimation.commands import estimate_command
+    from kvreport.estimation.hardware import parsed
+    from kvreport.estimation.local_answer import LocalEstimate
+    from kvreport.units import parse_bytes
+
+    request, told = result.request, result.to_dict()
+    family, device, layout = request.engine.family, request.accelerators[0], request.layout
+    if len({one.id for one in request.accelerators}) > 1:
+        raise InputError(
+            "as: found GPUs of several kinds; allowed: one kind, because no file says which process runs on which"
+        )
+    command = told.get("command") if isinstance(result, LocalEstimate) else estimate_command(result)
+    if not command or family not in SERVING:
+        raise InputError(
+            f"as: found {request.engine.label}; allowed: vLLM, SGLang and llama.cpp, whose start commands are read back"
+        )
+    words = shlex.split(str(command))
+    environment: dict[str, str] = {}
+    while words and (found := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", words[0], re.DOTALL)):
+        environment[found[1]] = found[2]
+        words.pop(0)
+    resource, key = _RESOURCES.get(device.vendor, ("", ""))
+    label = re.sub(r"\s*\(.*?\)", "", device.name)
+    value = re.sub(r"[ /]+", "-", label if label.startswith(device.vendor) else f"{device.vendor} {label}")
+    try:
+        labels = (key, value) if key and device_of_label(value, catalog) == device.id else ()
+    except InputError:
+        labels = ()
+    devices = layout.devices if not isinstance(result, LocalEstimate) else len(request.accelerators)
+    serving = SERVING[family]
+    image = serving.images.get(device.vendor, "").format(request.engine.version)
+    return Launch(
+        name=re.sub(r"[^a-z0-9]+", "-", request.model.id.rpartition("/")[2].lower()).strip("-")[:50],
+        serving=serving,
+        engine=f"{ENGINES.get(family, request.engine.label)} {request.engine.version}",
+        words=tuple(words),
+        environment=environment,
+        image=image,
+        model=request.model.id,
+        resource=resource,
+        label=labels,
+        gpus=max(devices // layout.nodes, 1),
+        nodes=layout.nodes,
+        replicas=replicas,
+        weight_bytes=int(told["weight_bytes_per_gpu"]) * max(devices // layout.nodes, 1),
+        host_bytes=-(-host_bytes(told["host_bytes"], most=True) // layout.nodes),
+        requests=result.max_concurrent_requests,
+        context_tokens=request.context_tokens,
+        pool_tokens=told.get("kv_pool_tokens"),
+        max_seqs=told.get("max_seqs"),
+        pool_full=result.max_concurrent_requests_by_memory <= result.max_concurrent_requests,
+        disk_rate=parsed("disk-rate", parse_bytes, disk_rate),
+    )
+
+
+def host_bytes(told: Mapping[str, int], *, most: bool = False) -> int:
+    """Host memory of an answer for weights, caches and computing; at most with caches that grow as they are used."""
+    if "total" not in told:
+        return sum(told.values())
+    return told["total"] + (told["prompt_cache_max"] + told["checkpoints_max"] if most else 0)
+
+
+def with_requests(result: Estimate, values: Mapping[str, Any], ask: Callable[[int], Estimate]) -> Estimate:
+    """The answer with ``max_num_seqs`` as many as fit, where the question states none: the file states it.
+
+    Args:
+        result: The answer.
+        values: What was asked.
+        ask: Answers again with a number of requests.
+    """
+    from kvreport.estimation.local_answer import LocalEstimate
+
+    if isinstance(result, LocalEstimate) or "max_seqs" in values or result.max_concurrent_requests < 1:
+        return result
+    told = ask(result.max_concurrent_requests)
+    for _ in range(3):  # fewer rows need fewer graphs, and leave more for the pool
+        if told.max_concurrent_requests_by_memory <= told.max_concurrent_requests:
+            break
+        told = ask(told.max_concurrent_requests_by_memory)
+    return told

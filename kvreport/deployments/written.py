@@ -1,0 +1,663 @@
+"""An answered launch as a deployment file: complete, with the reason of each number in a comment before it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Final
+
+from kvreport.errors import InputError
+from kvreport.units import GIB, count, gib
+
+PORT: Final = 8000
+PROCESS_BYTES: Final = 4 * GIB
+"""Host memory of one engine process besides weights and caches: an assumption, named as one where it is used."""
+SHM_BYTES_PER_GPU: Final = GIB
+"""Shared memory of one GPU's queues and communication buffers: an assumption, named as one where it is used."""
+COMPILE_SECONDS: Final = 300
+"""Time of a start besides reading weights (compilation, graphs): an assumption, named as one where it is used."""
+PROBE_SECONDS: Final = 10
+LEAST_USAGE: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How an engine's makers ship and start its server.
+
+    Attributes:
+        images: Their image by the vendor of the devices; the release stands for ``{}``.
+        entry: What the image starts by itself; empty where it starts no server.
+        port: The port of a server that is told none.
+        local: Whether it listens on the machine alone where it is told no address.
+        curl: Whether the image has curl, and no Python.
+        metrics: Gauges of the share of the pool that is filled, and of waiting requests.
+        rank: Flags of every node of several.
+        follower: Flags of every node but the first.
+        charted: Whether charts start it.
+    """
+
+    images: Mapping[str, str]
+    entry: tuple[str, ...] = ()
+    port: int = PORT
+    local: bool = True
+    curl: bool = False
+    metrics: tuple[str, str] | tuple[()] = ()
+    rank: tuple[str, ...] = ()
+    follower: tuple[str, ...] = ()
+    charted: bool = False
+
+
+SERVING: Final = {
+    # docker/Dockerfile, v1/metrics/loggers.py, engine/arg_utils.py of vLLM 0.33
+    "vllm": Serving(
+        {"NVIDIA": "vllm/vllm-openai:v{}", "AMD": "vllm/vllm-openai-rocm:v{}"},
+        entry=("vllm", "serve"),
+        local=False,
+        metrics=("vllm:kv_cache_usage_perc", "vllm:num_requests_waiting"),
+        rank=("--node-rank", "$(LWS_WORKER_INDEX)", "--master-addr", "$(LWS_LEADER_ADDRESS)"),
+        follower=("--headless",),
+        charted=True,
+    ),
+    # docker/Dockerfile, srt/metrics/collector.py, srt/server_args.py of SGLang 0.5.23
+    "sglang": Serving(
+        {"NVIDIA": "lmsysorg/sglang:v{}"},
+        port=30000,
+        metrics=("sglang:token_usage", "sglang:num_queue_reqs"),
+        rank=("--node-rank", "$(LWS_WORKER_INDEX)", "--dist-init-addr", "$(LWS_LEADER_ADDRESS):20000"),
+    ),
+    # .devops/cuda.Dockerfile, common/common.h of llama.cpp b10488
+    "llama_cpp": Serving(
+        {"NVIDIA": "ghcr.io/ggml-org/llama.cpp:server-cuda"}, entry=("llama-server",), port=8080, curl=True
+    ),
+}
+"""Engines whose launches are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What is deployed.
+
+    Attributes:
+        name: Name of the resources: lower-case letters, digits and hyphens.
+        serving: How its server is shipped and started.
+        engine: What people call it, with its release.
+        words: Its start command.
+        environment: Its variables.
+        image: Its image; empty where none is known.
+        model: The model's id.
+        resource: The resource name of its devices; empty where it has none.
+        label: The node label that names its device, and its value; empty where none is known.
+        gpus: Devices on one node.
+        nodes: Nodes of one replica.
+        replicas: Replicas.
+        weight_bytes: Weights that one node reads.
+        host_bytes: Host memory of one node for caches and offloaded weights.
+        requests: Requests at once on one replica.
+        context_tokens: Tokens of each.
+        pool_tokens: Tokens of its KV pool; None where the engine has none.
+        max_seqs: What the engine is told to run at once; None where it is not told.
+        pool_full: Whether so many fill the pool.
+        disk_rate: Bytes per second at which weights are read.
+    """
+
+    name: str
+    serving: Serving
+    engine: str
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+    image: str
+    model: str
+    resource: str
+    label: tuple[str, str] | tuple[()]
+    gpus: int
+    nodes: int
+    replicas: int
+    weight_bytes: int
+    host_bytes: int
+    requests: int
+    context_tokens: int
+    pool_tokens: int | None
+    max_seqs: int | None
+    pool_full: bool
+    disk_rate: int
+
+    @property
+    def host_memory_gib(self) -> int:
+        """Limit of host memory of one node in GiB."""
+        return ceil((self.weight_bytes + self.host_bytes + self.gpus * PROCESS_BYTES) / GIB)
+
+    @property
+    def shm_gib(self) -> int:
+        """Shared memory of one node in GiB."""
+        return max(2, ceil(self.gpus * SHM_BYTES_PER_GPU / GIB))
+
+    @property
+    def start_seconds(self) -> int:
+        """Time that a start may take."""
+        return ceil(self.weight_bytes / self.disk_rate) + COMPILE_SECONDS
+
+    @property
+    def usage(self) -> float:
+        """Share of the pool above which another request of this context waits."""
+        return max(LEAST_USAGE, int((self.requests - 1) / self.requests * 100) / 100)
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A value with the reason that is written before it."""
+
+    value: Any
+    reason: str
+
+
+def as_file(kind: str, launch: Launch) -> str:
+    """The file of one kind.
+
+    Raises:
+        InputError: If the kind cannot hold the launch.
+    """
+    if (
+        kind in {"compose", "kubernetes", "systemd", "command", "helm", "llm-d", "kserve"}
+        and launch.nodes > 1
+    ):
+        raise InputError(f"as: found {kind} for {launch.nodes} nodes; allowed: lws, which starts several")
+    if kind not in {"systemd", "command"} and not launch.image:
+        raise InputError(
+            f"as: found {kind} for an engine without a known image on this device; allowed: command or systemd"
+        )
+    return _WRITERS[kind](launch)
+
+
+def _header(launch: Launch) -> list[str]:
+    fits = f"{count(launch.requests)} requests" if launch.requests != 1 else "1 request"
+    return [
+        f"{launch.model} on {launch.engine}: {fits} of {count(launch.context_tokens)} tokens at once on "
+        + (f"each of {launch.replicas} replicas" if launch.replicas > 1 else "1 replica"),
+        *([f"KV pool of a replica: {count(launch.pool_tokens)} tokens"] if launch.pool_tokens else []),
+        *(
+            [f"max_num_seqs is {launch.max_seqs}: a further request of this context would wait for the pool"]
+            if launch.max_seqs == launch.requests and launch.pool_full
+            else []
+        ),
+    ]
+
+
+def _memory_reason(launch: Launch) -> str:
+    parts = [f"{gib(launch.weight_bytes)} GiB of weights, which the page cache holds while they are read"]
+    parts += [f"{gib(launch.host_bytes)} GiB of caches and weights on the host"] if launch.host_bytes else []
+    return "; ".join((*parts, f"{gib(PROCESS_BYTES, 0)} GiB for each GPU's process (assumed)"))
+
+
+def _shm_reason() -> str:
+    return f"{gib(SHM_BYTES_PER_GPU, 0)} GiB a GPU, at least 2, for queues and communication buffers (assumed); a container gets 64 MiB"
+
+
+def _start_reason(launch: Launch) -> str:
+    return (
+        f"{gib(launch.weight_bytes)} GiB of weights at {launch.disk_rate / 1e9:g} GB/s (--disk-rate): "
+        f"{ceil(launch.weight_bytes / launch.disk_rate)} s; {COMPILE_SECONDS} s for compilation and graphs (assumed)"
+    )
+
+
+# --- kinds --------------------------------------------------------------------------------------------
+
+
+def _command(launch: Launch) -> str:
+    line = " ".join(
+        [
+            *(f"{name}={shlex.quote(value)}" for name, value in launch.environment.items()),
+            shlex.join(launch.words),
+        ]
+    )
+    return "\n".join(("#!/bin/sh", *(f"# {one}" for one in (*_header(launch), _unsaid(launch))), line)) + "\n"
+
+
+def _unsaid(launch: Launch) -> str:
+    return f"The command does not say its release: install {launch.engine}"
+
+
+def _systemd(launch: Launch) -> str:
+    words = " ".join(_unit_quoted(word) for word in ("/usr/bin/env", *launch.words))
+    lines = [
+        *(f"# {one}" for one in (*_header(launch), _unsaid(launch))),
+        "[Unit]",
+        f"Description={launch.engine}, {launch.model}",
+        "After=network-online.target",
+        "Wants=network-online.target",
+        "",
+        "[Service]",
+        *(f"Environment={_unit_quoted(f'{name}={value}')}" for name, value in launch.environment.items()),
+        f"ExecStart={words}",
+        f"# {_memory_reason(launch)}",
+        f"MemoryMax={launch.host_memory_gib}G",
+        f"# {_start_reason(launch)}",
+        f"TimeoutStartSec={launch.start_seconds}",
+        f"ExecStartPost=/bin/sh -c 'until curl -fs http://localhost:{launch.serving.port}/health; do sleep {PROBE_SECONDS}; done'",
+        "Restart=on-failure",
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _unit_quoted(word: str) -> str:
+    escaped = word.replace("\\", "\\\\").replace("%", "%%").replace("$", "$$")
+    if re.fullmatch(r"[\w@%+=:,./-]+", word):
+        return escaped
+    return "'" + escaped.replace("'", "\\'") + "'"
+
+
+def _compose(launch: Launch) -> str:
+    entry, rest = _entry(launch)
+    service: dict[str, Any] = {"image": launch.image}
+    service |= {"entrypoint": list(entry)} if entry else {}
+    service |= {"command": [word.replace("$", "$$") for word in rest]}
+    service |= {"environment": dict(launch.environment)} if launch.environment else {}
+    service["ports"] = [f"{PORT}:{PORT}"] if launch.replicas == 1 else [str(PORT)]
+    service["volumes"] = ["huggingface:/root/.cache/huggingface"]
+    service["shm_size"] = _Said(f"{launch.shm_gib}gb", _shm_reason())
+    resources: dict[str, Any] = {
+        "limits": {"memory": _Said(f"{launch.host_memory_gib}g", _memory_reason(launch))}
+    }
+    if launch.resource == "nvidia.com/gpu":
+        resources["reservations"] = {
+            "devices": [{"driver": "nvidia", "count": launch.gpus, "capabilities": ["gpu"]}]
+        }
+    else:
+        service["devices"] = ["/dev/kfd:/dev/kfd", "/dev/dri:/dev/dri"]
+    service["deploy"] = {"replicas": launch.replicas, "resources": resources}
+    service["healthcheck"] = {
+        "test": ["CMD", *_asks(launch)],
+        "interval": f"{PROBE_SECONDS}s",
+        "start_period": _Said(f"{launch.start_seconds}s", _start_reason(launch)),
+    }
+    service["restart"] = "unless-stopped"
+    return to_yaml(_header(launch), {"services": {launch.name: service}, "volumes": {"huggingface": {}}})
+
+
+def _asks(launch: Launch) -> list[str]:
+    """How a container asks its server whether it is ready, with what its image has."""
+    url = f"http://localhost:{PORT}/health"
+    return (
+        ["curl", "-f", url]
+        if launch.serving.curl
+        else ["python3", "-c", f"import urllib.request as u; u.urlopen('{url}')"]
+    )
+
+
+def _entry(launch: Launch) -> tuple[tuple[str, ...], list[str]]:
+    """The words that an image's own entry point does not bring, and the arguments with the port."""
+    words = [*launch.words, *_address(launch)]
+    starts = 3 if words[1] == "-m" else 2 if words[1] == "serve" else 1
+    own = bool(launch.serving.entry) and tuple(words[:starts]) == launch.serving.entry
+    return ((), words[starts:]) if own else (tuple(words[:starts]), words[starts:])
+
+
+def _address(launch: Launch) -> list[str]:
+    given = [] if "--port" in launch.words else ["--port", str(PORT)]
+    address = ["--host", "0.0.0.0"] if launch.serving.local and "--host" not in launch.words else []  # noqa: S104 - inside a container
+    return [*address, *given]
+
+
+def _container(launch: Launch, name: str = "server") -> dict[str, Any]:
+    entry, rest = _entry(launch)
+    probe = {"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": PROBE_SECONDS}
+    tries = ceil(launch.start_seconds / PROBE_SECONDS)
+    made: dict[str, Any] = {"name": name, "image": launch.image}
+    made |= {"command": list(entry)} if entry else {}
+    made["args"] = [re.sub(r"\$(?=\()", "$$", word) for word in rest]
+    made |= (
+        {"env": [{"name": key, "value": value} for key, value in launch.environment.items()]}
+        if launch.environment
+        else {}
+    )
+    memory = _Said(f"{launch.host_memory_gib}Gi", _memory_reason(launch))
+    return made | {
+        "ports": [{"containerPort": PORT}],
+        "resources": {
+            "requests": {"memory": f"{launch.host_memory_gib}Gi", launch.resource: str(launch.gpus)},
+            "limits": {"memory": memory, launch.resource: str(launch.gpus)},
+        },
+        "startupProbe": probe
+        | {"failureThreshold": _Said(tries, f"{tries} x {PROBE_SECONDS} s: {_start_reason(launch)}")},
+        "readinessProbe": dict(probe),
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - a path in a container
+    }
+
+
+def _pod(launch: Launch, container: Mapping[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    if launch.label:
+        made["nodeSelector"] = _Said(
+            {launch.label[0]: launch.label[1]},
+            f"as device discovery labels nodes; compare: kubectl get nodes -L {launch.label[0]}",
+        )
+    volume = {
+        "name": "shm",
+        "emptyDir": {"medium": "Memory", "sizeLimit": _Said(f"{launch.shm_gib}Gi", _shm_reason())},
+    }
+    return made | {"containers": [container], "volumes": [volume]}
+
+
+def _labels(launch: Launch) -> dict[str, str]:
+    return {"app.kubernetes.io/name": launch.name}
+
+
+def _kubernetes(launch: Launch) -> str:
+    labels = _labels(launch)
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": launch.name, "labels": labels},
+        "spec": {
+            "replicas": launch.replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": _pod(launch, _container(launch))},
+        },
+    }
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": launch.name},
+        "spec": {"selector": labels, "ports": [{"port": PORT, "targetPort": PORT}]},
+    }
+    return to_yaml(_header(launch), deployment, service, *_scaler(launch, "apps/v1", "Deployment"))
+
+
+def _scaler(launch: Launch, version: str, kind: str) -> list[dict[str, Any]]:
+    """The autoscaler on what the engine measures; none for an engine without these gauges."""
+    if not launch.serving.metrics:
+        return []
+    usage, waiting = launch.serving.metrics
+
+    def pods(name: str, value: _Said) -> dict[str, Any]:
+        return {
+            "type": "Pods",
+            "pods": {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": value}},
+        }
+
+    most = f"{launch.requests} requests " + (
+        "fill the pool" if launch.pool_full else "are what max_num_seqs allows"
+    )
+    part = f"{most}: above {launch.requests - 1} of {launch.requests} another one waits"
+    metrics = [
+        pods(
+            usage,
+            _Said(
+                f"{round(launch.usage * 1000)}m",
+                f"{part}; at least {LEAST_USAGE:g}; as a Prometheus adapter exposes it",
+            ),
+        ),
+        pods(
+            waiting,
+            _Said("1", "a request that waits finds no room in the pool or beside max_num_seqs others"),
+        ),
+    ]
+    return [
+        {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": launch.name},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": version, "kind": kind, "name": launch.name},
+                "minReplicas": launch.replicas,
+                "maxReplicas": launch.replicas * 2,
+                "metrics": metrics,
+            },
+        }
+    ]
+
+
+def _pod_with(launch: Launch, extra: list[str]) -> dict[str, Any]:
+    container = _container(launch)
+    container["args"] = [*container["args"], *extra]
+    return _pod(launch, container)
+
+
+def _lws(launch: Launch) -> str:
+    """A group of pods for each replica; the first one serves."""
+    words = list(launch.words)
+    if "--data-parallel-size-local" in words:
+        raise InputError(
+            "as: found data ranks on several nodes with lws; allowed: tensor and pipeline ranks, whose nodes have one start command"
+        )
+    extra = list(launch.serving.rank) if launch.nodes > 1 else []
+    waits = launch.serving.follower if launch.nodes > 1 else ()
+    leader, worker = _pod_with(launch, extra), _pod_with(launch, [*extra, *waits])
+    if launch.nodes > 1:
+        for probe in ("startupProbe", "readinessProbe", "ports"):
+            worker["containers"][0].pop(probe)
+    group = {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": launch.name},
+        "spec": {
+            "replicas": launch.replicas,
+            "leaderWorkerTemplate": {
+                "size": launch.nodes,
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                "leaderTemplate": {"metadata": {"labels": _labels(launch)}, "spec": leader},
+                "workerTemplate": {
+                    "metadata": {"labels": {**_labels(launch), "role": "worker"}},
+                    "spec": worker,
+                },
+            },
+        },
+    }
+    return to_yaml(_header(launch), group, *_scaler(launch, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"))
+
+
+def _kserve(launch: Launch) -> str:
+    """An InferenceService whose predictor is the engine's own container."""
+    container = _container(launch, "kserve-container")
+    container["ports"] = [{"containerPort": PORT, "protocol": "TCP"}]
+    service = {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {
+            "name": launch.name,
+            "annotations": {"serving.kserve.io/deploymentMode": "RawDeployment"},
+        },
+        "spec": {
+            "predictor": {
+                "minReplicas": launch.replicas,
+                "maxReplicas": launch.replicas * 2,
+                **_pod(launch, container),
+            }
+        },
+    }
+    return to_yaml(_header(launch), service)
+
+
+_STACK_KEYS: Final = {
+    "--max-model-len": "maxModelLen", "--dtype": "dtype", "--tensor-parallel-size": "tensorParallelSize", "--max-num-seqs": "maxNumSeqs",
+    "--gpu-memory-utilization": "gpuMemoryUtilization",
+}  # fmt: skip
+"""Flags that the production stack's chart has a key for (``helm/templates/deployment-vllm-multi.yaml``)."""
+
+
+def _helm(launch: Launch) -> str:
+    """Values of the vLLM production stack's chart."""
+    _only_vllm("helm", launch)
+    repository, _, tag = launch.image.rpartition(":")
+    config: dict[str, Any] = {"enablePrefixCaching": "--no-enable-prefix-caching" not in launch.words}
+    rest = [
+        word
+        for word in launch.words[3:]
+        if word not in {"--enable-prefix-caching", "--no-enable-prefix-caching"}
+    ]
+    more: list[str] = []
+    while rest:
+        word = rest.pop(0)
+        if word in _STACK_KEYS and rest:
+            config[_STACK_KEYS[word]] = _number(rest.pop(0))
+        else:
+            more.append(word)
+    config |= {"extraArgs": more} if more else {}
+    tries = ceil(launch.start_seconds / PROBE_SECONDS)
+    model: dict[str, Any] = {
+        "name": launch.name,
+        "repository": repository,
+        "tag": tag,
+        "modelURL": launch.model,
+        "replicaCount": launch.replicas,
+        "requestCPU": launch.gpus * 4,
+        "requestMemory": f"{launch.host_memory_gib}Gi",
+        "limitMemory": _Said(f"{launch.host_memory_gib}Gi", _memory_reason(launch)),
+        "requestGPU": launch.gpus,
+        "shmSize": _Said(f"{launch.shm_gib}Gi", _shm_reason()),
+        "vllmConfig": config,
+    }
+    model |= {"requestGPUType": launch.resource} if launch.resource != "nvidia.com/gpu" else {}
+    model |= (
+        {"env": [{"name": key, "value": value} for key, value in launch.environment.items()]}
+        if launch.environment
+        else {}
+    )
+    if launch.label:
+        terms = [
+            {"matchExpressions": [{"key": launch.label[0], "operator": "In", "values": [launch.label[1]]}]}
+        ]
+        model["nodeSelectorTerms"] = terms
+    probe = {
+        "httpGet": {"path": "/health", "port": PORT},
+        "periodSeconds": PROBE_SECONDS,
+        "failureThreshold": _Said(tries, f"{tries} x {PROBE_SECONDS} s: {_start_reason(launch)}"),
+    }
+    return to_yaml(
+        _header(launch),
+        {
+            "servingEngineSpec": {
+                "enableEngine": True,
+                "containerPort": PORT,
+                "startupProbe": probe,
+                "modelSpec": [model],
+            }
+        },
+    )
+
+
+def _llm_d(launch: Launch) -> str:
+    """Values of llm-d's model service chart; the chart adds the command, the GPUs and the tensor-parallel size."""
+    _only_vllm("llm-d", launch)
+    rest = list(launch.words[3:])
+    tensor = 1
+    if "--tensor-parallel-size" in rest:
+        at = rest.index("--tensor-parallel-size")
+        tensor = int(rest[at + 1])
+        del rest[at : at + 2]
+    if tensor != launch.gpus:
+        raise InputError(
+            f"as: found {launch.gpus} GPUs of {tensor} tensor ranks with llm-d; allowed: as many ranks as GPUs, which its chart counts"
+        )
+    container = _container(launch, "vllm")
+    for key in ("command", "ports"):
+        container.pop(key, None)
+    for part in container["resources"].values():  # the chart writes the devices
+        part.pop(launch.resource)
+    container |= {"modelCommand": "vllmServe", "args": [*rest, "--port", str(PORT)], "mountModelVolume": True}
+    values = {
+        "multinode": False,
+        "modelArtifacts": {
+            "uri": f"hf://{launch.model}",
+            "name": launch.model,
+            "size": f"{ceil(launch.weight_bytes * 1.2 / GIB)}Gi",
+        },
+        "routing": {"servicePort": PORT, "proxy": {"enabled": False, "targetPort": PORT}},
+        "accelerator": {"type": "amd" if launch.resource == "amd.com/gpu" else "nvidia"},
+        "decode": {
+            "create": True,
+            "replicas": launch.replicas,
+            "parallelism": {"tensor": tensor},
+            **_pod(launch, container),
+        },
+        "prefill": {"create": False},
+    }
+    return to_yaml(_header(launch), values)
+
+
+def _only_vllm(kind: str, launch: Launch) -> None:
+    if not launch.serving.charted:
+        raise InputError(f"as: found {kind} for {launch.engine}; allowed: vLLM, which its chart starts")
+
+
+def _number(text: str) -> Any:  # noqa: ANN401 - as the chart's schema has it
+    return int(text) if text.isdecimal() else float(text) if re.fullmatch(r"\d+\.\d+", text) else text
+
+
+# --- YAML with comments -------------------------------------------------------------------------------
+
+
+def to_yaml(header: list[str], *documents: Mapping[str, Any]) -> str:
+    """Documents with a header of comments; a value with a reason has it in a comment before its key."""
+    texts = ["\n".join(_lines(one, 0)) for one in documents]
+    return "\n".join((*(f"# {one}" for one in header), "\n---\n".join(texts))) + "\n"
+
+
+def _lines(value: Any, depth: int) -> list[str]:  # noqa: ANN401 - a document
+    space = "  " * depth
+    made: list[str] = []
+    entries = (
+        [("- ", one) for one in value]
+        if isinstance(value, list)
+        else [(f"{_scalar(key)}: ", one) for key, one in value.items()]
+    )
+    for key, one in entries:
+        held = one.value if isinstance(one, _Said) else one
+        made += [f"{space}# {one.reason}"] if isinstance(one, _Said) else []
+        if not isinstance(held, list | dict):
+            made.append(f"{space}{key}{_scalar(held)}")
+        elif not held:
+            made.append(f"{space}{key}{'[]' if isinstance(held, list) else '{}'}")
+        elif key == "- " and isinstance(held, dict):
+            inner = _lines(held, depth + 1)
+            first = next(place for place, line in enumerate(inner) if not line.lstrip().startswith("#"))
+            made += inner[:first]
+            made.append(f"{space}- {inner[first].lstrip()}")
+            made += inner[first + 1 :]
+        else:
+            made.append(f"{space}{key.rstrip()}")
+            made += _lines(held, depth + 1)
+    return made
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    text = str(value)
+    plain = re.fullmatch(r"[A-Za-z_/][\w./@+-]*(?::[\w./@+-]+)*", text) and text.lower() not in {
+        "y",
+        "n",
+        "yes",
+        "no",
+        "on",
+        "off",
+        "true",
+        "false",
+        "null",
+    }
+    if plain:
+        return text
+    if re.fullmatch(r"[ -~]+", text):
+        return "'" + text.replace("'", "''") + "'" if re.search(r'["\\]', text) else f'"{text}"'
+    return '"' + re.sub(r"[^ !#-\[\]-~]", lambda one: f"\\U{ord(one[0]):08x}", text) + '"'
+
+
+_WRITERS: Final[dict[str, Callable[[Launch], str]]] = {
+    "command": _command,
+    "compose": _compose,
+    "kubernetes": _kubernetes,
+    "systemd": _systemd,
+    "kserve": _kserve,
+    "lws": _lws,
+    "llm-d": _llm_d,
+    "helm": _helm,
+}
+WRITTEN: Final = tuple(_WRITERS)
+"""Kinds of files that are written."""

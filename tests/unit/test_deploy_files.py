@@ -1,0 +1,130 @@
+"""Deployment files that ``--as`` writes: read back, each keeps its launch and every figure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvreport.cli import main
+from kvreport.cli.deploy import KINDS
+from kvreport.deployments.written import WRITTEN, to_yaml
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+ASKED = {
+    "vllm": [LLAMA, "--gpu", "L4", "--context", "8K", "--kv", "fp8", "--utilization", "0.9", "--max-seqs", "7"],
+    "vllm-unsaid": ["Qwen/Qwen3-32B", "--gpu", "H100", "-tp", "2", "--context", "32K"],
+    "vllm-nodes": ["meta-llama/Llama-3.1-405B-Instruct", "--gpu", "H100", "-tp", "8", "-pp", "2", "--context", "8K"],
+    "vllm-older": [LLAMA, "--gpu", "A100-SXM4-40GB", "--engine", "vllm@0.27.1", "--context", "8K", "--kv-offload", "20GiB"],
+    "vllm-draft": ["deepseek-ai/DeepSeek-V3", "--gpu", "h200-sxm-141gb", "-tp", "8", "--context", "8K", "--draft", "mtp",
+                   "--num-speculative-tokens", "1"],
+    "sglang": ["Qwen/Qwen3-32B", "--gpu", "H100", "--tensor-parallel", "2", "--context", "32K", "--engine", "sglang"],
+    "llama.cpp": ["llama-server -hf unsloth/Qwen3-8B-GGUF:Q4_K_M -c 8192 -np 2", "--gpu", "rtx-4090"],
+}  # fmt: skip
+ONE_NODE = set(KINDS) - {"lws"}
+REFUSED = (
+    {("vllm-nodes", kind) for kind in ONE_NODE}
+    | {(asked, kind) for asked in ("sglang", "llama.cpp") for kind in ("llm-d", "helm")}
+)  # fmt: skip
+WITHOUT_RELEASE = {("vllm-older", "command"), ("vllm-older", "systemd")}
+
+
+def test_what_is_offered_is_what_is_written() -> None:
+    assert set(KINDS) == set(WRITTEN)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_file_read_back_keeps_its_launch_and_every_figure(
+    asked: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ASKED[asked]
+    status = main(["estimate", *words, "--as", kind])
+    printed = capsys.readouterr()
+    if (asked, kind) in REFUSED:
+        assert status == 2
+        assert printed.err.count("\n") == 1
+        assert "allowed:" in printed.err
+        return
+    assert status == 0
+    file = tmp_path / ("server.service" if kind == "systemd" else "server")
+    file.write_text(printed.out, encoding="utf-8")
+    labelled = kind not in {"command", "compose", "systemd"}
+    gpu = [] if labelled else ["--gpu", words[words.index("--gpu") + 1]]
+    assert main(["preflight", str(file), *gpu, "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["unresolved"] == []
+    launch = row["launch"]
+    assert launch["gpus_per_node"] in {None, launch["gpus"] // launch["nodes"]}
+    again = [row["command"], "--gpu", launch["gpu"], "--as", kind]
+    assert main(["estimate", *again]) == 0
+    written = capsys.readouterr().out
+    if (asked, kind) in WITHOUT_RELEASE:
+        assert "The command does not say its release: install vLLM 0.27.1" in printed.out
+    else:
+        assert written == printed.out
+        assert (
+            f"{row['max_concurrent_requests']:,} request" in printed.out.split("\n")[row["kind"] == "script"]
+        )
+
+
+def test_the_numbers_have_their_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", *ASKED["vllm-unsaid"], "--as", "kubernetes", "--disk-rate", "2GB"]) == 0
+    text = capsys.readouterr().out
+    lines = text.split("\n")
+    for key in ("memory: ", "failureThreshold", "sizeLimit", "averageValue", "nodeSelector"):
+        assert any(key in line and "#" in lines[place - 1] for place, line in enumerate(lines)), key
+    deployment, service, scaler = yaml.safe_load_all(text)
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    assert container["args"][-4:-2] == ["--max-num-seqs", "10"]
+    # 65.5 GB of weights at 2 GB/s are 33 s; with 300 s for compilation 34 probes of 10 s
+    assert container["startupProbe"]["failureThreshold"] == 34
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+    assert scaler["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    usage, waiting = (one["pods"] for one in scaler["spec"]["metrics"])
+    assert usage["target"]["averageValue"] == "900m"  # nine of the ten that fill the pool
+    assert waiting["metric"]["name"] == "vllm:num_requests_waiting"
+
+
+def test_a_sized_deployment_has_its_replicas(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["size", LLAMA, "--concurrent", "300", "--context", "8K", "--gpu", "L4", "--tensor-parallel", "1"]
+    assert main([*asked, "--format", "json"]) == 0
+    best = json.loads(capsys.readouterr().out)["deployments"][0]
+    assert main([*asked, "--as", "helm"]) == 0
+    (model,) = yaml.safe_load(capsys.readouterr().out)["servingEngineSpec"]["modelSpec"]
+    assert model["replicaCount"] == best["replicas"]["with_spares"] > 1
+    assert model["vllmConfig"]["maxNumSeqs"] * model["replicaCount"] >= 300
+
+
+def test_what_does_not_start_is_not_written(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", "Qwen/Qwen3-32B", "--gpu", "L4", "--as", "compose"]) == 3
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "does not fit" in printed.err
+    assert main(["estimate", LLAMA, "--gpu", "L4", "--as", "compose", "--format", "json"]) == 2
+
+
+VALUES = st.recursive(
+    st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF), max_size=12)
+    | st.integers()
+    | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=8),
+        VALUES,
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_any_document_is_written_as_yaml(document: dict[str, object]) -> None:
+    assert yaml.safe_load(to_yaml(["a # b"], document)) == document
