@@ -82,11 +82,11 @@ class ServerFlags(Record):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Every spelling that the release takes."""
+        """Every spelling that the release takes by itself."""
         return tuple(
             name
             for group in self.groups
-            if group.until is None
+            if group.until is group.package is None
             for names in group.flags
             for name in names.split()
         )

@@ -228,6 +228,10 @@ def test_a_flag_has_one_effect():
         ),
         ("vllm serve org/m -O3", ("-O", "3")),
         ("vllm serve org/m --no-enable-dbo", ("--no-enable-dbo", "")),
+        (
+            "python3 -m dynamo.vllm --model org/m --disaggregation-mode decode",
+            ("--disaggregation-mode", "decode"),
+        ),
         ("vllm serve org/m --compilation-config '{\"mode\": 3}'", ("--compilation-config", '{"mode": 3}')),
         ("vllm serve org/m --cudagraph-capture-sizes 1 2 4 --port 1", ("--cudagraph-capture-sizes", "1 2 4")),
         ("vllm serve org/m --all2all-backend naive", ("--all2all-backend", "naive")),
