@@ -40,8 +40,9 @@ examples:
   kvreport estimate --gpu H200 vllm serve deepseek-ai/DeepSeek-V3 -dp 8 --enable-expert-parallel
   kvreport estimate "python -m sglang.launch_server --model-path Qwen/Qwen3-32B --tp 2" --gpu H100
 
-Flags of vllm serve are read as they are, and those of sglang.launch_server with --engine sglang. A whole start
-command of one of them may be pasted, also one in a container: it names model, engine and layout.
+Flags of vllm serve are read as they are, and those of another server with --engine. A whole start command may be
+pasted, of vllm, sglang, trtllm-serve, llama-server, ollama or mlx_lm.server, also in a container, a shell, numactl,
+srun or kubectl exec: it names model, engine and layout. A flag that no answer follows is named in the answer.
 """
 
 
