@@ -50,12 +50,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang.rules import band_class, grown
 from kvreport.accounting.engines.step import constant
 from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers, shared_units
-from kvreport.accounting.engines.vllm.releases import (
-    captures_on_intel,
-    largest_capture,
-    measures_links,
-    release_of,
-)
+from kvreport.accounting.engines.vllm.releases import release_of
 from kvreport.accounting.engines.vllm.reserve import (
     charges_handles,
     device_class,
@@ -66,7 +61,7 @@ from kvreport.accounting.engines.vllm.reserve import (
     own_expert_kernels,
     runs_second,
 )
-from kvreport.accounting.kernel import graphs_up_to
+from kvreport.accounting.kernel import LARGEST_CAPTURE, graphs_up_to
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.first_seen import load_first_seen
 from kvreport.catalog.load import Catalog, load_catalog
@@ -165,7 +160,9 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
         return
     kept = rules(start.engine).reserve(start.model, device, case.step)
     weight = 1.0 if observation.complete else ASSUMED_WEIGHT
-    largest = largest_capture(release_of(start.engine), blackwell=own_expert_kernels(device))
+    largest = LARGEST_CAPTURE
+    if own_expert_kernels(device):
+        largest = release_of(start.engine).count("largest_capture_blackwell")
     captured = graphs_up_to(largest, case.serving.max_seqs, case.serving.max_batched_tokens)
     sizes = Shape.of(start.model)
     graphs = float(captured * graph_layers(sizes))
@@ -174,10 +171,10 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
     if (
         (second and vendor == "AMD")
         or (keeps_partial_results(device) and less_on_hopper(sizes, second=second))
-        or (vendor == "INTEL" and not captures_on_intel(release_of(start.engine)))
+        or (vendor == "INTEL" and not release_of(start.engine).has("captures_on_intel"))
     ):
         graphs = 0.0  # What AMD's take is read off the logs, not fitted, and so is what Hopper's take.
-    linked = multicasts(device) and measures_links(release_of(start.engine))
+    linked = multicasts(device) and release_of(start.engine).has("measures_links")
     further = float((observation.tensor_parallel or 1) - 1) * linked
     handles = float(charges_handles(start.engine, vendor))
     shared = float(device_class(device) == "unified") * shared_units(start.model, images=case.step.images)
