@@ -105,11 +105,18 @@ def _conclusion(estimate: Estimate) -> str:
             )
         case Verdict.CONTEXT_EXCEEDS_MODEL.label:
             held = estimate.max_concurrent_requests_by_memory
-            return (
-                f"{request.model.name} supports at most {human_tokens(request.model.context_tokens)} tokens; memory "
-                f"would hold {counted(held, 'request|requests', count(held))} at {context} on {devices}"
-            )
+            kept = f"memory would hold {counted(held, 'request|requests', count(held))} at {context} on {devices}"
+            if held >= UNLIMITED_USERS:
+                kept = "it keeps no cache, so memory sets no limit on its requests"
+            return f"{request.model.name} supports at most {human_tokens(request.model.context_tokens)} tokens; {kept}"
     least, most = estimate.range_of("max_concurrent_requests")
+    if estimate.max_concurrent_requests_by_memory >= UNLIMITED_USERS:
+        # A number of requests would be the scheduler's alone, whatever the memory.
+        return (
+            f"{request.model.name} fits on {devices}: {gib(estimate.weight_bytes_per_gpu)} GiB of weights and "
+            f"{gib(estimate.budget.activations)} GiB of activations per GPU; it keeps no cache, so memory sets no "
+            f"limit on its requests ({estimate.most_requests_flag} lets {count(most)} run at once)"
+        )
     other = _other_context(estimate)
     beside = (
         f" ({_between(*estimate.range_at(other, 'max_concurrent_requests'))} at "
@@ -122,8 +129,6 @@ def _conclusion(estimate: Estimate) -> str:
     if estimate.limited_by == Limit.MAX_NUM_SEQS.label:
         held = estimate.max_concurrent_requests_by_memory
         limit = f", limited by {estimate.most_requests_flag} (memory holds {count(held)})"
-        if held >= UNLIMITED_USERS:
-            limit = f", limited by {estimate.most_requests_flag} (memory sets no limit)"
     mix = f"; {open_mix(estimate)}" if estimate.by_name else ""
     return f"{_between(least, most)} {noun} at {context} {estimate.runs_on(devices)}{beside}{limit}{mix}"
 

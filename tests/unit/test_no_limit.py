@@ -14,7 +14,7 @@ from kvreport.dataset.columns import CAPACITY
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
 from kvreport.errors import InputError
-from kvreport.estimation.explanation import verdict_sentence
+from kvreport.estimation.explanation import headline, verdict_sentence
 from kvreport.estimation.why_not import waterfall
 from kvreport.units import gib
 
@@ -123,3 +123,22 @@ def test_the_words_of_a_model_without_a_cache_speak_of_weights_and_activations(c
     assert verdict_sentence(fitting).startswith("fits: the model keeps no cache")
     needs = {term.term: term.size_bytes for term in waterfall(lacking)}
     assert needs["kv_pool"] == needs["short"] == -lacking.shortfall_bytes < 0
+
+
+@pytest.mark.parametrize("engine", ["vllm", "vllm@0.11.0", "sglang", "tensorrt-llm"])
+@pytest.mark.parametrize("context", [256, 4096])
+def test_no_answer_counts_requests_that_no_memory_limits(engine: str, context: int) -> None:
+    """The first line says weights and activations; the scheduler's limit is said to be the scheduler's."""
+    models = [
+        one.id for one in open_catalog().models.values() if all(not group.caches for group in one.layers)
+    ]
+    assert len(models) > 2
+    for model in models:
+        try:
+            found = kvreport.estimate(model, gpu="h100-sxm-80gb", engine=engine, context_tokens=context)
+        except InputError:
+            continue
+        first = headline(found)
+        assert "1,099,511,627,776" not in first
+        assert found.verdict not in ("fits", "context_exceeds_model") or "it keeps no cache" in first
+        assert found.verdict != "fits" or f"{gib(found.weight_bytes_per_gpu)} GiB of weights" in first
