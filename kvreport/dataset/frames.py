@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kvreport.accounting.capacity import boundary as longest_each
+from kvreport.accounting.deployment import lay_out
+from kvreport.accounting.engines.llama_cpp.search import longest_of_slots
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
@@ -19,6 +20,7 @@ from kvreport.dataset.matrix import matrix as cubes
 from kvreport.dataset.tables import model_rows
 from kvreport.estimation.difference import Difference, Side, compare
 from kvreport.estimation.estimate import estimate
+from kvreport.estimation.local_answer import LocalEstimate
 from kvreport.units import parse_tokens
 
 
@@ -96,14 +98,18 @@ def boundary(
     else:
         counts = list(requests)
     each = [-(-count // copies) for count in counts]
-    limit = answer.request.model.context_tokens
-    laid = None if answer.deployment is None else answer.deployment.at_any_length()
-    if laid is None or (laid.following is None and not laid.others):
-        longest = longest_each(
-            answer.budget.kv_pool_bytes, answer.plan, np.asarray(each, dtype=np.int64), limit
+    if isinstance(answer, LocalEstimate):
+        case = answer.case
+        longest = np.asarray(
+            [
+                longest_of_slots(case.local, case.options, case.devices, one, host_memory=case.host_memory)
+                for one in each
+            ],
+            dtype=np.int64,
         )
-    else:  # of several stages each must hold its part
-        longest = np.asarray([laid.boundary(one) for one in each], dtype=np.int64)
+        return pd.DataFrame({"requests": counts, "max_context_tokens": longest})
+    laid = lay_out(answer.request.case).at_any_length()
+    longest = np.asarray([laid.boundary(one) for one in each], dtype=np.int64)
     # A model without a cache has no pool: whether it runs at all is in its own longest context.
     longest = np.minimum(longest, answer.max_context_tokens)
     return pd.DataFrame({"requests": counts, "max_context_tokens": longest})

@@ -223,6 +223,22 @@ def test_what_ollama_places_for_a_context_is_said_to_be_kept() -> None:
     assert any(line.startswith(invariants.ROWS_KEEP) for line in first.request.assumptions)
 
 
+@pytest.mark.parametrize("engine", ["llama-cpp", "ollama"])
+@pytest.mark.parametrize("slots", [1, 4, 16])
+def test_the_boundary_at_home_is_what_so_many_slots_have(engine: str, slots: int) -> None:
+    """With the default of one slot, four requests had no context at all."""
+    asked: dict[str, Any] = {"gpu": "rtx-4090", "engine": engine, "weights": "q4_k_m", "ubatch_size": 512}
+    frame = kvreport.boundary("Qwen/Qwen3-8B", catalog=CATALOG, requests=[slots, 257], **asked)
+    longest, none = (int(one) for one in frame["max_context_tokens"])
+    assert none == 0
+    asked["model"] = "Qwen/Qwen3-8B"
+    assert told(**asked, context_tokens=longest)[invariants.BY_MEMORY] >= slots
+    if longest < CATALOG.model("Qwen/Qwen3-8B").context_tokens:
+        beyond = invariants.ask({**asked, "context_tokens": longest + 256})
+        assert beyond is not None
+        assert beyond.max_concurrent_requests_by_memory < slots
+
+
 WINDOWED = sorted(
     model.id
     for model in CATALOG.models.values()

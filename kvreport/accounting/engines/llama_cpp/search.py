@@ -49,6 +49,36 @@ def longest_context(
     return min(_largest(slack, most) * step, local.model.context_tokens)
 
 
+def longest_of_slots(
+    local: LocalModel,
+    options: LocalOptions,
+    devices: Sequence[LocalDevice],
+    slots: int,
+    *,
+    host_memory: int | None = None,
+) -> int:
+    """The longest context that each of so many slots can have, up to the model's own; 0 if none.
+
+    Args:
+        local: The model.
+        options: Options; their context and slots do not matter.
+        devices: Devices.
+        slots: Slots, each with cells of its own (:func:`most_slots`).
+        host_memory: Bytes that the host has, where that is known.
+    """
+    if slots > MOST_SLOTS:
+        return 0
+    limit = local.model.context_tokens
+
+    def slack(steps: int) -> int:
+        each = min(steps * CELL_MULTIPLE, limit)
+        asked = replace(options, context=each * slots, parallel=slots, unified=False)
+        layout = lay_out_local(local, asked, devices, host_memory)
+        return min([*(one.free for one in layout.devices), -layout.host.shortfall], default=0)
+
+    return min(_largest(slack, -(-limit // CELL_MULTIPLE)) * CELL_MULTIPLE, limit)
+
+
 def _largest(slack: Callable[[int], int], most: int) -> int:
     """The largest number up to ``most`` whose slack is not negative; 0 if there is none.
 
