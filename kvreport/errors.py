@@ -34,7 +34,7 @@ class Fault:
 
 
 class InputError(ValueError):
-    """Bad input with a sentence that says how to mend it (exit status 2)."""
+    """Bad input with a sentence that says how to fix it (exit status 2)."""
 
     def __init__(self, message: object = "") -> None:
         """Keep the sentence; signs that a terminal obeys (escapes, overrides of direction) are written as escapes."""

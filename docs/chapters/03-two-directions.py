@@ -143,7 +143,7 @@ table(
 )
 
 # %% [markdown]
-# One request of 128K takes {{ 17.18 GB = kv_request("llama-3.1-8b", tokens=131072) }}, slightly more than the weights. It is then
+# One request of 128K takes {{ 17.18 GB = kv_request("llama-3.1-8b", tokens=131072) }}, slightly more than the weights. The cache is then
 # {{ 51.7% = kv_request("llama-3.1-8b", tokens=131072) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=131072)) }}
 # of the memory in use.
 

@@ -2,7 +2,7 @@
 # # Sliding windows and hybrid models: a KV cache that forgets
 #
 # Not every layer has to remember every token. Some layers look back over a window only. Some keep one running state of constant
-# size. A model that mixes them can read a book at the price of a page. A calculator that does not know this is wrong by a factor of
+# size. A model that mixes them can read a book with the memory of a page. A calculator that does not know this is wrong by a factor of
 # four or more.
 #
 # ## The question
@@ -91,7 +91,7 @@ formula(
 
 # %% tags=["hide"]
 choose(
-    "gpt-oss 120B has a window of 128 tokens in half of its layers. From the 129th token on, what does a further token take compared "
+    "gpt-oss 120B has a window of 128 tokens in half of its layers. From the 129th token on, what does one more token take compared "
     "with the first ones?",
     wrong("The same", "The window layers are full: they drop an old token for each new one."),
     right(
@@ -283,7 +283,7 @@ exercise(
 # %% tags=["hide"]
 fold(
     "Teach it back to a colleague: why do two models of one size hold such different numbers of requests?",
-    "A window layer stops growing, and a state layer never grows. Only the few full layers grow with every token. A state has its price too: every request pays it, however short.",
+    "A window layer stops growing, and a state layer never grows. Only the few full layers grow with every token. A state takes memory too: every request holds one, however short.",
 )
 
 # %% tags=["hide"]
@@ -291,7 +291,7 @@ quiz(
     item(
         "Which two numbers describe a hybrid model's cache?",
         right(
-            "Bytes of a further token, and bytes that every request holds",
+            "Bytes of one more token, and bytes that every request holds",
             "The second one matters for short requests.",
         ),
         wrong(

@@ -156,7 +156,7 @@ for name, allocator in (
     rows.append([name, run.mean_running, f"{speed:,.0f}", f"{run.waste_share:.1%}", run.preemptions])
 
 table(
-    "A server with room for 400,000 tokens works off 2,000 requests",
+    "A server with room for 400,000 tokens processes 2,000 requests",
     ["Allocation", "Running, mean", "Tokens per second, at most", "Empty", "Preemptions"],
     rows,
 )

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Sizing a deployment: from a workload to GPUs
 #
-# Somebody asks for a number of GPUs. You get a model, a wish and a date. This chapter turns a workload into hardware. One example runs
+# Somebody asks for a number of GPUs. You get a model, a target and a deadline. This chapter turns a workload into hardware. One example runs
 # through the whole chapter and shows which inputs change the answer.
 #
 # ## The question

@@ -206,7 +206,7 @@ def capacity(model: str, layout: str, weights: str | None = None) -> list[object
     held = found.max_concurrent_requests_by_memory if found.verdict in ("fits", "tight") else 0
     return [
         layout,
-        f"{held:,}" if held else "weights too large",
+        f"{held:,}" if held else "weights exceed memory",
         f"{budget.weights / GiB:.1f}",
         f"{budget.kv_pool_bytes / GiB:.1f}",
         f"{found.kv_bytes_per_request_per_gpu / GiB:.2f}",

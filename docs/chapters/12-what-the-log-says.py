@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Reading vLLM, SGLang and llama.cpp start-up logs: KV cache size and maximum concurrency
 #
-# At its start, an engine prints a few lines about memory. They answer this book's question for your machine. This chapter takes lines from real
+# At start-up, an engine prints a few lines about memory. They answer this book's question for your machine. This chapter takes lines from real
 # logs and computes every figure in them.
 #
 # ## The question
@@ -206,7 +206,7 @@ guess(
 claim(1_192_160 * q.kv_per_token(QWEN, tp=2) / GiB, 31.83, within=0.001)
 claim(1_192_160 / 16_384, 72.76, within=0.0001)
 table(
-    "Where two GPUs confuse",
+    "Per GPU or in total?",
     ["Where", "Bytes per token", "For 1,192,160 tokens, GiB"],
     [
         ["on each of the two", q.kv_per_token(QWEN, tp=2), 1_192_160 * q.kv_per_token(QWEN, tp=2) / GiB],

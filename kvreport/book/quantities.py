@@ -111,7 +111,7 @@ class Quantities:
     def kv_request(
         self, model: str, kv: str | None = None, *, tokens: int, tp: int = 1, mistake: str | None = None
     ) -> int:
-        """Bytes that one request of so many tokens holds, states included, as the architecture needs it."""
+        """Bytes that one request holds at a context, states included, as the architecture needs it."""
         return int(self._profile(model, kv, tp, mistake).request_bytes(tokens))
 
     def state(self, model: str, *, tp: int = 1) -> int:
@@ -220,7 +220,7 @@ class Quantities:
         weights: str | None = None,
         kv: str | None = None,
     ) -> float:
-        """Seconds that one decode step of a batch takes at least, each request holding so many tokens."""
+        """Seconds that one decode step of a batch takes at least, at a context per request."""
         asked = self._demand(model, weights, kv, tp)
         return float(roofline.decode_seconds(asked, self._peaks(gpu), batch, tokens))
 

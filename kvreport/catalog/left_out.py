@@ -113,7 +113,7 @@ class Band(Record):
         logs: Logs of these sources, which state all flags.
         median_error: Of the absolute relative error end to end.
         coverage: Share of the logs inside a band that was calibrated without their source.
-        width_bytes: Half the band, on several ranks that of a device of 80 GiB: it grows with the root of the memory.
+        width_bytes: Half the band, on several ranks that of a device of 80 GiB: it grows with the square root of the memory.
         first_sight: Coverage of logs as they were first predicted, whether they state all flags or not.
     """
 

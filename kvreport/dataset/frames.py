@@ -41,7 +41,7 @@ def matrix(
         models: Shell pattern over model ids, several with commas between.
         gpus: The same over accelerator slugs.
         contexts: Contexts in tokens, such as 8192 or "8K"; None for the published ones.
-        tensor_parallel: Sizes; None for the published layouts.
+        tensor_parallel: Tensor-parallel sizes; None for the published layouts.
         weights: Weight formats, ``released`` among them if wanted.
         kv: KV formats.
         engine: Engine whose rules apply.

@@ -89,7 +89,7 @@ class Estimate:
             its name alone; all other fields are then those of the wide end, and the error covers both. Else None.
         decode_ms_lower_bound: Least time of one decode step of all those requests; None where
             nothing fits or no rate is known.
-        prefill_ms_lower_bound: Least time to read one prompt of this context; None likewise.
+        prefill_ms_lower_bound: Least time to read one prompt of this context, or None.
         by_context: The same question at the usual contexts.
         explanation: The arithmetic, line by line, with the numbers put in.
     """

@@ -82,7 +82,7 @@ def size(
     """Rank the deployments that serve a workload.
 
     Args:
-        models: A model, or a shortlist of models that would all do.
+        models: A model, or a shortlist of acceptable models.
         context: Longest request allowed, prompt and output together.
         average: Tokens that a request in flight holds on average; None: the prompt and half of the
             output where both are given, else ``context``.

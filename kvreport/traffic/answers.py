@@ -224,7 +224,7 @@ def replay(
         host_memory: Host tier per device (bytes, or ``"256GiB"``).
         host_policy: ``write_through`` copies a request's blocks when it ends, ``on_eviction`` when they are evicted.
         time_to_live_s: Seconds after which cached blocks expire.
-        speed: Arrivals come so many times as fast.
+        speed: Arrival-rate multiplier.
         closed_loop: A session's next request waits for the answer before and its think time.
         efficiency: Share of the roofline that steps reach.
         order_only: Hit rates only, without time.
@@ -233,7 +233,7 @@ def replay(
         wait_s: A wanted 95th percentile of waiting: the replicas that reach it are looked for.
         block_tokens: Tokens of the trace's blocks, where it does not state them.
         rate: Requests per second, for traces without times.
-        limit: Read no more than so many requests.
+        limit: Read at most this many requests.
         catalog: Where names are looked up; None for the public catalog.
         **options: Fields of :class:`kvreport.query.Query`: layout, formats, engine, ``utilization`` and so on.
             ``context_tokens`` is the longest request served; ``kv_offload`` is another name of ``host_memory``.

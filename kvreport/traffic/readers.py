@@ -54,7 +54,7 @@ def read_trace(
         path: A file, or a folder of session files.
         block_tokens: Tokens of one prefix block, where the trace does not state it.
         rate: Requests (sessions, for session files) per second, for traces without times; None: all at once.
-        limit: Read no more than so many requests.
+        limit: Read at most this many requests.
 
     Raises:
         InputError: If the file is no trace, or one of its requests is impossible; if a rate is stated for a trace that

@@ -25,7 +25,7 @@ class ReplayOptions:
         max_batched_tokens: Tokens of one step (``--max-num-batched-tokens``, ``--chunked-prefill-size``).
         host: Cache in host memory, or None.
         time_to_live_s: Seconds after its release at which a cached block expires; None: never.
-        speed: Arrivals come so many times as fast as in the trace.
+        speed: Arrival-rate multiplier over the trace.
         closed_loop: True if a session's next request waits for the answer before and its think time.
     """
 

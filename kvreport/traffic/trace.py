@@ -126,7 +126,7 @@ def build(
         requests: The requests.
         name: What the trace is called, for messages.
         block_tokens: Tokens of one prefix block; 0 where requests have no ids.
-        limit: Read no more than so many requests; None reads all.
+        limit: Read at most this many requests; None reads all.
         timed: Whether the requests state their times.
         rate: Requests per second, for requests without times; None: all at once.
 

@@ -115,7 +115,7 @@ def _days(found: FirstSeen) -> Table:
                 )
             )
     return Table(
-        "Logs at first sight, by the day on which they were predicted",
+        "Blind predictions, by the day on which they were made",
         Column("Day", numeric=False),
         (
             Column("Logs"),
@@ -152,7 +152,7 @@ def _logs(found: FirstSeen, validation: Validation) -> Table:
             )
         )
     return Table(
-        "Every log at first sight, and with the rules of today",
+        "Every blind prediction, and the same log with the rules of today",
         Column("Log", numeric=False),
         (
             Column("Engine", numeric=False),

@@ -79,17 +79,17 @@ def _bands(family: str, bands: dict[str, Band]) -> Table:
     ]
     return Table(
         f"{engine_name(family)}'s band for 80% of sources, and what it covers. A source counts once, with its largest error. "
-        "On several ranks the width is that of a device of 80 GiB and grows with the root of the memory",
+        "On several ranks the width is that of a device of 80 GiB and grows with the square root of the memory",
         Column("Devices", numeric=False),
         (
             Column("Sources"),
             Column("Logs"),
             Column("Median error"),
             Column("Band"),
-            Column("Left-out sources inside it"),
+            Column("Held-out sources within the band"),
             Column("Their logs inside it"),
-            Column("Logs at first sight"),
-            Column("Inside it at first sight"),
+            Column("Blind predictions"),
+            Column("Blind predictions inside it"),
         ),
         tuple(rows),
     )
@@ -118,8 +118,8 @@ def _classes(found: LeftOut) -> Table:
             Column("Logs"),
             Column("Median error"),
             Column("Inside the 80% band"),
-            Column("Logs at first sight"),
-            Column("Inside it at first sight"),
+            Column("Blind predictions"),
+            Column("Blind predictions inside it"),
         ),
         tuple(rows),
     )

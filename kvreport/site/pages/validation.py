@@ -159,7 +159,7 @@ def page_of(
         if request is not None and drawn is not None:
             chart = first_sight.chart(request)
             body = render("_chart.html", URI, {"chart": chart, "drawing": drawn}) + body
-        sections.insert(0, ("first-sight", "Logs at first sight", body))
+        sections.insert(0, ("first-sight", "Blind predictions", body))
     sections += [
         ("errors", "Prediction errors", _tables(_errors(found), _starts(found))),
         ("distribution", "Error distribution", _distribution(found)),
