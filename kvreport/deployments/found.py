@@ -578,7 +578,8 @@ class _Finder:
 
     def _read(self, one: _Container) -> None:
         words = [*one.starts_itself, *one.words]
-        words = words if self.is_server(words) else _engines(words)
+        if one.kind == "dynamo":
+            words = [word for word in words if word not in _DYNAMO_FLAGS]
         scope = Scope(dict(one.environment))
         script = inline(words)
         if script is not None:
@@ -603,12 +604,8 @@ class _Finder:
             self.found.append(_with_environment(server, given))
 
 
-_DYNAMO: Final = {
-    "dynamo.vllm": "vllm.entrypoints.openai.api_server",
-    "dynamo.sglang": "sglang.launch_server",
-}
-"""Dynamo's workers and the engine whose arguments they take (``components/src/dynamo``, 1.3)."""
 _DYNAMO_FLAGS: Final = frozenset({"--is-prefill-worker", "--is-decode-worker"})
+"""Roles of Dynamo's workers, which take their engine's flags besides (``components/src/dynamo``, 1.3)."""
 
 _STACK_FLAGS: Final = {
     "maxModelLen": "--max-model-len", "dtype": "--dtype", "tensorParallelSize": "--tensor-parallel-size", "maxNumSeqs": "--max-num-seqs",
@@ -680,15 +677,6 @@ def _plain(words: Sequence[str]) -> list[str]:
     while kept and kept[0].rpartition("/")[2] in {"exec", "nohup", "sudo", "command", "env"}:
         kept.pop(0)
     return kept
-
-
-def _engines(words: list[str]) -> list[str]:
-    """The engine's own start command where Dynamo's worker (``python3 -m dynamo.vllm``) starts it in its process."""
-    for place, word in enumerate(words[:-1]):
-        if word == "-m" and words[place + 1] in _DYNAMO:
-            kept = [one for one in words[place + 2 :] if one not in _DYNAMO_FLAGS]
-            return [*words[: place + 1], _DYNAMO[words[place + 1]], *kept]
-    return words
 
 
 def _released(words: list[str], image: str) -> tuple[str, ...]:

@@ -200,8 +200,8 @@ _SUMS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
 
 def arithmetic(text: str, scope: Scope) -> str | None:
     """The value of an arithmetic expansion of whole numbers; None where a part of it is not known."""
-    plain = re.sub(r"\$\{?(\w+)\}?", r"\1", text).replace("/", "//")
-    missing = Scope(scope.variables)
+    missing = Scope(scope.variables, scope.arguments, scope.arrays)
+    plain = _within(text, missing, 0, 1).replace("/", "//")
     plain = _NAME.sub(lambda name: _parameter(name[0], "?", missing, 0, 0)[0] or "0", plain)
     if not re.fullmatch(r"[\d+*/%() -]{1,60}", plain):
         return None
@@ -247,7 +247,8 @@ def expanded(raw: str, scope: Scope, line: int) -> list[str]:
         elif sign == "$":
             parts, after = _dollar(raw, place, scope, line, 0)
             listed = bool(re.match(r"\$\{?(?:@|\w+\[@\])", raw[place:after]))
-            whole = parts if (quoted and listed) else [" ".join(parts)] if quoted else " ".join(parts).split()
+            text = " ".join(parts)
+            whole = parts if (quoted and listed) else [text] if quoted else _split(text, scope)
             vanished = vanished or (quoted and listed and not parts)
             for number, part in enumerate(whole):
                 if number and word is not None:
@@ -262,6 +263,13 @@ def expanded(raw: str, scope: Scope, line: int) -> list[str]:
                 f"line {line}: found a word of more than {MOST_CHARACTERS:,} characters; allowed: less"
             )
     return fields if word is None else [*fields, word]
+
+
+def _split(text: str, scope: Scope) -> list[str]:
+    """The words of an unquoted value; what has no value stays in one piece, whatever it is written with."""
+    for number, (_, missing) in enumerate(scope.unresolved):
+        text = text.replace(missing, f"\0{number}\0")
+    return [re.sub(r"\0(\d+)\0", lambda one: scope.unresolved[int(one[1])][1], word) for word in text.split()]
 
 
 def tokens(text: str, first: int = 1) -> Iterator[tuple[str, str, int]]:  # noqa: PLR0912 - one a kind of sign
@@ -496,7 +504,9 @@ class Script:
             return True
         if raws[0] in {"[", "[[", "test"}:
             return self._test([raw for raw in raws[1:] if raw not in {"]", "]]"}], line)
-        aside = Scope(dict(self.scope.variables), self.scope.arguments, self.scope.arrays)
+        aside = Scope(
+            dict(self.scope.variables), self.scope.arguments, self.scope.arrays, list(self.scope.unresolved)
+        )
         words = [part for raw in raws[place:] for part in expanded(raw, aside, line)]
         if not words:
             return True

@@ -284,6 +284,8 @@ ExecStart=/opt/vllm/bin/vllm serve {LLAMA} \\
         ('C="vllm serve a/b"\n[ -n "$L" ] && C+=" --x"\neval "$C --y"', ["vllm serve a/b --y"]),
         ("for g in 0; do CUDA_VISIBLE_DEVICES=$g vllm serve a/b; done", ["CUDA_VISIBLE_DEVICES=0 vllm serve a/b"]),
         ("docker run --gpus all vllm/vllm-openai:v0.27.1 --model a/b", ["docker run --gpus all vllm/vllm-openai:v0.27.1 --model a/b"]),
+        ("N=4\nR=$(( ${I:-0} * N ))\nvllm serve a/b --x $R --y $((2 * N))", ["vllm serve a/b --x 0 --y 8"]),
+        ("R=$(( $(nproc) * 2 ))\nvllm serve a/b --x $R", ["vllm serve a/b --x '$(( $(nproc) * 2 ))'"]),
         ("vllm serve a/b `\n  --port 80", ["vllm serve a/b --port 80"]),
     ],
 )  # fmt: skip
@@ -443,6 +445,65 @@ def test_quoted_words_come_back_as_they_are(words: list[str]) -> None:
     line = ["vllm", "serve", "a/b", *words]
     (started,) = Script(Scope(), lambda one: one[:1] == ["vllm"]).run(shlex.join(line))
     assert list(started.words) == line
+
+
+KEYS = [
+    "kind",
+    "apiVersion",
+    "spec",
+    "services",
+    "image",
+    "command",
+    "args",
+    "env",
+    "environment",
+    "containers",
+    "template",
+    "replicas",
+    "leaderWorkerTemplate",
+    "size",
+    "model",
+    "uri",
+    "modelSpec",
+    "servingEngineSpec",
+    "modelArtifacts",
+    "decode",
+    "prefill",
+    "predictor",
+    "deploy",
+    "resources",
+    "limits",
+    "nvidia.com/gpu",
+    "volumes",
+    "nodeSelector",
+    "extraPodSpec",
+    "mainContainer",
+    "vllmConfig",
+    "extraArgs",
+    "modelURL",
+    "repository",
+    "parallelism",
+    "affinity",
+    "workerTemplate",
+]
+WORDS = st.sampled_from(
+    ["", "1", "x", "vllm", "serve", "a/b", "Deployment", "DynamoGraphDeployment", "LLMInferenceService", "InferenceService", "LeaderWorkerSet",
+     "vllm/vllm-openai:v0.33.0", "vllm serve a/b", "${X}", "{{ .X }}", "'", "bash", "-c", "vllmServe", "$", "64Gi"]
+)  # fmt: skip
+
+
+@given(
+    st.recursive(
+        WORDS,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+        max_leaves=25,
+    )
+)
+def test_any_document_ends_in_servers_or_a_sentence(document: object) -> None:
+    with contextlib.suppress(InputError):
+        for server in found(yaml.safe_dump(document)):
+            assert server.line >= 1
+            assert server.words or server.unresolved
 
 
 def test_lines_are_those_of_the_file() -> None:
