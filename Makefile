@@ -151,8 +151,9 @@ format: $(STAMP) ## lay out the sources and fix what has one right answer
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/python scripts/javascript.py --fix
 
-bench: $(STAMP) ## measure what this machine does, and hold it against the budgets
-	@chromium="$$($(BIN)/python tests/ensure_chromium.py)" && KVREPORT_CHROMIUM="$$chromium" $(BIN)/python -m bench
+BENCH_ARGS ?=
+bench: $(STAMP) ## measure what this machine does, and hold it against the budgets (BENCH_ARGS="--only site" for a part)
+	@chromium="$$($(BIN)/python tests/ensure_chromium.py)" && KVREPORT_CHROMIUM="$$chromium" $(BIN)/python -m bench $(BENCH_ARGS)
 
 export: $(SITE_STAMP) ## write the site's pages as plain files (OUT=build/export)
 	@$(BIN)/kvreport export --out $(OUT)

@@ -82,7 +82,3 @@ def test_settings_and_strings_of_code_are_not_prose(style):
     )
     assert next(iter(style.markdown(long))).text.endswith("code, code, code")
     assert not style.is_prose("cff-version: 1.2.0\nmessage: If you use these figures, please cite them")
-
-
-def test_no_file_has_a_fault(style, capsys):
-    assert style.main([]) == 0, capsys.readouterr().out
