@@ -178,6 +178,12 @@ class Catalog:
             tails = [stem for stem in self._models.files if spoken(stem.rpartition("--")[2]) == heard]
             matches = {stem: self._models.read(stem) for stem in tails}
             if not matches:
+                matches = {
+                    model.id: model
+                    for model in self._models.mentioning(name)
+                    if heard in _names(*(one.rpartition("/")[2] for one in model.aliases if "/" in one))
+                }
+            if not matches:
                 matches = {stem: self._models.read(stem) for stem in self._joined.get(joined(name), ())}
         return matches
 

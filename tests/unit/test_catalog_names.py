@@ -126,3 +126,12 @@ def test_what_only_resembles_a_name_is_refused(name: str) -> None:
     """An alias is what people say, and a tag with a format is no route."""
     with pytest.raises(InputError):
         open_model(name, open_catalog())
+
+
+@pytest.mark.parametrize(
+    "name", ["DeepSeek-R1-0528", "nvidia/DeepSeek-R1-0528-NVFP4-v2", "unsloth/DeepSeek-R1-0528"]
+)
+def test_an_id_that_means_the_same_bytes_is_found_by_its_last_part(name: str) -> None:
+    """As the last part of a record's own id is; copies are named after such an id, too."""
+    found = open_model(name, open_catalog()).model
+    assert "deepseek-ai/DeepSeek-R1" in (found.id, found.quantized_from)
