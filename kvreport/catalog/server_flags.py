@@ -28,6 +28,7 @@ class FlagGroup(Record):
         effect: What they do.
         changes: The term of the memory, or the decision, in words; None for flags without effect on memory.
         ours: This program's flag of the same meaning, where it has another name.
+        needs: Flags, apart by spaces, without any of which it has no effect.
         values: Values that are written otherwise here: the words in place of flag and value; empty to leave both out.
         read: Where the effect was read: path::function in the engine's source.
         package: The package that adds them to the server, where they are not its own.
@@ -38,6 +39,7 @@ class FlagGroup(Record):
     effect: Effect
     changes: Text | None = None
     ours: Text | None = None
+    needs: Text | None = None
     values: dict[str, str] = Field(default_factory=dict)
     read: Text | None = None
     package: Text | None = None

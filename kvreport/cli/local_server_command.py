@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS
+from kvreport.cli.server_flags import not_followed_word
 from kvreport.errors import InputError, shorten
 
 _PROGRAM: Final = re.compile(r"(?:\S*[/\\])?llama-(?:server|cli)(?:\.exe)?", re.IGNORECASE)
@@ -24,9 +25,10 @@ _OF_OLLAMA: Final = {
     "OLLAMA_KV_CACHE_TYPE": "--kv",
 }
 """Variables of ``ollama serve`` (``envconfig/config.go``), and this program's flag of the same meaning."""
+_TOKENS: Final = "--num-speculative-tokens"
 _DRAFTS: Final = {
     "--draft": ("-md", "--model-draft", "--spec-draft-model", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"),
-    "--num-speculative-tokens": (
+    _TOKENS: (
         "--draft", "--draft-n", "--draft-max", "--spec-draft-n-max", *(flag for _, flag in LOCAL_TEXT_DRAFTS.values() if flag),
     ),
 }  # fmt: skip
@@ -121,6 +123,8 @@ def _llama(before: Sequence[str], words: Sequence[str]) -> Parted:
             rest += [word, "on"]  # before b6332 the flag took no word
         else:
             rest.append(word)
+    if not {word.partition("=")[0] for word in rest} & {"--draft", "--spec-type"}:
+        rest = _without_draft(rest)
     model = next((found[flag] for flag in _MODEL if found.get(flag)), "")
     file = next((found[flag] for flag in _FILE_OF_REPOSITORY if found.get(flag)), "")
     if not model:
@@ -133,6 +137,20 @@ def _llama(before: Sequence[str], words: Sequence[str]) -> Parted:
         mix = mix_of(stem_of(file) or "")
         model = f"{model}:{mix}" if mix else model
     return [*kept, model, "--engine", "llama-cpp"], rest
+
+
+def _without_draft(words: Sequence[str]) -> list[str]:
+    """Name the numbers of drafted tokens that nothing drafts, as llama.cpp passes over them."""
+    made: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == _TOKENS:
+            made.append(
+                not_followed_word("--spec-draft-n-max", next(rest, ""), None, "no effect without a draft")
+            )
+        else:
+            made.append(word)
+    return made
 
 
 def _drafting(flag: str, value: str) -> str | None:

@@ -109,6 +109,7 @@ class Reader:
         server: Whose the other flags are.
         ours: Words that are written here for a flag of another name, and are no beginning of a server's.
         idle: Flags that change no memory, as they are found.
+        given: Every flag that was written, by its name.
         chosen: Flags whose value leaves the choice to the server, as they are found.
         named: Words that name what is not followed, as they are found.
     """
@@ -120,6 +121,7 @@ class Reader:
     ours: frozenset[str] = frozenset()
     idle: list[str] = field(default_factory=list)
     chosen: list[str] = field(default_factory=list)
+    given: set[str] = field(default_factory=set)
     named: list[str] = field(default_factory=list)
 
     def read(self, words: Sequence[str], *, pasted: bool) -> list[str]:
@@ -133,6 +135,7 @@ class Reader:
             The other words, with values written as here.
         """
         kept: list[tuple[str, list[str]]] = []
+        self.given |= {dashed(word.partition("=")[0]) for word in words if word.startswith("-")}
         waiting = list(reversed(words))
         while waiting:
             word = waiting.pop()
@@ -185,6 +188,12 @@ class Reader:
         group, shown = found.flag.group, found.shown
         value = " ".join(values)
         followed = [word, *values] if found.value is None else [word]
+        if group.needs and self.given.isdisjoint(group.needs.split()):
+            effect = f"no effect without {group.needs.split()[0]}"
+            self.named.append(
+                not_followed_word(shown, shorten(value).strip("'") if value else "", None, effect)
+            )
+            return []
         if group.effect == "followed":
             if value in group.values:
                 written = group.values[value]

@@ -451,10 +451,10 @@ def test_an_interrupt_ends_quietly_with_status_130(run, monkeypatch):
     ("words", "said"),
     [
         (
-            ["python -m sglang.launch_server --model-path Qwen/Qwen3-32B --lora-target-modules q_proj"],
-            "a flag of python -m sglang.launch_server's",
+            ["python -m sglang.launch_server --model-path Qwen/Qwen3-32B --lora-target-moduls q_proj"],
+            "did you mean --lora-target-modules, a flag of python -m sglang.launch_server?",
         ),
-        (["Qwen/Qwen3-32B", "--load-format", "auto"], "a flag of vllm serve's"),
+        (["Qwen/Qwen3-32B", "--load-formt", "auto"], "did you mean --load-format, a flag of vllm serve?"),
         (["Qwen/Qwen3-32B", "--mtp"], "--draft mtp"),
         (["Qwen/Qwen3-32B", "--ctx", "8K"], "instead: --context"),
     ],

@@ -228,6 +228,9 @@ def test_a_flag_has_one_effect():
         ),
         ("vllm serve org/m -O3", ("-O", "3")),
         ("vllm serve org/m --no-enable-dbo", ("--no-enable-dbo", "")),
+        ("vllm serve org/m --max-lora-rank 32", ("--max-lora-rank", "32")),
+        ("mlx_lm.server --model org/m --num-draft-tokens 3", ("--num-draft-tokens", "3")),
+        ("llama-server -m org/m --spec-draft-n-max 8", ("--spec-draft-n-max", "8")),
         (
             "python3 -m dynamo.vllm --model org/m --disaggregation-mode decode",
             ("--disaggregation-mode", "decode"),
