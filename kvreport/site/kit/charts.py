@@ -214,7 +214,7 @@ def verdicts(data: Verdicts, shown: Shown) -> alt.LayerChart | alt.FacetChart:
         )
     )
     right = alt.Chart(shown.called([{"ratio": 1}])).mark_rule(color="var(--kv-line)").encode(x="ratio:Q")
-    return alt.layer(right, strokes, width=WIDTH - 220, height=38 * len(data.rows), config=_config())
+    return alt.layer(right, strokes, width=WIDTH - 160, height=38 * len(data.rows), config=_config())
 
 
 _TOKENS: Final = "datum.value < 1048576 ? datum.value / 1024 + 'K' : datum.value / 1048576 + 'M'"

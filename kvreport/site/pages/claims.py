@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 URI: Final = "evidence/claims/"
 FILE: Final = "evidence/claims.json"
+_ROW: Final = {Verdict.ROUNDED: "confirmed, rounded", Verdict.DEPENDS: "unstated assumption"}
+"""Names of rows of the picture that are too long for a phone."""
 LEADING: Final = 12
 """Causes that stand at the head of the page."""
 OWN_SECTION: Final = 10
@@ -252,7 +254,7 @@ def _context(
 
 
 def _picture(found: Sequence[Entry]) -> charts.Request:
-    named = {verdict: f"{verdict.value} ({count})" for verdict, count in summary(found).items()}
+    named = {verdict: f"{_ROW.get(verdict, verdict.value)} ({n})" for verdict, n in summary(found).items()}
     marks = dict.fromkeys(
         charts.Judged(float(f"{entry.ratio:.3g}"), named[entry.verdict])
         for entry in found
