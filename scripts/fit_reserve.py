@@ -50,7 +50,6 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang.rules import band_class, grown
 from kvreport.accounting.engines.step import constant
 from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers, shared_units
-from kvreport.accounting.engines.vllm.releases import release_of
 from kvreport.accounting.engines.vllm.reserve import (
     charges_handles,
     device_class,
@@ -66,7 +65,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.first_seen import load_first_seen
 from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.observation import Observation, load_observations
-from kvreport.catalog.release import engine_for_version, version_number
+from kvreport.catalog.release import engine_for_version, release_of, version_number
 from kvreport.errors import InputError
 from kvreport.evidence.validation import engine_of
 from kvreport.resources import data_dir

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from kvreport.catalog.base import Contradiction, LongText, Record, Slug, Source, Text
-from kvreport.catalog.release import Release, dated_lists, value_at
+from kvreport.catalog.release import Release, dated_lists, release_of, value_at
 from kvreport.errors import InputError
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -95,8 +95,8 @@ class Engine(Record):
         compressed_rings_in_window: True if the rings of the 128:1 compressor lie beside the window's pages.
         prefill_graphs_reserved: True if memory is kept for graphs of prefill.
         image_cache_reserved: True if memory is kept for the embeddings of images (``mm_runtime_reservation_gb``).
-        architectures: Lists of model classes in the engine's own source, by what it does with them. Where a list
-            changed inside the range of versions, ``name@version`` is the list from that version on.
+        architectures: Lists of model classes in the engine's own source, by what it does with them, where the family's rules do
+            not have them. Where a list changed inside the range of versions, ``name@version`` is the list from that version on.
         coefficients: Fitted constants of the reserve, in bytes or dimensionless, by name.
     """
 
@@ -155,14 +155,18 @@ class Engine(Record):
         """True if the engine's own list of this kind names a class.
 
         Args:
-            kind: Name of a list in ``architectures``.
+            kind: Name of a list of the family's rules, or in ``architectures``.
             architecture: The class that the model's ``config.json`` names.
-            release: The release asked for, where the list changed inside the range; None for the newest.
+            release: The release asked for, where it is another one than the record's.
         """
-        if kind in self.architectures:
-            return architecture in self.architectures[kind]
-        dated = dated_lists(self.architectures, kind)
-        return architecture in value_at(dated, () if release is None else release.numbers)
+        asked = release_of(self) if release is None else release
+        if self.architectures:
+            if kind in self.architectures:
+                return architecture in self.architectures[kind]
+            dated = dated_lists(self.architectures, kind)
+            if len(dated) > 1:
+                return architecture in value_at(dated, asked.numbers)
+        return architecture in asked.lists.get(kind, ())
 
     def device_class(self, accelerator_id: str, usable_bytes: int) -> DeviceClass:
         """Scheduler defaults for one accelerator.

@@ -7,7 +7,7 @@ their values by the first release that has them, and where they were read. A :cl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -35,6 +35,7 @@ Plain = bool | int | float | str | frozenset[str]
 T = TypeVar("T")
 
 _PER_RULE: Final = 64
+_NAME: Final = r"^[a-z0-9_]{3,60}$"
 
 
 @lru_cache(maxsize=1024)
@@ -60,6 +61,10 @@ class Change(Record):
     add: tuple[Text, ...] = ()
     remove: tuple[Text, ...] = ()
 
+    def changed(self, names: frozenset[str]) -> frozenset[str]:
+        """The names of the release before, as this one leaves them."""
+        return (names | {*self.add}) - {*self.remove}
+
 
 class Rule(Record):
     """One rule of an engine, by release.
@@ -74,7 +79,7 @@ class Rule(Record):
         evidence: What measurements say of it.
     """
 
-    rule: Annotated[str, Field(pattern=r"^[a-z0-9_]{3,60}$")]
+    rule: Annotated[str, Field(pattern=_NAME)]
     what: LongText
     values: Annotated[
         dict[Text, bool | int | float | Text | tuple[Text, ...] | Change],
@@ -90,29 +95,52 @@ class Rule(Record):
         listed: frozenset[str] = frozenset()
         for first, value in self.values.items():
             if isinstance(value, Change):
-                listed = (listed | {*value.add}) - {*value.remove}
+                listed = value.changed(listed)
             elif isinstance(value, tuple):
                 listed = frozenset(value)
             found[version_number(first)] = listed if isinstance(value, Change | tuple) else value
         return found
 
     def contradictions(self) -> Iterable[Contradiction]:
-        """Return what its values say against one another: each is of one kind, later than the one before, and another."""
-        firsts = [version_number(first) for first in self.values]
-        if firsts[0] or firsts != sorted(set(firsts)):
-            yield Contradiction(
-                f"values of {self.rule}", ", ".join(self.values), '"0", then releases, oldest first'
-            )
-            return
-        values = list(self.by_release().values())
-        if len({type(value) for value in values}) > 1:
-            yield Contradiction(f"values of {self.rule}", ", ".join(map(str, values)), "values of one kind")
-        if any(one == other for one, other in pairwise(values)):
-            yield Contradiction(
-                f"values of {self.rule}", ", ".join(map(str, values)), "no value twice in a row"
-            )
+        """Return what it says against itself: values are of one kind, and each is later than the one before and another."""
+        yield from _disordered(self.rule, self.values, list(self.by_release().values()))
         if self.at is not None and version_number(self.at[1]) <= version_number(self.at[0]):
             yield Contradiction(f"at of {self.rule}", " and ".join(self.at), "an earlier and a later release")
+
+
+class ClassList(Record):
+    """Model classes that an engine's source treats in a way of their own, by release.
+
+    Attributes:
+        list: Its name, which code asks an engine for (:meth:`kvreport.catalog.engine.Engine.lists`).
+        values: The classes by the first release that has them, oldest first: given whole, then as changes.
+    """
+
+    list: Annotated[str, Field(pattern=_NAME)]
+    values: Annotated[dict[Text, tuple[Text, ...] | Change], Field(min_length=1, max_length=_PER_RULE)]
+
+    def by_release(self) -> dict[Numbers, frozenset[str]]:
+        """The classes by the first release that has them, oldest first."""
+        found: dict[Numbers, frozenset[str]] = {}
+        listed: frozenset[str] = frozenset()
+        for first, value in self.values.items():
+            listed = value.changed(listed) if isinstance(value, Change) else frozenset(value)
+            found[version_number(first)] = listed
+        return found
+
+    def contradictions(self) -> Iterable[Contradiction]:
+        """Return what it says against itself: each value is later than the one before and another."""
+        yield from _disordered(self.list, self.values, list(self.by_release().values()))
+
+
+def _disordered(name: str, stated: Iterable[str], values: Sequence[Plain]) -> Iterator[Contradiction]:
+    firsts = [version_number(first) for first in stated]
+    if firsts[0] or firsts != sorted(set(firsts)):
+        yield Contradiction(f"values of {name}", ", ".join(stated), '"0", then releases, oldest first')
+    if len({type(value) for value in values}) > 1:
+        yield Contradiction(f"values of {name}", ", ".join(map(str, values)), "values of one kind")
+    if any(one == other for one, other in pairwise(values)):
+        yield Contradiction(f"values of {name}", ", ".join(map(str, values)), "no value twice in a row")
 
 
 class RulesFile(Record):
@@ -121,14 +149,18 @@ class RulesFile(Record):
     schema_version: Literal[1] = SCHEMA_VERSION
     family: Slug
     rules: Annotated[tuple[Rule, ...], Field(min_length=1)]
+    lists: tuple[ClassList, ...] = ()
 
     def contradictions(self) -> Iterable[Contradiction]:
-        """Return what rules say against one another, each by itself and by name."""
-        for rule in self.rules:
-            yield from rule.contradictions()
-        names = [rule.rule for rule in self.rules]
-        for name in sorted({one for one in names if names.count(one) > 1}):
-            yield Contradiction("rules", f"{name} twice", "a rule once")
+        """Return what rules and lists say against one another, each by itself and by name."""
+        for one in (*self.rules, *self.lists):
+            yield from one.contradictions()
+        for field, names in (
+            ("rules", [one.rule for one in self.rules]),
+            ("lists", [one.list for one in self.lists]),
+        ):
+            for name in sorted({one for one in names if names.count(one) > 1}):
+                yield Contradiction(field, f"{name} twice", "a name once")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -138,10 +170,12 @@ class Release:
     Attributes:
         numbers: The release; empty for the newest.
         values: Values by rule.
+        lists: Model classes by list.
     """
 
     numbers: Numbers
     values: Mapping[str, Plain]
+    lists: Mapping[str, frozenset[str]]
 
     def has(self, rule: str) -> bool:
         """Whether a rule holds."""
@@ -175,10 +209,18 @@ def read_rules(folder: Path, family: str) -> RulesFile | None:
     return validate(RulesFile, read_yaml(path, where), where) if path.is_file() else None
 
 
+_Dated = Mapping[str, Mapping[Numbers, T]]
+
+
 @cache
-def _rules(family: str) -> dict[str, dict[Numbers, Plain]]:
+def _rules(family: str) -> tuple[_Dated[Plain], _Dated[frozenset[str]]]:
     found = read_rules(data_dir(), family)
-    return {} if found is None else {rule.rule: rule.by_release() for rule in found.rules}
+    if found is None:
+        return {}, {}
+    return (
+        {rule.rule: rule.by_release() for rule in found.rules},
+        {one.list: one.by_release() for one in found.lists},
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -189,16 +231,46 @@ def release_at(family: str, numbers: Numbers) -> Release:
         family: For instance ``vllm``.
         numbers: The release; empty for the newest.
     """
-    return Release(numbers, {name: value_at(values, numbers) for name, values in _rules(family).items()})
+    values, lists = _rules(family)
+    return Release(
+        numbers,
+        {name: value_at(dated, numbers) for name, dated in values.items()},
+        {name: value_at(dated, numbers) for name, dated in lists.items()},
+    )
+
+
+@lru_cache(maxsize=1024)
+def release_number(family: str, version: str) -> Numbers:
+    """The release whose rules a version follows; empty where it names none.
+
+    Builds of vLLM's main branch are named after the next patch of the last release that they descend from
+    (``0.19.2rc1.dev134+g0`` after 0.19.1), and follow the release that was cut from the main branch next: the next
+    minor one, or the patch itself where patches are cut from the main branch, too. Without a commit since the release
+    (``0.16.1.dev0+g0.rocm``) they are that release with changes of their own. Candidates of a minor release (``0.11.0rc2``)
+    follow it. A build of a clone without tags (``0.1.dev15312+g0``) tells no release.
+
+    Args:
+        family: For instance ``vllm``.
+        version: As an engine prints it.
+    """
+    number = version_number(version)
+    if family != "vllm" or len(number) < 2 or not re.search(r"dev|rc", version):
+        return number
+    patch = number[2] if len(number) > 2 else 0
+    if patch == 0 or not release_at(family, number).has("patches_cut_from_branch"):
+        return number
+    if re.search(r"\.dev0\b", version):
+        return (*number[:2], patch - 1)
+    return (number[0], number[1] + 1, 0)
 
 
 @lru_cache(maxsize=1024)
 def _release_of(family: str, version: str) -> Release:
-    return release_at(family, version_number(version))
+    return release_at(family, release_number(family, version))
 
 
 def release_of(engine: Engine) -> Release:
-    """The release that a record stands for, by its version."""
+    """The release whose rules a record stands for, by its version."""
     return _release_of(engine.family, engine.version or "")
 
 

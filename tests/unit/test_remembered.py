@@ -78,11 +78,11 @@ def test_rates_are_read_once_for_a_maker_whose_name_is_put_together() -> None:
 
 def test_lists_of_a_range_of_releases_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A build read all names of lists 30,000 times for each model."""
-    engine = open_catalog().engine("vllm")
+    engine = open_catalog().engine("mlx")
     kind = next(name.partition("@")[0] for name in engine.architectures if "@" in name)
-    before = engine.lists(kind, "LlamaForCausalLM", release_at("vllm", (0, 30)))
+    before = engine.lists(kind, "64", release_at("mlx", (0, 32, 1)))
     monkeypatch.setattr(release_module, "version_number", lambda _: pytest.fail("read again"))
-    assert engine.lists(kind, "LlamaForCausalLM", release_at("vllm", (0, 30))) == before
+    assert engine.lists(kind, "64", release_at("mlx", (0, 32, 1))) == before
 
 
 def test_a_reserve_of_sglang_resolves_no_pages(monkeypatch: pytest.MonkeyPatch) -> None:

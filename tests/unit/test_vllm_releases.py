@@ -25,7 +25,7 @@ from kvreport.catalog.caches import Indexer, Latent
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import LayerGroup
-from kvreport.catalog.release import release_at, version_number
+from kvreport.catalog.release import release_at, release_number, release_of, version_number
 from kvreport.estimation.commands import estimate_command
 from kvreport.units import GIB
 from tests.trunk import load_overhead
@@ -59,7 +59,7 @@ def test_records_follow_one_another_without_a_gap(records: list[Engine]) -> None
 
 def test_records_say_what_the_rules_of_their_release_say(records: list[Engine]) -> None:
     for record in records:
-        release = releases.release_of(record)
+        release = release_of(record)
         assert record.versions is not None
         first, end = record.versions
         assert version_number(first) <= release.numbers
@@ -73,7 +73,7 @@ def test_records_have_the_scheduler_sizes_of_the_rules(catalog: Catalog, records
     for record in records:
         for gpu in map(catalog.accelerator, names):
             kept = record.device_class(gpu.id, gpu.usable_bytes)
-            sizes = scheduler.default_sizes(releases.release_of(record), gpu.id, gpu.usable_bytes)
+            sizes = scheduler.default_sizes(release_of(record), gpu.id, gpu.usable_bytes)
             assert (kept.max_batched_tokens, kept.max_seqs) == sizes, (record.name, gpu.id)
 
 
@@ -184,9 +184,9 @@ def test_states_are_charged_for_by_release(catalog: Catalog) -> None:
 
 
 def test_builds_between_releases_follow_the_next() -> None:
-    assert releases.release_number("0.19.2rc1.dev134+gfe9c3d6c5") == (0, 20, 0)
-    assert releases.release_number("0.27.1") == (0, 27, 1)
-    assert releases.release_number("nightly") == ()
+    assert release_number("vllm", "0.19.2rc1.dev134+gfe9c3d6c5") == (0, 20, 0)
+    assert release_number("vllm", "0.27.1") == (0, 27, 1)
+    assert release_number("vllm", "nightly") == ()
 
 
 def test_a_version_asked_for_has_the_rules_of_that_version(catalog: Catalog) -> None:
@@ -300,7 +300,7 @@ def test_gemma_4s_drafter_keeps_no_cache(catalog: Catalog) -> None:
     ],
 )
 def test_a_build_follows_the_release_that_was_cut_after_it(version: str, number: tuple[int, ...]) -> None:
-    assert releases.release_number(version) == number
+    assert release_number("vllm", version) == number
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ class Mlx(EngineRules):
         width = _width(key_dim, value_dim)
         # The record's own release says of MLX only that it is no older than the newest list.
         stated = self.engine.label.endswith(f" {self.engine.version}")
-        release = release_of(self.engine) if stated else None
+        release = release_of(self.engine) if stated else release_at("mlx", ())
         units = accelerator is not None and self._has_matrix_units(accelerator)
         kinds = [FUSED, *(["fused_by_matrix_units"] if units else [])]
         return any(self.engine.lists(kind, width, release) for kind in kinds)

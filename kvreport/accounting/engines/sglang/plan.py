@@ -119,7 +119,7 @@ def counted(model: Model, engine: Engine) -> Model:
     if drafts_blocks(model):
         counted_here = not windowed and not release.has("block_drafts_by_own_widths")
     else:
-        own = engine.lists("own_drafts_counted", model.architecture, release)
+        own = engine.lists("own_drafts_counted", model.architecture)
         counts = release.has("drafts_beside_windows" if windowed else "weighs_drafts")
         counted_here = counts and (own or _OWN_DRAFT not in drafts)
     if counted_here:

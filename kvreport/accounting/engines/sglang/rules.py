@@ -243,9 +243,7 @@ class Sglang(EngineRules):
         That is the default on NVIDIA GPUs (``arg_groups/model_overrides/qwen4_exp.py``, ``ple_offload_embedding``, 0.5.20 to
         0.5.23). Where a device has no such memory apart, :meth:`load_overhead` counts them.
         """
-        listed = self.engine.architectures.get("tables_on_host") and self.engine.lists(
-            "tables_on_host", model.architecture
-        )
+        listed = self.engine.lists("tables_on_host", model.architecture)
         if not listed or (accelerator is not None and not overhead.has_host_apart(accelerator)):
             return frozenset()
         return frozenset(row.name for row in model.weights if is_hashed(model, row))

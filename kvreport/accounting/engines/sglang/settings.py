@@ -279,9 +279,8 @@ def sends_on_device(model: Model, engine: Engine, accelerator: Accelerator) -> b
         engine: The engine's record, of one release.
         accelerator: The device.
     """
-    listed = engine.architectures.get("hopper_vision") and engine.lists("hopper_vision", model.architecture)
     return (
-        bool(listed)
+        engine.lists("hopper_vision", model.architecture)
         and capability(accelerator) == HOPPER
         and device_mib(accelerator) >= LARGE_DEVICE_MIB
         and shapes.takes_images(model, engine)
@@ -579,7 +578,7 @@ def attention_backend(
     if major == BLACKWELL:
         if engine.lists("blackwell_triton", model.architecture) and prefix_cache:
             return "triton"
-        if engine.lists("blackwell_flashinfer", model.architecture, release_of(engine)):
+        if engine.lists("blackwell_flashinfer", model.architecture):
             return "flashinfer"
         unlike = shapes.unequal_heads(model) or engine.lists("blackwell_fa4", model.architecture)
         return "fa4" if unlike else "trtllm_mha"
@@ -653,7 +652,7 @@ def states_per_request(
     """
     if not prefix_cache:
         return 1
-    tracked = engine.lists("state_tracking", model.architecture, release_of(engine)) and overlap
+    tracked = engine.lists("state_tracking", model.architecture) and overlap
     return STATES_HELD + (2 - staged if tracked else 0)
 
 

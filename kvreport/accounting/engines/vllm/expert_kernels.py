@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from kvreport.accounting.engines.vllm.releases import release_of
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.release import Release
+from kvreport.catalog.release import Release, release_of
 
 Kernel = Literal["triton", "marlin", "flashinfer"]
 Tiles = tuple[int, int]
@@ -63,7 +62,7 @@ def block_float_kernel(engine: Engine, architecture: str, major: int, installed:
         return "marlin"
     release = release_of(engine)
     by_class = release.has("block_float_kernels_by_class")
-    listed = not by_class or engine.lists(OWN_KERNELS, architecture, release)
+    listed = not by_class or engine.lists(OWN_KERNELS, architecture)
     return "triton" if listed and release.has("vendored_triton_kernels") else "marlin"
 
 

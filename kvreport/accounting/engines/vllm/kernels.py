@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
-from kvreport.accounting.engines.vllm.releases import keeps_checkpoint, release_of
+from kvreport.accounting.engines.vllm.releases import keeps_checkpoint
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import (
@@ -337,9 +337,7 @@ class Kernels:
 
         The fused kernel takes groups of eight heads, which every division of DeepSeek-V4.1's 64 in eight groups leaves.
         """
-        return self.interleaved_records() and self.engine.lists(
-            _FP4_ON_SM100, self.architecture, release_of(self.engine)
-        )
+        return self.interleaved_records() and self.engine.lists(_FP4_ON_SM100, self.architecture)
 
     def checkpoint_tokens(self) -> int | None:
         """Tokens to which a state inside a prefill must be aligned; None if none can be kept.

@@ -20,7 +20,6 @@ from kvreport.accounting.engines.vllm.expert_kernels import (
     triton_bytes,
 )
 from kvreport.accounting.engines.vllm.kernels import Device
-from kvreport.accounting.engines.vllm.releases import release_of
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import format_of, rank_elements
@@ -29,7 +28,7 @@ from kvreport.catalog.caches import Latent, SlidingWindow
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model, WeightGroup
-from kvreport.catalog.release import Release
+from kvreport.catalog.release import Release, release_of
 from kvreport.catalog.remembered import remembered
 
 _AXES_FACTOR: Final = 4
@@ -121,12 +120,12 @@ def load_overhead(
         ``expert_padding``, ``read_plain``, ``float_connections``, ``row_padding`` and ``allocated_blocks``, where they apply.
     """
     stored = _stored(model, weight_format, formats)
-    joined = engine.lists(JOINED_WITHOUT_KEYS, model.architecture, release_of(engine))
+    joined = engine.lists(JOINED_WITHOUT_KEYS, model.architecture)
     parts = {
         "position_table": _position_table(
             model,
-            engine.lists(FLOAT_ROTATION, model.architecture, release_of(engine)),
-            engine.lists(ROTATION_OF_WINDOWS, model.architecture, release_of(engine)),
+            engine.lists(FLOAT_ROTATION, model.architecture),
+            engine.lists(ROTATION_OF_WINDOWS, model.architecture),
         ),
         "missing_projections": missing_projections(
             model, weight_format, formats, layout.tensor, joined=joined
@@ -137,7 +136,7 @@ def load_overhead(
         "expert_padding": _expert_padding(model, engine, stored, accelerator, layout),
         "read_plain": _read_plain(model, engine, stored, layout.tensor),
         "float_connections": _float_connections(model)
-        if engine.lists(FLOAT_CONNECTIONS, model.architecture, release_of(engine))
+        if engine.lists(FLOAT_CONNECTIONS, model.architecture)
         else 0,
         "row_padding": _row_padding(stored, accelerator, layout, release_of(engine)),
         "allocated_blocks": _allocated_blocks(
@@ -221,12 +220,8 @@ def _absorbed(stored: _Stored, tensor_parallel: int) -> int:
 def _read_plain(model: Model, engine: Engine, stored: _Stored, tensor_parallel: int) -> int:
     """Projections of some classes are loaded at 16 bits where the checkpoint stores fewer."""
     lists = {LATENTS_READ_PLAIN: _READ_PLAIN, INDEX_READ_PLAIN: _INDEX_READ_PLAIN}
-    release = release_of(engine)
     names = tuple(
-        name
-        for kind, each in lists.items()
-        if engine.lists(kind, model.architecture, release)
-        for name in each
+        name for kind, each in lists.items() if engine.lists(kind, model.architecture) for name in each
     )
     if not names:
         return 0

@@ -32,7 +32,7 @@ from kvreport.accounting.engines.vllm.kernels import (
     stored_format,
     uncompressed,
 )
-from kvreport.accounting.engines.vllm.releases import release_of, state_slots
+from kvreport.accounting.engines.vllm.releases import state_slots
 from kvreport.accounting.kv_cache import (
     SERVED_BYTES,
     heads_per_rank,
@@ -58,6 +58,7 @@ from kvreport.catalog.caches import (
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import release_of
 from kvreport.errors import InputError
 
 _PACKED_ROW: Final = 584

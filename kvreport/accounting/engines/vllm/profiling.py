@@ -15,7 +15,7 @@ from math import ceil, prod
 from typing import Final
 
 from kvreport.accounting.engines.vllm.kernels import MLA_ROWS
-from kvreport.accounting.engines.vllm.releases import Sampler, release_of
+from kvreport.accounting.engines.vllm.releases import Sampler
 from kvreport.accounting.engines.vllm.towers import Tower
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.weights import is_hashed
@@ -29,7 +29,7 @@ from kvreport.catalog.caches import (
 )
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import LayerGroup, Model, WeightGroup
-from kvreport.catalog.release import Release
+from kvreport.catalog.release import Release, release_of
 from kvreport.catalog.remembered import remembered
 from kvreport.units import MIB
 
@@ -343,12 +343,12 @@ def loaded_bytes_per_token(model: Model, shape: Shape, engine: Engine) -> int:
     release = release_of(engine)
     levels = shape.tower.outputs - 1 if shape.tower is not None and release.has("inner_layers_tapped") else 0
     kept = levels * SERVED_BYTES * shape.hidden
-    if engine.lists("picks_kept", model.architecture, release):
+    if engine.lists("picks_kept", model.architecture):
         for group in model.layers:
             picks = [one for one in group.caches if isinstance(one, Indexer) and one.top_k]
             kept += group.count * sum(((one.top_k or 0) + one.stride) * PICK_BYTES for one in picks)
     else:
-        tiled = engine.lists("picks_in_tiles", model.architecture, release)
+        tiled = engine.lists("picks_in_tiles", model.architecture)
         widths = [(group.count, _shared_picks(group, tiled=tiled)) for group in model.layers]
         kept += PICK_BYTES * max((width for _, width in widths), default=0)
         if tiled and release.has("picks_placed"):
@@ -369,7 +369,7 @@ def loaded_bytes_per_row(model: Model, engine: Engine) -> int:
         model: The model.
         engine: The engine's record, of one release; it lists the classes as ``picks_of_rows``.
     """
-    if not engine.lists("picks_of_rows", model.architecture, release_of(engine)):
+    if not engine.lists("picks_of_rows", model.architecture):
         return 0
     return PICK_BYTES * sum(group.count * _shared_picks(group, tiled=False) for group in model.layers)
 

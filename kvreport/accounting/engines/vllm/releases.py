@@ -6,45 +6,12 @@ the releases on both sides of it; 0.21.0 is not on the package index any more an
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from typing import Final, Literal, cast
 
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.release import Numbers, Release, release_at, version_number
+from kvreport.catalog.release import Release, release_of
 
 Sampler = Literal["sort", "probabilities", "copied", "logits"]
-
-
-@lru_cache(maxsize=1024)
-def release_number(version: str) -> Numbers:
-    """The release whose rules a version follows; empty where it names none.
-
-    Builds of the main branch are named after the next patch of the last release that they descend from
-    (``0.19.2rc1.dev134+g0`` after 0.19.1), and follow the release that was cut from the main branch next: the next
-    minor one, or the patch itself where patches are cut from the main branch, too. Without a commit since the release
-    (``0.16.1.dev0+g0.rocm``) they are that release with changes of their own. Candidates of a minor release (``0.11.0rc2``)
-    follow it. A build of a clone without tags (``0.1.dev15312+g0``) tells no release.
-    """
-    number = version_number(version)
-    if len(number) < 2 or not re.search(r"dev|rc", version):
-        return number
-    patch = number[2] if len(number) > 2 else 0
-    if patch == 0 or not release_at("vllm", number).has("patches_cut_from_branch"):
-        return number
-    if re.search(r"\.dev0\b", version):
-        return (*number[:2], patch - 1)
-    return (number[0], number[1] + 1, 0)
-
-
-@lru_cache(maxsize=1024)
-def _release_of(version: str) -> Release:
-    return release_at("vllm", release_number(version))
-
-
-def release_of(engine: Engine) -> Release:
-    """The release whose rules a record stands for."""
-    return _release_of(engine.version or "")
 
 
 def second_runner(
@@ -78,10 +45,10 @@ def second_runner(
         return False
     if engine.model_runner is not None:
         return engine.model_runner == "second"
-    if vendor == "AMD" and engine.lists("first_runner_rocm", architecture, release):
+    if vendor == "AMD" and engine.lists("first_runner_rocm", architecture):
         return False
-    listed = engine.lists("second_runner", architecture, release)
-    if vendor != "NVIDIA" and engine.lists("second_runner_nvidia", architecture, release):
+    listed = engine.lists("second_runner", architecture)
+    if vendor != "NVIDIA" and engine.lists("second_runner_nvidia", architecture):
         listed = False
     match served:
         case "all":
@@ -114,9 +81,9 @@ def keeps_checkpoint(engine: Engine, mechanism: str, architecture: str) -> bool:
     ``models/kimi_k3/nvidia/kda.py``), and ``state_not_kept``, whose layers cannot hand out a state.
     """
     release = release_of(engine)
-    if engine.lists("state_not_kept", architecture, release):
+    if engine.lists("state_not_kept", architecture):
         return False
-    early = mechanism == "kda" and engine.lists("state_kept", architecture, release)
+    early = mechanism == "kda" and engine.lists("state_kept", architecture)
     return early or mechanism in release.names("states_kept_in_prefill")
 
 

@@ -51,6 +51,7 @@ from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import release_of
 from kvreport.catalog.remembered import remembered
 
 UNIFIED: Final = ("dgx-spark", "jetson")
@@ -183,7 +184,7 @@ class ReserveRates:
             InputError: If the engine's data lacks a coefficient.
         """
         sizes = Shape.of(model)
-        release = releases.release_of(engine)
+        release = release_of(engine)
         second = runs_second(model, sizes, engine, vendor=vendor)
         flashinfer = False if vendor != "NVIDIA" else None if sorts is None else not sorts
         sampler = releases.sampler(release, second=second, flashinfer=flashinfer)
@@ -208,7 +209,7 @@ class ReserveRates:
             passed = heard if heard.kept else passed
         asked = images and encodes(model)
         embedded = embedded_bytes_per_token(sizes, release, second=second, images=asked)
-        on_device = not engine.lists("tables_on_host", model.architecture, release)
+        on_device = not engine.lists("tables_on_host", model.architecture)
         heads = engine.lists(UNCOMPRESSED, model.architecture)
         copied = compiling_bytes(model, release, tensor_parallel, images=images, hashed=on_device)
         partial, narrow = (
@@ -263,9 +264,7 @@ class ReserveRates:
             per_graph=bytes_of_graph_layer(engine, second=second, vendor=vendor) * graph_layers(sizes)
             if graphs
             else 0.0,
-            images=passed.images
-            if videos and not engine.lists(BUDGETED_VIDEOS, model.architecture, release)
-            else 1,
+            images=passed.images if videos and not engine.lists(BUDGETED_VIDEOS, model.architecture) else 1,
             encoded=passed.kept,
             encoded_per_token=passed.kept_per_token,
             compiling=copied,
@@ -569,7 +568,7 @@ def charges_handles(engine: Engine, vendor: str) -> bool:
     two small matrices (PyTorch 2.11), and nothing more to products, norms
     and softmax of larger matrices that followed.
     """
-    return vendor == "INTEL" or not releases.release_of(engine).has("makes_handles_first")
+    return vendor == "INTEL" or not release_of(engine).has("makes_handles_first")
 
 
 def large_workspace(accelerator: Accelerator) -> bool:

@@ -31,7 +31,7 @@ from kvreport.catalog.caches import Latent, RecurrentState
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
-from kvreport.catalog.release import release_at
+from kvreport.catalog.release import release_at, release_number, release_of
 from kvreport.units import GIB
 
 SHARDS_SEQUENCES: Final = frozenset(
@@ -67,7 +67,7 @@ class Vllm(EngineRules):
     exchange: ClassVar[Exchange] = Exchange(low_latency_nvlink_bytes=NVLINK_BYTES, every=True)
 
     def _has(self, rule: str) -> bool:
-        return releases.release_of(self.engine).has(rule)
+        return release_of(self.engine).has(rule)
 
     @property
     def concurrency_is_tokens(self) -> bool:
@@ -249,11 +249,11 @@ class Vllm(EngineRules):
 
     def chooses_model_runner(self) -> bool:
         """By ``VLLM_USE_V2_MODEL_RUNNER``, where there are two."""
-        return releases.release_of(self.engine).word("second_runner") != "none"
+        return release_of(self.engine).word("second_runner") != "none"
 
     def leaves_draft_to_first_runner(self, drafts: DraftKind) -> bool:
         """Ways to draft that the second runner does not have."""
-        known = releases.release_of(self.engine).names("second_runner_drafts")
+        known = release_of(self.engine).names("second_runner_drafts")
         return self.chooses_model_runner() and drafts not in known
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
@@ -351,7 +351,7 @@ class Vllm(EngineRules):
         From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs. On Hopper, graphs of latents
         in 16 bits keep partial results.
         """
-        release, found = releases.release_of(self.engine), []
+        release, found = release_of(self.engine), []
         spared = self.spared_later(model, accelerator, step) if release.has("compiles_on_copies") else 0
         if spared > 0:
             found.append(
@@ -422,7 +422,7 @@ class Vllm(EngineRules):
 
     def at_release(self, version: str) -> Engine:
         """The record with the behavior of exactly this release of its range."""
-        number = releases.release_number(version)
+        number = release_number("vllm", version)
         if not number:
             return self.engine
         told = {"version": version, "label": f"vLLM {version.removeprefix('v')}"}
@@ -441,7 +441,7 @@ class Vllm(EngineRules):
         """Tokens of one step and requests at once: as given, or as the release defaults them."""
         self.check_sizes(max_batched_tokens, max_seqs)
         tokens, rows = scheduler.default_sizes(
-            releases.release_of(self.engine),
+            release_of(self.engine),
             accelerator.id if accelerator else "",
             accelerator.usable_bytes if accelerator else 0,
             context_tokens=context_tokens,
@@ -505,9 +505,8 @@ class Vllm(EngineRules):
         """
         if not self.engine.lists("vocabulary_adapted", model.architecture):
             return 0
-        release = releases.release_of(self.engine)
         tied = all(row.component != "output_head" for row in model.weights)
-        return 3 if tied and self.engine.lists("head_is_embedding", model.architecture, release) else 2
+        return 3 if tied and self.engine.lists("head_is_embedding", model.architecture) else 2
 
     def on_host(self, model: Model, accelerator: Accelerator | None = None) -> frozenset[str]:
         """Tables of hashed n-grams lie in pinned memory of the host, for the classes that the release lists.
@@ -516,8 +515,7 @@ class Vllm(EngineRules):
         ``models/qwen4_exp/nvidia/ngram_embedding.py`` of 0.30.0, 0.31.0 and 0.33.0).
         """
         del accelerator
-        release = releases.release_of(self.engine)
-        if not self.engine.lists("tables_on_host", model.architecture, release):
+        if not self.engine.lists("tables_on_host", model.architecture):
             return frozenset()
         return frozenset(row.name for row in model.weights if is_hashed(model, row))
 
