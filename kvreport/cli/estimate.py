@@ -41,8 +41,8 @@ examples:
   kvreport estimate "python -m sglang.launch_server --model-path Qwen/Qwen3-32B --tp 2" --gpu H100
 
 Flags of vllm serve are read as they are, and those of another server with --engine. A whole start command may be
-pasted, of vllm, sglang, trtllm-serve, llama-server, ollama or mlx_lm.server, also in a container, a shell, numactl,
-srun or kubectl exec: it names model, engine and layout. A flag that no answer follows is named in the answer.
+pasted, of vllm, sglang, trtllm-serve, llama-server, ollama or mlx_lm.server: it names model, engine and layout. It may
+stand in a container, a shell, numactl, srun or kubectl exec. A flag that no answer follows is named in the answer.
 """
 
 

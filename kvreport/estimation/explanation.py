@@ -114,8 +114,8 @@ def _conclusion(estimate: Estimate) -> str:
         # A number of requests would be the scheduler's alone, whatever the memory.
         return (
             f"{request.model.name} fits on {devices}: {gib(estimate.weight_bytes_per_gpu)} GiB of weights and "
-            f"{gib(estimate.budget.activations)} GiB of activations per GPU; it keeps no cache, so memory sets no "
-            f"limit on its requests ({estimate.most_requests_flag} lets {count(most)} run at once)"
+            f"{gib(estimate.budget.activations)} GiB of activations per GPU; it keeps no cache "
+            f"({estimate.most_requests_flag} lets {count(most)} requests run at once)"
         )
     other = _other_context(estimate)
     beside = (
