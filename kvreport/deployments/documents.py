@@ -61,7 +61,10 @@ class Seq(list[Any]):
         self.lines: list[int] = []
 
 
-class _Loader(yaml.SafeLoader):
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]
     """Plain values stay texts: a version, a count and a share are read where they are used."""
 
     yaml_implicit_resolvers = {"<": [("tag:yaml.org,2002:merge", re.compile(r"^(?:<<)$"))]}  # noqa: RUF012 - as in yaml
@@ -120,9 +123,9 @@ def read_documents(text: str, where: str) -> list[Map]:
     )
     try:
         depth = 0
-        for count, event in enumerate(yaml.parse(hidden, Loader=yaml.SafeLoader)):
+        for count, event in enumerate(yaml.parse(hidden, Loader=_Base)):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MOST_DEPTH or count > DEPLOYMENT.rows * 4:
+            if depth > MOST_DEPTH or count > DEPLOYMENT.rows:
                 raise InputError(
                     f"{where}: found more than {MOST_DEPTH} levels or {DEPLOYMENT.rows:,} values; allowed: a deployment file"
                 )

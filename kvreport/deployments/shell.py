@@ -24,8 +24,12 @@ Recognizer = Callable[[Sequence[str]], bool]
 
 MOST_NESTED: Final = 20
 """Expansions and scripts inside one another: published scripts have four."""
-MOST_STEPS: Final = 20_000
-"""Commands of a script that are looked at."""
+MOST_STEPS: Final = 10_000
+"""Words and signs of a script that are looked at."""
+MOST_FOUND: Final = 200
+"""Start commands of a script: published scripts have ten."""
+MOST_OPEN: Final = 1_000
+"""Variables of a script that have no value in it."""
 MOST_CHARACTERS: Final = 1 << 20
 """Characters of one expanded word, and of all that a script's variables hold."""
 
@@ -59,6 +63,10 @@ class Scope:
     def miss(self, line: int, text: str) -> str:
         """Note what has no value; it stays in the word as it is written."""
         if (line, text) not in self.unresolved:
+            if len(self.unresolved) >= MOST_OPEN:
+                raise InputError(
+                    f"line {line}: found more than {MOST_OPEN:,} variables without a value; allowed: a start script"
+                )
             self.unresolved.append((line, text))
         return text
 
@@ -504,8 +512,12 @@ class Script:
             return True
         if raws[0] in {"[", "[[", "test"}:
             return self._test([raw for raw in raws[1:] if raw not in {"]", "]]"}], line)
+        sets = any(re.search(r"\$\{\w+:?=", raw) for raw in raws)
         aside = Scope(
-            dict(self.scope.variables), self.scope.arguments, self.scope.arrays, list(self.scope.unresolved)
+            dict(self.scope.variables) if sets else self.scope.variables,
+            self.scope.arguments,
+            self.scope.arrays,
+            list(self.scope.unresolved),
         )
         words = [part for raw in raws[place:] for part in expanded(raw, aside, line)]
         if not words:
@@ -523,22 +535,29 @@ class Script:
             self.scope.arguments = words[2:] if certain else None
         elif program == "eval":
             self.found += self._inner(" ".join(words[1:]), line, self.scope)
-        elif (inner := inline(words)) is not None and not self.is_server(words):
+        elif self.is_server(words):
+            self._start(words, assigned, aside, line, certain=certain)
+        elif (inner := inline(words)) is not None:
             inside = Scope(dict(self.scope.variables), list(inner[1]), {}, self.scope.unresolved)
             self.found += self._inner(inner[0], line, inside)
-        elif self.is_server(words):
-            self.scope.unresolved += [one for one in aside.unresolved if one not in self.scope.unresolved]
-            before = [f"{one['name']}={_joined(expanded(one['value'], aside, line))}" for one in assigned]
-            self._keep(
-                Started(
-                    line,
-                    (*before, *words),
-                    certain,
-                    {one.number: one.branch for one in self._frames if one.kind != "loop"},
-                )
-            )
-            self._ended = certain and words[0] == "exec"
         return True
+
+    def _start(
+        self, words: list[str], assigned: Sequence[re.Match[str]], aside: Scope, line: int, *, certain: bool
+    ) -> None:
+        """Keep a start command with the assignments before it."""
+        for miss in aside.unresolved:
+            self.scope.miss(*miss)
+        before = [f"{one['name']}={_joined(expanded(one['value'], aside, line))}" for one in assigned]
+        self._keep(
+            Started(
+                line,
+                (*before, *words),
+                certain,
+                {one.number: one.branch for one in self._frames if one.kind != "loop"},
+            )
+        )
+        self._ended = certain and words[0] == "exec"
 
     def _inner(self, text: str, line: int, scope: Scope) -> list[Started]:
         return Script(scope, self.is_server, self.depth + 1).run(text, line)
@@ -552,6 +571,10 @@ class Script:
                 self.scope.miss(left.line, "another start command, in a branch that cannot be judged")
                 return
         self.found.append(started)
+        if len(self.found) > MOST_FOUND:
+            raise InputError(
+                f"line {started.line}: found more than {MOST_FOUND} start commands; allowed: a start script"
+            )
 
     def _assign(self, found: re.Match[str], line: int, *, certain: bool) -> None:
         name, raw = found["name"], found["value"]
@@ -569,7 +592,8 @@ class Script:
         if found["plus"]:
             before_ = self.scope.variables.get(name, "")
             value = None if before_ is None else f"{before_}{value}"
-        self.scope.unresolved += [one for one in aside.unresolved if one not in self.scope.unresolved]
+        for miss in aside.unresolved:
+            self.scope.miss(*miss)
         if value is not None and len(value) > MOST_CHARACTERS:
             raise InputError(
                 f"line {line}: found a variable of more than {MOST_CHARACTERS:,} characters; allowed: less"
