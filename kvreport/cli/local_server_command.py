@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS
@@ -79,20 +80,32 @@ def local_arguments(words: Sequence[str]) -> Parted | None:
         >>> local_arguments("OLLAMA_CONTEXT_LENGTH=8192 ollama run llama3.1:8b --gpu l4".split())
         (['llama3.1:8b', '--engine', 'ollama', '--context', '8192', '--gpu', 'l4'], [])
     """
-    for start, word in enumerate(words):
-        following = words[start + 1] if start + 1 < len(words) else ""
-        if word in CONTAINERS and following == "run":
-            image = next((at for at in range(start, len(words)) if _IMAGE.fullmatch(words[at])), None)
-            if image is not None:
-                return _llama(words[:start], words[image + 1 :])
-        if _PROGRAM.fullmatch(word):
-            return _llama(words[:start], words[start + 1 :])
-        if word == "llama" and following in {"serve", "cli"}:
-            return _llama(words[:start], words[start + 2 :])
-        if word == "lms" and following == "load":
-            return _lms(words[:start], words[start + 2 :])
-        if word.rpartition("/")[2] == "ollama" and following in {"run", "serve"}:
-            return _ollama(words)
+    start = local_start(words)
+    if start is None:
+        return None
+    word, before, after = words[start], words[:start], words[start + 1 :]
+    if word in CONTAINERS:
+        image = next(at for at in range(start, len(words)) if _IMAGE.fullmatch(words[at]))
+        return _llama(before, words[image + 1 :])
+    if _PROGRAM.fullmatch(word):
+        return _llama(before, after)
+    if word == "llama":
+        return _llama(before, after[1:])
+    return _lms(before, after[1:]) if word == "lms" else _ollama(words)
+
+
+def local_start(words: Sequence[str]) -> int | None:
+    """Where the command of a local engine starts in some words; None where there is none."""
+    image = next((at for at in reversed(range(len(words))) if _IMAGE.fullmatch(words[at])), -1)
+    for start, (word, following) in enumerate(pairwise([*words, ""])):
+        if (
+            _PROGRAM.fullmatch(word)
+            or (word in CONTAINERS and following == "run" and start < image)
+            or (word == "llama" and following in {"serve", "cli"})
+            or (word == "lms" and following == "load")
+            or (word.rpartition("/")[2] == "ollama" and following in {"run", "serve"})
+        ):
+            return start
     return None
 
 

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Final
 
 from kvreport.catalog.server_flags import dashed
-from kvreport.cli.local_server_command import CONTAINERS, local_arguments, started_by
+from kvreport.cli.local_server_command import CONTAINERS, local_arguments, local_start, started_by
 from kvreport.cli.server_flags import not_followed_word, table_of, variable_words
 from kvreport.errors import InputError, shorten
 
@@ -205,17 +205,12 @@ def _parts(word: str) -> list[str]:
         parts = shlex.split(re.sub(r"[\\`^][ \t]*\n", " ", word))
     except ValueError as error:
         raise InputError(f"server command: found {shorten(word)}: {error}; allowed: closed quotes") from None
+    refuse_long(parts)
     if _OLLAMA_SERVES.search(word):  # "ollama serve & ollama run NAME": one command for this purpose
         return [part for part in parts if part != "&"]
     parts = [inner for part in parts for inner in (_parts(part) if part != word else [part])]
-    start = next(
-        (
-            place
-            for place in range(len(parts))
-            if _head(parts, place) or local_arguments(parts[place:]) is not None
-        ),
-        None,
-    )
+    starts = [next((place for place in range(len(parts)) if _head(parts, place)), None), local_start(parts)]
+    start = min((place for place in starts if place is not None), default=None)
     if start is None:
         return [word]
     end = next(

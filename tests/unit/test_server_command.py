@@ -275,3 +275,8 @@ def test_every_variable_is_followed_or_changes_a_named_term(family: str) -> None
         assert group.effect in ("followed", "changes")
         assert group.changes
         assert group.read
+
+
+def test_a_quoted_command_of_too_many_words_is_refused_before_it_is_searched() -> None:
+    with pytest.raises(InputError, match="found 10,001 words"):
+        without_server_command(["docker run " * 5000 + "vllm"])
