@@ -20,6 +20,8 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree as ET
 
+from serving import is_fault
+
 from kvreport.cli import main
 
 SETTLED_MS: Final = 400
@@ -214,8 +216,8 @@ class Presser:
             self.asking.add(request)
 
     def hears(self, message: Any) -> None:
-        """Keep what the console says of a fault; that a font came late is the machine's pace."""
-        if message.type in ("error", "warning") and "was preloaded using link preload" not in message.text:
+        """Keep what the console says of a fault."""
+        if is_fault(message):
             self.heard.append(message.text)
 
     def settle(self) -> None:

@@ -87,6 +87,11 @@ def under_policy(page: Any) -> Any:
     return page
 
 
+def is_fault(message: Any) -> bool:
+    """Whether the console tells a fault. That a preloaded font was used seconds later is the pace of a busy machine."""
+    return message.type in ("error", "warning") and "was preloaded using link preload" not in message.text
+
+
 def until(page: Any, expression: str, seconds: float = 30) -> None:
     """Wait for an expression to hold; asked from outside, because the page lets nobody evaluate text."""
     ends = time.monotonic() + seconds

@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from serving import under_policy
+from serving import is_fault, under_policy
 
 KEEPS_NOTHING: Final = frozenset(
     ("browser", "expect_page", "new_cdp_session", "route", "unroute", "wait_for_event")
@@ -94,20 +94,38 @@ def page(browser, address) -> Iterator[Any]:
     assert {method for method, _ in asked} == {"GET"}
 
 
-def hold(where: Any, pattern: str) -> list[Any]:
+class Held(list[Any]):
+    """Requests that are held back until they are let go; what is asked for later passes."""
+
+    passing = False
+
+    def take(self, route: Any) -> None:
+        """Hold a request back, or let it pass."""
+        if self.passing:
+            route.fallback()
+        else:
+            self.append(route)
+
+    def let_go(self) -> None:
+        """Let what is held go, and everything after it: what came a moment later was held for ever."""
+        self.passing = True
+        for route in self:
+            route.fallback()
+
+
+def hold(where: Any, pattern: str) -> Held:
     """Hold back what a page, or every page of a context, asks for; returns what is held."""
-    held: list[Any] = []
-    where.route(pattern, lambda route: held.append(route))  # noqa: PLW0108 - playwright marks the function
+    held = Held()
+    where.route(pattern, lambda route: held.take(route))  # noqa: PLW0108 - playwright marks the function
     return held
 
 
-def let_go(page: Any, held: list[Any], act: Callable[[], object]) -> None:
+def let_go(page: Any, held: Held, act: Callable[[], object]) -> None:
     """Do something while what was asked for is held back, and then let it go."""
     while not held:
         page.wait_for_timeout(20)
     act()
-    for route in held:
-        route.fallback()
+    held.let_go()
 
 
 class Visit:
@@ -128,7 +146,7 @@ class Visit:
         )
 
     def _heard(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
+        if is_fault(message):
             self.faults.append(message.text)
 
     def _asked(self, request: Any) -> None:

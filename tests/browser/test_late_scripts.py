@@ -39,16 +39,15 @@ def test_what_is_typed_while_the_scripts_come_is_kept(browser: Any, address: str
     visit = Visit(browser, address)
     visit.page.set_default_timeout(TIMEOUT_MS)
     for number in names(visit.go(uri)):
-        held = hold(visit.page, "**/*.json") + hold(visit.page, "**/kv-*.js")
+        held = hold(visit.page, "**/*.json"), hold(visit.page, "**/kv-*.js")
         visit.page.goto(address + uri, wait_until="domcontentloaded")
         visit.page.wait_for_selector("html.js")
         field = visit.page.locator(FIELDS).nth(number)
         field.focus()
         visit.page.keyboard.press("Control+A")
         visit.page.keyboard.type(TYPED[0])
-        visit.page.unroute_all(behavior="ignoreErrors")
-        for route in held:
-            route.fallback()
+        for one in held:
+            one.let_go()
         visit.page.wait_for_load_state("networkidle")
         visit.page.keyboard.type(TYPED[1:], delay=60)
         visit.page.wait_for_timeout(150)
@@ -71,9 +70,7 @@ def test_a_field_that_was_changed_and_left_before_the_scripts_came_is_answered(
     visit.page.keyboard.press("Tab")
     while not held:
         visit.page.wait_for_timeout(20)
-    visit.page.unroute_all(behavior="ignoreErrors")
-    for route in held:
-        route.fallback()
+    held.let_go()
     visit.page.wait_for_function("location.search.includes('requests=137')")
     assert visit.page.input_value("[name=requests]") == TYPED
     visit.context.close()

@@ -466,19 +466,16 @@ def test_instant_navigation_starts_the_next_page_too(visit):
 
 @pytest.mark.parametrize("uri", ["", LLAMA, H100])
 def test_what_is_chosen_while_the_numbers_are_on_their_way_is_not_lost(visit, uri):
-    held = []
-    visit.page.route("**/explore/facts.json", lambda route: held.append(route))  # noqa: PLW0108 - playwright marks the function
+    held = hold(visit.page, "**/explore/facts.json")
     page = visit.go(uri)
-    for _ in range(100):
-        if held:
-            break
-        page.wait_for_timeout(50)
-    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    page.locator("#kv-weights").select_option("int4")
-    page.locator("#kv-context").fill("16K")
-    page.locator("#kv-context").blur()
-    for route in held:
-        route.continue_()
+
+    def choose() -> None:
+        page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+        page.locator("#kv-weights").select_option("int4")
+        page.locator("#kv-context").fill("16K")
+        page.locator("#kv-context").blur()
+
+    let_go(page, held, choose)
     page.wait_for_url("**weights=int4**")
     page.wait_for_function("document.querySelector('[data-kv-shown*=int4]')")
     assert visit.query()["context"] == ["16384"]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 import pytest
-from serving import Quiet, served
+from serving import Quiet, is_fault, served
 
 from kvreport.publish import sql_runtime
 
@@ -76,7 +76,7 @@ def page(browser: Any, address: str) -> Iterator[Any]:
     opened = context.new_page()
     faults: list[str] = []
     opened.on("pageerror", lambda error: faults.append(str(error)))
-    opened.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
+    opened.on("console", lambda said: faults.append(said.text) if is_fault(said) else None)
     opened.on(
         "request",
         lambda one: None if one.url.startswith((address, "blob:", "data:")) else faults.append(one.url),
