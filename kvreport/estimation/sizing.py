@@ -255,7 +255,7 @@ class Sizing:
         )
 
     def fractions(self, found: Deployment, pools: Sequence[int]) -> dict[str, float] | None:
-        """The interval of SGLang's static memory fraction that holds these pools; None for others, or if it is empty.
+        """The interval of SGLang's static memory fraction that holds these pools; None for others, without a cache, or if it is empty.
 
         Args:
             found: A deployment.
@@ -265,8 +265,8 @@ class Sizing:
         static = engine.static_memory(
             found.model, found.offer.accelerator, found.layout, context_tokens=self.workload.longest_tokens
         )
-        if static is None:
-            return None
+        if static is None or all(rank.plan.profile.holds_nothing for rank in found.ranks):
+            return None  # the share is of memory for a cache
         intervals = [
             fraction_interval(static, pool, rank.weight_bytes, rank.reserve_bytes, rank.total_bytes)
             for pool, rank in zip(pools, found.ranks, strict=True)

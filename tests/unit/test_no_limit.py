@@ -142,3 +142,11 @@ def test_no_answer_counts_requests_that_no_memory_limits(engine: str, context: i
         assert "1,099,511,627,776" not in first
         assert found.verdict not in ("fits", "context_exceeds_model") or "it keeps no cache" in first
         assert found.verdict != "fits" or f"{gib(found.weight_bytes_per_gpu)} GiB of weights" in first
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "sglang-0.5.20"])
+def test_no_share_of_memory_is_offered_where_no_cache_takes_one(engine: str) -> None:
+    found = kvreport.size(REWARD, gpus=["h100-sxm-80gb"], context=512, concurrent=4, engine=engine)
+    facts = found.describe(found.ranking.deployments[0])
+    assert facts["smallest_utilization"] is None
+    assert facts["mem_fraction_static"] is None
