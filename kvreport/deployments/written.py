@@ -368,6 +368,12 @@ def _kubernetes(launch: Launch) -> str:
     return to_yaml(_header(launch), deployment, service, *_scaler(launch, "apps/v1", "Deployment"))
 
 
+def _most(launch: Launch) -> _Said:
+    return _Said(
+        launch.replicas * 2, "twice what is deployed (assumed): set it to what the cluster has GPUs for"
+    )
+
+
 def _scaler(launch: Launch, version: str, kind: str) -> list[dict[str, Any]]:
     """The autoscaler on what the engine measures; none for an engine without these gauges."""
     if not launch.serving.metrics:
@@ -405,7 +411,7 @@ def _scaler(launch: Launch, version: str, kind: str) -> list[dict[str, Any]]:
             "spec": {
                 "scaleTargetRef": {"apiVersion": version, "kind": kind, "name": launch.name},
                 "minReplicas": launch.replicas,
-                "maxReplicas": launch.replicas * 2,
+                "maxReplicas": _most(launch),
                 "metrics": metrics,
             },
         }
@@ -465,7 +471,7 @@ def _kserve(launch: Launch) -> str:
         "spec": {
             "predictor": {
                 "minReplicas": launch.replicas,
-                "maxReplicas": launch.replicas * 2,
+                "maxReplicas": _most(launch),
                 **_pod(launch, container),
             }
         },
@@ -505,7 +511,7 @@ def _helm(launch: Launch) -> str:
         "tag": tag,
         "modelURL": launch.model,
         "replicaCount": launch.replicas,
-        "requestCPU": launch.gpus * 4,
+        "requestCPU": _Said(launch.gpus * 4, "4 processors a GPU (assumed)"),
         "requestMemory": f"{launch.host_memory_gib}Gi",
         "limitMemory": _Said(f"{launch.host_memory_gib}Gi", _memory_reason(launch)),
         "requestGPU": launch.gpus,
@@ -565,7 +571,10 @@ def _llm_d(launch: Launch) -> str:
         "modelArtifacts": {
             "uri": f"hf://{launch.model}",
             "name": launch.model,
-            "size": f"{ceil(launch.weight_bytes * 1.2 / GIB)}Gi",
+            "size": _Said(
+                f"{ceil(launch.weight_bytes * 1.2 / GIB)}Gi",
+                f"{gib(launch.weight_bytes)} GiB of weights and a fifth more for other files (assumed)",
+            ),
         },
         "routing": {"servicePort": PORT, "proxy": {"enabled": False, "targetPort": PORT}},
         "accelerator": {"type": "amd" if launch.resource == "amd.com/gpu" else "nvidia"},

@@ -76,7 +76,7 @@ def test_the_numbers_have_their_reasons(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["estimate", *ASKED["vllm-unsaid"], "--as", "kubernetes", "--disk-rate", "2GB"]) == 0
     text = capsys.readouterr().out
     lines = text.split("\n")
-    for key in ("memory: ", "failureThreshold", "sizeLimit", "averageValue", "nodeSelector"):
+    for key in ("memory: ", "failureThreshold", "sizeLimit", "averageValue", "nodeSelector", "maxReplicas"):
         assert any(key in line and "#" in lines[place - 1] for place, line in enumerate(lines)), key
     deployment, service, scaler = yaml.safe_load_all(text)
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
