@@ -51,7 +51,7 @@ class Serving:
 
 
 SERVING: Final = {
-    # docker/Dockerfile, v1/metrics/loggers.py, engine/arg_utils.py of vLLM 0.33
+    # v1/metrics/loggers.py, engine/arg_utils.py and entrypoints/common/cli_args.py of vLLM 0.33; images as they are published
     "vllm": Serving(
         {"NVIDIA": "vllm/vllm-openai:v{}", "AMD": "vllm/vllm-openai-rocm:v{}"},
         entry=("vllm", "serve"),
@@ -61,7 +61,7 @@ SERVING: Final = {
         follower=("--headless",),
         charted=True,
     ),
-    # docker/Dockerfile, srt/metrics/collector.py, srt/server_args.py of SGLang 0.5.23
+    # srt/observability/metrics_collector.py and srt/arg_groups/fields of SGLang 0.5.23; the image as it is published
     "sglang": Serving(
         {"NVIDIA": "lmsysorg/sglang:v{}"},
         port=30000,
