@@ -184,8 +184,9 @@
     /* True where the processor has no memory that the device cannot use. */
     const oneMemory = () => facts.machines.one_memory.includes(gpuId);
     const nextToWeights = () => {
-      const { beside, host } = home();
-      return oneMemory() ? beside.map((size, n) => size + host[n]) : beside;
+      const { beside, host, metal } = home();
+      const scratch = facts.machines.metal.includes(gpuId) ? metal : beside.map(() => 0);
+      return beside.map((size, n) => size + scratch[n] + (oneMemory() ? host[n] : 0));
     };
 
     return {

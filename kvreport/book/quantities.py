@@ -313,8 +313,7 @@ class Quantities:
     def slot_context(self, model: str, gpu: str) -> int:
         """The longest usual context (4K, 8K … or the model's own) of one llama.cpp slot with Q4_K_M weights."""
         laid = self._at_home(model)
-        one = self._gpu(gpu).has_one_memory
-        return laid.longest(_MIX, self.memory(gpu), self._backend(gpu), one_memory=one)
+        return laid.longest(_MIX, self.memory(gpu), self._backend(gpu), self._gpu(gpu))
 
     def slot_weights(self, model: str) -> int:
         """Bytes of Q4_K_M weights that llama.cpp puts on the device."""

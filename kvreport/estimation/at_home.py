@@ -1,14 +1,14 @@
 """One model on many machines: what each quantization needs at each context, and the longest context that fits.
 
 The layout of one slot with every layer on one device, as llama.cpp 0c1e57098 makes it. Nothing in it depends on the
-device but the memory, so a model is laid out once and asked about every machine.
+device but the memory, and the scratch of Apple's, so a model is laid out once and asked about every machine.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells, output_bytes, state_bytes
@@ -30,6 +30,7 @@ CONTEXTS: Final = tuple(1 << power for power in range(12, 21))
 """Contexts of the tables: 4K to 1M tokens."""
 
 _DEVICE: Final = LocalDevice("device", 1 << 60, offloads=False)
+_APPLE: Final = replace(_DEVICE, align=32, scratch="metal")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class AtHome:
         beside_weights: Bytes of caches, states and compute buffer of one slot at each context.
         weights: Bytes on the device for each mix.
         host: Bytes of the embedding on the host for each mix.
+        metal: Bytes that the compute buffer of an Apple GPU has more at each context (below 0: less), by Metal's scratch.
         host_beside: Bytes of buffers on the host at each context.
         repeated: Bytes of the host's embedding that the device holds, too, for each mix.
         experts: Bytes of the routed experts of each layer for each mix; empty for a dense model.
@@ -51,6 +53,7 @@ class AtHome:
     weights: dict[str, int]
     host: dict[str, int]
     host_beside: tuple[int, ...]
+    metal: tuple[int, ...]
     repeated: dict[str, int]
     experts: dict[str, tuple[int, ...]]
 
@@ -59,35 +62,38 @@ class AtHome:
         weights = self.host[mix] - self.repeated[mix]
         return tuple(weights + buffers for buffers in self.host_beside)
 
-    def longest(self, mix: str, usable: int, context_bytes: int, *, one_memory: bool = False) -> int:
+    def longest(self, mix: str, usable: int, context_bytes: int, machine: Accelerator | None = None) -> int:
         """The longest of the contexts that fits, in tokens; 0 if none does.
 
         Args:
             mix: Quantization mix.
             usable: Bytes that a process can use.
             context_bytes: Bytes that the backend takes for itself.
-            one_memory: True if the host's bytes lie in the same memory.
+            machine: Whose backend computes, and whose memory may have the host's bytes, too; None for a card.
         """
         room = usable - context_bytes - self.weights[mix]
-        count = sizes_within(self._beside(mix, one_memory=one_memory), room)
+        count = sizes_within(self._beside(mix, machine), room)
         return self.contexts[count - 1] if count else 0
 
-    def shortfall(self, mix: str, usable: int, context_bytes: int, *, one_memory: bool = False) -> int:
+    def shortfall(self, mix: str, usable: int, context_bytes: int, machine: Accelerator | None = None) -> int:
         """Bytes missing at the shortest context; 0 if it fits.
 
         Args:
             mix: Quantization mix.
             usable: Bytes of the device.
             context_bytes: Bytes that the cache of the context takes.
-            one_memory: True where device and processor share one memory, so that the processor's part counts, too.
+            machine: As in :meth:`longest`.
         """
-        beside = self._beside(mix, one_memory=one_memory)[0]
+        beside = self._beside(mix, machine)[0]
         return max(0, self.weights[mix] + beside + context_bytes - usable)
 
-    def _beside(self, mix: str, *, one_memory: bool) -> tuple[int, ...]:
-        if not one_memory:
-            return self.beside_weights
-        return tuple(map(sum, zip(self.beside_weights, self.on_host(mix), strict=True)))
+    def _beside(self, mix: str, machine: Accelerator | None) -> tuple[int, ...]:
+        parts = [self.beside_weights]
+        if machine is not None and has_metal(machine):
+            parts.append(self.metal)
+        if machine is not None and machine.has_one_memory:
+            parts.append(self.on_host(mix))
+        return tuple(map(sum, zip(*parts, strict=True)))
 
     def cpu_experts(self, mix: str, usable: int, context_bytes: int, context: int) -> int | None:
         """The fewest leading layers whose experts have to stay on the CPU; None if that is not enough.
@@ -131,7 +137,7 @@ def _laid_out(model: Model, mixes: tuple[str, ...]) -> AtHome | None:
     try:
         local, _ = open_local(model, mixes[-1], None)
         contexts = _contexts(model.context_tokens)
-        beside, host_beside = _beside(local, contexts)
+        beside, host_beside, metal = _beside(local, contexts)
         typed = {mix: with_mix(local, mix) for mix in mixes}
     except InputError:
         return None
@@ -144,6 +150,7 @@ def _laid_out(model: Model, mixes: tuple[str, ...]) -> AtHome | None:
     return AtHome(
         contexts=contexts,
         beside_weights=beside,
+        metal=metal,
         weights={mix: sizes[0] for mix, sizes in weights.items()},
         host={mix: sizes[1] for mix, sizes in weights.items()},
         host_beside=host_beside,
@@ -159,27 +166,33 @@ def _contexts(longest: int) -> tuple[int, ...]:
     return (*usual, longest)
 
 
-def _beside(local: LocalModel, contexts: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Caches and buffer at each context, and the host's buffers; they are linear in cells between first and last."""
-    (first, host_first), (last, host_last) = (_compute(local, contexts[0]), _compute(local, contexts[-1]))
+def _beside(local: LocalModel, contexts: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Caches and buffer at each context, the host's buffers, and what Metal's buffer has more.
+
+    Buffers are linear in cells between the ends, but for Metal's: its scratch stands where another buffer is free.
+    """
+    ends = (contexts[0], contexts[-1])
+    (first, host_first), (last, host_last) = (_compute(local, _DEVICE, context) for context in ends)
     span = max(contexts[-1] - contexts[0], 1)
-    found, on_host = [], []
+    found, on_host, metal = [], [], []
     for context in contexts:
         options = LocalOptions(context=context, parallel=1)
         cells = count_cells(local.network, options, context)
         held = sum(cache_bytes(local.network, options, cells)) + sum(state_bytes(local.network, options))
-        found.append(held + first + (last - first) * (context - contexts[0]) // span)
+        buffer = first + (last - first) * (context - contexts[0]) // span
+        found.append(held + buffer)
+        metal.append(_compute(local, _APPLE, context)[0] - buffer)
         output = output_bytes(local.network, options)
         on_host.append(output + host_first + (host_last - host_first) * (context - contexts[0]) // span)
-    return tuple(found), tuple(on_host)
+    return tuple(found), tuple(on_host), tuple(metal)
 
 
-def _compute(local: LocalModel, context: int) -> tuple[int, int]:
-    """Bytes of the compute buffers of device and host."""
+def _compute(local: LocalModel, on: LocalDevice, context: int) -> tuple[int, int]:
+    """Bytes of the compute buffers of a device and the host."""
     options = LocalOptions(context=context, parallel=1)
     cells = count_cells(local.network, options, context)
-    placement = place(local.network, options, (_DEVICE,))
-    device, host = compute_bytes(local, options, (_DEVICE,), placement, cells)[0]
+    placement = place(local.network, options, (on,))
+    device, host = compute_bytes(local, options, (on,), placement, cells)[0]
     return device, host
 
 
@@ -189,6 +202,11 @@ def _experts(local: LocalModel) -> tuple[int, ...]:
         if "_exps" in tensor.role and 0 <= tensor.layer < len(total):
             total[tensor.layer] += tensor.nbytes
     return tuple(total) if any(total) else ()
+
+
+def has_metal(accelerator: Accelerator) -> bool:
+    """Whether llama.cpp computes on a device with Metal, whose operations need scratch memory of their own."""
+    return local_device(accelerator, {}).scratch == "metal"
 
 
 def backend_bytes(accelerator: Accelerator, coefficients: dict[str, float]) -> int:

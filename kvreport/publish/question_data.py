@@ -18,7 +18,7 @@ from kvreport.accounting.weights import parameters_by_component
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.at_home import AtHome, backend_bytes
+from kvreport.estimation.at_home import AtHome, backend_bytes, has_metal
 from kvreport.publish import home_layouts
 from kvreport.publish.profiles import FOLDER, SCHEMA, encode, format_facts, shape
 from kvreport.publish.site_data import SiteData
@@ -31,7 +31,8 @@ MIX: Final = "q4_k_m"
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every file, byte-identical for the same catalog."""
     one_memory = [gpu.id for gpu in site.gpus if gpu.has_one_memory]
-    machines = {"schema": SCHEMA, "backends": _backends(site), "one_memory": one_memory}
+    metal = [gpu.id for gpu in site.gpus if has_metal(gpu)]
+    machines = {"schema": SCHEMA, "backends": _backends(site), "one_memory": one_memory, "metal": metal}
     yield f"{FOLDER}/questions.json", encode(machines)
     yield from of_models(site, site.models)
 
@@ -83,6 +84,7 @@ def _home(laid: AtHome | None) -> dict[str, Any] | None:
         "contexts": list(laid.contexts),
         "beside": list(laid.beside_weights),
         "host": list(laid.on_host(MIX)),
+        "metal": list(laid.metal),
         "weights": laid.weights[MIX],
         "experts": list(laid.experts[MIX]),
     }

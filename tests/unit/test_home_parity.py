@@ -12,6 +12,7 @@ from kvreport import estimate, resources
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
+from kvreport.estimation.at_home import at_home, has_metal
 from kvreport.publish import browser, profiles, question_data
 from kvreport.publish.page_data import gather
 
@@ -96,6 +97,7 @@ def test_the_script_says_of_every_machine_what_the_vocabulary_says(
     assert refusals > 10
     assert {gpu for gpu in gpus if catalog.accelerators[gpu].has_one_memory} == set(machines["one_memory"])
     assert len(machines["one_memory"]) > 5
+    assert {gpu for gpu in gpus if catalog.accelerators[gpu].vendor == "Apple"} == set(machines["metal"])
 
 
 def test_the_context_that_a_slot_has_is_served_by_an_estimate_and_the_next_is_not(
@@ -124,3 +126,25 @@ def test_the_context_that_a_slot_has_is_served_by_an_estimate_and_the_next_is_no
                 assert (answer.verdict in ("fits", "tight")) == serves, (model, gpu, context, answer.verdict)
                 compared += 1
     assert compared > 15
+
+
+@pytest.mark.parametrize("model", ["tiiuae/Falcon3-3B-Instruct", "openai/gpt-oss-20b", "Qwen/Qwen3.6-27B"])
+@pytest.mark.parametrize("gpu", ["m4-max-128", "rtx-5090", "mi300x"])
+def test_caches_and_buffers_are_those_of_an_estimate(catalog: Catalog, model: str, gpu: str) -> None:
+    """Metal's scratch was left out: half a gigabyte at 128K, and a model "fit" that an estimate does not serve."""
+    laid, machine = at_home(catalog.model(model)), catalog.accelerator(gpu)
+    assert laid is not None
+    for context in (8192, 32_768):
+        answer = estimate(
+            model,
+            gpu=gpu,
+            engine="llama-cpp",
+            weights="q4_k_m",
+            context_tokens=context,
+            parallel=1,
+            n_gpu_layers=999,
+            catalog=catalog,
+        ).to_dict()
+        place = laid.contexts.index(context)
+        ours = laid.beside_weights[place] + (laid.metal[place] if has_metal(machine) else 0)
+        assert ours == answer["kv_cache_bytes"] + answer["budget"]["activations"], context

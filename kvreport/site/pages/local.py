@@ -132,7 +132,7 @@ def longest_on(machine: Accelerator, laid: AtHome, mix: str, backend: int) -> in
         mix: Quantization mix.
         backend: Bytes that the backend takes for itself.
     """
-    return laid.longest(mix, machine.usable_bytes, backend, one_memory=machine.has_one_memory)
+    return laid.longest(mix, machine.usable_bytes, backend, machine)
 
 
 def largest(machine: Accelerator, found: tuple[Candidate, ...], backend: int) -> Candidate | None:
@@ -262,10 +262,7 @@ def _table(uri: str, table: Table) -> str:
 def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) -> Table:
     rows = []
     for one in found:
-        cells = tuple(
-            _cell(one.at_home, mix, machine.usable_bytes, backend, one_memory=machine.has_one_memory)
-            for mix in USUAL_FIRST
-        )
+        cells = tuple(_cell(one.at_home, mix, machine.usable_bytes, backend, machine) for mix in USUAL_FIRST)
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/", hint=one.ollama), cells))
     return Table(
@@ -277,12 +274,12 @@ def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
     )
 
 
-def _cell(laid: AtHome, mix: str, usable: int, backend: int, *, one_memory: bool = False) -> Cell:
-    longest = laid.longest(mix, usable, backend, one_memory=one_memory)
+def _cell(laid: AtHome, mix: str, usable: int, backend: int, machine: Accelerator | None = None) -> Cell:
+    longest = laid.longest(mix, usable, backend, machine)
     if longest:
         full = longest == laid.contexts[-1]
         return Cell(units.human_tokens(longest), "kv-num" + (" kv-u6" if full else " kv-u3"), value=longest)
-    short = laid.shortfall(mix, usable, backend, one_memory=one_memory)
+    short = laid.shortfall(mix, usable, backend, machine)
     return Cell(_short(short), "kv-num kv-no", value=0, hint="at 4K tokens")
 
 
@@ -499,16 +496,16 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield the tables behind the pages: what each model needs, and what each machine has."""
     if site.catalog.folder.resolve() != data_dir().resolve():
         return
-    lines = ["model,weights,context_tokens,device_bytes,host_bytes"]
+    lines = ["model,weights,context_tokens,device_bytes,host_bytes,metal_bytes"]
     names = {held.model for held in load_ollama_names().names.values()}
     for name, laid in sorted(home_layouts.every_model(site).items()):
         if name not in names:
             continue
         for mix in MIXES:
-            by_context = zip(laid.contexts, laid.beside_weights, laid.host_beside, strict=True)
-            for context, beside, host in by_context:
+            by_context = zip(laid.contexts, laid.beside_weights, laid.host_beside, laid.metal, strict=True)
+            for context, beside, host, metal in by_context:
                 device = laid.weights[mix] + beside
-                lines.append(f"{name},{mix},{context},{device},{laid.host[mix] + host}")
+                lines.append(f"{name},{mix},{context},{device},{laid.host[mix] + host},{metal}")
     yield f"{URI}needs.csv", ("\n".join(lines) + "\n").encode()
     rows = ["machine,name,vendor,installed_bytes,usable_bytes,backend_bytes,evidence"]
     for one in machines(site.catalog):
