@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Error as PlaywrightError
 
 HEAR = """
 window.refused = [];
@@ -92,10 +93,17 @@ def is_fault(message: Any) -> bool:
     return message.type in ("error", "warning") and "was preloaded using link preload" not in message.text
 
 
+def _holds(page: Any, expression: str) -> bool:
+    try:
+        return bool(page.evaluate(expression))
+    except PlaywrightError:  # the page is on its way to another one
+        return False
+
+
 def until(page: Any, expression: str, seconds: float = 30) -> None:
     """Wait for an expression to hold; asked from outside, because the page lets nobody evaluate text."""
     ends = time.monotonic() + seconds
-    while not page.evaluate(expression):
+    while not _holds(page, expression):
         if time.monotonic() > ends:
             pytest.fail(f"never came true: {expression}")
         page.wait_for_timeout(25)

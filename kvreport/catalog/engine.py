@@ -168,6 +168,10 @@ class Engine(Record):
                 return architecture in value_at(dated, asked.numbers)
         return architecture in asked.lists.get(kind, ())
 
+    def has_list(self, kind: str) -> bool:
+        """True if the engine has a list of this kind: of a release that has none, nothing was read."""
+        return kind in self.architectures or bool(release_of(self).lists.get(kind))
+
     def device_class(self, accelerator_id: str, usable_bytes: int) -> DeviceClass:
         """Scheduler defaults for one accelerator.
 

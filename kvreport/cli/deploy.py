@@ -33,12 +33,21 @@ def add_as_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--disk-rate",
         metavar="RATE",
-        default=DISK_RATE,
         help=f"bytes per second at which a deployed server reads weights, with --as ({DISK_RATE})",
     )
 
 
-def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: str) -> Launch:
+def check_as(options: argparse.Namespace) -> None:
+    """Refuse what only a deployment file takes, where none is printed.
+
+    Raises:
+        InputError: If there is a disk rate and no ``--as``.
+    """
+    if options.disk_rate is not None and not options.as_kind:
+        raise InputError(f"disk-rate: found without --as; allowed: --as {'|'.join(KINDS)}")
+
+
+def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: str | None) -> Launch:
     """What ``--as`` writes of an answer.
 
     Raises:
@@ -97,7 +106,7 @@ def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: s
         pool_tokens=told.get("kv_pool_tokens"),
         max_seqs=told.get("max_seqs"),
         pool_full=result.max_concurrent_requests_by_memory <= result.max_concurrent_requests,
-        disk_rate=parsed("disk-rate", parse_bytes, disk_rate),
+        disk_rate=parsed("disk-rate", parse_bytes, DISK_RATE if disk_rate is None else disk_rate),
     )
 
 

@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
-from kvreport.cli.deploy import add_as_option, launch_of, with_requests
+from kvreport.cli.deploy import add_as_option, check_as, launch_of, with_requests
 from kvreport.cli.numbers import whole
 from kvreport.cli.output import (
     REQUIREMENT_NOT_MET,
@@ -78,6 +78,7 @@ def _run(options: argparse.Namespace) -> int:
     from kvreport.estimation.remedies import remedies
     from kvreport.estimation.why_not import why_not
 
+    check_as(options)
     catalog = open_catalog(options.data)
     result = estimate(options.model, catalog=catalog, **query_values(options))
     result = with_unfollowed(result, options)

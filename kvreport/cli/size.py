@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvreport import words
 from kvreport.accounting import kernel
-from kvreport.cli.deploy import add_as_option, launch_of
+from kvreport.cli.deploy import add_as_option, check_as, launch_of
 from kvreport.cli.numbers import finite, real, whole
 from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
 from kvreport.cli.query_options import query_values
@@ -208,6 +208,7 @@ def _run(options: argparse.Namespace) -> int:  # noqa: PLR0912 - one an option t
     from kvreport.estimation.local_size import is_local
     from kvreport.estimation.size import size
 
+    check_as(options)
     if options.as_kind and (options.trace is not None or options.format != "text"):
         raise InputError("as: found together with --trace or --format; allowed: a workload in numbers")
     if options.trace is not None:

@@ -205,20 +205,25 @@ PLAIN_PLAN = 4
 """Entries of a plan that divides one pool; one more says how several are divided."""
 
 
+WITH_POOLS = ("openai/gpt-oss-20b", "Qwen/Qwen3.6-27B", "google/gemma-3-27b-it")
+"""Windows and states: they are compared whatever else is drawn."""
+
+
 def test_the_browser_divides_budgets_as_sglang_does(repository, browser):
     """Models with pools of states or windows had no numbers of SGLang in the browser."""
     catalog = open_catalog()
-    own = gather(
-        catalog, models=",".join(thinned(sorted(catalog.models)[::SGLANG_EVERY], 2)), version="2026.01.01"
-    )
+    drawn = dict.fromkeys([*WITH_POOLS, *thinned(sorted(catalog.models)[::SGLANG_EVERY], 2)])
+    own = gather(catalog, models=",".join(drawn), version="2026.01.01")
     other = own.under("sglang")
     models, pooled = [], 0
     for model in [one for one in own.models if engine_profiles.runs(other, one)]:
         decided = profiles.engine_facts(other, model, reserves=[gpu.id for gpu in other.gpus])
-        assert "pools" not in decided, model.id
+        if "pools" in decided:  # pools that are no division of one have no plan for browsers
+            assert model.architecture.startswith("DeepseekV4"), model.id
+            continue
         pooled += any(len(plan) > PLAIN_PLAN for plan in decided["plans"])
         models.append({**profiles.model_facts(own, model, further=True), "rates": None, **decided})
-    assert pooled > len(models) // 8
+    assert pooled >= len(WITH_POOLS) - 1
     shared, theirs = profiles.site_facts(own), profiles.site_facts(other)
     kinds = [gpu["kind"] for gpu in shared["gpus"]]
     gpus = [{**gpu, "laid": kind} for gpu, kind in zip(theirs["gpus"], kinds, strict=True)]

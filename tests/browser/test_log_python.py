@@ -73,7 +73,7 @@ def test_the_ledgers_form_writes_the_command_and_shows_the_librarys_judgment(pag
         judged({"model": "Kimi-K3", "quantity": "kv_request", "value": "1", "unit": "GB", "context": "8K"})
     )
     page.goto(f"{page.root}/evidence/claims/")
-    page.wait_for_function("kvreport.claims && document.querySelector('[data-kv-command]')")
+    until(page, "!!kvreport.claims && !!document.querySelector('[data-kv-command]')")
     page.evaluate(
         "found => kvreport.loadLibrary = async () => ({ call: async (asked) => { kvreport.said = asked; return found; } })",
         found["result"],

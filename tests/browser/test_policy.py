@@ -21,6 +21,7 @@ CARD = Path("embed/index.html")
 """The one page that other sites may frame: it states a stricter policy of its own."""
 YOURS = Path("your-model/index.html")
 LOG = Path("log/index.html")
+CLAIMS = Path("evidence/claims/index.html")
 KINDS = (
     "",
     "models/",
@@ -64,7 +65,7 @@ def the_one_policy(folder: Path) -> str:
     assert {parts.pop(kind) for kind in ("script-src", "style-src", "connect-src")} == {"'self'"}
     assert set(parts) <= {"require-trusted-types-for", "trusted-types"}, parts
     python = {"'wasm-unsafe-eval'", "worker-src", "connect-src"}
-    takes = {YOURS: python | {"https://huggingface.co", "https://*.hf.co"}, LOG: python}
+    takes = {YOURS: python | {"https://huggingface.co", "https://*.hf.co"}, LOG: python, CLAIMS: python}
     own = {path: stated.pop(path) for path in takes}
     (only,) = set(stated.values())
     for path, policy in own.items():

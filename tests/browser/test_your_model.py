@@ -111,6 +111,7 @@ def test_the_gpu_is_found_by_typing_and_the_address_keeps_the_question(page: Any
     page.fill("[name=hub]", "acme/open")
     page.click("[name=fetch]")
     page.wait_for_selector("select[name=engine]", timeout=WAIT_MS)
+    page.select_option("select[name=engine]", "vllm")  # the page is another test's, and keeps its engine
     page.click("#kv-y-gpu")
     page.keyboard.type("rtx 4090")
     page.wait_for_selector(".kv-picker [role=option]:has-text('RTX 4090')")

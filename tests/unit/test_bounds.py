@@ -18,11 +18,11 @@ from kvreport.cli import main, parser
 
 WHOLE = {"N", "SIZES", "I/N", "N,N"}
 SIZES = {"SIZE", "TOKENS"}
-REALS = {"F", "NUMBER", "R", "S", "TIME"}
+REALS = {"F", "NUMBER", "R", "RATE", "S", "TIME"}
 PAIRS = {"KIND=N": "image=", "GPU=PRICE": "H100="}
 LISTS = {"LIST"}
 """Numbers for some flags, names for others."""
-NAMES = {
+NAMES = {"ID",
     None, "DIR", "FILE", "FORMAT", "FORMATS", "GLOB", "GPU", "MODEL", "NAME", "NAMES", "ORG/NAME", "REV", "TYPE",
     "ADDRESS", "PATTERN=BUFFER", "UNIT", "URL",
 }  # fmt: skip
@@ -42,6 +42,7 @@ COMMANDS = {
     "replay": ["trace.jsonl", "llama-3.1-8b", "--gpu", "H100", "--limit", "5", "--order-only", "--format", "json"],
     "diff": ["vllm@0.19.0", "vllm@0.27.0", "--model", "qwen/qwen3-8b", "--gpu", "H100", "--format", "json"],
     "log": ["start.log", "--format", "json"],
+    "preflight": ["server.sh", "--gpu", "H100", "--format", "json"],
     "claim": [
         "--model", "qwen3-8b", "--quantity", "kv_request", "--value", "1.2", "--unit", "GB", "--context", "8K",
         "--format", "json",
@@ -85,6 +86,7 @@ def answering(tmp_path: Path, repository: Path, monkeypatch, capsys):
     ]
     Path("trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     tiny.copy_catalog(repository, Path("catalog"))
+    Path("server.sh").write_text("vllm serve Qwen/Qwen3-8B --max-model-len 8192\n", encoding="utf-8")
     Path("start.log").write_text("INFO Available KV cache memory: 10.0 GiB\n", encoding="utf-8")
 
     def answer(command: str, flag: str, value: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvreport.site.kit.groups import Group, Member
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
-from kvreport.words import SENTENCES
+from kvreport.site.pages.model.headline import refused
 
 URI = "models/a--b/"
 
@@ -34,5 +34,7 @@ def test_long_lists_of_names_are_folded_and_short_ones_are_not() -> None:
 
 def test_a_refusal_names_the_engine_once() -> None:
     reason = "vLLM 0.33 does not list RwkvForCausalLM among the classes it runs"
-    told = SENTENCES["refused"].format(engine="vLLM 0.33", model="RWKV-5 World 3B", reason=reason)
+    told = refused("RWKV-5 World 3B", "vLLM 0.33", reason)
     assert told.count("vLLM 0.33") == 1
+    assert "vLLM 0.33: it does not list RwkvForCausalLM" in told
+    assert refused("M", "vLLM 0.33", "No class is known.").endswith("with vLLM 0.33: No class is known.")

@@ -128,3 +128,10 @@ VALUES = st.recursive(
 )
 def test_any_document_is_written_as_yaml(document: dict[str, object]) -> None:
     assert yaml.safe_load(to_yaml(["a # b"], document)) == document
+
+
+@pytest.mark.parametrize("command", ["estimate", "size"])
+def test_a_disk_rate_without_a_file_is_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [command, "llama-3.1-8b", "--gpu", "H100", "--context", "8K", "--disk-rate", "2GB"]
+    assert main([*asked, *(["--concurrent", "4"] if command == "size" else [])]) == 2
+    assert "disk-rate: found without --as; allowed: --as command|compose" in capsys.readouterr().err

@@ -441,7 +441,6 @@ def test_buffers_of_every_exchange_are_counted(catalog: Catalog, exchange: str, 
 @pytest.mark.parametrize(
     ("flag", "nearest"),
     [
-        ("--prefill-context-parallel-size", "--decode-context-parallel N, which divides the cache"),
         ("--attn-cp-size", "--decode-context-parallel N, which divides the cache"),
         ("--cp-size", "--decode-context-parallel N, which divides the cache"),
         ("--helix", "--decode-context-parallel N, which divides a cache by tokens"),

@@ -279,8 +279,8 @@ def test_a_draft_model_of_llama_server_is_read_as_it_is_printed(capsys: pytest.C
     assert main(["estimate", *asked, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["extras"]["draft"]["tokens"] == 5
-    assert main(["estimate", *asked[:5], "--num-speculative-tokens", "5", "--gpu", "rtx-4090"]) == 2
-    assert "without a draft" in capsys.readouterr().err
+    assert main(["estimate", *asked[:5], "--num-speculative-tokens", "5", "--gpu", "rtx-4090"]) == 0
+    assert "--spec-draft-n-max 5: no effect without a draft" in capsys.readouterr().out
 
 
 def test_sizes_of_a_draft_of_sglang_alone_draft_nothing(capsys: pytest.CaptureFixture[str]) -> None:

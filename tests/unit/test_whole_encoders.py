@@ -6,6 +6,7 @@ import pytest
 
 from kvreport.accounting.engines.vllm.towers import Tower, encoding, whole_encoding
 from kvreport.catalog.load import open_catalog
+from kvreport.catalog.release import release_at
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 
@@ -37,8 +38,8 @@ def test_on_one_rank_nothing_changes() -> None:
 
 
 def test_outputs_are_gathered_from_as_many_parts_as_ranks() -> None:
-    tower = Tower.of(open_catalog().model(QWEN))
-    alone, shared = encoding(tower, 8192, (0, 33)), whole_encoding(tower, 8192, (0, 33), 8)
+    tower, now = Tower.of(open_catalog().model(QWEN)), release_at("vllm", (0, 33))
+    alone, shared = encoding(tower, 8192, now), whole_encoding(tower, 8192, now, 8)
     assert shared.kept == 8 * alone.kept
     assert shared.per_token == alone.per_token / 8
     assert shared.image >= max(alone.image, shared.kept)

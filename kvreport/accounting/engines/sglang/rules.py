@@ -175,7 +175,7 @@ class Sglang(EngineRules):
             (layout.head_by_data_rank, "head_by_data_rank", "enable dp lm head", "output head"),
         )
         for wanted, kind, option, part in asked:
-            listed = kind in self.engine.architectures  # not in the records of older releases
+            listed = self.engine.has_list(kind)  # not by older releases
             if wanted and listed and not self.engine.lists(kind, model.architecture):
                 return (
                     f"{option}: found for {model.architecture}, whose {part} {self.engine.label} divides over all ranks "

@@ -31,6 +31,14 @@ def headline_index(best: Series, model: Model) -> int:
     return wanted[-1] if wanted else fitting[0]
 
 
+def refused(model: str, engine: str, reason: str) -> str:
+    """Say that an engine does not run a model, and why, with the engine's name once."""
+    told = reason.rstrip(".")
+    if told.startswith(f"{engine} "):
+        told = f"it {told.removeprefix(f'{engine} ')}"
+    return SENTENCES["refused"].format(engine=engine, model=model, reason=told)
+
+
 def headline(site: SiteData, model: Model, best: Series | None, answer: Estimate | None = None) -> Pieces:
     """Return the conclusion as (text, emphasized) pieces.
 
@@ -42,11 +50,7 @@ def headline(site: SiteData, model: Model, best: Series | None, answer: Estimate
     """
     refusal = site.refusal(model)
     if refusal:
-        return pieces(
-            SENTENCES["refused"].format(
-                engine=site.engine.label, model=model.name, reason=refusal.rstrip(".")
-            )
-        )
+        return pieces(refused(model.name, site.engine.label, refusal))
     if best is None and model.context_tokens < min(site.contexts):
         return pieces(
             SENTENCES["below_grid"].format(
