@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from serving import until
 from visits import Visit
 
 from kvreport import estimate, size
@@ -474,9 +475,7 @@ def test_a_line_of_a_server_s_log(reader):
         "textarea[name=log]",
         "INFO 11-22 12:00:00 [kv_cache_utils.py:1] Maximum concurrency for 131,072 tokens per request: 0.40x",
     )
-    reader.page.wait_for_function(
-        "document.querySelector('[data-kv-logged]').innerText.includes('131,072 tokens')"
-    )
+    until(reader.page, "document.querySelector('[data-kv-logged]').innerText.includes('131,072 tokens')")
     said = reader.page.locator("[data-kv-logged]").inner_text()
     assert "0.40×: one request of 131,072 tokens does not fit." in said
     assert re.search(r"32,768\s+1\b", said), said
