@@ -152,7 +152,9 @@ def hold(estimate: Estimate) -> dict[str, Any]:
         # A copy by its name has the pool of its narrowest layers, too.
         pools = [one.budget.kv_pool_bytes for one in (estimate, estimate.optimistic) if one is not None]
         assert max(pools) > 0 or not told[RESERVED], "may_fit without a pool"
-    if budget["weights"] > budget["total_bytes"] and not given and family not in LOCAL:
+    # Of a copy by its name the narrowest layers may fit where the widest do not.
+    least = min(one.budget.weights for one in (estimate, estimate.optimistic) if one is not None)
+    if least > budget["total_bytes"] and not given and family not in LOCAL:
         assert told["verdict"] in ("weights_exceed_memory", *REFUSED), ("weights", told["verdict"])
     _pools(estimate, told)
     _words(estimate, told)
