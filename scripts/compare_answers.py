@@ -15,6 +15,7 @@ differs, by kind of question; the exit status is 1 if anything does. ``--only KI
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import io
 import json
@@ -243,19 +244,28 @@ def _commands(_: Any, __: random.Random, folder: Path) -> Iterator[tuple[str, Qu
 
 
 def _logs(_: Any, __: random.Random, folder: Path) -> Iterator[tuple[str, Question]]:
-    """The lines of every observation, as the log that they were cut from."""
+    """The lines of every observation, as the log that they were cut from, and every log that a test reads."""
+    from startup_logs import LINES, LLAMA_CPP, LOGS, OLLAMA_PLACED
+
     from kvreport.catalog.observation import load_observations
 
+    told: dict[str, tuple[str, list[str]]] = {}
     for one in load_observations(ROOT / "data"):
-        lines = one.origin.lines
-        if not lines:
-            continue
-        name = f"{one.id}.log"
-        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-        asked = ["log", name, "--format", "json"]
-        asked += ["--model", one.model_id] if one.model_id else []
+        asked = ["--model", one.model_id] if one.model_id else []
         asked += ["--gpu", one.gpu] if one.gpu else []
-        yield "log", asked
+        told[one.id] = ("\n".join(one.origin.lines), asked if one.origin.lines else [])
+    told |= {f"test-{name}": (text, []) for name, text in LOGS.items()}
+    told |= {"llama": (LLAMA_CPP, []), "ollama": (OLLAMA_PLACED, []), "lines": ("\n".join(LINES), [])}
+    for path in sorted((ROOT / "tests").glob("*/test_*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "read_log" in source or "diagnose" in source or "read_start" in source:
+            texts = [one.value for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Constant)]
+            logs = [text for text in texts if isinstance(text, str) and "\n" in text.strip()]
+            told |= {f"{path.stem}-{number}": (text, []) for number, text in enumerate(logs)}
+    for name, (text, asked) in told.items():
+        if text.strip():
+            (folder / f"{name}.log").write_text(f"{text}\n", encoding="utf-8")
+            yield "log", ["log", f"{name}.log", "--format", "json", *asked]
 
 
 def record(out: Path, only: str | None, earlier: Path | None) -> int:

@@ -350,7 +350,8 @@ def _draft(reading: Reading, given: str | None, known: Catalog, *, fetch: bool) 
     """The draft model: as given, else the one that the log names, if the catalog has it; None for neither."""
     if given is not None:
         return open_model(given, known, fetch=fetch).model
-    for name in names_of(reading.text("draft_from") or ""):
+    stated = reading.text("draft_from")
+    for name in names_of(stated) if stated else ():
         try:
             return known.model(name)
         except InputError:

@@ -135,6 +135,14 @@ def test_the_pool_of_a_command_is_predicted() -> None:
     assert found.reading.facts["max_running"] == 24
 
 
+@pytest.mark.parametrize("log", [RESOLVED, COMMAND], ids=["resolved", "command"])
+def test_a_log_reads_its_own_model_alone(log: str) -> None:
+    """A log without drafts asked the catalog for a model without a name, which reads every file of it."""
+    known = open_catalog()
+    diagnose(log, gpu="H100", catalog=known)
+    assert 1 <= len(known.models_read) <= 5  # files that mention the name are read
+
+
 def test_a_draft_model_is_not_the_model() -> None:
     reading = read_log(DRAFTED)
     assert reading.facts["weights"] == round(82.97 * GIB)
