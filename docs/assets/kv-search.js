@@ -10,9 +10,10 @@
   const MOST = 40, TEASER = 190;
   const WEIGHT = { name: 9, title: 4, text: 1 };
   const STOP = new Set(
-    "a an and are be by do does for how i in is it its my of on or the to what when which why with".split(
-      " ",
-    ),
+    "a an and are be by can do does for how i in is it its my of on or the to what when which why will with you"
+      .split(
+        " ",
+      ),
   );
   /** @type {[RegExp, string][]} */
   const AMERICAN = [
@@ -66,10 +67,10 @@
     const pages = new Map(), postings = new Map();
     index.docs.forEach((doc, number) => {
       const page = doc.location.split("#")[0];
-      if (!pages.has(page)) pages.set(page, { parts: [], boost: 1, names: [], full: [] });
+      if (!pages.has(page)) pages.set(page, { main: undefined, boost: 1, names: [] });
       const held = pages.get(page);
-      held.parts.push(number);
       if (!doc.location.includes("#")) {
+        held.main = number;
         held.boost = doc.boost ?? 1;
         held.names = [doc.title, ...(doc.tags || [])].map(plain);
       }
@@ -153,44 +154,69 @@
         }
       }
     });
+    // What a word says is how rare it is: one that is nowhere says nothing.
+    const telltale = meanings.map((words) =>
+      Math.max(
+        0,
+        ...[...words].map(([word, fit]) => fit * Math.log(1 + total / held.postings.get(word).size)),
+      )
+    );
+    const sum = (row) => row.reduce((all, value) => all + value, 0);
+    const told = sum(telltale) || 1;
+    const cover = (row) => sum(telltale.filter((_, n) => row[n] > 0)) / told;
     const byPage = new Map();
-    for (const [number, row] of byDoc) {
+    for (const number of byDoc.keys()) {
       const page = held.docs[number].location.split("#")[0];
-      if (!byPage.has(page)) byPage.set(page, { best: new Float64Array(query.length), parts: [] });
-      const one = byPage.get(page);
-      row.forEach((value, n) => {
-        one.best[n] = Math.max(one.best[n], value);
-      });
-      one.parts.push([row.reduce((sum, value) => sum + value, 0) * cover(row), number]);
+      if (!byPage.has(page)) byPage.set(page, []);
+      byPage.get(page).push(number);
     }
-    for (const [page, one] of byPage) {
-      const { names, boost } = held.pages.get(page);
-      let score = one.best.reduce((sum, value) => sum + value, 0) * cover(one.best) ** 2;
-      score += 60 * Math.max(0, ...names.map((name) => named(name, meanings, asked)));
-      score *= factor * Math.sqrt(boost);
+    for (const [page, numbers] of byPage) {
+      const { names, boost, main } = held.pages.get(page);
+      const entry = byDoc.get(main) || new Float64Array(query.length);
+      const anywhere = new Float64Array(query.length);
+      let best = 0;
+      const parts = [];
+      for (const number of numbers) {
+        // A section stands under its page's title; what other sections say is not its.
+        const row = byDoc.get(number).map((value, n) => Math.max(value, entry[n]));
+        row.forEach((value, n) => {
+          anywhere[n] = Math.max(anywhere[n], value);
+        });
+        best = Math.max(best, sum(row) * cover(row) ** 2);
+        parts.push([sum(byDoc.get(number)) * cover(byDoc.get(number)), number]);
+      }
+      const title = Math.max(0, ...names.map((name) => named(name, meanings, telltale, asked)));
+      const score = (best + 60 * title) * factor * Math.sqrt(boost);
       if (!scores.has(page) || scores.get(page).score < score) {
-        scores.set(page, { score, parts: one.parts, has: query.map((token, n) => [token, one.best[n] > 0]) });
+        scores.set(page, { score, parts, has: query.map((token, n) => [token, anywhere[n] > 0]) });
       }
     }
   }
 
-  const cover = (row) => row.filter((value) => value > 0).length / row.length;
-
-  /* How far a name is what was asked: 2 is the same words, 1 has all of them in order. */
-  function named(name, meanings, asked) {
+  /* How far a name is what was asked: 2 is the same words, 1 has all of them in order, less has some of them. */
+  function named(name, meanings, telltale, asked) {
     if (!name.length) return 0;
     if (name.length === asked.length && name.every((word, n) => word === asked[n])) return 2;
-    let worst = 1, before = -1, ordered = true;
-    for (const words of meanings) {
+    let worst = 1, before = -1, ordered = true, held = 0;
+    const used = new Set();
+    meanings.forEach((words, n) => {
       let best = 0, at = -1;
-      name.forEach((word, n) => {
+      name.forEach((word, place) => {
         const fit = words.get(word) || 0;
-        if (fit > best) [best, at] = [fit, n];
+        if (fit > best) [best, at] = [fit, place];
       });
-      if (!best) return 0;
+      if (!best) return;
+      used.add(at);
+      held += telltale[n];
       worst = Math.min(worst, best);
       ordered = ordered && at === before + 1 || before < 0;
       before = at;
+    });
+    if (!used.size) return 0;
+    const share = held / telltale.reduce((all, value) => all + value, 0);
+    // Of a name that was not typed in full, what is missing on either side counts.
+    if (used.size < meanings.length) {
+      return 1.6 * share ** 2 * used.size / name.filter((w) => !STOP.has(w)).length;
     }
     if (name.length === meanings.length && ordered) return 1.9 * worst;
     return (ordered ? 0.8 : 0.6) * (0.5 + meanings.length / name.length / 2) * (0.5 + worst / 2);
@@ -228,7 +254,7 @@
     variants(asked, held.synonyms).forEach((one, n) => scored(held, one, typing, n ? 0.9 : 1, scores));
     const best = [...scores].sort((a, b) => b[1].score - a[1].score || (a[0] < b[0] ? -1 : 1)).slice(0, MOST);
     return best.map(([page, { score, parts, has }]) => {
-      const main = held.pages.get(page).parts.find((number) => !held.docs[number].location.includes("#"));
+      const { main } = held.pages.get(page);
       const order = parts.filter(([, number]) => number !== main).sort((a, b) => b[0] - a[0]).slice(0, 4);
       const terms = Object.fromEntries(has);
       const show = (number, value) => {

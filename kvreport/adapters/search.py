@@ -79,6 +79,8 @@ _SKIPPED: Final = frozenset(
 _PASSED_OVER: Final = frozenset({"kv-js", "kv-kicker", "kv-take-away"})
 """Classes that are not indexed: what needs a script, and a chapter's reading time and downloads."""
 _VOID: Final = frozenset({"br", "hr", "img", "input", "link", "meta", "source", "wbr", "col", "path", "rect"})
+_FAVORED: Final = {"adr": 0.5, "questions": 1.3}
+"""How much written pages of a folder are favored: one that answers a question wins over a chapter that mentions it."""
 _LONGEST_TEXT: Final = 4_000
 """Characters of a section that are indexed: enough for every written section, a bound for a page gone wrong."""
 
@@ -232,7 +234,7 @@ class Index:
         if told.get("exclude"):
             return
         text = str(page.meta.get("description") or "")
-        boost = float(told.get("boost", 0.5 if page.file.src_uri.startswith("adr/") else 1))
+        boost = float(told.get("boost", _FAVORED.get(page.file.src_uri.split("/")[0], 1)))
         url, title = address(page), str(page.title or page.file.name)
         decided = ("written", url, title, text, html, str(boost), *names)
         self._docs[page.file.src_uri] = self._of(

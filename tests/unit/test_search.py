@@ -165,3 +165,20 @@ def test_every_typed_word_is_answered_for_in_every_result():
             assert {word for word in text.split() if word in strange} == {
                 word for word in strange if terms.get(word) is False
             }, (text, terms)
+
+
+def test_a_page_answers_by_one_section_and_a_title_by_its_share():
+    index = {
+        "config": {},
+        "docs": [
+            entry("book/", "A chapter", "A model."),
+            *(
+                {"location": f"book/#{word}", "title": word, "text": ""}
+                for word in ("TurboQuant", "Saving", "Hybrid", "Model")
+            ),
+            entry("q/formats/", "Newer formats (TurboQuant)", "What saving a hybrid sees."),
+            entry("other/", "Saving money", "A model."),
+        ],
+    }
+    (results,) = searched(index, ["turboquant saving hybrid model"])
+    assert results[0][0]["location"] == "q/formats/"
