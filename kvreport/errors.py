@@ -54,6 +54,17 @@ class CatalogError(InputError):
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
 
+def require_text(**given: object) -> None:
+    """Refuse what is no text, by the name of the argument.
+
+    Raises:
+        InputError: If one is something else.
+    """
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise InputError(f"{name}: found {shorten(value)}; allowed: a text")
+
+
 def _printable(text: str) -> str:
     """Return a text in which every sign is one that a reader sees; lines stay lines."""
     if text.isprintable():

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Final
 
 from kvreport.resources import package_dir
@@ -174,3 +175,20 @@ def pieces(*sentences: str) -> Pieces:
     """
     parts = " ".join(sentences).split("**")
     return tuple((part, bool(place % 2)) for place, part in enumerate(parts) if part)
+
+
+def notebook_table(title: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return what a notebook shows of an answer: a sentence and a table, both escaped.
+
+    Args:
+        title: The sentence.
+        head: Names of the columns.
+        rows: Cells, row by row; whole numbers get separators.
+    """
+
+    def row(cells: Iterable[object], tag: str) -> str:
+        told = (f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in cells)
+        return "<tr>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in told) + "</tr>"
+
+    body = "".join(row(cells, "td") for cells in rows)
+    return f"<p>{escape(title)}</p><table>{row(head, 'th')}{body}</table>"

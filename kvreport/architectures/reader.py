@@ -68,6 +68,12 @@ def read_config(
     Raises:
         InputError: If the config cannot be read without guessing; one line that names the file,
             the key, what was found and what is allowed.
+
+    >>> config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32}
+    >>> config |= {"num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336}
+    >>> config |= {"vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16"}
+    >>> read_config(config).context_tokens
+    131072
     """
     return read_config_report(source, assume_defaults=assume_defaults, **fields).model
 

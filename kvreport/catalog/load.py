@@ -553,6 +553,9 @@ def load_catalog(path: Path | str | None = None) -> Catalog:
     Raises:
         CatalogError: With all faults at once.
         InputError: If there is no such folder.
+
+    >>> load_catalog().model("Qwen/Qwen3-32B").name
+    'Qwen3 32B'
     """
     return checked(open_catalog(data_dir() if path is None else path))
 

@@ -18,6 +18,7 @@ from kvreport.dataset.arrow import capacity_table
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix as cubes
 from kvreport.dataset.tables import model_rows
+from kvreport.errors import require_text
 from kvreport.estimation.difference import Difference, Side, compare
 from kvreport.estimation.estimate import estimate
 from kvreport.estimation.local_answer import LocalEstimate
@@ -25,8 +26,8 @@ from kvreport.units import parse_tokens
 
 
 def matrix(
-    models: str = "*",
-    gpus: str = "*",
+    models: str | Sequence[str] = "*",
+    gpus: str | Sequence[str] = "*",
     *,
     contexts: Sequence[int | str] | None = None,
     tensor_parallel: Sequence[int] | None = None,
@@ -38,7 +39,7 @@ def matrix(
     """Compute every combination as a data frame with the columns of the published dataset.
 
     Args:
-        models: Shell pattern over model ids, several with commas between.
+        models: Shell pattern over model ids; several in a list, or with commas between.
         gpus: The same over accelerator slugs.
         contexts: Contexts in tokens, such as 8192 or "8K"; None for the published ones.
         tensor_parallel: Tensor-parallel sizes; None for the published layouts.
@@ -49,12 +50,16 @@ def matrix(
 
     Raises:
         InputError: If a name is unknown, a number out of range, or nothing is left.
+
+    >>> rows = matrix(["Qwen/Qwen3-32B"], "h100-sxm-80gb", contexts=["8K"], tensor_parallel=[1, 2])
+    >>> rows[["tensor_parallel", "max_concurrent_requests"]].drop_duplicates("tensor_parallel").shape
+    (2, 2)
     """
     known = open_catalog() if catalog is None else catalog
     chosen = axes(
         known,
-        models=models,
-        gpus=gpus,
+        models=_patterns("models", models),
+        gpus=_patterns("gpus", gpus),
         contexts=None if contexts is None else [parse_tokens(one) for one in contexts],
         tensor_parallel=tensor_parallel,
         weights=weights,
@@ -67,6 +72,14 @@ def matrix(
     names = list(frames[0].columns)
     joined = pd.concat([frame.astype({"model": "object"}) for frame in frames], ignore_index=True)
     return pd.DataFrame(joined[names])
+
+
+def _patterns(name: str, given: str | Sequence[str]) -> str:
+    """Several patterns as one text, as the command line writes them."""
+    listed = [given] if isinstance(given, str) or not isinstance(given, Sequence) else list(given)
+    for one in listed:
+        require_text(**{name: one})
+    return ",".join(listed)
 
 
 def boundary(
@@ -89,6 +102,10 @@ def boundary(
 
     Raises:
         InputError: As :func:`kvreport.estimate`.
+
+    >>> rows = boundary("Qwen/Qwen3-32B", gpu="h200-sxm-141gb", requests=[1, 2])
+    >>> list(rows.columns), len(rows)
+    (['requests', 'max_context_tokens'], 2)
     """
     answer = estimate(model, gpu=gpu, **options)
     copies = answer.request.layout.data
@@ -121,7 +138,11 @@ def list_models(pattern: str = "*", *, catalog: Catalog | None = None) -> pd.Dat
     Args:
         pattern: Shell pattern, or a word that a name contains.
         catalog: Where to look; None for the public catalog.
+
+    >>> "Qwen/Qwen3-32B" in set(list_models("qwen3-32b")["model"])
+    True
     """
+    require_text(pattern=pattern)
     known = open_catalog() if catalog is None else catalog
     wanted = pattern.lower()
     if not any(sign in wanted for sign in "*?["):
@@ -157,6 +178,10 @@ def diff(
 
     Raises:
         InputError: If neither side can be answered.
+
+    >>> found = diff("Qwen/Qwen3-32B", "Qwen/Qwen3-32B", gpu="h200-sxm-141gb", old_engine="vllm@0.19.1")
+    >>> found.old_verdict, found.new_verdict
+    ('fits', 'fits')
     """
     known = open_catalog() if catalog is None else catalog
     return compare(Side(known, old, old_engine), Side(known, new, new_engine or old_engine), gpu, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from html import escape
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
@@ -21,6 +20,7 @@ from kvreport.accounting.weights import row_bytes
 from kvreport.estimation.commands import estimate_command
 from kvreport.estimation.first_sight import first_sight
 from kvreport.estimation.request import Request
+from kvreport.words import notebook_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +191,11 @@ class Estimate:
 
     def _repr_html_(self) -> str:
         """A table of contexts, for notebooks."""
-        head = "".join(f"<th>{name}</th>" for name in ("context (tokens)", "requests", "verdict"))
-        rows = "".join(
-            f"<tr><td>{row.context_tokens:,}</td><td>{row.max_concurrent_requests:,}</td>"
-            f"<td>{row.verdict.replace('_', ' ')}</td></tr>"
+        rows = (
+            (row.context_tokens, row.max_concurrent_requests, row.verdict.replace("_", " "))
             for row in self.by_context
         )
-        return f"<p>{escape(repr(self))}</p><table><tr>{head}</tr>{rows}</table>"
+        return notebook_table(repr(self), ("context (tokens)", "requests", "verdict"), rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object that ``kvreport estimate --format json`` prints."""

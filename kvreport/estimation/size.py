@@ -121,6 +121,9 @@ def size(
     Raises:
         InputError: If the workload contradicts itself or nothing offered serves it; the sentence
             says what to relax.
+
+    >>> size("Qwen/Qwen3-32B", context="8K", concurrent=8, gpus=["h200-sxm-141gb"])
+    <Sizing 8 requests of 8,192 tokens: 1 x h200-sxm-141gb with Qwen/Qwen3-32B (tp1)>
     """
     known = open_catalog() if catalog is None else catalog
     policy = engine_named(known, engine)

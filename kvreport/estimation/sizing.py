@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from math import ceil, isnan
 from typing import Any
 
@@ -19,10 +20,10 @@ from kvreport.estimation.answer import layout_to_dict
 from kvreport.estimation.commands import SERVERS, Server, checkpoint_note, nodes_note, serving_command
 from kvreport.estimation.disaggregated import Disaggregated
 from kvreport.units import count, gib, human_bytes
-from kvreport.words import counted
+from kvreport.words import counted, notebook_table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Sizing:
     """Ranked deployments for a workload.
 
@@ -48,6 +49,42 @@ class Sizing:
     apart: Disaggregated | None = None
     max_batched_tokens: int | None = None
     optimistic: Ranking | None = None
+
+    def __repr__(self) -> str:
+        """A line: the workload and the first of the deployments."""
+        work, best = self.workload, self.ranking.deployments[0]
+        return (
+            f"<Sizing {work.peak:g} requests of {work.longest_tokens:,} tokens: "
+            f"{best.devices} x {best.offer.accelerator.id} with {best.model.id} ({best.layout.label})>"
+        )
+
+    def to_frame(self, top: int = 10) -> Any:  # noqa: ANN401 - a pandas data frame; pandas is an extra
+        """The deployments as a pandas data frame, one row each, best first. Needs ``kvreport[data]``.
+
+        Args:
+            top: Most rows.
+        """
+        # An extra, imported by name where it is asked for: nothing below the dataset depends on it.
+        return import_module("pandas").DataFrame(
+            [self.describe(found) for found in self.ranking.best_of_each()[:top]]
+        )
+
+    def _repr_html_(self) -> str:
+        """A table of deployments, for notebooks."""
+        head = ("devices", "gpu", "model", "layout", "weights", "cache", "requests per replica")
+        rows = (
+            (
+                found.devices,
+                found.offer.accelerator.id,
+                found.model.id,
+                found.layout.label,
+                found.weight_format,
+                found.kv_format,
+                found.users_each,
+            )
+            for found in self.ranking.best_of_each()[:10]
+        )
+        return notebook_table(repr(self), head, rows)
 
     @property
     def engine(self) -> str:

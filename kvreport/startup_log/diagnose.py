@@ -20,7 +20,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.server_flags import load_server_flags
-from kvreport.errors import InputError
+from kvreport.errors import InputError, require_text
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.opened import said_of
 from kvreport.estimation.request import open_model
@@ -127,7 +127,11 @@ def diagnose(
 
     Raises:
         InputError: If the log is empty or too large, or a name given is unknown.
+
+    >>> read_log("INFO 05-28 09:13:55 [kv_cache_utils.py:634] GPU KV cache size: 107,136 tokens")
+    <Diagnosis of vllm: The log does not say how many requests fit.>
     """
+    require_text(text=text)
     reading = read_lines(text)
     known = open_catalog() if catalog is None else catalog
     notes: list[str] = []

@@ -10,7 +10,7 @@ from kvreport import words
 from kvreport.startup_log.facts import FACTS
 from kvreport.startup_log.reading import Reading, runs_shorter, show, started, tokens_of
 from kvreport.units import GIB
-from kvreport.words import CHANGES, SENTENCES
+from kvreport.words import CHANGES, SENTENCES, notebook_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Change:
         return CHANGES[self.name].format(value=value) + gain
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Diagnosis:
     """A log, understood.
 
@@ -112,6 +112,14 @@ class Diagnosis:
     shorter: tuple[tuple[int, int], ...] = ()
     linear: bool = True
     notes: tuple[str, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        """A line: the engine and the conclusion."""
+        return f"<Diagnosis of {self.reading.engine or 'an unknown engine'}: {self.headline}>"
+
+    def _repr_html_(self) -> str:
+        """The conclusion and what to change, for notebooks."""
+        return notebook_table(repr(self), ("what to change",), ((change.line(),) for change in self.changes))
 
     @property
     def headline(self) -> str:

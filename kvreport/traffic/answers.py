@@ -240,6 +240,9 @@ def replay(
 
     Raises:
         InputError: If something is unknown, out of range or impossible.
+
+    >>> replay("mooncake-conversation", "Qwen/Qwen3-8B", gpu="h200-sxm-141gb", limit=50, order_only=True)
+    <TrafficAnswer mooncake-conversation on h200-sxm-141gb: hit rate 5.1%>
     """
     if not 1 <= replicas <= MAX_REPLICAS:
         raise InputError(f"replicas: found {replicas}; allowed: 1 to {MAX_REPLICAS}")

@@ -10,6 +10,7 @@ from bs4 import BeautifulSoup
 
 import kvreport
 from kvreport.publish.parts import Parts
+from kvreport.query import options
 from kvreport.resources import data_dir
 from kvreport.site.page_type import Inputs
 from kvreport.site.pages import api
@@ -54,6 +55,13 @@ def test_the_reference_has_every_public_name_with_its_arguments():
         assert [one for one in listed if one in arguments.split()] == arguments.split(), name
     assert "InputError" in sections["estimate"].get_text()
     assert "weight_bytes_per_gpu" in sections["Estimate"].get_text()
+    for name, section in sections.items():
+        if inspect.isfunction(getattr(kvreport, name)):
+            assert ">>> " in section.get_text(), (
+                f"{name} has no example (tests/unit/test_doctests.py runs them)"
+            )
+    described = sections["estimate"].get_text()
+    assert [one.name for one in options() if one.flags and one.name not in described] == []
     html = "".join(one.html for one in made.sections)
     assert ":class:" not in html
     assert "``" not in html
@@ -61,3 +69,35 @@ def test_the_reference_has_every_public_name_with_its_arguments():
 
 def test_a_site_about_another_catalog_has_no_reference(tmp_path):
     assert page(tmp_path) == []
+
+
+def test_answers_are_short_and_tables_in_a_notebook():
+    sized = kvreport.size(
+        "Qwen/Qwen3-32B", context="8K", concurrent=8, gpus=["h200-sxm-141gb", "h100-sxm-80gb"]
+    )
+    read = kvreport.read_log("INFO GPU KV cache size: 107,136 tokens")
+    for one in (sized, read):
+        assert len(repr(one)) < 200
+        assert BeautifulSoup(one._repr_html_(), "html.parser").p.get_text() == repr(one)
+    frame = sized.to_frame(top=1)
+    assert list(frame["devices"]) == [sized.to_dict()["deployments"][0]["devices"]]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: kvreport.matrix(models=[5]), "models: found 5; allowed: a text"),
+        (lambda: kvreport.matrix(gpus=5), "gpus: found 5; allowed: a text"),
+        (lambda: kvreport.read_log(None), "text: found None; allowed: a text"),
+        (lambda: kvreport.list_models(5), "pattern: found 5; allowed: a text"),
+    ],
+)
+def test_what_is_no_text_is_refused_in_one_sentence(call, said):
+    with pytest.raises(kvreport.InputError, match=said):
+        call()
+
+
+def test_several_patterns_may_be_a_list():
+    asked = {"contexts": ["8K"], "tensor_parallel": [1], "weights": ["released"]}
+    listed = kvreport.matrix(["Qwen/Qwen3-32B", "Qwen/Qwen3-8B"], ["h100-sxm-80gb"], **asked)
+    assert listed.equals(kvreport.matrix("Qwen/Qwen3-32B,Qwen/Qwen3-8B", "h100-sxm-80gb", **asked))

@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 
 import kvreport
 from kvreport.build_cache import code
+from kvreport.query import options
 from kvreport.resources import data_dir
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
@@ -29,6 +30,20 @@ if TYPE_CHECKING:
 
 URI: Final = "about/api/"
 
+_WITH_OPTIONS: Final = "estimate"
+"""The function under which every option stands; others refer to it."""
+_ACCEPTED: Final = {
+    "text": "str",
+    "whole": "int",
+    "share": "float",
+    "tokens": "int or str such as 32K",
+    "bytes": "int or str such as 40GiB",
+    "switch": "bool",
+    "tristate": "bool",
+    "choice": "str",
+    "pairs": "mapping of numbers",
+}
+"""What a keyword takes in Python, by how its flag is written."""
 _ROLE: Final = re.compile(r":[a-z]+:`~?([^`]+)`")
 _CODE: Final = re.compile(r"``([^`]+)``|`([^`]+)`")
 
@@ -53,6 +68,7 @@ class Entry:
         signature: As one calls it.
         text: The docstring's paragraphs.
         parameters: What it is given, or what it has.
+        options: The fields of a query, where it takes them as keywords.
         returns: What comes back; empty if the docstring does not say.
         raises: When it fails.
         examples: Code of the docstring.
@@ -67,6 +83,7 @@ class Entry:
     returns: tuple[Named, ...]
     raises: tuple[Named, ...]
     examples: tuple[str, ...]
+    options: tuple[Named, ...] = ()
     members: tuple[Entry, ...] = ()
 
 
@@ -131,6 +148,13 @@ def _entry(found: Any, name: str) -> Entry:  # noqa: ANN401 (any of griffe's obj
         parameters=tuple(
             Named(one.name, str(one.annotation or ""), _default(stated.get(one.name)), prose(one.description))
             for one in listed
+        ),
+        options=tuple(
+            Named(
+                one.name, _ACCEPTED.get(one.kind, one.kind), "", Markup("%s (%s)") % (one.help, one.flags[0])
+            )
+            for one in (options() if name == _WITH_OPTIONS else ())
+            if one.flags and one.name not in stated
         ),
         returns=tuple(
             Named("", str(found.returns or one.annotation or ""), "", prose(one.description))
