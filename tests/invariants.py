@@ -27,7 +27,6 @@ from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.local import ROWS_KEEP
 from kvreport.estimation.remedies import HOPELESS, remedies
-from kvreport.estimation.request import STEP_KEPT
 from kvreport.query import options
 
 Draw = random.Random
@@ -111,18 +110,12 @@ def ask(asked: Question) -> Estimate | None:
         return None
 
 
-def kept(first: Estimate) -> Question:
-    """What an answer says that it keeps for lengths other than the asked one, as options of a question."""
-    said = any(line.endswith(STEP_KEPT) for line in first.request.assumptions)
-    return {"max_batched_tokens": first.request.serving.max_batched_tokens} if said else {}
-
-
 def rows(draw: Draw, asked: Question, first: Estimate) -> int:
     """A line of the table by context is what the answer to its context says, or the answer says what it keeps."""
     if any(line.startswith(ROWS_KEEP) for line in first.request.assumptions):
         return 1
     line = draw.choice(first.by_context)
-    back = ask({**asked, **kept(first), "context_tokens": line.context_tokens})
+    back = ask({**asked, "context_tokens": line.context_tokens})
     assert back is not None, ("row", line.context_tokens)
     own = next(one for one in back.by_context if one.context_tokens == line.context_tokens)
     assert line == own, ("row", line, own)
@@ -208,9 +201,7 @@ def _words(estimate: Estimate, told: dict[str, Any]) -> None:
 
 def more_context(draw: Draw, asked: Question, first: Estimate) -> int:
     """A longer request never serves more."""
-    longer = ask(
-        {**asked, **kept(first), "context_tokens": asked["context_tokens"] + draw.choice((1, 16, 100, 5000))}
-    )
+    longer = ask({**asked, "context_tokens": asked["context_tokens"] + draw.choice((1, 16, 100, 5000))})
     if longer is None:
         return 1
     less, more = first.to_dict(), hold(longer)
@@ -300,7 +291,6 @@ def longest_context(draw: Draw, asked: Question, first: Estimate) -> int:
     longest = first.max_context_tokens
     if first.verdict in REFUSED or not longest or first.request.engine.family in LOCAL:
         return 1
-    asked = asked | kept(first)
     there = ask({**asked, "context_tokens": longest})
     assert there is not None, longest
     told = hold(there)
@@ -348,7 +338,7 @@ def boundary(draw: Draw, asked: Question, first: Estimate) -> int:
         or first.request.kv_pool_bytes is not None
     ):
         return 1
-    asked, wanted = asked | kept(first), each * first.request.layout.data
+    wanted = each * first.request.layout.data
     given = {name: value for name, value in asked.items() if name not in ("model", "context_tokens")}
     frame = kvreport.boundary(asked["model"], catalog=catalog(), requests=[wanted], **given)
     longest = int(frame["max_context_tokens"][0])

@@ -53,7 +53,6 @@ Rates = tuple[
     float,
     float,
     float,
-    float,
     int,
     float,
     float,
@@ -824,18 +823,18 @@ def sampled_activation_bytes(
     # Latents of eight of the longest requests are expanded, or of four blocks for each that runs at once.
     latents = min(max(8 * context, 4 * max_num_seqs * EXPANDED_BLOCK), EXPANDED_TOKENS)
     expanded = -(-latents // EXPANDED_BLOCK) * EXPANDED_BLOCK
-    gathered = rates[30] * tokens if own_kernels else 0.0
-    forward = max(rates[0] * tokens + gathered, rates[1] * tokens + rates[2] * expanded) + rates[12]
+    gathered = rates[29] * tokens if own_kernels else 0.0
+    forward = max(rates[0] * tokens + gathered, rates[1] * tokens + rates[2] * expanded) + rates[11]
     buffered = rates[7] * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
     sampling = sampling_per_row * rows + buffered + rates[4] * tokens
-    images = max(min(rates[16], context // IMAGE_TOKENS), 1)
-    encoding = max(rates[8] * images, rates[9] * tokens) + rates[10] * rows
-    encoded = max(rates[17] * images, rates[18] * tokens)
-    workspace = max(0.0 if own_kernels else rates[3] * tokens, rates[11] * context)
-    kept = rates[5] * tokens + rates[21] * max_num_seqs
+    images = max(min(rates[15], context // IMAGE_TOKENS), 1)
+    encoding = max(rates[8] * images, rates[9] * tokens)
+    encoded = max(rates[16] * images, rates[17] * tokens)
+    workspace = max(0.0 if own_kernels else rates[3] * tokens, rates[10] * context)
+    kept = rates[5] * tokens + rates[20] * max_num_seqs
     passes = max(encoded + max(forward, sampling), encoding) + workspace
-    left = rates[20] if splits else 0.0
-    return round(kept + (passes if compiled else max(passes, rates[19] + rates[25] * tokens) + left))
+    left = rates[19] if splits else 0.0
+    return round(kept + (passes if compiled else max(passes, rates[18] + rates[24] * tokens) + left))
 
 
 def activation_bytes(
@@ -875,7 +874,7 @@ def open_sampler_bytes(
     """Return how far vLLM's activation peak is open because either of two samplers may be installed; arguments as there."""
     one = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, compiled)
     other = sampled_activation_bytes(
-        rates, rates[31], tokens, max_num_seqs, context, own_kernels, splits, compiled
+        rates, rates[30], tokens, max_num_seqs, context, own_kernels, splits, compiled
     )
     return max(one - other, other - one)
 
@@ -900,8 +899,8 @@ def follows_length(rates: Rates) -> bool:
     It does where keys are gathered for an indexer, or its logits lie in graphs, where a longer request is measured with a
     longer video, and where latents are expanded.
     """
-    videos = max(rates[8], rates[17]) if rates[16] > 1 else 0.0
-    return max(rates[11], videos, rates[2], rates[28]) > 0
+    videos = max(rates[8], rates[16]) if rates[15] > 1 else 0.0
+    return max(rates[10], videos, rates[2], rates[27]) > 0
 
 
 def freed_bytes(
@@ -960,9 +959,9 @@ def graph_bytes(
 
     ``partial`` tells that the device's kernels keep partial results of attention for every request of the largest graph.
     """
-    largest = rates[22] if own_kernels else LARGEST_CAPTURE
-    results = rates[24] * min(max_num_seqs, LARGEST_CAPTURE, tokens) if partial else 0.0
-    each = rates[26] if partial else rates[15]
+    largest = rates[21] if own_kernels else LARGEST_CAPTURE
+    results = rates[23] * min(max_num_seqs, LARGEST_CAPTURE, tokens) if partial else 0.0
+    each = rates[25] if partial else rates[14]
     scored = scored_bytes(rates, max_num_seqs, tokens, own_kernels, context)
     return round(each * graphs_up_to(largest, max_num_seqs, tokens) + results) + scored
 
@@ -978,8 +977,8 @@ def scored_bytes(
 
     A graph must do for every length, so that it scores as many places as the longest request has.
     """
-    largest = rates[22] if own_kernels else LARGEST_CAPTURE
-    each = rates[29] if own_kernels else rates[28]
+    largest = rates[21] if own_kernels else LARGEST_CAPTURE
+    each = rates[28] if own_kernels else rates[27]
     return round(each * min(max_num_seqs, largest, tokens) * context)
 
 
@@ -996,7 +995,7 @@ def narrow_cache_bytes(
     """
     if eager or not partial:
         return 0
-    return round(rates[27] * min(max_num_seqs, LARGEST_CAPTURE, tokens))
+    return round(rates[26] * min(max_num_seqs, LARGEST_CAPTURE, tokens))
 
 
 def outside_bytes(
@@ -1013,8 +1012,8 @@ def outside_bytes(
         shared: What a device adds that shares its memory with a CPU.
         handles: Whether the handles of the device's linear algebra are made after the engine looked at free memory.
     """
-    taken = (rates[13] if handles else 0.0) + (rates[14] if multicast else 0.0)
-    return round(taken) + shared * rates[23]
+    taken = (rates[12] if handles else 0.0) + (rates[13] if multicast else 0.0)
+    return round(taken) + shared * rates[22]
 
 
 def reserve_bytes(

@@ -12,16 +12,10 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.profile import CacheProfile
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
-from kvreport.catalog.model import Model
 
 SHORTEST_SERVER_TOKENS: Final = 64
 """A question of fewer tokens is no ``--max-model-len``: vLLM's steps of 16,384 tokens are cut below this for 256 requests
 (``engine/arg_utils.py::_set_default_max_num_seqs_and_batched_tokens_args``), and rows of all lengths share one step."""
-
-
-def reads_images(model: Model) -> bool:
-    """True for a model with a vision encoder, for which schedulers may have defaults of their own."""
-    return any(row.component == "vision" for row in model.weights)
 
 
 class Pool(Protocol):

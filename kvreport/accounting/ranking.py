@@ -31,7 +31,7 @@ from kvreport.accounting.numeric import Integers
 from kvreport.accounting.offers import Choices, Deployment, Offer, Rank
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout, allowed_tensor_parallel, suits
 from kvreport.accounting.partition import best_partition
-from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving, reads_images
+from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.accounting.sizing import (
     MAX_REQUESTS,
@@ -457,7 +457,6 @@ def _scheduler(model: Model, workload: Workload, choices: Choices, device: Accel
         max_batched_tokens=choices.max_batched_tokens,
         max_seqs=choices.max_seqs,
         context_tokens=max(min(workload.longest_tokens, model.context_tokens), SHORTEST_SERVER_TOKENS),
-        images=reads_images(model),
     )
 
 

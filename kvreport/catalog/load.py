@@ -31,6 +31,8 @@ from kvreport.catalog.release import (
     at_release,
     engine_for_version,
     newest_before,
+    newest_read,
+    oldest_computed,
     plain_release,
     read_rules,
     refuse_far,
@@ -256,6 +258,12 @@ class Catalog:
             return self.engine(family)
         if at:
             dated = engine_for_version(self.engines.values(), self.engine(family).family, version)
+            oldest = oldest_computed(self.engines.values(), self.engine(family).family, version)
+            if oldest is not None:
+                newest = newest_read(self.engines.values(), self.engine(family).family)
+                raise InputError(
+                    f"engine: found {shorten(name)}; allowed: {oldest}, the oldest release that is computed, to {newest}"
+                )
             if dated is None or not plain_release(version):
                 known = [f"{e.label} ({e.name})" for e in self.engines.values() if e.versions]
                 raise InputError(f"engine: found {shorten(name)}; allowed: a version of {', '.join(known)}")

@@ -324,6 +324,38 @@ def engine_for_version(engines: Iterable[Engine], family: str, version: str | No
     return None
 
 
+def oldest_computed(engines: Iterable[Engine], family: str, version: str | None) -> str | None:
+    """The oldest release of a family that is computed, where a version is older; None where it is not.
+
+    A release is computed for 18 months, counted back from the newest release of ``data/<family>_releases.yaml``.
+
+    Args:
+        engines: The catalog's engines.
+        family: For instance ``vllm``.
+        version: As an engine prints it.
+    """
+    firsts = [e.versions[0] for e in engines if e.family == family and e.versions]
+    oldest = min(firsts, key=version_number, default=None)
+    number = version_number(version or "")
+    return oldest if oldest is not None and number and number < version_number(oldest) else None
+
+
+def not_computed(engines: Iterable[Engine], family: str, version: str | None) -> str | None:
+    """What to say of a release that is too old to be computed; None for any other.
+
+    Args:
+        engines: The catalog's engines.
+        family: For instance ``vllm``.
+        version: As an engine prints it.
+    """
+    known = list(engines)
+    oldest = oldest_computed(known, family, version)
+    if oldest is None or version is None:
+        return None
+    label = next(engine.label.split()[0] for engine in known if engine.family == family)
+    return f"{label} {plain_release(version)} is not computed; {oldest} is the oldest release that is"
+
+
 def newest_read(engines: Iterable[Engine], family: str) -> str | None:
     """The newest release of a family that was read; None for a family without releases.
 

@@ -15,7 +15,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.fleet import Alike, Groups
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.parallel import Layout, check_tensor_parallel, suits
-from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving
+from kvreport.accounting.plan import Serving
 from kvreport.accounting.roofline import Peaks
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -52,57 +52,10 @@ class Fleet:
     Attributes:
         accelerators: By slug.
         engine: Whose answer the rows carry.
-        context_tokens: The longest request that servers are told to take; None where it decides no default.
-        images: True for models that read images, where that decides a default.
     """
 
     accelerators: tuple[Accelerator, ...]
     engine: Engine
-    context_tokens: int | None = None
-    images: bool = False
-
-    def by_length(
-        self, contexts: tuple[int, ...], *, images: bool
-    ) -> tuple[tuple[Fleet, tuple[int, ...]], ...]:
-        """The fleet at each length that servers are told to take, lengths with equal scheduler sizes together.
-
-        vLLM's first engine takes the longest prompt in one step. Most engines take the same steps at all lengths.
-
-        Args:
-            contexts: Lengths in tokens.
-            images: True for a model that reads images.
-
-        Returns:
-            Fleets, with the positions of their lengths.
-        """
-        key = (contexts, images)
-        if key not in self._lengths:
-            engine = rules(self.engine)
-            devices = [self.accelerators[places[0]] for places in self.alike]
-            usual = tuple(map(engine.scheduler, devices))
-            found: dict[Hashable, list[int]] = {}
-            for place, tokens in enumerate(contexts):
-                told = max(tokens, SHORTEST_SERVER_TOKENS)
-                sizes = tuple(
-                    engine.scheduler(device, context_tokens=told, images=images) for device in devices
-                )
-                found.setdefault(None if sizes == usual else sizes, []).append(place)
-            self._lengths[key] = tuple(
-                (
-                    self
-                    if sizes is None
-                    else replace(
-                        self, context_tokens=max(contexts[of[0]], SHORTEST_SERVER_TOKENS), images=images
-                    ),
-                    tuple(of),
-                )
-                for sizes, of in found.items()
-            )
-        return self._lengths[key]
-
-    @cached_property
-    def _lengths(self) -> dict[Hashable, tuple[tuple[Fleet, tuple[int, ...]], ...]]:
-        return {}
 
     @cached_property
     def peaks(self) -> Peaks:
@@ -138,9 +91,7 @@ class Fleet:
             )
             if members:
                 device, engine = self.accelerators[members[0]], rules(self.engine)
-                tokens, rows = engine.scheduler(
-                    device, context_tokens=self.context_tokens, images=self.images
-                )
+                tokens, rows = engine.scheduler(device)
                 serving = Serving(max_batched_tokens=tokens, max_seqs=rows)
                 yield Alike(members, serving, engine.reserve_class(device))
 

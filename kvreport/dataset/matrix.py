@@ -22,7 +22,7 @@ from kvreport.accounting.deployment import Case, Memo
 from kvreport.accounting.fleet import Groups, plans_on_fleet
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, Serving, reads_images
+from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.roofline import Peaks, step_bounds_ms
 from kvreport.accounting.stack import MOST_CELLS, Rows, lay_out_rows
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -114,34 +114,6 @@ def cube_of(model: Model, axes: Axes, memo: Memo | None = None) -> Cube:
         memo: What cubes of other engines have worked out; None to work it out here.
     """
     axes = replace(axes, weight_formats=_weight_formats(model, axes))
-    lengths = axes.fleet.by_length(axes.contexts, images=reads_images(model))
-    if len(lengths) == 1 and lengths[0][0] is axes.fleet:
-        return _cube_of(model, axes, memo)
-    pieces = [
-        _cube_of(model, replace(axes, fleet=fleet, contexts=tuple(axes.contexts[place] for place in places)))
-        for fleet, places in lengths
-    ]
-    return _joined(axes.contexts, [places for _, places in lengths], pieces)
-
-
-def _joined(contexts: tuple[int, ...], places: Sequence[tuple[int, ...]], pieces: Sequence[Cube]) -> Cube:
-    """One cube of pieces with some of the contexts each, whose engine takes other steps."""
-    first = pieces[0]
-    values = {}
-    for name, column in first.values.items():
-        whole = np.empty((*column.shape[:-1], len(contexts)), dtype=column.dtype)
-        for of, piece in zip(places, pieces, strict=True):
-            whole[..., list(of)] = piece.values[name]
-        values[name] = whole
-    return replace(
-        first,
-        contexts=contexts,
-        values=values,
-        possible=np.logical_and.reduce([piece.possible for piece in pieces]),
-    )
-
-
-def _cube_of(model: Model, axes: Axes, memo: Memo | None = None) -> Cube:
     layouts, caches = axes.layouts_of(model), axes.caches(model)
     contexts = xp.fixed(np.asarray(axes.contexts, dtype=np.int64))
     answer = _Answer(

@@ -17,7 +17,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import DraftKind, Step
 from kvreport.accounting.extras import Draft, is_head, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving, reads_images
+from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving
 from kvreport.accounting.roofline import Peaks
 from kvreport.accounting.state_types import with_state_type
 from kvreport.accounting.support import class_note, lacks_class
@@ -554,10 +554,6 @@ def _check_storable(cache: KvFormat, accelerator: Accelerator) -> None:
         )
 
 
-STEP_KEPT: Final = "other lengths in this answer keep it"
-"""Of the tokens of a step, where the engine's default follows the longest request."""
-
-
 def _scheduled(
     query: Query,
     engine: EngineRules,
@@ -573,17 +569,12 @@ def _scheduled(
         max_batched_tokens=query.max_batched_tokens,
         max_seqs=query.max_seqs,
         context_tokens=context_tokens,
-        images=reads_images(model),
     )
     label, because = engine.engine.label, "default of {} on this device"
     if drafted and query.max_seqs is None and engine.drafting_requests is not None:
         rows, because = engine.drafting_requests, "what {} sets where it drafts"
     if query.max_batched_tokens is None and engine.engine.device_classes:
-        said = f"default of {label} on this device"
-        short, long = (engine.scheduler(accelerator, context_tokens=length)[0] for length in (2048, 32_768))
-        if short != long:  # the first engine computes whole prompts in one step
-            said = f"what {label} takes for requests of {context_tokens:,} tokens; {STEP_KEPT}"
-        assumed.append(f"max_batched_tokens {tokens:,}: {said}")
+        assumed.append(f"max_batched_tokens {tokens:,}: default of {label} on this device")
     if query.max_seqs is None and engine.engine.device_classes:
         runs = engine.max_requests(Serving(max_batched_tokens=tokens, max_seqs=rows), model, Layout())
         if runs != rows:

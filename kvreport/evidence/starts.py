@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kvreport.catalog.load import Catalog
+from kvreport.catalog.release import oldest_computed
 from kvreport.catalog.starts import KnownStart, load_known_starts
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -45,13 +46,20 @@ def judge_starts(
 
     Args:
         catalog: Where names are looked up.
-        cases: The cases; None for those beside the catalog, of which there may be none.
+        cases: The cases; None for those beside the catalog, of which there may be none. Those of releases that are
+            too old to be computed are left out.
         judge: Predicts one; None for :func:`judge_start`, others may keep what it returns.
     """
     if cases is None:
         known = load_known_starts(catalog.folder)
         cases = () if known is None else known.cases
-    return tuple((judge or judge_start)(catalog, case) for case in cases)
+    return tuple((judge or judge_start)(catalog, case) for case in cases if not is_too_old(catalog, case))
+
+
+def is_too_old(catalog: Catalog, case: KnownStart) -> bool:
+    """True for a case of a release that is too old to be computed: it stays in the data and is not judged."""
+    family, _, version = case.engine.partition("@")
+    return oldest_computed(catalog.engines.values(), family, version) is not None
 
 
 def judge_start(catalog: Catalog, case: KnownStart) -> JudgedStart:

@@ -23,7 +23,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import Observation, load_observations
-from kvreport.catalog.release import engine_for_version
+from kvreport.catalog.release import engine_for_version, not_computed
 from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.observed import find_model, published_start
 from kvreport.startup_log.release import RELEASE_OF
@@ -54,6 +54,7 @@ class Case:
         excluded: What could not be compared, and why.
         release: The release whose rules were applied, as ``vllm 0.27.1``; None without rules.
         within_band: Whether the pool lies in its error band; None if it was not predicted.
+        old: Whether its release is too old to be computed.
     """
 
     observation: Observation
@@ -66,6 +67,7 @@ class Case:
     excluded: tuple[str, ...]
     release: str | None = None
     within_band: bool | None = None
+    old: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +155,10 @@ def compare(catalog: Catalog, observation: Observation) -> Case:
             if observation.model_id is None
             else "all: the model is not in the catalog"
         )
+    old = None
     if engine is None:
-        excluded.append(f"all: the rules of {observation.engine} are not modeled")
+        old = not_computed(catalog.engines.values(), observation.engine, _version(observation))
+        excluded.append(f"all: {old}" if old else f"all: the rules of {observation.engine} are not modeled")
     release: str | None = None
     judged = Judgment()
     if observation.unusable is not None:
@@ -175,6 +179,7 @@ def compare(catalog: Catalog, observation: Observation) -> Case:
         excluded=tuple(dict.fromkeys(excluded)),
         release=release,
         within_band=judged.within_band,
+        old=old is not None,
     )
 
 
@@ -183,10 +188,15 @@ def engine_of(catalog: Catalog, observation: Observation) -> Engine | None:
     family = FAMILIES.get(observation.engine)
     if family is None:
         return None
-    release_of = RELEASE_OF.get(family)
-    version = None if release_of is None else release_of(observation)
+    version = _version(observation)
     engine = engine_for_version(catalog.engines.values(), family, version)
     return engine if engine is None or version is None else rules(engine).at_release(version)
+
+
+def _version(observation: Observation) -> str | None:
+    """The release that a log is of: as stated or as its lines and day tell; None where releases do not differ."""
+    release_of = RELEASE_OF.get(observation.engine)
+    return None if release_of is None else release_of(observation)
 
 
 def _started(observation: Observation) -> bool | None:

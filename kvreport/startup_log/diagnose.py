@@ -19,6 +19,7 @@ from kvreport.accounting.extras import drafts
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import not_computed
 from kvreport.catalog.server_flags import load_server_flags
 from kvreport.errors import InputError, require_text
 from kvreport.estimation.hardware import listed
@@ -140,7 +141,10 @@ def diagnose(
     device = min(devices, key=lambda one: one.usable_bytes, default=None)
     reading = _believed(reading, devices, known, notes)
     start, beside = None, _draft(reading, draft, known, fetch=fetch)
-    if record is not None:
+    old = not_computed(known.engines.values(), reading.engine or "", version_of(reading))
+    if old is not None:
+        notes.append(f"{old}. The lines of the log are read, and nothing is predicted.")
+    elif record is not None:
         start = pasted_start(reading, record, known, devices, tensor_parallel, weights, kv, beside)
         start = _as_range(start, notes)
         if tensor_parallel is None and reading.whole("tensor_parallel") is None:
@@ -156,9 +160,9 @@ def diagnose(
     if fits is not None and not isfinite(fits):
         notes.append("The model keeps no cache, so memory sets no limit to its requests.")
         fits = None
-    if reading.engine not in POOL_AS_STATED:
+    if reading.engine not in POOL_AS_STATED and old is None:
         notes += _pool_notes(start, laid, device)
-    if device is None:
+    if device is None and old is None:
         notes += _devices_of(reading, known)
     if laid is not None and pool is not None and pool > 0 and not plan_agrees(reading, laid, pool):
         notes.append("Our plan is not the log's: cache type, drafts or model differ from what it states.")

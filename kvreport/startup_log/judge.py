@@ -91,13 +91,6 @@ def _rounding(size: float) -> float:
     return next((GIB / 2 / 10**places for places in (2, 4) if abs(gib - round(gib, places)) < _EXACT), 0.0)
 
 
-def printed_concurrency(laid: Deployment, context_tokens: int) -> float:
-    """Requests of a context as this release prints them: some divide the tokens of the pool by the length."""
-    if laid.case.rules.concurrency_is_tokens:
-        return float(laid.printed_tokens(context_tokens)) / context_tokens
-    return float(laid.concurrency(context_tokens))
-
-
 @dataclass(slots=True)
 class _Judging:
     """A judgment while it is made."""
@@ -141,7 +134,7 @@ class _Judging:
             tokens = float(laid.printed_tokens(context))
             yield Comparison(f"tokens{suffix}", tokens, float(printed.tokens), "tokens")
         if printed.concurrency:
-            fitting = printed_concurrency(laid, context)
+            fitting = float(laid.concurrency(context))
             yield Comparison(f"concurrency{suffix}", fitting, printed.concurrency, "requests")
 
     def _as_printed(self, laid: Deployment, pool: float) -> Deployment:

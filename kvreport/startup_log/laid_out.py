@@ -21,7 +21,7 @@ from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import engine_for_version, plain_release
 from kvreport.errors import InputError
-from kvreport.startup_log.judge import Judgment, printed_concurrency, with_pool
+from kvreport.startup_log.judge import Judgment, with_pool
 from kvreport.startup_log.observed import static_share
 from kvreport.startup_log.reading import Reading, longest_of, refused, started, tokens_of
 from kvreport.startup_log.release import release_of_day, release_of_places
@@ -490,7 +490,7 @@ def plan_agrees(reading: Reading, laid: LaidOut, pool: int) -> bool:
         return True
     filled = laid.of_pool(pool)
     if stated:
-        return kernel.agrees(printed_concurrency(filled, longest), stated)
+        return kernel.agrees(float(filled.concurrency(longest)), stated)
     return kernel.agrees(float(filled.printed_tokens(longest)), float(tokens or 1))
 
 

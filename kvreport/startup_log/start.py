@@ -234,7 +234,6 @@ class Start:
             max_seqs=flags.max_seqs,
             offline=flags.offline,
             context_tokens=flags.context_tokens,
-            images=any(row.component == "vision" for row in self.model.weights),
         )
         named = flags.weight_format
         form = None if named in (None, "released") else self.known.weight_format(named)

@@ -320,22 +320,6 @@ def test_the_boundary_of_a_pipeline_is_of_all_its_stages(stages: int, requests: 
     assert told(**asked, context_tokens=longest + 1)[invariants.BY_MEMORY] < requests
 
 
-def test_a_step_that_follows_the_length_is_said_to_be_kept() -> None:
-    """vLLM's first engine computes a prompt of up to 32K in one step: another length is another pool."""
-    asked: dict[str, Any] = {"model": "ibm-granite/granite-4.2-8b", "gpu": "tpu-v4", "weights": "bf16"}
-    first = invariants.ask({**asked, "engine": "vllm-0.7", "context_tokens": 4096})
-    assert first is not None
-    kept = invariants.kept(first)
-    assert kept == {"max_batched_tokens": 4096}
-    longest = first.max_context_tokens
-    for more, serves in ((0, True), (1, False)):
-        held = told(**asked, **kept, engine="vllm-0.7", context_tokens=longest + more)[invariants.BY_MEMORY]
-        assert (held > 0) == serves
-    later = invariants.ask({**asked, "engine": "vllm-0.8", "context_tokens": 4096})
-    assert later is not None
-    assert not invariants.kept(later)
-
-
 def test_a_shorter_step_of_sglang_leaves_its_requests_as_they_are() -> None:
     """vLLM runs no more requests at once than a step has tokens; SGLang's chunk says nothing of them."""
     asked = {"model": "XiaomiMiMo/MiMo-V2.6-Flash-RL", "gpu": "a100-sxm4-40gb", "engine": "sglang"}

@@ -19,7 +19,7 @@ CATALOG: Final = open_catalog()
 Question = dict[str, Any]
 
 SERVERS: Final = (
-    "vllm", "vllm@0.8.5", "vllm@0.16.0", "vllm@0.19.0", "sglang", "sglang@0.5.9", "tensorrt-llm", "transformers",
+    "vllm", "vllm@0.10.1", "vllm@0.16.0", "vllm@0.19.0", "sglang", "sglang@0.5.9", "tensorrt-llm", "transformers",
     "ceiling", "mlx",
 )  # fmt: skip
 LOCAL: Final = ("llama-cpp", "ollama")

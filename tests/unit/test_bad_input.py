@@ -123,6 +123,16 @@ def test_every_command_refuses_a_release_far_beyond_the_newest_read(capsys, word
     assert "0.33.0, the newest release that was read, and 0.34" in said or "0.5.23, the newest" in said, said
 
 
+@pytest.mark.parametrize(
+    ("name", "oldest"),
+    [("vllm@0.8.5", "0.9"), ("vllm-0.7", "0.9"), ("vllm==0.6.3", "0.9"), ("sglang@0.4.6", "0.5.3")],
+)
+def test_a_release_that_is_too_old_is_one_error_with_the_oldest_computed(capsys, name, oldest) -> None:
+    assert main(["estimate", "Qwen/Qwen3-8B", "--gpu", "H100", "--engine", name]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert f"allowed: {oldest}, the oldest release that is computed" in said
+
+
 def test_python_says_and_refuses_releases_beyond_the_newest_read() -> None:
     found = kvreport.estimate("Qwen/Qwen3-8B", gpu="H100", engine="vllm@0.34")
     assert found.request.release_read == "0.33.0"

@@ -239,23 +239,6 @@ def test_rows_of_an_fp8_latent_reserve_as_the_estimate_does(catalog: Catalog, en
     assert pools[gpus[1], "fp8"] == pools[gpus[1], "bf16"]
 
 
-def test_the_first_engine_takes_the_longest_prompt_in_one_step_in_rows_too(catalog: Catalog) -> None:
-    """0.7.3 ``config.py::SchedulerConfig``: steps of 2,048 tokens up to that context, of 32,768 at it, of 2,048 above."""
-    rows = kvreport.matrix(
-        models="Qwen/Qwen2.5-14B-Instruct",
-        gpus="h100-sxm-80gb",
-        engine="vllm@0.7.3",
-        contexts=[1024, 2048, 8192, 32768, 65536],
-        catalog=catalog,
-    )
-    rows = rows[
-        (rows["layout"] == "tp1") & (rows["weight_format"] == "released") & (rows["kv_format"] == "bf16")
-    ]
-    pools = dict(zip(rows["context_tokens"], rows["kv_pool_bytes_per_gpu"], strict=True))
-    assert pools[1024] == pools[2048] > pools[8192] > pools[32768]
-    assert pools[65536] == pools[2048]
-
-
 def test_stages_of_older_releases_start_only_if_a_whole_request_fits_in_rows_too(catalog: Catalog) -> None:
     model, gpu = "nvidia/GLM-5.2-NVFP4", "a100-sxm4-40gb"
     rows = kvreport.matrix(models=model, gpus=gpu, engine="vllm@0.16.0", contexts=[32768], catalog=catalog)

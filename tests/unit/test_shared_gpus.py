@@ -21,7 +21,7 @@ def test_vllm_is_not_charged_for_what_others_held_but_it_must_be_free() -> None:
     assert beside.budget == alone.budget
     assert beside.verdict == "fits"
     assert asked(utilization=0.5, held_by_others="40GiB").verdict == "cache_exceeds_pool"
-    assert asked(utilization=0.5, held_by_others="40GiB", engine="vllm@0.8.5").verdict == "fits"
+    assert asked(utilization=0.5, held_by_others="40GiB", engine="vllm@0.9.0").verdict == "fits"
 
 
 def test_a_share_that_was_not_stated_is_what_others_leave_free() -> None:

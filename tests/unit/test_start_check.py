@@ -54,7 +54,7 @@ def test_a_shared_memory_has_a_default_that_is_surely_free(catalog) -> None:
 
 
 def test_the_check_came_with_a_release_and_is_vllms() -> None:
-    for engine in ("vllm@0.8.5", "sglang"):
+    for engine in ("vllm@0.9.0", "sglang"):
         found = kvreport.estimate(MODEL, gpu=SHARED, engine=engine, utilization=0.92, context_tokens=4096)
         assert found.start_shortage_bytes is None, engine
 

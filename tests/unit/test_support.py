@@ -78,7 +78,7 @@ DOCUMENTED = [
     # vLLM until 0.23 reads GGUF files of the classes that transformers converts; 0.24 has no loader.
     ("vllm@0.14.0", "h100-sxm-80gb", DENSE, "q8_0", None, RUNS),
     ("vllm@0.14.0", "h100-sxm-80gb", "openai/gpt-oss-20b", "q8_0", None, NO_FORMAT),
-    ("vllm@0.8.5", "h100-sxm-80gb", DENSE, "q4_k_m", None, NO_FORMAT),
+    ("vllm@0.9.0", "h100-sxm-80gb", DENSE, "q4_k_m", None, NO_FORMAT),
     ("vllm", "h100-sxm-80gb", DENSE, "q8_0", None, NO_FORMAT),
     ("sglang", "h100-sxm-80gb", DENSE, "q8_0", None, RUNS),
     ("tensorrt-llm", "h100-sxm-80gb", DENSE, "q8_0", None, NO_FORMAT),
@@ -296,10 +296,8 @@ def test_experts_that_stay_whole_are_not_cut(catalog):
         # The parsers of the releases: vllm/engine/arg_utils.py, sglang/srt/server_args.py.
         ("vllm@0.10.1", Layout(tensor=8, decode_context=2), False),
         ("vllm@0.11.0", Layout(tensor=8, decode_context=2), True),
-        ("vllm@0.7.3", Layout(tensor=4, expert=True), False),
-        ("vllm@0.8.4", Layout(tensor=4, expert=True), True),
-        ("vllm@0.7.3", Layout(tensor=4, data=2), False),
-        ("vllm@0.8.5", Layout(tensor=4, data=2), True),
+        ("vllm@0.9.0", Layout(tensor=4, expert=True), True),
+        ("vllm@0.9.0", Layout(tensor=4, data=2), True),
         ("sglang@0.5.13", Layout(tensor=8, decode_context=2), False),
         ("sglang@0.5.15", Layout(tensor=8, decode_context=2), True),
     ],
@@ -356,7 +354,7 @@ def test_what_was_judged_before_changes_no_judgement() -> None:
         ("vllm", "h100", "float16", None, NO_DEVICE),
         ("vllm", "h100", "bfloat16", None, None),
         ("vllm", "h100", "auto", None, None),
-        ("vllm@0.8.5", "h100", "float16", None, None),
+        ("vllm@0.9.1", "h100", "float16", None, None),
         ("vllm", "mi300x", "float16", None, NO_DEVICE),
         ("vllm", "t4", "float16", None, NO_DEVICE),
         ("vllm", "t4", "bfloat16", None, NO_DEVICE),
@@ -385,7 +383,7 @@ def test_a_class_without_float16_is_computed_in_float32_where_bfloat16_lacks() -
 @pytest.mark.parametrize(
     ("engine", "model", "pipeline", "runs"),
     [
-        ("vllm@0.7.3", "deepseek-ai/DeepSeek-R1", 2, False),
+        ("vllm@0.9.0", "deepseek-ai/DeepSeek-R1", 2, False),
         ("vllm@0.26.0", "Qwen/Qwen3.6-27B-FP8", 2, False),
         ("vllm@0.26.0", "Qwen/Qwen3.6-27B-FP8", 1, True),
         ("vllm", "Qwen/Qwen3.6-27B-FP8", 2, True),
@@ -544,7 +542,7 @@ NEVER = (
         ("sglang", "bf16-2of4", "0.5.3", "0.5.4"),
         *(
             (family, form, None, release)
-            for family, release in (("vllm", "0.7.3"), ("sglang", "0.5.3"))
+            for family, release in (("vllm", "0.9.0"), ("sglang", "0.5.3"))
             for form in NEVER
         ),
         *((family, form, None, None) for family in ("vllm", "sglang") for form in NEVER),

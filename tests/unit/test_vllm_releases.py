@@ -1,8 +1,10 @@
 """What changes between vLLM's releases, and that its records say the same as its rules."""
 
+from datetime import date
 from itertools import pairwise
 
 import pytest
+import yaml
 
 import kvreport
 from kvreport.accounting.engines.registry import rules
@@ -25,7 +27,7 @@ from kvreport.catalog.caches import Indexer, Latent
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import LayerGroup
-from kvreport.catalog.release import release_at, release_number, release_of, version_number
+from kvreport.catalog.release import oldest_computed, release_at, release_number, release_of, version_number
 from kvreport.estimation.commands import estimate_command
 from kvreport.units import GIB
 from tests.trunk import load_overhead
@@ -57,6 +59,24 @@ def test_records_follow_one_another_without_a_gap(records: list[Engine]) -> None
     assert records[-1].versions[1] is None
 
 
+@pytest.mark.parametrize("family", ["vllm", "sglang"])
+def test_a_release_is_computed_for_18_months(catalog: Catalog, family: str) -> None:
+    """Counted back from the newest release in the data; a minor release is as old as its first one."""
+    text = (catalog.folder / f"{family}_releases.yaml").read_text(encoding="utf-8")
+    built: dict[tuple[int, ...], date] = {}
+    for name, release in yaml.safe_load(text)["releases"].items():
+        built.setdefault(
+            version_number(name)[: 2 if family == "vllm" else 3], date.fromisoformat(release["built"])
+        )
+    newest = max(built.values())
+    first = newest.replace(
+        year=newest.year - 1 - (newest.month <= 6), month=(newest.month + 5) % 12 + 1, day=1
+    )
+    for number, day in built.items():
+        old = oldest_computed(catalog.engines.values(), family, ".".join(map(str, number))) is not None
+        assert old == (day < first), (number, day, first)
+
+
 def test_records_say_what_the_rules_of_their_release_say(records: list[Engine]) -> None:
     for record in records:
         release = release_of(record)
@@ -81,39 +101,11 @@ def test_all_records_have_the_same_constants(records: list[Engine]) -> None:
     assert len({tuple(sorted(record.coefficients.items())) for record in records}) == 1
 
 
-@pytest.mark.parametrize(
-    ("release", "context", "tokens"),
-    [
-        # 0.6.4 config.py:1103-1118; 0.7.3 config.py:1521-1536.
-        ((0, 6, 4), 20_000, 20_000),
-        ((0, 6, 4), 1024, 2048),
-        ((0, 6, 4), 131_072, 512),
-        # 0.6.5 config.py:1344 and 0.6.6 config.py:1438.
-        ((0, 6, 5), 131_072, 2048),
-        ((0, 6, 6), 131_072, 2048),
-        ((0, 7, 3), 131_072, 2048),
-    ],
-)
-def test_the_first_engine_takes_the_longest_prompt_in_a_step(
-    release: tuple[int, ...], context: int, tokens: int
-) -> None:
-    sizes = scheduler.default_sizes(release_at("vllm", release), "rtx-3090", 24 * GIB, context_tokens=context)
-    assert sizes == (tokens, 256)
-    unchunked = scheduler.default_sizes(
-        release_at("vllm", release), "rtx-3090", 24 * GIB, context_tokens=context, images=True
-    )
-    # 0.6.4 config.py:40, _MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS.
-    assert unchunked[0] == max(context, 5120)
-
-
-def test_large_devices_were_known_by_name_before_they_were_by_memory() -> None:
+def test_devices_are_large_by_their_memory() -> None:
     def sizes(release: tuple[int, ...], device: str, gib: int) -> tuple[int, int]:
         return scheduler.default_sizes(release_at("vllm", release), device, gib * GIB)
 
-    # 0.8.4 arg_utils.py: "h100" or "h200" in the device's name; 0.8.5: 70 GiB; 0.9.0: but for the A100.
-    assert sizes((0, 8, 4), "h20-96gb", 95) == (2048, 256)
-    assert sizes((0, 8, 4), "h100-sxm-80gb", 79) == (8192, 1024)
-    assert sizes((0, 8, 5), "a100-sxm4-80gb", 79) == (8192, 1024)
+    # 0.9.0 arg_utils.py: from 70 GiB on, but for the A100.
     assert sizes((0, 9, 0), "a100-sxm4-80gb", 79) == (2048, 256)
     assert sizes((0, 9, 0), "h20-96gb", 95) == (8192, 1024)
     # 0.28.0: devices of 160 GiB take twice the tokens.
@@ -507,22 +499,6 @@ def test_a_draft_layer_of_pooled_index_keys_is_one_whole_layer(catalog: Catalog)
     plan = plan_blocks(case)
     assert plan.block_bytes == 13 * (416 * 1024 + 104 * 256)
     assert int(plan.profile.request_bytes(262_144)) == 652 * plan.block_bytes
-
-
-@pytest.mark.parametrize(
-    ("version", "context", "tokens"),
-    [("0.6.6", 8192, 8192), ("0.6.6", 1024, 2048), ("0.6.6", 65_536, 2048), ("0.6.4", 65_536, 512)],
-)
-def test_an_estimate_takes_the_first_engines_step_from_the_context(
-    version: str, context: int, tokens: int
-) -> None:
-    answer = kvreport.estimate("llama-3.1-8b", gpu="h100", context_tokens=context, engine=f"vllm@{version}")
-    assert (answer.to_dict()["max_batched_tokens"], answer.to_dict()["max_seqs"]) == (tokens, 256)
-
-
-def test_a_model_of_images_is_not_chunked_by_the_first_engine() -> None:
-    answer = kvreport.estimate("llama-3.2-11b-vision", gpu="h100", context_tokens=65_536, engine="vllm@0.6.6")
-    assert answer.to_dict()["max_batched_tokens"] == 65_536
 
 
 def test_gpt_oss_on_hopper_is_not_padded_by_the_triton_kernels_that_come_with_vllm() -> None:

@@ -75,11 +75,6 @@ class EngineRules:
     short_context_tokens: ClassVar[int | None] = None
     """Tokens of the longest request up to which less is reserved on some devices; None where its length changes nothing."""
 
-    @property
-    def concurrency_is_tokens(self) -> bool:
-        """True if the concurrency that is printed is the line of tokens over the longest request."""
-        return False
-
     ranks_agree_on_pool: ClassVar[bool] = False
     """True if every rank takes the pool of the rank that has the least memory left."""
 
@@ -440,7 +435,6 @@ class EngineRules:
         max_seqs: int | None = None,
         offline: bool = False,
         context_tokens: int | None = None,
-        images: bool = False,
     ) -> tuple[int, int]:
         """Tokens of one step and requests at once: as given, or as the engine defaults them.
 
@@ -450,12 +444,11 @@ class EngineRules:
             max_seqs: Requests that run at once, where given.
             offline: True for the defaults of the engine's offline class.
             context_tokens: The longest request, where a default depends on it and it is stated.
-            images: True for a model that reads images, where a default depends on it.
 
         Raises:
             InputError: If a given number is below 1.
         """
-        del context_tokens, images
+        del context_tokens
         self.check_sizes(max_batched_tokens, max_seqs)
         classes = self.engine.device_classes
         if not classes:

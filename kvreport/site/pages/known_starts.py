@@ -8,7 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kvreport import units
-from kvreport.evidence.starts import JudgedStart, judge_start, judge_starts
+from kvreport.catalog.starts import load_known_starts
+from kvreport.evidence.starts import JudgedStart, is_too_old, judge_start, judge_starts
 from kvreport.publish.noted import kept
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.words import engine_name
@@ -29,17 +30,24 @@ def _kept(catalog: Catalog, case: KnownStart) -> JudgedStart:
     return kept(f"start {case.model_dump_json()}", lambda: judge_start(catalog, case))
 
 
-def conclusion(found: Sequence[JudgedStart]) -> str:
-    """One sentence: how many are predicted correctly now, and how many were at first sight."""
+def too_old(catalog: Catalog) -> int:
+    """How many cases beside a catalog are of releases too old to be computed."""
+    known = load_known_starts(catalog.folder)
+    return 0 if known is None else sum(is_too_old(catalog, case) for case in known.cases)
+
+
+def conclusion(found: Sequence[JudgedStart], old: int = 0) -> str:
+    """One sentence: how many are predicted correctly now, how many were at first sight, and how many are too old."""
     right = sum(one.right for one in found)
     met = [one.case.first_sight for one in found if one.case.first_sight is not None]
     now = f"Predicted correctly: {right} of {len(found)} documented starts and refusals"
-    return f"{now}; at first sight {sum(met)} of {len(met)}" if met else now
+    now = f"{now}; at first sight {sum(met)} of {len(met)}" if met else now
+    return f"{now}; {old} more are of releases that are too old to be computed" if old else now
 
 
-def tables(found: Sequence[JudgedStart]) -> Iterator[Table]:
+def tables(found: Sequence[JudgedStart], old: int = 0) -> Iterator[Table]:
     """A summary by what decides a case, and every case with its source."""
-    yield Table(conclusion(found), Column("Decided by", numeric=False), _COUNTS, tuple(_summary(found)))
+    yield Table(conclusion(found, old), Column("Decided by", numeric=False), _COUNTS, tuple(_summary(found)))
     yield Table(
         "Every documented start and refusal, with its prediction",
         Column("Model", numeric=False),

@@ -102,7 +102,12 @@ def page(catalog: Catalog, drawings: Mapping[str, Drawing] | None = None) -> Pag
     documented = known_starts.of(catalog)
     if documented:
         others.insert(
-            0, ("starts", "Documented starts and refusals", _tables(*known_starts.tables(documented)))
+            0,
+            (
+                "starts",
+                "Documented starts and refusals",
+                _tables(*known_starts.tables(documented, known_starts.too_old(catalog))),
+            ),
         )
     checked = load_planner_check(catalog.folder)
     if checked is not None:
@@ -204,6 +209,9 @@ def _conclusion(found: Validation) -> str:
     total = sum(count for _, _, count in found.starts)
     if total:
         parts.append(f"{right} of {total} starts and refusals predicted correctly")
+    old = sum(case.old for case in found.cases)
+    if old:
+        parts.append(f"{old} logs are of releases that are too old to be computed (18 months)")
     return ". ".join(part[:1].upper() + part[1:] for part in parts) + "."
 
 

@@ -364,7 +364,6 @@ class Sglang(EngineRules):
         max_seqs: int | None = None,
         offline: bool = False,
         context_tokens: int | None = None,
-        images: bool = False,
     ) -> tuple[int, int]:
         """Tokens of one prefill chunk, and requests at once: as given, else the most that it estimates."""
         tokens, _ = EngineRules.scheduler(
@@ -374,7 +373,6 @@ class Sglang(EngineRules):
             max_seqs=max_seqs,
             offline=offline,
             context_tokens=context_tokens,
-            images=images,
         )
         return tokens, max_seqs or MOST_REQUESTS
 

@@ -68,9 +68,6 @@ FORWARD_HIDDEN_BYTES: Final = 10
 """Per element of the residual stream: residual, attention's output, their sum, its norm and the MLP's output,
 16 bits each, which a compiled graph allocates as one piece."""
 
-FIRST_ENGINE_HIDDEN_BYTES: Final = 6
-"""The same where layers run one by one: residual, norm and output (0.6 and 0.7 compile nothing)."""
-
 EXPERT_INNER_BYTES: Final = 6
 EXPERT_HIDDEN_BYTES: Final = 2
 
@@ -383,15 +380,13 @@ def _shared_picks(group: LayerGroup, *, tiled: bool) -> int:
     return -(-width // PICK_TILE) * PICK_TILE if tiled else width
 
 
-def stream_bytes_per_token(shape: Shape, release: Release) -> int:
+def stream_bytes_per_token(shape: Shape) -> int:
     """Bytes per token of the residual stream at the peak of a forward pass."""
-    copies = FIRST_ENGINE_HIDDEN_BYTES if release.has("first_engine") else FORWARD_HIDDEN_BYTES
-    return copies * shape.hidden * shape.streams
+    return FORWARD_HIDDEN_BYTES * shape.hidden * shape.streams
 
 
 def forward_bytes_per_token(
     shape: Shape,
-    release: Release,
     tensor_parallel: int = 1,
     *,
     whole_experts: bool = False,
@@ -406,12 +401,11 @@ def forward_bytes_per_token(
 
     Args:
         shape: The model's widths.
-        release: The vLLM release.
         tensor_parallel: Ranks that share each layer.
         whole_experts: True with expert parallelism.
         inner_kept: True where experts compute in buffers that stay allocated.
     """
-    stream = stream_bytes_per_token(shape, release)
+    stream = stream_bytes_per_token(shape)
     dense = FORWARD_INNER_BYTES * shape.inner / tensor_parallel
     split = 1 if whole_experts else tensor_parallel
     inner = 0.0 if inner_kept else EXPERT_INNER_BYTES * shape.expert_inner / split
@@ -506,16 +500,6 @@ def scored_bytes_per_row(
     counted = places * (2 if second else 1)
     narrow = SERVED_BYTES if release.has("scores_in_16_bits") else 0
     return SCORE_BYTES * counted, (SCORE_BYTES + narrow) * counted
-
-
-def states_encoded_bytes(shape: Shape, release: Release) -> int:
-    """Bytes per request of an encoder's pass where layers attend to its states.
-
-    The first engine gives every one of its requests an image while it measures.
-    """
-    if shape.tower is None or not release.has("first_engine"):
-        return 0
-    return shape.encoder_tokens * (shape.tower.pooled_bytes + 2 * SERVED_BYTES * shape.hidden)
 
 
 def encodes(model: Model) -> bool:

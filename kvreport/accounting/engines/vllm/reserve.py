@@ -42,7 +42,6 @@ from kvreport.accounting.engines.vllm.profiling import (
     received_bytes_per_token,
     scored_bytes_per_row,
     shared_units,
-    states_encoded_bytes,
     stream_bytes_per_token,
 )
 from kvreport.accounting.engines.vllm.towers import clip_tokens, encoding, listening, whole_encoding
@@ -98,7 +97,6 @@ class ReserveRates:
         buffer_per_row: Of Triton's sampling kernel, one row for each multiprocessor.
         encoding: Of an encoder pass over the largest image.
         encoding_per_token: Of an encoder pass over as many images as a step has tokens for.
-        encoding_per_row: Of the encoder states of one request.
         index_per_token: Of the buffer that an indexer gathers keys in, per token of the longest context.
         index_logits: Of the logits of an indexer.
         non_framework: Outside the framework, where it is taken off (:func:`charges_handles`).
@@ -132,7 +130,6 @@ class ReserveRates:
     buffer_per_row: float
     encoding: float
     encoding_per_token: float
-    encoding_per_row: float
     index_per_token: float
     index_logits: float
     non_framework: float
@@ -205,7 +202,7 @@ class ReserveRates:
         encode = whole_encoding if whole_encoders else encoding
         passed = encode(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
         if images and not sizes.encoder_tokens and releases.encoder_profiled(release, second=second):
-            heard = listening(model, clip_tokens(model, engine), release)
+            heard = listening(model, clip_tokens(model, engine))
             passed = heard if heard.kept else passed
         asked = images and encodes(model)
         embedded = embedded_bytes_per_token(sizes, release, second=second, images=asked)
@@ -230,12 +227,11 @@ class ReserveRates:
         return cls(
             forward_per_token=forward_bytes_per_token(
                 sizes,
-                release,
                 tensor_parallel,
                 whole_experts=expert_parallel,
                 inner_kept=engine.expert_workspace_kept,
             ),
-            stream_per_token=stream_bytes_per_token(sizes, release),
+            stream_per_token=stream_bytes_per_token(sizes),
             expanded=expanded_latent_bytes(sizes, tensor_parallel)
             if release.has("expands_latents") and not heads
             else 0,
@@ -254,7 +250,6 @@ class ReserveRates:
             else 0,
             encoding=passed.image,
             encoding_per_token=passed.per_token,
-            encoding_per_row=states_encoded_bytes(sizes, release) if images else 0,
             index_per_token=index_workspace_bytes(sizes, release),
             index_logits=INDEX_LOGITS_BYTES if sizes.gathers_keys else 0,
             non_framework=constant(engine, "non_framework_bytes"),

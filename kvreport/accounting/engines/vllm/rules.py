@@ -70,11 +70,6 @@ class Vllm(EngineRules):
         return release_of(self.engine).has(rule)
 
     @property
-    def concurrency_is_tokens(self) -> bool:
-        """As the release prints it."""
-        return self._has("concurrency_from_tokens")
-
-    @property
     def stages_checked_as_whole(self) -> bool:
         """In some releases; in others stage by stage."""
         return self._has("stages_checked_as_whole")
@@ -436,7 +431,6 @@ class Vllm(EngineRules):
         max_seqs: int | None = None,
         offline: bool = False,
         context_tokens: int | None = None,
-        images: bool = False,
     ) -> tuple[int, int]:
         """Tokens of one step and requests at once: as given, or as the release defaults them."""
         self.check_sizes(max_batched_tokens, max_seqs)
@@ -446,7 +440,6 @@ class Vllm(EngineRules):
             accelerator.usable_bytes if accelerator else 0,
             context_tokens=context_tokens,
             offline=offline,
-            images=images,
         )
         tokens = max_batched_tokens or tokens
         return tokens, min(max_seqs or rows, tokens)

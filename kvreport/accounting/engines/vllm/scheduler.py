@@ -1,7 +1,6 @@
 """Scheduler sizes that vLLM takes when it is told none, by release and device.
 
-``engine/arg_utils.py``: ``get_batch_defaults`` (0.11.1 on), ``_set_default_args_v1`` (0.8 to 0.10) and
-``config.py::SchedulerConfig.__post_init__`` (0.6 and 0.7).
+``engine/arg_utils.py``: ``get_batch_defaults`` (0.11.1 on) and ``_set_default_args_v1`` (0.9 to 0.11.0).
 """
 
 from __future__ import annotations
@@ -14,12 +13,6 @@ from kvreport.units import GIB
 LARGE_BYTES: Final = 70 * GIB
 LARGEST_BYTES: Final = 160 * GIB
 
-FIRST_ENGINE_LEAST: Final = 2048
-FIRST_ENGINE_IMAGES: Final = 5120
-"""The least for a model that takes images (0.6.4 and 0.6.6 ``config.py::_MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS``)."""
-FIRST_ENGINE_LONG: Final = 32768
-FIRST_ENGINE_SEQS: Final = 256
-
 Sizes = tuple[int, int]
 
 
@@ -30,7 +23,6 @@ def default_sizes(
     *,
     context_tokens: int | None = None,
     offline: bool = False,
-    images: bool = False,
 ) -> Sizes:
     """Tokens of one step and requests at once.
 
@@ -40,23 +32,11 @@ def default_sizes(
         memory_bytes: Memory of the device.
         context_tokens: The longest request; None where it is not known.
         offline: True for the ``LLM`` class.
-        images: True for a multimodal model.
     """
-    if release.has("first_engine"):
-        return first_engine_tokens(release, context_tokens, images=images), FIRST_ENGINE_SEQS
     tokens, seqs = _by_device(release, device, memory_bytes, offline=offline)
     if context_tokens is not None and release.has("step_within_context"):
         tokens = min(tokens, seqs * context_tokens)
     return tokens, seqs
-
-
-def first_engine_tokens(release: Release, context_tokens: int | None, *, images: bool = False) -> int:
-    """Tokens of one step of the first engine: the longest prompt, in chunks above 32K; multimodal models are not chunked."""
-    if context_tokens is None:
-        return FIRST_ENGINE_IMAGES if images else FIRST_ENGINE_LEAST
-    if context_tokens > FIRST_ENGINE_LONG and not images:
-        return release.count("first_engine_chunk")
-    return max(context_tokens, FIRST_ENGINE_IMAGES if images else FIRST_ENGINE_LEAST)
 
 
 def is_large(release: Release, device: str, memory_bytes: int) -> bool:
@@ -64,11 +44,7 @@ def is_large(release: Release, device: str, memory_bytes: int) -> bool:
 
     The GB10's driver does not answer the question for its memory, which counts as a small device, until 0.33.0, which names it.
     """
-    if not release.has("large_by_memory"):
-        return "h100" in device or "h200" in device
-    if "a100" in device and release.has("a100_is_small"):
-        return False
-    if "gb10" in device:
+    if "a100" in device or "gb10" in device:
         return False
     if "ryzen-ai" in device and release.has("apu_set_apart"):
         return False
@@ -80,4 +56,4 @@ def _by_device(release: Release, device: str, memory_bytes: int, *, offline: boo
         return 16384, 1024
     if is_large(release, device, memory_bytes):
         return (16384 if offline else 8192), 1024
-    return (8192 if offline else 2048), release.count("small_device_seqs")
+    return (8192 if offline else 2048), 256

@@ -158,7 +158,7 @@ def encoding(tower: Tower | None, hidden: int, release: Release, ranks: int = 1)
     """
     if tower is None:
         return Encoding()
-    kept = 0.0 if release.has("first_engine") else float(tower.outputs * hidden * SERVED_BYTES)
+    kept = float(tower.outputs * hidden * SERVED_BYTES)
     if not tower.merged:
         return Encoding(per_token=float(POOLED_PATCHES * tower.pooled_bytes), kept_per_token=kept)
     patch = tower.patch_bytes(release, ranks)
@@ -191,16 +191,15 @@ def whole_encoding(tower: Tower | None, hidden: int, release: Release, ranks: in
     return replace(alone, image=max(alone.image, kept), per_token=alone.per_token / ranks, kept=kept)
 
 
-def listening(model: Model, tokens: int | None, release: Release) -> Encoding:
+def listening(model: Model, tokens: int | None) -> Encoding:
     """What stays of the clips that a model is measured with which takes audio and no images; the pass is not counted.
 
     Args:
         model: The model.
         tokens: Tokens of the longest clip (:func:`clip_tokens`); None where they are not known.
-        release: The release.
     """
     sees = any(row.component == "vision" for row in model.weights)
-    if tokens is None or sees or release.has("first_engine"):
+    if tokens is None or sees:
         return Encoding()
     each = float(model.hidden_size * SERVED_BYTES)
     return Encoding(kept=tokens * each, kept_per_token=each)
