@@ -1,13 +1,14 @@
 """Parameters that follow from a config alone, against counts that nobody here worked out.
 
 The expected totals were counted on the meta device with transformers 5.23.0, which builds every
-tensor of the class and adds up their sizes; two come from elsewhere and say so.
+tensor of the class and adds up their sizes (tests/counted.yaml); what comes from elsewhere says so.
 """
 
 from __future__ import annotations
 
 import pytest
-from huggingface_configs import COUNTED, DEEPSEEK_V3, GEMMA_3_27B, LLAMA_3_1_8B, dims, nested, plain
+from huggingface_configs import CLASSES, COUNTED, DEEPSEEK_V3, GEMMA_3_27B, LLAMA_3_1_8B, dims, nested, plain
+from reading import read, total
 from reading import read_trimmed as read_config
 
 from kvreport.catalog.model import Model
@@ -25,6 +26,13 @@ def parameters(model: Model, *components: str) -> int:
 def test_parameters_come_out_exact(model_id: str) -> None:
     config, expected = COUNTED[model_id]
     assert parameters(read_config(config, id="a/b")) == expected
+
+
+@pytest.mark.parametrize(("architecture", "keys", "expected"), CLASSES)
+def test_parameters_equal_those_of_the_class_itself(
+    architecture: str, keys: dict[str, object], expected: int
+) -> None:
+    assert total(read(architecture, **keys)) == expected
 
 
 def test_components_of_deepseek_v3_come_out_exact() -> None:

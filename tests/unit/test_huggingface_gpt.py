@@ -1,97 +1,10 @@
-"""GPT-2's descendants, StarCoder, BLOOM, MPT and OPT.
-
-Expected totals were counted on the meta device with transformers 5.23.0, from the same configs.
-"""
+"""GPT-2's descendants, StarCoder, BLOOM, MPT and OPT."""
 
 import pytest
-from reading import kinds, parts, read, total
+from reading import kinds, parts, read
 
 from kvreport.catalog.caches import FullAttention
 from kvreport.errors import InputError
-
-COUNTED = [
-    ("GPT2LMHeadModel", {}, 124_439_808),
-    (
-        "GPT2LMHeadModel",
-        {
-            "n_embd": 96,
-            "n_head": 6,
-            "n_layer": 3,
-            "n_inner": 100,
-            "n_positions": 77,
-            "tie_word_embeddings": False,
-        },
-        9_828_012,
-    ),
-    ("GPTBigCodeForCausalLM", {}, 111_446_784),
-    ("GPTBigCodeForCausalLM", {"multi_query": False, "n_layer": 2, "n_inner": 500}, 45_654_760),
-    ("GPTJForCausalLM", {}, 6_050_882_784),
-    ("GPTJForCausalLM", {"n_embd": 128, "n_head": 4, "n_layer": 2, "n_inner": 300}, 13_239_096),
-    ("GPTNeoXForCausalLM", {}, 20_554_567_680),
-    (
-        "GPTNeoXForCausalLM",
-        {
-            "hidden_size": 256,
-            "num_hidden_layers": 3,
-            "num_attention_heads": 8,
-            "intermediate_size": 300,
-            "vocab_size": 1000,
-            "attention_bias": False,
-            "tie_word_embeddings": True,
-        },
-        1_508_484,
-    ),
-    ("Starcoder2ForCausalLM", {"vocab_size": 49152}, 3_030_371_328),
-    (
-        "Starcoder2ForCausalLM",
-        {
-            "hidden_size": 256,
-            "num_hidden_layers": 3,
-            "num_attention_heads": 8,
-            "vocab_size": 1000,
-            "use_bias": False,
-            "tie_word_embeddings": False,
-        },
-        19_881_472,
-    ),
-    ("BloomForCausalLM", {}, 16_156_544),
-    ("BloomForCausalLM", {"hidden_size": 1024, "n_layer": 24, "num_attention_heads": 16}, 559_214_592),
-    ("MptForCausalLM", {}, 1_311_213_568),
-    ("OPTForCausalLM", {"vocab_size": 50272}, 125_239_296),
-    (
-        "OPTForCausalLM",
-        {
-            "hidden_size": 1024,
-            "word_embed_proj_dim": 512,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 16,
-            "ffn_dim": 4096,
-            "do_layer_norm_before": False,
-        },
-        331_196_416,
-    ),
-    (
-        "OPTForCausalLM",
-        {
-            "hidden_size": 2048,
-            "word_embed_proj_dim": 2048,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 32,
-            "ffn_dim": 8192,
-            "enable_bias": False,
-            "layer_norm_elementwise_affine": False,
-            "vocab_size": 50000,
-        },
-        1_314_557_952,
-    ),
-]
-
-
-@pytest.mark.parametrize(("architecture", "keys", "expected"), COUNTED)
-def test_parameters_equal_those_of_the_class_itself(
-    architecture: str, keys: dict[str, object], expected: int
-) -> None:
-    assert total(read(architecture, **keys)) == expected
 
 
 def test_gpt2_parts_are_what_was_counted_by_component() -> None:
