@@ -7,7 +7,7 @@
 #
 # You need no knowledge of GPUs. Every figure is computed when this page is built.
 #
-# ## The question
+# ## How many conversations fit on an 80 GB GPU?
 #
 # You have one H100, a GPU sold as "{{ 80 GB = label_memory("H100") }}". You want to serve Llama 3.1 8B, a model with
 # {{ 8.03 billion = parameters("llama-3.1-8b") }} numbers in its file. These numbers are its **weights** or **parameters**.
@@ -93,7 +93,7 @@ guess(
 # graphs). The serving program, the **engine**, measures these when it starts and reserves room for them. vLLM, SGLang,
 # TensorRT-LLM and llama.cpp are engines.
 #
-# ## The formula
+# ## Weights, caches and everything else must fit
 
 # %% tags=["hide"]
 formula(

@@ -8,7 +8,7 @@
 # A **request** is one question that is being answered, with everything said before it. This book uses the word from here on,
 # because engines count requests and not conversations.
 #
-# ## The question
+# ## How many requests, and how long?
 #
 # Qwen2.5 7B runs on one H100. How many requests fit at 2K, 8K, 32K and 128K tokens each? Can you answer without a computer?
 
@@ -56,7 +56,7 @@ guess(
 )
 
 # %% [markdown]
-# ## The formula
+# ## Five factors make a token's bytes
 
 # %% tags=["hide"]
 formula(

@@ -4,7 +4,7 @@
 # The KV cache grows when requests get longer, and it grows when there are more of them. Neither alone is a problem. Their product
 # exhausts the cache, and then requests wait. "How many users fit" has no answer without "how long are their requests".
 #
-# ## The question
+# ## Four times the length: how many requests are left?
 #
 # A server holds 64 requests of 2K tokens without trouble. Marketing wants longer documents: 8K. How many requests does it hold
 # then? And what if the number of users doubles as well?
@@ -57,7 +57,7 @@ guess(
 )
 
 # %% [markdown]
-# ## The formula
+# ## One product with two directions
 
 # %% tags=["hide"]
 formula("cache  =  bytes per token  ×  tokens of each request  ×  requests")

@@ -4,7 +4,7 @@
 # Of all factors in the formula, model makers have cut the number of KV heads the most. This chapter shows by how much, what would
 # happen without sharing, and how to read it in a model's `config.json`.
 #
-# ## The question
+# ## The same size, a quarter of the cache: why?
 #
 # Llama 2 7B and Llama 3 8B have about the same size and design. One of them needs four times the cache of the other. Which line of
 # the configuration makes the difference?
@@ -82,7 +82,7 @@ guess(
 drawings.sharing(32, [("MHA", 32), ("GQA", 8), ("MQA", 1), ("MLA", 0)])
 
 # %% [markdown]
-# ## The formula
+# ## What remains is KV heads over heads
 
 # %% tags=["hide"]
 formula(

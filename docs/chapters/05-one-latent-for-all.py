@@ -5,7 +5,7 @@
 # key and value can be reconstructed from this list, the **latent**. The method is multi-head latent attention, **MLA**. It changes the formula, and
 # it changes what a second GPU is worth.
 #
-# ## The question
+# ## More heads and less cache: how?
 #
 # DeepSeek-V3 has {{ 128 heads = heads("deepseek-v3") }} and {{ 61 layers = layers("deepseek-v3") }}, more of both than most models.
 # Why does one of its tokens take less cache than one of Llama 3.1 8B?
@@ -58,7 +58,7 @@ guess(
 )
 
 # %% [markdown]
-# ## The formula
+# ## The number of heads is not in the formula
 
 # %% tags=["hide"]
 formula(

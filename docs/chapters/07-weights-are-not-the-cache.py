@@ -4,7 +4,7 @@
 # Stored in 4 bits, a model's file shrinks to about a quarter. It is tempting to think that everything shrinks. The KV cache does not
 # depend on how the weights are stored.
 #
-# ## The question
+# ## Do 4-bit weights shrink the cache?
 #
 # Llama 3.1 8B with 4-bit weights runs on a GPU of {{ 24 GB = label_memory("rtx-4090") }} with room to spare. How much smaller did its
 # cache become?
@@ -51,9 +51,9 @@ guess(
 )
 
 # %% [markdown]
-# ## The formula
+# ## Two costs, two formats
 #
-# Two costs, two formats:
+# Each is multiplied by a format of its own:
 
 # %% tags=["hide"]
 formula(

@@ -5,7 +5,7 @@
 # request one contiguous row as long as the longest text allowed. Today engines allocate **blocks** of a few tokens, as an operating
 # system allocates pages to programs. This chapter measures what that is worth, and what the block size changes.
 #
-# ## The question
+# ## How much of the memory is reserved and never used?
 #
 # Requests may be 4,096 tokens long, and most end far earlier. How much of the memory is reserved and never used?
 
@@ -82,7 +82,7 @@ guess(
 drawings.paged_blocks([21, 9, 34], 8, 56)
 
 # %% [markdown]
-# ## The formula
+# ## On average half of one block stays empty
 
 # %% tags=["hide"]
 formula(

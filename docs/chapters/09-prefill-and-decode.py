@@ -4,7 +4,7 @@
 # Memory says how many requests *fit*. Time says how many are *served*. A model works in two phases that stress opposite parts of the GPU.
 # The KV cache connects them.
 #
-# ## The question
+# ## What limits a GPU that serves one reader?
 #
 # An H100 can do nearly {{ 989 TFLOP/s = peak("H100") }}: multiplications and additions in 16 bits. Serving one reader, it produces a few hundred
 # tokens in that second. What does it do the rest of the time?
@@ -72,7 +72,7 @@ drawings.phases(
 )
 
 # %% [markdown]
-# ## The formula
+# ## A step takes the longer of reading and computing
 
 # %% tags=["hide"]
 formula(

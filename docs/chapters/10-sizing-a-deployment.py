@@ -4,7 +4,7 @@
 # Somebody asks for a number of GPUs. You get a model, a target and a deadline. This chapter turns a workload into hardware. One example runs
 # through the whole chapter and shows which inputs change the answer.
 #
-# ## The question
+# ## How many GPUs does a retrieval application need?
 #
 # A retrieval application (RAG) runs on Llama 3.1 70B in 8 bits. Prompts have 6,000 tokens with what was retrieved and the conversation
 # so far. At the peak, 64 requests are in flight. How many H100s does it need, or how many H200s?
@@ -71,7 +71,7 @@ guess(
 #
 # Two more multiply the result at the end: how many replicas may fail (N+1), and which engine runs.
 #
-# ## The formula
+# ## From arrivals to replicas in four lines
 
 # %% tags=["hide"]
 formula(

@@ -4,7 +4,7 @@
 # When a model does not fit on one GPU, or its requests do not, there are several ways to use more GPUs. They differ in what they divide and what
 # they copy. "Eight GPUs have eight times the memory" is true for some of it only.
 #
-# ## The question
+# ## Do twice the GPUs serve twice the requests?
 #
 # You double the GPUs. Does the number of requests double?
 
@@ -145,7 +145,7 @@ drawings.layout_cells(
 )
 
 # %% [markdown]
-# ## The formula
+# ## Heads divide, a latent does not
 
 # %% tags=["hide"]
 formula(

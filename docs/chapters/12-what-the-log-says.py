@@ -4,9 +4,9 @@
 # At start-up, an engine prints a few lines about memory. They answer this book's question for your machine. This chapter takes lines from real
 # logs and computes every figure in them.
 #
-# ## The question
+# ## Do twelve users crash the server?
 #
-# A log says `GPU KV cache size: 184,832 tokens` and `Maximum concurrency for 16,000 tokens per request: 11.55x`. Do twelve users crash the server?
+# A log says `GPU KV cache size: 184,832 tokens` and `Maximum concurrency for 16,000 tokens per request: 11.55x`. Twelve people want to use it.
 
 # %% tags=["hide"]
 from math import ceil, floor
@@ -86,7 +86,7 @@ bars(
 )
 
 # %% [markdown]
-# ## The formula
+# ## From memory to tokens to requests
 
 # %% tags=["hide"]
 formula(

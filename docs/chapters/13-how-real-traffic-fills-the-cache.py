@@ -7,7 +7,7 @@
 # "52 requests of 8K tokens" assumes that every request has one length, that none shares a prefix and that none waits. Real requests have long tails,
 # repeat each other's beginnings and leave conversations idle.
 #
-# ## The question
+# ## How much of its prompts does one GPU find again?
 #
 # A chat assistant's prompts repeat: the same system prompt, the same conversation one turn later. An unlimited cache would find more than a third of
 # all prompt tokens again. How much of that does one GPU find?
@@ -123,7 +123,7 @@ claim(half.rate("tokens"), 0.863, within=0.002)
 # The [Mooncake paper](https://arxiv.org/abs/2407.00079)'s 66% for this trace is the third line. A rate without its definition says little. A rate of the last half, after the cache has
 # warmed up, is another quantity than a rate of all requests. From here on, a hit rate is hit tokens divided by prompt tokens.
 #
-# ## The formula
+# ## A block hits while its reuse distance fits
 #
 # Order all cached blocks by the time of their last use, the most recent first, and within one request from its beginning to its end. A block's *reuse
 # distance* is the number of blocks in front of it when it is needed again.

@@ -5,7 +5,7 @@
 # decision uses the result of the one before. Every number is computed, so you can download the chapter, change the first cell and run the chain for
 # your own model. The tables follow; the words stay those of this case.
 #
-# ## The question
+# ## From one request to a price: which deployment?
 #
 # You will serve Llama 3.1 70B to people who work with documents. A request has a prompt of 7,000 tokens and an answer of 500. Ten requests arrive per
 # second. People want the first token within two seconds and then at least twenty tokens a second. The GPUs are H200s. What do you deploy, and what
@@ -64,9 +64,9 @@ claim(q.kv_per_token(MODEL, "fp8"), 163_840)
 claim(q.memory(GPU), 150_109_945_856, within=0.002)
 
 # %% [markdown]
-# ## The formula
+# ## The chain in one picture
 #
-# The chain in one picture. Each line uses the line above:
+# Each line uses the line above:
 
 # %% tags=["hide"]
 formula(

@@ -99,8 +99,12 @@ def test_no_quantity_stands_naked():
 def test_a_chapter_has_every_part(path):
     text = prose.markdown_of(path)
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
-    for part in ("The question", "The formula", "Exercises", "Check yourself", "Limitations", "Next"):
+    assert headings[0].endswith("?"), "the first title asks what the chapter answers"
+    assert "formula(" in path.read_text(encoding="utf-8")
+    for part in ("Exercises", "Check yourself", "Limitations", "Next"):
         assert part in headings, part
+    told = {"The question", "The formula", "The answer", "The numbers"}
+    assert not told & set(headings), "a title says what is below it"
     assert any(re.match(r"Worked example: \w+", heading) for heading in headings), (
         "a title says what comes out"
     )
