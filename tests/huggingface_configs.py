@@ -78,3 +78,5 @@ MINIMAX_SPARSE = [0] * 3 + [1] * 57
 _COUNTED: Any = yaml.load((Path(__file__).parent / "counted.yaml").read_bytes(), yaml.CSafeLoader)
 CLASSES: list[tuple[str, Config, int]] = [(*row,) for row in _COUNTED["classes"]]
 COUNTED: dict[str, tuple[Config, int]] = {name: (*row,) for name, row in _COUNTED["published"].items()}
+STARTS: dict[str, Config] = yaml.load((Path(__file__).parent / "stated.yaml").read_bytes(), yaml.CSafeLoader)
+"""Keys to begin with, for the classes whose published defaults alone do not make a config."""

@@ -10,7 +10,7 @@ import copy
 from typing import Any, Final
 
 import pytest
-from stated_configs import STARTS
+from huggingface_configs import STARTS
 
 from kvreport.architectures import read_config
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fuzzing import TIMES, counted, thinned
-from stated_configs import STARTS
+from huggingface_configs import STARTS
 
 from kvreport.accounting.weights import parameters
 from kvreport.architectures.assumptions import CORE

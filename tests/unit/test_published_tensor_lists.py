@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stated_configs import STARTS
+from huggingface_configs import STARTS
 
 from kvreport.accounting.weights import released_bytes
 from kvreport.architectures.reader import read_config
