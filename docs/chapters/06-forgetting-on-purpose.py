@@ -5,7 +5,7 @@
 # size. A model that mixes them can read a book with the memory of a page. A calculator that does not know this is wrong by a factor of
 # four or more.
 #
-# ## 16 GiB for one request, or a quarter of that?
+# ## Sixty-four layers or a quarter of them: who is right?
 #
 # Qwen3.6 27B has {{ 64 layers = layers("qwen3.6-27b") }}. A lesson on the web counts
 # {{ 16 GiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} for one request of 128K in 8 bits. An engine
