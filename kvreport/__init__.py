@@ -1,4 +1,4 @@
-"""kvreport: how many users fit. Exact memory accounting for language-model serving.
+"""kvreport: how many requests fit. Exact memory accounting for language-model serving.
 
 >>> import kvreport
 >>> answer = kvreport.estimate("Qwen/Qwen2.5-7B", gpu="h100-sxm-80gb", context_tokens=8192)

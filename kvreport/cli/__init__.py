@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of every command and option, made once."""
     root = _Parser(
         prog="kvreport",
-        description="How many users fit: the memory of large language models on accelerators.",
+        description="How many requests fit: the memory of large language models on accelerators.",
         epilog="Sizes: GiB is 2^30 bytes, GB is 10^9. Contexts: 32K is 32,768 tokens.",
         allow_abbrev=False,
     )

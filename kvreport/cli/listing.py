@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from kvreport.cli.output import Add, add_data_option, table, write, write_json
+from kvreport.units import human_bytes, human_parameters, human_tokens
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -28,11 +29,24 @@ def register(add: Add) -> None:
     """Add the command."""
     command = add("list", _run, "List models, GPUs, engines or formats by name.", _EPILOG)
     command.add_argument(
-        "what", choices=tuple(_KINDS), metavar="WHAT", help="models, gpus, engines or formats"
+        "what", type=_kind, choices=tuple(_KINDS), metavar="WHAT", help="models, gpus, engines or formats"
     )
     command.add_argument("pattern", nargs="?", default="*", metavar="PATTERN", help="which of them (all)")
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_data_option(command)
+
+
+def _kind(word: str) -> str:
+    """``gpu`` is ``gpus``."""
+    return f"{word}s" if f"{word}s" in _KINDS else word
+
+
+_PRINTED: dict[str, Callable[[int], str]] = {
+    "parameters": human_parameters,
+    "context_tokens": human_tokens,
+    "usable_bytes": human_bytes,
+}
+"""Columns of numbers, as a reader takes them in; JSON keeps what they are."""
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -46,8 +60,13 @@ def _run(options: argparse.Namespace) -> int:
         write(f"no {options.what} match {options.pattern!r}; kvreport list {options.what} lists all")
         return 0
     columns = [name for name in rows[0] if name != "aliases"]
-    cells = [[str("" if row[name] is None else row[name]) for name in columns] for row in rows]
-    for line in table([[name.replace("_", " ") for name in columns], *cells], "<" * len(columns)):
+    # What was asked for by its name comes first, then what contains the word: a model before its copies.
+    rows.sort(key=lambda row: not _named(row, options.pattern))
+    cells = [
+        ["" if row[name] is None else _PRINTED.get(name, str)(row[name]) for name in columns] for row in rows
+    ]
+    head = [name.removesuffix("_bytes").removesuffix("_tokens").replace("_", " ") for name in columns]
+    for line in table([head, *cells], "".join(">" if name in _PRINTED else "<" for name in columns)):
         write(line)
     return 0
 
@@ -76,6 +95,11 @@ def _matches(row: Row, pattern: str) -> bool:
         wanted = f"*{wanted}*"
     names = (row["id"], row.get("name", ""), *row.get("aliases", ()))
     return any(fnmatchcase(str(name).lower(), wanted) for name in names)
+
+
+def _named(row: Row, pattern: str) -> bool:
+    names = {str(name).lower() for name in (row["id"], row.get("name", ""), *row.get("aliases", ()))}
+    return bool({pattern.lower()} & (names | {name.rpartition("/")[2] for name in names}))
 
 
 def _models(catalog: Catalog) -> Iterator[Row]:

@@ -168,3 +168,15 @@ def test_names_are_listed(capsys: pytest.CaptureFixture[str], what: str, pattern
 def test_an_empty_list_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "gpus", "abacus"]) == 0
     assert "no gpus match 'abacus'" in capsys.readouterr().out
+
+
+def test_a_list_is_for_a_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    """Units instead of eleven digits, the model before its copies, and one GPU is a GPU."""
+    assert main(["list", "models", "qwen3-32b"]) == 0
+    head, first, *_ = capsys.readouterr().out.splitlines()
+    assert first.split()[0] == "Qwen/Qwen3-32B"
+    assert "32.8B" in first
+    assert "40K" in first
+    assert "context" in head
+    assert main(["list", "gpu", "h200"]) == 0
+    assert "GiB" in capsys.readouterr().out
