@@ -69,7 +69,7 @@ from kvreport.estimation.explanation import headline
 from kvreport.estimation.opening import open_folder, open_name
 from kvreport.publish.browser import script
 from kvreport.resources import data_dir
-from kvreport.startup_log import FACTS, PATTERNS, diagnose, read_log
+from kvreport.startup_log import FACTS, diagnose, patterns, read_log
 from kvreport.startup_log.reading import LARGEST, MAX_LINE
 from kvreport.traffic.readers import read_lines, read_trace
 from kvreport.traffic.trace import Trace
@@ -544,7 +544,7 @@ def log_lines(draw: Draw) -> list[str]:
     return found
 
 
-PATTERN_NAMES: Final = {pattern.name for pattern in PATTERNS}
+PATTERN_NAMES: Final = {pattern.name for pattern in patterns()}
 
 
 def check_reading(reading: Any) -> None:

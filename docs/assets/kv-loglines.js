@@ -112,7 +112,6 @@
           doubt ||= numeric && found.includes(",") && !THOUSANDS.test(found);
           stated[fact] = value(table, fact, found, unit);
         }
-        for (const flag of ["eager", "sorts"]) if (pattern.name === flag) stated[flag] = true;
         if (doubt && doubtful[doubtful.length - 1] !== index + 1) doubtful.push(index + 1);
         if (
           doubt ||

@@ -24,6 +24,7 @@ from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
 from kvreport.catalog.home import home_accelerators, load_home_machines
 from kvreport.catalog.joined_names import files_by_joined_name, joined
 from kvreport.catalog.layouts import FAMILIES, GROUPS, Layouts, canonical, layout, regrouped
+from kvreport.catalog.log_lines import log_lines
 from kvreport.catalog.model import Model
 from kvreport.catalog.reads import EVERYTHING, again, note
 from kvreport.catalog.release import (
@@ -348,6 +349,10 @@ class Catalog:
             found += error.faults
         found += self._classes()
         found += self._rules()
+        try:
+            log_lines(self.folder)
+        except CatalogError as error:
+            found += error.faults
         if found:
             # Names cannot be compared across files that could not all be read.
             return tuple(found)

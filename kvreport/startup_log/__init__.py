@@ -1,6 +1,6 @@
 """An engine's start-up log, pasted or published: what it states, our prediction, and what to change.
 
-Reading is pure text in, records out. Every pattern is data, so the page that reads a log in the browser works from
+Reading is pure text in, records out. Every pattern is data (``data/log_lines``), so the page that reads a log in the browser works from
 the same table: :func:`table` writes it in a form that JavaScript understands, and a test holds both
 readers to the same answers.
 """
@@ -8,8 +8,7 @@ readers to the same answers.
 from kvreport.startup_log.diagnose import diagnose
 from kvreport.startup_log.facts import FACTS, Fact
 from kvreport.startup_log.findings import Change, Comparison, Diagnosis
-from kvreport.startup_log.patterns import Engine, Pattern
-from kvreport.startup_log.reading import ALL as PATTERNS
+from kvreport.startup_log.patterns import Pattern, patterns
 from kvreport.startup_log.reading import (
     MAX_CHARACTERS,
     Reading,
@@ -24,11 +23,9 @@ from kvreport.startup_log.reading import (
 __all__ = [
     "FACTS",
     "MAX_CHARACTERS",
-    "PATTERNS",
     "Change",
     "Comparison",
     "Diagnosis",
-    "Engine",
     "Fact",
     "Pattern",
     "Reading",
@@ -36,6 +33,7 @@ __all__ = [
     "Value",
     "diagnose",
     "explain",
+    "patterns",
     "read_log",
     "show",
     "table",

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, isfinite
+from pathlib import Path
 from typing import Final
 
 from kvreport.accounting import kernel
@@ -29,7 +30,6 @@ from kvreport.estimation.variants import by_name, narrowed
 from kvreport.resources import data_dir
 from kvreport.startup_log.advice import changes, shorter
 from kvreport.startup_log.findings import Comparison, Diagnosis
-from kvreport.startup_log.further import NOT_FOLLOWED
 from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.laid_out import (
     POOL_AS_STATED,
@@ -45,13 +45,18 @@ from kvreport.startup_log.laid_out import (
     version_of,
     with_fp8,
 )
-from kvreport.startup_log.memory_flags import NOT_FOLLOWED as FLAGS_NOT_FOLLOWED
+from kvreport.startup_log.patterns import flags_not_followed
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.reading import read_log as read_lines
 from kvreport.startup_log.start import Start
 from kvreport.startup_log.unread_flags import flags_unread, last_command
 from kvreport.units import GIB
 from kvreport.words import SENTENCES
+
+
+def own_folder(known: Catalog) -> Path | None:
+    """The folder of a catalog of one's own; None for the public one."""
+    return None if known.folder.resolve() == data_dir().resolve() else known.folder
 
 
 def accelerators_of(gpu: str | Sequence[str] | None, known: Catalog) -> tuple[Accelerator, ...]:
@@ -87,6 +92,14 @@ def device_named(reading: Reading, known: Catalog, notes: list[str]) -> tuple[Ac
     notes.append(f"The log's kernels are for {name}; it is taken as {found.name}.")
     return (found,)
 
+
+NOT_FOLLOWED: Final = {
+    "speculative": "speculative decoding",
+    "lora": "LoRA adapters",
+    "offloaded": "offloading to the host",
+    "prefill_context": "prompts that are divided over ranks",
+}
+"""Facts that change memory and that no prediction here follows."""
 
 _QUANTITIES: Final = {
     "concurrency given pool": "concurrency",
@@ -133,8 +146,8 @@ def diagnose(
     <Diagnosis of vllm: The log does not say how many requests fit.>
     """
     require_text(text=text)
-    reading = read_lines(text)
     known = open_catalog() if catalog is None else catalog
+    reading = read_lines(text, own_folder(known))
     notes: list[str] = []
     record = _model(reading, model, known, notes, fetch=fetch, revision=revision)
     devices = accelerators_of(gpu, known) or device_named(reading, known, notes)
@@ -306,7 +319,7 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
         words for name, words in NOT_FOLLOWED.items() if reading.facts.get(name) and name not in followed
     ]
     stated = {line.pattern for line in reading.recognised}
-    ignored += [words for pattern, words in FLAGS_NOT_FOLLOWED.items() if pattern in stated]
+    ignored += [words for pattern, words in flags_not_followed().items() if pattern in stated]
     if not dense_ranks_followed(reading):
         ignored.append(f"dense layers over {reading.whole('dense_ranks')} ranks")
     named = reading.text("all_to_all")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from kvreport import words
 from kvreport.budgets import LOG
+from kvreport.catalog.log_lines import Engine
 from kvreport.errors import InputError
 from kvreport.startup_log.facts import FACTS
-from kvreport.startup_log.further import FURTHER
-from kvreport.startup_log.memory_flags import NOT_FOLLOWED_LINES
-from kvreport.startup_log.needed import needed
-from kvreport.startup_log.patterns import PATTERNS, Engine, Pattern
+from kvreport.startup_log.patterns import Pattern, patterns
 from kvreport.startup_log.release import places
-from kvreport.startup_log.tensorrt_llm import TENSORRT_LLM
 from kvreport.units import GIB
 
 Value = int | float | str | bool
@@ -26,7 +25,6 @@ MAX_LINE: Final = LOG.row_bytes
 LARGEST: Final = 1 << 53
 """No number beyond it is believed: no machine has so much, and a browser's numbers end there."""
 
-ALL: Final = (*PATTERNS, *FURTHER, *TENSORRT_LLM, *NOT_FOLLOWED_LINES)
 BEGINS: Final = (
     r"vLLM API server version |\bserver_args=(?:ServerArgs\(|\{)|"
     r"Initializing an? (?:V\d )?LLM engine \((?!.*data_parallel_size=(?:[2-9]|1[0-9]))"
@@ -71,8 +69,6 @@ _SERVING: Final = re.compile(
 _SERVING_LINE: Final = 500
 """Longer lines may be several that were joined."""
 
-_COMPILED: Final = tuple(re.compile(pattern.expression, re.ASCII) for pattern in ALL)
-_NEEDED: Final = tuple(needed(pattern.expression) for pattern in ALL)
 _SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20, "ki": 1024, "k": 1000}
 
 
@@ -206,11 +202,12 @@ _BLANKS: Final = " \t\n\v\f\r"
 """What is cut from the ends of a line: in ASCII, because Python and JavaScript have different further blanks."""
 
 
-def read_log(text: str) -> Reading:
+def read_log(text: str, folder: Path | None = None) -> Reading:
     """Read a start-up log.
 
     Args:
         text: The log; terminal colors are ignored, and so is what copying from a web page leaves.
+        folder: A catalog of one's own that has further kinds of lines.
 
     Raises:
         InputError: If it is empty or too large, or a deployment file or a script instead of a log.
@@ -234,20 +231,23 @@ def read_log(text: str) -> Reading:
             '(kvreport estimate "COMMAND" reads a start command)'
         )
     first, end, starts = last_start(lines)
+    known = patterns(folder)
     doubtful: list[int] = []
     for number, line in enumerate(lines[first:end], start=first + 1):
         shown = line[:MAX_LINE].strip(_BLANKS)
         if not shown:
             continue
-        found, doubted = _match(shown)
+        found, doubted = _match(shown, known)
         if doubted:
             doubtful.append(number)
         for pattern, stated in found:
-            recognised.append(Recognised(number, shown, pattern.name, stated, explain(pattern.says, stated)))
+            recognised.append(
+                Recognised(number, shown, pattern.name, stated, explain(pattern.line.says, stated))
+            )
             if pattern.engine:
                 votes[pattern.engine] += 1
             for name, value in stated.items():
-                facts[name] = value if pattern.replaces else _merge(name, facts.get(name), value)
+                facts[name] = value if pattern.line.replaces else _merge(name, facts.get(name), value)
         if not found:
             unknown.append((number, shown))
     most = max(votes, key=votes.__getitem__)
@@ -341,11 +341,11 @@ def table() -> dict[str, Any]:
                 "name": pattern.name,
                 "engine": pattern.engine,
                 "expression": browser_expression(pattern.expression),
-                "says": pattern.says,
-                "needed": texts,
-                **({"replaces": True} if pattern.replaces else {}),
+                "says": pattern.line.says,
+                "needed": pattern.texts,
+                **({"replaces": True} if pattern.line.replaces else {}),
             }
-            for pattern, texts in zip(ALL, _NEEDED, strict=True)
+            for pattern in patterns()
         ],
         "begins": browser_expression(BEGINS),
         "commands": browser_expression(COMMANDS),
@@ -358,19 +358,14 @@ def table() -> dict[str, Any]:
     }
 
 
-def _match(line: str) -> tuple[list[tuple[Pattern, dict[str, Value]]], bool]:
+def _match(line: str, known: Iterable[Pattern]) -> tuple[list[tuple[Pattern, dict[str, Value]]], bool]:
     """The patterns of a line with their facts, and whether a number of it is doubtful."""
     found: list[tuple[Pattern, dict[str, Value]]] = []
     doubted = False
     if len(line) < _SERVING_LINE and _SERVING.search(line):
         return found, doubted
-    for pattern, compiled, texts in zip(ALL, _COMPILED, _NEEDED, strict=True):
-        for text in texts:
-            if text in line:
-                break
-        else:
-            continue
-        match = compiled.search(line)
+    for pattern in known:
+        match = pattern.search(line)
         if match is None:
             continue
         stated: dict[str, Value] = {}
@@ -382,8 +377,6 @@ def _match(line: str) -> tuple[list[tuple[Pattern, dict[str, Value]]], bool]:
                 numeric = FACTS[name].unit not in ("text", "flag")
                 doubt = doubt or (numeric and "," in text and _THOUSANDS.fullmatch(text) is None)
                 stated[name] = _value(name, text, unit)
-        if pattern.name == "eager":
-            stated["eager"] = True
         if doubt or any(abs(value) > LARGEST for value in stated.values() if not isinstance(value, str)):
             doubted = doubted or doubt
             continue

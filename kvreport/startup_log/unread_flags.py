@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvreport.catalog.server_flags import ServerFlags
-from kvreport.startup_log.memory_flags import MEMORY_FLAGS
 from kvreport.startup_log.reading import COMMANDS, plain_text
 
 _COMMAND: Final = re.compile(COMMANDS, re.ASCII)
@@ -32,13 +31,12 @@ def flags_unread(command: str, servers: Mapping[str, ServerFlags]) -> tuple[str,
         ('--foo-bar', 'vllm serve of 0.33.0')
     """
     server = servers["sglang" if "sglang" in command[: _LONGEST // 100] else "vllm"]
-    known = {*server.flags, *(one.flag for one in MEMORY_FLAGS if one.server == server.family)}
     named: dict[str, None] = {}
     for found in _FLAG.findall(command):
         flag = found.replace("_", "-")
         # Parsers take a flag by its beginning, and a switch with "no" before it.
         spelled = (flag, f"--{flag.removeprefix('--no-')}")
-        if not any(one.startswith(spelled) for one in known):
+        if not any(one.startswith(spelled) for one in server.flags):
             named[flag] = None
     if not 0 < len(named) <= _NAMED:
         return None

@@ -13,7 +13,7 @@ from startup_logs import LOGS, mutated_logs
 
 from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
-from kvreport.startup_log import FACTS, PATTERNS, diagnose, read_log
+from kvreport.startup_log import FACTS, diagnose, patterns, read_log
 from kvreport.startup_log.lines import lines as laid_out
 from kvreport.startup_log.reading import LARGEST, MAX_LINE, MAX_LINES
 
@@ -36,7 +36,7 @@ def holds(text: str) -> None:
         said = str(error)
         assert "\n" not in said
         return
-    names = {pattern.name for pattern in PATTERNS}
+    names = {pattern.name for pattern in patterns()}
     assert set(reading.facts) <= set(FACTS)
     for value in reading.facts.values():
         assert isinstance(value, str) or (math.isfinite(value) and abs(value) <= LARGEST)

@@ -11,7 +11,7 @@ import pytest
 
 from kvreport.cli import main
 from kvreport.errors import InputError
-from kvreport.startup_log import FACTS, PATTERNS, read_log, reading, table
+from kvreport.startup_log import FACTS, patterns, read_log, reading, table
 from kvreport.startup_log.diagnose import diagnose
 from kvreport.startup_log.laid_out import version_of
 
@@ -311,10 +311,10 @@ def test_a_hostile_line_does_not_stall_the_reader() -> None:
 
 
 def test_every_group_names_a_fact_and_every_sentence_only_its_own() -> None:
-    for pattern in PATTERNS:
+    for pattern in patterns():
         groups = {name.partition("__")[0].rstrip("_") for name in re.compile(pattern.expression).groupindex}
         assert groups <= set(FACTS), pattern.name
-        assert set(re.findall(r"\{(\w+)\}", pattern.says)) <= groups, pattern.name
+        assert set(re.findall(r"\{(\w+)\}", pattern.line.says)) <= groups, pattern.name
 
 
 def test_the_table_for_the_browser_holds_no_python_only_syntax() -> None:
@@ -377,9 +377,9 @@ SERVING = (
 def test_lines_of_a_server_at_work_are_passed_over_at_once(
     line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert reading._match(line) == ([], False)
+    assert reading._match(line, patterns()) == ([], False)
     monkeypatch.setattr(reading, "_SERVING_LINE", 0)
-    assert reading._match(line) == ([], False)  # no pattern reads them
+    assert reading._match(line, patterns()) == ([], False)  # no pattern reads them
 
 
 def test_a_fact_in_a_joined_line_is_read_all_the_same() -> None:

@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from startup_logs import LINES
 
-from kvreport.startup_log.needed import needed
-from kvreport.startup_log.reading import _COMPILED, _NEEDED, ALL, read_log
+from kvreport.catalog.expressions import fault_of, needed
+from kvreport.startup_log.patterns import patterns
+from kvreport.startup_log.reading import read_log
+
+ALL = patterns()
 
 
 @pytest.mark.parametrize("pattern", ALL, ids=lambda pattern: pattern.name)
@@ -30,8 +33,9 @@ def test_a_text_of_every_pattern_stands_in_what_it_matches(pattern) -> None:
 
 def test_published_lines_are_matched_as_without_it() -> None:
     for line in LINES:
-        for compiled, texts in zip(_COMPILED, _NEEDED, strict=True):
-            assert compiled.search(line) is None or any(text in line for text in texts)
+        for pattern in ALL:
+            found = re.search(pattern.expression, line, re.ASCII)
+            assert found is None or any(text in line for text in pattern.texts)
 
 
 def test_a_file_that_is_no_log_costs_next_to_nothing() -> None:
@@ -41,7 +45,7 @@ def test_a_file_that_is_no_log_costs_next_to_nothing() -> None:
     lines += [
         " ".join(draw.choices(("the", "server", "cost", "12.5", "GPU", "x=1"), k=20)) for _ in range(1000)
     ]
-    tried = sum(any(text in line for text in texts) for line in lines for texts in _NEEDED)
+    tried = sum(any(text in line for text in one.texts) for line in lines for one in ALL)
     assert tried < 0.02 * len(lines) * len(ALL)
 
 
@@ -59,6 +63,27 @@ def test_a_file_that_is_no_log_costs_next_to_nothing() -> None:
 )
 def test_what_is_needed(expression: str, texts: tuple[str, ...]) -> None:
     assert needed(expression) == texts
+
+
+@pytest.mark.parametrize(
+    ("expression", "fault"),
+    [
+        (r"abc(?P<model>[a-z]+)", None),
+        (r"begins: (?:(?!begins: ).)*? ends", None),
+        (r"(?:abc,?){0,300} tokens", None),
+        (r"(?:a+b){1,9} tokens", "inside another repeat"),
+        (r"(?:[a-z]+,)* tokens", "more than one character"),
+        (r"begins .* ends", "any character"),
+        (r"(?:[0-9]{1,300},){1,300} tokens", "up to 90,000 times"),
+        (r"(?P<model>a) (?P=model) tokens", "a reference"),
+        (r"[0-9]{1,9}|b", "no text"),
+        (r"tokens(", "missing )"),
+        ("a" * 1501, "1,501 characters"),
+    ],
+)
+def test_expressions_whose_time_may_grow_faster_than_the_line_are_refused(expression: str, fault) -> None:
+    found = fault_of(expression)
+    assert found is None if fault is None else fault in found
 
 
 @pytest.mark.parametrize("version", ["0.33.0", "0.11.0rc2.dev14+g1a2b3c4", "0.31.0.post1", "dev"])

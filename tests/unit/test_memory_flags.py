@@ -1,10 +1,12 @@
 """Flags that change memory: each is read with its effect, or named as not followed."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
 
 from kvreport.catalog.load import open_catalog
+from kvreport.catalog.log_lines import MemoryFlag, log_lines
 from kvreport.catalog.server_flags import flag_table, load_server_flags
 from kvreport.cli import main
 from kvreport.cli.spellings import in_our_spelling
@@ -13,11 +15,34 @@ from kvreport.query import options
 from kvreport.resources import data_dir
 from kvreport.startup_log import diagnose
 from kvreport.startup_log.facts import FACTS
-from kvreport.startup_log.memory_flags import MEMORY_FLAGS, NOT_FOLLOWED, NOT_FOLLOWED_LINES
-from kvreport.startup_log.reading import ALL, read_log
+from kvreport.startup_log.patterns import flags_not_followed, patterns
+from kvreport.startup_log.reading import read_log
 
+
+@dataclass(frozen=True)
+class Known:
+    """A flag of ``data/log_lines`` with its server."""
+
+    server: str
+    flag: str
+    known: MemoryFlag
+
+    def __getattr__(self, name):
+        return getattr(self.known, name)
+
+    @property
+    def field(self):
+        return self.flag.removeprefix("--").replace("-", "_")
+
+    @property
+    def pattern(self):
+        return f"{self.server}_not_followed_{self.field}"
+
+
+MEMORY_FLAGS = [Known(one.engine, flag, known) for one in log_lines() for flag, known in one.flags.items()]
 FOLLOWED = [one for one in MEMORY_FLAGS if one.fact is not None]
 REST = [one for one in MEMORY_FLAGS if one.fact is None]
+NOT_FOLLOWED = flags_not_followed()
 
 VALUES = {
     "utilization": ["0.85"],
@@ -94,8 +119,9 @@ def test_a_flag_that_was_not_set_is_not_named(one, value):
 
 
 def test_names_of_lines_are_unique():
-    assert len({one.name for one in NOT_FOLLOWED_LINES}) == len(NOT_FOLLOWED_LINES)
-    assert {one.name for one in NOT_FOLLOWED_LINES} <= {one.name for one in ALL}
+    names = [one.name for one in patterns()]
+    assert len(set(names)) == len(names)
+    assert {one.pattern for one in REST} == NOT_FOLLOWED.keys() <= set(names)
 
 
 def test_advice_in_a_log_is_no_flag():

@@ -14,7 +14,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.startup_log import FACTS, PATTERNS, table
+from kvreport.startup_log import FACTS, patterns, table
 from kvreport.startup_log.llama_cpp import browser_table
 
 URI: Final = "log/"
@@ -105,8 +105,8 @@ def context(site: SiteData, runtime_bytes: int) -> LogContext:
 def _lines() -> Table:
     """One row for each thing that lines mean, with the numbers named."""
     owners: dict[str, list[str]] = {}
-    for pattern in PATTERNS:
-        meaning = pattern.says
+    for pattern in patterns():
+        meaning = pattern.line.says
         for name, fact in FACTS.items():
             meaning = meaning.replace(f"{{{name}}}", f"[{fact.label}]")
         known = owners.setdefault(meaning, [])

@@ -1,0 +1,227 @@
+"""The lines of engines' logs as data: ``log_lines/*.yaml``, each line an expression with what it states and an example.
+
+An expression has fields in angle brackets: ``<kv_pool:GiB>`` is a number of GiB that becomes the fact ``kv_pool``,
+``<max_seqs:whole>`` a whole number, ``<engine_version:version>`` a release, and ``<number>`` a number that states
+nothing. A group ``(?P<fact>...)`` takes any other text. SGLang writes GB and means GiB.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.base import SCHEMA_VERSION, Contradiction, LongText, Record, Text
+from kvreport.catalog.expressions import fault_of
+from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.errors import CatalogError, Fault, shorten
+from kvreport.resources import data_dir
+
+FOLDER: Final = "log_lines"
+Engine = Literal["vllm", "sglang", "tensorrt_llm"]
+Unit = Literal["bytes", "tokens", "number", "ratio", "percent", "text", "flag"]
+Merge = Literal["least", "most", "last"]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,79}$")]
+Expression = Annotated[str, Field(min_length=1, max_length=2000)]
+Wheel = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+){1,3}(\.post[0-9]+)?$", max_length=40)]
+
+WHOLE: Final = r"[0-9](?:,?[0-9]){0,20}(?!,?[0-9])"
+NUMBER: Final = r"-?[0-9](?:,?[0-9]){0,20}(?:\.[0-9]{1,20})?(?!,?[0-9])"
+"""Longer than any size that a machine has, and not as long as a line can be."""
+VERSION: Final = r"[0-9A-Za-z](?:[\w.+!-]{0,58}\w)?"
+"""A release, without the quotes and escapes that a line of JSON has after it."""
+_KINDS: Final = {
+    "whole": (WHOLE, ""),
+    "number": (NUMBER, ""),
+    "version": (VERSION, ""),
+    "GiB": (NUMBER, "__gib"),
+    "GB": (NUMBER, "__gb"),
+    "MiB": (NUMBER, "__mib"),
+}
+_FIELD: Final = re.compile(rf"<(?:([a-z][a-z0-9_]*):)?({'|'.join(_KINDS)})>")
+UNSET: Final = r"None|False|0|-1|1\.0|'auto'|auto|\[\]|\{\}|''"
+"""Values by which a server says that a flag was not set."""
+ANY_VALUE: Final = "*"
+
+
+class Fact(Record):
+    """Something a log can state.
+
+    Attributes:
+        label: What a reader calls it.
+        unit: What its value is.
+        merge: Which of several statements counts: ranks report one each, and the smallest pool
+            binds, while the largest weights do.
+    """
+
+    label: Text
+    unit: Unit
+    merge: Merge = "last"
+
+
+class LogLine(Record):
+    """One kind of line.
+
+    Attributes:
+        name: Its name in answers.
+        setting: A setting's name in Python. The expression is then its value, in a command, a call or a dictionary.
+        expression: What the line contains, with fields.
+        says: What the line means, with ``{fact}`` where its numbers go.
+        replaces: Whether a later line of this kind replaces an earlier one, whatever the facts are merged by.
+        example: A line of this kind.
+        read: Where the engine prints it: path::function.
+        at: The first and the last release that it was found in there; others were not opened.
+        seen: Where it stands, for a line whose place in the source is not known.
+    """
+
+    name: Name
+    setting: Name | None = None
+    expression: Expression
+    says: Text
+    replaces: bool = False
+    example: LongText
+    read: Text | None = None
+    at: tuple[Wheel, Wheel] | None = None
+    seen: Text | None = None
+
+    @property
+    def expanded(self) -> str:
+        """The regular expression, valid in Python and (named groups apart) in JavaScript.
+
+        A group is named ``fact`` or ``fact__unit``; a further one of the same fact has a line at its end.
+        """
+        told = _FIELD.sub(_field, self.expression)
+        if self.setting is None:
+            return told
+        flag = self.setting.replace("_", "[-_]")
+        return rf"(?:--{flag}(?:=| +)|\b{self.setting}=|'{self.setting}': ?)['\"]?{told}(?![\w/]|\.\w)['\"]?"
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Yield why the expression is refused, or what its example does not show."""
+        fault = fault_of(self.expanded)
+        if fault is not None:
+            yield Contradiction(f"lines.{self.name}.expression", fault, "an expression of bounded time")
+        elif re.search(self.expanded, self.example, re.ASCII) is None:
+            yield Contradiction(f"lines.{self.name}.example", shorten(self.example), "a line that it matches")
+        if self.read is None and self.seen is None:
+            yield Contradiction(f"lines.{self.name}", "no source", "read (path::function) or seen")
+
+
+def _field(found: re.Match[str]) -> str:
+    expression, unit = _KINDS[found[2]]
+    return expression if found[1] is None else f"(?P<{found[1]}{unit}>{expression})"
+
+
+class MemoryFlag(Record):
+    """A flag of a server that changes memory: who reads it, and what it changes where nobody does.
+
+    Attributes:
+        changes: What of the memory it changes, in words.
+        estimate: The flag of ``kvreport estimate`` of the same meaning; None where there is none.
+        fact: The fact that the log reader takes from it; None if a log is only told that it is not followed.
+        usual: A value that a server prints where nobody set the flag; ``*`` if what it prints tells nothing.
+        older: How earlier releases spell it.
+    """
+
+    changes: Text
+    estimate: Text | None = None
+    fact: Text | None = None
+    usual: Text | None = None
+    older: Text | None = None
+
+    def line(self, engine: str, flag: str) -> LogLine:
+        """Return the line that states a flag which nothing follows; it states no fact.
+
+        vLLM prints the flags that were set as a dictionary, SGLang all of them as arguments of a call.
+        """
+        field = flag.removeprefix("--").replace("-", "_")
+        written = rf"(?<![\w`-])(?:{'|'.join(filter(None, (flag, self.older)))})(?![\w-])"
+        unset = f"{UNSET}|{re.escape(self.usual)}" if self.usual else UNSET
+        printed = rf"'{field}': " if engine == "vllm" else rf"\b{field}="
+        if self.usual != ANY_VALUE:
+            expression = rf"(?:{written}|{printed}(?!(?:{unset})(?![\w.])))"
+        elif engine == "vllm":
+            begins = "non-default args: "
+            expression = rf"(?:{written}|{begins}(?:(?!{begins}).)*?{printed})"
+        else:
+            expression = f"(?:{written})"
+        return LogLine(
+            name=f"{engine}_not_followed_{field}",
+            expression=expression,
+            says=f"{flag} is set: it changes {self.changes}.",
+            example=flag,
+            seen="the server's parser",
+        )
+
+
+class LogLines(Record):
+    """One engine's lines, the content of ``log_lines/<engine>.yaml``.
+
+    Attributes:
+        engine: Whose they are; None for lines that several print.
+        facts: What lines can state, by name.
+        lines: In the order in which they are tried; several may match one line.
+        flags: Flags of its server that change memory.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    engine: Engine | None = None
+    facts: dict[Name, Fact] = Field(default_factory=dict)
+    lines: tuple[LogLine, ...] = ()
+    flags: dict[Text, MemoryFlag] = Field(default_factory=dict)
+
+    def faults(self, where: str) -> Iterator[Fault]:
+        """Yield what is wrong with a line."""
+        for line in self.lines:
+            yield from (Fault(where, *told) for told in line.contradictions())
+
+
+@lru_cache(8)
+def log_lines(folder: Path | None = None) -> tuple[LogLines, ...]:
+    """Read every file of lines, those that several engines print last.
+
+    Args:
+        folder: A catalog of one's own, whose lines are added to the public ones; None for those alone.
+
+    Raises:
+        CatalogError: With every fault of a file.
+    """
+    files = [path for root in dict.fromkeys((data_dir(), folder or data_dir())) for path in _files(root)]
+    read = [
+        validate(LogLines, read_yaml(path, f"{FOLDER}/{path.name}"), f"{FOLDER}/{path.name}")
+        for path in files
+    ]
+    # The public lines are checked by `kvreport check` and the tests, and not again at every log.
+    faults = [] if folder is None else [*_faults([*zip(files, read, strict=True)])]
+    if faults:
+        raise CatalogError(faults)
+    return tuple(read)
+
+
+def _files(root: Path) -> list[Path]:
+    return sorted((root / FOLDER).glob("*.yaml"), key=lambda path: (path.stem == "shared", path.stem))
+
+
+def _faults(files: Sequence[tuple[Path, LogLines]]) -> Iterator[Fault]:
+    """Yield what is wrong with lines, names that two have, and facts that nothing defines."""
+    names: set[str] = set()
+    facts = {name for path, read in files if path.parent.parent == data_dir() for name in read.facts}
+    for path, read in files:
+        where = f"{FOLDER}/{path.name}"
+        if not facts.issuperset(read.facts):
+            yield Fault(where, "facts", "a fact of one's own", "lines that state known facts")
+        yield from read.faults(where)
+        for line in read.lines:
+            if line.name in names:
+                yield Fault(where, f"lines.{line.name}", "a name that another line has", "a name of its own")
+            names.add(line.name)
+            for group in re.compile(line.expanded, re.ASCII).groupindex:
+                fact = group.partition("__")[0].rstrip("_")
+                if fact not in facts:
+                    yield Fault(
+                        where, f"lines.{line.name}", shorten(fact), f"a fact: {', '.join(sorted(facts))}"
+                    )
