@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.resources import data_dir
 from kvreport.startup_log import read_log
 from kvreport.startup_log.diagnose import diagnose, names_of
 from kvreport.startup_log.findings import Diagnosis
@@ -138,7 +139,7 @@ def test_the_pool_of_a_command_is_predicted() -> None:
 @pytest.mark.parametrize("log", [RESOLVED, COMMAND], ids=["resolved", "command"])
 def test_a_log_reads_its_own_model_alone(log: str) -> None:
     """A log without drafts asked the catalog for a model without a name, which reads every file of it."""
-    known = open_catalog()
+    known = Catalog(data_dir())
     diagnose(log, gpu="H100", catalog=known)
     assert 1 <= len(known.models_read) <= 5  # files that mention the name are read
 
