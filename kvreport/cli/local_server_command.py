@@ -41,7 +41,7 @@ _SWITCHES: Final = {"1": "on", "true": "on", "0": "off", "false": "off"}
 
 STARTERS: Final = re.compile(
     r"(?:\S*/)?(?:apptainer|bash|cmd(?:\.exe)?|conda|docker|env|exec|export|kubectl|micromamba|mpirun|nerdctl|nice|nohup|nsys|numactl|oc"
-    r"|pixi|podman|poetry|powershell(?:\.exe)?|pwsh|python[\d.]*(?:\.exe)?|run|set|sh|singularity|srun|stdbuf|sudo|systemd-run|taskset"
+    r"|pixi|podman|poetry|powershell(?:\.exe)?|pwsh|python[\d.]*(?:\.exe)?|run|set|setsid|sh|singularity|srun|stdbuf|sudo|systemd-run|taskset"
     r"|time|timeout|torchrun|uv|uvx|zsh|&)"
 )
 """Programs and shells' words that start a server; what stands between them and the server is theirs."""
@@ -176,9 +176,10 @@ def _drafting(flag: str, value: str) -> str | None:
 def _ollama(words: Sequence[str]) -> Parted:
     """``ollama run NAME``, also after ``ollama serve &`` with variables."""
     made: list[str] = []
-    kept: list[str] = []
+    start = next(place for place, word in enumerate(words) if word.rpartition("/")[2] == "ollama")
+    kept, started = started_by(words[:start])
     model = ""
-    waiting = list(words)
+    waiting = [*(word for word in started if _ASSIGNMENT.fullmatch(word)), *words[start:]]
     while waiting:
         word = waiting.pop(0)
         name, sign, value = word.partition("=")
@@ -189,7 +190,7 @@ def _ollama(words: Sequence[str]) -> Parted:
         elif word.rpartition("/")[2] == "ollama" and waiting and waiting[0] in {"run", "serve"}:
             if waiting.pop(0) == "run":
                 model = waiting.pop(0) if waiting else ""
-        elif word != "&" and not re.fullmatch(r"OLLAMA_\w+=.*", word) and word not in {"sudo", "--verbose"}:
+        elif word not in {"&", "sudo", "--verbose"} and not _ASSIGNMENT.fullmatch(word):
             kept.append(word)
     if not model:
         raise InputError(

@@ -45,7 +45,7 @@ _IMAGE: Final = re.compile(
 _OLLAMA_SERVES: Final = re.compile(r"ollama serve\s*&")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _NAMES: Final = re.compile(
-    r"vllm|sglang|llama-|llama\.cpp|llama (?:serve|cli) |ollama|trtllm-serve|mlx_lm|lms load"
+    r"vllm|sglang|llama-|llama\.cpp|llama (?:serve|cli) |ollama|trtllm|tensorrt_llm|mlx_lm|lms load"
 )
 """What a text names that may be a server's command."""
 _SHELL: Final = re.compile(r"[&|;]+|\d*>{1,2}(?:&\d)?.*")
@@ -54,7 +54,7 @@ _SEVERAL_WORDS: Final = ("--served-model-name", "--lora-modules")
 _MODEL: Final = {
     "vllm": ("--model",),
     "sglang": ("--model-path", "--model"),
-    "tensorrt_llm": ("--model",),
+    "tensorrt_llm": ("--model", "--model-path"),
     "mlx": ("--model",),
 }
 _LORA_RANK: Final = "16"
@@ -243,7 +243,10 @@ def _container(words: Sequence[str], start: int) -> _Head | None:
     """The command in a container: that of the image, or one that is written after it."""
     for place in range(start + 2, len(words)):
         image = _IMAGE.fullmatch(words[place])
-        if image is None or words[place - 1] in {"--name", "--entrypoint", "--network", "--hostname"}:
+        named = words[place - 1] in {"--name", "--entrypoint", "--network", "--hostname"}
+        if (
+            image is None or named or words[place + 1 : place + 2] == ["serve"]
+        ):  # the program in an image of another name
             continue
         release = image["tag"] or ""
         inner = next((found for at in range(place + 1, len(words)) if (found := _head(words, at))), None)

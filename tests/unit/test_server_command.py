@@ -217,6 +217,43 @@ STARTED = [
 """One start of vLLM, as other programs begin it."""
 
 
+STARTERS = [
+    "numactl --cpunodebind=0 --membind=0", "env HF_HOME=/x", "nohup", "nice -n 5", "time", "sudo -E", "exec", "stdbuf -oL", "setsid",
+    "taskset -c 0-15", "uv run", "uv run --with vllm", "uvx", "conda run -n x", "poetry run", "pixi run", "srun -N1 --gpus=8",
+    "kubectl exec -it pod-0 --", "oc exec pod-0 -c main --", "docker exec -it name", "docker run --rm --gpus all own/image:1",
+    "podman run --device nvidia.com/gpu=all own/image:1", "apptainer exec --nv x.sif", "torchrun --nproc-per-node 1", "mpirun -n 1",
+    "timeout 60", "systemd-run --user --scope -p MemoryMax=90%", "nsys profile", "HF_HOME=/x CUDA_VISIBLE_DEVICES=0,1",
+]  # fmt: skip
+SERVERS = {
+    "vllm serve org/m --port 1": "org/m --engine vllm --port 1",
+    "python -m vllm.entrypoints.openai.api_server --model org/m --port 1": "org/m --engine vllm --port 1",
+    "python3 -m dynamo.vllm --model org/m --port 1": "org/m --engine vllm --port 1",
+    "python3 -m dynamo.sglang --model-path org/m --port 1": "org/m --engine sglang --port 1",
+    "python3 -m dynamo.trtllm --model-path org/m --port 1": "org/m --engine tensorrt-llm --port 1",
+    "python3 -m sglang.launch_server --model-path org/m --port 1": "org/m --engine sglang --port 1",
+    "sglang serve --model-path org/m --port 1": "org/m --engine sglang --port 1",
+    "trtllm-serve org/m --port 1": "org/m --engine tensorrt-llm --port 1",
+    "mlx_lm.server --model org/m --port 1": "org/m --engine mlx --port 1",
+    "llama-server -m m.gguf --port 1": "m.gguf --engine llama-cpp --port 1",
+    "llama serve -hf org/m-GGUF:Q4_K_M --port 1": "org/m-GGUF:Q4_K_M --engine llama-cpp --port 1",
+    "lms load m-8b": "m-8b --engine llama-cpp",
+    "ollama run m:8b": "m:8b --engine ollama",
+}
+
+
+@pytest.mark.parametrize("starter", STARTERS)
+def test_each_server_is_found_behind_each_starter(starter: str) -> None:
+    for written, ours in SERVERS.items():
+        for text in (
+            f"{starter} {written}",
+            f"{starter} bash -c {shlex.quote(written)}",
+            f"cd /x && {starter} {written} > log 2>&1 &",
+        ):
+            assert without_server_command([text]) == ours.split(), text
+        split = without_server_command(["--gpu", "h100", *shlex.split(f"{starter} {written}")])
+        assert sorted(split) == sorted(["--gpu", "h100", *ours.split()]), (starter, written)
+
+
 @pytest.mark.parametrize("text", STARTED)
 def test_a_command_is_found_behind_what_starts_it(text: str) -> None:
     for words in ([text], shlex.split(re.sub(r"[`^]\n", "", text).removesuffix("> log.txt 2>&1 &"))):
