@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kvreport.deployments.written import Launch
     from kvreport.estimation import Estimate
 
-KINDS: Final = ("command", "compose", "kubernetes", "kserve", "lws", "llm-d", "helm", "systemd")
+KINDS: Final = ("command", "compose", "kubernetes", "kserve", "lws", "llm-d", "dynamo", "helm", "systemd")
 """Kinds that are offered; a test compares them with those that are written."""
 DISK_RATE: Final = "1GB"
 _RESOURCES: Final = {

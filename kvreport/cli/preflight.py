@@ -6,17 +6,17 @@ import argparse
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass
-from io import StringIO
+from dataclasses import dataclass, replace
+from io import SEEK_END, StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.cli.deploy import host_bytes
 from kvreport.cli.numbers import whole
 from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, paint, plain, write, write_json
-from kvreport.errors import InputError
+from kvreport.errors import InputError, shorten
 from kvreport.units import count, gib
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ STARTS: Final = frozenset({"fits", "tight", "may_fit"})
 _GIVEN_UP: Final = "engine_does_not_run"
 _OVER_ALL: Final = frozenset({"llama-cpp", "ollama"})
 _LABEL: Final = re.compile(r"(?:nvidia|amd|intel|geforce|tesla|instinct|radeon|shared|oam)\b", re.IGNORECASE)
+NO_GPUS: Final = ("google.com/", "aws.amazon.com/", "huawei.com/")
+"""Beginnings of the names of resources that are other devices than GPUs."""
 MEMORY_WITHIN: Final = 0.12
 """How far a label's memory may be from the device's: makers round, and mean binary or decimal sizes."""
 
@@ -112,7 +114,7 @@ def _run(options: argparse.Namespace) -> int:
         catalog.accelerator(options.gpu)
     answers, lists = [], {}
     for name in options.file:
-        servers, left = find_servers(_content(name), name, starts_server)
+        servers, left = find_servers(_content(name), name, starts_server, _beside(name))
         lists[name] = left
         answers += [answered(name, one, options.gpu, catalog) for one in servers]
     if options.format == "json":
@@ -128,6 +130,18 @@ def _run(options: argparse.Namespace) -> int:
             "Dynamo and Helm files, systemd units, shell scripts"
         )
     return _status(answers, options.require)
+
+
+def _beside(name: str) -> Callable[[str], str | None]:
+    """Reads a file that another names by its relative path; of standard input there is none."""
+
+    def text(path: str) -> str | None:
+        other = Path(name).parent / path
+        return (
+            _content(str(other)) if name != "-" and not Path(path).is_absolute() and other.is_file() else None
+        )
+
+    return text
 
 
 def _content(name: str) -> str:
@@ -171,18 +185,39 @@ def answered(source: str, server: Server, gpu: str | None, catalog: Catalog) -> 
     reason, result, verdict = said, None, None
     if not server.words:
         device, reason = None, "the file does not say which program its image starts"
-    if device is not None:
+    tried = server
+    while device is not None and result is None:
         try:
             with redirect_stderr(notes):
-                result = _estimate(server, device, catalog)
+                result = _estimate(tried, device, catalog)
+            reason = ""
         except InputError as error:
-            reason = " ".join(str(error).split())
+            reason = reason or " ".join(str(error).split())
+            tried, left = _without_open(tried)
+            if not left:
+                break
+            notes = StringIO(f"kvreport: answered without what has no value in the file: {', '.join(left)}\n")
+            notes.seek(0, SEEK_END)
     if result is not None:
         reason = _shortage(server, result)
         verdict = _GIVEN_UP if reason else result.verdict
     lines = tuple(line.removeprefix("kvreport: ") for line in notes.getvalue().splitlines())
     shown = "" if device is None else (device if isinstance(device, str) else device.id)
     return Answered(source, server, result, shown, verdict, reason, (*lines, *_hints(server, result)))
+
+
+def _without_open(server: Server) -> tuple[Server, list[str]]:
+    """A server without the flags and words that have no value in its file, and these; its model stays."""
+    kept, left, opened = list[str](), list[str](), [text for _, text in server.unresolved]
+    for word in server.words:
+        if not kept or not any(text in word for text in opened) or not any(one[0] == "-" for one in kept[1:]):
+            kept.append(word)
+        elif kept[-1].startswith("--model"):
+            return server, []
+        else:
+            flag = kept.pop() if kept[-1].startswith("-") and "=" not in kept[-1] + word[:2] else ""
+            left.append(shorten(f"{flag} {word}".strip()))
+    return replace(server, words=tuple(kept)), left
 
 
 def _estimate(server: Server, device: str | Accelerator, catalog: Catalog) -> Estimate:
@@ -347,12 +382,11 @@ def text(answers: Sequence[Answered], required: int | None) -> list[str]:
     lines: list[str] = []
     for one in answers:
         server, resources = one.server, one.server.resources
+        unit = (
+            resources.asks if resources.asks.startswith(NO_GPUS) else "GPU" if resources.gpus == 1 else "GPUs"
+        )
         given = [
-            f"{resources.gpus} GPUs"
-            if resources.gpus is not None and resources.gpus != 1
-            else "1 GPU"
-            if resources.gpus
-            else "",
+            f"{resources.gpus} {unit}" if resources.gpus else "",
             f"{server.nodes} nodes" if server.nodes > 1 else "",
             "replicas not stated"
             if server.replicas is None

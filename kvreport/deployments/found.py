@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kvreport.budgets import DEPLOYMENT
 from kvreport.deployments.documents import Map, Seq, read_documents
-from kvreport.deployments.resources import Resources, of_container, of_docker_run, of_service, quantity, whole
+from kvreport.deployments.resources import (
+    DYNAMO,
+    Resources,
+    of_container,
+    of_docker_run,
+    of_service,
+    quantity,
+    whole,
+)
 from kvreport.deployments.shell import (
     Recognizer,
     Scope,
@@ -26,45 +34,9 @@ from kvreport.errors import InputError
 KINDS: Final = ("compose", "kubernetes", "lws", "kserve", "llm-d", "dynamo", "helm", "systemd", "script")
 """Kinds of files that are read."""
 
-_PROGRAMS: Final = frozenset(
-    [
-        "vllm",
-        "sglang",
-        "llama-server",
-        "llama-cli",
-        "llama",
-        "ollama",
-        "trtllm-serve",
-        "mlx_lm.server",
-        "lmdeploy",
-        "lms",
-        "exec",
-        "env",
-        "nohup",
-        "sudo",
-        "uv",
-        "run",
-        "uvx",
-        "numactl",
-        "docker",
-        "podman",
-        "nerdctl",
-        "srun",
-        "torchrun",
-        "mpirun",
-        "time",
-        "nice",
-        "taskset",
-        "setsid",
-        "stdbuf",
-        "command",
-        "poetry",
-        "conda",
-        "micromamba",
-        "pixi",
-        "tini",
-        "gosu",
-    ]
+_PROGRAMS: Final = re.compile(
+    r"vllm|sglang|llama(?:-server|-cli)?(?:\.exe)?|ollama|trtllm-serve|mlx_lm\.server|lmdeploy|lms|python[\d.]*|exec|env|nohup|sudo|uvx?|run|numactl"
+    r"|docker|podman|nerdctl|srun|torchrun|mpirun|time|nice|taskset|setsid|stdbuf|command|poetry|conda|micromamba|pixi|tini|gosu"
 )
 """First words of a command that may start a server: the servers, and what people start them with."""
 _PYTHON: Final = re.compile(r"python[\d.]*|llama-(?:server|cli)(?:\.exe)?")
@@ -132,13 +104,16 @@ class _Container:
     starts_itself: tuple[str, ...] = ()
 
 
-def find_servers(text: str, where: str, is_server: Recognizer) -> tuple[list[Server], list[Unresolved]]:
+def find_servers(
+    text: str, where: str, is_server: Recognizer, beside: Beside = lambda _: None
+) -> tuple[list[Server], list[Unresolved]]:
     """Find every server in a deployment file.
 
     Args:
         text: The file.
         where: Its name, for messages.
         is_server: Whether words start a server: the reader of start commands.
+        beside: The text of a file that this one names by its relative path; None where it is not there.
 
     Returns:
         The servers in the order of the file, and what is not resolved outside them.
@@ -152,9 +127,9 @@ def find_servers(text: str, where: str, is_server: Recognizer) -> tuple[list[Ser
     def known(words: Sequence[str]) -> bool:
         program = next((word for word in words if not re.fullmatch(r"[A-Za-z_]\w*=.*", word, re.DOTALL)), "")
         program = re.split(r"[/\\]", program)[-1]
-        return bool(program in _PROGRAMS or _PYTHON.fullmatch(program)) and is_server(words)
+        return _PROGRAMS.fullmatch(program) is not None and is_server(words)
 
-    finder = _Finder(known)
+    finder = _Finder(known, beside)
     if re.search(r"^\s*\[Service\]\s*$", text, re.MULTILINE):
         finder.unit(text)
     elif text.startswith("#!") or where.endswith((".sh", ".bash", ".zsh", ".ps1")):
@@ -170,15 +145,19 @@ def find_servers(text: str, where: str, is_server: Recognizer) -> tuple[list[Ser
         if not documents and not finder.found:
             finder.script(text)
         for document in documents:
+            finder.files(document)
+        for document in documents:
             finder.document(document)
     return finder.found, finder.left
 
 
 class _Finder:
-    def __init__(self, is_server: Recognizer) -> None:
-        self.is_server = is_server
+    def __init__(self, is_server: Recognizer, beside: Beside) -> None:
+        self.is_server, self.beside = is_server, beside
         self.found: list[Server] = []
         self.left: list[Unresolved] = []
+        self.config: dict[str, Map] = {}  # the files of each ConfigMap
+        self.claims: dict[str, int | None] = {}  # the devices of each template of a claim
 
     # --- scripts and units -----------------------------------------------------------------------------
 
@@ -251,6 +230,16 @@ class _Finder:
 
     # --- documents -------------------------------------------------------------------------------------
 
+    def files(self, document: Map) -> None:
+        """Note what other documents name: files of a ConfigMap, devices of a claim's template."""
+        kind, name = document.text("kind"), document.text("metadata", "name")
+        if kind == "ConfigMap":
+            self.config[name] = document.map("data")
+        elif kind == "ResourceClaimTemplate":
+            asked = document.maps("spec", "spec", "devices", "requests")
+            counts = [whole(one.text("exactly", "count") or one.text("count") or "1") for one in asked]
+            self.claims[name] = counts[0] if len(counts) == 1 else None
+
     def document(self, document: Map) -> None:  # noqa: PLR0912 - one a kind of document
         """Read one document by its kind."""
         kind, spec = document.text("kind"), document.map("spec")
@@ -273,12 +262,13 @@ class _Finder:
                     document.text("metadata", "name"),
                 )
         elif any(
-            isinstance(one, Map) and ("image" in one or "build" in one)
+            isinstance(one, Map) and not one.keys().isdisjoint({"image", "build", "extends"})
             for one in document.map("services").values()
         ):
+            scope = Scope(dict(_lines_of_variables(self.beside(".env") or "")))
             for name, service in document.map("services").items():
                 if isinstance(service, Map):
-                    self._service(name, service)
+                    self._service(name, self._extended(service, document), scope)
         elif "servingEngineSpec" in document:
             for one in document.maps("servingEngineSpec", "modelSpec"):
                 self._model_spec(one, one, "helm")
@@ -336,6 +326,9 @@ class _Finder:
         image = container.text("image")
         before = len(self.found)
         resources = of_container(container, pod, beside)
+        if resources.gpus is None and (claimed := self._claimed(container, pod)) is not None:
+            resources = replace(resources, gpus=claimed)
+        words = with_config(words, self._mounted(container, pod))
         line = container.lines.get("command", container.lines.get("args", container.line))
         left_open = _open(container, environment)
         self._read(
@@ -359,8 +352,52 @@ class _Finder:
                 )
             )
 
-    def _service(self, name: str, service: Map) -> None:
-        scope = Scope()
+    def _claimed(self, container: Map, pod: Map) -> int | None:
+        """Devices of the claims that a container names (dynamic resource allocation); None where the file does not say."""
+        templates = {
+            one.text("name"): one.text("resourceClaimTemplateName") for one in pod.maps("resourceClaims")
+        }
+        counts = [
+            self.claims.get(templates.get(one.text("name"), ""))
+            for one in container.maps("resources", "claims")
+        ]
+        return sum(count for count in counts if count) or None
+
+    def _mounted(self, container: Map, pod: Map) -> dict[str, str]:
+        """Files of ConfigMaps that a container has, by their path in it."""
+        volumes = {one.text("name"): one.text("configMap", "name") for one in pod.maps("volumes")}
+        return {
+            f"{mount.text('mountPath').rstrip('/')}/{name}": text
+            for mount in container.maps("volumeMounts")
+            for name, text in self.config.get(volumes.get(mount.text("name"), ""), Map()).items()
+            if isinstance(text, str)
+        }
+
+    def _extended(self, service: Map, document: Map, depth: int = 0) -> Map:
+        """A service with what it takes from another (``extends``); the file of another where it is given beside this one."""
+        named, line = service.at("extends"), service.lines.get("extends", service.line)
+        if not named or depth > MOST_EXTENDED:
+            return service
+        of = named if isinstance(named, str) else service.text("extends", "service")
+        other = "" if isinstance(named, str) else service.text("extends", "file")
+        text = self.beside(other) if other else None
+        held = (
+            next(iter(read_documents(text, other)), Map())
+            if text is not None
+            else Map()
+            if other
+            else document
+        )
+        base = held.map("services", of)
+        if not base:
+            self.left.append(
+                (line, f"extends: {' '.join(filter(None, (other, of)))}, which is not beside this file")
+            )
+            return service
+        return _merged(service, self._extended(base, held, depth + 1), line)
+
+    def _service(self, name: str, service: Map, variables: Scope) -> None:
+        scope = Scope(variables.variables)
         line = service.lines.get("command", service.line)
 
         def words(key: str) -> list[str]:
@@ -376,8 +413,15 @@ class _Finder:
         image = interpolated(service.text("image"), scope, service.lines.get("image", line))
         image_open, scope.unresolved = scope.unresolved, []
         entry, command = words("entrypoint"), words("command")
-        held = {key: value for key, value in _environment(service).items() if value is not None}
-        aside = Scope()
+        held, missing = dict[str, str](), list[Unresolved]()
+        files, place = service.at("env_file"), service.lines.get("env_file", line)
+        for one in [files] if isinstance(files, str) else files if isinstance(files, Seq) else []:
+            path = one if isinstance(one, str) else one.text("path")
+            text = self.beside(path)
+            held |= dict(_lines_of_variables(text or ""))
+            missing += [(place, f"env_file: {path}, which is not beside this file")] if text is None else []
+        held |= {key: value for key, value in _environment(service).items() if value is not None}
+        aside = Scope(variables.variables)
         environment: dict[str, str | None] = {
             key: interpolated(value, aside, line) for key, value in held.items()
         }
@@ -385,7 +429,7 @@ class _Finder:
         self._read(
             _Container(
                 line, "compose", name, image, [*entry, *command], environment, of_service(service),
-                interpolated(copies, Scope(), line), 1, (*image_open, *scope.unresolved), () if entry else _own_program(image),
+                interpolated(copies, Scope(), line), 1, (*image_open, *scope.unresolved, *missing), () if entry else _own_program(image),
             )
         )  # fmt: skip
 
@@ -402,12 +446,21 @@ class _Finder:
             pods = [(main, one.map("extraPodSpec"))] if main else []
             template = one.map("podTemplate", "spec")
             pods += [(container, template) for container in template.maps("containers")]
+            before = len(self.found)
             for container, pod in pods:
                 self._container(container, pod, "dynamo", name, copies, nodes, beside)
+            shm = quantity(one.text("sharedMemorySize") or one.text("sharedMemory", "size"))
+            self.found[before:] = [
+                replace(
+                    server, resources=replace(server.resources, shm_bytes=shm or server.resources.shm_bytes)
+                )
+                for server in self.found[before:]
+            ]
 
     def _llm_service(self, spec: Map, document: Map) -> None:
         """KServe's LLMInferenceService: the engine's arguments are made from the specification."""
-        uri = spec.text("model", "uri").removeprefix("hf://")
+        uri = spec.text("model", "uri")
+        uri = uri.removeprefix("hf://") if uri.startswith("hf://") else spec.text("model", "name") or uri
         for part, role in ((spec, ""), (spec.map("prefill"), "prefill")):
             if not part:
                 continue
@@ -504,11 +557,15 @@ class _Finder:
             gpus=whole(gpus), gpu=of_container(Map(), spec).gpu, slice=mig[1] if mig else "",
             host_memory_bytes=quantity(memory), shm_bytes=quantity(spec.text("shmSize")),
         )  # fmt: skip
-        nodes = whole(spec.text("raySpec", "workerNodes") or "0") or 0
+        stages = whole(config.text("pipelineParallelSize") or "1") or 1
+        nodes = (
+            stages if "raySpec" in spec and spec.text("raySpec", "enabled") != "false" else 1
+        )  # helm/templates/ray-cluster.yaml
+        words += ["--pipeline-parallel-size", str(stages)] if nodes > 1 else []
         self._read(
             _Container(
                 spec.line, kind, model.text("name") or spec.text("name"), image, words, _environment(spec), resources,
-                spec.text("replicaCount") or deployed.text("replicas") or "1", nodes + 1, _open(spec),
+                spec.text("replicaCount") or deployed.text("replicas") or "1", nodes, _open(spec),
             )
         )  # fmt: skip
 
@@ -519,6 +576,11 @@ class _Finder:
             return
         sizes = part.map("parallelism")
         uri = re.sub(r"^(?:hf|pvc\+hf)://", "", document.text("modelArtifacts", "uri"))
+        uri = re.sub(
+            r'"?\{\{-? *\.Values\.([\w.]+) *-?\}\}"?',
+            lambda one: document.text(*one[1].split(".")) or one[0],
+            uri,
+        )
         tensor, local, data = (whole(sizes.text(key) or "1") or 1 for key in ("tensor", "dataLocal", "data"))
         for container in part.maps("containers"):
             words, command = _texts(container, "args"), container.text("modelCommand")
@@ -614,6 +676,76 @@ _STACK_FLAGS: Final = {
 """Keys of ``vllmConfig`` and the flags that the production stack's chart writes for them."""
 
 
+_OF_FILES: Final = frozenset({"--config", "--extra_llm_api_options", "--extra-engine-args"})
+"""Flags that name a file of further flags: of vLLM and SGLang, of TensorRT-LLM and of Dynamo's worker for it."""
+_OF_TENSORRT_LLM: Final = {
+    "tensor_parallel_size": "tp_size", "pipeline_parallel_size": "pp_size", "moe_expert_parallel_size": "ep_size", "max_batch_size": "",
+    "max_num_tokens": "", "max_seq_len": "", "free_gpu_memory_fraction": "kv_cache_free_gpu_memory_fraction",
+}  # fmt: skip
+"""Keys of its options and the flag of ``trtllm-serve`` of the same meaning, where it has another name (``commands/serve.py``)."""
+MOST_EXTENDED: Final = 8
+Beside = Callable[[str], str | None]
+"""The text of a file beside another, by its relative path; None where it is not there."""
+
+
+def with_config(words: list[str], files: Mapping[str, str]) -> list[str]:
+    """A command with the flags of its file of flags, where that is known; a flag of the command itself holds.
+
+    Args:
+        words: The command.
+        files: Texts of files by their paths.
+    """
+    made: list[str] = []
+    given = {word.partition("=")[0].lstrip("-").replace("_", "-") for word in words if word.startswith("--")}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        flag, sign, path = word.partition("=")
+        path = path if sign else next(iter(rest), "")
+        if flag not in _OF_FILES or path not in files:
+            made.append(word)
+            continue
+        rest = rest if sign else rest[1:]
+        (options,) = read_documents(files[path], path)[:1] or [Map()]
+        if flag != "--config" or "trtllm" in " ".join(words[:3]):
+            made += [f"{flag}={path}"]  # its other keys are not flags
+            told = {**options.map("kv_cache_config"), **options}
+            options = Map()
+            options.update({new or key: told[key] for key, new in _OF_TENSORRT_LLM.items() if key in told})
+        for key, value in options.items():
+            values = value if isinstance(value, Seq) else [value]
+            if key.replace("_", "-") not in given and value != "false" and not isinstance(value, Map):
+                made += [f"--{key}", *(one for one in values if isinstance(one, str) and one != "true")]
+    return made
+
+
+def _lines_of_variables(text: str) -> Iterator[tuple[str, str]]:
+    """Variables of a file of ``NAME=value`` lines."""
+    for line in text.split("\n"):
+        if found := re.fullmatch(
+            r"\s*(?:export\s+)?([A-Za-z_]\w*)=(?:'([^']*)'|\"([^\"]*)\"|([^#]*?))\s*(?:#.*)?", line
+        ):
+            yield found[1], found[2] or found[3] or found[4] or ""
+
+
+def _merged(own: Map, base: Map, line: int) -> Map:
+    """A mapping over another, as Compose merges them: mappings by their keys, pairs of an environment too, others replaced."""
+    made = Map()
+    made.line = own.line
+    made.update(base)
+    made.lines = dict.fromkeys(base, line) | own.lines
+    for key, value in own.items():
+        if key == "environment":
+            both = Map()
+            both.update({**_environment(base), **_environment(own)})
+            made[key] = both
+        else:
+            made[key] = (
+                _merged(value, base.map(key), line) if isinstance(value, Map) and base.map(key) else value
+            )
+    return made
+
+
 def _texts(container: Map, key: str) -> list[str]:
     value = container.at(key)
     if isinstance(value, str):
@@ -680,7 +812,13 @@ def _plain(words: Sequence[str]) -> list[str]:
 
 
 def _released(words: list[str], image: str) -> tuple[str, ...]:
-    """The command in its image where the tag names the engine's release, as ``docker run`` would write it."""
+    """The command in its image where the tag names the engine's release, as ``docker run`` would write it.
+
+    An image of Dynamo names a release of Dynamo, which brings one of the engine.
+    """
+    if brought := re.fullmatch(r"\S*/ai-dynamo/(vllm|sglang)-runtime:([\d.]+)", image):
+        release = dict(zip(("vllm", "sglang"), DYNAMO.get(brought[2], ()), strict=False)).get(brought[1])
+        return (*words, "--engine", f"{brought[1]}@{release}") if release else tuple(words)
     start = next(
         (place for place, word in enumerate(words) if not re.fullmatch(r"[A-Za-z_]\w*=.*", word, re.DOTALL)),
         0,

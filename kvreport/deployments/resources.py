@@ -27,6 +27,12 @@ VENDORS: Final = {
     "aws.amazon.com": "AWS", "huawei.com": "Huawei",
 }  # fmt: skip
 """Whose devices the names of resources are."""
+DYNAMO: Final = {
+    "1.6.1": ("0.31.0", "0.5.21"), "1.6.0": ("0.31.0", "0.5.21"), "1.5.1": ("0.28.0", "0.5.18"), "1.5.0": ("0.28.0", "0.5.18"),
+    "1.4.2": ("0.26.0", "0.5.16"), "1.4.1": ("0.26.0", "0.5.16"), "1.4.0": ("0.26.0", "0.5.16"), "1.3.1": ("0.23.0", "0.5.14"),
+    "1.2.1": ("0.20.1", "0.5.11"), "1.1.1": ("0.19.0", "0.5.10.post1"), "1.0.2": ("0.16.0", "0.5.9"),
+}  # fmt: skip
+"""Releases of Dynamo, and those of vLLM and SGLang that they bring (extras of the package ``ai-dynamo``)."""
 _SHARED: Final = "/dev/shm"  # noqa: S108 - a path in a container, where nothing is written
 _SUFFIXES: Final = {
     "ki": 1 << 10,

@@ -30,13 +30,15 @@ MOST_FOUND: Final = 200
 """Start commands of a script: published scripts have ten."""
 MOST_OPEN: Final = 1_000
 """Variables of a script that have no value in it."""
+MOST_TRIMMED: Final = 1 << 10
+"""Characters of a value of which a beginning or an end is left out: longer ones stay as they are."""
 MOST_CHARACTERS: Final = 1 << 20
 """Characters of one expanded word, and of all that a script's variables hold."""
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNMENT: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<plus>\+?)=(?P<value>.*)", re.DOTALL)
 _EXPANSION: Final = re.compile(
-    r"(?P<name>[A-Za-z_]\w*|\d|@|\*)(?P<all>\[[@*]\])?(?P<sign>:?[-+?=])?(?P<word>.*)", re.DOTALL
+    r"(?P<name>[A-Za-z_]\w*|\d|@|\*)(?P<all>\[[@*]\])?(?P<sign>:?[-+?=]|##?|%%?)?(?P<word>.*)", re.DOTALL
 )
 _OPERATORS: Final = ("&&", "||", ";;", "&>>", "&>", ";", "&", "|", "(", ")", "\n")
 _REDIRECTION: Final = re.compile(r"(?:\d*|&)(?:<<<|<<-?|>>|>\||<>|>|<)(?:&(?:\d+|-))?")
@@ -158,11 +160,24 @@ def _parameter(inner: str, written: str, scope: Scope, line: int, depth: int) ->
         return [scope.miss(line, written)]
     filled = value is not None and (not sign.startswith(":") or any(value))
     other = [_within(found["word"], scope, line, depth + 1)]
+    if sign[0] in "#%":
+        return (
+            [scope.miss(line, written)] if value is None else [_trimmed(one, sign, other[0]) for one in value]
+        )
     if sign.endswith("+"):
         return other if filled else [""]
     if sign.endswith("=") and not filled:
         scope.variables[name] = other[0]
     return value if filled and value is not None else other
+
+
+def _trimmed(value: str, sign: str, pattern: str) -> str:
+    """A value without its shortest or longest beginning (``#``, ``##``) or end (``%``, ``%%``) of a pattern."""
+    cuts = range(len(value) + 1) if len(value) <= MOST_TRIMMED else range(0)
+    for cut in cuts if sign in {"#", "%%"} else reversed(cuts):
+        if fnmatchcase(value[:cut] if sign[0] == "#" else value[cut:], pattern):
+            return value[cut:] if sign[0] == "#" else value[:cut]
+    return value
 
 
 def _value(name: str, every: str, scope: Scope) -> tuple[list[str] | None, bool]:
@@ -200,9 +215,10 @@ def _within(text: str, scope: Scope, line: int, depth: int) -> str:
     return "".join(made)
 
 
-_SUMS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
+_SUMS: Final[dict[type[ast.AST], Callable[[int, int], int]]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+    ast.Mod: operator.mod, ast.Gt: operator.gt, ast.Lt: operator.lt, ast.GtE: operator.ge, ast.LtE: operator.le,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne,
 }  # fmt: skip
 
 
@@ -211,7 +227,8 @@ def arithmetic(text: str, scope: Scope) -> str | None:
     missing = Scope(scope.variables, scope.arguments, scope.arrays)
     plain = _within(text, missing, 0, 1).replace("/", "//")
     plain = _NAME.sub(lambda name: _parameter(name[0], "?", missing, 0, 0)[0] or "0", plain)
-    if not re.fullmatch(r"[\d+*/%() -]{1,60}", plain):
+    plain = re.sub(r"^([^?:]+)\?([^?:]+):([^?:]+)$", r"(\2) if (\1) else (\3)", plain)
+    if not re.fullmatch(r"(?:[\d+*/%()<>=! -]|if|else){1,120}", plain):
         return None
 
     def of(node: ast.expr) -> int:
@@ -220,8 +237,10 @@ def arithmetic(text: str, scope: Scope) -> str | None:
                 return number
             case ast.UnaryOp(ast.USub(), inner):
                 return -of(inner)
-            case ast.BinOp(left, sign, right) if type(sign) in _SUMS:
-                return _SUMS[type(sign)](of(left), of(right))
+            case ast.BinOp(left, sign, right) | ast.Compare(left, [sign], [right]) if type(sign) in _SUMS:
+                return int(_SUMS[type(sign)](of(left), of(right)))
+            case ast.IfExp(test, then, other):
+                return of(then) if of(test) else of(other)
         raise ValueError
 
     try:
@@ -395,13 +414,14 @@ class Script:
         states = [frame.taken for frame in self._frames]
         return False if False in states else None if None in states else True
 
-    def run(self, text: str, first: int = 1) -> list[Started]:  # noqa: PLR0912 - one a kind of sign
+    def run(self, text: str, first: int = 1) -> list[Started]:  # noqa: PLR0912, PLR0915 - one a kind of sign
         """Read a script whose first line is ``first`` of its file."""
         words: list[str] = []
         line = first
         chain: bool | None = True
         result: bool | None = True
         condition: bool | None = True
+        called = False
         for kind, sign, at in tokens(text, first):
             self._steps += 1
             if self._steps > MOST_STEPS:
@@ -419,8 +439,10 @@ class Script:
                 ):
                     top.value = [part for raw in words[:-1] for part in self._tried(raw, at)]
                     top.waiting, words = True, []
+                elif sign in {"{", "}"} and (len(words) == 1 or called):
+                    chain, words, called = self._group(sign, chain, function=called), [], False
                 elif len(words) == 1 and (rest := self._keyword(words[0], condition)) is not None:
-                    words, condition, chain = rest, True, True
+                    words, condition, chain, called = rest, True, True, words == ["function"]
                 continue
             if top is not None and top.kind == "case" and top.waiting and words != ["esac"]:
                 if sign == ")":
@@ -429,21 +451,24 @@ class Script:
                 elif sign == "|":
                     words.append("|")
                 continue
+            if words[:1] == ["[["] and words[-1] != "]]" and sign in {"&&", "||"}:
+                words.append(sign)  # of the test itself
+                continue
             if sign == "(":
-                words = (
-                    [] if len(words) == 1 else words
-                )  # "name()" begins a function, whose body is read in place
+                called = len(words) == 1  # "name()" begins a function, whose body is read in place
+                words = [] if called else words
                 continue
             if words:
                 state = self._active()
                 outcome = None
                 if state is not False and chain is not False:
+                    self._assumed = False
                     outcome = self._command(words, line, certain=state is True and chain is True)
                     if self._ended:
                         return self.found
                 if chain is not False:
                     result = outcome
-                    condition = outcome
+                    condition = None if self._assumed else outcome
             words = []
             if sign == "&&":
                 chain = result
@@ -456,6 +481,16 @@ class Script:
         return self.found
 
     _ended = False
+    _assumed = False  # whether a program's success is taken for granted, which decides no branch
+
+    def _group(self, sign: str, chain: bool | None, *, function: bool) -> bool | None:  # noqa: FBT001 - the value of a condition
+        """Open a group of commands, which is run where its chain is, or close it; returns the chain inside or behind it."""
+        if sign == "{":
+            self._frames.append(_Frame(0, "function" if function else "group", taken=function or chain))
+        elif self._frames and self._frames[-1].kind in {"group", "function"}:
+            frame = self._frames.pop()
+            return None if frame.kind == "group" and frame.taken is not True else True
+        return True
 
     def _keyword(self, word: str, condition: bool | None) -> list[str] | None:  # noqa: FBT001 - the value of a condition
         """Open or close what a reserved word says; None where the word is none."""
@@ -475,7 +510,7 @@ class Script:
             else:
                 top.enter(condition if word == "then" else True)
             return []
-        return [] if word in {"then", "do", "{", "}", "!", "time", "function"} else None
+        return [] if word in {"then", "do", "!", "time", "function"} else None
 
     def _matches(self, frame: _Frame, patterns: Sequence[str]) -> bool | None:
         if frame.value is None or not frame.value:
@@ -524,7 +559,8 @@ class Script:
             return True
         program = words[0].rpartition("/")[2]
         if program in {"exit", "return"}:
-            self._ended = certain and program == "exit"
+            called = any(frame.kind == "function" for frame in self._frames)
+            self._ended = certain and program == "exit" and not called
             return True
         if program in {"true", ":", "false"}:
             self.scope.variables |= {name: value for name, value in aside.variables.items() if program == ":"}
@@ -540,6 +576,7 @@ class Script:
         elif (inner := inline(words)) is not None:
             inside = Scope(dict(self.scope.variables), list(inner[1]), {}, self.scope.unresolved)
             self.found += self._inner(inner[0], line, inside)
+        self._assumed = True
         return True
 
     def _start(
@@ -554,7 +591,7 @@ class Script:
                 line,
                 (*before, *words),
                 certain,
-                {one.number: one.branch for one in self._frames if one.kind != "loop"},
+                {one.number: one.branch for one in self._frames if one.kind in {"if", "case"}},
             )
         )
         self._ended = certain and words[0] == "exec"
@@ -582,6 +619,8 @@ class Script:
         if raw.startswith("("):
             inside = [sign for kind, sign, _ in tokens(raw[1:-1], line) if kind == "word"]
             parts = [part for one in inside for part in expanded(one, aside, line)]
+            for miss in aside.unresolved:
+                self.scope.miss(*miss)
             before = self.scope.arrays.get(name, []) if found["plus"] else []
             if certain:
                 self.scope.arrays[name] = None if before is None else [*before, *parts]
@@ -609,11 +648,12 @@ class Script:
         if raws[:1] == ["!"]:
             inner = self._test(raws[1:], line)
             return None if inner is None else not inner
-        for sign, combine in (("-o", any), ("-a", all)):
+        for sign, combine in (("||", any), ("-o", any), ("&&", all), ("-a", all)):
             if sign in raws:
                 at = raws.index(sign)
                 both = [self._test(raws[:at], line), self._test(raws[at + 1 :], line)]
-                return None if None in both else combine(both)
+                decided = combine is any  # one that holds, or one that does not, is enough
+                return decided if decided in both else None if None in both else not decided
         parts = [self._tried(raw, line) for raw in raws]
         if not all(parts):
             return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
+from kvreport.deployments.resources import DYNAMO
 from kvreport.errors import InputError
 from kvreport.units import GIB, count, gib
 
@@ -20,6 +21,8 @@ SHM_BYTES_PER_GPU: Final = GIB
 COMPILE_SECONDS: Final = 300
 """Time of a start besides reading weights (compilation, graphs): an assumption, named as one where it is used."""
 PROBE_SECONDS: Final = 10
+DYNAMO_PORT: Final = 9090
+"""Where a worker of Dynamo says that it lives (``DYN_SYSTEM_PORT``, which its operator sets)."""
 LEAST_USAGE: Final = 0.5
 
 
@@ -160,7 +163,7 @@ def as_file(kind: str, launch: Launch) -> str:
         InputError: If the kind cannot hold the launch.
     """
     if (
-        kind in {"compose", "kubernetes", "systemd", "command", "helm", "llm-d", "kserve"}
+        kind in {"compose", "kubernetes", "systemd", "command", "helm", "llm-d", "kserve", "dynamo"}
         and launch.nodes > 1
     ):
         raise InputError(f"as: found {kind} for {launch.nodes} nodes; allowed: lws, which starts several")
@@ -589,6 +592,53 @@ def _llm_d(launch: Launch) -> str:
     return to_yaml(_header(launch), values)
 
 
+def _dynamo(launch: Launch) -> str:
+    """A graph of a frontend and a worker (``nvidia.com/v1beta1``, ``deploy/operator/api/v1beta1`` of Dynamo 1.6)."""
+    family = "vllm" if launch.words[1] == "serve" else "sglang"
+    brings = {release: both[family == "sglang"] for release, both in DYNAMO.items()}
+    wanted = launch.engine.rpartition(" ")[2]
+    dynamo = next((release for release, engine in brings.items() if engine == wanted), "")
+    if launch.serving.curl or not dynamo:
+        known = dict.fromkeys(f"{family}@{engine}" for engine in brings.values())
+        raise InputError(
+            f"as: found dynamo for {launch.engine}; allowed: an engine that a release of it brings, --engine {'|'.join(known)}"
+        )
+    rest = ["--model", *launch.words[2:]] if family == "vllm" else [*launch.words[3:]]
+    container = _container(launch, "main") | {"command": ["python3", "-m", f"dynamo.{family}"], "args": rest}
+    container["image"] = image = f"nvcr.io/nvidia/ai-dynamo/{family}-runtime:{dynamo}"
+    for key in ("ports", "readinessProbe", "volumeMounts"):  # the operator's own
+        container.pop(key)
+    container["startupProbe"] |= {"httpGet": {"path": "/live", "port": DYNAMO_PORT}}
+    pod = _pod(launch, container)
+    pod.pop("volumes")
+    frontend = {"name": "main", "image": image, "command": ["python3", "-m", "dynamo.frontend"]}
+    worker = {
+        "name": "Worker",
+        "type": "worker",
+        "replicas": launch.replicas,
+        "sharedMemorySize": _Said(f"{launch.shm_gib}Gi", _shm_reason()),
+        "podTemplate": {"spec": pod},
+    }
+    graph = {
+        "apiVersion": "nvidia.com/v1beta1",
+        "kind": "DynamoGraphDeployment",
+        "metadata": {"name": launch.name},
+        "spec": {
+            "backendFramework": family,
+            "components": [
+                {
+                    "name": "Frontend",
+                    "type": "frontend",
+                    "replicas": 1,
+                    "podTemplate": {"spec": {"containers": [frontend]}},
+                },
+                worker,
+            ],
+        },
+    }
+    return to_yaml(_header(launch), graph)
+
+
 def _only_vllm(kind: str, launch: Launch) -> None:
     if not launch.serving.charted:
         raise InputError(f"as: found {kind} for {launch.engine}; allowed: vLLM, which its chart starts")
@@ -666,6 +716,7 @@ _WRITERS: Final[dict[str, Callable[[Launch], str]]] = {
     "kserve": _kserve,
     "lws": _lws,
     "llm-d": _llm_d,
+    "dynamo": _dynamo,
     "helm": _helm,
 }
 WRITTEN: Final = tuple(_WRITERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 from hypothesis import given
@@ -27,7 +28,8 @@ ASKED = {
 }  # fmt: skip
 ONE_NODE = set(KINDS) - {"lws"}
 REFUSED = (
-    {("vllm-nodes", kind) for kind in ONE_NODE}
+    {(asked, "dynamo") for asked in ASKED}  # no release of Dynamo brings these of the engines
+    | {("vllm-nodes", kind) for kind in ONE_NODE}
     | {(asked, kind) for asked in ("sglang", "llama.cpp") for kind in ("llm-d", "helm")}
 )  # fmt: skip
 WITHOUT_RELEASE = {("vllm-older", "command"), ("vllm-older", "systemd")}
@@ -70,6 +72,68 @@ def test_a_file_read_back_keeps_its_launch_and_every_figure(
         assert (
             f"{row['max_concurrent_requests']:,} request" in printed.out.split("\n")[row["kind"] == "script"]
         )
+
+
+QUANTITY = {"type": "string", "pattern": r"^\d+(Ki|Mi|Gi|Ti)?$"}
+CONTAINER = {
+    "type": "object",
+    "required": ["name", "image", "command"],
+    "properties": {"name": {"const": "main"}},
+}
+GRAPH = {
+    "type": "object", "additionalProperties": False, "required": ["apiVersion", "kind", "metadata", "spec"],
+    "properties": {
+        "apiVersion": {"const": "nvidia.com/v1beta1"}, "kind": {"const": "DynamoGraphDeployment"}, "metadata": {"type": "object"},
+        "spec": {"type": "object", "additionalProperties": False, "properties": {
+            "backendFramework": {"enum": ["sglang", "vllm", "trtllm"]},
+            "components": {"maxItems": 25, "items": {
+                "type": "object", "additionalProperties": False, "required": ["name", "podTemplate"], "properties": {
+                    "name": {"pattern": "^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?$", "maxLength": 63},
+                    "type": {"enum": ["frontend", "worker", "prefill", "decode", "planner", "epp"]},
+                    "replicas": {"type": "integer", "minimum": 0}, "sharedMemorySize": QUANTITY,
+                    "podTemplate": {"type": "object", "additionalProperties": False, "properties": {"spec": {
+                        "type": "object", "required": ["containers"],
+                        "properties": {"containers": {"items": CONTAINER}, "nodeSelector": {"additionalProperties": {"type": "string"}}},
+                    }}},
+                },
+            }},
+        }},
+    },
+}  # fmt: skip
+"""The fields of ``deploy/operator/api/v1beta1`` of Dynamo (006b6e10) that are written, with their limits."""
+
+
+@pytest.mark.parametrize("engine", ["vllm@0.31.0", "sglang@0.5.21"])
+def test_a_graph_of_dynamo_is_valid_and_read_back_as_it_was_written(
+    engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [
+        "Qwen/Qwen3-32B",
+        "--gpu",
+        "H100",
+        "--tensor-parallel",
+        "2",
+        "--context",
+        "32K",
+        "--engine",
+        engine,
+    ]
+    assert main(["estimate", *asked, "--as", "dynamo"]) == 0
+    printed = capsys.readouterr().out
+    graph = yaml.safe_load(printed)
+    jsonschema.validate(graph, GRAPH)
+    frontend, worker = graph["spec"]["components"]
+    assert (frontend["type"], worker["type"]) == ("frontend", "worker")
+    assert worker["podTemplate"]["spec"]["containers"][0]["image"].endswith(":1.6.1")
+    file = tmp_path / "graph.yaml"
+    file.write_text(printed, encoding="utf-8")
+    assert main(["preflight", str(file), "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["kind"], row["launch"]["gpus_per_node"], row["unresolved"]) == ("dynamo", 2, [])
+    assert f"{row['engine'].split('-')[0]}@{row['engine_version']}" == engine
+    assert row["launch"]["shm_bytes"] == int(worker["sharedMemorySize"].removesuffix("Gi")) << 30
+    assert main(["estimate", row["command"], "--gpu", row["launch"]["gpu"], "--as", "dynamo"]) == 0
+    assert capsys.readouterr().out == printed
 
 
 def test_the_numbers_have_their_reasons(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.cli.preflight import device_of_label, starts_server
 from kvreport.deployments.documents import read_documents
-from kvreport.deployments.found import Server, find_servers
+from kvreport.deployments.found import Server, find_servers, with_config
 from kvreport.deployments.resources import quantity
 from kvreport.deployments.shell import Scope, Script, tokens
 from kvreport.errors import InputError
@@ -295,6 +295,167 @@ def test_a_script_is_followed_as_far_as_its_values_go(script: str, commands: lis
     assert [command(server) for server in found(f"#!/bin/bash\n{script}", "start.sh")] == commands
 
 
+@pytest.mark.parametrize(
+    ("script", "commands"),
+    [
+        ("python3 - <<'X' || { echo failed; exit 1; }\nx\nX\nvllm serve a/b", ["vllm serve a/b"]),
+        ("false || { exit 1; }\nvllm serve a/b", []),
+        ("stop() { exit 1; }\nvllm serve a/b", ["vllm serve a/b"]),
+        ("function stop {\n exit 1\n}\nvllm serve a/b", ["vllm serve a/b"]),
+        ("if some_check; then exit 1; fi\nvllm serve a/b", ["vllm serve a/b"]),
+        ("N=8\nif [[ -n $N && $N -gt 9 ]]; then exit 1; fi\nvllm serve a/b", ["vllm serve a/b"]),
+        ("N=8\nif [[ -z $N || $N -gt 7 ]]; then exit 1; fi\nvllm serve a/b", []),
+        ("N=8\nvllm serve a/b -tp $(( N > 4 ? N : 4 ))", ["vllm serve a/b -tp 8"]),
+        ("N=8\nvllm serve a/b -tp $(( N * 2 == 16 ? 1 + 1 : 4 ))", ["vllm serve a/b -tp 2"]),
+        ("M=x/y/z.gguf\nvllm serve ${M##*/} ${M#*/} ${M%.*} ${M%%/*}", ["vllm serve z.gguf y/z.gguf x/y/z x"]),
+        ("A=()\nif some_check; then A=(--x); fi\nvllm serve a/b ${A[@]}", ["vllm serve a/b '${A[@]}'"]),
+        ("setsid bash -c 'vllm serve a/b'", ["setsid bash -c 'vllm serve a/b'"]),
+    ],
+)  # fmt: skip
+def test_groups_tests_and_sums_of_a_shell_are_judged(script: str, commands: list[str]) -> None:
+    servers, _ = find_servers(script, "start.sh", starts_server)
+    assert [command(one) for one in servers] == commands
+    assert all(said in command(one) for one in servers for _, said in one.unresolved)
+
+
+def test_what_has_no_value_ends_no_answer_but_the_model_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "start.sh"
+    file.write_text(f"vllm serve {LLAMA} --max-model-len 8192 --max-num-seqs $SEQS $MORE --seed 1\n")
+    assert main(["preflight", str(file), "--gpu", "H100", "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["verdict"] == "fits"
+    assert "answered without what has no value in the file: '--max-num-seqs $SEQS', '$MORE'" in row["notes"]
+    for text in ("vllm serve $MODEL --max-model-len $LEN", "vllm serve --model $MODEL --max-model-len $LEN"):
+        file.write_text(f"{text}\n")
+        assert main(["preflight", str(file), "--gpu", "H100"]) == 2
+        assert "Not answered: " in capsys.readouterr().out
+
+
+CONFIGURED = f"""
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: flags}}
+data:
+  engine.yaml: |
+    model-path: {LLAMA}
+    tp-size: 2
+    context-length: 4096
+    cuda-graph-bs: [1, 2]
+    disable-radix-cache: true
+    enable-metrics: false
+---
+apiVersion: nvidia.com/v1beta1
+kind: DynamoGraphDeployment
+spec:
+  components:
+  - name: worker
+    sharedMemorySize: 16Gi
+    podTemplate:
+      spec:
+        containers:
+        - {{name: main, image: "nvcr.io/nvidia/ai-dynamo/sglang-runtime:1.6.1", command: [python3, -m, dynamo.sglang],
+            args: [--config, /etc/engine.yaml, --context-length, "8192"], volumeMounts: [{{name: c, mountPath: /etc}}],
+            resources: {{claims: [{{name: gpus}}]}}}}
+        volumes: [{{name: c, configMap: {{name: flags}}}}]
+        resourceClaims: [{{name: gpus, resourceClaimTemplateName: two}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {{name: two}}
+spec: {{spec: {{devices: {{requests: [{{name: x, exactly: {{deviceClassName: gpu.nvidia.com, count: 2}}}}]}}}}}}
+"""
+
+
+def test_flags_and_devices_that_other_documents_of_a_file_hold_are_read() -> None:
+    (server,) = found(CONFIGURED)
+    assert command(server) == (
+        f"python3 -m dynamo.sglang --model-path {LLAMA} --tp-size 2 --cuda-graph-bs 1 2 --disable-radix-cache "
+        "--context-length 8192 --engine sglang@0.5.21"
+    )
+    assert (server.resources.gpus, server.resources.shm_bytes) == (2, 16 * GIB)
+    (bare,) = found(CONFIGURED.split("---")[1])
+    assert "--config /etc/engine.yaml" in command(bare)
+
+
+def test_options_of_tensorrt_llm_are_flags_where_they_have_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = "tensor_parallel_size: 2\nmax_seq_len: 4096\nkv_cache_config: {free_gpu_memory_fraction: 0.8}\nother: 1\n"
+    words = with_config(
+        ["trtllm-serve", LLAMA, "--extra_llm_api_options", "/o.yaml", "--max_seq_len", "8192"],
+        {"/o.yaml": options},
+    )
+    assert words == [
+        "trtllm-serve", LLAMA, "--extra_llm_api_options=/o.yaml", "--tp_size", "2",
+        "--kv_cache_free_gpu_memory_fraction", "0.8", "--max_seq_len", "8192",
+    ]  # fmt: skip
+    assert main(["estimate", shlex.join(words), "--gpu", "H100", "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["layout"]["gpus"], answer["context_tokens"]) == (2, 8192)
+    assert [one["flag"] for one in answer["not_followed"]] == ["--extra-llm-api-options"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "nodes"),
+    [
+        ("{kind: LLMInferenceService, apiVersion: x/v1, spec: {model: {uri: 'pvc://disk', name: a/b}, template: {containers: [{name: main}]}}}",
+         "vllm serve a/b", 1),
+        ("servingEngineSpec: {modelSpec: [{modelURL: a/b, vllmConfig: {pipelineParallelSize: 2}, raySpec: {enabled: true}}]}",
+         "vllm serve a/b --no-enable-prefix-caching --pipeline-parallel-size 2", 2),
+        ("servingEngineSpec: {modelSpec: [{modelURL: a/b, vllmConfig: {pipelineParallelSize: 2}}]}",
+         "vllm serve a/b --no-enable-prefix-caching", 1),
+        ("modelArtifacts: {name: a/b, uri: 'hf://\"{{ .Values.modelArtifacts.name }}\"'}\ndecode: {containers: [{modelCommand: vllmServe}]}",
+         "vllm serve a/b", 1),
+    ],
+)  # fmt: skip
+def test_names_and_nodes_that_a_chart_or_an_operator_writes(text: str, words: str, nodes: int) -> None:
+    (server,) = found(text)
+    assert (command(server), server.nodes) == (words, nodes)
+
+
+def test_files_that_a_compose_file_names_are_read_where_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "compose.yaml"
+    file.write_text(
+        f"""services:
+  chat:
+    extends: {{file: base.yaml, service: server}}
+    env_file: [engine.env]
+    command: [{LLAMA}, --max-model-len, "${{LEN:-4096}}"]
+  own:
+    extends: chat
+    environment: {{VLLM_B: "2"}}
+"""
+    )
+    assert main(["preflight", str(file), "--gpu", "H100", "--format", "json"]) == 2
+    printed = capsys.readouterr()
+    assert f"{file}, line 3: extends: base.yaml server, which is not beside this file" in printed.err
+    (tmp_path / "base.yaml").write_text(
+        "services: {server: {image: 'vllm/vllm-openai:v0.27.1', shm_size: 1gb, environment: [VLLM_B=1, VLLM_C=1]}}\n"
+    )
+    assert main(["preflight", str(file), "--gpu", "H100", "--format", "json"]) == 0
+    chat, own = json.loads(capsys.readouterr().out)
+    assert {"line": 4, "text": "env_file: engine.env, which is not beside this file"} in chat["unresolved"]
+    (tmp_path / "engine.env").write_text("# a comment\nexport VLLM_A='x y'\nVLLM_B=0 # said\n")
+    (tmp_path / ".env").write_text("LEN=8192\n")
+    assert main(["preflight", str(file), "--gpu", "H100", "--format", "json"]) == 0
+    chat, own = json.loads(capsys.readouterr().out)
+    assert (chat["unresolved"], chat["launch"]["context_tokens"], chat["launch"]["shm_bytes"]) == (
+        [],
+        8192,
+        GIB,
+    )
+    assert chat["launch"]["environment"] == {"VLLM_A": "x y", "VLLM_B": "1", "VLLM_C": "1"}
+    assert own["launch"]["environment"] == {"VLLM_A": "x y", "VLLM_B": "2", "VLLM_C": "1"}
+    assert own["engine_version"] == "0.27.1"
+    file.write_text("services: {a: {image: 'vllm/vllm-openai', extends: a, command: [x/y]}}")
+    (itself,) = find_servers(file.read_text(), str(file), starts_server)[0]
+    assert command(itself) == "vllm serve x/y"
+
+
 def test_a_docker_run_gives_gpus_and_shared_memory() -> None:
     (server,) = found(
         "docker run --gpus '\"device=0,1\"' --shm-size 32g --memory=64g lmsysorg/sglang:latest python3 -m sglang.launch_server --model-path a/b",
@@ -520,6 +681,10 @@ def test_the_list_of_public_files_has_what_each_holds() -> None:
     assert len(listed["files"]) >= 25
     assert len({one["kind"] for one in listed["files"]}) >= 4
     assert listed["score"]["servers"] == sum(len(one["servers"]) for one in listed["files"])
+    for one in listed["files"]:
+        assert set(one) - {"note", "first_answer"} == {"kind", "repository", "path", "commit", "servers"}
+        assert len(one["commit"]) == 40
+        assert all({"engine", "gpus", "replicas", "nodes"} <= set(server) for server in one["servers"])
 
 
 def test_merges_of_merges_take_no_longer_than_their_keys() -> None:
