@@ -6,23 +6,17 @@ import json
 import logging
 import pickle
 import shutil
-from collections.abc import Callable, Iterable
-from dataclasses import fields as dataclass_fields
-from functools import cache, partial
+from collections.abc import Iterable
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final
 
 from kvreport.atomic.files import sweep_unfinished, write_whole
 from kvreport.resources import package_dir
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
-
 log = logging.getLogger("kvreport.cache")
-K = TypeVar("K")
 
 _KEPT: Final = 2
 _SEAL_BYTES: Final = 32
@@ -74,20 +68,6 @@ def recall(folder: Path, state: str) -> Any:  # noqa: ANN401 (whatever was kept)
     return read_kept(folder / f"{state}.pickle")
 
 
-def read_under(path: Path, state: object, length: int) -> tuple[Any, ...] | None:
-    """Return what a file keeps after its state; None where it is missing, damaged, or of another state or shape.
-
-    Args:
-        path: A file of the build's own cache that holds a tuple, its state first.
-        state: What its values depend on.
-        length: Values after the state.
-    """
-    found = read_kept(path)
-    if not isinstance(found, tuple) or len(found) != length + 1 or found[0] != state:
-        return None
-    return found[1:]
-
-
 def read_kept(path: Path) -> Any:  # noqa: ANN401 (whatever was kept)
     """Return the value in a file of the build's own cache; None where it is missing, damaged or of other code."""
     content = read_sealed(path)
@@ -100,45 +80,9 @@ def read_kept(path: Path) -> Any:  # noqa: ANN401 (whatever was kept)
 
 
 def keep(folder: Path, state: str, value: object) -> None:
-    """Keep a value under a state, and forget all but the latest others; it is written beside what follows."""
-    write_beside(folder / f"{state}.pickle", pickle.dumps(value, protocol=5), partial(forget, folder))
-
-
-_WRITING: Final[dict[Path, Future[None]]] = {}
-
-
-@cache
-def _writer() -> ThreadPoolExecutor:
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - one estimate needs none
-
-    return ThreadPoolExecutor(1, thread_name_prefix="kvreport-cache")
-
-
-def write_beside(path: Path, content: bytes, after: Callable[[], object] = bool) -> None:
-    """Keep content as :func:`write_sealed` does, in a thread of its own: the system's part of it takes long.
-
-    Whoever reads the file in this process waits for it, and so does the end of the process.
-
-    Args:
-        path: The file.
-        content: What it shall keep.
-        after: Called when it is written.
-    """
-
-    def write() -> None:
-        write_sealed(path, content)
-        after()
-
-    settle(path)
-    _WRITING[path] = _writer().submit(write)
-
-
-def settle(path: Path | None = None) -> None:
-    """Wait until a file that is written beside this is there; None for all of them."""
-    for one in [path] if path is not None else [*_WRITING]:
-        writing = _WRITING.pop(one, None)
-        if writing is not None:
-            writing.result()
+    """Keep a value under a state, and forget all but the latest others."""
+    write_sealed(folder / f"{state}.pickle", pickle.dumps(value, protocol=5))
+    forget(folder)
 
 
 def write_sealed(path: Path, content: bytes) -> bool:
@@ -150,7 +94,7 @@ def write_sealed(path: Path, content: bytes) -> bool:
         Whether the content is kept.
     """
     try:
-        write_whole(path, content, before=_seal(content))
+        write_whole(path, content, before=sha256(content).digest())
     except OSError as error:
         cannot_keep(error)
         return False
@@ -159,11 +103,7 @@ def write_sealed(path: Path, content: bytes) -> bool:
 
 def sealed(content: bytes) -> bytes:
     """Return content with its digest in front."""
-    return _seal(content) + content
-
-
-def _seal(content: bytes) -> bytes:
-    return sha256(content).digest()
+    return sha256(content).digest() + content
 
 
 @cache
@@ -178,28 +118,12 @@ def cannot_keep(error: OSError) -> None:
 
 def read_sealed(path: Path) -> bytes | None:
     """Return what :func:`write_sealed` kept; None if there is nothing, or not all of it."""
-    settle(path)
     try:
         with path.open("rb") as file:  # read in two: cut out of one, the content would be copied
             digest, content = file.read(_SEAL_BYTES), file.read()
     except OSError:
         return None
-    return content if digest == _seal(content) else None
-
-
-def kept_by_fields(kind: type[K]) -> type[K]:
-    """Let values of a frozen dataclass with slots be kept and read by their fields.
-
-    The dataclass's own way asks for its fields again for every value, which is most of the time where there are
-    a hundred thousand. Decorates the dataclass.
-    """
-    fields = attrgetter(*(field.name for field in dataclass_fields(kind)))  # type: ignore[arg-type]
-
-    def reduced(value: K) -> tuple[type[K], tuple[object, ...]]:
-        return kind, fields(value)
-
-    kind.__reduce__ = reduced  # type: ignore[assignment, method-assign]
-    return kind
+    return content if digest == sha256(content).digest() else None
 
 
 def forget(folder: Path) -> None:

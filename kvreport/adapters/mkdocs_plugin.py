@@ -35,7 +35,7 @@ from kvreport.adapters.skeleton import address, filled, outline, shared, skeleto
 from kvreport.adapters.staging import Staging, refusal, stage, warned
 from kvreport.adapters.styles import SHARED, Styles
 from kvreport.atomic import write_whole
-from kvreport.build_cache import code, settle
+from kvreport.build_cache import code
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.record_cache import recall_models
 from kvreport.catalog.records import Records
@@ -405,7 +405,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self.staging.discard()
         else:
             self.staging.publish()
-        settle()
 
     on_post_build = CombinedEvent(_on_post_build_write, _on_post_build_search, _on_post_build_publish)
 

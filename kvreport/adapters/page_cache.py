@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kvreport.build_cache import code, kept_by_fields
+from kvreport.build_cache import code
 from kvreport.publish.parts import Group, Parts
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ _OF_THIS_BUILD: Final = frozenset(
 )
 
 
-@kept_by_fields
 @dataclass(frozen=True, slots=True)
 class Finished:
     """A page as it is written, but for its policy.

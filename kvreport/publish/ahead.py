@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from kvreport import processes
-from kvreport.build_cache import settle
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.record_cache import recall_models
@@ -91,7 +90,6 @@ def compute(facts: SiteData, asked: Asked) -> None:
     others = min(available_processors() - 1, len(missing) // _FEW)
     if others < 1:
         return
-    settle()  # another process reads the records that this one keeps
     here = _work(facts.catalog, asked)
     together = [missing[first : first + _TOGETHER] for first in range(0, len(missing), _TOGETHER)]
     with processes.workers(others, _begin, (asked,)) as pool:

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kvreport.build_cache import kept_by_fields
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.model import Model
 from kvreport.publish.series import Config, Refusal, Series, refusal_of, smallest_serving
 
 
-@kept_by_fields
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What one kind of accelerator makes of a model as released.
@@ -36,7 +34,6 @@ class Outcome:
         return self.refusal or Refusal("support", 0, 0)
 
 
-@kept_by_fields
 @dataclass(frozen=True, slots=True)
 class Capacity:
     """One model's outcomes.

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
-from kvreport.build_cache import read_under, write_beside
+from kvreport.build_cache import read_kept, write_sealed
 from kvreport.catalog.reads import Note, noting, replay
 from kvreport.catalog.records import Records
 
@@ -39,17 +39,11 @@ class Noted:
         self._kept: dict[str, tuple[object, frozenset[Note]]] = {}
         self._used: dict[str, tuple[object, frozenset[Note]]] = {}
         self.made = 0
-        self._recall()
-
-    def _recall(self) -> None:
-        found = read_under(self._path, self._state, 2)
-        if found is None:
-            return
-        listed, kept = found
-        changed = self._records.changed_since(listed)
-        fresh = {key: one for key, one in kept.items() if not self._records.concern(changed, one[1])}
-        self.made += len(kept) - len(fresh)  # what is outdated is dropped from the file, whoever asks for it
-        self._kept = fresh
+        match read_kept(path):
+            case (found, listed, dict(kept)) if found == state:
+                changed = records.changed_since(listed)
+                self._kept = {key: one for key, one in kept.items() if not records.concern(changed, one[1])}
+                self.made += len(kept) - len(self._kept)  # what is outdated is dropped, whoever asks for it
 
     def get(self, key: str, make: Callable[[], T], keeps: Callable[[T], bool] = lambda _: True) -> T:
         """Return the value under a key.
@@ -76,7 +70,7 @@ class Noted:
         """Write what this build asked for, if it is not what is kept."""
         if self.made or len(self._used) != len(self._kept):
             content = (self._state, self._records.listed, self._used)
-            write_beside(self._path, pickle.dumps(content, protocol=5))
+            write_sealed(self._path, pickle.dumps(content, protocol=5))
 
 
 _OPEN: ContextVar[Noted | None] = ContextVar("noted", default=None)

@@ -1,114 +1,69 @@
 """Values made from one model or one page, kept between builds: a changed model costs its own values only.
 
-A group of values is a few files. Each value stands under a key that says what decided it, and what a build did not ask
-for is dropped, so a group never grows beyond one build. A changed value writes the file again that it stands in, and
-the one that its former value stood in.
+A group of values is a file. Each value stands under a key that says what decided it, and what a build did not ask
+for is dropped, so a group never grows beyond one build.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kvreport.build_cache import read_kept, write_beside
+from kvreport.build_cache import read_kept, write_sealed
 from kvreport.catalog.model import Model
 
 T = TypeVar("T")
 _SUFFIX: Final = ".parts"
-_FILES: Final = 32
-"""Files of a group; a value's key says which."""
-
-
-class _File:
-    """Some values of a group.
-
-    Attributes:
-        kept: What is kept.
-        used: What this build asked for.
-        made: How many values were computed because none was kept.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        self.kept = {} if path is None else _read(path)
-        self.used: dict[bytes, object] = {}
-        self.made = 0
-
-    def finish(self) -> None:
-        """Write what was asked for, if it is not what is kept."""
-        if self.path is not None and (self.made or len(self.used) != len(self.kept)):
-            write_beside(self.path, pickle.dumps(self.used, protocol=5))
 
 
 class Group:
-    """Values of one kind, by key."""
+    """Values of one kind, by key.
+
+    Attributes:
+        used: What this build asked for.
+    """
 
     def __init__(self, path: Path | None, ahead: Mapping[bytes, object] | None = None) -> None:
-        """Keep values in files that begin with this name; None keeps nothing.
+        """Keep values in a file; None keeps nothing.
 
         Args:
-            path: What the files' names begin with.
+            path: The file.
             ahead: Values by key that were computed before they are asked for.
         """
         self._path, self._ahead = path, ahead or {}
-        self._files: dict[int, _File] = {}
+        self._kept = {} if path is None else _read(path)
+        self.used: dict[bytes, object] = {}
 
     def get(self, key: bytes, make: Callable[[], T]) -> T:
         """Return the value under a key, computed by ``make`` if it is not kept."""
-        file = self._file(key)
-        if key not in file.used:
-            if key in file.kept:
-                file.used[key] = file.kept[key]
-            else:
-                self.put(key, self._ahead[key] if key in self._ahead else make())
-        return file.used[key]  # type: ignore[return-value] # one kind of value in a group
+        if key not in self.used:
+            kept = self._kept if key in self._kept else self._ahead
+            self.used[key] = kept[key] if key in kept else make()
+        return self.used[key]  # type: ignore[return-value] # one kind of value in a group
 
     def find(self, key: bytes) -> object | None:
         """Return the value kept under a key, which is kept on; None if there is none."""
-        file = self._file(key)
-        if key not in file.used:
-            if key not in file.kept:
-                return None
-            file.used[key] = file.kept[key]
-        return file.used[key]
+        if key not in self.used and key in self._kept:
+            self.used[key] = self._kept[key]
+        return self.used.get(key)
 
     def put(self, key: bytes, value: object) -> None:
-        """Keep a value that was computed because none was found."""
-        file = self._file(key)
-        file.used[key] = value
-        file.made += 1
+        """Keep a value in the place of one that is outdated."""
+        self._kept.pop(key, None)
+        self.used[key] = value
 
     def has(self, key: bytes) -> bool:
         """Return whether a value is kept under a key."""
-        return key in self._file(key).kept
-
-    def values(self) -> dict[bytes, object]:
-        """Return what was asked for."""
-        return {key: value for file in self._files.values() for key, value in file.used.items()}
+        return key in self._kept
 
     def finish(self) -> None:
         """Keep what was asked for, and nothing else."""
-        for number in range(_FILES):
-            if number in self._files:
-                self._files[number].finish()
-            elif (path := self._place(number)) is not None:
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)
-
-    def _file(self, key: bytes) -> _File:
-        number = key[0] % _FILES
-        if number not in self._files:
-            self._files[number] = _File(self._place(number))
-        return self._files[number]
-
-    def _place(self, number: int) -> Path | None:
-        return (
-            None if self._path is None else self._path.with_name(f"{self._path.name}.{number:02d}{_SUFFIX}")
-        )
+        if self._path is not None and self.used.keys() != self._kept.keys():
+            write_sealed(self._path, pickle.dumps(self.used, protocol=5))
 
 
 class Parts:
@@ -143,7 +98,9 @@ class Parts:
             self._ahead.setdefault(name, {}).update(many)
 
     def _open(self, name: str) -> Group:
-        return Group(None if self._folder is None else self._folder / name, self._ahead.get(name))
+        return Group(
+            None if self._folder is None else self._folder / f"{name}{_SUFFIX}", self._ahead.get(name)
+        )
 
     def value(self, name: str, key: bytes, make: Callable[[], T]) -> T:
         """Return the one value of a name, computed by ``make`` unless it is kept under this key.
@@ -159,7 +116,7 @@ class Parts:
         kept = _read(path)
         if key not in kept:
             kept = {key: make()}
-            write_beside(path, pickle.dumps(kept, protocol=5))
+            write_sealed(path, pickle.dumps(kept, protocol=5))
         return kept[key]  # type: ignore[return-value] # one kind of value in a file
 
     def key(self, *what: bytes | str) -> bytes:
@@ -191,7 +148,7 @@ class Collected(Parts):
         """Open a group; what was asked for is collected."""
         found = Group(None)
         yield found
-        self._made.setdefault(name, {}).update(found.values())
+        self._made.setdefault(name, {}).update(found.used)
 
     def taken(self) -> dict[str, dict[bytes, object]]:
         """Return what was asked for since the last time, by group and key."""

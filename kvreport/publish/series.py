@@ -14,7 +14,6 @@ import numpy as np
 
 from kvreport.accounting import kernel
 from kvreport.accounting.capacity import Verdict
-from kvreport.build_cache import kept_by_fields
 from kvreport.dataset.matrix import Cube
 from kvreport.units import shortfall
 from kvreport.words import CELLS, counted
@@ -48,7 +47,6 @@ class Config(NamedTuple):
     kv_format: str
 
 
-@kept_by_fields
 @dataclass(frozen=True, slots=True)
 class Series:
     """One configuration at every context of the grid.

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.build_cache import settle
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.record_cache import keep_models
 from kvreport.publish import (
@@ -98,7 +97,6 @@ def test_another_process_computes_its_share_and_the_build_computes_nothing_again
     ):
         monkeypatch.setattr(module, name, computed)
     built(read, parts)
-    settle()
     # What is kept is not computed in the next build either.
     monkeypatch.setattr(ahead, "_there", computed)
     ahead.compute(facts(read, Parts(tmp_path / "parts", asked.state)), asked)

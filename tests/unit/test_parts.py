@@ -1,13 +1,9 @@
 """Values of single models, kept between builds: used again only where nothing that decides them has changed."""
 
-import dataclasses
-import pickle
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from kvreport.build_cache import kept_by_fields, settle
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.parts import Parts
 
@@ -37,21 +33,8 @@ def test_a_group_never_outgrows_one_build(tmp_path: Path) -> None:
     assert taken(Parts(tmp_path, "a"), "one", "two") == ["two"]
 
 
-def test_a_changed_value_writes_no_file_but_its_own(tmp_path: Path) -> None:
-    names = [str(number) for number in range(200)]
-    taken(Parts(tmp_path, "a"), *names)
-    settle()
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    assert len(before) > 20
-    assert taken(Parts(tmp_path, "a"), *names[1:], "new") == ["new"]
-    settle()
-    after = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    assert 1 <= sum(before.get(path) != content for path, content in after.items()) <= 2
-
-
 def test_a_damaged_group_is_computed_again(tmp_path: Path) -> None:
     taken(Parts(tmp_path, "a"), "one")
-    settle()
     (path,) = tmp_path.glob("*.parts")
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert taken(Parts(tmp_path, "a"), "one") == ["one"]
@@ -78,17 +61,11 @@ def test_a_models_record_decides_its_key() -> None:
     assert parts.of_model(model) != Parts(None, "b").of_model(model)
 
 
-@kept_by_fields
-@dataclass(frozen=True, slots=True)
-class Pair:
-    one: int
-    other: tuple[str, ...]
-
-
-def test_values_that_are_kept_by_their_fields_come_back_equal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> None:
-        raise AssertionError("asked for the fields of every value")
-
-    pair = Pair(3, ("a", "b"))
-    monkeypatch.setattr(dataclasses, "fields", refuse)
-    assert pickle.loads(pickle.dumps([pair, pair], protocol=5)) == [pair, pair]  # noqa: S301 (our own)
+def test_a_value_in_the_place_of_an_outdated_one_is_kept(tmp_path: Path) -> None:
+    key = Parts(tmp_path, "a").key("one")
+    taken(Parts(tmp_path, "a"), "one")
+    with Parts(tmp_path, "a").group("squares") as kept:
+        assert kept.find(key) == "oneone"
+        kept.put(key, "other")
+    with Parts(tmp_path, "a").group("squares") as kept:
+        assert kept.find(key) == "other"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from kvreport import plot, units
-from kvreport.build_cache import kept_by_fields, read_kept, write_sealed
+from kvreport.build_cache import read_kept, write_sealed
 from kvreport.processes import workers
 from kvreport.site.kit import boundary_plot, charts, fonts, social_cards, templating
 from kvreport.site.kit.charts import Request
@@ -44,7 +44,6 @@ Wanted = Request | Card
 """A chart that a page shows, or the picture that a link to it shows."""
 
 
-@kept_by_fields
 @dataclass(frozen=True, slots=True)
 class Drawing:
     """A chart or a picture of a shared link, drawn.

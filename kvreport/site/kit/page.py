@@ -13,8 +13,6 @@ from functools import lru_cache
 from posixpath import normpath
 from typing import Final, Literal
 
-from kvreport.build_cache import kept_by_fields
-
 Kind = Literal["home", "index", "model", "gpu", "tool", "data", "redirect"]
 
 
@@ -22,7 +20,6 @@ _ODD: Final = frozenset({"", ".", ".."})
 """Steps that a system resolves."""
 
 
-@kept_by_fields
 @dataclass(frozen=True, slots=True)
 class Section:
     """A titled part of a page.
@@ -38,7 +35,6 @@ class Section:
     html: str
 
 
-@kept_by_fields
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page of the site.
