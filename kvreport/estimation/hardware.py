@@ -128,10 +128,6 @@ def layout_of(query: Query, devices: int, assumed: list[str]) -> Layout:
         whole_dense=_whole_dense(query.moe_dense_tp_size, tensor * query.data_parallel),
         head_by_data_rank=query.enable_dp_lm_head,
     )
-    if layout.whole_encoders:
-        assumed.append(
-            "encoders whole on each rank: by the engine's code, and no log of a start confirms their pass"
-        )
     if layout.all_to_all.startswith("mori") and layout.data > 1:
         heap = MORI_HEAP_BYTES // GIB
         assumed.append(f"MoRI's heap {heap} GiB: its default, which MORI_SHMEM_HEAP_SIZE changes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -344,7 +344,7 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
     devices, held = with_others(devices_of(query, catalog), query, policy, assumed)
     stated = layout_of(query, len(devices), assumed)
     refuse_unlinked(stated, devices, query.network_bandwidth)
-    layout = in_machines(stated, devices[0], assumed)
+    layout = _with_encoders(in_machines(stated, devices[0], assumed), policy, record, assumed)
     accelerator = devices[0]
     refuse_unsupported(record, policy, catalog.support)
     unfollowed = _unused(asked or query, policy, catalog.support, layout.nodes)
@@ -453,6 +453,21 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         support=catalog.support,
         held_bytes=held,
     )
+
+
+def _with_encoders(layout: Layout, policy: Engine, record: Model, assumed: list[str]) -> Layout:
+    """A layout whose encoders are whole where the class has it; vLLM falls back to dividing the others (0.33 ``ModelConfig``)."""
+    if not layout.whole_encoders:
+        return layout
+    if policy.family == "vllm" and rules(policy).encoder_refusal(record):
+        assumed.append(
+            f"mm encoder tp mode weights: {policy.label} falls back to it for {record.architecture or record.id}"
+        )
+        return replace(layout, whole_encoders=False)
+    assumed.append(
+        "encoders whole on each rank: by the engine's code, and no log of a start confirms their pass"
+    )
+    return layout
 
 
 def _sampler_not_followed(query: Query, engine: Engine, accelerator: Accelerator) -> list[str]:

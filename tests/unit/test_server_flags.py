@@ -74,6 +74,20 @@ def test_the_lists_are_whole_parsers_not_the_flags_we_use(servers: dict[str, Ser
     assert {"--n-gpu-layers", "--kv-unified"} <= set(servers["llama_cpp"].flags)
 
 
+MOST_UNKNOWN = 0.05
+"""Share of a server's flags whose effect may be unknown."""
+
+
+def test_each_flag_says_where_its_effect_was_read_and_few_effects_are_unknown(
+    servers: dict[str, ServerFlags],
+) -> None:
+    for family, server in servers.items():
+        for group in (*server.groups, *server.variables):
+            assert group.read or group.package or group.until, (family, list(group.flags))
+        effects = [group.effect for group in server.groups for _ in group.flags]
+        assert effects.count("unknown") <= MOST_UNKNOWN * len(effects), family
+
+
 def test_attention_data_parallelism_in_each_engines_words() -> None:
     assert "--tp-size 8 --pp-size 2 --dp-size 2 --enable-dp-attention --ep-size 8" in serving_command(
         "sglang", EVERYTHING
