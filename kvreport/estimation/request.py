@@ -342,12 +342,10 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
     draft = None if text_draft else _draft(query, record, catalog, assumed)
     policy = _with_runner(query, _with_kernel(query, policy, assumed), draft, text_draft, assumed)
     devices, held = with_others(devices_of(query, catalog), query, policy, assumed)
-    stated = layout_of(query, len(devices), assumed)
-    refuse_unlinked(stated, devices, query.network_bandwidth)
-    layout = _with_encoders(in_machines(stated, devices[0], assumed), policy, record, assumed)
+    layout, fallen = _laid_out(query, devices, policy, record, assumed)
     accelerator = devices[0]
     refuse_unsupported(record, policy, catalog.support)
-    unfollowed = _unused(asked or query, policy, catalog.support, layout.nodes)
+    unfollowed = (*fallen, *_unused(asked or query, policy, catalog.support, layout.nodes))
     assumed += filter(None, [class_note(catalog.support, policy, record)])
     engine = rules(policy)
     assumed += _sampler_not_followed(query, policy, accelerator)
@@ -455,19 +453,24 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
     )
 
 
-def _with_encoders(layout: Layout, policy: Engine, record: Model, assumed: list[str]) -> Layout:
-    """A layout whose encoders are whole where the class has it; vLLM falls back to dividing the others (0.33 ``ModelConfig``)."""
-    if not layout.whole_encoders:
-        return layout
-    if policy.family == "vllm" and rules(policy).encoder_refusal(record):
-        assumed.append(
-            f"mm encoder tp mode weights: {policy.label} falls back to it for {record.architecture or record.id}"
+def _laid_out(
+    query: Query, devices: Sequence[Accelerator], policy: Engine, record: Model, assumed: list[str]
+) -> tuple[Layout, tuple[NotFollowed, ...]]:
+    """The layout, and what of it has no effect: vLLM divides encoders of a class without the choice (0.33 ``ModelConfig``)."""
+    layout = layout_of(query, len(devices), assumed)
+    refuse_unlinked(layout, devices, query.network_bandwidth)
+    fallen: tuple[NotFollowed, ...] = ()
+    if layout.whole_encoders and policy.family == "vllm" and rules(policy).encoder_refusal(record):
+        said = f"no effect: {policy.label} falls back to weights for {record.architecture or record.id}"
+        layout, fallen = (
+            replace(layout, whole_encoders=False),
+            (NotFollowed("--mm-encoder-tp-mode", "data", None, said),),
         )
-        return replace(layout, whole_encoders=False)
-    assumed.append(
-        "encoders whole on each rank: by the engine's code, and no log of a start confirms their pass"
-    )
-    return layout
+    elif layout.whole_encoders:
+        assumed.append(
+            "encoders whole on each rank: by the engine's code, and no log of a start confirms their pass"
+        )
+    return in_machines(layout, devices[0], assumed), fallen
 
 
 def _sampler_not_followed(query: Query, engine: Engine, accelerator: Accelerator) -> list[str]:

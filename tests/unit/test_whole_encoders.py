@@ -52,6 +52,7 @@ def test_what_does_not_have_it_is_refused_or_divided_as_the_engine_does() -> Non
         estimate("google/gemma-3-27b-it", mm_encoder_tp_mode=mode, **asked) for mode in ("weights", "data")
     )
     assert divided.budget == fallen.budget
-    assert any("falls back to it for Gemma3ForCond" in one for one in fallen.to_dict()["assumptions"])
+    (said,) = fallen.to_dict()["not_followed"]
+    assert said["effect"].startswith("no effect: vLLM 0.33 falls back to weights for Gemma3ForCond")
     with pytest.raises(InputError, match=r"mm encoder tp mode: found data.*allowed: weights"):
         estimate(QWEN, mm_encoder_tp_mode="data", engine="sglang", **asked)
