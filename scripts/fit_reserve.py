@@ -28,14 +28,14 @@ memory. So a share of the memory describes them no better than the root, and wou
 log is further off than 5.2 GiB. Logs that do not state all flags widen no band of SGLang's; how many of them the
 band covers as first predicted is published with it.
 
-``--write`` puts constants and band into ``data/engines/vllm*.yaml`` and the figures into
+``--write`` puts constants and band into ``data/engines/vllm/rules.yaml`` and the figures into
 ``data/left_out.yaml``, which the evidence pages read; the test compares both with a new fit.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -664,12 +664,7 @@ def write(
     for name, width in widths.items():
         ending = f"_{name}" if name else ""
         values |= {f"uncertainty_share{ending}": width, f"uncertainty_bytes{ending}": width * FLOOR_BYTES}
-    lines = ["coefficients:"] + [f"  {name}: {value!r}" for name, value in sorted(values.items())]
-    for engine in catalog.engines.values():
-        if engine.family == "vllm":
-            path = data_dir() / "engines" / f"{engine.name}.yaml"
-            text = re.sub(r"coefficients:\n(?:  \w+: .*\n)+", "\n".join(lines) + "\n", path.read_text())
-            _replace(path, text)
+    _put("vllm", values)
     published = [
         {key: value for key, value in row.items() if key not in ("source", "spared", "first_sight_bytes")}
         | {"covered": inside}
@@ -688,16 +683,20 @@ def write(
 
 def write_others(catalog: Catalog, bands: dict[str, float]) -> None:
     """Put the bands of other engines into their records, and their figures into the file of those left out."""
-    told = {f"uncertainty_bytes{ending}": width for ending, width in bands.items()}
-    for engine in catalog.engines.values():
-        if engine.family == "sglang":
-            path = data_dir() / "engines" / f"{engine.name}.yaml"
-            text = re.sub(r"  uncertainty_\w+: .*\n", "", path.read_text())
-            own = "".join(f"  {name}: {value!r}\n" for name, value in sorted(told.items()))
-            _replace(path, re.sub(r"(coefficients:\n(?:  \w+: .*\n)+)", rf"\g<1>{own}", text))
+    _put("sglang", {f"uncertainty_bytes{ending}": width for ending, width in bands.items()})
     path = data_dir() / "left_out.yaml"
     content = yaml.safe_load(path.read_text()) | {"others": others(catalog)}
     _replace(path, yaml.safe_dump(content, sort_keys=False, width=110))
+
+
+def _put(family: str, values: dict[str, float]) -> None:
+    """Put constants into those that all releases of a family have in common."""
+    path = data_dir() / "engines" / family / "rules.yaml"
+    head, start, rest = path.read_text().partition("  coefficients: {\n")
+    stated, end, tail = rest.partition("  }\n")
+    known = yaml.safe_load(f"{{{stated}}}") | values
+    lines = textwrap.wrap(", ".join(f"{name}: {value!r}" for name, value in sorted(known.items())) + ",", 116)
+    _replace(path, f"{head}{start}" + "".join(f"    {line}\n" for line in lines) + f"{end}{tail}")
 
 
 def _replace(path: Path, text: str) -> None:

@@ -37,6 +37,7 @@ import mutants
 import numpy as np
 import page_states
 import traces
+import yaml
 from huggingface_configs import COUNTED
 from startup_logs import LINES, NOISE, NUMBERS
 
@@ -74,6 +75,7 @@ from kvreport.startup_log.reading import LARGEST, MAX_LINE
 from kvreport.traffic.readers import read_lines, read_trace
 from kvreport.traffic.trace import Trace
 from kvreport.units import GIB, human_tokens, parse_bytes, parse_tokens
+from tests.record_files import stated_record
 
 Draw = random.Random
 Outcome = tuple[str, int]
@@ -301,7 +303,7 @@ def records() -> list[tuple[str, type[Any], str]]:
     """Records as JSON: every fifth model, and what else a catalog holds."""
     names = [f"models/{path.name}" for path in sorted((DATA / "models").glob("*.yaml"))[::5]]
     kinds: dict[str, type[Any]] = {**dict.fromkeys(names, Model), **OTHERS}
-    return [(name, kind, json.dumps(read_yaml(DATA / name, name))) for name, kind in kinds.items()]
+    return [(name, kind, json.dumps(stated_record(name))) for name, kind in kinds.items()]
 
 
 def record_mutation(draw: Draw) -> Outcome:
@@ -326,8 +328,11 @@ def record_mutation(draw: Draw) -> Outcome:
 
 def record_text(draw: Draw) -> Outcome:
     """The text of a record with other signs in it: a document, or one line that names the file."""
-    name, kind, _ = draw.choice(records())
-    text = mutants.text(draw, (DATA / name).read_text(encoding="utf-8"))
+    name, kind, stated = draw.choice(records())
+    path = DATA / name
+    text = mutants.text(
+        draw, path.read_text(encoding="utf-8") if path.is_file() else yaml.safe_dump(json.loads(stated))
+    )
     path = scratch() / "record.yaml"
     path.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
     try:

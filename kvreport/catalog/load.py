@@ -20,6 +20,7 @@ from kvreport.catalog.dump import dump_model
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.engine_classes import FILE as CLASSES
 from kvreport.catalog.engine_classes import ClassLists
+from kvreport.catalog.engine_records import EngineShelf
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
 from kvreport.catalog.home import home_accelerators, load_home_machines
 from kvreport.catalog.joined_names import files_by_joined_name, joined
@@ -28,14 +29,12 @@ from kvreport.catalog.log_lines import log_lines
 from kvreport.catalog.model import Model
 from kvreport.catalog.reads import EVERYTHING, again, note
 from kvreport.catalog.release import (
-    RULES,
     at_release,
     engine_for_version,
     newest_before,
     newest_read,
     oldest_computed,
     plain_release,
-    read_rules,
     refuse_far,
 )
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
@@ -83,9 +82,7 @@ class Catalog:
         self._accelerators = Shelf(
             folder / "accelerators", Accelerator, "accelerator", lambda record: (record.id, record.id)
         )
-        self._engines = Shelf(
-            folder / "engines", Engine, "engine", lambda engine: (engine.name, engine.name), beside=CLASSES
-        )
+        self._engines = EngineShelf(folder / "engines", CLASSES)
 
     @cached_property
     def models(self) -> Mapping[str, Model]:
@@ -168,7 +165,7 @@ class Catalog:
 
     def _models_named(self, name: str) -> Mapping[str, Model]:
         slug = name.replace("/", "--")
-        exact = _stem(self._models, slug)
+        exact = self._models.stem(slug)
         if exact is not None:
             return {exact: self._models.read(exact)}
         heard = spoken(name)
@@ -199,7 +196,7 @@ class Catalog:
         return self._once("accelerator", name, self._find_accelerator)
 
     def _find_accelerator(self, name: str) -> Accelerator:
-        exact = _stem(self._accelerators, name)
+        exact = self._accelerators.stem(name)
         if exact is not None:
             return self._accelerators.read(exact)
         part = _SLICE.fullmatch(name.strip())
@@ -270,7 +267,7 @@ class Catalog:
                 raise InputError(f"engine: found {shorten(name)}; allowed: a version of {', '.join(known)}")
             refuse_far(self.engines.values(), dated.family, version)
             return at_release(dated, version)
-        exact = _stem(self._engines, name)
+        exact = self._engines.stem(name)
         if exact is not None:
             return self._engines.read(exact)
         heard = spoken(name)
@@ -282,7 +279,7 @@ class Catalog:
         release = _RELEASE.fullmatch(name.strip())
         if not matches and release is not None:
             return self.engine(f"{release['family']}@{release['version']}")
-        found = _only(matches, "engine", name, list(self._engines.files))
+        found = _only(matches, "engine", name, self._engines.names)
         if release is None:
             return found
         refuse_far(self.engines.values(), found.family, release["version"])
@@ -348,7 +345,6 @@ class Catalog:
         except CatalogError as error:
             found += error.faults
         found += self._classes()
-        found += self._rules()
         try:
             log_lines(self.folder)
         except CatalogError as error:
@@ -446,20 +442,6 @@ class Catalog:
                 Fault(where, f"changes.digest of {release}", stated, f"{digest}, of what its lines add up to")
                 for release, stated, digest in listed.wrong_digests()
             ]
-        return found
-
-    def _rules(self) -> list[Fault]:
-        """Return a fault for every file of rules by release that cannot be read or says what it must not."""
-        found: list[Fault] = []
-        for path in sorted((self.folder / "engines").glob(f"*/{RULES}")):
-            try:
-                read = read_rules(self.folder, path.parent.name)
-            except CatalogError as error:
-                found += error.faults
-                continue
-            if read is not None and read.family != path.parent.name:
-                where = f"engines/{path.parent.name}/{RULES}"
-                found.append(Fault(where, "family", read.family, f"the folder's name, {path.parent.name}"))
         return found
 
     def _unknown_support(self, support: Support) -> list[Fault]:
@@ -590,14 +572,6 @@ def _used(folder: Path, model: Model) -> None:
     again(folder, model.slug)
     if model.quantized_from is not None:
         again(folder, model.quantized_from.replace("/", "--"))
-
-
-def _stem(shelf: Shelf[R], name: str) -> str | None:
-    if name in shelf.files:
-        return name
-    heard = spoken(name)
-    found = [stem for stem in shelf.files if spoken(stem) == heard]
-    return found[0] if len(found) == 1 else None
 
 
 _OF_DRIVERS: Final = re.compile(

@@ -7,14 +7,14 @@ their values by the first release that has them, and where they were read. A :cl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, cast
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from kvreport.catalog.base import SCHEMA_VERSION, Contradiction, LongText, Record, Slug, Text
 from kvreport.catalog.remembered import remembered
@@ -101,11 +101,53 @@ class Rule(Record):
             found[version_number(first)] = listed if isinstance(value, Change | tuple) else value
         return found
 
+    def is_constant(self, fields: Container[str]) -> bool:
+        """True for a constant of an engine's records: a fraction that is no field of them."""
+        return self.rule not in fields and all(isinstance(one, float) for one in self.values.values())
+
     def contradictions(self) -> Iterable[Contradiction]:
         """Return what it says against itself: values are of one kind, and each is later than the one before and another."""
         yield from _disordered(self.rule, self.values, list(self.by_release().values()))
         if self.at is not None and version_number(self.at[1]) <= version_number(self.at[0]):
             yield Contradiction(f"at of {self.rule}", " and ".join(self.at), "an earlier and a later release")
+
+
+class FieldByRelease(Record):
+    """A field of an engine's record that releases decide and that is no plain value, such as its classes of devices.
+
+    Attributes:
+        field: Its name in the record.
+        what: What it means.
+        values: Its value by the first release that has it, oldest first, as a record states it.
+        read: Where it stands in the engine's package.
+        at: The first and the last release that it was read in there.
+    """
+
+    field: Annotated[str, Field(pattern=_NAME)]
+    what: LongText
+    values: Annotated[dict[Text, JsonValue], Field(min_length=1, max_length=_PER_RULE)]
+    read: Text
+    at: tuple[Text, Text] | None = None
+
+    def by_release(self) -> dict[Numbers, JsonValue]:
+        """Its values by the first release that has each, oldest first."""
+        return {version_number(first): value for first, value in self.values.items()}
+
+
+class RangeOfReleases(Record):
+    """Releases that answers are named after.
+
+    Attributes:
+        name: Of the record, on the command line.
+        label: What people call it.
+        first: The first release of the range, which ends where the next one begins.
+        version: The release that the record stands for.
+    """
+
+    name: Slug
+    label: Text
+    first: Text
+    version: Text
 
 
 class ClassList(Record):
@@ -144,20 +186,40 @@ def _disordered(name: str, stated: Iterable[str], values: Sequence[Plain]) -> It
 
 
 class RulesFile(Record):
-    """The content of ``rules.yaml``."""
+    """The content of ``rules.yaml``.
+
+    Attributes:
+        family: The engines' family.
+        engine: Fields of their records that all releases have in common.
+        records: Ranges of releases, oldest first.
+        rules: Rules by release. One that is named like a field of a record is that field; another with fractions is a constant.
+        fields: Further fields by release.
+        lists: Model classes by release.
+    """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     family: Slug
+    engine: dict[Text, JsonValue] = Field(default_factory=dict)
+    records: tuple[RangeOfReleases, ...] = ()
     rules: Annotated[tuple[Rule, ...], Field(min_length=1)]
+    fields: tuple[FieldByRelease, ...] = ()
     lists: tuple[ClassList, ...] = ()
 
     def contradictions(self) -> Iterable[Contradiction]:
         """Return what rules and lists say against one another, each by itself and by name."""
         for one in (*self.rules, *self.lists):
             yield from one.contradictions()
+        firsts = [version_number(one.first) for one in self.records]
+        if firsts != sorted(set(firsts)):
+            yield Contradiction("records", ", ".join(one.first for one in self.records), "oldest first")
+        prefix = self.family.replace("_", "-")
+        for name in (one.name for one in self.records if not one.name.startswith(prefix)):
+            yield Contradiction("records", name, f"names that begin with {prefix}")
         for field, names in (
             ("rules", [one.rule for one in self.rules]),
+            ("fields", [one.field for one in self.fields]),
             ("lists", [one.list for one in self.lists]),
+            ("records", [one.name for one in self.records]),
         ):
             for name in sorted({one for one in names if names.count(one) > 1}):
                 yield Contradiction(field, f"{name} twice", "a name once")
@@ -213,8 +275,14 @@ _Dated = Mapping[str, Mapping[Numbers, T]]
 
 
 @cache
+def public_rules(family: str) -> RulesFile | None:
+    """The rules of a family in the package's own catalog; None where it has none."""
+    return read_rules(data_dir(), family)
+
+
+@cache
 def _rules(family: str) -> tuple[_Dated[Plain], _Dated[frozenset[str]]]:
-    found = read_rules(data_dir(), family)
+    found = public_rules(family)
     if found is None:
         return {}, {}
     return (

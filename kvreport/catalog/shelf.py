@@ -366,6 +366,14 @@ class Shelf(Generic[R]):
         """The records that have been read, by stem; what is put here is not read again."""
         return self._read
 
+    def stem(self, name: str) -> str | None:
+        """The stem of the one file that is heard like a name; None if there is none, or several are."""
+        if name in self.files:
+            return name
+        heard = spoken(name)
+        found = [stem for stem in self.files if spoken(stem) == heard]
+        return found[0] if len(found) == 1 else None
+
     def where(self, stem: str) -> str:
         """Name a file as a reader finds it: its folder and name."""
         return f"{self.folder.name}/{stem}.yaml"

@@ -26,7 +26,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import Formats, Grid
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import validate
 from kvreport.dataset import grid
 from kvreport.dataset.matrix import matrix
 from kvreport.errors import CatalogError, InputError
@@ -34,6 +34,7 @@ from kvreport.estimation.estimate import estimate
 from kvreport.estimation.size import size
 from kvreport.resources import data_dir
 from kvreport.site import build as pages
+from tests.record_files import stated_record
 
 DATA: Final = data_dir()
 MODELS: Final = (
@@ -77,7 +78,7 @@ TEXTS: Final = (
 
 @cache
 def stated(name: str) -> str:
-    return json.dumps(read_yaml(DATA / name, name))
+    return json.dumps(stated_record(name))
 
 
 def places(data: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

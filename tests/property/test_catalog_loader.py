@@ -27,12 +27,14 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.observation import ObservationsFile
 from kvreport.catalog.peer import PeersFile
 from kvreport.catalog.planner_check import PlannerCheck
+from kvreport.catalog.release import RulesFile
 from kvreport.catalog.shelf import MAX_VALUES, read_yaml, validate
 from kvreport.dataset.release import data_version
 from kvreport.errors import CatalogError, InputError
 from kvreport.estimation.estimate import estimate
 from kvreport.publish.changes import read_snapshot
 from kvreport.resources import data_dir
+from tests.record_files import stated_record
 
 DATA: Final = data_dir()
 CATALOG: Final = open_catalog()
@@ -43,6 +45,7 @@ RECORDS: Final = {
     "models/google--gemma-3n-E4B-it.yaml": Model,
     "accelerators/h100-sxm-80gb.yaml": Accelerator,
     "engines/vllm.yaml": Engine,
+    "engines/vllm/rules.yaml": RulesFile,
     "formats.yaml": Formats,
     "grid.yaml": Grid,
     "claims/source-1.yaml": ClaimsFile,
@@ -88,7 +91,8 @@ def stated(name: str) -> str:
     path = DATA / name
     if path.is_dir():
         path = min(path.glob("*.yaml"), key=lambda file: file.stat().st_size)
-    return json.dumps(short(read_yaml(path, name)))
+        return json.dumps(short(read_yaml(path, name)))
+    return json.dumps(short(stated_record(name)))
 
 
 def short(data: Any) -> Any:

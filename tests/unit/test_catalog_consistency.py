@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.base import Record
@@ -19,6 +20,7 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.errors import CatalogError
 from kvreport.resources import data_dir
+from tests.record_files import stated_record
 
 DATA: Final = data_dir()
 LLAMA: Final = DATA / "models/meta-llama--Llama-3.1-8B-Instruct.yaml"
@@ -122,7 +124,7 @@ def test_indices_are_bounded_before_they_are_listed(tmp_path: Path) -> None:
 
 
 def stated(name: str) -> Any:
-    return read_yaml(DATA / name, name)
+    return stated_record(name)
 
 
 @pytest.mark.parametrize(
@@ -180,8 +182,8 @@ def test_a_latent_is_stored_at_most_once_per_page() -> None:
 
 def test_a_fraction_has_one_reading(tmp_path: Path) -> None:
     path = DATA / "engines/vllm.yaml"
-    text = path.read_text(encoding="utf-8")
-    assert "utilization: 0.92" in text or "utilization: 0.9" in text
+    text = yaml.safe_dump(stated("engines/vllm.yaml"))
+    assert "utilization: 0.92" in text
     for word in ("1:30.5", "0_0.9"):
         changed = "\n".join(
             f"utilization: {word}" if line.startswith("utilization:") else line for line in text.splitlines()

@@ -80,7 +80,7 @@ def test_the_archive_is_kept_until_something_in_it_changes(
     words.write_text(words.read_text(encoding="utf-8") + "\n", encoding="utf-8")
     python_runtime.kept_archive(cache)
     assert made == ["again"]
-    engine = facts / "engines/vllm.yaml"
+    engine = facts / "engines/vllm/rules.yaml"
     engine.write_text(engine.read_text(encoding="utf-8") + "\n", encoding="utf-8")
     python_runtime.kept_archive(cache)
     assert made == ["again"] * 2

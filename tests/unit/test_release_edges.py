@@ -24,7 +24,7 @@ from kvreport.accounting.plan import Serving
 from kvreport.catalog import release as release_module
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog, open_catalog
-from kvreport.catalog.release import RULES, Rule, read_rules, release_at, version_number
+from kvreport.catalog.release import RULES, FieldByRelease, Rule, read_rules, release_at, version_number
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ENGINES: Final = ROOT / "kvreport" / "accounting" / "engines"
@@ -244,6 +244,13 @@ def rules_of(family: str) -> dict[str, Rule]:
     return {} if found is None else {rule.rule: rule for rule in found.rules}
 
 
+def dated_of(family: str) -> dict[str, Rule | FieldByRelease]:
+    """A family's rules, and the fields of its records that are no plain values, by name."""
+    found = read_rules(ROOT / "data", family)
+    assert found is not None
+    return {**rules_of(family), **{field.field: field for field in found.fields}}
+
+
 FAMILIES: Final = ("sglang", "vllm")
 """Engines whose rules are a file of data."""
 EDGES_OF: Final[dict[str, set[tuple[int, ...]]]] = {}
@@ -257,12 +264,15 @@ def test_every_release_at_which_a_rule_changes_is_in_the_table() -> None:
     for place, node, _ in functions():
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             askers.setdefault((place.split("/")[0], node.value), set()).add(place)
+        if isinstance(node, ast.Attribute) and node.attr in Engine.model_fields:
+            askers.setdefault((place.split("/")[0], node.attr), set()).add(place)
     known = set()
     shared = ast.walk(ast.parse(Path(release_module.__file__).read_text(encoding="utf-8")))
     of_all = {node.value for node in shared if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     for family in FAMILIES:
-        for name, rule in rules_of(family).items():
-            places = askers.get((family, name), {release_module.__name__} if name in of_all else set())
+        for name, rule in dated_of(family).items():
+            recorded = {release_module.__name__} if name in of_all or name in Engine.model_fields else set()
+            places = askers.get((family, name), recorded)
             assert places, f"no code asks for {name}"
             known |= places | {f"{family}/{RULES}::{name}"}
             held = set().union(

@@ -11,6 +11,7 @@ import yaml
 
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.release import Rule, read_rules, release_at, value_at
+from kvreport.catalog.shelf import read_yaml
 from kvreport.errors import CatalogError
 from kvreport.resources import data_dir
 
@@ -81,3 +82,66 @@ def test_a_release_has_a_value_of_every_rule() -> None:
         assert set(release_at("vllm", numbers).values) == {rule.rule for rule in found.rules}
     assert release_at("vllm", ()).values == release_at("vllm", (0, 33)).values
     assert release_at("ceiling", (1,)).values == {}
+
+
+# --- records out of rules ----------------------------------------------------------------------------------------
+
+
+def catalog_of(folder: Path, **changes: Any) -> Catalog:
+    """A catalog whose only engine is vLLM by rules of its own."""
+    stated = read_yaml(data_dir() / "engines/vllm/rules.yaml", "rules")
+    assert isinstance(stated, dict)
+    path = folder / "engines" / "vllm" / "rules.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(stated | changes, sort_keys=False), encoding="utf-8")
+    return Catalog(folder)
+
+
+def test_a_range_of_releases_is_a_record_that_ends_where_the_next_begins(tmp_path: Path) -> None:
+    records = [
+        {"name": "vllm-old", "label": "vLLM 0.19", "first": "0.19", "version": "0.19.1"},
+        {"name": "vllm", "label": "vLLM 0.20", "first": "0.20", "version": "0.20.2"},
+    ]
+    found = catalog_of(tmp_path, records=records)
+    old, new = (found.engine(name) for name in ("vLLM old", "vllm"))
+    assert [one.versions for one in (old, new)] == [("0.19", "0.20"), ("0.20", None)]
+    assert [one.utilization for one in (old, new)] == [0.9, 0.92]
+    assert old.coefficients == new.coefficients
+    assert list(found.engines) == ["vllm-old", "vllm"]
+    assert found.engine("vllm@0.19").version == "0.19.1"
+
+
+def test_a_file_of_its_own_replaces_a_record_that_rules_make(tmp_path: Path) -> None:
+    found = catalog_of(tmp_path)
+    stated = found.engine("vllm").model_dump(mode="json", exclude_defaults=True) | {"label": "Ours"}
+    (tmp_path / "engines" / "vllm.yaml").write_text(yaml.safe_dump(stated), encoding="utf-8")
+    assert Catalog(tmp_path).engine("vllm").label == "Ours"
+    assert Catalog(tmp_path).engine("vllm-0.32").label == "vLLM 0.29 to 0.32"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"records": [{"name": "other", "label": "a", "first": "0.9", "version": "0.9.1"}]},
+            "begin with vllm",
+        ),
+        (
+            {
+                "records": [
+                    {"name": "vllm-b", "label": "b", "first": "0.20", "version": "0.20.1"},
+                    {"name": "vllm", "label": "a", "first": "0.9", "version": "0.9.1"},
+                ]
+            },
+            "oldest first",
+        ),
+        ({"engine": {"block_tokens": 0}}, "block_tokens"),
+        ({"fields": []}, "device_classes"),
+        ({"family": "sglang", "records": []}, "the folder's name, vllm"),
+    ],
+)
+def test_records_that_rules_cannot_make_are_faults(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    faults = [str(fault) for fault in catalog_of(tmp_path, **changes).faults()]
+    assert any("engines/vllm/rules.yaml" in one and said in one for one in faults), faults

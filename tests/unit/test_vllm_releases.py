@@ -9,7 +9,7 @@ import yaml
 import kvreport
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Step
-from kvreport.accounting.engines.vllm import releases, scheduler
+from kvreport.accounting.engines.vllm import releases
 from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel, triton_bytes
 from kvreport.accounting.engines.vllm.kernels import Device
 from kvreport.accounting.engines.vllm.plan import _Layers
@@ -25,6 +25,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.caches import Indexer, Latent
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine_records import fields_at
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import LayerGroup
 from kvreport.catalog.release import oldest_computed, release_at, release_number, release_of, version_number
@@ -84,41 +85,39 @@ def test_records_say_what_the_rules_of_their_release_say(records: list[Engine]) 
         first, end = record.versions
         assert version_number(first) <= release.numbers
         assert end is None or release.numbers < version_number(end)
-        for field, value in releases.behavior(release).items():
+        fields = fields_at("vllm", release.numbers)
+        assert {"utilization", "device_classes", "token_line", "packed_blocks"} <= set(fields)
+        for field, value in fields.items():
             assert getattr(record, field) == value, (record.name, field)
-
-
-def test_records_have_the_scheduler_sizes_of_the_rules(catalog: Catalog, records: list[Engine]) -> None:
-    names = ("h100-sxm-80gb", "a100-sxm4-80gb", "l40s", "b200-sxm-180gb", "rtx-pro-6000-server", "h20-96gb")
-    for record in records:
-        for gpu in map(catalog.accelerator, names):
-            kept = record.device_class(gpu.id, gpu.usable_bytes)
-            sizes = scheduler.default_sizes(release_of(record), gpu.id, gpu.usable_bytes)
-            assert (kept.max_batched_tokens, kept.max_seqs) == sizes, (record.name, gpu.id)
 
 
 def test_all_records_have_the_same_constants(records: list[Engine]) -> None:
     assert len({tuple(sorted(record.coefficients.items())) for record in records}) == 1
 
 
-def test_devices_are_large_by_their_memory() -> None:
-    def sizes(release: tuple[int, ...], device: str, gib: int) -> tuple[int, int]:
-        return scheduler.default_sizes(release_at("vllm", release), device, gib * GIB)
+def test_devices_are_large_by_their_memory(catalog: Catalog) -> None:
+    def sizes(release: tuple[int, ...], device: str, usable: int | None = None) -> tuple[int, int]:
+        gpu = catalog.accelerator(device)
+        return rules(at(catalog, release)).scheduler(gpu if usable is None else gpu.with_usable(usable))
 
     # 0.9.0 arg_utils.py: from 70 GiB on, but for the A100.
-    assert sizes((0, 9, 0), "a100-sxm4-80gb", 79) == (2048, 256)
-    assert sizes((0, 9, 0), "h20-96gb", 95) == (8192, 1024)
+    assert sizes((0, 9, 0), "a100-sxm4-80gb") == (2048, 256)
+    assert sizes((0, 9, 0), "h20-96gb") == (8192, 1024)
     # 0.28.0: devices of 160 GiB take twice the tokens.
-    assert (sizes((0, 27, 1), "b200", 178), sizes((0, 28, 0), "b200", 178)) == ((8192, 1024), (16_384, 1024))
+    b200 = "b200-sxm-180gb"
+    assert [sizes(one, b200) for one in ((0, 27, 1), (0, 28, 0))] == [(8192, 1024), (16_384, 1024)]
     # 0.24.0 platforms/rocm.py: of a Ryzen AI the library of drivers tells what its firmware sets apart.
-    assert [sizes(one, "ryzen-ai-max-395", 80) for one in ((0, 23), (0, 24))] == [(8192, 1024), (2048, 256)]
+    shared = [sizes(one, "ryzen-ai-max-395", 80 * GIB) for one in ((0, 23), (0, 24))]
+    assert shared == [(8192, 1024), (2048, 256)]
+    # SGLang 0.5.20 arg_groups/memory_hook.py: chunks of 4,096 tokens below 35 GB.
+    card = catalog.accelerator("rtx-4090")
+    chunks = [rules(catalog.engine(f"sglang@{one}")).scheduler(card)[0] for one in ("0.5.19", "0.5.20")]
+    assert chunks == [2048, 4096]
 
 
-def test_a_short_context_limits_the_step() -> None:
-    assert (
-        scheduler.default_sizes(release_at("vllm", (0, 27)), "h100", 79 * GIB, context_tokens=4)[0]
-        == 4 * 1024
-    )
+def test_a_short_context_limits_the_step(catalog: Catalog) -> None:
+    served = rules(at(catalog, (0, 27)))
+    assert served.scheduler(catalog.accelerator("h100-sxm-80gb"), context_tokens=4) == (4 * 1024, 1024)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ the releases on both sides of it; 0.21.0 is not on the package index any more an
 
 from __future__ import annotations
 
-from typing import Final, Literal, cast
+from typing import Literal, cast
 
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.release import Release, release_of
@@ -114,21 +114,3 @@ def sampler(release: Release, *, second: bool, flashinfer: bool | None = None) -
 def sampler_is_open(release: Release, *, second: bool) -> bool:
     """True where the sampler depends on whether FlashInfer is installed: the published images hold it, a plain installation does not."""
     return not second and release.has("sampler_is_open")
-
-
-RECORDED: Final = (
-    "utilization",
-    "token_line",
-    "graphs_reserved",
-    "steps_in_flight",
-    "state_prefix_caching",
-    "packed_blocks",
-    "expert_workspace_kept",
-    "streams_buffer_kept",
-)
-"""Rules that are fields of an engine's record, too."""
-
-
-def behavior(release: Release) -> dict[str, object]:
-    """The fields of an engine's record that a release decides, by name."""
-    return {name: release.values[name] for name in RECORDED}

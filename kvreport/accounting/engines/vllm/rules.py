@@ -14,7 +14,7 @@ from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.step import DraftKind, Reserve, Step, constant
 from kvreport.accounting.engines.vllm import command as serve
-from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
+from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve
 from kvreport.accounting.engines.vllm.expert_kernels import MEGA_MOE, MEGA_MOE_BACKENDS
 from kvreport.accounting.engines.vllm.profiling import (
     LOGIT_BYTES,
@@ -29,9 +29,10 @@ from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent, RecurrentState
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine_records import fields_at
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
-from kvreport.catalog.release import release_at, release_number, release_of
+from kvreport.catalog.release import release_number, release_of
 from kvreport.units import GIB
 
 SHARDS_SEQUENCES: Final = frozenset(
@@ -421,7 +422,7 @@ class Vllm(EngineRules):
         if not number:
             return self.engine
         told = {"version": version, "label": f"vLLM {version.removeprefix('v')}"}
-        return self.engine.model_copy(update=releases.behavior(release_at("vllm", number)) | told)
+        return self.engine.model_copy(update={**fields_at("vllm", number), **told})
 
     def scheduler(
         self,
@@ -434,14 +435,10 @@ class Vllm(EngineRules):
     ) -> tuple[int, int]:
         """Tokens of one step and requests at once: as given, or as the release defaults them."""
         self.check_sizes(max_batched_tokens, max_seqs)
-        tokens, rows = scheduler.default_sizes(
-            release_of(self.engine),
-            accelerator.id if accelerator else "",
-            accelerator.usable_bytes if accelerator else 0,
-            context_tokens=context_tokens,
-            offline=offline,
-        )
-        tokens = max_batched_tokens or tokens
+        usual, rows = EngineRules.scheduler(self, accelerator, offline=offline)
+        if context_tokens is not None and self._has("step_within_context"):
+            usual = min(usual, rows * context_tokens)
+        tokens = max_batched_tokens or usual
         return tokens, min(max_seqs or rows, tokens)
 
     def encoder_refusal(self, model: Model) -> str | None:
