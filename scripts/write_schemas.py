@@ -22,6 +22,10 @@ from kvreport.publish import embeds, engine_changes, profiles, schemas
 from kvreport.publish.downloads import NOTHING
 from kvreport.publish.page_data import gather
 
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests"))
+from huggingface_configs import LLAMA_3_1_8B  # noqa: E402 - a config that lies in the tests
+
 MODELS = (
     "meta-llama/Llama-3.1-8B-Instruct",
     "deepseek-ai/DeepSeek-V3.2",
@@ -66,6 +70,21 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
     yield "size", ["size", COPY, "--concurrent", "64", "--context", "8K"]
     # An engine with too few logs at first sight.
     yield "estimate", ["estimate", MODELS[0], "--gpu", GPUS[0], "--engine", "tensorrt-llm"]
+    # An engine that answers, one that cannot, and a model without a config.
+    config, python = folder / "config.json", folder / "python"
+    config.write_text(json.dumps(LLAMA_3_1_8B), encoding="utf-8")
+    said = {
+        "release": "9.9.9",
+        "max_seqs": 7,
+        "at": [{"pool": 1 << 30, "tokens": 9, "concurrency": 1.5, "blocks": 3}],
+    }
+    for name, printed in ((str(config), said), (str(config), {"error": "no"}), (MODELS[0], {})):
+        python.write_text(f"#!/bin/sh\necho '{json.dumps(printed)}'\n", encoding="utf-8")
+        python.chmod(0o755)
+        yield "estimate", ["estimate", name, "--gpu", GPUS[0], "--ask-engine", str(python)]
+    said = {"release": "9.9.9", "max_batched_tokens": 7, "at": [{"pool": 1 << 30, "error": "no"}]}
+    python.write_text(f"#!/bin/sh\necho '{json.dumps(said)}'\n", encoding="utf-8")
+    yield "estimate", ["estimate", str(config), "--gpu", GPUS[0], "--ask-engine", str(python)]
     # Options that are accepted and not followed: with what they change, and one that changes no memory.
     yield "estimate", ["estimate", MODELS[0], "--gpu", GPUS[0], "--engine", "tensorrt-llm", "--eager"]
     yield "estimate", ["estimate", MODELS[0], "--gpu", GPUS[0], "--network-bandwidth", "50GB"]

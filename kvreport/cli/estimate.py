@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.cli.deploy import add_as_option, check_as, launch_of, with_requests
@@ -68,6 +68,11 @@ def register(add: Add) -> None:
     )
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_as_option(command)
+    command.add_argument(
+        "--ask-engine",
+        metavar="PYTHON",
+        help="also ask the vllm or sglang installed under this interpreter, with a stand-in device; no GPU is used",
+    )
     add_data_option(command)
 
 
@@ -79,21 +84,55 @@ def _run(options: argparse.Namespace) -> int:
     from kvreport.estimation.why_not import why_not
 
     check_as(options)
+    if options.ask_engine is not None and options.as_kind:
+        raise InputError("ask-engine: found together with --as; allowed: one of them")
     catalog = open_catalog(options.data)
     result = estimate(options.model, catalog=catalog, **query_values(options))
     result = with_unfollowed(result, options)
     if options.as_kind:
         return _write(result, options, catalog)
     why = None if isinstance(result, LocalEstimate) else why_not(result, catalog)
+    says = {} if options.ask_engine is None else {"engine_says": _asked(result, options)}
     if options.format == "json":
-        write_json(result.to_dict() | {"why_not": None if why is None else why.to_dict()})
+        write_json(result.to_dict() | {"why_not": None if why is None else why.to_dict()} | says)
     else:
         helps = [] if isinstance(result, LocalEstimate) else remedies(result, catalog.kv_formats)
         headline, *rest = text(result, helps, options.model, why)
         print(paint(plain(headline), _ROLES.get(result.verdict, "bad")))
-        for line in rest:
+        for line in (*rest, *(line for said in says.values() for line in _said_by(said, result))):
             write(line)
     return required(result.max_concurrent_requests, options.require)
+
+
+def _asked(result: Estimate, options: argparse.Namespace) -> dict[str, Any]:
+    """What the engine under ``--ask-engine`` says of the same start."""
+    from kvreport.witness.asking import engine_says, files_of
+
+    return engine_says(result, options.ask_engine, files_of(options.model))
+
+
+def _said_by(said: Mapping[str, Any], result: Estimate) -> list[str]:
+    """The engine's own figures in lines, with what parts from ours."""
+    from kvreport.words import ENGINES
+
+    name = f"{ENGINES[said['engine']]} {said['release'] or ''}".rstrip()
+    if said["reason"]:
+        return ["", f"{name} could not answer", f"  {said['reason']['kind']}: {said['reason']['text']}"]
+    lines = ["", f"{name} itself says, of a KV pool of {gib(said['kv_pool_bytes'])} GiB per GPU"]
+    if said["refusal"]:
+        lines.append(f"  it refuses to start: {said['refusal']}")
+    counts = [("KV tokens", "kv_pool_tokens"), ("blocks", "blocks"), ("most sequences", "max_seqs")]
+    lines += [f"  {label}: {count(said[key])}" for label, key in counts if said[key] is not None]
+    parted = [
+        (one["quantity"], *(_figure(one[side]) for side in ("ours", "engine"))) for one in said["differs"]
+    ]
+    if not parted:
+        return [*lines, f"  as {result.request.engine.label} is computed here"]
+    return [*lines, *table([("differs", "kvreport", name), *parted], "<>>")]
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:,}"
 
 
 def _write(result: Estimate, options: argparse.Namespace, catalog: Catalog) -> int:

@@ -1,0 +1,326 @@
+"""Ask the engine that is installed under an interpreter, and say where its plan and ours part.
+
+The engine runs in a process of its own (:mod:`kvreport.witness.run`) with a device that is not there, so that no GPU
+is touched and no weights are read. What it prints is from outside: bounded in seconds and bytes, and judged field by
+field.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kvreport.accounting import capacity
+from kvreport.accounting.engines.sglang.pools import PoolRule, pools_of
+from kvreport.errors import InputError, shorten
+from kvreport.units import GIB, human_bytes
+
+if TYPE_CHECKING:
+    from kvreport.catalog.accelerator import Accelerator
+    from kvreport.estimation import Estimate
+
+ASKED: Final = ("vllm", "sglang")
+SECONDS: Final = 300
+"""Longest wait for one answer: an import takes 10 to 30 s, a large model's layers as long again."""
+MOST_BYTES: Final = 16 << 20
+EMPTY_POOL_BYTES: Final = 40 * GIB
+"""The pool that is asked about where ours is empty: plans part before memory does."""
+_LONGEST: Final = 300
+_CAUSES: Final = {
+    "not installed": tuple(f"No module named '{name}'" for name in ("vllm", "sglang", "torch")),
+    "class unknown": ("failed to be inspected", "does not recognize this architecture", "are not supported"),
+    "needs a GPU": ("CUDA", "accelerator device", "NVIDIA driver"),
+}
+_COUNTS: Final = (
+    "length",
+    "pool",
+    "blocks", "tokens", "window_tokens", "state_slots", "block_tokens", "page_tokens", "max_batched_tokens", "max_seqs",
+    "max_requests", "chunk_tokens", "captured_requests", "context_tokens",
+)  # fmt: skip
+_REALS: Final = ("concurrency", "share")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One start that an engine is asked about.
+
+    Attributes:
+        config: The model's ``config.json``.
+        quantizer: The checkpoint's ``hf_quant_config.json``, or None.
+        words: Flags of the server, without its name and the model.
+        pools: Bytes for the cache on one GPU.
+        lengths: Tokens of a request; none for the engine's own.
+    """
+
+    config: Mapping[str, Any]
+    quantizer: Mapping[str, Any] | None
+    words: tuple[str, ...]
+    pools: tuple[int, ...]
+    lengths: tuple[int, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the other process reads it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def ask(
+    python: str,
+    engine: str,
+    device: Accelerator,
+    cases: Sequence[Mapping[str, Any]],
+    *,
+    path: Path | None = None,
+    seconds: float = SECONDS,
+) -> list[dict[str, Any]]:
+    """Return an engine's answer to each case: its figures, or ``error`` with what it said.
+
+    Args:
+        python: The interpreter that has the engine, or torch and what else its wheel imports.
+        engine: ``vllm`` or ``sglang``.
+        device: The GPU that stands in; it needs a compute capability.
+        cases: Starts, as :meth:`Case.to_dict` has them.
+        path: The folder of an unpacked wheel, instead of what is installed.
+        seconds: Longest wait for all of them.
+
+    Raises:
+        InputError: If there is no such interpreter.
+    """
+    major, _, minor = (device.compute_capability or "").partition(".")
+    if not (major.isdigit() and minor.isdigit()):
+        return [{"error": f"{device.name} has no CUDA capability to pretend"}] * len(cases)
+    pretended = {
+        "name": device.name,
+        "memory_bytes": int((device.memory.driver_visible or device.memory.usable).value),
+        "capability": [int(major), int(minor)],
+    }
+    question = {"engine": engine, "device": pretended, "path": path and str(path), "cases": [*cases]}
+    with (
+        tempfile.TemporaryFile() as told,
+        tempfile.TemporaryFile() as asked,
+        tempfile.TemporaryDirectory() as at,
+    ):
+        asked.write(json.dumps(question).encode())
+        asked.seek(0)
+        command = [python, "-B", str(Path(__file__).with_name("run.py"))]
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the interpreter that the user names
+                command, stdin=asked, stdout=told, stderr=subprocess.DEVNULL, cwd=at, start_new_session=True
+            )
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"ask-engine: found no interpreter {shorten(python)}; allowed: the python of the environment with {engine}"
+            ) from error
+        why = _ended(process, told.fileno(), seconds)
+        told.seek(0)
+        lines = told.read(MOST_BYTES + 1).splitlines()
+        if told.tell() > MOST_BYTES:
+            lines, why = [], f"it printed more than {human_bytes(MOST_BYTES)}"
+    found = [_judged(line) for line in lines[: len(cases)]]
+    if len(found) == 1 and "cannot" in found[0]:
+        return [{"error": found[0]["cannot"]}] * len(cases)
+    return found + [{"error": why}] * (len(cases) - len(found))
+
+
+def _ended(process: subprocess.Popen[bytes], told: int, seconds: float) -> str:
+    """Wait for the end of a process, or end it; return why it said no more."""
+    deadline = time.monotonic() + seconds
+    try:
+        while True:
+            try:
+                process.wait(0.2)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline:
+                    return f"no answer within {seconds:.0f} s"
+                if os.fstat(told).st_size > MOST_BYTES:
+                    return ""
+            else:
+                return f"it ended with status {process.returncode} and no answer"
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # what it started may outlive it
+        process.wait()
+
+
+def _judged(line: bytes) -> dict[str, Any]:
+    """Return what one line of the other process says, without what has not the form of an answer."""
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        return {"error": "its answer is no JSON object"}
+    found: dict[str, Any] = {}
+    for name in ("error", "cannot", "release", "kv_type", "kv_dtype", "architecture"):
+        if isinstance(said.get(name), str):
+            text = "".join(sign if sign.isprintable() else " " for sign in said[name][:_LONGEST])
+            found[name] = " ".join(text.split())
+    found |= {
+        name: said[name] for name in ("prefix_caching", "own_class") if isinstance(said.get(name), bool)
+    }
+    found |= _numbers(said)
+    rows = said.get("at")
+    found["at"] = [
+        _numbers(one) | _refusal(one)
+        for one in (rows if isinstance(rows, list) else ())
+        if isinstance(one, dict) and type(one.get("pool")) is int
+    ]
+    return found
+
+
+def _numbers(said: Mapping[str, Any]) -> dict[str, Any]:
+    counts = {
+        name: said[name] for name in _COUNTS if type(said.get(name)) is int and 0 <= said[name] < 1 << 62
+    }
+    reals = {
+        name: float(said[name])
+        for name in _REALS
+        if type(said.get(name)) in (int, float) and math.isfinite(said[name])
+    }
+    return counts | reals
+
+
+def _refusal(said: Mapping[str, Any]) -> dict[str, str]:
+    error = said.get("error")
+    return {"error": shorten(error)} if isinstance(error, str) else {}
+
+
+def case_of(result: Estimate, config: Mapping[str, Any], quantizer: Mapping[str, Any] | None = None) -> Case:
+    """Return the start that an estimate describes, as its own command says it; the engine is one of :data:`ASKED`."""
+    from kvreport.estimation.commands import served_by  # noqa: PLC0415
+
+    request = result.request
+    served = served_by(result)
+    command = request.case.rules.command(served)
+    told = () if command is None else command.words  # both engines have a server
+    words = [one if isinstance(one, str) else json.dumps(dict(one)) for one in told]
+    return Case(
+        config=config,
+        quantizer=quantizer,
+        words=tuple(words[words.index(served.model) + 1 :]),
+        pools=(result.budget.kv_pool_bytes if result.budget.kv_pool_bytes > 0 else EMPTY_POOL_BYTES,),
+        lengths=(request.context_tokens,),
+    )
+
+
+def ours(result: Estimate, pool_bytes: int) -> dict[str, int | float | None]:
+    """Return our figures under the names of the engine's, for a pool of one GPU; no tokens where nothing starts."""
+    request = result.request
+    plans = [result.plan] if result.deployment is None else [rank.plan for rank in result.deployment.ranks]
+    told = request.context_tokens  # the command says --context-length, which decides how many may run
+    rules = [
+        replace(plan.pool, flags=replace(plan.pool.flags, context_tokens=told))
+        for plan in plans
+        if isinstance(plan.pool, PoolRule)
+    ]
+    if rules:
+        try:
+            pools = min(
+                (pools_of(rule, pool_bytes) for rule in rules if rule.cell_bytes or len(rules) == 1),
+                key=lambda one: one.tokens,
+            )
+        except InputError:
+            return {"tokens": None, "chunk_tokens": request.serving.max_batched_tokens}
+        return {
+            "tokens": pools.tokens,
+            "window_tokens": pools.window_tokens,
+            "state_slots": pools.state_slots,
+            "max_requests": pools.max_requests,
+            "chunk_tokens": request.serving.max_batched_tokens,
+        }
+    length = request.context_tokens
+    concurrency = min(float(capacity.concurrency(pool_bytes, plan, length)) for plan in plans)
+    starts = concurrency >= 1
+    return {
+        "blocks": min(int(capacity.blocks(pool_bytes, plan)) for plan in plans) if starts else None,
+        "tokens": int(concurrency * length) if starts else None,
+        "concurrency": round(concurrency, 6) if starts else None,
+        "max_batched_tokens": request.serving.max_batched_tokens,
+        "max_seqs": request.serving.max_seqs,
+    }
+
+
+def differs(result: Estimate, answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each quantity in which an engine's answer is not ours: ``quantity``, ``ours`` and ``engine``."""
+    rows = answer["at"]
+    row = rows[0] if rows else {}
+    said = {**answer, **row}
+    mine = ours(result, row.get("pool") or EMPTY_POOL_BYTES)
+    return [
+        {"quantity": name, "ours": value, "engine": said.get(name)}
+        for name, value in mine.items()
+        if name in said or (name == "tokens" and "error" in row)
+        if said.get(name) != value
+    ]
+
+
+def engine_says(
+    result: Estimate, python: str, files: tuple[Mapping[str, Any], Mapping[str, Any] | None] | None
+) -> dict[str, Any]:
+    """Return what the engine under an interpreter says of an estimate's start, as ``engine_says`` of its JSON.
+
+    Args:
+        result: Our answer.
+        python: The interpreter.
+        files: The model's ``config.json`` and its ``hf_quant_config.json``; None where no config is at hand.
+    """
+    family = result.request.engine.family
+    if family not in ASKED:
+        allowed = " or ".join(f"--engine {one}" for one in ASKED)
+        raise InputError(f"ask-engine: found {result.request.engine.label}; allowed: {allowed}")
+    said: dict[str, Any] = {"engine": family, "release": None, "reason": None}
+    if files is None:
+        said["reason"] = {
+            "kind": "no config",
+            "text": "the engine reads a config.json; name its path, or use --fetch",
+        }
+        return said
+    case = case_of(result, *files)
+    answer = ask(python, family, result.request.accelerator, [case.to_dict()])[0]
+    said["release"] = answer.get("release")
+    if "error" in answer or not answer["at"]:
+        text = answer.get("error", "it gave no figures")
+        kind = next((kind for kind, signs in _CAUSES.items() if any(one in text for one in signs)), "refused")
+        said["reason"] = {"kind": kind, "text": text}
+        return said
+    row = answer["at"][0]
+    tokens, pool = row.get("tokens"), row.get("pool", 0)
+    return said | {
+        "kv_pool_bytes": pool,
+        "kv_bytes_per_token": pool / tokens if tokens else None,
+        "kv_pool_tokens": tokens,
+        "blocks": row.get("blocks"),
+        "max_concurrency": row.get("concurrency"),
+        "max_batched_tokens": answer.get("max_batched_tokens", answer.get("chunk_tokens")),
+        "max_seqs": answer.get("max_seqs", row.get("max_requests")),
+        "refusal": row.get("error"),
+        "differs": differs(result, answer),
+    }
+
+
+def files_of(name: str) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
+    """Return the config and the quantizer's file behind a model's name: a path, or what ``--fetch`` keeps."""
+    from kvreport.architectures.hub import is_repository_id, kept  # noqa: PLC0415
+    from kvreport.architectures.keys import read_json  # noqa: PLC0415
+
+    place = Path(name).expanduser() if "\0" not in name else Path()
+    folder = place if place.is_dir() else place.parent
+    config = place / "config.json" if place.is_dir() else place
+    if not (config.is_file() and config.suffix == ".json"):
+        repository = kept(name) if is_repository_id(name) else None
+        if repository is None or not (repository.folder / "config.json").is_file():
+            return None
+        folder, config = repository.folder, repository.folder / "config.json"
+    quantizer = folder / "hf_quant_config.json"
+    content = dict(read_json(config, str(config)))
+    content.pop("auto_map", None)  # the checkpoint's own code is not run
+    return content, dict(read_json(quantizer, str(quantizer))) if quantizer.is_file() else None

@@ -1,0 +1,188 @@
+"""vLLM's own arguments, layers and planner, on a device that is not there; run by ``run.py``, never imported here.
+
+The server's flags are resolved by ``EngineArgs.create_engine_config``. The model is made by the engine's own class
+with its weights on torch's ``meta`` device, one pipeline stage after another; its layers say what cache they need,
+and ``get_kv_cache_configs`` plans it, as ``EngineCore._initialize_kv_caches`` does. Collectives have no other side:
+groups of ranks know their sizes alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import importlib.metadata
+import types
+from typing import Any
+
+import stand_in
+
+_GROUPS = ("_WORLD", "_TP", "_ETP", "_DCP", "_PP", "_DP", "_EP", "_EPLB", "_PCP")
+
+
+def _of(*places: str) -> Any:
+    """Return ``module:name`` from the first place that has it, as releases move things."""
+    why: Exception | None = None
+    for place in places:
+        module, _, name = place.partition(":")
+        try:
+            return getattr(importlib.import_module(f"vllm.{module}"), name)
+        except (ImportError, AttributeError) as error:
+            why = error
+    raise ImportError(f"{places[0]}: {why}")
+
+
+class Group:
+    """A group of ranks that knows its size and which of them this is."""
+
+    def __init__(self, size: int, rank: int = 0) -> None:
+        """Be one of so many ranks."""
+        self.world_size, self.rank, self.rank_in_group, self.local_rank = size, rank, rank, 0
+        self.ranks, self.is_first_rank, self.is_last_rank = list(range(size)), rank == 0, rank == size - 1
+        self.first_rank, self.last_rank, self.unique_name = 0, size - 1, f"group of {size}"
+        self.device_communicator = self.mq_broadcaster = None
+        self.device_group = self.cpu_group = types.SimpleNamespace(size=lambda: size, rank=lambda: rank)
+        self.use_custom_op_call = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: stand_in.Nothing()
+
+
+class Planner:
+    """One release of vLLM on one kind of device."""
+
+    def __init__(self, device: dict[str, Any]) -> None:
+        """Import the engine with stand-ins; raises what the import raises."""
+        stand_in.stand_in("vllm")
+        import torch
+
+        stand_in.pretend(device)
+        stand_in.pretend_operators()
+        vllm = importlib.import_module("vllm")
+        # An unpacked wheel beside an installed one: its own version counts.
+        self.release = str(getattr(vllm, "__version__", "") or importlib.metadata.version("vllm"))
+        platforms: Any = importlib.import_module("vllm.platforms")
+        base = importlib.import_module("vllm.platforms.cuda").NonNvmlCudaPlatform
+        self.platform = platforms._current_platform = base()
+        self.torch: Any = torch
+        self.args = _of("engine.arg_utils:EngineArgs")
+        registry: Any = importlib.import_module("vllm.model_executor.models.registry")
+        registry._run_in_subprocess = lambda function: function()
+        self.usage = _of("usage.usage_lib:UsageContext").OPENAI_API_SERVER
+        self.state: Any = importlib.import_module("vllm.distributed.parallel_state")
+        self.current = _of("config:set_current_vllm_config")
+        self.made = _of("model_executor.model_loader.utils:initialize_model")
+        self.typed = _of("utils.torch_utils:set_default_torch_dtype")
+
+    def answer(self, folder: str, case: dict[str, Any]) -> dict[str, Any]:
+        """Return what the engine says of one start.
+
+        Args:
+            folder: A folder with the model's ``config.json``.
+            case: ``words``, ``pools`` in bytes of one GPU, ``lengths`` in tokens.
+        """
+        parser = self.args.add_cli_args(
+            _of("utils.argparse_utils:FlexibleArgumentParser", "utils:FlexibleArgumentParser")()
+        )
+        parser.exit_on_error, parser.error = False, _refuse
+        words = ["--model", folder, "--load-format", "dummy", "--skip-tokenizer-init", *case["words"]]
+        config = self.args.from_cli_args(parser.parse_args(words)).create_engine_config(self.usage)
+        parallel = config.parallel_config
+        stages = [self._specs(config, stage) for stage in range(parallel.pipeline_parallel_size)]
+        own_length = config.model_config.max_model_len
+        cache, scheduler = config.cache_config, config.scheduler_config
+        found: dict[str, Any] = {
+            "max_batched_tokens": scheduler.max_num_batched_tokens,
+            "max_seqs": scheduler.max_num_seqs,
+            "share": cache.gpu_memory_utilization,
+            "prefix_caching": bool(cache.enable_prefix_caching),
+            "kv_type": str(cache.cache_dtype),
+            "architecture": config.model_config.architectures[0],
+            "at": [],
+        }
+        for length in case["lengths"] or [own_length]:
+            config.model_config.max_model_len = length
+            for pool in case["pools"]:
+                found["at"].append({"length": length, "pool": pool} | self._planned(config, stages, pool))
+        return found
+
+    def _specs(self, config: Any, stage: int) -> dict[str, Any]:
+        """What the layers of one pipeline stage ask for."""
+        parallel = config.parallel_config
+        sizes = {
+            "_PP": parallel.pipeline_parallel_size,
+            "_TP": parallel.tensor_parallel_size,
+            "_DP": parallel.data_parallel_size,
+            "_DCP": getattr(parallel, "decode_context_parallel_size", 1),
+            "_PCP": getattr(parallel, "prefill_context_parallel_size", 1),
+        }
+        sizes["_EP"] = sizes["_EPLB"] = sizes["_TP"] * sizes["_DP"]
+        sizes["_ETP"], sizes["_WORLD"] = sizes["_TP"], sizes["_TP"] * sizes["_PP"]
+        for name in _GROUPS:
+            if hasattr(self.state, name):
+                setattr(self.state, name, Group(sizes[name], stage if name == "_PP" else 0))
+        self._process_group(sizes["_WORLD"])
+        compilation = config.compilation_config
+        compilation.static_forward_context.clear()
+        with (
+            self.current(config),
+            self.typed(config.model_config.dtype),
+            self.torch.device("meta"),
+            stand_in.on_meta(),
+        ):
+            model = self.made(config)
+            if stage == 0 and hasattr(self.platform, "update_block_size_for_backend"):
+                self.platform.update_block_size_for_backend(config)
+            specs: dict[str, Any] = _of("v1.worker.gpu.attn_utils:get_kv_cache_spec")(config)
+            with contextlib.suppress(ImportError):
+                resolve = _of("v1.attention.backends.utils:resolve_kv_cache_layout")
+                backends = _of(
+                    "v1.attention.backends.utils:get_current_attn_backends",
+                    "v1.worker.worker_base:get_current_attn_backends",
+                )(config)
+                layouts = _of(
+                    "v1.attention.backends.utils:get_supported_kv_cache_layouts",
+                    "v1.worker.worker_base:get_supported_kv_cache_layouts",
+                )(backends)
+                resolve(config, [[one.name for one in layouts]], [*specs.values()])
+        del model
+        return specs
+
+    def _process_group(self, size: int) -> None:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        distributed = self.torch.distributed
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+        distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=size)
+
+    def _planned(self, config: Any, stages: list[dict[str, Any]], pool: int) -> dict[str, Any]:
+        core = "v1.core.kv_cache_planning", "v1.core.kv_cache_utils"
+
+        def named(name: str) -> Any:
+            return _of(*(f"{place}:{name}" for place in core))
+
+        specs = [dict(stage) for stage in stages]
+        config.cache_config.num_gpu_blocks_override = None
+        try:
+            groups = [named("get_global_kv_cache_groups")(config, specs)]
+        except ImportError:
+            groups = []
+        try:
+            made = named("get_kv_cache_configs")(config, specs, [pool] * len(specs), *groups)
+        except (ValueError, ZeroDivisionError) as error:  # a pool too small, or a stage without a cache
+            return {"error": str(error).split(".")[0][:200]}
+        whole = named("generate_scheduler_kv_cache_config")(made)
+        tokens, concurrency = named("get_kv_cache_capacity")(config, whole)
+        return {
+            "blocks": whole.num_blocks,
+            "tokens": tokens,
+            "concurrency": round(concurrency, 6),
+            "block_tokens": min((one.kv_cache_spec.block_size for one in whole.kv_cache_groups), default=0),
+        }
+
+
+def _refuse(message: str) -> None:
+    raise argparse.ArgumentError(None, message)
