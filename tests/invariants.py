@@ -268,7 +268,11 @@ def smaller_weights(draw: Draw, asked: Question, first: Estimate) -> int:
 
 
 def smaller_cache(draw: Draw, asked: Question, first: Estimate) -> int:
-    """A cache in fewer bits never holds fewer."""
+    """A cache in fewer bits never holds fewer.
+
+    But where its kernel reads blocks of more bytes (FP8 heads of 512 on Hopper: 64 tokens, not 16) and the request fills
+    less than one of them: it takes no more blocks then, and each is larger.
+    """
     del draw
     if first.request.engine.family in LOCAL:
         return 1
@@ -278,6 +282,11 @@ def smaller_cache(draw: Draw, asked: Question, first: Estimate) -> int:
     less, more = hold(wide), hold(narrow)
     if less["verdict"] in SERVES and more["verdict"] in STARTS:
         few, many = unbounded(less[BY_MEMORY]), unbounded(more[BY_MEMORY])
+        larger = more["block_bytes"] > less["block_bytes"]
+        if larger and asked["context_tokens"] < more["block_tokens"]:
+            blocks = [one[RESERVED] / one["block_bytes"] for one in (less, more)]
+            assert blocks[1] <= blocks[0], ("blocks of a cache", blocks)
+            return 3
         assert many >= few, ("cache", few, many)
     return 3
 

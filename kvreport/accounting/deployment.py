@@ -38,6 +38,7 @@ from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import stages
+from kvreport.accounting.state_types import with_precisions
 from kvreport.accounting.support import Asked, alone_codes, spread_codes
 from kvreport.accounting.support import codes as refusals
 from kvreport.catalog.accelerator import Accelerator
@@ -393,7 +394,15 @@ def _names(devices: Sequence[Accelerator]) -> tuple[str, ...]:
 
 def upper_bound(case: Case, ceiling: Engine) -> Case:
     """The same case without an engine: nothing reserved, nothing rounded, in the layout that is stored."""
-    return replace(case, engine=ceiling, kv_format=case.stored_format, utilization=None, kv_pool_bytes=None)
+    types = case.rules.stored_precisions(case.model, case.kv_format, case.accelerator)
+    return replace(
+        case,
+        model=with_precisions(case.model, types),
+        engine=ceiling,
+        kv_format=case.stored_format,
+        utilization=None,
+        kv_pool_bytes=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,12 +462,13 @@ def ceiling_plan(
     engine = case.rules
     form = engine.stored_format(case.model, case.kv_format, device)
     devices = () if device is None else (device,)
+    types = engine.stored_precisions(case.model, form, device)
 
     def made() -> BlockPlan:
         plan = new_plan(upper_bound(replace(case, accelerators=devices), ceiling))
         return replace(plan, profile=CacheProfile.of(map(engine.kept_term, plan.profile.terms)))
 
-    return known.get(("bound", case.engine.family, layers, stored_key(form), case.layout), made)
+    return known.get(("bound", case.engine.family, layers, stored_key(form), types, case.layout), made)
 
 
 def _reduce(pick: Callable[[A, A], A], own: A, others: Iterator[A]) -> A:

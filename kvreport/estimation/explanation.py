@@ -19,6 +19,7 @@ from kvreport.accounting.kv_cache import (
     state_tensor_bytes,
     vector_bytes,
 )
+from kvreport.accounting.state_types import with_precisions
 from kvreport.catalog.caches import (
     Cache,
     ChunkedAttention,
@@ -46,7 +47,9 @@ _RUNNING = (Verdict.FITS.label, Verdict.TIGHT.label, Verdict.MAY_FIT.label)
 def explain(estimate: Estimate) -> Iterator[str]:
     """Yield the lines: cache, request, weights, budget, blocks, division, verdict."""
     request = estimate.request
-    yield from cache_lines(request.model, request.stored_format, request.tensor_parallel)
+    types = request.case.rules.stored_precisions(request.model, request.kv_format, request.accelerator)
+    stored = with_precisions(request.model, types)
+    yield from cache_lines(stored, request.stored_format, request.tensor_parallel)
     yield _request_line(estimate)
     yield from _weight_lines(estimate)
     yield from _budget_lines(estimate)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from kvreport.accounting.allocation import reserve_on, shared_weights
+from kvreport.accounting.allocation import new_plan, reserve_on, shared_weights
 from kvreport.accounting.deployment import (
     Case,
     Memo,
@@ -340,7 +340,10 @@ class Columns:
             alike: dict[Hashable, list[int]] = {}
             for kind, gpu in sorted(self.examples.items()):
                 stored = engine.stored_format(self.model, cache, gpu)
-                same = plan_class(ceiling, self.model, stored, gpu, servings[gpu.id])
+                same = (
+                    plan_class(ceiling, self.model, stored, gpu, servings[gpu.id]),
+                    engine.stored_precisions(self.model, cache, gpu),
+                )
                 alike.setdefault(same, []).append(kind)
             found[cache.name] = [
                 None if part is None else self._held(number, cache, list(alike.values()))
@@ -355,7 +358,7 @@ class Columns:
         each: dict[int, list[Any]] = {}
         for kinds in alike:
             case = upper_bound(self.case(number, self.examples[kinds[0]], cache), self.site.axes.ceiling)
-            profile = plan_blocks(case, self.memos[number]).profile
+            profile = new_plan(case).profile
             each |= {kind: [*_profile(profile), profile.state_bytes] for kind in kinds}
         first = next(iter(each.values()))
         return (

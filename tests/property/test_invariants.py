@@ -332,6 +332,88 @@ def test_a_shorter_step_of_sglang_leaves_its_requests_as_they_are() -> None:
     assert told(**asked, max_batched_tokens=2048)[invariants.RUNNING] == steps.requests
 
 
+@pytest.mark.parametrize(
+    ("model", "gpu", "engine", "more"),
+    [
+        ("thinkingmachines/Inkling-Small", "rtx-pro-6000-ws", "sglang-0.5.19", {"pipeline_parallel": 3}),
+        (
+            "thinkingmachines/Inkling-Small",
+            "gaudi2",
+            "sglang-0.5.20",
+            {"data_parallel": 8, "expert_parallel": True},
+        ),
+        ("MiniMaxAI/MiniMax-M3", "h800-sxm-80gb", "sglang", {"pipeline_parallel": 3, "kv": "bf16"}),
+        ("MiniMaxAI/MiniMax-M3", "h200-nvl-141gb", "sglang", {"pipeline_parallel": 4, "kv": "fp8"}),
+    ],
+)
+def test_a_request_reserves_no_less_than_it_is_said_to_hold(
+    model: str, gpu: str, engine: str, more: dict[str, Any]
+) -> None:
+    """SGLang keeps convolutions in 16 bits, and index keys in FP8 beside an FP8 cache alone."""
+    for context in (1, 67, 3793):
+        told(model, gpu=gpu, engine=engine, context_tokens=context, prefix_caching=False, **more)
+
+
+def test_index_keys_follow_an_fp8_cache_alone() -> None:
+    asked: dict[str, Any] = {"gpu": "h200-sxm-141gb", "tensor_parallel": 8, "engine": "sglang"}
+    asked |= {"model": "MiniMaxAI/MiniMax-M3", "context_tokens": 4096}
+    usual, plain = (told(**asked, **one)[invariants.RESERVED] for one in ({}, {"kv": "bf16"}))
+    assert usual == plain
+    found = told(**asked, kv="fp8")
+    assert any("x 128 B per index key" in line for line in found["explanation"])
+    index = 57 * 128 * 4096
+    assert found[invariants.RESERVED] - index == (plain - 2 * index) // 2
+
+
+@pytest.mark.parametrize(("block", "allowed"), [(16, False), (64, False), (256, True), (512, True)])
+@pytest.mark.parametrize("engine", ["vllm", "vllm-0.23"])
+def test_a_block_that_no_kernel_of_compressed_latents_reads_is_refused(
+    engine: str, block: int, *, allowed: bool
+) -> None:
+    """Of 4 tokens 186,624 B were reserved and 305,820 B held: no backend takes blocks of 16."""
+    found = invariants.ask(
+        {
+            "model": "deepseek-ai/DeepSeek-V4-Flash",
+            "gpu": "h200-sxm-141gb",
+            "tensor_parallel": 4,
+            "engine": engine,
+            "context_tokens": 4,
+            "block_size": block,
+        }
+    )
+    assert (found is not None) == allowed
+    if found is not None:
+        invariants.hold(found)
+
+
+@pytest.mark.parametrize(
+    ("model", "more"),
+    [
+        ("Qwen/Qwen3.5-0.8B", {"pipeline_parallel": 4, "num_speculative_tokens": 3, "max_seqs": 256}),
+        ("Qwen/Qwen3.8-27B", {"tensor_parallel": 8, "num_speculative_tokens": 1, "max_seqs": 16}),
+    ],
+)
+def test_states_of_draft_tokens_come_with_the_requests_that_are_told(
+    model: str, more: dict[str, Any]
+) -> None:
+    """427 requests were promised by memory; told so, SGLang runs 418: each takes its drafts' states from the tokens."""
+    asked: dict[str, Any] = {"gpu": "b300-sxm-288gb", "engine": "sglang-0.5.19", "context_tokens": 107_208}
+    by_memory = told(model, **(asked | more))[invariants.BY_MEMORY]
+    again = told(model, **(asked | more | {"max_seqs": by_memory}))
+    assert again[invariants.RUNNING] == by_memory
+    assert told(model, **(asked | more | {"max_seqs": by_memory + 1}))[invariants.RUNNING] <= by_memory
+
+
+@pytest.mark.parametrize("context", [10, 63, 64, 65, 500])
+def test_a_smaller_cache_in_larger_blocks_takes_no_more_of_them(context: int) -> None:
+    """FP8 heads of 512 lie in blocks of 64 tokens on Hopper: below that a request takes more bytes, never more blocks."""
+    asked = {"model": "google/gemma-4-26B-A4B-it", "gpu": "gh200-144gb", "engine": "vllm-0.32"}
+    asked |= {"context_tokens": context, "tensor_parallel": 4}
+    first = invariants.ask(asked)
+    assert first is not None
+    assert invariants.smaller_cache(random.Random(0), asked, first) == 3  # noqa: S311 - examples, no secrets
+
+
 def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
     """Many questions that share models, devices and releases, asked in one process, and each alone of a fresh catalog."""
     draw = random.Random("order")  # noqa: S311 - examples, no secrets

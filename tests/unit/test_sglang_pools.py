@@ -121,8 +121,9 @@ def test_pooled_index_keys_without_scales_take_their_part_of_a_token_s_cell() ->
         assert token_bytes(model, engine, flags) == 12 * (2 * 256 * 2 + 128 * 2 // 4)
         assert page_size(model, engine, "flashinfer") == 64
     hopper = catalog.accelerator("h100-sxm-80gb")
-    assert not narrows_index(model, catalog.engine("sglang"), hopper)
-    assert narrows_index(catalog.model("MiniMaxAI/MiniMax-M3"), catalog.engine("sglang"), hopper)
+    engine, fp8 = catalog.engine("sglang"), catalog.kv_format("fp8")
+    assert not narrows_index(model, engine, fp8, hopper)
+    assert narrows_index(catalog.model("MiniMaxAI/MiniMax-M3"), engine, fp8, hopper)
 
 
 @pytest.mark.parametrize(

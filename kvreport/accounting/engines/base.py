@@ -29,6 +29,7 @@ from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.profile import Term
+from kvreport.accounting.state_types import Precisions
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -129,6 +130,13 @@ class EngineRules:
         """
         del model, accelerator
         return kv_format
+
+    def stored_precisions(
+        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
+    ) -> Precisions:
+        """Element types in which the engine keeps states and index keys, where they are not the checkpoint's."""
+        del model, kv_format, accelerator
+        return ()
 
     def kept_term(self, term: Term) -> Term:
         """What the engine keeps between steps of what the architecture needs: the upper bound counts no more."""

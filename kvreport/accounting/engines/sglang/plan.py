@@ -241,7 +241,7 @@ def pool_flags(
         scaled_latents=sized_with_scales(engine)
         and scaled_latents(model, engine, accelerator, layout.decode_context),
         spare_states=int(sized_with_scales(engine)),
-        narrow_index=kv_format is not None and settings.narrows_index(model, engine, accelerator),
+        narrow_index=settings.narrows_index(model, engine, kv_format, accelerator),
     )
 
 
@@ -280,7 +280,7 @@ def device_traits(
         settings.paged_as(model, engine, caching),
         settings.paged_as(model, engine, without),
         scaled_latents(model, engine, accelerator),
-        settings.narrows_index(model, engine, accelerator),
+        settings.narrows_index(model, engine, kv_format, accelerator),
         refusals.stores_narrow(kv_format, accelerator),
     )
 

@@ -270,9 +270,10 @@ class PoolRule:
         )
 
     def if_told(self, held: Integers, pool_bytes: xp.ArrayLike, request_bytes: xp.ArrayLike) -> Integers:
-        """Where all that it is told run, as many as would if it were told so: each brings a ring, or a window of its own.
+        """Where all that it is told run, as many as would if it were told so.
 
-        A larger number takes them from the tokens, of which windows are a share where a prefix cache is kept.
+        Each brings a ring, a window of its own, or the states of its draft tokens. A larger number takes them from
+        the tokens, of which windows are a share where a prefix cache is kept.
         """
         flags = self.flags
         page, most = flags.page_tokens, flags.max_requests or MOST_REQUESTS
@@ -291,12 +292,27 @@ class PoolRule:
             each = ceil(window_of_request(self.window, flags) * self.window_bytes)
             taken = taken // ceil(self.cell_bytes * page) * full
             rest = rest - (chunks_in_flight(flags) + 2 * page) * self.window_bytes
+        elif (verified := self._verified(self.state_slots(pool_bytes))) is not None:
+            each = self.state_bytes * flags.draft_tokens
+            rest = rest + verified * each
         else:
             return held
         told = xp.integers(xp.integers(rest) // (xp.integers(taken) + each))
         if self.state_bytes or self.fixed_window is None:
             told = xp.minimum(held, told)  # states, and tokens that the flag does not move
         return xp.integers(xp.where(held >= most, xp.maximum(told, most), held))
+
+    @property
+    def _states_by_request(self) -> bool:
+        """True if a state is kept for each request that may run, and no more."""
+        return not self.flags.prefix_cache and self.flags.max_states is None
+
+    def _verified(self, slots: Integers | None) -> Integers | None:
+        """Requests whose draft tokens have states, where the number that is told decides it; else None."""
+        told = self.flags.max_requests
+        if slots is None or not self.flags.draft_tokens or told is None or self._states_by_request:
+            return None
+        return xp.integers(xp.minimum(max(1, told), slots // self.flags.states_per_request))
 
     def _for_tokens(self, pool: Integers) -> xp.Reals:
         """What states and fixed pools leave of a budget; since 0.5.17 one state more than counted is allocated."""
@@ -306,11 +322,9 @@ class PoolRule:
         one, drafts = self.state_bytes, self.flags.draft_tokens
         rest = (pool - self.fixed_bytes) / GIB
         if drafts:
-            at_once = slots // self.flags.states_per_request
-            if not self.flags.prefix_cache and self.flags.max_states is None:
-                at_once = slots
-            elif self.flags.max_requests is not None:
-                at_once = xp.minimum(max(1, self.flags.max_requests), at_once)
+            at_once = slots if self._states_by_request else slots // self.flags.states_per_request
+            told = self._verified(slots)
+            at_once = at_once if told is None else told
             rest = rest - one * (at_once + self.flags.spare_states) * drafts / GIB
         rest = rest - (slots + self.flags.spare_states) * one / GIB
         return xp.reals(xp.trunc(rest * GIB))

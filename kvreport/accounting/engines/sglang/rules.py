@@ -36,6 +36,7 @@ from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.extras import borrowed_copies, draft_rows
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
+from kvreport.accounting.state_types import Precisions
 from kvreport.accounting.weights import is_hashed, row_bytes
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -105,6 +106,14 @@ class Sglang(EngineRules):
             return kv_format
         layout = {"scale_bytes": SCALE_BYTES, "scale_every": SCALE_EVERY, "wide_rope_bytes": WIDE_ROPE_BYTES}
         return kv_format.model_copy(update=layout)
+
+    def stored_precisions(
+        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
+    ) -> Precisions:
+        """Convolutions in 16 bits whatever the checkpoint says; index keys without scales as the cache beside them."""
+        narrow = settings.narrows_index(model, self.engine, kv_format, accelerator)
+        index: Precisions = (("index", "float8"),) if narrow else ()
+        return (("conv", "bfloat16"), *index)
 
     def plan(
         self,

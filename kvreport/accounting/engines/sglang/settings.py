@@ -18,6 +18,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import release_of
 from kvreport.catalog.remembered import remembered
@@ -656,7 +657,9 @@ def states_per_request(
     return STATES_HELD + (2 - staged if tracked else 0)
 
 
-def narrows_index(model: Model, engine: Engine, accelerator: Accelerator | None) -> bool:
+def narrows_index(
+    model: Model, engine: Engine, kv_format: KvFormat | None, accelerator: Accelerator | None
+) -> bool:
     """True if index keys without scales follow an FP8 cache on the device (``get_minimax_sparse_index_dtype``).
 
     Keys of pooled tokens do not (``mem_cache/qsa_kv_pool.py::resolve_qsa_indexer_dtype``, 0.5.22 and 0.5.23).
@@ -664,11 +667,13 @@ def narrows_index(model: Model, engine: Engine, accelerator: Accelerator | None)
     Args:
         model: The model.
         engine: The engine's record, of one release.
+        kv_format: How growing caches are stored; None for 16 bits.
         accelerator: The device.
     """
     index = shapes.indexer_of(model)
-    unscaled = index is not None and not index.scaled and index.stride == 1
-    return unscaled and narrow_beside_fp8(engine, accelerator)
+    if index is None or index.scaled or index.stride > 1 or kv_format is None or kv_format.bits != 8:
+        return False
+    return narrow_beside_fp8(engine, accelerator)
 
 
 def narrow_beside_fp8(engine: Engine, accelerator: Accelerator | None) -> bool:

@@ -311,6 +311,19 @@ class Kernels:
             return max(default, 64)
         return default
 
+    def refused_block(self, given: int | None) -> int | None:
+        """The size of which blocks must be a multiple, where the one kernel of sparse latents refuses those given.
+
+        ``v1/attention/backend.py::AttentionBackend.supports_block_size``, ``mla/indexer.py`` and
+        ``models/deepseek_v4/sparse_mla.py::get_supported_kernel_block_sizes`` (0.23.0 and 0.33.0).
+        """
+        traits = self.traits
+        sparse = traits.packed or (traits.latent is not None and traits.indexed and not traits.grouped)
+        if given is None or not sparse or not (self.device.nvidia or (traits.packed and not traits.short)):
+            return None
+        needed = self.block_tokens()
+        return needed if given % needed else None
+
     def _latent_block(self, latent: Latent) -> int:
         if not self.device.nvidia:
             return 1

@@ -108,6 +108,11 @@ def plan(
             f"KV format {kv_format.name if kv_format else 'auto'!r} cannot store the cache of {model.id}: "
             f"{engine.label} has only packed FP8 kernels for it on this device; allowed: auto, fp8"
         )
+    if needed := layers.kernels.refused_block(serving.block_tokens):
+        raise InputError(
+            f"block size: found {serving.block_tokens} for {model.id}; allowed: multiples of {needed}, which its kernels "
+            "of sparse latents read"
+        )
     laid = list(layers.pages())
     pages = [(page, len(indices)) for page, indices in laid]
     if not (serving.hybrid_manager and layers.device.hybrid):
