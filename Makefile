@@ -28,7 +28,7 @@ UV          ?= uv
 FUZZ        ?= 50
 INPUTS      ?= 1000000
 
-.PHONY: help follow released-address variation kills trials site serve test nightly faults coverage fuzz audit torch-check llama-check mlx-check check format bench export fit wheel release lock venv clean distclean
+.PHONY: help follow sync released-address variation kills trials site serve test nightly faults coverage fuzz audit torch-check llama-check mlx-check check format bench export fit wheel release lock venv clean distclean
 
 help: ## list what can be made
 	@printf 'make ...\n'
@@ -231,6 +231,10 @@ LOCK_ARGS ?=
 # Both packages are downloaded without dependencies and read, never imported. FOLLOW="--since 0.32.0 --write"
 follow: $(STAMP) ## draft what a release of an engine changed: make follow ENGINE=vllm RELEASE=0.34.0
 	@$(BIN)/python scripts/follow.py $(ENGINE) $(RELEASE) $(FOLLOW)
+
+# Without a registry or git it says so and goes on with what it has. SYNC="--recipes FOLDER --configs FOLDER --write"
+sync: $(STAMP) ## draft the records of new models, releases and recipes that need no judgment
+	@$(BIN)/python scripts/sync.py $(SYNC)
 
 lock: ## pin anew from pyproject.toml into requirements/ (needs uv)
 	@command -v $(UV) >/dev/null || { echo 'make lock needs uv: install it, or say make lock UV=/path/to/uv' >&2; exit 1; }
