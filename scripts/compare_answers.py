@@ -29,6 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -261,7 +262,7 @@ def _logs(_: Any, __: random.Random, folder: Path) -> Iterator[tuple[str, Questi
         if "read_log" in source or "diagnose" in source or "read_start" in source:
             texts = [one.value for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Constant)]
             logs = [text for text in texts if isinstance(text, str) and "\n" in text.strip()]
-            told |= {f"{path.stem}-{number}": (text, []) for number, text in enumerate(logs)}
+            told |= {f"{path.stem}-{crc32(text.encode()):08x}": (text, []) for text in logs}
     for name, (text, asked) in told.items():
         if text.strip():
             (folder / f"{name}.log").write_text(f"{text}\n", encoding="utf-8")

@@ -37,6 +37,7 @@
       offloaded: null,
       free: {},
       ranOut: false,
+      failures: [],
       ollama: false,
       placed: {},
       complete: false,
@@ -110,7 +111,11 @@
       found = find[name].exec(line);
       if (found) start[name] = Number(found[1]);
     }
-    start.ranOut = start.ranOut || find.out.test(line);
+    if (line.includes(table.again)) [start.ranOut, start.failures] = [false, []];
+    else if (find.out.test(line) || find.ends.test(line)) {
+      start.ranOut = start.ranOut || find.out.test(line);
+      start.failures.push(line);
+    }
     start.ollama = start.ollama || find.fromOllama.test(line);
   }
 
@@ -123,19 +128,23 @@
       .reduce((sum, [, kinds]) => sum + total(kinds), 0);
   }
 
-  function headline(table, start) {
+  function headline(table, start, end = null) {
     const [placed, whole] = start.offloaded || [0, 0];
     const layers = placed < whole ? `, with ${placed} of ${whole} layers on the GPU` : "";
     const all = `${size(taken(table, start, false))} on devices, ${
       size(taken(table, start, true))
     } in host memory${layers}`;
+    if (end) return `${end.sentence} Until then it took ${all}.`;
     if (start.ranOut) return `It does not start: memory ran out. Until then it took ${all}.`;
     if (start.context === null) return `It takes ${all}.`;
     const slots = start.slots > 1 ? `, shared by ${start.slots} requests` : "";
     return `It starts with ${start.context.toLocaleString("en-US")} tokens${slots}: ${all}.`;
   }
 
-  function changes(table, start) {
+  /* Remedies with what they save; those of an end that no line has numbers for come last. */
+  const CALCULATED = ["smaller_cache", "shorter", "fewer_requests", "fewer_layers"];
+
+  function changes(table, start, end = null) {
     const said = [], options = table.options[start.ollama ? "ollama" : "llama_cpp"];
     const told = (name, value) => options[name].replaceAll("{}", value);
     const kept = start.offloaded !== null && start.offloaded[0] < start.offloaded[1];
@@ -168,7 +177,8 @@
         );
       }
     }
-    return said;
+    const further = end ? end.remedies.filter(([name]) => !CALCULATED.includes(name)) : [];
+    return [...said, ...further.map(([, words]) => words)];
   }
 
   function layersThatFit(table, start) {

@@ -170,8 +170,14 @@
     /* A start of llama.cpp or Ollama: where its bytes are, and what to change. */
     function showLocal(text) {
       const start = kvLogLocal.read(local, text);
-      const children = [make("p", { class: "kv-big" }, kvLogLocal.headline(local, start))];
-      const said = kvLogLocal.changes(local, start);
+      const failed = kvLogLines.readLog(table, start.failures.join("\n"));
+      const end = kvLogLines.ended(
+        table,
+        { recognised: [], ...failed },
+        start.ollama ? "ollama" : "llama_cpp",
+      );
+      const children = [make("p", { class: "kv-big" }, kvLogLocal.headline(local, start, end))];
+      const said = kvLogLocal.changes(local, start, end);
       if (said.length) {
         children.push(
           make("h2", {}, "What to change"),
@@ -243,6 +249,10 @@
 
     function notes(reading, found, site, model, rules, gpu) {
       const said = [], { sentences } = kvKernel.words;
+      const end = kvLogLines.ended(table, reading);
+      if (end && end.remedies.length && !found.changes.length) {
+        said.push(sentences.log_try.replace("{remedies}", end.remedies.map(([, words]) => words).join("; ")));
+      }
       if (reading.doubtful.length) {
         said.push(sentences.log_doubtful.replace("{lines}", reading.doubtful.join(", ")));
       }
@@ -422,6 +432,9 @@
       }
       const stopped = refused(reading, found.concurrency);
       if (stopped !== null) return stopped;
+      const end = kvLogLines.ended(table, reading);
+      const untold = found.concurrency === null || found.longest === null;
+      if (end && (untold || end.stops)) return end.sentence;
       const { sentences } = kvKernel.words;
       if (found.passed) return sentences.log_passed.replace("{longest}", count(found.longest));
       if (found.concurrency === null || found.longest === null) {

@@ -93,7 +93,7 @@
       facts = {},
       recognised = [],
       unknown = [],
-      votes = { vllm: 0, sglang: 0, tensorrt_llm: 0 };
+      votes = Object.fromEntries(table.engines.map((name) => [name, 0]));
     const { first, end, starts } = lastStart(table, lines);
     lines.forEach((line, index) => {
       const shown = trimmed(line.slice(0, LONGEST_LINE));
@@ -106,7 +106,7 @@
         let doubt = false;
         for (const [group, found] of Object.entries(match.groups || {})) {
           if (found === undefined) continue;
-          const [name, unit] = group.split("__");
+          const [name, unit] = group.replace(/_+(gib|gb|mib|ki|k|gb_10)$/, "__$1").split("__");
           const fact = name.replace(/_+$/, "");
           const numeric = !["text", "flag"].includes(table.facts[fact].unit);
           doubt ||= numeric && found.includes(",") && !THOUSANDS.test(found);
@@ -527,6 +527,46 @@
     return tokens === undefined || tokens === null || (checked && tokens < longest) ? null : tokens / longest;
   }
 
-  const api = { readLog, spread, otherRanks, layout, diagnose, show, explain, asPrinted };
+  const POOL = ["kv_tokens", "concurrency", "gpu_blocks"];
+
+  const sized = (bytes) =>
+    bytes >= Math.floor(GIB / 10)
+      ? `${(bytes / GIB).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })} GiB`
+      : `${
+        (bytes / 2 ** 20).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })
+      } MiB`;
+
+  /* How a start ended, or null: ended() of kvreport.startup_log.endings. */
+  function ended(table, reading, engine = reading.engine) {
+    const known = new Map(table.patterns.filter((one) => one.ends).map((one) => [one.name, one]));
+    const places = [], pool = [];
+    reading.recognised.forEach((one, index) => {
+      if (known.has(one.pattern)) places.push(index);
+      if (POOL.some((name) => name in one.facts)) pool.push(index);
+    });
+    if (!places.length || (pool.length && pool[pool.length - 1] > places[places.length - 1])) return null;
+    const rank = (index) => {
+      const one = known.get(reading.recognised[index].pattern);
+      return (one.ends.short ? 2 : 0) + (one.engine ? 1 : 0);
+    };
+    const chosen = reading.recognised[places.reduce((best, one) => (rank(one) >= rank(best) ? one : best))];
+    const { short, remedies } = known.get(chosen.pattern).ends;
+    const stops = pool.length > 0 && remedies.includes("less_share");
+    const { asked, left } = reading.facts, { sentences } = kernel.words;
+    let by = "";
+    if (asked !== undefined && left !== undefined && asked > left) {
+      by = sentences.log_ended_by.replace("{asked}", sized(asked)).replace("{left}", sized(left))
+        .replace("{missing}", sized(asked - left));
+    } else if (asked !== undefined) by = sentences.log_ended_asked.replace("{asked}", sized(asked));
+    const sentence = sentences[stops ? "log_stopped" : "log_ended"];
+    return {
+      pattern: chosen.pattern,
+      sentence: short ? sentence.replace("{short}", short).replace("{by}", by) : chosen.says,
+      stops,
+      remedies: remedies.map((name) => [name, table.remedies[name][engine] || table.remedies[name].any]),
+    };
+  }
+
+  const api = { readLog, ended, spread, otherRanks, layout, diagnose, show, explain, asPrinted };
   root.kvLogLines = api;
 })(typeof globalThis === "object" ? globalThis : this);

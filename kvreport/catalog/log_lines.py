@@ -22,7 +22,7 @@ from kvreport.errors import CatalogError, Fault, shorten
 from kvreport.resources import data_dir
 
 FOLDER: Final = "log_lines"
-Engine = Literal["vllm", "sglang", "tensorrt_llm"]
+Engine = Literal["vllm", "sglang", "tensorrt_llm", "llama_cpp", "ollama", "mlx"]
 Unit = Literal["bytes", "tokens", "number", "ratio", "percent", "text", "flag"]
 Merge = Literal["least", "most", "last"]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,79}$")]
@@ -41,7 +41,11 @@ _KINDS: Final = {
     "GiB": (NUMBER, "__gib"),
     "GB": (NUMBER, "__gb"),
     "MiB": (NUMBER, "__mib"),
+    "GB_10": (NUMBER, "__gb_10"),
+    "size": (NUMBER, ""),
 }
+_SIZES: Final = {"GiB": "__gib", "MiB": "___mib", "KiB": "____ki"}
+"""Units of a size that is printed with its unit; a group of each, with more lines before the unit."""
 _FIELD: Final = re.compile(rf"<(?:([a-z][a-z0-9_]*):)?({'|'.join(_KINDS)})>")
 UNSET: Final = r"None|False|0|-1|1\.0|'auto'|auto|\[\]|\{\}|''"
 """Values by which a server says that a flag was not set."""
@@ -63,6 +67,18 @@ class Fact(Record):
     merge: Merge = "last"
 
 
+class Ending(Record):
+    """How a start ends with a line.
+
+    Attributes:
+        short: What was short, as a noun; None where nothing was, or an earlier line says it.
+        remedies: What to change, by name, that which costs least first.
+    """
+
+    short: Text | None = None
+    remedies: tuple[Name, ...] = ()
+
+
 class LogLine(Record):
     """One kind of line.
 
@@ -76,6 +92,7 @@ class LogLine(Record):
         read: Where the engine prints it: path::function.
         at: The first and the last release that it was found in there; others were not opened.
         seen: Where it stands, for a line whose place in the source is not known.
+        ends: For a line that a start ends with: what was short, and what to change.
     """
 
     name: Name
@@ -87,6 +104,7 @@ class LogLine(Record):
     read: Text | None = None
     at: tuple[Wheel, Wheel] | None = None
     seen: Text | None = None
+    ends: Ending | None = None
 
     @property
     def expanded(self) -> str:
@@ -111,8 +129,22 @@ class LogLine(Record):
             yield Contradiction(f"lines.{self.name}", "no source", "read (path::function) or seen")
 
 
+def fact_of(group: str) -> tuple[str, str]:
+    """Return the fact that a group states, and its unit; empty where the text is the value.
+
+    Examples:
+        >>> fact_of("kv_pool__gib"), fact_of("model_"), fact_of("asked___mib")
+        (('kv_pool', 'gib'), ('model', ''), ('asked', 'mib'))
+    """
+    name, _, unit = group.partition("__")
+    return name.rstrip("_"), unit.lstrip("_")
+
+
 def _field(found: re.Match[str]) -> str:
     expression, unit = _KINDS[found[2]]
+    if found[2] == "size":
+        sizes = [f"(?P<{found[1]}{group}>{expression}) ?{text}" for text, group in _SIZES.items()]
+        return f"(?:{'|'.join(sizes)})"
     return expression if found[1] is None else f"(?P<{found[1]}{unit}>{expression})"
 
 
@@ -164,6 +196,7 @@ class LogLines(Record):
     Attributes:
         engine: Whose they are; None for lines that several print.
         facts: What lines can state, by name.
+        remedies: What can be changed where a start ends, in the words of each engine, and of ``any``.
         lines: In the order in which they are tried; several may match one line.
         flags: Flags of its server that change memory.
     """
@@ -171,6 +204,7 @@ class LogLines(Record):
     schema_version: Literal[1] = SCHEMA_VERSION
     engine: Engine | None = None
     facts: dict[Name, Fact] = Field(default_factory=dict)
+    remedies: dict[Name, dict[Name, Text]] = Field(default_factory=dict)
     lines: tuple[LogLine, ...] = ()
     flags: dict[Text, MemoryFlag] = Field(default_factory=dict)
 
@@ -210,6 +244,7 @@ def _faults(files: Sequence[tuple[Path, LogLines]]) -> Iterator[Fault]:
     """Yield what is wrong with lines, names that two have, and facts that nothing defines."""
     names: set[str] = set()
     facts = {name for path, read in files if path.parent.parent == data_dir() for name in read.facts}
+    remedies = {name for _, read in files for name in read.remedies}
     for path, read in files:
         where = f"{FOLDER}/{path.name}"
         if not facts.issuperset(read.facts):
@@ -219,8 +254,13 @@ def _faults(files: Sequence[tuple[Path, LogLines]]) -> Iterator[Fault]:
             if line.name in names:
                 yield Fault(where, f"lines.{line.name}", "a name that another line has", "a name of its own")
             names.add(line.name)
+            for remedy in line.ends.remedies if line.ends else ():
+                if remedy not in remedies:
+                    yield Fault(
+                        where, f"lines.{line.name}.ends", remedy, f"one of {', '.join(sorted(remedies))}"
+                    )
             for group in re.compile(line.expanded, re.ASCII).groupindex:
-                fact = group.partition("__")[0].rstrip("_")
+                fact, _ = fact_of(group)
                 if fact not in facts:
                     yield Fault(
                         where, f"lines.{line.name}", shorten(fact), f"a fact: {', '.join(sorted(facts))}"

@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, isfinite
-from pathlib import Path
 from typing import Final
 
 from kvreport.accounting import kernel
@@ -29,7 +28,8 @@ from kvreport.estimation.request import open_model
 from kvreport.estimation.variants import by_name, narrowed
 from kvreport.resources import data_dir
 from kvreport.startup_log.advice import changes, shorter
-from kvreport.startup_log.findings import Comparison, Diagnosis
+from kvreport.startup_log.endings import Ended, calculated, ended, holds
+from kvreport.startup_log.findings import Change, Comparison, Diagnosis
 from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.laid_out import (
     POOL_AS_STATED,
@@ -45,18 +45,13 @@ from kvreport.startup_log.laid_out import (
     version_of,
     with_fp8,
 )
-from kvreport.startup_log.patterns import flags_not_followed
+from kvreport.startup_log.patterns import flags_not_followed, own_folder
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.reading import read_log as read_lines
 from kvreport.startup_log.start import Start
 from kvreport.startup_log.unread_flags import flags_unread, last_command
 from kvreport.units import GIB
 from kvreport.words import SENTENCES
-
-
-def own_folder(known: Catalog) -> Path | None:
-    """The folder of a catalog of one's own; None for the public one."""
-    return None if known.folder.resolve() == data_dir().resolve() else known.folder
 
 
 def accelerators_of(gpu: str | Sequence[str] | None, known: Catalog) -> tuple[Accelerator, ...]:
@@ -167,6 +162,7 @@ def diagnose(
     if judgment.error is not None:
         notes.append(f"No block plan: {judgment.error}.")
     laid = with_fp8(judgment, known)
+    end = ended(reading, own_folder(known))
     pool = pool_of(reading, None if laid is None else record)
     total = reading.whole("total_memory") or (device.usable_bytes if device else None)
     fits = requests_that_fit(reading, laid, pool)
@@ -186,15 +182,38 @@ def diagnose(
     unread = None if command is None else flags_unread(command, load_server_flags(data_dir()))
     if unread is not None:
         notes.append(f"Flags that {unread[1]} does not have, and that are not read: {unread[0]}.")
+    offered = changes(reading, laid, pool, total, fits)
+    if end is not None and not offered:
+        sure = start is not None and not start.pool_unclear
+        offered += _remedies(end, laid if sure else None, reading, notes)
     return Diagnosis(
         reading=reading,
         concurrency=fits,
         comparisons=() if start is None else _comparisons(start, judgment),
-        changes=tuple(changes(reading, laid, pool, total, fits)),
+        changes=tuple(offered),
+        ended=end,
         shorter=tuple(shorter(reading, laid, pool)),
         linear=laid is None or (pool is not None and not plan_agrees(reading, laid, pool)),
         notes=tuple(notes),
     )
+
+
+def _remedies(end: Ended, laid: LaidOut | None, reading: Reading, notes: list[str]) -> list[Change]:
+    """What was calculated to mend an end; in notes what was not, and what does not suffice."""
+    found = {}
+    if laid is not None and laid.deployment.case.accelerators:
+        if "more_share" in end.remedies and holds(laid, reading):
+            notes.append(SENTENCES["log_fits_by_rules"])
+        else:
+            found = dict(calculated(end, laid, reading))
+    kinds = {
+        "log_try": [words for name, words in end.remedies.items() if name not in found],
+        "log_no_help": [words for name, words in end.remedies.items() if found.get(name, "") is None],
+    }
+    notes += [SENTENCES[name].format(remedies="; ".join(said)) for name, said in kinds.items() if said]
+    return [
+        Change(name, value, words=end.remedies[name]) for name, value in found.items() if value is not None
+    ]
 
 
 def _as_range(start: Start, notes: list[str]) -> Start:
@@ -239,7 +258,8 @@ _MOST_OFFERED: Final = 12
 
 def _devices_of(reading: Reading, known: Catalog) -> list[str]:
     """The accelerators that have the memory or the compute capability that a log prints; nothing where it prints none."""
-    total, capability = reading.number("total_memory"), reading.text("capability")
+    total = reading.number("total_memory") or reading.number("capacity")
+    capability = reading.text("capability")
     if total is None and capability is None:
         return []
     found = [

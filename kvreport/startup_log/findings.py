@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kvreport import words
+from kvreport.startup_log.endings import Ended
 from kvreport.startup_log.facts import FACTS
 from kvreport.startup_log.reading import Reading, runs_shorter, show, started, tokens_of
 from kvreport.units import GIB
@@ -78,16 +79,20 @@ class Change:
             ``fewer_requests`` or ``tensor_parallel``.
         value: What to set it to.
         concurrency: Requests of the longest length that would fit then, or None.
+        words: The remedy in the engine's words, where an ending names it.
     """
 
     name: str
     value: float | str
     concurrency: float | None = None
+    words: str | None = None
 
     def line(self) -> str:
         """Print it."""
         gain = "" if self.concurrency is None else f": {self.concurrency:.2f}x"
         value = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value}"
+        if self.words is not None:
+            return f"{self.words}: {value}" if value else self.words
         return CHANGES[self.name].format(value=value) + gain
 
 
@@ -103,6 +108,7 @@ class Diagnosis:
         shorter: (context, requests): what fits if requests are shorter than the longest allowed.
         linear: True if shorter requests were taken to cost in proportion, for want of the model.
         notes: What is missing for more.
+        ended: How the start ended, where a line of it tells.
     """
 
     reading: Reading
@@ -112,6 +118,7 @@ class Diagnosis:
     shorter: tuple[tuple[int, int], ...] = ()
     linear: bool = True
     notes: tuple[str, ...] = field(default=())
+    ended: Ended | None = None
 
     def __repr__(self) -> str:
         """A line: the engine and the conclusion."""
@@ -139,6 +146,9 @@ class Diagnosis:
         refused = self._refused()
         if refused is not None:
             return refused
+        untold = self.concurrency is None or longest is None
+        if self.ended is not None and (untold or self.ended.stops):
+            return self.ended.sentence
         tokens = tokens_of(self.reading)
         if self.concurrency is None and longest is not None and tokens is not None and started(self.reading):
             return SENTENCES["log_passed"].format(longest=f"{longest:,}")
@@ -203,6 +213,15 @@ class Diagnosis:
             "shorter_requests": [{"context_tokens": tokens, "requests": fit} for tokens, fit in self.shorter],
             "shorter_requests_linear": self.linear,
             "notes": list(self.notes),
+            "ended": self.ended
+            and {
+                "pattern": self.ended.pattern,
+                "short": self.ended.short,
+                "asked_bytes": self.ended.asked,
+                "left_bytes": self.ended.left,
+                "missing_bytes": self.ended.missing,
+                "remedies": list(self.ended.remedies.values()),
+            },
         }
 
 

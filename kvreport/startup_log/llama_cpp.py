@@ -42,6 +42,12 @@ _OUT: Final = re.compile(
     r"out of memory|failed to allocate|cudaMalloc failed|unable to allocate|ErrorOutOfDeviceMemory",
     re.IGNORECASE,
 )
+_AGAIN: Final = "retrying without pipeline parallelism"
+_ENDS: Final = re.compile(
+    r"V cache (?:quantization|was requested)|insufficient memory|requires more system memory|too large for system|"
+    r"signal: killed|Insufficient Memory|runner process has terminated",
+)
+"""Other ends of a start: what they mean is in ``data/log_lines``."""
 _OLLAMA: Final = re.compile(
     r"(?:memory\.(?:required\.|(?=weights\.total|graph\.full|available))|(?=projector\.))"
     r"(?P<part>full|partial|kv|allocations|weights\.total|graph\.full|available|projector\.\w+)"
@@ -108,6 +114,7 @@ class LlamaStart:
         placed: Where Ollama's own engine says that its bytes lie, by device and kind, of its last attempt.
         complete: True after the last line of such an attempt.
         ran_out: True if a line says that memory ran out.
+        failures: Lines that say so, or end a start in another way; of the last try where one was made again.
         ollama: True if Ollama started it, which is told by variables and parameters instead of flags.
     """
 
@@ -129,6 +136,7 @@ class LlamaStart:
     placed: dict[str, dict[str, int]] = field(default_factory=dict)
     complete: bool = False
     ran_out: bool = False
+    failures: list[str] = field(default_factory=list)
     ollama: bool = False
 
     @property
@@ -180,7 +188,7 @@ def browser_table() -> dict[str, Any]:
     """The patterns of this module as plain data, for the reader in the browser."""
     named = {
         "buffer": _BUFFER, "cells": _CELLS, "states": _STATES, "offloaded": _OFFLOADED, "free": _FREE, "out": _OUT,
-        "hosts": _HOSTS, "ollama": _OLLAMA, "layers": _OLLAMA_LAYERS, "placed": _PLACED,
+        "ends": _ENDS, "hosts": _HOSTS, "ollama": _OLLAMA, "layers": _OLLAMA_LAYERS, "placed": _PLACED,
         "fromOllama": _FROM_OLLAMA,
     }  # fmt: skip
     return {
@@ -193,6 +201,7 @@ def browser_table() -> dict[str, Any]:
         "placedKinds": _PLACED_KINDS,
         "placedEnds": _PLACED_ENDS,
         "options": OPTIONS,
+        "again": _AGAIN,
     }
 
 
@@ -271,8 +280,17 @@ def _read_line(start: LlamaStart, line: str) -> None:
     for name, pattern in _NUMBER.items():
         if found := pattern.search(line):
             setattr(start, name, int(found[1]))
-    start.ran_out = start.ran_out or bool(_OUT.search(line))
+    _read_failure(start, line)
     start.ollama = start.ollama or bool(_FROM_OLLAMA.search(line))
+
+
+def _read_failure(start: LlamaStart, line: str) -> None:
+    """Read what ends a start; a line that says so begins another try."""
+    if _AGAIN in line:
+        start.ran_out, start.failures = False, []
+    elif _OUT.search(line) or _ENDS.search(line):
+        start.ran_out = start.ran_out or bool(_OUT.search(line))
+        start.failures.append(line)
 
 
 def _read_placed(start: LlamaStart, line: str) -> None:

@@ -15,8 +15,11 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.opened import said_of
 from kvreport.estimation.request import open_model
+from kvreport.startup_log.endings import Ended, ended
 from kvreport.startup_log.llama_cpp import OPTIONS, LlamaStart, on_host, read_start
 from kvreport.startup_log.local_start import Buffers, diagnose_local_start, local_start
+from kvreport.startup_log.patterns import own_folder
+from kvreport.startup_log.reading import read_log
 from kvreport.units import GIB, count
 
 SIXTEEN_BIT: Final = ("f16", "bf16")
@@ -45,12 +48,14 @@ class LocalDiagnosis:
         computed: Our figures for the same cells; None where the model is not known.
         changes: What to change, one sentence each.
         notes: What is missing for more.
+        ended: How the start ended, where a line of it tells.
     """
 
     start: LlamaStart
     computed: Buffers | None
     changes: tuple[str, ...]
     notes: tuple[str, ...]
+    ended: Ended | None = None
 
     @property
     def headline(self) -> str:
@@ -61,6 +66,8 @@ class LocalDiagnosis:
         )
         if start.offloaded and start.offloaded[0] < start.offloaded[1]:
             taken += f", with {start.offloaded[0]} of {start.offloaded[1]} layers on the GPU"
+        if self.ended is not None:
+            return f"{self.ended.sentence} Until then it took {taken}."
         if start.ran_out:
             return f"It does not start: memory ran out. Until then it took {taken}."
         if start.context is None:
@@ -171,7 +178,28 @@ def diagnose_local(
         opened = open_model(model, known, fetch=fetch, revision=revision)
         notes += said_of(opened)
         computed = _computed(start, opened.model, notes)
-    return LocalDiagnosis(start, computed, tuple(_changes(start)), tuple(notes))
+    end = _ended(start, known)
+    said = (*_changes(start), *_further(end))
+    return LocalDiagnosis(start, computed, said, tuple(notes), end)
+
+
+_CALCULATED: Final = ("smaller_cache", "shorter", "fewer_requests", "fewer_layers")
+"""Remedies that :func:`_changes` gives with what they save."""
+
+
+def _ended(start: LlamaStart, known: Catalog) -> Ended | None:
+    """How a start ended, by its lines that say so."""
+    if not start.failures:
+        return None
+    reading = read_log("\n".join(start.failures), own_folder(known))
+    return ended(replace(reading, engine="ollama" if start.ollama else "llama_cpp"), own_folder(known))
+
+
+def _further(end: Ended | None) -> Iterator[str]:
+    """Remedies of an end that no line of the log has numbers for."""
+    for name, words in end.remedies.items() if end is not None else ():
+        if name not in _CALCULATED:
+            yield words
 
 
 def _computed(start: LlamaStart, model: Model, notes: list[str]) -> Buffers | None:

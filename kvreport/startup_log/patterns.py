@@ -13,7 +13,14 @@ from functools import cache
 from pathlib import Path
 
 from kvreport.catalog.expressions import needed
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.log_lines import Engine, LogLine, log_lines
+from kvreport.resources import data_dir
+
+
+def own_folder(known: Catalog) -> Path | None:
+    """The folder of a catalog of one's own; None for the public one."""
+    return None if known.folder.resolve() == data_dir().resolve() else known.folder
 
 
 @dataclass(frozen=True, slots=True)

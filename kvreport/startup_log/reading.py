@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from kvreport import words
 from kvreport.budgets import LOG
-from kvreport.catalog.log_lines import Engine
+from kvreport.catalog.log_lines import Engine, fact_of, log_lines
 from kvreport.errors import InputError
 from kvreport.startup_log.facts import FACTS
 from kvreport.startup_log.patterns import Pattern, patterns
@@ -22,6 +22,7 @@ Value = int | float | str | bool
 MAX_CHARACTERS: Final = LOG.bytes
 MAX_LINES: Final = LOG.rows
 MAX_LINE: Final = LOG.row_bytes
+ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
 LARGEST: Final = 1 << 53
 """No number beyond it is believed: no machine has so much, and a browser's numbers end there."""
 
@@ -69,7 +70,7 @@ _SERVING: Final = re.compile(
 _SERVING_LINE: Final = 500
 """Longer lines may be several that were joined."""
 
-_SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20, "ki": 1024, "k": 1000}
+_SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20, "ki": 1024, "k": 1000, "gb_10": 10**9}
 
 
 ENTITIES: Final = {
@@ -223,7 +224,7 @@ def read_log(text: str, folder: Path | None = None) -> Reading:
     recognised: list[Recognised] = []
     unknown: list[tuple[int, str]] = []
     facts: dict[str, Value] = {}
-    votes: dict[Engine, int] = {"vllm": 0, "sglang": 0, "tensorrt_llm": 0}
+    votes: dict[Engine, int] = dict.fromkeys(ENGINES, 0)
     lines = re.split(r"\r\n|\n|\r", plain_text(text))
     if is_script(lines):
         raise InputError(
@@ -344,9 +345,12 @@ def table() -> dict[str, Any]:
                 "says": pattern.line.says,
                 "needed": pattern.texts,
                 **({"replaces": True} if pattern.line.replaces else {}),
+                **({"ends": pattern.line.ends.model_dump()} if pattern.line.ends else {}),
             }
             for pattern in patterns()
         ],
+        "engines": ENGINES,
+        "remedies": {name: said for one in log_lines() for name, said in one.remedies.items()},
         "begins": browser_expression(BEGINS),
         "commands": browser_expression(COMMANDS),
         "results": browser_expression(RESULTS),
@@ -372,8 +376,7 @@ def _match(line: str, known: Iterable[Pattern]) -> tuple[list[tuple[Pattern, dic
         doubt = False
         for group, text in match.groupdict().items():
             if text is not None:
-                name, _, unit = group.partition("__")
-                name = name.rstrip("_")
+                name, unit = fact_of(group)
                 numeric = FACTS[name].unit not in ("text", "flag")
                 doubt = doubt or (numeric and "," in text and _THOUSANDS.fullmatch(text) is None)
                 stated[name] = _value(name, text, unit)

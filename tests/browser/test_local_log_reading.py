@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from startup_logs import OLLAMA_PLACED
 
+from kvreport.publish.browser import script as browser_script
+from kvreport.startup_log import table
 from kvreport.startup_log.llama_cpp import browser_table, looks_like_llama_cpp, read_start
 from kvreport.startup_log.local import diagnose_local
 
@@ -30,6 +32,19 @@ sched_reserve: Vulkan_Host compute buffer size =    64.05 MiB
 RUNS_OUT = FITS + "ggml_backend_cuda_buffer_type_alloc_buffer: cudaMalloc failed: Out of memory\n"
 QUANTIZED = RUNS_OUT.replace("f16", "q8_0").replace("load_tensors: offloaded 40/49 layers to GPU\n", "")
 
+NO_CACHE = (
+    FITS
+    + """\
+ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory
+alloc_tensor_range: failed to allocate CUDA0 buffer of size 4294967296
+llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache
+"""
+)
+AGAIN = (
+    NO_CACHE + "W sched_reserve: compute buffer allocation failed, retrying without pipeline parallelism\n"
+)
+NO_FLASH = FITS + "llama_init_from_model: V cache quantization requires flash_attn\n"
+
 OLLAMA = """\
 msg=offload library=rocm layers.requested=-1 layers.model=63 layers.offload=40 memory.available="[33.6 GiB]" \
 memory.gpu_overhead="0 B" memory.required.full="20.1 GiB" memory.required.kv="1.6 GiB" memory.weights.total="15.4 GiB" \
@@ -37,12 +52,16 @@ projector.weights="795.9 MiB" projector.graph="1.0 GiB"
 cmd="ollama runner --ollama-engine --ctx-size 8192 --parallel 2"
 """
 
+KILLED = OLLAMA_PLACED + "Error: llama runner process has terminated: signal: killed\n"
+
 READ = """([table, text]) => {
   const start = kvLogLocal.read(table, text);
+  const failed = kvLogLines.readLog(kvTable, start.failures.join("\\n"));
+  const end = kvLogLines.ended(kvTable, { recognised: [], ...failed }, start.ollama ? "ollama" : "llama_cpp");
   return {
     is: kvLogLocal.looksLike(table, text),
-    headline: kvLogLocal.headline(table, start),
-    changes: kvLogLocal.changes(table, start),
+    headline: kvLogLocal.headline(table, start, end),
+    changes: kvLogLocal.changes(table, start, end),
     buffers: start.buffers,
     cells: start.cells,
     cache: start.cache,
@@ -55,15 +74,18 @@ READ = """([table, text]) => {
 @pytest.fixture(scope="module")
 def page(browser: Any, repository: Path) -> Iterator[Any]:
     opened = browser.new_page()
-    opened.add_script_tag(path=repository / "docs" / "assets" / "kv-log-local.js")
+    opened.add_script_tag(content=browser_script())
+    for name in ("kv-capacity.js", "kv-loglines.js", "kv-log-local.js"):
+        opened.add_script_tag(path=repository / "docs" / "assets" / name)
+    opened.evaluate("(table) => { window.kvTable = table; }", table())
     yield opened
     opened.close()
 
 
 @pytest.mark.parametrize(
     "text",
-    [FITS, RUNS_OUT, QUANTIZED, OLLAMA, OLLAMA_PLACED, "nothing\n"],
-    ids=["fits", "out", "quantized", "ollama", "placed", "none"],
+    [FITS, RUNS_OUT, QUANTIZED, NO_CACHE, AGAIN, NO_FLASH, OLLAMA, OLLAMA_PLACED, KILLED, "nothing\n"],
+    ids=["fits", "out", "quantized", "cache", "again", "flash", "ollama", "placed", "killed", "none"],
 )
 def test_the_browser_reads_local_starts_as_python_does(page: Any, text: str) -> None:
     theirs = page.evaluate(READ, [browser_table(), text])

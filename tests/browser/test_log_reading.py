@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, example, given, settings
 from startup_logs import LOGS, mutated_logs
 
 from kvreport.catalog.load import open_catalog
+from kvreport.catalog.log_lines import log_lines
 from kvreport.errors import InputError
 from kvreport.publish import profiles
 from kvreport.publish.browser import script as browser_script
 from kvreport.publish.page_data import gather
 from kvreport.startup_log import diagnose, read_log, table
+from kvreport.startup_log.endings import ended
 from kvreport.startup_log.laid_out import layout_of
 
 pytestmark = [pytest.mark.browser]
@@ -56,6 +58,22 @@ def test_the_browser_reads_as_python_does(page: Any, name: str) -> None:
         {"number": one.number, "text": one.text, "pattern": one.pattern, "facts": one.facts, "says": one.says}
         for one in ours.recognised
     ]
+
+
+ENDED = """(texts) => texts.map((text) => {
+  const reading = kvLogLines.readLog(kvTable, text), end = kvLogLines.ended(kvTable, reading);
+  return [reading.facts, end && [end.pattern, end.sentence, end.stops, Object.fromEntries(end.remedies)]];
+})"""
+
+
+def test_the_browser_reads_every_example_and_end_as_python_does(page: Any) -> None:
+    examples = [line.example for one in log_lines() for line in one.lines]
+    texts = [*examples, *("GPU KV cache size: 100,000 tokens\n" + text for text in examples)]
+    for text, (facts, theirs) in zip(texts, page.evaluate(ENDED, texts), strict=True):
+        reading = read_log(text)
+        ours = ended(reading)
+        assert facts == reading.facts, text
+        assert theirs == (ours and [ours.pattern, ours.sentence, ours.stops, ours.remedies]), text
 
 
 @pytest.mark.parametrize("name", LOGS)
