@@ -32,6 +32,7 @@ from kvreport.catalog.records import MODELS, Records
 from kvreport.errors import Fault
 from kvreport.publish.noted import Noted
 from kvreport.site.kit.page import link
+from kvreport.site.pages import engine_rules
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -176,7 +177,7 @@ class Book:
             if case is not None and self._has_model(case.model):
                 html = questions.with_case(html, page.url, case, self.quantities.catalog)
             html += ways(self._way(uri, -1, page.file), self._way(uri, 1, page.file), "Questions")
-        return html, dead, faults
+        return engine_rules.placed(html, self.quantities.catalog, page.url), dead, faults
 
     def _resolved(self, html: str, case: Reader | None, uri: str) -> tuple[str, list[Fault]]:
         """Return a page with its figures computed, and those that do not hold."""

@@ -71,6 +71,7 @@ class Rule(Record):
 
     Attributes:
         rule: Its name, which code asks a release for.
+        term: The part of the answer that it decides; None for that of the rule before it.
         what: What it means.
         values: Its value by the first release that has it, oldest first; ``"0"`` is the oldest. A list of names is given
             whole first, then as changes.
@@ -80,6 +81,7 @@ class Rule(Record):
     """
 
     rule: Annotated[str, Field(pattern=_NAME)]
+    term: Text | None = None
     what: LongText
     values: Annotated[
         dict[Text, bool | int | float | Text | tuple[Text, ...] | Change],

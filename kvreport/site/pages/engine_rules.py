@@ -1,0 +1,120 @@
+"""What an engine does by release, as tables for the page about engines: every rule, its values, sources and logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kvreport.catalog.release import Numbers, RulesFile, read_rules, release_number
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.pages import validation
+
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalog
+    from kvreport.evidence.validation import Case
+
+MARK: Final = re.compile(r"<!-- kv:(?P<what>rules|ranges) (?P<family>[a-z_]+) -->")
+"""Where a hand-written page has the table of a family's rules, or of its ranges of releases."""
+
+_OF: Final = {"weights": ("weights",), "plans": ("tokens given pool", "concurrency given pool")}
+"""Quantities of logs that confirm a term; the others are confirmed by pools, end to end."""
+_CLOSE: Final = 0.01
+
+
+def placed(html: str, catalog: Catalog, uri: str) -> str:
+    """A page with its tables where it asks for them.
+
+    Args:
+        html: The page's content.
+        catalog: Where the rules are, and logs to hold them against.
+        uri: The page's address.
+    """
+
+    def made(match: re.Match[str]) -> str:
+        rules = read_rules(catalog.folder, match["family"])
+        if rules is None:
+            return ""
+        table = _ranges(rules) if match["what"] == "ranges" else _rules(rules, _cases(catalog, rules.family))
+        return render("_table.html", uri, {"table": table, "late": True})
+
+    return MARK.sub(made, html)
+
+
+def _cases(catalog: Catalog, family: str) -> Sequence[tuple[Numbers, Case]]:
+    """The logs of a family that are compared, with their releases."""
+    found = validation.of(catalog)
+    cases = () if found is None else found.cases
+    named = ((case, (case.release or "").partition(" ")) for case in cases if case.comparisons)
+    dated = ((release_number(family, version), case) for case, (of, _, version) in named if of == family)
+    return [(number, case) for number, case in dated if number]
+
+
+def _ranges(rules: RulesFile) -> Table:
+    rows = (
+        Row(Cell(one.name), (Cell(one.label), Cell(one.first), Cell(one.version))) for one in rules.records
+    )
+    columns = (
+        Column("Releases", numeric=False),
+        Column("From", numeric=False),
+        Column("Stands for", numeric=False),
+    )
+    return Table("Names of releases on the command line", Column("Name", numeric=False), columns, tuple(rows))
+
+
+def _rules(rules: RulesFile, cases: Sequence[tuple[Numbers, Case]]) -> Table:
+    label = rules.records[-1].label.split()[0]
+    logs = ", with the logs of these releases that show the figure and how many agree" if cases else ""
+    return Table(
+        f"What {label} does by release{logs}",
+        Column("Rule", numeric=False),
+        tuple(Column(name, numeric=False) for name in ("Decides", "Value by release", "Source")),
+        tuple(_rows(rules, cases)),
+        css="kv-words",
+        noun="rules",
+    )
+
+
+def _rows(rules: RulesFile, cases: Sequence[tuple[Numbers, Case]]) -> Iterator[Row]:
+    term = ""
+    for rule in rules.rules:
+        term = rule.term or term
+        stated, values = list(rule.values), list(rule.by_release().items())
+        told = []
+        for place, (first, value) in enumerate(values):
+            end = values[place + 1][0] if place + 1 < len(values) else None
+            held = [case for number, case in cases if first <= number and (end is None or number < end)]
+            told.append(f"{_span(stated, place)}: {_said(value)}{_logs(term, held) if cases else ''}")
+        read = rule.read if rule.at is None else f"{rule.read} ({rule.at[0]} to {rule.at[1]})"
+        yield Row(Cell(rule.what), (Cell(term), Cell("; ".join(told)), Cell(read, hint=rule.evidence or "")))
+
+
+def _span(stated: Sequence[str], place: int) -> str:
+    """The releases of a value: ``before 0.20``, ``0.20 to before 0.24``, ``from 0.24``."""
+    first = stated[place]
+    if place + 1 == len(stated):
+        return f"from {first}"
+    return f"before {stated[1]}" if place == 0 else f"{first} to before {stated[place + 1]}"
+
+
+def _said(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, frozenset):
+        return ", ".join(sorted(value)) or "none"
+    return f"{value:,}" if isinstance(value, int | float) and value >= 1024 else str(value)
+
+
+def _logs(term: str, cases: Sequence[Case]) -> str:
+    """How many logs show a term's figure, and how many of them agree: pools in their band, others to 1%."""
+    agree, shown = 0, 0
+    for case in cases:
+        if term in _OF:
+            errors = [abs(one.error) for one in case.comparisons if one.quantity in _OF[term]]
+            shown += bool(errors)
+            agree += bool(errors) and max(errors) <= _CLOSE
+        elif case.within_band is not None:
+            shown += 1
+            agree += case.within_band
+    return f" ({agree} of {shown} logs)" if shown else " (no log)"
