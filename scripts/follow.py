@@ -36,6 +36,7 @@ from typing import Any, Final
 import read_engine_classes
 
 from kvreport.catalog.engine_classes import ClassLists
+from kvreport.catalog.log_lines import log_lines
 from kvreport.catalog.release import version_number
 from kvreport.catalog.shelf import read_yaml
 
@@ -47,7 +48,7 @@ PARSERS: Final = {
     "vllm": ("engine/arg_utils.py", "entrypoints/openai/cli_args.py"),
     "sglang": ("server_args.py",),
 }
-SAID: Final = ("KV cache size:", "Maximum concurrency for", "Available KV cache memory", "Model loading took")
+SAID: Final = tuple(line.dates for one in log_lines() for line in one.lines if line.dates is not None)
 """What the lines say that tell the release of a vLLM log by their place."""
 _CITED: Final = re.compile(r"([A-Za-z0-9_/]+\.py)(?:::([A-Za-z_][\w.]*))?")
 _RULE: Final = re.compile(r"^- rule: (\w+)$", re.MULTILINE)

@@ -92,6 +92,8 @@ class LogLine(Record):
         read: Where the engine prints it: path::function.
         at: The first and the last release that it was found in there; others were not opened.
         seen: Where it stands, for a line whose place in the source is not known.
+        dates: What of the line stands in the engine's source, where its place there tells the release of a log
+            (``data/vllm_releases.yaml``, which ``make follow`` writes).
         ends: For a line that a start ends with: what was short, and what to change.
     """
 
@@ -104,6 +106,7 @@ class LogLine(Record):
     read: Text | None = None
     at: tuple[Wheel, Wheel] | None = None
     seen: Text | None = None
+    dates: Text | None = None
     ends: Ending | None = None
 
     @property
@@ -125,6 +128,8 @@ class LogLine(Record):
             yield Contradiction(f"lines.{self.name}.expression", fault, "an expression of bounded time")
         elif re.search(self.expanded, self.example, re.ASCII) is None:
             yield Contradiction(f"lines.{self.name}.example", shorten(self.example), "a line that it matches")
+        if self.dates is not None and self.dates not in self.example:
+            yield Contradiction(f"lines.{self.name}.dates", shorten(self.dates), "a text of its example")
         if self.read is None and self.seen is None:
             yield Contradiction(f"lines.{self.name}", "no source", "read (path::function) or seen")
 

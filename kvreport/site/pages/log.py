@@ -41,6 +41,7 @@ _OWNERS: Final = {
     "tensorrt_llm": "TensorRT-LLM",
     "llama_cpp": "llama.cpp",
     "ollama": "Ollama",
+    "mlx": "MLX",
 }
 
 
