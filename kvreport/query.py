@@ -345,6 +345,13 @@ class Query:
         group="engine",
         help="KV pool per GPU, such as 40GiB, instead of a budget",
     )
+    kv_pool_blocks: int | None = _option(
+        "--kv-pool-blocks",
+        "--num-gpu-blocks-override",
+        kind="whole",
+        group="engine",
+        help="KV pool per GPU in blocks, instead of a budget (vLLM)",
+    )
     max_batched_tokens: int | None = _option(
         "--max-batched-tokens",
         kind="whole",

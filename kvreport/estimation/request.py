@@ -11,7 +11,7 @@ from typing import Final
 
 from kvreport.accounting.case import narrow_cache
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
-from kvreport.accounting.deployment import Case
+from kvreport.accounting.deployment import Case, lay_out
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import DraftKind, Step
@@ -380,7 +380,12 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         query, engine, accelerator, record, max(context_tokens, SHORTEST_SERVER_TOKENS), drafted, assumed
     )
     fitted = any(name.startswith("uncertainty") for name in policy.coefficients)
-    if fitted and accelerator.vendor.upper() != "NVIDIA" and query.kv_pool is None:
+    if (
+        fitted
+        and accelerator.vendor.upper() != "NVIDIA"
+        and query.kv_pool is None
+        and query.kv_pool_blocks is None
+    ):
         assumed.append(
             f"reserve: fitted on logs of NVIDIA GPUs, and applied to {accelerator.name} with the wider band of other makers"
         )
@@ -408,7 +413,7 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         assumed.append(f"context {record.context_tokens:,} tokens: the context limit of the model")
     if query.kv.lower() == AUTO:
         assumed.append(f"KV format {cache.name}: what {policy.label} takes when told nothing")
-    return Request(
+    request = Request(
         model=record,
         accelerators=devices,
         engine=policy,
@@ -451,6 +456,27 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         support=catalog.support,
         held_bytes=held,
     )
+    return request if query.kv_pool_blocks is None else _with_blocks(request, query.kv_pool_blocks)
+
+
+def _with_blocks(request: Request, blocks: int) -> Request:
+    """The pool of a server that is told its blocks: so many times the bytes of one, whatever memory is left.
+
+    vLLM 0.33.0 ``v1/core/kv_cache_planning.py::get_kv_cache_configs``. Of pipeline stages, whose requests take as many
+    blocks of each, the stage with the largest ones is told.
+
+    Raises:
+        InputError: If the pool is stated in bytes, too.
+    """
+    if request.kv_pool_bytes is not None:
+        raise InputError(
+            "kv-pool-blocks: found with --kv-pool; allowed: one of them, for vLLM takes the blocks"
+        )
+    each = max(rank.plan.block_bytes for rank in lay_out(request.case).ranks)
+    said = (
+        f"KV pool: {blocks:,} blocks of {each:,} B per GPU, as given; whether memory has them is not checked"
+    )
+    return replace(request, kv_pool_bytes=blocks * each, assumptions=(*request.assumptions, said))
 
 
 def _laid_out(

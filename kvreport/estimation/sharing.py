@@ -59,7 +59,7 @@ def _share(devices: tuple[Accelerator, ...], query: Query, engine: Engine, held:
             f"{named} for {engine.label}; allowed with vLLM, whose share is of all memory, or --held-by-others with "
             "what the other engine holds"
         )
-    if query.kv_pool is not None:
+    if query.kv_pool is not None or query.kv_pool_blocks is not None:
         raise InputError(
             f"{named} with a KV pool given by hand; allowed: a share (--gpu-memory-utilization), or --held-by-others with "
             "what the other engine holds"

@@ -126,7 +126,7 @@ def test_a_query_has_the_fields_of_its_options():
     fields = set(Query.__dataclass_fields__)
     assert {
         "gpu", "tensor_parallel", "data_parallel", "expert_parallel", "pipeline_parallel", "decode_context_parallel", "nodes",
-        "memory", "draft", "num_speculative_tokens", "max_loras", "max_lora_rank", "limit_mm_per_prompt", "kv_offload", "kv_pool",
+        "memory", "draft", "num_speculative_tokens", "max_loras", "max_lora_rank", "limit_mm_per_prompt", "kv_offload", "kv_pool", "kv_pool_blocks",
     } <= fields  # fmt: skip
 
 

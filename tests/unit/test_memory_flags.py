@@ -10,6 +10,7 @@ from kvreport.catalog.log_lines import MemoryFlag, log_lines
 from kvreport.catalog.server_flags import flag_table, load_server_flags
 from kvreport.cli import main
 from kvreport.cli.spellings import in_our_spelling
+from kvreport.errors import InputError
 from kvreport.estimation.estimate import estimate
 from kvreport.query import options
 from kvreport.resources import data_dir
@@ -160,15 +161,41 @@ def test_text_only_leaves_the_encoder_out():
 
 
 def test_estimate_says_what_a_flag_changes_that_it_does_not_follow(capsys):
-    asked = ["estimate", "Qwen/Qwen3-8B", "--gpu", "H100", "--num-gpu-blocks-override", "256"]
+    asked = ["estimate", "Qwen/Qwen3-8B", "--gpu", "H100", "--mamba-cache-mode", "align"]
     assert main(asked) == 0
     assert (
-        "--num-gpu-blocks-override 256: not followed; the pool, set in blocks may differ"
+        "--mamba-cache-mode align: not followed; slots of recurrent states may differ"
         in capsys.readouterr().out
     )
     assert main([*asked, "--format", "json"]) == 0
     [entry] = json.loads(capsys.readouterr().out)["not_followed"]
-    assert entry["term"] == "the pool, set in blocks"
+    assert entry["term"] == "slots of recurrent states"
+
+
+@pytest.mark.parametrize(
+    ("model", "layout"), [("Qwen/Qwen3-8B", {}), ("deepseek-ai/DeepSeek-V4-Flash", {"pipeline_parallel": 2})]
+)
+def test_a_pool_that_is_set_in_blocks_holds_as_many(model, layout):
+    """A request takes as many blocks of each stage."""
+    asked = {"gpu": "h200-sxm-141gb", "engine": "vllm", "context_tokens": 8192, **layout}
+    usual = estimate(model, **asked)
+    [each] = {int(rank.plan.request_bytes(8192)) // rank.plan.block_bytes for rank in usual.deployment.ranks}
+    for count, below in ((1, 0), (3, -1)):  # of one request the engine checks for its own block, too
+        held, less = (estimate(model, kv_pool_blocks=each * count + spare, **asked) for spare in (1, below))
+        assert held.max_concurrent_requests_by_memory == count
+        assert less.max_concurrent_requests_by_memory == count - 1
+        assert held.verdict == "fits"
+    assert any(line.startswith("KV pool: ") for line in held.request.assumptions)
+    with pytest.raises(InputError, match="one of them"):
+        estimate(model, kv_pool_blocks=9, kv_pool="4GiB", **asked)
+
+
+def test_blocks_of_a_pasted_command_are_followed(capsys):
+    pasted = ["estimate", "--gpu", "H100", "--format", "json", "vllm", "serve", "Qwen/Qwen3-8B"]
+    assert main([*pasted, "--num-gpu-blocks-override", "1000", "--max-model-len", "8192"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert not answer["not_followed"]
+    assert answer["budget"]["kv_pool_bytes"] == 1000 * answer["block_bytes"]
 
 
 def test_other_engines_refuse_a_type_of_states(capsys):
