@@ -428,6 +428,13 @@ class Query:
         high=1 << 20,
         help="tokens of one physical batch (512)",
     )
+    ctx_size: int | str | None = _option(
+        "--ctx-size",
+        "-c",
+        kind="tokens",
+        group="home",
+        help="cells of all slots together; each request then has its slot's share (the context of one request)",
+    )
     n_gpu_layers: int | None = _option(
         "--n-gpu-layers",
         "-ngl",

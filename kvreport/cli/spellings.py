@@ -51,7 +51,6 @@ _ELSEWHERE: Final[dict[str, str]] = {
     "--ep": "--expert-parallel, without a number: routed experts are divided over all tensor x data ranks",
     "--ep-size": "--expert-parallel, without a number: routed experts are divided over all tensor x data ranks",
     "--count": "--gpu 4xNAME for four of them, or --tensor-parallel N",
-    "--ctx-size": _CELLS,
     "-c": _CELLS,
     "--json": "--format json",
     "--output": "--format json, and > FILE to keep it",

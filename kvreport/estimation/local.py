@@ -91,7 +91,7 @@ def _laid_out(query: Query, named: Named, engine: Engine, catalog: Catalog) -> L
         choice = fitted(case)
         changed = choice.changed
         case = replace(case, options=choice.options, asked=case.options)
-        if not case.engine_sets_context and query.context_tokens is None:
+        if not case.engine_sets_context and query.context_tokens is None and query.ctx_size is None:
             tokens = choice.options.context // (1 if choice.options.is_unified else choice.options.slots)
             case = replace(case, request=replace(case.request, context_tokens=tokens))
     layout = case.lay_out()
@@ -136,7 +136,12 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
     )
     device = fullest(layout)
     _, uncertainty = _bands(case, device)
-    by_context = [_at(case, tokens, layout) for tokens in _contexts(model, request.context_tokens)]
+    longest = None if case.query.ctx_size is None else request.context_tokens  # a slot has no more
+    by_context = [
+        _at(case, tokens, layout)
+        for tokens in _contexts(model, request.context_tokens)
+        if tokens <= (longest or tokens)
+    ]
     own = next(one for one in by_context if one.context_tokens == request.context_tokens)
     each, per_token = own.kv_bytes_per_request_per_gpu, _per_token(case)
     plan = BlockPlan(
@@ -222,11 +227,14 @@ def _at(case: LocalCase, tokens: int, asked: LocalLayout) -> AtContext:
             case.local, options, case.devices, tokens, host_memory=case.host_memory, guess=guess
         )
     most = max(count, (device.usable - device.weights) // each if each else 0)
-    layout = asked
-    if tokens != usual:
-        layout = case.lay_out(replace(options, context=tokens * max(options.context // usual, 1)))
+    layout, cells, stated = asked, options.context, case.query.ctx_size is not None
+    # Where the cells are stated, shorter requests are of the same start.
+    if tokens != usual and not stated:
+        cells = tokens * max(options.context // usual, 1)
+        layout = case.lay_out(replace(options, context=cells))
+    at_once = min(options.slots, cells // tokens) if stated and options.is_unified else options.slots
     verdict = _verdict(case, layout, tokens)
-    running = min(count, options.slots) if verdict in _STARTS else 0
+    running = min(count, at_once) if verdict in _STARTS else 0
     return AtContext(
         context_tokens=tokens,
         kv_bytes_per_request_per_gpu=each,
@@ -306,7 +314,18 @@ def _assumptions(case: LocalCase, changed: tuple[str, ...]) -> tuple[str, ...]:
     query, options, label = case.query, case.options, case.request.engine.label
     ours = ("utilization", "KV format", "max_", "tensor parallel")
     found = [text for text in case.request.assumptions if not text.startswith(ours)]
-    if query.context_tokens is None and case.request.context_tokens != case.request.model.context_tokens:
+    if query.context_tokens is None and query.ctx_size is not None:
+        found = [text for text in found if not text.startswith("context ")]
+        found.append(
+            f"context {case.request.context_tokens:,} tokens: "
+            + (
+                "what one slot has"
+                if options.slots == 1 or options.is_unified
+                else f"what each of {options.slots} slots has"
+            )
+            + f" of the {options.context:,} cells of -c, no more than the model supports"
+        )
+    elif query.context_tokens is None and case.request.context_tokens != case.request.model.context_tokens:
         found = [text for text in found if not text.startswith("context ")]
         found.append(f"context {case.request.context_tokens:,} tokens: {label}'s own for this memory")
     if query.parallel is None:

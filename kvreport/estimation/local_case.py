@@ -44,7 +44,7 @@ from kvreport.estimation.commands import OWN_DRAFT
 from kvreport.estimation.local_names import Named, is_gguf
 from kvreport.estimation.request import Request, resolve_model
 from kvreport.query import Query
-from kvreport.units import parse_bytes
+from kvreport.units import parse_bytes, parse_tokens
 
 FOREIGN_ENGINES: Final = {
     "ik_llama": "it keeps window layers as full attention, packs latent caches in its own way and has no --fit; "
@@ -422,7 +422,8 @@ def open_case(request: Request, query: Query, file: GgufModel | None, catalog: C
     usual = engine.usual_mix(request.model) if isinstance(engine, LlamaCpp) and file is None else None
     local, mix = open_local(request.model, query.weights or usual, file)
     devices = devices_of(request)
-    options = options_of(query, 0 if query.context_tokens is None else request.context_tokens)
+    asked = 0 if query.context_tokens is None else request.context_tokens
+    options = options_of(query, asked if query.ctx_size is None else parse_tokens(query.ctx_size))
     local = replace(local, companions=_companions(query, local, mix, file, catalog, request.engine.label))
     if local.companions.prediction is not None and file is None:
         count = len(local.companions.prediction.network.blocks)
@@ -431,7 +432,9 @@ def open_case(request: Request, query: Query, file: GgufModel | None, catalog: C
         memory = sum(device.usable for device in devices)
         options = engine.local_options(options, request.model, memory, local.tensors, local.architecture.name)
     if query.context_tokens is None and options.context:
-        request = replace(request, context_tokens=options.context // options.slots)
+        share = options.context // (1 if options.is_unified else options.slots)
+        # llama-server: no slot is longer than the model was trained for (tools/server/server-context.cpp).
+        request = replace(request, context_tokens=max(1, min(share, request.model.context_tokens)))
     options = replace(options, context=options.context or request.context_tokens)
     return LocalCase(request, query, local, mix, options, devices, file)
 

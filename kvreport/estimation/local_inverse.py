@@ -103,7 +103,8 @@ def fit_target(case: LocalCase) -> int:
 
 def fitted(case: LocalCase) -> Fitted:
     """What ``--fit`` would choose for a question."""
-    given = case.query.context_tokens is not None or case.engine_sets_context
+    stated = case.query.context_tokens is not None or case.query.ctx_size is not None
+    given = stated or case.engine_sets_context
     return fit(case.local, case.options, case.devices, target=fit_target(case), context_given=given)
 
 

@@ -66,7 +66,7 @@ VALUES: Final[dict[str, tuple[Any, ...]]] = {
     "sampler": ("sort", "flashinfer"), "moe_backend": ("marlin", "triton", "deep_gemm"), "model_runner": ("first", "second"),
     "mamba_ssm_cache_dtype": ("float32", "bfloat16"), "prefix_caching": (True, False), "parallel": (2,),
     "ubatch_size": (256,), "n_gpu_layers": (10,), "n_cpu_moe": (4,), "cache_type_k": ("q8_0",), "cache_type_v": ("q8_0",),
-    "kv_unified": (True, False), "swa_full": (True,), "flash_attn": ("on", "off"), "batch_size": (128,), "cpu_moe": (True,),
+    "ctx_size": ("4K", 6000), "kv_unified": (True, False), "swa_full": (True,), "flash_attn": ("on", "off"), "batch_size": (128,), "cpu_moe": (True,),
     "override_tensor": ("ffn_.*_exps=CPU", "attn_q.*=CPU"), "split_mode": ("none", "row"), "tensor_split": ("3,1",),
     "main_gpu": (1,), "no_kv_offload": (True,), "no_op_offload": (True,), "fit": (True,), "fit_target": ("10GiB",),
     "spec_type": ("ngram-simple",), "cache_ram": ("1GiB",), "ctx_checkpoints": (4,), "host_bandwidth": ("50GB",),

@@ -319,8 +319,8 @@ def test_a_pasted_command_is_answered_word_by_word(capsys: pytest.CaptureFixture
     ]
     assert main(["estimate", "--gpu", "rtx-4090", *words]) == 0
     told = capsys.readouterr()
-    assert "each of 4 slots has 8,192 tokens of the context of 32K" in told.out
-    assert "4 requests of 32,768 at once need -c 131072, which" in told.out
+    assert "context 8,192 tokens: what each of 4 slots has of the 32,768 cells of -c" in told.out
+    assert told.out.startswith("4 requests at 8K fit on one GeForce RTX 4090, limited by --parallel")
     assert "left out, because they change no memory: --host" in told.err
     sglang = ["sglang", "serve", "--model-path", "Qwen/Qwen3-8B", "--mem-fraction-static", "0.8"]
     assert main(["estimate", "--gpu", "h100", *sglang]) == 0

@@ -1,0 +1,58 @@
+"""llama-server's own ``-c``: the cells of all slots, of which each request has its slot's share."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.estimation import estimate
+from kvreport.estimation.local_answer import LocalEstimate
+
+MODEL = "Qwen/Qwen3-30B-A3B"
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return open_catalog()
+
+
+def started(catalog: Catalog, **options: object) -> LocalEstimate:
+    found = estimate(
+        MODEL, gpu="rtx-pro-6000-ws", engine="llama-cpp", weights="q4_k_m", catalog=catalog, **options
+    )
+    assert isinstance(found, LocalEstimate)
+    return found
+
+
+def test_slots_that_divide_the_cells_have_their_share(catalog: Catalog) -> None:
+    """A start of 64K cells with four slots was answered as requests of 64K, which the model does not have."""
+    found = started(catalog, ctx_size="64K", parallel=4)
+    assert (found.request.context_tokens, found.max_concurrent_requests, found.verdict) == (16384, 4, "fits")
+    assert "-c 65536 -np 4" in found.to_dict()["command"]
+
+
+def test_slots_that_share_the_cells_run_as_many_as_find_room(catalog: Catalog) -> None:
+    found = started(catalog, ctx_size="16K")
+    assert found.request.context_tokens == 16384
+    rows = {row.context_tokens: row.max_concurrent_requests for row in found.by_context}
+    assert [rows[tokens] for tokens in (4096, 8192, 16384)] == [4, 2, 1]
+    assert max(rows) == 16384
+
+
+def test_no_slot_is_longer_than_the_model(catalog: Catalog) -> None:
+    found = started(catalog, ctx_size="128K")
+    assert (found.request.context_tokens, found.verdict) == (40960, "fits")
+    assert found.options.context == 131072
+    assert found.max_concurrent_requests == 3
+
+
+@pytest.mark.parametrize("parallel", [None, 1, 2, 3, 4])
+@pytest.mark.parametrize("cells", [4096, 10_000, 32768, 65536, 100_000])
+def test_what_runs_at_once_finds_room_in_the_cells(
+    catalog: Catalog, cells: int, parallel: int | None
+) -> None:
+    found = started(catalog, ctx_size=cells, parallel=parallel)
+    for row in found.by_context:
+        assert row.max_concurrent_requests * row.context_tokens <= cells
+    counts = [row.max_concurrent_requests for row in found.by_context]
+    assert counts == sorted(counts, reverse=True)
