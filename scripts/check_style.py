@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HERE = Path(__file__).resolve().parent
 SCOPE = (
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "mkdocs.yml",
-    "docs/**/*.md", "docs/chapters/*.py", "docs/assets/*.js", "templates/**/*.html", "kvreport/words.json",
+    "docs/**/*.md", "docs/chapters/*.py", "docs/assets/*.js", "templates/**/*.html", "kvreport/words.json", "kvreport/columns.json",
     "data/glossary.yaml", "data/claims/*.yaml", "data/support.yaml",
     "data/engines/*.yaml", "data/accelerators/*.yaml", "data/models/*.yaml", "data/measurements/*.yaml",
     "kvreport/site/**/*.py", "kvreport/publish/*.py", "kvreport/book/*.py", "kvreport/evidence/*.py",
@@ -304,7 +304,7 @@ def is_prose(text: str) -> bool:
 
 def structured(value: Any, path: Path, lines: list[str]) -> Iterator[Text]:
     """Yield the sentences of a YAML or JSON file."""
-    every = path.name == "words.json"
+    every = path.suffix == ".json"
 
     def walk(node: Any, *, said: bool) -> Iterator[str]:
         if isinstance(node, dict):

@@ -15,6 +15,7 @@ from functools import cached_property
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,8 @@ from kvreport.build_cache import read_kept, write_sealed
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes
 
-_CODE = ("units.py", "errors.py", "catalog", "accounting", "estimation", "dataset")
+CODE: Final = ("units.py", "errors.py", "columns.json", "catalog", "accounting", "estimation", "dataset")
+"""What of the package decides rows."""
 _SPARE = 4
 """One file in so many may be of an earlier state."""
 
@@ -113,7 +115,7 @@ def axes_digest(axes: Axes) -> bytes:
     ]
     digest = sha256(json.dumps(parts).encode())
     package = resources.package_dir()
-    for name in _CODE:
+    for name in CODE:
         root = package / name
         for path in [root] if root.is_file() else sorted(root.rglob("*.py")):
             digest.update(path.relative_to(package).as_posix().encode() + b"\0")

@@ -20,11 +20,11 @@ from kvreport.atomic.workspace import claim, sweep
 from kvreport.build_cache import cannot_keep, digest, forget, read_sealed, sealed
 from kvreport.catalog.load import Catalog
 from kvreport.dataset.grid import axes
+from kvreport.dataset.kept import CODE
 from kvreport.dataset.write import publish
 from kvreport.errors import InputError
 
 FOLDER: Final = "downloads"
-_CODE: Final = ("units.py", "errors.py", "catalog", "accounting", "estimation", "dataset")
 _INDEX: Final = "index.sealed"
 _UNFINISHED: Final = ".kvreport-dataset-"
 _TEMPORARY: Final = "kvreport-dataset-"
@@ -110,7 +110,7 @@ def prepare(
         progress: Told how far it is.
     """
     package = resources.package_dir()
-    roots = (catalog.folder, *(package / name for name in _CODE))
+    roots = (catalog.folder, *(package / name for name in CODE))
     state = digest(roots, ("numpy", "pyarrow"), models, gpus, version, site_url)
     folder = cache / "dataset" / state
     index = folder / _INDEX
