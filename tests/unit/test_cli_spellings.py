@@ -262,7 +262,7 @@ def test_a_flag_is_named_as_its_parser_takes_it(words, said, capsys):
         ("vllm serve org/m --limit-mm-per-prompt.image 2 --limit-mm-per-prompt.video 0",
          "--limit-mm-per-prompt=image=2 --limit-mm-per-prompt=video=0"),
         ("vllm serve org/m --tensor-parallel 2", "--tensor-parallel 2"),
-        ("llama-server -m org/m -ngl all -fit off -c 4096", "--n-gpu-layers=999 --ctx-size 4096"),
+        ("llama-server -m org/m -ngl all -fit off -c 4096", "--n-gpu-layers=999 -c 4096"),
         ("llama-server -m org/m -ngl -1 --fit on", "--fit"),
         ("trtllm-serve org/m --tp_size 8 --ep_size 8 --max_seq_len 4096",
          "--context 4096 --tensor-parallel 8 --expert-parallel"),
