@@ -172,9 +172,13 @@ def _server(words: Sequence[str]) -> str:
     return "vllm"
 
 
+_WITH_LETTERS: Final = frozenset({"--max-model-len", "--max-num-batched-tokens", "--kv-cache-memory-bytes"})
+"""Counts that vLLM reads with letters (``vllm/engine/arg_utils.py::_compute_kwargs``, ``human_readable_int``)."""
+
+
 def _with_unit(flag: str, value: str) -> str:
     """A server's value with the unit that its flag implies: decimal letters of tokens, GiB of host memory."""
-    if flag == "--max-model-len":
+    if flag in _WITH_LETTERS:
         return _written_out(value)
     return (
         f"{value}GiB" if flag == "--kv-offloading-size" and re.fullmatch(r"\d+(?:\.\d+)?", value) else value
@@ -183,8 +187,11 @@ def _with_unit(flag: str, value: str) -> str:
 
 def _written_out(tokens: str) -> str:
     """A count of vLLM, where a small letter is decimal (``32k`` is 32,000) and a capital one binary."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([km])", tokens)
-    return tokens if found is None else f"{float(found[1]) * {'k': 1e3, 'm': 1e6}[found[2]]:.0f}"
+    found = re.fullmatch(r"(\d+)(\.\d+)?([kmgtKMGT])", tokens)
+    if found is None or (found[2] and found[3].isupper()):
+        return tokens
+    step = 1000 if found[3].islower() else 1024
+    return str(int(float(found[1] + (found[2] or "")) * step ** ("kmgt".index(found[3].lower()) + 1)))
 
 
 def unknown_argument(
