@@ -179,6 +179,9 @@ def data_attention(words: Sequence[str]) -> list[str]:
         else:
             kept.append(word)
     tensor, data, expert = (sizes.get(name, 1) for name in ("--tp-size", "--dp-size", "--ep-size"))
+    if attention and data == 1:
+        said = "no effect with one data rank (--dp-size 1)"
+        kept.append(not_followed_word("--enable-dp-attention", "", None, said))
     if data == expert == 1:
         return [*kept, *(["--tp-size", str(tensor)] if "--tp-size" in sizes else [])]
     if expert not in {1, tensor}:
@@ -288,6 +291,7 @@ def _model(words: Sequence[str], server: str) -> tuple[str, list[str]]:
         if spelled in _MODEL[server]:
             model = value if sign else (rest.pop(0) if rest else "")
         elif spelled in _SEVERAL_WORDS:
+            kept += [name, value if sign else rest.pop(0)] if sign or rest else [name]
             while rest and not rest[0].startswith("-"):
                 rest.pop(0)
         elif not kept and not model and not word.startswith("-"):

@@ -9,6 +9,7 @@ import pytest
 from kvreport.catalog.server_flags import load_server_flags
 from kvreport.cli import main, parser
 from kvreport.cli.spellings import flags_of, in_our_spelling
+from kvreport.errors import InputError
 from kvreport.query import options
 from kvreport.resources import data_dir
 
@@ -204,6 +205,44 @@ def test_no_flag_that_a_server_has_ends_an_answer(family, capsys):
         stopped += [f"{name}: {' '.join(left)}"] if left else []
     assert stopped == []
     capsys.readouterr()
+
+
+def outcomes(family, name, flag, own, capsys):
+    """What becomes of a flag with each of a few values: other words, a name of what is not followed, or a refusal."""
+    drafts = [] if "spec" not in name or name in READ_WHOLE else ["--speculative-algorithm", "EAGLE"]
+    met = set()
+    for value in (READ_WHOLE.get(name, "1"), "2", "7", "true"):
+        written = [name, *[value] * {"0": 0, "2": 2}.get(flag.takes, 1)]
+        if drafts and family != "sglang":
+            drafts = ["--spec-method", "mtp"] if family == "vllm" else []
+        without = in_our_spelling(pasted(family, *drafts), own)
+        capsys.readouterr()
+        try:
+            made = in_our_spelling(pasted(family, *written, *drafts), own)
+        except InputError:
+            met.add("refused")
+            continue
+        said = capsys.readouterr().err
+        met.add("changed" if made != without else "left out" if "change no memory" in said else "silent")
+        if "silent" not in met:
+            break
+    return met
+
+
+def test_no_flag_of_any_server_is_passed_over_without_a_word(capsys):
+    """Each flag of each server makes other words, is named as not followed or as without effect, or is refused.
+
+    A value may be the server's default, and change nothing; never all of them.
+    """
+    command = next(action for action in parser()._actions if action.choices and "estimate" in action.choices)
+    own = flags_of(command.choices["estimate"])
+    silent = []
+    for family, name, flag in FLAGS:
+        if name in ("-m", "--model", "--model-path", "-hf", "-hfr", "--hf-repo", "-hff", "--hf-file"):
+            continue
+        met = outcomes(family, name, flag, own, capsys)
+        silent += [] if met - {"silent"} else [(family, name)]
+    assert silent == []
 
 
 def test_what_a_flag_changes_is_known_of_nearly_all():

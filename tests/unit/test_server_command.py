@@ -52,7 +52,7 @@ def answered(capsys: pytest.CaptureFixture[str], *words: str) -> dict:
         ),
         (
             f"vllm serve {MODEL} --served-model-name a b --lora-modules x=y z=w --port 1",
-            f"{MODEL} --engine vllm --port 1",
+            f"{MODEL} --engine vllm --served-model-name a --lora-modules x=y --port 1",
         ),
         (
             f"vllm serve {MODEL} --enable-lora --max-loras 4",
