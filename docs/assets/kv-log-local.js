@@ -17,8 +17,8 @@
 
   function expressions(table) {
     const made = {};
-    for (const [name, text] of Object.entries({ ...table.patterns, ...table.numbers })) {
-      made[name] = new RegExp(text, ["out", "hosts"].includes(name) ? "si" : name === "ollama" ? "sg" : "s");
+    for (const [name, text] of Object.entries(table.patterns)) {
+      made[name] = new RegExp(text, name === "hosts" ? "si" : name === "expected" ? "sg" : "s");
     }
     return made;
   }
@@ -45,7 +45,7 @@
     const estimated = {};
     for (const line of text.split(/\r\n|\n|\r/)) {
       readLine(start, line, find, mib, table);
-      for (const one of line.matchAll(find.ollama)) {
+      for (const one of line.matchAll(find.expected)) {
         estimated[one.groups.part] = Math.trunc(Number(one.groups.size) * table.units[one.groups.unit]);
       }
     }
@@ -107,7 +107,7 @@
     } else if ((found = find.free.exec(line))) {
       start.free[found[1]] = Number(found[2]) * table.mib;
     }
-    for (const name of Object.keys(table.numbers)) {
+    for (const name of table.numbers) {
       found = find[name].exec(line);
       if (found) start[name] = Number(found[1]);
     }
@@ -116,7 +116,7 @@
       start.ranOut = start.ranOut || find.out.test(line);
       start.failures.push(line);
     }
-    start.ollama = start.ollama || find.fromOllama.test(line);
+    start.ollama = start.ollama || find.from_ollama.test(line);
   }
 
   const total = (kinds) => Object.values(kinds).reduce((sum, one) => sum + one, 0);

@@ -34,7 +34,7 @@ def needed(expression: str) -> tuple[str, ...]:
     return _best(parsed)
 
 
-def fault_of(expression: str) -> str | None:
+def fault_of(expression: str, *, by_text: bool = True) -> str | None:
     """Return why an expression may not be used; None if it may.
 
     Read in its syntax tree: no reference to a group, nothing that repeats more than :data:`WIDEST` times with the
@@ -43,6 +43,7 @@ def fault_of(expression: str) -> str | None:
 
     Args:
         expression: A regular expression.
+        by_text: Whether a text must stand in every match.
     """
     if len(expression) > LONGEST:
         return f"{len(expression):,} characters"
@@ -51,7 +52,7 @@ def fault_of(expression: str) -> str | None:
     except (re.error, RecursionError, OverflowError) as error:
         return str(error)
     found = _too_wide(parsed, 1)
-    if found is None and min(map(len, needed(expression))) < SHORTEST_TEXT:
+    if found is None and by_text and min(map(len, needed(expression))) < SHORTEST_TEXT:
         return f"no text of {SHORTEST_TEXT} characters that every match contains"
     return found
 

@@ -122,12 +122,7 @@ class LogLine(Record):
         return rf"(?:--{flag}(?:=| +)|\b{self.setting}=|'{self.setting}': ?)['\"]?{told}(?![\w/]|\.\w)['\"]?"
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Yield why the expression is refused, or what its example does not show."""
-        fault = fault_of(self.expanded)
-        if fault is not None:
-            yield Contradiction(f"lines.{self.name}.expression", fault, "an expression of bounded time")
-        elif re.search(self.expanded, self.example, re.ASCII) is None:
-            yield Contradiction(f"lines.{self.name}.example", shorten(self.example), "a line that it matches")
+        """Yield a text that its example does not have, and a missing source."""
         if self.dates is not None and self.dates not in self.example:
             yield Contradiction(f"lines.{self.name}.dates", shorten(self.dates), "a text of its example")
         if self.read is None and self.seen is None:
@@ -151,6 +146,27 @@ def _field(found: re.Match[str]) -> str:
         sizes = [f"(?P<{found[1]}{group}>{expression}) ?{text}" for text, group in _SIZES.items()]
         return f"(?:{'|'.join(sizes)})"
     return expression if found[1] is None else f"(?P<{found[1]}{unit}>{expression})"
+
+
+class StartLine(Record):
+    """A line that a start of llama.cpp or Ollama is put together from (``kvreport.startup_log.llama_cpp``).
+
+    Attributes:
+        name: What it is called there.
+        expression: What the line contains, with the groups that are read there.
+        example: A line of this kind.
+        read: Where the engine prints it.
+    """
+
+    name: Name
+    expression: Expression
+    example: LongText
+    read: Text
+
+    @property
+    def expanded(self) -> str:
+        """The regular expression."""
+        return self.expression
 
 
 class MemoryFlag(Record):
@@ -204,6 +220,7 @@ class LogLines(Record):
         remedies: What can be changed where a start ends, in the words of each engine, and of ``any``.
         lines: In the order in which they are tried; several may match one line.
         flags: Flags of its server that change memory.
+        starts: Lines that a start is put together from, buffer by buffer.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -212,9 +229,18 @@ class LogLines(Record):
     remedies: dict[Name, dict[Name, Text]] = Field(default_factory=dict)
     lines: tuple[LogLine, ...] = ()
     flags: dict[Text, MemoryFlag] = Field(default_factory=dict)
+    starts: tuple[StartLine, ...] = ()
 
     def faults(self, where: str) -> Iterator[Fault]:
         """Yield what is wrong with a line."""
+        every: tuple[LogLine | StartLine, ...] = (*self.lines, *self.starts)
+        for one in every:
+            # A start's lines are few, and are not looked for by a text first.
+            fault = fault_of(one.expanded, by_text=isinstance(one, LogLine))
+            if fault is not None:
+                yield Fault(where, f"{one.name}.expression", fault, "an expression of bounded time")
+            elif re.search(one.expanded, one.example, re.ASCII) is None:
+                yield Fault(where, f"{one.name}.example", shorten(one.example), "a line that it matches")
         for line in self.lines:
             yield from (Fault(where, *told) for told in line.contradictions())
 

@@ -9,66 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
+from kvreport.catalog.log_lines import log_lines
 from kvreport.startup_log.reading import browser_expression
 
 MIB: Final = 1 << 20
 
-_BUFFER: Final = re.compile(
-    r"(?P<device>[A-Za-z_]+\d*(?:\[[^\]]*\])?(?:_[A-Za-z]+)?)\s+"
-    r"(?P<kind>model|KV|RS|compute|output)\s+buffer(?: size)?\s*=\s*(?P<mib>\d+(?:\.\d+)?) MiB"
-)
-_CELLS: Final = re.compile(
-    r"llama_kv_cache: size =\s*(?P<mib>[\d.]+) MiB \(\s*(?P<cells>\d+) cells,\s*(?P<layers>\d+) layers"
-    r"(?:,\s*(?P<slots>\d+)/(?P<streams>\d+) seqs)?\)"
-    r"(?:.*?K \((?P<key>\w+)\))?(?:.*?V \((?P<value>\w+)\))?"
-)
-_STATES: Final = re.compile(
-    r"llama_memory_recurrent: size =\s*(?P<mib>[\d.]+) MiB \(\s*(?P<cells>\d+) cells,\s*(?P<layers>\d+) layers"
-)
-_COMPRESSORS: Final = re.compile(r"llama_dsv4_comp_state: .*layers = \d+, size =\s*(?P<mib>[\d.]+) MiB$")
-_NUMBER: Final = {
-    "context": re.compile(r"(?:llama_context: n_ctx\s*=\s*|--ctx-size |\bKvSize:)([1-9]\d*)"),
-    "slots": re.compile(r"(?:llama_context: n_seq_max\s*=\s*|--parallel |\bParallel:)([1-9]\d*)"),
-    "ubatch": re.compile(r"llama_context: n_ubatch\s*=\s*(\d+)"),
-    "batch": re.compile(r"llama_context: n_batch\s*=\s*(\d+)"),
-}
-_OFFLOADED: Final = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
-_ARCHITECTURE: Final = re.compile(r"general\.architecture\s+str\s*=\s*(\S+)|print_info: arch\s*=\s*(\S+)")
-_BUILD: Final = re.compile(r"\bbuild(?:_info)?: +b?(\d{4,6})\b(?=[-\s(]|$)")
-_FREE: Final = re.compile(r"using device (\S+).*?-\s*(\d+) MiB free")
-_OUT: Final = re.compile(
-    r"out of memory|failed to allocate|cudaMalloc failed|unable to allocate|ErrorOutOfDeviceMemory",
-    re.IGNORECASE,
-)
+_NUMBERS: Final = ("context", "slots", "ubatch", "batch")
+"""Lines whose only group is a setting of this name."""
 _AGAIN: Final = "retrying without pipeline parallelism"
-_ENDS: Final = re.compile(
-    r"V cache (?:quantization|was requested)|insufficient memory|requires more system memory|too large for system|"
-    r"signal: killed|Insufficient Memory|runner process has terminated",
-)
-"""Other ends of a start: what they mean is in ``data/log_lines``."""
-_OLLAMA: Final = re.compile(
-    r"(?:memory\.(?:required\.|(?=weights\.total|graph\.full|available))|(?=projector\.))"
-    r"(?P<part>full|partial|kv|allocations|weights\.total|graph\.full|available|projector\.\w+)"
-    r'="?\[?(?P<size>[\d.]+) (?P<unit>[KMGT]?i?B)'
-)
-_OLLAMA_LAYERS: Final = re.compile(r"layers\.model=(?P<all>\d+) layers\.offload=(?P<placed>\d+)")
-_PLACED: Final = re.compile(
-    r'msg="(?P<what>model weights|kv cache|compute graph)" device=(?P<device>[\w.:-]+) '
-    r'size="(?P<size>[\d.]+) (?P<unit>[KMGT]?i?B)"'
-)
-"""Where Ollama's own engine put its bytes, since late 2025 (Ollama ``ml/device.go``, ``BackendMemory.Log``)."""
 _PLACED_KINDS: Final = {"model weights": "model", "kv cache": "KV", "compute graph": "compute"}
 _PLACED_ENDS: Final = 'msg="total memory"'
 _EXPECTED: Final = ("expected on devices", "CPU (expected)")
 _EXPECTED_NAMES: Final = frozenset(_EXPECTED)
 _UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_FROM_OLLAMA: Final = re.compile(
-    r"\bsource=\w+\.go:\d+|memory\.required\.full=|" + re.escape('msg="model weights" device=')
-)
-"""Lines that Ollama writes itself, in the format of Go's ``slog``."""
-
 OPTIONS: Final = {
     "llama_cpp": {
         "cache": "-ctk {} -ctv {}",
@@ -186,15 +142,11 @@ MARKS: Final = (
 
 def browser_table() -> dict[str, Any]:
     """The patterns of this module as plain data, for the reader in the browser."""
-    named = {
-        "buffer": _BUFFER, "cells": _CELLS, "states": _STATES, "offloaded": _OFFLOADED, "free": _FREE, "out": _OUT,
-        "ends": _ENDS, "hosts": _HOSTS, "ollama": _OLLAMA, "layers": _OLLAMA_LAYERS, "placed": _PLACED,
-        "fromOllama": _FROM_OLLAMA,
-    }  # fmt: skip
+    named = {name: found.pattern for name, found in _find().items()} | {"hosts": _HOSTS.pattern}
     return {
         "marks": list(MARKS),
-        "patterns": {name: browser_expression(found.pattern) for name, found in named.items()},
-        "numbers": {name: browser_expression(found.pattern) for name, found in _NUMBER.items()},
+        "patterns": {name: browser_expression(found) for name, found in named.items()},
+        "numbers": _NUMBERS,
         "mib": MIB,
         "units": _UNITS,
         "expected": list(_EXPECTED),
@@ -203,6 +155,12 @@ def browser_table() -> dict[str, Any]:
         "options": OPTIONS,
         "again": _AGAIN,
     }
+
+
+@cache
+def _find() -> dict[str, re.Pattern[str]]:
+    """Every line that a start is put together from, by its name in ``data/log_lines``."""
+    return {line.name: re.compile(line.expanded, re.ASCII) for one in log_lines() for line in one.starts}
 
 
 def looks_like_llama_cpp(text: str) -> bool:
@@ -219,7 +177,7 @@ def read_start(lines: Iterable[str]) -> LlamaStart:
     start = LlamaStart()
     for line in lines:
         _read_line(start, line)
-        if named := _BUILD.search(line):
+        if named := _find()["build"].search(line):
             start.build = named[1]
     if not start.buffers and start.placed:
         start.buffers = start.placed
@@ -254,48 +212,50 @@ def _expect(start: LlamaStart) -> None:
 
 
 def _read_line(start: LlamaStart, line: str) -> None:
-    if found := _BUFFER.search(line):
+    find = _find()
+    if found := find["buffer"].search(line):
         kinds = start.buffers.setdefault(found["device"], {})
         kinds[found["kind"]] = kinds.get(found["kind"], 0) + _mib(found["mib"])
-    elif found := _CELLS.search(line):
+    elif found := find["cells"].search(line):
         start.kv_bytes += _mib(found["mib"])
         start.cells.append(int(found["cells"]))
         if found["key"] and found["value"]:
             start.cache_types = (found["key"], found["value"])
         if found["streams"]:
             start.streams = int(found["streams"])
-    elif found := _STATES.search(line) or _COMPRESSORS.search(line.rstrip()):
+    elif found := find["states"].search(line) or find["compressors"].search(line.rstrip()):
         start.state_bytes += _mib(found["mib"])
-    elif found := _OFFLOADED.search(line):
+    elif found := find["offloaded"].search(line):
         start.offloaded = (int(found[1]), int(found[2]))
-    elif found := _OLLAMA_LAYERS.search(line):
+    elif found := find["layers"].search(line):
         start.offloaded = (int(found["placed"]), int(found["all"]))
-    elif found := _ARCHITECTURE.search(line):
+    elif found := find["architecture"].search(line):
         start.architecture = found[1] or found[2]
-    elif found := _FREE.search(line):
+    elif found := find["free"].search(line):
         start.free[found[1]] = int(found[2]) * MIB
     _read_placed(start, line)
-    for part in _OLLAMA.finditer(line):
+    for part in find["expected"].finditer(line):
         start.estimated[part["part"]] = int(float(part["size"]) * _UNITS[part["unit"]])
-    for name, pattern in _NUMBER.items():
-        if found := pattern.search(line):
+    for name in _NUMBERS:
+        if found := find[name].search(line):
             setattr(start, name, int(found[1]))
     _read_failure(start, line)
-    start.ollama = start.ollama or bool(_FROM_OLLAMA.search(line))
+    start.ollama = start.ollama or bool(find["from_ollama"].search(line))
 
 
 def _read_failure(start: LlamaStart, line: str) -> None:
     """Read what ends a start; a line that says so begins another try."""
+    find = _find()
     if _AGAIN in line:
         start.ran_out, start.failures = False, []
-    elif _OUT.search(line) or _ENDS.search(line):
-        start.ran_out = start.ran_out or bool(_OUT.search(line))
+    elif find["out"].search(line) or find["ends"].search(line):
+        start.ran_out = start.ran_out or bool(find["out"].search(line))
         start.failures.append(line)
 
 
 def _read_placed(start: LlamaStart, line: str) -> None:
     """Read what Ollama's own engine says; a line after the last of an attempt begins another."""
-    if found := _PLACED.search(line):
+    if found := _find()["placed"].search(line):
         if start.complete:
             start.placed, start.complete = {}, False
         kinds = start.placed.setdefault(found["device"], {})
