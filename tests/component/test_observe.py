@@ -7,7 +7,7 @@ import json
 import pytest
 from startup_logs import LOGS
 
-from kvreport.catalog.load import load_catalog
+from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.evidence.judgment import judge
@@ -15,7 +15,7 @@ from kvreport.evidence.records import read_observations
 from kvreport.startup_log import diagnose
 from kvreport.startup_log.observe import observe
 
-KNOWN = load_catalog()
+KNOWN = open_catalog()
 GPU = "h100-sxm-80gb"
 KEY = "sk-abcdefghijklmnop1234"
 VLLM = f"""\

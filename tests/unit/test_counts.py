@@ -77,12 +77,12 @@ def test_a_count_is_that_of_the_dataset_for_every_gpu_context_and_number(
     for most in (1, 2, 4, 8):
         wanted = sets(released[released["tensor_parallel"] <= most], "gpu", "context_tokens")
         for gpu in site.gpus:
-            for context in site.contexts:
+            for context in thinned(site.contexts, 3):
                 ours = {model.id for model in counts.served(site, gpu.id, context, most)}
                 assert ours == wanted.get((gpu.id, context), set()), (gpu.id, context, most)
                 assert all(site.catalog.models[name].context_tokens >= context for name in ours)
                 compared += len(ours)
-    assert compared > 5_000
+    assert compared > 1_500
 
 
 def test_no_model_with_an_unread_format_is_counted_as_released(site: SiteData) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzzing import thinned
 
 from kvreport.accounting.engines.llama_cpp import layout as layout_module
 from kvreport.accounting.engines.llama_cpp.builds import for_build
@@ -85,7 +86,7 @@ def test_dry_runs_of_the_real_build(catalog: Catalog, repository: Path) -> None:
     runs = json.loads((repository / "data/llama_cpp/runs.json").read_text())["rows"]
     known: dict[str, LocalModel] = {}
     hosts = parts = exact_hosts = close_hosts = close_parts = 0
-    for name, count, asked, kv, state, output, host, compute in runs[::4]:
+    for name, count, asked, kv, state, output, host, compute in thinned(runs, 8):
         local = known.setdefault(name, read(catalog, name))
         if kv is None:
             with pytest.raises(InputError):
@@ -101,8 +102,8 @@ def test_dry_runs_of_the_real_build(catalog: Catalog, repository: Path) -> None:
         for device, printed in zip(layout.devices, compute, strict=False):
             parts += 1
             close_parts += abs(device.compute / MIB - printed) <= 0.005 * printed + PRINTED
-    assert hosts > 150
-    assert parts > 80
+    assert hosts > 75
+    assert parts > 40
     assert exact_hosts >= 0.98 * hosts
     assert close_hosts == hosts
     assert close_parts == parts
