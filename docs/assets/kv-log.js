@@ -304,6 +304,12 @@
 
     function lay(reading, found, compared, remarks) {
       const children = [make("p", { class: "kv-big" }, headline(found, reading))];
+      const said = new Set(reading.recognised.map((one) => one.pattern));
+      const about = Object.entries(table.refusals).reverse().find(([name]) => said.has(name));
+      if (about && !location.pathname.endsWith(about[1])) {
+        const href = new URL(about[1], kvreport.root).href;
+        children.push(make("p", {}, make("a", { href }, "What the sentence means, and what helps")));
+      }
       if (!reading.recognised.length) {
         children.push(
           make("p", {}, "No line was understood: this reads start-up logs of vLLM, SGLang and TensorRT-LLM."),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kvreport import words
+from kvreport.catalog.refusals import refusal_of
 from kvreport.startup_log.endings import Ended
 from kvreport.startup_log.facts import FACTS
 from kvreport.startup_log.reading import Reading, runs_shorter, show, started, tokens_of
@@ -166,6 +167,12 @@ class Diagnosis:
         verb = "fits" if whole == 1 else "fit at once"
         return f"{self.concurrency:.2f}x: {fit} of {longest:,} tokens {verb}."
 
+    @property
+    def address(self) -> str | None:
+        """The page about the sentence with which the engine refused, within the site; None without one."""
+        found = refusal_of(frozenset(line.pattern for line in self.reading.recognised))
+        return None if found is None else found.address
+
     def _refused(self) -> str | None:
         """What a refusal for want of states or of free memory says; None without one."""
         states, seqs = self.reading.whole("state_blocks"), self.reading.whole("max_seqs")
@@ -188,6 +195,7 @@ class Diagnosis:
         return {
             "engine": self.reading.engine,
             "headline": self.headline,
+            "address": self.address,
             "facts": dict(sorted(self.reading.facts.items())),
             "recognised": [
                 {"line": found.number, "pattern": found.pattern, "says": found.says, "text": found.text}

@@ -23,6 +23,8 @@ def lines(found: Diagnosis) -> list[str]:
         told.append(
             "  No line was understood: this reads start-up logs of vLLM, SGLang, TensorRT-LLM, llama.cpp and Ollama."
         )
+    if found.address:
+        told += ["", f"About this sentence: the page {found.address} of the site."]
     if found.comparisons:
         told += ["", "Compared with our estimate:"]
         told += [f"  {one.line()}" for one in found.comparisons]

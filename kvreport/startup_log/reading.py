@@ -11,6 +11,7 @@ from typing import Any, Final, get_args
 from kvreport import words
 from kvreport.budgets import LOG
 from kvreport.catalog.log_lines import Engine, fact_of, log_lines
+from kvreport.catalog.refusals import refusals
 from kvreport.errors import InputError
 from kvreport.startup_log.facts import FACTS
 from kvreport.startup_log.patterns import Pattern, patterns
@@ -351,6 +352,7 @@ def table() -> dict[str, Any]:
         ],
         "engines": ENGINES,
         "remedies": {name: said for one in log_lines() for name, said in one.remedies.items()},
+        "refusals": {name: one.address for one in refusals() for name in one.lines},
         "begins": browser_expression(BEGINS),
         "commands": browser_expression(COMMANDS),
         "results": browser_expression(RESULTS),

@@ -1,0 +1,67 @@
+"""Sentences with which an engine refuses to start, each with what it means: ``data/refusals.yaml``."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Text
+from kvreport.catalog.log_lines import Name
+from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.resources import data_dir
+
+FILE: Final = "refusals.yaml"
+FOLDER: Final = "refusals/"
+"""Where their pages are in the site."""
+
+
+class Refusal(Record):
+    """One sentence.
+
+    Attributes:
+        slug: Its address, which never changes.
+        lines: Lines of logs that say it, as they are named in ``log_lines``; the first one's example is shown.
+        title: What people look for.
+        means: What happened.
+        arithmetic: The comparison that failed, a formula each.
+        remedies: What helps, the surest first.
+        example: A question of :func:`kvreport.estimate` that ends in it; None where none does.
+    """
+
+    slug: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
+    lines: Annotated[tuple[Name, ...], Field(min_length=1)]
+    title: Text
+    means: LongText
+    arithmetic: Annotated[tuple[Text, ...], Field(min_length=1)]
+    remedies: Annotated[tuple[Text, ...], Field(min_length=1)]
+    example: dict[str, Any] | None = None
+
+    @property
+    def address(self) -> str:
+        """Its page in the site."""
+        return f"{FOLDER}{self.slug}/"
+
+
+class Refusals(Record):
+    """The content of ``refusals.yaml``."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    refusals: tuple[Refusal, ...]
+
+
+@cache
+def refusals() -> tuple[Refusal, ...]:
+    """Every refusal that has a page.
+
+    Raises:
+        CatalogError: If the file does not hold.
+    """
+    path = data_dir() / FILE
+    return validate(Refusals, read_yaml(path, FILE), FILE).refusals
+
+
+def refusal_of(names: frozenset[str]) -> Refusal | None:
+    """The refusal that some recognized lines say; the last one of the list where they say several."""
+    return next((one for one in reversed(refusals()) if not names.isdisjoint(one.lines)), None)

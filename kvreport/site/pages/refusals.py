@@ -1,0 +1,107 @@
+"""Pages of the sentences with which engines refuse to start: what each means, a worked example, the log reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kvreport.catalog.log_lines import log_lines
+from kvreport.catalog.refusals import FOLDER, Refusal, refusals
+from kvreport.errors import InputError
+from kvreport.estimation import Estimate, estimate
+from kvreport.estimation.explanation import headline
+from kvreport.estimation.remedies import remedies
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.pages import log
+from kvreport.units import gib
+
+TITLE: Final = "Refusals to start"
+MOST_CHANGES: Final = 3
+_PARTS: Final = (
+    ("Weights", "weights"), ("Working memory of a step", "activations"), ("Other memory", "non_framework"), ("CUDA graphs", "graphs"),
+)  # fmt: skip
+"""What an engine's share holds besides the pool, as budgets name it."""
+
+
+def _page(site: SiteData, runtime_bytes: int, refusal: Refusal) -> Page:
+    lines = {line.name: line for one in log_lines() for line in one.lines}
+    line = lines[refusal.lines[0]]
+    result = _answer(site, refusal)
+    context: dict[str, Any] = names_of(log.context(site, runtime_bytes)) | {
+        "refusal": refusal,
+        "sentence": line.example,
+        "example": line.example,
+        "read": line.read,
+        "at": line.at,
+        "table": None if result is None else _table(result),
+        "conclusion": "" if result is None else headline(result),
+        "changes": () if result is None else _changes(result, site),
+    }
+    body = render("refusals/body.html", refusal.address, context)
+    return Page(
+        uri=refusal.address,
+        kind="tool",
+        title=refusal.title,
+        heading=refusal.title,
+        description=refusal.means.split(". ")[0].rstrip(".") + ".",
+        sections=(Section("refusal", "", body),),
+        names=refusal.lines,
+    )
+
+
+def _answer(site: SiteData, refusal: Refusal) -> Estimate | None:
+    """The worked example's answer; None where there is none, or where the catalog does not know its names."""
+    if refusal.example is None:
+        return None
+    asked = dict(refusal.example)
+    try:
+        return estimate(asked.pop("model"), catalog=site.catalog, **asked)
+    except InputError:
+        return None
+
+
+def _changes(result: Estimate, site: SiteData) -> tuple[str, ...]:
+    """What would make the example start, as the command line says it."""
+    found = remedies(result, site.catalog.kv_formats) if result.verdict not in {"fits", "tight"} else ()
+    return tuple(f"{one.flags}: {one.requests:,} requests" for one in found[:MOST_CHANGES])
+
+
+def _table(result: Estimate) -> Table:
+    """The example's budget on one device, line by line."""
+    told = result.to_dict()
+    budget = told["budget"]
+    total, share = budget["total_bytes"], budget["utilization"]
+    rows = [(f"Memory of {result.request.accelerators[0].name}", gib(total))]
+    rows += [(f"Share that {result.request.engine.label} takes, {share:g}", gib(int(total * share)))]
+    rows += [(name, f"\N{MINUS SIGN}{gib(budget[part])}") for name, part in _PARTS if budget[part]]
+    rows += [("Left for the KV pool", gib(budget["kv_pool_bytes"]))]
+    rows += [
+        (f"One request of {told['context_tokens']:,} tokens holds", gib(told["kv_bytes_per_request_per_gpu"]))
+    ]
+    return Table(
+        f"{told['model']} on one {result.request.accelerators[0].name}, computed for {result.request.engine.label}.",
+        Column("Part", numeric=False),
+        (Column("Size", "GiB"),),
+        tuple(Row(Cell(name), (Cell(size, "kv-num"),)) for name, size in rows),
+    )
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the list of sentences, and a page for each."""
+    for one in refusals():
+        yield _page(inputs.site, inputs.runtime_bytes, one)
+    yield Page(
+        uri=FOLDER,
+        kind="tool",
+        title=TITLE,
+        heading=TITLE,
+        description=f"{len(refusals())} sentences with which vLLM and SGLang refuse to start, and what each means.",
+        lead=render("refusals/index.html", FOLDER, {"refusals": refusals()}),
+    )
+
+
+TYPE: Final = PageType("refusals", pages)

@@ -1,0 +1,66 @@
+"""Sentences with which engines refuse to start: each has one page, whose address stays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kvreport.catalog.load import open_catalog
+from kvreport.catalog.log_lines import log_lines
+from kvreport.catalog.refusals import refusals
+from kvreport.cli import main
+from kvreport.estimation import estimate
+from kvreport.site.pages.refusals import _page
+from kvreport.startup_log import diagnose, table
+
+LINES = {line.name: line for one in log_lines() for line in one.lines}
+ADDRESSES = {
+    "out-of-memory", "sglang-max-mamba-cache-size", "sglang-not-enough-memory", "sglang-weights-leave-no-memory-for-the-kv-cache",
+    "vllm-free-memory-is-less-than-desired", "vllm-kv-cache-is-needed", "vllm-max-num-seqs-exceeds-mamba-cache-blocks",
+    "vllm-more-tokens-than-the-kv-cache-stores", "vllm-no-available-memory-for-the-cache-blocks",
+}  # fmt: skip
+"""Addresses that are published: one may be added, and none taken away."""
+MOST = 25
+
+
+def test_every_line_that_refuses_has_a_page_and_every_page_has_lines() -> None:
+    paged = {name for one in refusals() for name in one.lines}
+    assert paged <= LINES.keys()
+    assert {name for name, line in LINES.items() if "refuses to start" in line.says} <= paged
+    assert {one.slug for one in refusals()} >= ADDRESSES
+    assert len(refusals()) <= MOST
+
+
+@pytest.mark.parametrize("refusal", refusals(), ids=lambda one: one.slug)
+def test_each_sentence_leads_to_its_page(refusal, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in refusal.lines:
+        assert diagnose(LINES[name].example).address == refusal.address
+        assert table()["refusals"][name] == refusal.address
+    log = tmp_path / "start.log"
+    log.write_text(LINES[refusal.lines[0]].example, encoding="utf-8")
+    assert main(["log", str(log)]) == 0
+    assert f"About this sentence: the page {refusal.address} of the site." in capsys.readouterr().out
+    assert main(["log", str(log), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["address"] == refusal.address
+
+
+def test_a_log_without_a_refusal_leads_to_no_page() -> None:
+    assert (
+        diagnose("INFO [kv_cache_utils.py:634] GPU KV cache size: 107,136 tokens").to_dict()["address"]
+        is None
+    )
+
+
+@pytest.mark.parametrize("refusal", refusals(), ids=lambda one: one.slug)
+def test_a_worked_example_ends_in_its_sentence_and_is_on_its_page(refusal) -> None:
+    site = SimpleNamespace(catalog=open_catalog(), models=())
+    html = _page(site, 0, refusal).sections[0].html
+    assert all(one.split("'")[0].split("<")[0] in html for one in refusal.remedies)
+    assert ("kv-table" in html) == (refusal.example is not None)
+    if refusal.example is not None:
+        asked = dict(refusal.example)
+        starts = estimate(asked.pop("model"), **asked).verdict in {"fits", "tight", "may_fit"}
+        assert starts == (refusal.slug == "vllm-free-memory-is-less-than-desired")
