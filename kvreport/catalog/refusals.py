@@ -24,18 +24,16 @@ class Refusal(Record):
         slug: Its address, which never changes.
         lines: Lines of logs that say it, as they are named in ``log_lines``; the first one's example is shown.
         title: What people look for.
-        means: What happened.
+        means: What happened, where the lines' own meaning is not all.
         arithmetic: The comparison that failed, a formula each.
-        remedies: What helps, the surest first.
         example: A question of :func:`kvreport.estimate` that ends in it; None where none does.
     """
 
     slug: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
     lines: Annotated[tuple[Name, ...], Field(min_length=1)]
     title: Text
-    means: LongText
-    arithmetic: Annotated[tuple[Text, ...], Field(min_length=1)]
-    remedies: Annotated[tuple[Text, ...], Field(min_length=1)]
+    means: LongText | None = None
+    arithmetic: tuple[Text, ...] = ()
     example: dict[str, Any] | None = None
 
     @property

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kvreport.catalog.log_lines import log_lines
+from kvreport.catalog.log_lines import LogLine, log_lines
 from kvreport.catalog.refusals import FOLDER, Refusal, refusals
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
@@ -17,6 +18,7 @@ from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
 from kvreport.site.pages import log
+from kvreport.startup_log import FACTS
 from kvreport.units import gib
 
 TITLE: Final = "Refusals to start"
@@ -28,11 +30,14 @@ _PARTS: Final = (
 
 
 def _page(site: SiteData, runtime_bytes: int, refusal: Refusal) -> Page:
-    lines = {line.name: line for one in log_lines() for line in one.lines}
-    line = lines[refusal.lines[0]]
+    engines = {line.name: (one.engine, line) for one in log_lines() for line in one.lines}
+    engine, line = engines[refusal.lines[0]]
+    means = (refusal.means,) if refusal.means else _meanings([engines[name][1] for name in refusal.lines])
     result = _answer(site, refusal)
     context: dict[str, Any] = names_of(log.context(site, runtime_bytes)) | {
         "refusal": refusal,
+        "means": means,
+        "remedies": _remedies(engine or "any", line),
         "sentence": line.example,
         "example": line.example,
         "read": line.read,
@@ -47,9 +52,32 @@ def _page(site: SiteData, runtime_bytes: int, refusal: Refusal) -> Page:
         kind="tool",
         title=refusal.title,
         heading=refusal.title,
-        description=refusal.means.split(". ")[0].rstrip(".") + ".",
+        description=means[0].split(". ")[0].rstrip(".") + ".",
         sections=(Section("refusal", "", body),),
         names=refusal.lines,
+    )
+
+
+def _meanings(lines: list[LogLine]) -> tuple[str, ...]:
+    """What lines mean, with the names of the numbers in the place of the numbers."""
+    told = (
+        re.sub(
+            r"\{(\w+)\}",
+            lambda one: f"[{FACTS[one[1]].label}]" if one[1] in FACTS else "[a number]",
+            line.says,
+        )
+        for line in lines
+    )
+    return tuple(dict.fromkeys(told))
+
+
+def _remedies(engine: str, line: LogLine) -> tuple[str, ...]:
+    """What helps, in the words of an engine."""
+    said = {name: words for one in log_lines() for name, words in one.remedies.items()}
+    named = () if line.ends is None else line.ends.remedies
+    return tuple(
+        words[:1].upper() + words[1:] + "."
+        for words in (said[one].get(engine, said[one]["any"]) for one in named)
     )
 
 
@@ -99,7 +127,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         kind="tool",
         title=TITLE,
         heading=TITLE,
-        description=f"{len(refusals())} sentences with which vLLM and SGLang refuse to start, and what each means.",
+        description=f"{len(refusals())} sentences with which engines refuse to start, and what each means.",
         lead=render("refusals/index.html", FOLDER, {"refusals": refusals()}),
     )
 
