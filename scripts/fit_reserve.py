@@ -695,7 +695,8 @@ def _put(family: str, values: dict[str, float]) -> None:
     head, start, rest = path.read_text().partition("  coefficients: {\n")
     stated, end, tail = rest.partition("  }\n")
     known = yaml.safe_load(f"{{{stated}}}") | values
-    lines = textwrap.wrap(", ".join(f"{name}: {value!r}" for name, value in sorted(known.items())) + ",", 116)
+    pairs = " ".join(f"{name}:\0{value!r}," for name, value in sorted(known.items()))
+    lines = [line.replace("\0", " ") for line in textwrap.wrap(pairs, 116)]
     _replace(path, f"{head}{start}" + "".join(f"    {line}\n" for line in lines) + f"{end}{tail}")
 
 

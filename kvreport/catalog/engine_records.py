@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -44,7 +43,7 @@ def records_of(rules: RulesFile, where: str) -> Iterator[Engine]:
     Raises:
         CatalogError: If a record does not hold together.
     """
-    ends = [*(later.first for _, later in pairwise(rules.records)), None]
+    ends = [*(one.first for one in rules.records[1:]), None][: len(rules.records)]
     dated = dated_fields(rules)
     constants = {rule.rule: rule.by_release() for rule in rules.rules if rule.is_constant(FIELDS)}
     common: Any = rules.engine
@@ -92,9 +91,11 @@ class EngineShelf(Shelf[Engine]):
 
         Args:
             folder: Where the files are.
-            beside: Name of a file that folders next to the records may have.
+            beside: Name of a file that a family's folder may have where it has no rules.
         """
-        super().__init__(folder, Engine, "engine", lambda engine: (engine.name, engine.name), beside=beside)
+        super().__init__(
+            folder, Engine, "engine", lambda engine: (engine.name, engine.name), beside=(beside, RULES)
+        )
         self._families = {path.parent.name: path for path in sorted(folder.glob(f"*/{RULES}"))}
         self._made: dict[str, dict[str, Engine]] = {}
 

@@ -35,6 +35,8 @@ Plain = bool | int | float | str | frozenset[str]
 T = TypeVar("T")
 
 _PER_RULE: Final = 64
+_BUILDS: Final = frozenset({"llama_cpp"})
+"""Families whose releases are builds with a number."""
 _NAME: Final = r"^[a-z0-9_]{3,60}$"
 
 
@@ -53,6 +55,17 @@ def version_number(text: str) -> tuple[int, ...]:
 def plain_release(version: str) -> str:
     """The numbers of a version alone: ``v0.5.15.post1`` is ``0.5.15``; empty where it tells no release."""
     return ".".join(map(str, version_number(version)))
+
+
+def build_number(version: str) -> Numbers:
+    """The number of a build such as ``b9849``; empty for a commit or a name."""
+    found = re.fullmatch(r"b?(\d{2,6})", version.strip().lower(), re.ASCII)
+    return (int(found[1]),) if found else ()
+
+
+def _first(text: str) -> Numbers:
+    """The release or build from which on a value of a rule holds; empty for the oldest."""
+    return version_number(text) or build_number(text)
 
 
 class Change(Record):
@@ -100,7 +113,7 @@ class Rule(Record):
                 listed = value.changed(listed)
             elif isinstance(value, tuple):
                 listed = frozenset(value)
-            found[version_number(first)] = listed if isinstance(value, Change | tuple) else value
+            found[_first(first)] = listed if isinstance(value, Change | tuple) else value
         return found
 
     def is_constant(self, fields: Container[str]) -> bool:
@@ -133,7 +146,7 @@ class FieldByRelease(Record):
 
     def by_release(self) -> dict[Numbers, JsonValue]:
         """Its values by the first release that has each, oldest first."""
-        return {version_number(first): value for first, value in self.values.items()}
+        return {_first(first): value for first, value in self.values.items()}
 
 
 class RangeOfReleases(Record):
@@ -169,7 +182,7 @@ class ClassList(Record):
         listed: frozenset[str] = frozenset()
         for first, value in self.values.items():
             listed = value.changed(listed) if isinstance(value, Change) else frozenset(value)
-            found[version_number(first)] = listed
+            found[_first(first)] = listed
         return found
 
     def contradictions(self) -> Iterable[Contradiction]:
@@ -178,7 +191,7 @@ class ClassList(Record):
 
 
 def _disordered(name: str, stated: Iterable[str], values: Sequence[Plain]) -> Iterator[Contradiction]:
-    firsts = [version_number(first) for first in stated]
+    firsts = [_first(first) for first in stated]
     if firsts[0] or firsts != sorted(set(firsts)):
         yield Contradiction(f"values of {name}", ", ".join(stated), '"0", then releases, oldest first')
     if len({type(value) for value in values}) > 1:
@@ -323,7 +336,7 @@ def release_number(family: str, version: str) -> Numbers:
         family: For instance ``vllm``.
         version: As an engine prints it.
     """
-    number = version_number(version)
+    number = version_number(version) or (build_number(version) if family in _BUILDS else ())
     if family != "vllm" or len(number) < 2 or not re.search(r"dev|rc", version):
         return number
     patch = number[2] if len(number) > 2 else 0
@@ -337,6 +350,12 @@ def release_number(family: str, version: str) -> Numbers:
 @lru_cache(maxsize=1024)
 def _release_of(family: str, version: str) -> Release:
     return release_at(family, release_number(family, version))
+
+
+def first_with(family: str, rule: str) -> str:
+    """The first release or build at which a rule has another value than the oldest, as its file writes it."""
+    found = public_rules(family)
+    return next(list(one.values)[1] for one in (() if found is None else found.rules) if one.rule == rule)
 
 
 def release_of(engine: Engine) -> Release:

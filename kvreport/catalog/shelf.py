@@ -340,7 +340,7 @@ class Shelf(Generic[R]):
         record: type[R],
         noun: str,
         identify: Callable[[R], tuple[str, str]],
-        beside: str = "",
+        beside: tuple[str, ...] = (),
     ) -> None:
         """List the folder; nothing is read yet.
 
@@ -349,7 +349,7 @@ class Shelf(Generic[R]):
             record: What each file holds.
             noun: What to call one, in messages.
             identify: Returns a record's name and the file name (without suffix) it must have.
-            beside: Name of a file that folders next to the records may have; empty for no such folders.
+            beside: Names of files of which folders next to the records have one; empty for no such folders.
         """
         self.folder = folder
         self._beside = beside
@@ -415,7 +415,7 @@ class Shelf(Generic[R]):
             for path in sorted(self.folder.iterdir())
             if path.suffix != ".yaml"
             and not path.name.startswith(".")
-            and not (self._beside and (path / self._beside).is_file())
+            and not any((path / name).is_file() for name in self._beside)
         ]
         for stem in self.files:
             try:

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, LocalServed
-from kvreport.accounting.engines.llama_cpp.builds import OLDEST, build_number, for_build
+from kvreport.accounting.engines.llama_cpp.builds import FAMILY, for_build
 from kvreport.accounting.engines.llama_cpp.caches import count_cells
 from kvreport.accounting.engines.llama_cpp.cells import cell_plan
 from kvreport.accounting.engines.llama_cpp.command import server_command
@@ -24,6 +24,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.llama_cpp import LocalArchitecture, load_local_architectures
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import build_number, first_with, release_at
 from kvreport.errors import InputError, shorten
 
 
@@ -65,14 +66,15 @@ class LlamaCpp(EngineRules):
             InputError: For builds that are older than the rules.
         """
         number = build_number(version)
-        if number is None:
+        if not number:
             return self.engine
-        if number < OLDEST:
+        if not release_at(FAMILY, number).has("caches_as_now"):
+            oldest = first_with(FAMILY, "caches_as_now")
             raise InputError(
-                f"engine: found {self.engine.name}@{shorten(version)}; allowed: a build from b{OLDEST}, such as "
+                f"engine: found {self.engine.name}@{shorten(version)}; allowed: a build from {oldest}, such as "
                 f"b9849, or {self.engine.version}"
             )
-        return self.engine.model_copy(update={"version": f"b{number}"})
+        return self.engine.model_copy(update={"version": f"b{number[0]}"})
 
     def usual_mix(self, model: Model) -> str | None:
         """The quantization mix that is run where nobody names one; None for the checkpoint's own types.
