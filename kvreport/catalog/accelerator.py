@@ -108,14 +108,32 @@ class Slice(Record):
         memory: Its parts of the device's memory, and how many parts that has.
         compute: The same of its multiprocessors.
         instances: How many of them one device can be divided into.
+        usable: What the driver lists as its memory, in bytes; None where only its share is known.
     """
 
     name: Annotated[str, Field(pattern=r"^[1-7]g\.[0-9]{1,3}gb$")]
     memory: tuple[Positive, Positive]
     compute: tuple[Positive, Positive]
     instances: Positive
+    usable: Positive | None = None
+
+    def usable_of(self, usable_bytes: int) -> int:
+        """What a process can use of it, in bytes, on a device with so much.
+
+        A share that no driver's list is known of is cut to the smallest that lists of other devices have: up to a
+        quarter of the memory, slices lack up to 8.4 % of their share (H200, B200, H100 NVL).
+        """
+        part, whole = self.memory
+        if self.usable is not None:
+            return min(self.usable, usable_bytes)
+        if 4 * part <= whole and whole == _HBM_PARTS:
+            return usable_bytes * part * _SMALL_SHARE[0] // (whole * _SMALL_SHARE[1])
+        return usable_bytes * part // whole - SLICE_SHORT_BYTES
 
 
+_HBM_PARTS: Final = 8
+"""Parts that memory of data-center GPUs is divided into; those of GDDR cards and of A30 are quarters without a shortage."""
+_SMALL_SHARE: Final = (916, 1000)
 SLICE_SHORT_BYTES: Final = 204_010_947
 """0.19 GiB: what slices of an H100 lack at most of their share of its memory, as its driver lists them (9.75, 19.62
 and 39.50 GiB of 79.25)."""
@@ -221,11 +239,12 @@ class Accelerator(Record):
                 + (known or "the whole device, as it has no slices that are known")
             )
         part, whole = found.memory
-        usable = self.usable_bytes * part // whole - SLICE_SHORT_BYTES
         figure = Figure(
-            value=usable,
-            evidence="derived",
-            note=f"{part}/{whole} of the device's, less 0.19 GiB as on an H100",
+            value=found.usable_of(self.usable_bytes),
+            evidence="derived" if found.usable is None else "observed",
+            note=f"{part}/{whole} of the device's, less what slices of other devices lack of their share"
+            if found.usable is None
+            else "as the driver lists the profile",
         )
 
         def share(rate: Figure | None, parts: tuple[int, int]) -> Figure | None:

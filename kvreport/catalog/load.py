@@ -52,8 +52,12 @@ RELEASED = "released"
 """The weight format that every model has: as its makers published it."""
 
 
-_SLICE: Final = re.compile(r"(?P<device>.+?)[-:/ ](?:mig[-_ ])?(?P<slice>[1-7]g\.[0-9]+gb)", re.IGNORECASE)
-"""A slice of a device: ``h100-1g.10gb``, ``H100:2g.20gb``, ``H200 MIG 1g.18gb``."""
+_SLICE: Final = re.compile(
+    r"(?:(?P<device>.+?)[-:/ ])?(?:mig[-_ ])?(?P<slice>[1-7]g\.[0-9]+gb)(?:[+.-](?:me(?:\.all)?|gfx))?",
+    re.IGNORECASE,
+)
+"""A slice of a device: ``h100-1g.10gb``, ``H100:2g.20gb``, ``H200 MIG 1g.18gb+me``; without a device as Kubernetes names
+its resource, ``nvidia.com/mig-1g.10gb``."""
 _RELEASE: Final = re.compile(
     r"(?P<family>[A-Za-z][\w.-]*?)(?:==|[- ])v?(?P<version>[0-9]+(?:\.[0-9]+)+)", re.ASCII
 )
@@ -200,8 +204,22 @@ class Catalog:
         if exact is not None:
             return self._accelerators.read(exact)
         part = _SLICE.fullmatch(name.strip())
-        if part is not None:
+        if part is not None and (part["device"] or "mig").lower() not in (
+            "mig",
+            "nvidia.com",
+            "nvidia.com/mig",
+        ):
             return self.accelerator(part["device"]).sliced(part["slice"])
+        if part is not None:
+            wanted = part["slice"].lower()
+            having = [
+                one.id for one in self.accelerators.values() if any(s.name == wanted for s in one.slices)
+            ]
+            named = f"{having[0]}:{wanted}" if having else "h100:1g.10gb"
+            raise InputError(
+                f"gpu: found {shorten(name)}, a slice without its device; allowed: {named}"
+                + (f"; {', '.join(having)} have this slice" if len(having) > 1 else "")
+            )
         if "+" in name:
             raise InputError(
                 f"gpu: found {shorten(name)}; allowed here: one accelerator (kvreport size MODEL --gpu {shorten(name)} and "

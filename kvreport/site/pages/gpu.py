@@ -11,6 +11,7 @@ from kvreport.accounting.support import on_accelerator
 from kvreport.catalog.accelerator import Accelerator, Figure
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
+from kvreport.estimation import estimate
 from kvreport.publish import counts
 from kvreport.publish.confirmed import confirmed_on
 from kvreport.publish.series import Series
@@ -67,6 +68,7 @@ class GpuContext:
         controls: The form that changes formats and number of GPUs; None for a machine whose engine the browser
             does not compute.
         largest: The largest model that fits, by weight format.
+        slices: The devices that it can be divided into, each with the largest model that it serves; None for none.
         rates: Bandwidth and peak rates with their evidence.
         notes: Remarks of the catalog.
         sources: Where its facts come from.
@@ -85,6 +87,7 @@ class GpuContext:
     groups: tuple[Group, ...]
     controls: Controls | None
     largest: Table
+    slices: Table | None
     rates: Table
     notes: tuple[str, ...]
     sources: tuple[SourceLine, ...]
@@ -132,6 +135,11 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
             section("boundary", "Capacity by context length", "gpu/boundary.html"),
             section("users", "Capacity by model", "gpu/users.html"),
             section("largest", "The largest model that fits", "_only_table.html", table=made.largest),
+            *(
+                [section("slices", "Slices of the GPU (MIG)", "_only_table.html", table=made.slices)]
+                if made.slices is not None
+                else []
+            ),
             *([at_home] if at_home is not None else []),
             section("rates", "Bandwidth and peak rates", "_only_table.html", table=made.rates),
             section("sources", "Sources", "gpu/sources.html"),
@@ -170,6 +178,7 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext
             examples=tuple(site.catalog.models[one.config.model].slug for _, one, _ in _shown(site, gpu)),
         ),
         largest=_largest(site, gpu),
+        slices=_slices(site, gpu) if gpu.slices else None,
         rates=_rates(gpu),
         notes=gpu.notes,
         sources=source_lines(gpu.sources),
@@ -442,6 +451,53 @@ def _largest(site: SiteData, gpu: Accelerator) -> Table:
         rows=tuple(rows),
         name="largest-table",
     )
+
+
+def _slices(site: SiteData, gpu: Accelerator) -> Table:
+    """Each slice with its memory and the largest model, by parameters, that it serves as released."""
+    context = site.counted_context
+    weights = dict(site.on_one.get((gpu.id, RELEASED), ()))
+    by_size = sorted(weights, key=lambda name: (-site.parameters[name], name))
+    rows = []
+    for one in gpu.slices:
+        device = gpu.sliced(one.name)
+        answers = (
+            (site.catalog.models[name], _requests(site, name, f"{gpu.id}:{one.name}"))
+            for name in by_size
+            if weights[name] < device.usable_bytes
+        )
+        model, requests = next((answer for answer in answers if answer[1]), (None, 0))
+        cells = (
+            tables.count_cell(one.instances),
+            tables.size_cell(device.usable_bytes),
+            evidence_cell(device.memory.usable),
+            Cell(f"{one.compute[0]}/{one.compute[1]}", "kv-num", value=one.compute[0]),
+            Cell("none") if model is None else Cell(model.name, href=f"models/{model.slug}/"),
+            tables.count_cell(requests),
+        )
+        rows.append(Row(Cell(f"{gpu.id}:{one.name}"), cells))
+    return Table(
+        caption=f"Slices by the names that --gpu knows, with the largest model that each serves as released at "
+        f"{units.human_tokens(context)} tokens; not in the dataset",
+        head=Column("Slice", numeric=False),
+        columns=(
+            Column("Per GPU"),
+            Column("Usable memory", "GiB"),
+            Column("Evidence", numeric=False),
+            Column("Compute"),
+            Column("Largest model", numeric=False),
+            Column("Requests"),
+        ),
+        rows=tuple(rows),
+        name="slices-table",
+    )
+
+
+def _requests(site: SiteData, model: str, gpu: str) -> int:
+    """Return how many requests one device serves, where the data set has no row for it."""
+    context, engine = site.counted_context, site.engine.name
+    found = estimate(model, gpu=gpu, context_tokens=context, engine=engine, catalog=site.catalog)
+    return found.max_concurrent_requests
 
 
 def _rates(gpu: Accelerator) -> Table:
