@@ -173,6 +173,7 @@ class Presser:
         seed: Which of those that do alike.
         place: The part of the page.
         elsewhere: Addresses that this site does not have, and others do.
+        under: The folder of the address at which the site is published, which absolute links begin with.
     """
 
     def __init__(
@@ -186,9 +187,10 @@ class Presser:
         seed: int = 1,
         place: str = "main",
         elsewhere: tuple[str, ...] = (),
+        under: str = "",
     ) -> None:
         self.root, self.folder, self.given, self.every, self.place = root, folder, given, every, place
-        self.elsewhere = elsewhere
+        self.elsewhere, self.under = elsewhere, under
         self.draw = random.Random(seed)  # noqa: S311 - which of several like controls, no secret
         self.context = browser.new_context(
             bypass_csp=True, viewport={"width": 1280, "height": 900}, accept_downloads=True
@@ -202,6 +204,10 @@ class Presser:
         self.asking: set[Any] = set()
         self.known: dict[str, Any] | None = None  # what the page says since the last press
         page = self.page
+        if under:
+            page.route(
+                f"**/{under}**", lambda route: route.continue_(url=route.request.url.replace(under, "", 1))
+            )
         page.on("console", self.hears)
         page.on("pageerror", lambda error: self.heard.append(str(error)))
         page.on("download", lambda download: self.saved.append(download))  # noqa: PLW0108 - playwright marks it
@@ -464,7 +470,7 @@ class Presser:
         """Whether a page of the site is where a link says."""
         if not link.startswith(self.root):
             return "undefined" not in link and "NaN" not in link
-        path = unquote(urlsplit(link).path).lstrip("/")
+        path = unquote(urlsplit(link).path).lstrip("/").removeprefix(self.under)
         if path.startswith(self.elsewhere):
             return True
         found = self.folder / path

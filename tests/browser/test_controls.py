@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from controls import Presser, Report, given
+from serving import until
 from visits import Visit
 
 from kvreport.publish import python_runtime
@@ -72,6 +73,57 @@ def test_every_kind_of_control_is_pressed(
     report = press(browser, address, tiny_site, filled, kind)
     record_property("controls", len(report.found))
     record_property("presses", report.presses)
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        ("404.html", "main"),
+        ("embed/", "body"),
+        ("embed/?model=openai--gpt-oss-20b&gpu=h100-sxm-80gb", "body"),
+    ],
+)
+def test_a_page_without_controls_leads_on(
+    browser: Any, address: str, tiny_site: Any, filled: Any, uri: str, place: str
+) -> None:
+    """A card and the page of a missing address have links alone; each of them is a page, and nothing fails to load."""
+    how = {"place": place, "elsewhere": ELSEWHERE, "under": "tiny/"}
+    presser = Presser(browser, address, tiny_site.folder, filled, **how)
+    report = presser.run(uri)
+    links = presser.state()["links"]
+    presser.context.close()
+    assert not report.faults, report.faults
+    assert not report.found
+    assert [one for one in links if one.startswith(address)]
+
+
+def test_the_header_searches_switches_its_colors_and_opens_the_menu(browser: Any, address: str) -> None:
+    visit = Visit(browser, address)
+    page = visit.go("questions/first/")
+    page.set_viewport_size({"width": 400, "height": 800})
+    body = page.locator("body")
+    before = body.get_attribute("data-md-color-scheme")
+    page.locator(".md-header label[for^=__palette]:visible").click()
+    until(page, f"document.body.dataset.mdColorScheme !== '{before}'")
+    page.reload()
+    until(page, f"document.body.dataset.mdColorScheme !== '{before}'")
+    page.locator(".md-header label[for=__drawer]").click()
+    menu = page.locator(".md-nav--primary a[href]:visible")
+    until(page, "document.querySelector('#__drawer').checked")
+    assert menu.count() >= 5
+    page.locator(".md-overlay").click(position={"x": 390, "y": 700})
+    until(page, "!document.querySelector('#__drawer').checked")
+    page.locator(".md-header label[for=__search]").first.click()
+    page.locator(".md-search__input").press_sequentially("llama")
+    found = page.locator(".md-search-result__link")
+    found.first.wait_for()
+    led = str(found.first.get_attribute("href"))
+    found.first.click()
+    until(page, "location.pathname.length > 1 && !document.querySelector('#__search').checked")
+    assert page.locator("main h1").inner_text()
+    assert led
+    visit.context.close()
+    assert not visit.faults
 
 
 def test_an_open_box_of_citations_follows_the_answer(browser: Any, address: str) -> None:
