@@ -32,6 +32,7 @@ from kvreport.startup_log.endings import Ended, calculated, ended, holds
 from kvreport.startup_log.findings import Change, Comparison, Diagnosis
 from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.laid_out import (
+    ITS_RELEASE,
     POOL_AS_STATED,
     LaidOut,
     adapters_of,
@@ -96,6 +97,9 @@ NOT_FOLLOWED: Final = {
 }
 """Facts that change memory and that no prediction here follows."""
 
+AT_HOME: Final = ("llama_cpp", "ollama", "mlx")
+"""Engines of which a log without their buffers states an end alone: nothing is compared."""
+
 _QUANTITIES: Final = {
     "concurrency given pool": "concurrency",
     "tokens given pool": "kv_tokens",
@@ -144,7 +148,8 @@ def diagnose(
     known = open_catalog() if catalog is None else catalog
     reading = read_lines(text, own_folder(known))
     notes: list[str] = []
-    record = _model(reading, model, known, notes, fetch=fetch, revision=revision)
+    home = reading.engine in AT_HOME
+    record = None if home else _model(reading, model, known, notes, fetch=fetch, revision=revision)
     devices = accelerators_of(gpu, known) or device_named(reading, known, notes)
     device = min(devices, key=lambda one: one.usable_bytes, default=None)
     reading = _believed(reading, devices, known, notes)
@@ -169,7 +174,7 @@ def diagnose(
     if fits is not None and not isfinite(fits):
         notes.append("The model keeps no cache, so memory sets no limit to its requests.")
         fits = None
-    if reading.engine not in POOL_AS_STATED and old is None:
+    if reading.engine not in POOL_AS_STATED and old is None and not home:
         notes += _pool_notes(start, laid, device)
     if device is None and old is None:
         notes += _devices_of(reading, known)
@@ -184,7 +189,8 @@ def diagnose(
         notes.append(f"Flags that {unread[1]} does not have, and that are not read: {unread[0]}.")
     offered = changes(reading, laid, pool, total, fits)
     if end is not None and not offered:
-        sure = start is not None and not start.pool_unclear
+        # A release that is not stated is taken as the newest, as in an estimate; a share is not guessed.
+        sure = start is not None and {*start.pool_unclear} <= {ITS_RELEASE}
         offered += _remedies(end, laid if sure else None, reading, notes)
     return Diagnosis(
         reading=reading,

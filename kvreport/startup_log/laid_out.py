@@ -29,6 +29,9 @@ from kvreport.startup_log.start import Figures, Flags, Start, as_found
 
 TWO_BYTE_KV: Final = words.TWO_BYTE_KV
 
+ITS_RELEASE: Final = "its release"
+"""What a log may not state, and is then taken as the newest."""
+
 POOL_AS_STATED: Final = ("tensorrt_llm",)
 """Engines whose pool is not predicted from a log: it lacks what their share is taken of."""
 
@@ -303,7 +306,7 @@ def _pool_unclear(reading: Reading, model: Model, *, drafted: bool) -> tuple[str
     if reading.number("utilization") is None:
         missing.append("its share of memory")
     if version_of(reading) is None:
-        missing.append("its release")
+        missing.append(ITS_RELEASE)
     return tuple(missing)
 
 

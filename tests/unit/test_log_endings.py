@@ -105,6 +105,21 @@ def test_remedies_are_offered_with_their_value_or_named_as_not_enough() -> None:
     assert any(note == "To try, not calculated here: take smaller weights." for note in found.notes)
 
 
+@pytest.mark.parametrize("line", [NO_CACHE, "RuntimeError: [malloc] Unable to allocate 34359738368 bytes.\n"])
+def test_nothing_of_a_server_is_said_of_an_engine_at_home(line: str) -> None:
+    found = diagnose(line, model="Qwen/Qwen3-8B", gpu="rtx-4090")
+    assert found.comparisons == found.changes == ()
+    assert [note.partition(":")[0] for note in found.notes] == ["To try, not calculated here"]
+
+
+def test_a_release_that_is_not_stated_is_the_newest_as_in_an_estimate() -> None:
+    command = "vllm serve Qwen/Qwen2.5-72B-Instruct --gpu-memory-utilization 0.8 --max-model-len 32768\n"
+    found = diagnose(command + NO_ROOM, gpu="h100-sxm-80gb", tensor_parallel=2)
+    assert [change.value for change in found.changes] == [4]
+    without = diagnose(command.replace("--gpu-memory-utilization 0.8 ", "") + NO_ROOM, gpu="h100-sxm-80gb")
+    assert without.changes == ()  # its share is not known
+
+
 def test_a_start_of_llama_cpp_names_the_buffer_that_failed() -> None:
     found = diagnose_local(LLAMA + NO_CACHE)
     assert found.headline.startswith(
