@@ -228,7 +228,7 @@ endef
 # Versions stay where they are unless pyproject.toml forbids them: `make lock LOCK_ARGS=--upgrade` moves
 # them. No registry's address is written down: whoever installs uses theirs, and the hashes decide.
 LOCK_ARGS ?=
-# Both packages are downloaded without dependencies and read, never imported. FOLLOW="--since 0.32.0 --write"
+# The package is downloaded without dependencies; its planner runs in .cache/engines, on no GPU. FOLLOW="--no-planner --write"
 follow: $(STAMP) ## draft what a release of an engine changed: make follow ENGINE=vllm RELEASE=0.34.0
 	@$(BIN)/python scripts/follow.py $(ENGINE) $(RELEASE) $(FOLLOW)
 

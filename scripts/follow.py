@@ -1,38 +1,43 @@
 """Say what a release of an engine changed of what the rules were read in, as the draft of a change.
 
     make follow ENGINE=vllm RELEASE=0.34.0            compared with the newest release that was read
-    python scripts/follow.py vllm 0.33.0 --since 0.32.0 [--write] [--packages FOLDER]
+    python scripts/follow.py vllm 0.33.0 --since 0.32.0 [--write] [--packages FOLDER] [--python PYTHON]
 
-Both packages are downloaded without their dependencies and only their Python files are unpacked; nothing of them is
-imported or run. The report, Markdown on standard output, has
+The package is downloaded without its dependencies and unpacked without its compiled parts. The older one is fetched only
+where a rule's digest does not hold any more, to show the difference. The report, Markdown on standard output, has
 
 - every function that a rule or a docstring cites (``path.py::name``), by its syntax tree without comments and
   docstrings: unchanged, changed in what decides (constants, comparisons, names) or in other words, gone, and not
   found where it is said to be read;
 - flags of the server, model classes and places of log lines that are new or gone;
-- the rules to look at, with the difference of each function that they cite.
+- the rules to look at, with the difference of each function that they cite;
+- what the engine's own planner answers otherwise (``scripts/follow_planner.py``). It runs in one environment with CPU
+  PyTorch for all releases: PYTHON, else ``.cache/engines``, which is made of ``requirements/engines.txt``.
 
-With ``--write`` the release's day, places and classes go into the data, and ``at`` of every rule whose functions are
-unchanged is extended.
+With ``--write`` the release's day, places and classes go into the data. ``at`` of every rule whose functions are
+unchanged is extended, and ``digest`` is written: of each cited function's syntax tree in that release.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import copy
 import difflib
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+import follow_planner
 import read_engine_classes
 
 from kvreport.catalog.engine_classes import ClassLists
@@ -51,7 +56,7 @@ PARSERS: Final = {
 SAID: Final = tuple(line.dates for one in log_lines() for line in one.lines if line.dates is not None)
 """What the lines say that tell the release of a vLLM log by their place."""
 _CITED: Final = re.compile(r"([A-Za-z0-9_/]+\.py)(?:::([A-Za-z_][\w.]*))?")
-_RULE: Final = re.compile(r"^- rule: (\w+)$", re.MULTILINE)
+_RULE: Final = re.compile(r"^- (rule|field): (\w+)$", re.MULTILINE)
 _LONGEST: Final = 120
 """Lines of one function's difference that are printed."""
 
@@ -139,6 +144,46 @@ def _bare(node: ast.AST) -> str:
     return ast.unparse(_Plain().visit(ast.parse(ast.unparse(node))))
 
 
+def _shape(node: object) -> object:
+    """Return a tree as nested lists that every Python writes alike, without what is empty."""
+    if isinstance(node, ast.AST):
+        parts = (
+            (name, getattr(node, name, None)) for name in node._fields if name not in ("kind", "type_comment")
+        )
+        return [
+            type(node).__name__,
+            *([name, _shape(part)] for name, part in parts if part not in (None, [])),
+        ]
+    return [_shape(one) for one in node] if isinstance(node, list) else repr(node)
+
+
+def digest(package: Package, path: str, name: str, inside: str) -> str:
+    """Return the digest of what a citation names, without comments and docstrings; ``-`` where it is a file, or gone."""
+    found = package.found(path, name, inside) if name else []
+    trees = [_shape(_Plain().visit(copy.deepcopy(node))) for _, node in found]
+    return sha256(repr(trees).encode()).hexdigest()[:12] if trees else "-"
+
+
+def cited_in(read: str) -> list[tuple[str, str]]:
+    """Return path and name of each citation of today in a rule's ``read``."""
+    return _CITED.findall(read.partition(", before ")[0].rpartition("later ")[2])
+
+
+def digests(family: str, package: Package) -> dict[str, list[str]]:
+    """Return the digests of what each rule was read in, by the rule."""
+    return {
+        name: [digest(package, *one, INSIDE[family]) for one in cited_in(rule.get("read") or "")]
+        for name, rule in rules_of(family).items()
+    }
+
+
+def rules_of(family: str) -> dict[str, dict[str, Any]]:
+    """Return the rules and fields by release of an engine, by their name."""
+    path = ROOT / "data" / "engines" / family / "rules.yaml"
+    read: Any = read_yaml(path, path.name) if path.is_file() else {}
+    return {one.get("rule") or one["field"]: one for one in (*read.get("rules", ()), *read.get("fields", ()))}
+
+
 def _decides(node: ast.AST) -> str:
     """Return a digest of what a rule can be about: constants, comparisons and names of attributes."""
     told = []
@@ -162,13 +207,13 @@ def citations(family: str, newest: str) -> list[Citation]:
         newest: The newest release that was read; rules that were read in earlier ones alone are over.
     """
     found: dict[tuple[str, str], list[str]] = {}
-    rules = ROOT / "data" / "engines" / family / "rules.yaml"
-    if rules.is_file():
-        for rule in read_yaml(rules, rules.name)["rules"]:  # type: ignore[index]
-            if rule.get("at") and version_number(rule["at"][1]) < version_number(newest):
-                continue
-            for path, name in _CITED.findall(rule["read"].partition(", before ")[0].rpartition("later ")[2]):
-                found.setdefault((path, name), []).append(rule["rule"])
+    for rule, record in rules_of(family).items():
+        if not record.get("read") or (
+            record.get("at") and version_number(record["at"][1]) < version_number(newest)
+        ):
+            continue
+        for key in cited_in(record["read"]):
+            found.setdefault(key, []).append(rule)
     for source in sorted((ROOT / "kvreport" / "accounting" / "engines" / family).rglob("*.py")):
         for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -257,7 +302,7 @@ def bring(family: str, release: str, folder: Path) -> Package:
         SystemExit: If it cannot be had.
     """
     place = folder / f"{family}-{release}"
-    dated = place / "built"
+    dated = place / "unpacked"
     if not dated.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as into:
@@ -270,20 +315,38 @@ def bring(family: str, release: str, folder: Path) -> Package:
                 raise SystemExit(f"follow: {family} {release}: {last}")
             made = Path(into) / "made"
             with zipfile.ZipFile(wheels[0]) as wheel:
-                kept = [one for one in wheel.infolist() if one.filename.endswith((".py", "METADATA"))]
+                kept = [one for one in wheel.infolist() if not one.filename.endswith(".so")]
                 wheel.extractall(made, [one.filename for one in kept])
                 year, month, day = max(one.date_time for one in kept)[:3]
-            (made / "built").write_text(f"{year}-{month:02d}-{day:02d}", encoding="ascii")
+            (made / "unpacked").write_text(f"{year}-{month:02d}-{day:02d}", encoding="ascii")
             shutil.rmtree(place, ignore_errors=True)
             shutil.move(made, place)
     return Package(place, dated.read_text(encoding="ascii"))
 
 
+def newest(family: str) -> str:
+    """Return the newest release of an engine that the registry has.
+
+    Raises:
+        SystemExit: If it cannot be asked.
+    """
+    command = [sys.executable, "-m", "pip", "index", "versions", family]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.match(rf"{family} \(([0-9.]+)\)", done.stdout)
+    if found is None:
+        raise SystemExit(f"follow: {family}: no release was found; name one")
+    return found[1]
+
+
+def was_read(family: str) -> list[str]:
+    """Return the releases whose model classes were read."""
+    lists = ClassLists(ROOT / "data").of(family)
+    return [] if lists is None else [name for change in lists.changes for name in change.at]
+
+
 def newest_read(family: str, before: str) -> str:
     """Return the newest release before another whose classes were read."""
-    lists = ClassLists(ROOT / "data").of(family)
-    read = [] if lists is None else [name for change in lists.changes for name in change.at]
-    earlier = [name for name in read if version_number(name) < version_number(before)]
+    earlier = [name for name in was_read(family) if version_number(name) < version_number(before)]
     if not earlier:
         raise SystemExit(f"follow: {family} {before}: no earlier release was read; say --since")
     return max(earlier, key=version_number)
@@ -307,37 +370,64 @@ def classes(family: str, release: str, since: str, package: Package) -> tuple[fr
     return served[1] - served[0], served[0] - served[1]
 
 
-def report(family: str, release: str, since: str, old: Package, new: Package) -> tuple[list[str], list[str]]:
-    """Return the draft's lines, and the names of the rules that nothing changed for."""
-    cited = citations(family, since)
-    found = {one: judged(one, old, new, INSIDE[family]) for one in cited}
-    kinds = ("changed", "other words", "gone", "not found", "ambiguous", "new", "unchanged")
-    counted = {kind: [one for one in cited if found[one][0] == kind] for kind in kinds}
+def held(family: str, new: Package) -> tuple[set[str], set[str]]:
+    """Return the rules whose digests hold in a package, and those with a digest that does not."""
+    found = digests(family, new)
+    stated = {
+        name: [*map(str, rule["digest"])] for name, rule in rules_of(family).items() if rule.get("digest")
+    }
+    firm = {name for name, said in stated.items() if "-" not in said}
+    steady = {name for name in firm if stated[name] == found[name]}
+    parted = {
+        name
+        for name, said in stated.items()
+        if any("-" not in pair and len({*pair}) > 1 for pair in zip(said, found[name], strict=True))
+    }
+    return steady, parted
+
+
+def report(
+    family: str, release: str, since: str, old: Package | None, new: Package
+) -> tuple[list[str], set[str]]:
+    """Return the draft's lines, and the names of the rules that nothing changed for; without an older one, digests tell."""
     lines = [f"# {family} {release}, built {new.built}, compared with {since}", ""]
-    lines += [f"{len(cited)} functions and files are cited.", ""]
-    lines += [f"- {kind}: {len(many)}" for kind, many in counted.items() if many]
-    for kind in kinds[:-1]:
-        for one in counted[kind]:
-            lines += ["", f"## {one}: {kind}", "", f"Cited by {', '.join(one.by)}."]
-            said = found[one][1]
-            if said:
-                lines += ["", *(["```diff", said, "```"] if kind in ("changed", "other words") else [said])]
-    here, there = flags(new, family), flags(old, family)
-    for what, (added, gone) in (
-        ("Flags", (here - there, there - here)),
-        ("Model classes", classes(family, release, since, new)),
-    ):
+    steady, _ = held(family, new)
+    added, gone = classes(family, release, since, new)
+    differences = [("Model classes", added, gone)]
+    if old is None:
+        lines += [
+            f"{len(steady)} rules: what each was read in has the digest that it had. No difference to look at."
+        ]
+    else:
+        cited = citations(family, since)
+        found = {one: judged(one, old, new, INSIDE[family]) for one in cited}
+        kinds = ("changed", "other words", "gone", "not found", "ambiguous", "new", "unchanged")
+        counted = {kind: [one for one in cited if found[one][0] == kind] for kind in kinds}
+        lines += [f"{len(cited)} functions and files are cited.", ""]
+        lines += [f"- {kind}: {len(many)}" for kind, many in counted.items() if many]
+        for kind in kinds[:-1]:
+            for one in counted[kind]:
+                lines += ["", f"## {one}: {kind}", "", f"Cited by {', '.join(one.by)}."]
+                said = found[one][1]
+                if said:
+                    lines += [
+                        "",
+                        *(["```diff", said, "```"] if kind in ("changed", "other words") else [said]),
+                    ]
+        open_rules = {rule for one in cited for rule in one.by if found[one][0] != "unchanged"}
+        steady |= {rule for one in cited for rule in one.by} - open_rules
+        here, there = flags(new, family), flags(old, family)
+        differences.insert(0, ("Flags", frozenset(here - there), frozenset(there - here)))
+    for what, more, less in differences:
         lines += ["", f"## {what}", ""]
-        lines += [f"New ({len(added)}): {', '.join(sorted(added)) or 'none'}."]
-        lines += [f"Gone ({len(gone)}): {', '.join(sorted(gone)) or 'none'}."]
+        lines += [f"New ({len(more)}): {', '.join(sorted(more)) or 'none'}."]
+        lines += [f"Gone ({len(less)}): {', '.join(sorted(less)) or 'none'}."]
     if family == "vllm":
         lines += ["", "## Log lines", "", f"Places: {', '.join(places(new))}."]
-    open_rules = {rule for one in cited for rule in one.by if found[one][0] != "unchanged"}
-    steady = sorted({rule for one in cited for rule in one.by} - open_rules)
     return lines, steady
 
 
-def write(family: str, release: str, package: Package, steady: Iterable[str]) -> list[str]:
+def write(family: str, release: str, package: Package, steady: set[str], folder: Path) -> list[str]:
     """Write what can be written without judgment; return the files."""
     changed = [str(read_engine_classes.add(family, release, package.folder, ROOT / "data").relative_to(ROOT))]
     path = ROOT / "data" / f"{family}_releases.yaml"
@@ -348,10 +438,39 @@ def write(family: str, release: str, package: Package, steady: Iterable[str]) ->
         changed.append(str(path.relative_to(ROOT)))
     rules = ROOT / "data" / "engines" / family / "rules.yaml"
     if rules.is_file():
-        text = extended(rules.read_text(encoding="utf-8"), release, {*steady})
+        text = extended(rules.read_text(encoding="utf-8"), release, steady)
         rules.write_text(text, encoding="utf-8")
+        lasts = {name: rule["at"][1] for name, rule in rules_of(family).items() if rule.get("at")}
+        made: dict[str, list[str]] = {}
+        for last in sorted({*lasts.values()}, key=version_number):
+            names = {name for name in lasts if lasts[name] == last}
+            if last == release or not all(rules_of(family)[name].get("digest") for name in names):
+                try:
+                    known = digests(family, package if last == release else bring(family, last, folder))
+                except SystemExit as error:  # a release that is not to be had any more keeps no digest
+                    print(error, file=sys.stderr)
+                    continue
+                made |= {name: known[name] for name in names if {*known[name]} - {"-"}}
+        rules.write_text(stamped(text, made), encoding="utf-8")
         changed.append(str(rules.relative_to(ROOT)))
     return changed
+
+
+def stamped(text: str, digests: dict[str, list[str]]) -> str:
+    """Return a file of rules with the digests of some.
+
+    >>> stamped('- rule: one_rule\\n  at: ["0.1", "0.2"]\\n', {"one_rule": ["0a", "-"]})
+    '- rule: one_rule\\n  at: ["0.1", "0.2"]\\n  digest: ["0a", "-"]\\n'
+    """
+
+    def with_digest(name: str, body: str) -> str:
+        if name not in digests:
+            return body
+        said = ", ".join(f'"{one}"' for one in digests[name])
+        bare = re.sub(r"\n  digest: \[[^\]]*\]", "", body)
+        return re.sub(r"(\n  at: \[[^\]]*\])", rf"\1\n  digest: [{said}]", bare, count=1)
+
+    return _each_rule(text, with_digest)
 
 
 def extended(text: str, release: str, steady: set[str]) -> str:
@@ -360,31 +479,73 @@ def extended(text: str, release: str, steady: set[str]) -> str:
     >>> extended('- rule: one_rule\\n  at: ["0.1", "0.2"]\\n', "0.3", {"one_rule"})
     '- rule: one_rule\\n  at: ["0.1", "0.3"]\\n'
     """
+
+    def later(name: str, body: str) -> str:
+        said = rf'\1"{release}"]'
+        return re.sub(r'(\n  at: \["[^"]+", )"[^"]+"\]', said, body, count=1) if name in steady else body
+
+    return _each_rule(text, later)
+
+
+def _each_rule(text: str, change: Callable[[str, str], str]) -> str:
     parts = _RULE.split(text)
-    made = parts[0]
-    for name, body in zip(parts[1::2], parts[2::2], strict=True):
-        said = body
-        if name in steady:
-            said = re.sub(r'(\n  at: \["[^"]+", )"[^"]+"\]', rf'\1"{release}"]', body, count=1)
-        made += f"- rule: {name}{said}"
-    return made
+    bodies = (change(name, body) for name, body in zip(parts[2::3], parts[3::3], strict=True))
+    heads = (f"- {kind}: {name}" for kind, name in zip(parts[1::3], parts[2::3], strict=True))
+    return parts[0] + "".join(map("".join, zip(heads, bodies, strict=True)))
+
+
+def environment(folder: Path) -> str:
+    """Return the interpreter that has what an engine's package imports, made where it is not there yet."""
+    python = folder / "bin" / "python"
+    if not python.is_file():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        wanted = ROOT / "requirements" / "engines.txt"
+        done = subprocess.run(
+            [str(python), "-m", "pip", "install", "--quiet", "-r", str(wanted)], check=False
+        )
+        if done.returncode:
+            shutil.rmtree(folder)
+            raise SystemExit(
+                f"follow: {wanted.relative_to(ROOT)} could not be installed; say --python or --no-planner"
+            )
+    return str(python)
 
 
 def main(words: list[str]) -> int:
     """Run the script."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("engine", choices=sorted(INSIDE))
-    parser.add_argument("release", help="the release, such as 0.34.0")
+    parser.add_argument("release", help="the release, such as 0.34.0, or newest")
     parser.add_argument("--since", help="the release to compare with (the newest that was read before it)")
     parser.add_argument("--packages", type=Path, default=PACKAGES, help="where unpacked packages are kept")
+    parser.add_argument(
+        "--python", help="interpreter with CPU PyTorch and what the package imports (.cache/engines)"
+    )
+    parser.add_argument("--no-planner", action="store_true", help="do not run the engine's own planner")
     parser.add_argument("--write", action="store_true", help="write what needs no judgment into the data")
     given = parser.parse_args(words)
+    if given.release == "newest":
+        given.release = newest(given.engine)
+        if given.release in was_read(given.engine):
+            print(f"{given.engine} {given.release} was read.")
+            return 0
     since = given.since or newest_read(given.engine, given.release)
-    old, new = (bring(given.engine, one, given.packages) for one in (since, given.release))
+    new = bring(given.engine, given.release, given.packages)
+    _, parted = held(given.engine, new)
+    firm = any(rule.get("digest") for rule in rules_of(given.engine).values())
+    old = bring(given.engine, since, given.packages) if parted or not firm else None
     lines, steady = report(given.engine, given.release, since, old, new)
-    print("\n".join(lines))
+    print("\n".join(lines), flush=True)
+    if not given.no_planner:
+        python = given.python or environment(ROOT / ".cache" / "engines")
+        rows = [
+            *follow_planner.records(given.engine, given.release, python, new.folder, follow_planner.CONFIGS)
+        ]
+        kept = given.packages / f"planner-{given.engine}-{given.release}.jsonl"
+        kept.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+        print("\n".join(["", "## Planner", "", *follow_planner.summary(rows), "", f"Records: {kept}."]))
     if given.write:
-        for name in write(given.engine, given.release, new, steady):
+        for name in write(given.engine, given.release, new, steady, given.packages):
             print(f"wrote {name}", file=sys.stderr)
     return 0
 

@@ -79,6 +79,9 @@ class Change(Record):
         return (names | {*self.add}) - {*self.remove}
 
 
+Digests = tuple[Annotated[str, Field(pattern=r"^([0-9a-f]{12}|-)$")], ...]
+
+
 class Rule(Record):
     """One rule of an engine, by release.
 
@@ -90,6 +93,7 @@ class Rule(Record):
             whole first, then as changes.
         read: Where it stands in the engine's package.
         at: The first and the last release that it was read in there; None where start-up logs alone show it, or where that was not kept.
+        digest: Of each function that it cites, in the last of them: the syntax tree (``make follow``); ``-`` for a file.
         evidence: What measurements say of it.
     """
 
@@ -102,6 +106,7 @@ class Rule(Record):
     ]
     read: Text
     at: tuple[Text, Text] | None = None
+    digest: Digests = ()
     evidence: LongText | None = None
 
     def by_release(self) -> dict[Numbers, Plain]:
@@ -136,6 +141,7 @@ class FieldByRelease(Record):
         values: Its value by the first release that has it, oldest first, as a record states it.
         read: Where it stands in the engine's package.
         at: The first and the last release that it was read in there.
+        digest: Of each function that it cites, as a rule has it.
     """
 
     field: Annotated[str, Field(pattern=_NAME)]
@@ -143,6 +149,7 @@ class FieldByRelease(Record):
     values: Annotated[dict[Text, JsonValue], Field(min_length=1, max_length=_PER_RULE)]
     read: Text
     at: tuple[Text, Text] | None = None
+    digest: Digests = ()
 
     def by_release(self) -> dict[Numbers, JsonValue]:
         """Its values by the first release that has each, oldest first."""

@@ -212,8 +212,14 @@ def case_of(result: Estimate, config: Mapping[str, Any], quantizer: Mapping[str,
     )
 
 
-def ours(result: Estimate, pool_bytes: int) -> dict[str, int | float | None]:
-    """Return our figures under the names of the engine's, for a pool of one GPU; no tokens where nothing starts."""
+def ours(result: Estimate, pool_bytes: int, length: int | None = None) -> dict[str, int | float | None]:
+    """Return our figures under the names of the engine's; no blocks and tokens where nothing starts.
+
+    Args:
+        result: The answer whose plan is taken.
+        pool_bytes: Bytes for the cache on one GPU.
+        length: Tokens of a request; those of the answer if not given.
+    """
     request = result.request
     plans = [result.plan] if result.deployment is None else [rank.plan for rank in result.deployment.ranks]
     told = request.context_tokens  # the command says --context-length, which decides how many may run
@@ -223,21 +229,15 @@ def ours(result: Estimate, pool_bytes: int) -> dict[str, int | float | None]:
         if isinstance(plan.pool, PoolRule)
     ]
     if rules:
+        found: dict[str, int | float | None] = {"chunk_tokens": request.serving.max_batched_tokens}
         try:
-            pools = min(
-                (pools_of(rule, pool_bytes) for rule in rules if rule.cell_bytes or len(rules) == 1),
-                key=lambda one: one.tokens,
-            )
+            caching = [rule for rule in rules if rule.cell_bytes] or rules
+            pools = min((pools_of(rule, pool_bytes) for rule in caching), key=lambda one: one.tokens)
         except InputError:
-            return {"tokens": None, "chunk_tokens": request.serving.max_batched_tokens}
-        return {
-            "tokens": pools.tokens,
-            "window_tokens": pools.window_tokens,
-            "state_slots": pools.state_slots,
-            "max_requests": pools.max_requests,
-            "chunk_tokens": request.serving.max_batched_tokens,
-        }
-    length = request.context_tokens
+            return found | {"tokens": None}
+        names = ("tokens", "window_tokens", "state_slots", "max_requests")
+        return found | {name: getattr(pools, name) for name in names}
+    length = told if length is None else length
     concurrency = min(float(capacity.concurrency(pool_bytes, plan, length)) for plan in plans)
     starts = concurrency >= 1
     return {
@@ -250,17 +250,18 @@ def ours(result: Estimate, pool_bytes: int) -> dict[str, int | float | None]:
 
 
 def differs(result: Estimate, answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return each quantity in which an engine's answer is not ours: ``quantity``, ``ours`` and ``engine``."""
-    rows = answer["at"]
-    row = rows[0] if rows else {}
-    said = {**answer, **row}
-    mine = ours(result, row.get("pool") or EMPTY_POOL_BYTES)
-    return [
-        {"quantity": name, "ours": value, "engine": said.get(name)}
-        for name, value in mine.items()
-        if name in said or (name == "tokens" and "error" in row)
-        if said.get(name) != value
-    ]
+    """Return each quantity in which an engine's answer is not ours: ``quantity``, ``ours``, ``engine`` and the point."""
+    found = []
+    for row in answer["at"]:
+        said = {**answer, **row}
+        pool, length = row["pool"], row.get("length")
+        found += [
+            {"quantity": name, "ours": value, "engine": said.get(name), "pool": pool, "length": length}
+            for name, value in ours(result, pool, length).items()
+            if name in said or (name == "tokens" and "error" in row)
+            if said.get(name) != value
+        ]
+    return found
 
 
 def engine_says(
@@ -303,7 +304,9 @@ def engine_says(
         "max_batched_tokens": answer.get("max_batched_tokens", answer.get("chunk_tokens")),
         "max_seqs": answer.get("max_seqs", row.get("max_requests")),
         "refusal": row.get("error"),
-        "differs": differs(result, answer),
+        "differs": [
+            {name: one[name] for name in ("quantity", "ours", "engine")} for one in differs(result, answer)
+        ],
     }
 
 

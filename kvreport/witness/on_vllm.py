@@ -65,6 +65,9 @@ class Planner:
         self.release = str(getattr(vllm, "__version__", "") or importlib.metadata.version("vllm"))
         platforms: Any = importlib.import_module("vllm.platforms")
         base = importlib.import_module("vllm.platforms.cuda").NonNvmlCudaPlatform
+        base.device_count = classmethod(
+            lambda _: 1 << 10
+        )  # a layout is planned for one rank, whatever is in a node
         self.platform = platforms._current_platform = base()
         self.torch: Any = torch
         self.args = _of("engine.arg_utils:EngineArgs")

@@ -113,7 +113,7 @@ def stand_in(engine: str) -> None:
         name
         for name in KERNELS - {engine}
         # Transformers and torch look these up by name and would then call them.
-        if name not in ("flash_attn", "kernels", "flashinfer", "triton") or engine == "sglang"
+        if name not in ("flash_attn", "kernels", "triton") or engine == "sglang"
         if importlib.util.find_spec(name) is None
     }
     sys.meta_path.append(Absent(lambda name: name.partition(".")[0] in missing))

@@ -63,7 +63,8 @@ def follow(repository: Path, monkeypatch: pytest.MonkeyPatch):
     import follow
 
     yield follow
-    sys.modules.pop("follow")
+    for name in ("follow", "follow_planner"):
+        sys.modules.pop(name)
 
 
 def package(follow, folder: Path, files: dict[str, str]):
@@ -96,6 +97,60 @@ def test_a_citation_is_judged_by_what_its_function_does(follow, both, path, name
     assert found == kind
     assert said in text
     assert "a comment" not in text
+
+
+def test_a_digest_is_of_what_a_function_does_and_says_which_rule_it_does_not_hold_for(
+    follow, both, monkeypatch
+) -> None:
+    def said(package, name):
+        return follow.digest(package, "engine/arg_utils.py", name, "vllm")
+
+    assert said(both[0], "steady") == said(both[1], "steady") != said(both[0], "renamed")
+    assert said(both[0], "get_batch_defaults") != said(both[1], "get_batch_defaults")
+    assert said(both[1], "moved") == follow.digest(both[0], "engine/arg_utils.py", "", "vllm") == "-"
+    read = {"kept": "steady", "parted": "get_batch_defaults", "whole": ""}
+    rules = {
+        rule: {"read": f"engine/arg_utils.py{'::' * bool(name)}{name}", "digest": [said(both[0], name)]}
+        for rule, name in read.items()
+    }
+    rules["whole"]["digest"] = ["-"]
+    monkeypatch.setattr(follow, "rules_of", lambda _: rules)
+    assert follow.held("vllm", both[0]) == ({"kept", "parted"}, set())
+    assert follow.held("vllm", both[1]) == ({"kept"}, {"parted"})
+
+
+def test_digests_of_the_rules_are_those_of_their_citations(follow) -> None:
+    for family in follow.INSIDE:
+        for name, rule in follow.rules_of(family).items():
+            if rule.get("digest"):
+                assert len(rule["digest"]) == len(follow.cited_in(rule["read"])), (family, name)
+    text = (data_dir() / "engines/vllm/rules.yaml").read_text(encoding="utf-8")
+    assert follow.stamped(text, {}) == text
+    made = follow.stamped(text, {RULES[2]["rule"]: ["0123456789ab"]})
+    assert made.count('digest: ["0123456789ab"]') == 1
+    assert follow.stamped(made, {RULES[2]["rule"]: ["0123456789ab"]}) == made
+
+
+def test_points_that_differ_are_counted_by_the_rule_they_rest_on(follow) -> None:
+    points = [{"pool": 1, "length": 2}, {"pool": 1, "length": 3}]
+    parted = [{"quantity": "blocks", "ours": 7, "engine": 8, "pool": 1, "length": 3}]
+    rows = [
+        {"id": "a/b", "gpu": "g", "layout": {}, "answer": {"at": points}, "differs": parted},
+        {"id": "a/c", "gpu": "g", "layout": {}, "answer": {"error": "no  such\nclass"}, "differs": []},
+        {"id": "a/d", "gpu": "g", "layout": {}, "refused": "no"},
+    ]
+    said = follow.follow_planner.summary(rows)
+    assert said[:2] == ["3 models, 3 cases: the engine planned 1.", "Points: 1 of 2 equal."]
+    assert (
+        "- blocks (bytes of a block and what it holds): 1 points of 1 models, first a/b g {}: 7 for 8" in said
+    )
+    assert "- 1: no such class" in said
+
+
+def test_hard_models_are_enough_and_asked_on_three_devices(follow) -> None:
+    planner = follow.follow_planner
+    assert len([*planner.hard_models(planner.CONFIGS)]) >= 30
+    assert len(planner.LAYOUTS) == 3
 
 
 def test_flags_and_places_are_those_of_the_package(follow, both) -> None:
