@@ -16,6 +16,9 @@ import pytest
 from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.planner_check import load_oracle_check
+from kvreport.estimation import estimate
+from kvreport.units import GIB
+from kvreport.witness.asking import ours
 
 H100, B200, RTX_4090 = "h100-sxm-80gb", "b200-sxm-180gb", "rtx-4090"
 DATA_8 = {"tp_size": 8, "dp_size": 8, "enable_dp_attention": True}
@@ -126,3 +129,21 @@ def test_the_published_run_adds_up_and_holds_each_release(catalog: Catalog) -> N
     assert sum(one.equal for one in found.releases) == found.equal
     assert sum(one.points for one in found.differences) == found.points - found.equal
     assert all(one.equal / one.points >= 0.99 for one in found.releases)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kv", "tensor_parallel", "tokens"),
+    [
+        (H100, "bf16", 1, 312_320),
+        (H100, "bf16", 8, 947_840),
+        (B200, "fp8", 1, 624_768),
+        (B200, "bf16", 8, 947_840),
+    ],
+)
+def test_index_keys_are_narrow_beside_an_fp8_cache_alone(
+    catalog: Catalog, gpu, kv, tensor_parallel, tokens
+) -> None:
+    """``make follow`` asked SGLang 0.5.23: beside a 16-bit cache the keys of the index keep 16 bits."""
+    told = {"engine": "sglang", "tensor_parallel": tensor_parallel, "context_tokens": 8192}
+    result = estimate(MINIMAX, gpu=gpu, kv=kv, catalog=catalog, **told)
+    assert ours(result, 40 * GIB)["tokens"] == tokens
