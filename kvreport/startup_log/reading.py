@@ -71,7 +71,7 @@ _SERVING: Final = re.compile(
 _SERVING_LINE: Final = 500
 """Longer lines may be several that were joined."""
 
-_SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20, "ki": 1024, "k": 1000, "gb_10": 10**9}
+_SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20, "ki": 1024, "gb_10": 10**9, "k": 1000}
 
 
 ENTITIES: Final = {
