@@ -32,7 +32,15 @@ def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_workflows_may_only_read_unless_a_job_says_otherwise(repository: Path) -> None:
     found = workflows(repository)
-    assert set(found) == {"follow.yml", "nightly.yml", "test.yml", "pages.yml", "release.yml", "init"}
+    assert set(found) == {
+        "follow.yml",
+        "nightly.yml",
+        "test.yml",
+        "pages.yml",
+        "release.yml",
+        "sync.yml",
+        "init",
+    }
     for name, workflow in found.items():
         assert workflow["permissions"] == {"contents": "read"}, name
         for job in workflow["jobs"].values():
