@@ -1,0 +1,70 @@
+"""The report over a checkout of vLLM's recipes: what it calls low, what it says does not start, what it leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from kvreport.catalog.load import open_catalog
+from kvreport.resources import data_dir
+from scripts.check_recipes import checked
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+PROFILES = {
+    "h100": {"gpu_count": 8, "vram_gb": 640, "generation": "hopper", "brand": "NVIDIA"},
+    "b200": {"gpu_count": 8, "vram_gb": 1440, "generation": "blackwell", "brand": "NVIDIA"},
+    "rtx_5090": {"gpu_count": 1, "vram_gb": 32, "generation": "blackwell", "brand": "NVIDIA"},
+}
+
+
+def recipe(**variants: dict[str, object]) -> dict[str, object]:
+    return {
+        "meta": {"hardware": {"h100": "verified", "rtx_5090": "supported", "b200": "unsupported"}},
+        "model": {"model_id": LLAMA, "base_args": ["--max-model-len 8192"]},
+        "variants": variants,
+    }
+
+
+def test_a_checkout_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "models" / "org").mkdir(parents=True)
+    (tmp_path / "taxonomy.yaml").write_text(yaml.safe_dump({"hardware_profiles": PROFILES}))
+    told = recipe(
+        default={
+            "vram_minimum_gb": 10,
+            "hardware_overrides": {"hopper": {"extra_args": ["--max-num-seqs", "8"]}},
+        },
+        whole={
+            "vram_minimum_gb": 17,
+            "extra_args": ["--max-model-len 131072"],
+            "supported_hardware": ["rtx_5090"],
+        },
+        stated={"vram_minimum_gb": 600, "tp": {"nvidia": 2}},
+        other={"vram_minimum_gb": 5, "model_id": "nobody/nothing"},
+    )
+    (tmp_path / "models" / "org" / "m.yaml").write_text(yaml.safe_dump(told))
+    report = checked(tmp_path, open_catalog())
+    (low,) = report["low_minimums"]
+    assert (low["recipe"], low["variant"], low["stated_gb"], low["by_the_recipes_rule_gb"]) == (
+        "org/m",
+        "default",
+        10,
+        20,
+    )
+    assert low["short_gb"] == 6.1
+    (stop,) = report["commands_that_do_not_start"]
+    assert (stop["variant"], stop["hardware"], stop["verdict"]) == ("whole", "rtx_5090", "cache_exceeds_pool")
+    assert stop["command"] == f"vllm serve {LLAMA} --max-model-len 8192 --max-model-len 131072"
+    assert 0 < stop["longest_context"] < 131072
+    assert report["counts"] == {
+        "commands": 6, "commands of models that are not in the catalog": 2, "commands that do not start": 1, "commands that start": 3,
+        "stated minimums": 3, "variants": 3, "variants of models that are not in the catalog": 1,
+    }  # fmt: skip
+
+
+def test_the_kept_report_names_its_commit_and_counts_what_it_lists() -> None:
+    report = yaml.safe_load((data_dir() / "recipes_check.yaml").read_text(encoding="utf-8"))
+    assert len(report["source"]["commit"]) == 40
+    stops = report["commands_that_do_not_start"]
+    assert report["counts"]["commands that do not start"] == sum("verdict" in one for one in stops)
+    assert all(one["stated_gb"] < one["weights_gb"] for one in report["low_minimums"])
