@@ -80,3 +80,7 @@ CLASSES: list[tuple[str, Config, int]] = [(*row,) for row in _COUNTED["classes"]
 COUNTED: dict[str, tuple[Config, int]] = {name: (*row,) for name, row in _COUNTED["published"].items()}
 STARTS: dict[str, Config] = yaml.load((Path(__file__).parent / "stated.yaml").read_bytes(), yaml.CSafeLoader)
 """Keys to begin with, for the classes whose published defaults alone do not make a config."""
+CONFIGS: dict[str, dict[str, Config]] = yaml.load(
+    (Path(__file__).parent / "configs.yaml").read_bytes(), yaml.CSafeLoader
+)
+"""Configs by the test that reads them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.accounting.weights import parameters, whole_row_bytes
 from kvreport.architectures import read_config
@@ -13,18 +14,7 @@ from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.site.pages import class_table
 
-LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-}
+LLAMA: dict[str, Any] = CONFIGS["any_model"]["LLAMA"]
 LINEAR = 32 * (4096 * 4096 * 2 + 2 * 1024 * 4096 + 3 * 14336 * 4096)
 """Elements of the linear layers."""
 PLAIN = (2 * 128256 * 4096 + 65 * 4096) * 2
@@ -112,16 +102,7 @@ def test_a_dimension_defined_by_others_is_named(config: dict[str, Any], sentence
     assert sentence in said
 
 
-LING: dict[str, Any] = {
-    "hidden_size": 512,
-    "num_hidden_layers": 5,
-    "layer_group_size": 4,
-    "num_attention_heads": 8,
-    "intermediate_size": 1024,
-    "vocab_size": 1024,
-    "num_experts": 8,
-    "moe_intermediate_size": 128,
-}
+LING: dict[str, Any] = CONFIGS["any_model"]["LING"]
 
 
 def test_layers_after_the_last_whole_group_of_ling_3_follow_the_class() -> None:
@@ -230,21 +211,7 @@ def test_routers_and_streams_keep_the_width_of_their_checkpoints() -> None:
             assert found == {form}, (name, part)
 
 
-ZAMBA2: dict[str, Any] = {
-    "architectures": ["Zamba2ForCausalLM"],
-    "hidden_size": 320,
-    "layers_block_type": ["mamba", "hybrid"],
-    "mamba_d_state": 64,
-    "mamba_expand": 2,
-    "mamba_ngroups": 1,
-    "max_position_embeddings": 4096,
-    "n_mamba_heads": 8,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 2,
-    "num_key_value_heads": 4,
-    "num_mem_blocks": 1,
-    "vocab_size": 1000,
-}
+ZAMBA2: dict[str, Any] = CONFIGS["any_model"]["ZAMBA2"]
 
 
 @pytest.mark.parametrize(("stated", "width"), [({}, 160), ({"attention_head_dim": 80}, 80)])

@@ -5,28 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.accounting.weights import parameters as counted
 from kvreport.architectures import read_config
 from kvreport.catalog.load import open_catalog
 
-TEXT: dict[str, Any] = {
-    "attention_bias": False,
-    "embedding_dim": 768,
-    "head_dim": 256,
-    "hidden_size": 512,
-    "hidden_size_per_layer_input": 512,
-    "intermediate_size": 2048,
-    "layer_types": [*["sliding_attention"] * 5, "full_attention"] * 4,
-    "max_position_embeddings": 262144,
-    "model_type": "embedding_gemma2_text",
-    "num_attention_heads": 4,
-    "num_hidden_layers": 24,
-    "num_key_value_heads": 2,
-    "per_layer_config": {str(i): {"head_dim": 512, "num_key_value_heads": 1} for i in (5, 11, 17, 23)},
-    "sliding_window": 512,
-    "vocab_size": 262144,
-}
+TEXT: dict[str, Any] = CONFIGS["classes_of_2026"]["TEXT"]
 VISION = {"model_type": "gemma4_vision"}
 AUDIO = {"model_type": "gemma4_audio"}
 
@@ -59,21 +44,7 @@ def test_embedding_gemma_keeps_no_cache() -> None:
     assert all(not group.caches for group in model.layers)
 
 
-K2: dict[str, Any] = {
-    "architectures": ["K2HorizonForCausalLM"],
-    "attention_gate_func": None,
-    "head_dim": 128,
-    "hidden_size": 2560,
-    "intermediate_size": 10240,
-    "max_position_embeddings": 524288,
-    "model_type": "k2_horizon",
-    "num_attention_heads": 32,
-    "num_experts": 0,
-    "num_hidden_layers": 36,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": False,
-    "vocab_size": 250624,
-}
+K2: dict[str, Any] = CONFIGS["classes_of_2026"]["K2"]
 
 
 def test_the_dense_k2_horizon_has_the_parameters_that_the_hub_lists() -> None:

@@ -5,20 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.architectures import listing, read_config
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 
-TEXT: dict[str, Any] = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "max_position_embeddings": 2048,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 2,
-    "num_key_value_heads": 2,
-    "vocab_size": 100,
-}
+TEXT: dict[str, Any] = CONFIGS["composites"]["TEXT"]
 TOWER: dict[str, Any] = {
     "hidden_size": 32,
     "image_size": 56,

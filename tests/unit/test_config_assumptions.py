@@ -5,21 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.architectures import read_config, read_config_report
 from kvreport.errors import InputError
 
-LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 8192,
-    "intermediate_size": 28672,
-    "max_position_embeddings": 8192,
-    "num_attention_heads": 64,
-    "num_hidden_layers": 80,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": False,
-    "vocab_size": 128256,
-}
+LLAMA: dict[str, Any] = CONFIGS["config_assumptions"]["LLAMA"]
 QWEN3_MOE: dict[str, Any] = {
     **LLAMA,
     "architectures": ["Qwen3MoeForCausalLM"],
@@ -178,21 +169,4 @@ def test_a_part_that_is_null_is_said() -> None:
     assert "vision_config" in said(GEMMA_4 | {"vision_config": None})
 
 
-GEMMA_4: dict[str, Any] = {
-    "architectures": ["Gemma4ForConditionalGeneration"],
-    "audio_config": None,
-    "text_config": {
-        "head_dim": 256,
-        "hidden_size": 2816,
-        "hidden_size_per_layer_input": 0,
-        "intermediate_size": 2112,
-        "layer_types": ["sliding_attention", "full_attention"],
-        "max_position_embeddings": 262144,
-        "model_type": "gemma4_text",
-        "num_attention_heads": 16,
-        "num_hidden_layers": 2,
-        "num_key_value_heads": 8,
-        "sliding_window": 1024,
-        "vocab_size": 262144,
-    },
-}
+GEMMA_4: dict[str, Any] = CONFIGS["config_assumptions"]["GEMMA_4"]

@@ -5,21 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.architectures import read_config, read_config_report
 from kvreport.catalog.caches import FullAttention, RecurrentState, SlidingWindow
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 
-LLAMA_SECTION: dict[str, Any] = {
-    "hidden_size": 256,
-    "intermediate_size": 512,
-    "model_type": "llama",
-    "num_attention_heads": 4,
-    "num_hidden_layers": 2,
-    "num_key_value_heads": 4,
-    "vocab_size": 1000,
-}
+LLAMA_SECTION: dict[str, Any] = CONFIGS["config_corrections"]["LLAMA_SECTION"]
 
 
 def total(model: Model, *components: str) -> int:
@@ -147,9 +140,6 @@ def test_which_of_two_keys_ties_the_head(architecture: str, inner: bool, outer: 
     }
     model = read_config(config, assume_defaults=True)
     assert (total(model, "output_head") > 0) is has_head
-
-
-QWEN_SECTION = LLAMA_SECTION | {"model_type": "qwen2"}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.accounting.weights import released_bytes
 from kvreport.architectures import read_config
@@ -14,64 +15,8 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.estimate import estimate
 
-TEXT: dict[str, Any] = {
-    "compress_ratios": [0, 0, *[2] * 18, *[1] * 20, 0, 0, 0],
-    "dspark_markov_rank": 256,
-    "dspark_n_routed_experts": 128,
-    "dspark_num_experts_per_tok": 3,
-    "dspark_target_layer_ids": [37, 38, 39],
-    "engram_head_dim": 256,
-    "engram_layer_ids": [1, 14],
-    "engram_max_ngram_size": 4,
-    "engram_n_heads": 8,
-    "engram_num_embeddings": [384006168, 384016682],
-    "hc_mult": 4,
-    "head_dim": 512,
-    "hidden_size": 5120,
-    "index_head_dim": 128,
-    "index_n_heads": 32,
-    "index_source_layer_ids": [2, 8, 14, 20, 24, 28, 32, 36],
-    "index_topk": 512,
-    "kv_source_layer_ids": [2, 8, 14, 20],
-    "max_position_embeddings": 1048576,
-    "model_type": "deepseek_v41_text",
-    "moe_intermediate_size": 2304,
-    "n_routed_experts": 384,
-    "n_shared_experts": 1,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 6,
-    "num_hidden_layers": 40,
-    "num_key_value_heads": 1,
-    "num_nextn_predict_layers": 3,
-    "o_groups": 8,
-    "o_lora_rank": 1024,
-    "q_lora_rank": 1280,
-    "qk_rope_head_dim": 64,
-    "sliding_window": 128,
-    "tie_word_embeddings": False,
-    "vocab_size": 129280,
-}
-CONFIG: dict[str, Any] = {
-    "architectures": ["DeepseekV41ForCausalLM"],
-    "model_type": "deepseek_v41",
-    "quantization_config": {
-        "activation_scheme": "dynamic",
-        "expert_dtype": "fp4",
-        "fmt": "e4m3",
-        "quant_method": "fp8",
-        "scale_fmt": "ue8m0",
-        "weight_block_size": [32, 32],
-    },
-    "text_config": TEXT,
-    "vision_config": {
-        "downsample_ratio": 3,
-        "hidden_size": 1024,
-        "intermediate_size": 2816,
-        "num_attention_heads": 16,
-        "num_hidden_layers": 32,
-        "patch_size": 14,
-    },
-}
+TEXT: dict[str, Any] = CONFIGS["deepseek_v41"]["TEXT"]
+CONFIG: dict[str, Any] = CONFIGS["deepseek_v41"]["CONFIG"]
 
 
 def with_text(**changed: object) -> dict[str, Any]:

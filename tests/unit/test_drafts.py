@@ -8,21 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.architectures import read_config
 from kvreport.errors import InputError
 
-QWEN3_8B: dict[str, Any] = {
-    "head_dim": 128,
-    "hidden_size": 4096,
-    "intermediate_size": 12288,
-    "max_position_embeddings": 40960,
-    "model_type": "qwen3",
-    "num_attention_heads": 32,
-    "num_hidden_layers": 5,
-    "num_key_value_heads": 8,
-    "vocab_size": 151936,
-}
+QWEN3_8B: dict[str, Any] = CONFIGS["drafts"]["QWEN3_8B"]
 LAYERS = {"target_layer_ids": [1, 9, 17, 25, 33], "mask_token_id": 151669}
 MARKOV = {
     "confidence_head_alpha": 1.0,

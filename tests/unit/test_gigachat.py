@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.accounting.weights import released_bytes
 from kvreport.architectures.reader import read_config
@@ -17,39 +18,7 @@ from kvreport.estimation import estimate
 
 # The sizes of ai-sage/GigaChat3.5-432B-A28B-Reasoning: those of its config.json that differ from the class's defaults, and
 # vLLM's own defaults of the class (``configs/gigachat3_5.py``) for the rest.
-RELEASED: dict[str, Any] = {
-    "architectures": ["GigaChat35ForCausalLM"],
-    "first_k_dense_replace": 3,
-    "full_attention_layers": list(range(3, 40, 4)),
-    "gated_attention": True,
-    "hidden_size": 7168,
-    "intermediate_size": 18432,
-    "kv_lora_rank": 512,
-    "layernorm_type": "pre_post",
-    "linear_attention_type": "Qwen3NextGatedDeltaNet",
-    "linear_conv_kernel_dim": 4,
-    "linear_key_head_dim": 128,
-    "linear_num_key_heads": 32,
-    "linear_num_value_heads": 64,
-    "linear_value_head_dim": 128,
-    "max_position_embeddings": 262_144,
-    "model_type": "gigachat3_5",
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "nextn_is_sparse": False,
-    "norm_type": "ZeroCenteredGatedNorm",
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 40,
-    "num_nextn_predict_layers": 3,
-    "q_lora_rank": 1536,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "tie_word_embeddings": False,
-    "v_head_dim": 128,
-    "vocab_size": 128_256,
-}
+RELEASED: dict[str, Any] = CONFIGS["gigachat"]["RELEASED"]
 FP8 = {
     "quant_method": "fp8",
     "weight_block_size": [128, 128],

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 from reading import kinds, parts, read, total
 
 from kvreport.accounting.engines.transformers import tensor_plan
@@ -11,37 +12,8 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 
 # thinkingmachines/Inkling-Small, config.json of 2026-08-01, the keys that size anything.
-SMALL_TEXT = {
-    "dense_intermediate_size": 16384,
-    "dense_mlp_idx": 2,
-    "hidden_size": 4096,
-    "intermediate_size": 2048,
-    "local_layer_ids": [index for index in range(42) if index % 6 != 5],
-    "model_max_length": 1048576,
-    "n_routed_experts": 256,
-    "n_shared_experts": 2,
-    "num_attention_heads": 32,
-    "num_experts_per_tok": 6,
-    "num_hidden_layers": 42,
-    "num_key_value_heads": 8,
-    "sconv_kernel_size": 4,
-    "sliding_window_size": 512,
-    "swa_num_attention_heads": 32,
-    "swa_num_key_value_heads": 8,
-    "unpadded_vocab_size": 200058,
-    "vocab_size": 201024,
-}
-SMALL: dict[str, dict[str, object]] = {
-    "text_config": SMALL_TEXT,
-    "audio_config": {"decoder_dmodel": 4096, "n_mel_bins": 80, "mel_vocab_size": 16},
-    "vision_config": {
-        "decoder_dmodel": 4096,
-        "n_channels": 3,
-        "n_layers": 4,
-        "patch_size": 40,
-        "temporal_patch_size": 2,
-    },
-}
+SMALL_TEXT = CONFIGS["huggingface_autumn"]["SMALL_TEXT"]
+SMALL: dict[str, dict[str, object]] = CONFIGS["huggingface_autumn"]["SMALL"]
 
 
 def inkling_small(**text: object) -> Model:
@@ -204,17 +176,7 @@ def test_what_transformers_holds_of_rwkv_and_xlstm_equals_its_tensors() -> None:
 
 
 # The sizes of nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B, one layer of each kind.
-NEMOTRON = {
-    "head_dim": 128,
-    "hidden_size": 2688,
-    "layers_block_type": ["mamba", "moe", "attention"],
-    "moe_intermediate_size": 1856,
-    "moe_shared_expert_intermediate_size": 3712,
-    "n_routed_experts": 128,
-    "num_attention_heads": 32,
-    "num_experts_per_tok": 6,
-    "num_key_value_heads": 2,
-}
+NEMOTRON = CONFIGS["huggingface_autumn"]["NEMOTRON"]
 
 
 def _predicted(model: Model) -> int:

@@ -7,22 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 from reading import read_trimmed as read_config
 
 from kvreport.errors import InputError
 
 # Mistral 7B v0.1 and Mixtral 8x7B as their makers' own files state them.
-MISTRAL = {
-    "dim": 4096,
-    "n_layers": 32,
-    "head_dim": 128,
-    "hidden_dim": 14336,
-    "n_heads": 32,
-    "n_kv_heads": 8,
-    "norm_eps": 1e-05,
-    "sliding_window": 4096,
-    "vocab_size": 32000,
-}
+MISTRAL = CONFIGS["huggingface_instead"]["MISTRAL"]
 MIXTRAL = {**MISTRAL, "sliding_window": None, "moe": {"num_experts_per_tok": 2, "num_experts": 8}}
 
 

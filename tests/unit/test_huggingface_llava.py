@@ -1,21 +1,13 @@
 """LLaVA, Pixtral, PaliGemma and SmolVLM, and Llama's and Qwen's other relatives."""
 
 import pytest
+from huggingface_configs import CONFIGS
 from reading import kinds, parts, read, total
 
 from kvreport.errors import InputError
 
 LLAMA = {"model_type": "llama", "num_hidden_layers": 2}
-GEMMA2 = {
-    "model_type": "gemma2",
-    "head_dim": 256,
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_attention_heads": 8,
-    "num_hidden_layers": 2,
-    "num_key_value_heads": 4,
-    "vocab_size": 257216,
-}
+GEMMA2 = CONFIGS["huggingface_llava"]["GEMMA2"]
 
 
 def test_the_layer_that_predicts_ahead_is_not_part_of_mimo_7b() -> None:

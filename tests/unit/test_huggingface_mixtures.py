@@ -5,6 +5,7 @@ names another source.
 """
 
 import pytest
+from huggingface_configs import CONFIGS
 from reading import kinds, parts, read, total
 
 from kvreport.catalog.caches import FullAttention, Shared
@@ -18,31 +19,8 @@ SMALL = {
     "num_key_value_heads": 2,
     "vocab_size": 1000,
 }
-DBRX = {
-    "d_model": 6144,
-    "n_heads": 48,
-    "n_layers": 40,
-    "max_seq_len": 32768,
-    "vocab_size": 100352,
-    "attn_config": {"kv_n_heads": 8},
-    "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4},
-}
-HUNYUAN_LARGE = {
-    "hidden_size": 6400,
-    "intermediate_size": 18304,
-    "num_attention_heads": 80,
-    "num_hidden_layers": 64,
-    "num_key_value_heads": 8,
-    "num_experts": 16,
-    "moe_topk": 1,
-    "num_shared_expert": 1,
-    "use_cla": True,
-    "cla_share_factor": 2,
-    "use_qk_norm": True,
-    "tie_word_embeddings": True,
-    "vocab_size": 129024,
-    "max_position_embeddings": 131072,
-}
+DBRX = CONFIGS["huggingface_mixtures"]["DBRX"]
+HUNYUAN_LARGE = CONFIGS["huggingface_mixtures"]["HUNYUAN_LARGE"]
 
 
 def test_olmoe_parts_are_what_was_counted_by_component() -> None:

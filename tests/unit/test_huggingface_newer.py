@@ -5,6 +5,7 @@ names another source.
 """
 
 import pytest
+from huggingface_configs import CONFIGS
 from reading import kinds, parts, read, total
 
 from kvreport.catalog.caches import Latent
@@ -37,24 +38,7 @@ def test_longcat_flash_keeps_two_latents_in_each_of_28_layers() -> None:
     assert read("LongcatFlashForCausalLM", num_hidden_layers=56).layer_count == 28
 
 
-LING_MINI = {
-    "hidden_size": 2048,
-    "intermediate_size": 5120,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 20,
-    "num_key_value_heads": 4,
-    "head_dim": 128,
-    "vocab_size": 157184,
-    "num_experts": 256,
-    "num_experts_per_tok": 8,
-    "num_shared_experts": 1,
-    "moe_intermediate_size": 512,
-    "moe_shared_expert_intermediate_size": 512,
-    "moe_router_enable_expert_bias": True,
-    "first_k_dense_replace": 1,
-    "use_qk_norm": True,
-    "max_position_embeddings": 32768,
-}
+LING_MINI = CONFIGS["huggingface_newer"]["LING_MINI"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ same configs; that of InternVL3-8B is its published one.
 """
 
 import pytest
+from huggingface_configs import CONFIGS
 from reading import parts, read, total
 
 THINKERS = [
@@ -54,26 +55,8 @@ THINKERS = [
         1_325_258_096,
     ),
 ]
-INTERN_TOWER = {
-    "hidden_size": 1024,
-    "image_size": 448,
-    "intermediate_size": 4096,
-    "norm_type": "layer_norm",
-    "num_channels": 3,
-    "num_hidden_layers": 24,
-    "patch_size": 14,
-    "qk_normalization": False,
-    "qkv_bias": True,
-}
-QWEN = {
-    "architectures": ["Qwen2ForCausalLM"],
-    "hidden_size": 3584,
-    "intermediate_size": 18944,
-    "num_attention_heads": 28,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 4,
-    "vocab_size": 151674,
-}
+INTERN_TOWER = CONFIGS["huggingface_omni"]["INTERN_TOWER"]
+QWEN = CONFIGS["huggingface_omni"]["QWEN"]
 
 
 @pytest.mark.parametrize(("name", "config", "parameters"), THINKERS)

@@ -5,32 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.accounting.weights import parameters
 from kvreport.architectures.reader import read_config
 from kvreport.errors import InputError
 
 # microsoft/deberta-v3-large with one label, as OpenAssistant's reward model has it.
-DEBERTA: dict[str, Any] = {
-    "architectures": ["DebertaV2ForSequenceClassification"],
-    "model_type": "deberta-v2",
-    "hidden_size": 1024,
-    "id2label": {"0": "LABEL_0"},
-    "intermediate_size": 4096,
-    "max_position_embeddings": 512,
-    "max_relative_positions": -1,
-    "norm_rel_ebd": "layer_norm",
-    "num_attention_heads": 16,
-    "num_hidden_layers": 24,
-    "pooler_hidden_size": 1024,
-    "pos_att_type": ["p2c", "c2p"],
-    "position_biased_input": False,
-    "position_buckets": 256,
-    "relative_attention": True,
-    "share_att_key": True,
-    "type_vocab_size": 0,
-    "vocab_size": 128_100,
-}
+DEBERTA: dict[str, Any] = CONFIGS["huggingface_released"]["DEBERTA"]
 
 
 @pytest.mark.parametrize(
@@ -56,36 +38,7 @@ def test_deberta_follows_what_v3_changed(changes: dict[str, Any], expected: int)
 
 
 # microsoft/Florence-2-large; the widths of its vision stages are called dim_embed.
-FLORENCE: dict[str, Any] = {
-    "architectures": ["Florence2ForConditionalGeneration"],
-    "model_type": "florence2",
-    "projection_dim": 1024,
-    "vocab_size": 51_289,
-    "text_config": {
-        "d_model": 1024,
-        "decoder_attention_heads": 16,
-        "decoder_ffn_dim": 4096,
-        "decoder_layers": 12,
-        "encoder_attention_heads": 16,
-        "encoder_ffn_dim": 4096,
-        "encoder_layers": 12,
-        "max_position_embeddings": 4096,
-        "model_type": "florence2_language",
-        "num_hidden_layers": 12,
-        "vocab_size": 51_289,
-    },
-    "vision_config": {
-        "depths": [1, 1, 9, 1],
-        "dim_embed": [256, 512, 1024, 2048],
-        "model_type": "davit",
-        "num_groups": [8, 16, 32, 64],
-        "num_heads": [8, 16, 32, 64],
-        "patch_prenorm": [False, True, True, True],
-        "patch_size": [7, 3, 3, 3],
-        "projection_dim": 1024,
-        "window_size": 12,
-    },
-}
+FLORENCE: dict[str, Any] = CONFIGS["huggingface_released"]["FLORENCE"]
 
 
 def test_florence_2_large_has_the_large_encoder() -> None:
@@ -94,30 +47,7 @@ def test_florence_2_large_has_the_large_encoder() -> None:
 
 
 # PaddlePaddle/PaddleOCR-VL: the text model's keys stand at the top.
-PADDLE: dict[str, Any] = {
-    "architectures": ["PaddleOCRVLForConditionalGeneration"],
-    "model_type": "paddleocr_vl",
-    "head_dim": 128,
-    "hidden_size": 1024,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 131_072,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 18,
-    "num_key_value_heads": 2,
-    "tie_word_embeddings": False,
-    "use_bias": False,
-    "vocab_size": 103_424,
-    "vision_config": {
-        "hidden_size": 1152,
-        "image_size": 384,
-        "intermediate_size": 4304,
-        "num_attention_heads": 16,
-        "num_channels": 3,
-        "num_hidden_layers": 27,
-        "patch_size": 14,
-        "spatial_merge_size": 2,
-    },
-}
+PADDLE: dict[str, Any] = CONFIGS["huggingface_released"]["PADDLE"]
 
 
 def test_paddleocr_vl_is_read_with_the_text_models_keys_at_the_top() -> None:
@@ -154,34 +84,7 @@ def test_keys_of_a_text_encoder_alone_are_not_those_of_both_encoders(name: str) 
 
 
 # baidu/ERNIE-4.5-VL-28B-A3B-PT: a number of experts for each kind of tokens.
-ERNIE: dict[str, Any] = {
-    "architectures": ["Ernie4_5_VLMoeForConditionalGeneration"],
-    "model_type": "ernie4_5_moe_vl",
-    "hidden_size": 2560,
-    "intermediate_size": 12_288,
-    "max_position_embeddings": 131_072,
-    "moe_intermediate_size": [1536, 512],
-    "moe_k": 6,
-    "moe_layer_start_index": [1, 1],
-    "moe_num_experts": [64, 64],
-    "moe_num_shared_experts": 2,
-    "num_attention_heads": 20,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 4,
-    "tie_word_embeddings": True,
-    "use_bias": False,
-    "vocab_size": 103_424,
-    "vision_config": {
-        "depth": 32,
-        "embed_dim": 1280,
-        "hidden_size": 1280,
-        "in_channels": 3,
-        "mlp_ratio": 4,
-        "num_heads": 16,
-        "patch_size": 14,
-        "spatial_merge_size": 2,
-    },
-}
+ERNIE: dict[str, Any] = CONFIGS["huggingface_released"]["ERNIE"]
 
 
 def test_ernie_vl_is_read_with_a_number_of_experts_for_each_kind_of_tokens() -> None:
@@ -213,22 +116,7 @@ def test_electra_projects_only_embeddings_of_another_width(width: int, projectio
 
 
 # xai-org/grok-2: eight experts of half the width of a dense MLP that runs beside them.
-GROK: dict[str, Any] = {
-    "architectures": ["Grok1ForCausalLM"],
-    "head_dim": 128,
-    "hidden_size": 8192,
-    "intermediate_size": 32_768,
-    "max_position_embeddings": 131_072,
-    "moe_intermediate_size": 16_384,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 2,
-    "num_hidden_layers": 64,
-    "num_key_value_heads": 8,
-    "num_local_experts": 8,
-    "residual_moe": True,
-    "tie_word_embeddings": False,
-    "vocab_size": 131_072,
-}
+GROK: dict[str, Any] = CONFIGS["huggingface_released"]["GROK"]
 
 
 def test_grok_2_has_a_dense_mlp_beside_its_experts() -> None:

@@ -5,6 +5,7 @@ names another source. State shapes follow vLLM 0.33 (``layers/mamba/mamba_utils.
 """
 
 import pytest
+from huggingface_configs import CONFIGS
 from reading import kinds, parts, read, total
 
 from kvreport.accounting.kv_cache import state_tensor_bytes
@@ -20,20 +21,7 @@ SMALL = {
     "num_key_value_heads": 2,
     "vocab_size": 1000,
 }
-FALCON_H1_HALF_B = {
-    "hidden_size": 1024,
-    "head_dim": 64,
-    "intermediate_size": 2048,
-    "mamba_d_conv": 4,
-    "mamba_d_head": 64,
-    "mamba_d_state": 128,
-    "mamba_n_groups": 1,
-    "mamba_n_heads": 24,
-    "num_attention_heads": 8,
-    "num_hidden_layers": 36,
-    "num_key_value_heads": 2,
-    "vocab_size": 32784,
-}
+FALCON_H1_HALF_B = CONFIGS["huggingface_states"]["FALCON_H1_HALF_B"]
 
 
 def state(model: Model, group: int = 0) -> RecurrentState:

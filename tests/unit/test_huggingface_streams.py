@@ -5,6 +5,7 @@ names another source.
 """
 
 import pytest
+from huggingface_configs import CONFIGS
 from reading import kinds, parts, read, total
 
 from kvreport.accounting.kv_cache import held
@@ -19,29 +20,7 @@ PICKS = {
     "indexer_budget": 2048,
     "indexer_compress_ratio": 4,
 }
-FLASH_NEXT = {
-    "text_config": {
-        **PICKS,
-        "head_dim": 256,
-        "hc_lowrank": 320,
-        "hidden_size": 2560,
-        "linear_num_key_heads": 16,
-        "linear_num_value_heads": 48,
-        "mamba_ssm_dtype": "float32",
-        "max_position_embeddings": 262144,
-        "moe_intermediate_size": 640,
-        "mtp_num_hidden_layers": 1,
-        "num_attention_heads": 24,
-        "num_experts": 512,
-        "num_experts_per_tok": 10,
-        "num_hidden_layers": 48,
-        "num_key_value_heads": 2,
-        "ple_layer_ids": [2],
-        "shared_expert_intermediate_size": 640,
-        "vocab_size": 248320,
-    },
-    "vision_config": {"out_hidden_size": 2560},
-}
+FLASH_NEXT = CONFIGS["huggingface_streams"]["FLASH_NEXT"]
 
 
 @pytest.mark.parametrize(
@@ -179,25 +158,7 @@ def test_a_gate_that_is_not_known_is_refused() -> None:
 
 
 # What the published config.json of Ring-mini-linear-2.0 states of its shape.
-RING_MINI_LINEAR = {
-    "first_k_dense_replace": 1,
-    "head_dim": 128,
-    "hidden_size": 2048,
-    "intermediate_size": 5120,
-    "layer_group_size": 5,
-    "max_position_embeddings": 131072,
-    "moe_intermediate_size": 512,
-    "moe_router_enable_expert_bias": True,
-    "moe_shared_expert_intermediate_size": 512,
-    "num_attention_heads": 16,
-    "num_experts": 256,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 20,
-    "num_key_value_heads": 4,
-    "num_shared_experts": 1,
-    "use_qk_norm": True,
-    "vocab_size": 157184,
-}
+RING_MINI_LINEAR = CONFIGS["huggingface_streams"]["RING_MINI_LINEAR"]
 
 
 def test_ring_linear_is_lightning_attention_with_grouped_queries_on_every_fifth_layer() -> None:

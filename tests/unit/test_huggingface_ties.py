@@ -5,42 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.accounting.weights import parameters
 from kvreport.architectures.reader import read_config, read_config_report
 
 # Mistral Small 3.1 as released (transformers 4.50): no key of ties in either part, and a head in its files.
-SMALL: dict[str, Any] = {
-    "architectures": ["Mistral3ForConditionalGeneration"],
-    "model_type": "mistral3",
-    "image_token_index": 10,
-    "multimodal_projector_bias": False,
-    "spatial_merge_size": 2,
-    "text_config": {
-        "head_dim": 128,
-        "hidden_size": 5120,
-        "intermediate_size": 32_768,
-        "max_position_embeddings": 131_072,
-        "model_type": "mistral",
-        "num_attention_heads": 32,
-        "num_hidden_layers": 40,
-        "num_key_value_heads": 8,
-        "sliding_window": None,
-        "vocab_size": 131_072,
-    },
-    "torch_dtype": "bfloat16",
-    "vision_config": {
-        "head_dim": 64,
-        "hidden_size": 1024,
-        "image_size": 1540,
-        "intermediate_size": 4096,
-        "model_type": "pixtral",
-        "num_attention_heads": 16,
-        "num_channels": 3,
-        "num_hidden_layers": 24,
-        "patch_size": 14,
-    },
-}
+SMALL: dict[str, Any] = CONFIGS["huggingface_ties"]["SMALL"]
 
 
 def test_mistral_small_has_a_head_though_its_config_does_not_say_so() -> None:
@@ -58,20 +29,7 @@ def test_its_config_may_say_otherwise_in_either_part(key: bool, heads: int, insi
     assert plain == 24_011_361_280 - 131_072 * 5120 + heads
 
 
-FSMT: dict[str, Any] = {
-    "architectures": ["FSMTForConditionalGeneration"],
-    "model_type": "fsmt",
-    "d_model": 64,
-    "decoder_attention_heads": 4,
-    "decoder_ffn_dim": 128,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "encoder_ffn_dim": 128,
-    "encoder_layers": 2,
-    "max_position_embeddings": 32,
-    "src_vocab_size": 300,
-    "tgt_vocab_size": 500,
-}
+FSMT: dict[str, Any] = CONFIGS["huggingface_ties"]["FSMT"]
 
 
 def test_a_tied_translator_keeps_the_words_of_its_target_alone() -> None:
@@ -96,16 +54,7 @@ def test_a_bare_transcriber_has_neither_of_its_heads() -> None:
     assert heads == {"lm_head.weight", "word_timestamp_head.weight", "word_timestamp_head.bias"}
 
 
-OVIS_TEXT: dict[str, Any] = {
-    "model_type": "qwen2",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "max_position_embeddings": 256,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 2,
-    "num_key_value_heads": 2,
-    "vocab_size": 500,
-}
+OVIS_TEXT: dict[str, Any] = CONFIGS["huggingface_ties"]["OVIS_TEXT"]
 
 
 @pytest.mark.parametrize(

@@ -1,44 +1,15 @@
 """MiniCPM-V, Phi-3-vision, Phi-4-multimodal: a known text model beside towers of their own."""
 
 import pytest
+from huggingface_configs import CONFIGS
 from reading import kinds, parts, read, total
 from reading import read_trimmed as read_config
 
 from kvreport.errors import InputError
 
-SIGLIP_980 = {
-    "hidden_size": 1152,
-    "image_size": 980,
-    "intermediate_size": 4304,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 27,
-    "patch_size": 14,
-}
 # What the published config.json files state of their shapes.
-MINICPM_V_2_6 = {
-    "version": 2.6,
-    "hidden_size": 3584,
-    "intermediate_size": 18944,
-    "max_position_embeddings": 32768,
-    "num_attention_heads": 28,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 4,
-    "query_num": 64,
-    "vision_config": SIGLIP_980,
-    "vocab_size": 151666,
-}
-MINICPM_V_4_5 = {
-    **MINICPM_V_2_6,
-    "version": "4.5",
-    "head_dim": 128,
-    "hidden_size": 4096,
-    "intermediate_size": 12288,
-    "max_position_embeddings": 40960,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 36,
-    "num_key_value_heads": 8,
-    "vocab_size": 151748,
-}
+MINICPM_V_2_6 = CONFIGS["huggingface_towers"]["MINICPM_V_2_6"]
+MINICPM_V_4_5 = CONFIGS["huggingface_towers"]["MINICPM_V_4_5"]
 
 
 @pytest.mark.parametrize(
@@ -66,19 +37,7 @@ def test_a_minicpm_v_of_a_version_that_is_not_known_is_refused(version: object) 
         read("MiniCPMV", **{**MINICPM_V_2_6, "version": version})
 
 
-MINICPM_V_4_6 = {
-    "text_config": {
-        "model_type": "qwen3_5_text",
-        "hidden_size": 1024,
-        "intermediate_size": 3584,
-        "linear_num_value_heads": 16,
-        "num_attention_heads": 8,
-        "num_hidden_layers": 24,
-        "num_key_value_heads": 2,
-        "vocab_size": 248320,
-    },
-    "vision_config": SIGLIP_980,
-}
+MINICPM_V_4_6 = CONFIGS["huggingface_towers"]["MINICPM_V_4_6"]
 
 
 @pytest.mark.parametrize(

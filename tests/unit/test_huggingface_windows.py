@@ -1,6 +1,7 @@
 """OLMo, Command and EXAONE: which layers slide, and their parameters."""
 
 import pytest
+from huggingface_configs import CONFIGS
 from reading import kinds, parts, read, total
 
 from kvreport.catalog.caches import FullAttention, SlidingWindow
@@ -14,17 +15,7 @@ SMALL = {
     "num_key_value_heads": 2,
     "vocab_size": 1000,
 }
-EXAONE_4_32B = {
-    "hidden_size": 5120,
-    "intermediate_size": 27392,
-    "num_attention_heads": 40,
-    "num_hidden_layers": 64,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "max_position_embeddings": 131072,
-    "sliding_window": 4096,
-    "sliding_window_pattern": "LLLG",
-}
+EXAONE_4_32B = CONFIGS["huggingface_windows"]["EXAONE_4_32B"]
 
 
 def test_command_r_plus_has_its_published_parameters() -> None:

@@ -5,20 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.accounting.weights import parameters
 from kvreport.architectures import families, layered, listing, read_config
 from kvreport.errors import InputError
 
-SMALL: dict[str, Any] = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "max_position_embeddings": 2048,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 100,
-}
+SMALL: dict[str, Any] = CONFIGS["layered"]["SMALL"]
 TERMS = {"if_used", "indexers", "latent", "mixtures", "nested_base", "nested_head", "outer", "predicts", "ties", "always", "base", "blocks", "context", "embed", "embedding_width", "every", "experts_if", "kind", "types", "types_in", "experts", "family", "final_norm", "head", "head_bias", "head_dim",
          "heads", "hidden", "kv", "kv_names", "layers", "listed", "norm_weight", "pattern", "per_token", "rotates", "sparse", "tie", "vocabulary",
          "width", "window"}  # fmt: skip
@@ -94,17 +87,7 @@ def test_a_class_of_text_gets_no_encoder_from_a_config_with_sections() -> None:
     assert parameters(flat) == parameters(nested)
 
 
-HYBRID: dict[str, Any] = {
-    **SMALL,
-    "architectures": ["BambaForCausalLM"],
-    "attn_layer_indices": [1],
-    "mamba_d_conv": 4,
-    "mamba_d_head": "auto",
-    "mamba_d_state": 16,
-    "mamba_expand": 2,
-    "mamba_n_groups": 1,
-    "mamba_n_heads": 8,
-}
+HYBRID: dict[str, Any] = CONFIGS["layered"]["HYBRID"]
 
 
 def test_layers_that_keep_a_state_have_the_caches_of_their_lines() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.architectures import listing, read_config, read_config_report
 from kvreport.architectures.expressions import evaluate
@@ -22,129 +23,17 @@ from kvreport.resources import data_dir
 
 PAGE = Path(__file__).parents[2] / "docs" / "about" / "add-a-model.md"
 
-WHISPER_LARGE_V3: dict[str, Any] = {
-    "architectures": ["WhisperForConditionalGeneration"],
-    "d_model": 1280,
-    "decoder_attention_heads": 20,
-    "decoder_ffn_dim": 5120,
-    "decoder_layers": 32,
-    "encoder_attention_heads": 20,
-    "encoder_ffn_dim": 5120,
-    "encoder_layers": 32,
-    "max_source_positions": 1500,
-    "max_target_positions": 448,
-    "num_mel_bins": 128,
-    "vocab_size": 51866,
-}
-T5_SMALL: dict[str, Any] = {
-    "architectures": ["T5ForConditionalGeneration"],
-    "d_ff": 2048,
-    "d_kv": 64,
-    "d_model": 512,
-    "num_heads": 8,
-    "num_layers": 6,
-    "relative_attention_num_buckets": 32,
-    "vocab_size": 32128,
-}
-BART_LARGE: dict[str, Any] = {
-    "architectures": ["BartForConditionalGeneration"],
-    "d_model": 1024,
-    "decoder_attention_heads": 16,
-    "decoder_ffn_dim": 4096,
-    "decoder_layers": 12,
-    "encoder_attention_heads": 16,
-    "encoder_ffn_dim": 4096,
-    "encoder_layers": 12,
-    "max_position_embeddings": 1024,
-    "vocab_size": 50265,
-}
-BERT_BASE: dict[str, Any] = {
-    "architectures": ["BertModel"],
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 512,
-    "num_attention_heads": 12,
-    "num_hidden_layers": 12,
-    "type_vocab_size": 2,
-    "vocab_size": 30522,
-}
-BGE_RERANKER_V2_M3: dict[str, Any] = {
-    "architectures": ["XLMRobertaForSequenceClassification"],
-    "hidden_size": 1024,
-    "id2label": {"0": "LABEL_0"},
-    "intermediate_size": 4096,
-    "max_position_embeddings": 8194,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 24,
-    "type_vocab_size": 1,
-    "vocab_size": 250002,
-}
-RWKV_7_191M: dict[str, Any] = {
-    "architectures": ["RWKV7ForCausalLM"],
-    "a_low_rank_dim": 64,
-    "decay_low_rank_dim": 64,
-    "gate_low_rank_dim": 128,
-    "head_dim": 64,
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "v_low_rank_dim": 32,
-    "vocab_size": 65536,
-}
-EAGLE_3_LLAMA_3_1_8B: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "draft_vocab_size": 32000,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 1,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-}
-NEMOTRON_DSPARK: dict[str, Any] = {
-    "architectures": ["Qwen3DSparkModel"],
-    "attention_bias": False,
-    "dflash_config": {"attention_sink_bias": True, "swa_window_size": 1024, "use_swa": True},
-    "draft_vocab_size": None,
-    "eagle_aux_hidden_state_layer_ids": [2, 6, 20, 30, 42, 52],
-    "has_embed_tokens": True,
-    "has_lm_head": False,
-    "head_dim": 128,
-    "hidden_size": 2688,
-    "intermediate_size": 6144,
-    "layer_types": ["sliding_attention"] * 6,
-    "markov_rank": 512,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 6,
-    "num_key_value_heads": 2,
-    "vocab_size": 131072,
-}
+WHISPER_LARGE_V3: dict[str, Any] = CONFIGS["listings"]["WHISPER_LARGE_V3"]
+T5_SMALL: dict[str, Any] = CONFIGS["listings"]["T5_SMALL"]
+BART_LARGE: dict[str, Any] = CONFIGS["listings"]["BART_LARGE"]
+BERT_BASE: dict[str, Any] = CONFIGS["listings"]["BERT_BASE"]
+BGE_RERANKER_V2_M3: dict[str, Any] = CONFIGS["listings"]["BGE_RERANKER_V2_M3"]
+RWKV_7_191M: dict[str, Any] = CONFIGS["listings"]["RWKV_7_191M"]
+EAGLE_3_LLAMA_3_1_8B: dict[str, Any] = CONFIGS["listings"]["EAGLE_3_LLAMA_3_1_8B"]
+NEMOTRON_DSPARK: dict[str, Any] = CONFIGS["listings"]["NEMOTRON_DSPARK"]
 """The sizes that the config of NVIDIA's DSpark draft for Nemotron states."""
-QWEN3_8B_DFLASH: dict[str, Any] = {
-    "architectures": ["DFlashDraftModel"],
-    "dflash_config": {"target_layer_ids": [1, 9, 17, 25, 33]},
-    "head_dim": 128,
-    "hidden_size": 4096,
-    "intermediate_size": 12288,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 5,
-    "num_key_value_heads": 8,
-    "vocab_size": 151936,
-}
-EAGLE_3_LATENT: dict[str, Any] = {
-    "architectures": ["Eagle3DeepseekV3ForCausalLM"],
-    "eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 30, 58]},
-    "hidden_size": 7168,
-    "intermediate_size": 18432,
-    "kv_lora_rank": 512,
-    "num_attention_heads": 64,
-    "num_hidden_layers": 1,
-    "q_lora_rank": 1536,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "v_head_dim": 128,
-    "vocab_size": 163840,
-}
+QWEN3_8B_DFLASH: dict[str, Any] = CONFIGS["listings"]["QWEN3_8B_DFLASH"]
+EAGLE_3_LATENT: dict[str, Any] = CONFIGS["listings"]["EAGLE_3_LATENT"]
 
 
 def total(model: Model) -> int:
@@ -294,16 +183,7 @@ def test_a_missing_dimension_of_a_listing_is_refused() -> None:
         read_config(config)
 
 
-EMU3_TEXT = {
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 9216,
-    "model_type": "emu3_text_model",
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 184622,
-}
+EMU3_TEXT = CONFIGS["listings"]["EMU3_TEXT"]
 
 
 @pytest.mark.parametrize(

@@ -7,32 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.architectures.reader import read_config
 from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.opening import open_folder
 
-MOE: dict[str, Any] = {
-    "attention_bias": False,
-    "first_k_dense_replace": 3,
-    "hidden_size": 7168,
-    "intermediate_size": 18_432,
-    "kv_lora_rank": 512,
-    "max_position_embeddings": 163_840,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "num_attention_heads": 128,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 61,
-    "num_key_value_heads": 128,
-    "q_lora_rank": 1536,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "v_head_dim": 128,
-    "vocab_size": 129_280,
-}
+MOE: dict[str, Any] = CONFIGS["nearest_class"]["MOE"]
 
 
 @pytest.mark.parametrize(

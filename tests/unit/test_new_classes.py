@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.accounting.weights import parameters
 from kvreport.architectures import read_config
@@ -37,24 +38,7 @@ def test_default_configs_come_out_to_the_last_parameter(
     assert parameters(read_config({"architectures": [name], **more}, assume_defaults=True)) == expected
 
 
-DORY: dict[str, Any] = {
-    "architectures": ["DoryForCausalLM"],
-    "head_dim": 256,
-    "hidden_size": 2560,
-    "intermediate_size": 7168,
-    "layer_types": [*(["sliding_attention", "mlp"] * 3), "full_attention", "mlp"] * 9,
-    "max_position_embeddings": 8192,
-    "n_input_layers": 16,
-    "n_output_layers": 16,
-    "n_recurrent_layers": 40,
-    "n_recurrent_loops": 2,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 72,
-    "num_key_value_heads": 4,
-    "recurrent_kv_cache_mode": "per_loop",
-    "sliding_window": 1024,
-    "vocab_size": 131072,
-}
+DORY: dict[str, Any] = CONFIGS["new_classes"]["DORY"]
 
 
 def test_each_pass_of_a_loop_keeps_a_cache_of_its_own() -> None:
@@ -120,44 +104,8 @@ def test_later_passes_of_a_loop_coder_keep_a_window() -> None:
     assert {cache.window for cache in kept if isinstance(cache, SlidingWindow)} == {64}
 
 
-DOTS_OCR: dict[str, Any] = {
-    "architectures": ["DotsOCRForCausalLM"],
-    "attention_bias": True,
-    "hidden_size": 1536,
-    "intermediate_size": 8960,
-    "max_position_embeddings": 131072,
-    "model_type": "dots_ocr",
-    "num_attention_heads": 12,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 2,
-    "tie_word_embeddings": False,
-    "vision_config": {
-        "embed_dim": 1536,
-        "hidden_size": 1536,
-        "intermediate_size": 4224,
-        "num_attention_heads": 12,
-        "num_channels": 3,
-        "num_hidden_layers": 42,
-        "patch_size": 14,
-        "post_norm": True,
-        "spatial_merge_size": 2,
-        "temporal_patch_size": 1,
-        "use_bias": False,
-    },
-    "vocab_size": 151936,
-}
-GTE: dict[str, Any] = {
-    "architectures": ["NewModel"],
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 8192,
-    "model_type": "new",
-    "num_attention_heads": 12,
-    "num_hidden_layers": 12,
-    "position_embedding_type": "rope",
-    "type_vocab_size": 1,
-    "vocab_size": 250048,
-}
+DOTS_OCR: dict[str, Any] = CONFIGS["new_classes"]["DOTS_OCR"]
+GTE: dict[str, Any] = CONFIGS["new_classes"]["GTE"]
 
 
 def test_published_models_come_out() -> None:
@@ -233,15 +181,7 @@ def test_the_draft_of_dots_3_note_makes_its_repositorys_total() -> None:
         read_config(short, assume_defaults=True)
 
 
-PLAIN: dict[str, Any] = {
-    "hidden_size": 256,
-    "intermediate_size": 512,
-    "max_position_embeddings": 4096,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 1024,
-}
+PLAIN: dict[str, Any] = CONFIGS["new_classes"]["PLAIN"]
 
 
 @pytest.mark.parametrize(

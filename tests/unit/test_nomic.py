@@ -5,41 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.accounting.weights import parameters
 from kvreport.architectures.reader import read_config
 from kvreport.errors import InputError
 
 # nomic-embed-text-v1.5 as released.
-TEXT: dict[str, Any] = {
-    "architectures": ["NomicBertModel"],
-    "model_type": "nomic_bert",
-    "activation_function": "swiglu",
-    "mlp_fc1_bias": False,
-    "mlp_fc2_bias": False,
-    "n_embd": 768,
-    "n_head": 12,
-    "n_inner": 3072,
-    "n_layer": 12,
-    "n_positions": 8192,
-    "qkv_proj_bias": False,
-    "type_vocab_size": 2,
-    "vocab_size": 30_528,
-    "torch_dtype": "float32",
-}
-MIXTURE: dict[str, Any] = {
-    **TEXT,
-    "activation_function": "gelu",
-    "mlp_fc1_bias": True,
-    "mlp_fc2_bias": True,
-    "moe_every_n_layers": 2,
-    "moe_top_k": 2,
-    "n_positions": 2048,
-    "num_experts": 8,
-    "qkv_proj_bias": True,
-    "type_vocab_size": 1,
-    "vocab_size": 250_048,
-}
+TEXT: dict[str, Any] = CONFIGS["nomic"]["TEXT"]
+MIXTURE: dict[str, Any] = CONFIGS["nomic"]["MIXTURE"]
 
 
 @pytest.mark.parametrize(("config", "published"), [(TEXT, 136_731_648), (MIXTURE, 475_292_928)])

@@ -10,36 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from huggingface_configs import STARTS
+from huggingface_configs import CONFIGS, STARTS
 
 from kvreport.accounting.weights import released_bytes
 from kvreport.architectures.reader import read_config
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
 
-_MXFP4: dict[str, Any] = {
-    "quant_method": "compressed-tensors",
-    "format": "mxfp4-pack-quantized",
-    "ignore": [
-        "re:.*self_attn.*",
-        "re:.*shared_experts.*",
-        "re:.*lm_head.*",
-        "re:.*vision_tower.*",
-        "re:.*mm_projector.*",
-    ],
-    "config_groups": {
-        "group_0": {
-            "targets": ["Linear"],
-            "weights": {
-                "num_bits": 4,
-                "type": "float",
-                "strategy": "group",
-                "group_size": 32,
-                "symmetric": True,
-            },
-        }
-    },
-}
+_MXFP4: dict[str, Any] = CONFIGS["published_tensor_lists"]["_MXFP4"]
 _BLOCKS: dict[str, Any] = {
     "activation_scheme": "dynamic",
     "fmt": "e4m3",
@@ -121,108 +99,11 @@ MIMO = _mimo(
     },
 )
 
-DEEPSEEK_V4_FLASH_0731: dict[str, Any] = {
-    "architectures": ["DeepseekV4ForCausalLM"],
-    "model_type": "deepseek_v4",
-    "compress_ratios": [0, 0, *[4, 128] * 20, 4, 0, 0, 0],
-    "dspark_block_size": 5,
-    "dspark_markov_rank": 256,
-    "dspark_target_layer_ids": [40, 41, 42],
-    "expert_dtype": "fp4",
-    "hc_mult": 4,
-    "head_dim": 512,
-    "hidden_size": 4096,
-    "index_head_dim": 128,
-    "index_n_heads": 64,
-    "index_topk": 512,
-    "max_position_embeddings": 1048576,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 6,
-    "num_hash_layers": 3,
-    "num_hidden_layers": 43,
-    "num_key_value_heads": 1,
-    "num_nextn_predict_layers": 1,
-    "o_groups": 8,
-    "o_lora_rank": 1024,
-    "q_lora_rank": 1024,
-    "qk_rope_head_dim": 64,
-    "quantization_config": _BLOCKS | {"scale_fmt": "ue8m0"},
-    "sliding_window": 128,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-    "vocab_size": 129280,
-}
+DEEPSEEK_V4_FLASH_0731: dict[str, Any] = CONFIGS["published_tensor_lists"]["DEEPSEEK_V4_FLASH_0731"]
 
-GLM_5_1: dict[str, Any] = {
-    "architectures": ["GlmMoeDsaForCausalLM"],
-    "model_type": "glm_moe_dsa",
-    "attention_bias": False,
-    "dtype": "bfloat16",
-    "first_k_dense_replace": 3,
-    "head_dim": 64,
-    "hidden_size": 6144,
-    "index_head_dim": 128,
-    "index_n_heads": 32,
-    "index_topk": 2048,
-    "intermediate_size": 12288,
-    "kv_lora_rank": 512,
-    "max_position_embeddings": 202752,
-    "moe_intermediate_size": 2048,
-    "moe_layer_freq": 1,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 78,
-    "num_key_value_heads": 64,
-    "num_nextn_predict_layers": 1,
-    "q_lora_rank": 2048,
-    "qk_nope_head_dim": 192,
-    "qk_rope_head_dim": 64,
-    "tie_word_embeddings": False,
-    "v_head_dim": 256,
-    "vocab_size": 154880,
-}
+GLM_5_1: dict[str, Any] = CONFIGS["published_tensor_lists"]["GLM_5_1"]
 
-INKLING: dict[str, Any] = {
-    "architectures": ["InklingForConditionalGeneration"],
-    "model_type": "inkling_mm_model",
-    "audio_config": {"decoder_dmodel": 6144, "n_mel_bins": 80, "mel_vocab_size": 16},
-    "mtp_config": {"num_nextn_predict_layers": 8},
-    "text_config": {
-        "d_rel": 16,
-        "dense_intermediate_size": 24576,
-        "dense_mlp_idx": 2,
-        "head_dim": 128,
-        "hidden_size": 6144,
-        "intermediate_size": 3072,
-        "local_layer_ids": [index for index in range(66) if index % 6 != 5],
-        "model_max_length": 1048576,
-        "n_routed_experts": 256,
-        "n_shared_experts": 2,
-        "num_attention_heads": 64,
-        "num_experts_per_tok": 6,
-        "num_hidden_layers": 66,
-        "num_key_value_heads": 8,
-        "rel_extent": 1024,
-        "sconv_kernel_size": 4,
-        "sliding_window_size": 512,
-        "swa_head_dim": 128,
-        "swa_num_attention_heads": 64,
-        "swa_num_key_value_heads": 16,
-        "vocab_size": 201024,
-    },
-    "vision_config": {
-        "decoder_dmodel": 6144,
-        "n_channels": 3,
-        "n_layers": 4,
-        "patch_size": 40,
-        "temporal_patch_size": 2,
-    },
-}
+INKLING: dict[str, Any] = CONFIGS["published_tensor_lists"]["INKLING"]
 
 
 def _gib(model: Model) -> float:

@@ -11,40 +11,15 @@ from math import prod
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.accounting.weights import released_bytes
 from kvreport.architectures.reader import ConfigReading, read_config_report
 from kvreport.catalog.layouts import layout
 from kvreport.catalog.load import open_catalog
 
-DENSE: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "attention_bias": False,
-    "dtype": "bfloat16",
-    "head_dim": 64,
-    "hidden_size": 512,
-    "intermediate_size": 1408,
-    "max_position_embeddings": 512,
-    "mlp_bias": False,
-    "model_type": "llama",
-    "num_attention_heads": 8,
-    "num_hidden_layers": 3,
-    "num_key_value_heads": 4,
-    "tie_word_embeddings": False,
-    "transformers_version": "5.24.0",
-    "vocab_size": 1024,
-}
-MIXTURE: dict[str, Any] = {
-    **DENSE,
-    "architectures": ["Qwen3MoeForCausalLM"],
-    "decoder_sparse_step": 1,
-    "intermediate_size": 1280,
-    "mlp_only_layers": [],
-    "model_type": "qwen3_moe",
-    "moe_intermediate_size": 256,
-    "num_experts": 8,
-    "num_experts_per_tok": 2,
-}
+DENSE: dict[str, Any] = CONFIGS["quantizers_own_bytes"]["DENSE"]
+MIXTURE: dict[str, Any] = CONFIGS["quantizers_own_bytes"]["MIXTURE"]
 
 
 def scheme(name: str, **data: object) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from huggingface_configs import CONFIGS
 from reading import read_trimmed as read_config
 
 from kvreport.accounting.demand import Demand, Reach, demand
@@ -33,32 +34,7 @@ def asks(model: str, weights: str | None = None, kv: str | None = None, tp: int 
 
 
 # What the published config.json of DeepSeek-V3.2 states of its shape.
-DEEPSEEK_V32 = {
-    "architectures": ["DeepseekV32ForCausalLM"],
-    "model_type": "deepseek_v32",
-    "hidden_size": 7168,
-    "num_hidden_layers": 61,
-    "num_attention_heads": 128,
-    "num_key_value_heads": 128,
-    "intermediate_size": 18432,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 8,
-    "first_k_dense_replace": 3,
-    "moe_layer_freq": 1,
-    "q_lora_rank": 1536,
-    "kv_lora_rank": 512,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "v_head_dim": 128,
-    "index_head_dim": 128,
-    "index_n_heads": 64,
-    "vocab_size": 129280,
-    "max_position_embeddings": 163840,
-    "num_nextn_predict_layers": 1,
-    "torch_dtype": "bfloat16",
-}
+DEEPSEEK_V32 = CONFIGS["roofline"]["DEEPSEEK_V32"]
 
 
 def asks_config(config: dict[str, object]) -> Demand:

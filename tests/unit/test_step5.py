@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.accounting.kv_cache import index_bytes
 from kvreport.accounting.weights import parameters
@@ -15,24 +16,7 @@ from kvreport.errors import InputError
 from kvreport.estimation import estimate
 
 # Step-5-Preview, as a public study quotes its config and the shapes in the headers of its files.
-SPARSE: dict[str, Any] = {
-    "enabled": True,
-    "proxy_dim": 256,
-    "sparse_indexer_rope_dim": 32,
-    "sparse_indexer_num_heads": 16,
-    "sparse_indexer_num_k_heads": 1,
-    "sparse_indexer_q_norm_type": "rmsnorm",
-    "sparse_indexer_k_norm_type": "layernorm",
-    "sparse_indexer_csa_z_norm_type": "none",
-    "sparse_indexer_softmax_variant": "ssmax",
-    "sparse_indexer_ssmax_s_granularity": "q_head",
-    "num_provider_groups": 4,
-    "topk": 512,
-    "region_block_size": 8,
-    "compression_method": "csa_block_compress",
-    "attention_impl": "sparse_gqa",
-    "apply_to_layer_types": ["full_attention"],
-}
+SPARSE: dict[str, Any] = CONFIGS["step5"]["SPARSE"]
 TEXT: dict[str, Any] = {
     "architectures": ["Step4ForCausalLM"],
     "model_type": "step4",
@@ -159,34 +143,8 @@ def test_its_text_model_alone_and_without_an_indexer() -> None:
     assert counted(text, "vision") == 0
 
 
-INTERN: dict[str, Any] = {
-    "hidden_size": 64,
-    "intermediate_size": 192,
-    "moe_intermediate_size": 32,
-    "num_experts": 8,
-    "num_experts_per_tok": 2,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 32,
-    "vocab_size": 500,
-    "max_position_embeddings": 4096,
-    "decoder_sparse_step": 1,
-    "mlp_only_layers": [],
-    "rope_theta": 10_000,
-    "tie_word_embeddings": False,
-}
-TOWER: dict[str, Any] = {
-    "depth": 2,
-    "hidden_size": 32,
-    "in_channels": 3,
-    "intermediate_size": 64,
-    "num_position_embeddings": 16,
-    "out_hidden_size": 64,
-    "patch_size": 16,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-}
+INTERN: dict[str, Any] = CONFIGS["step5"]["INTERN"]
+TOWER: dict[str, Any] = CONFIGS["step5"]["TOWER"]
 
 
 def pro(name: str, **rope: object) -> dict[str, Any]:

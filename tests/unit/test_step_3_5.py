@@ -4,37 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from huggingface_configs import CONFIGS
+
 from kvreport.accounting.weights import parameters
 from kvreport.architectures.reader import ConfigReading, read_config_report
 
 # sgl-project/sglang-jax, issue 1367, "verified against config.json"; keys as vLLM 0.33 reads them (``step3p5.py``).
-STEP: dict[str, Any] = {
-    "architectures": ["Step3p5ForCausalLM"],
-    "attention_other_setting": {
-        "attention_type": "sliding_attention",
-        "head_dim": 128,
-        "num_attention_groups": 8,
-        "num_attention_heads": 96,
-    },
-    "head_dim": 128,
-    "hidden_size": 4096,
-    "intermediate_size": 11264,
-    "layer_types": ["full_attention" if layer % 4 == 0 else "sliding_attention" for layer in range(48)],
-    "max_position_embeddings": 262144,
-    "model_type": "step3p5",
-    "moe_intermediate_size": 1280,
-    "moe_layers_enum": ",".join(str(layer) for layer in range(3, 45)),
-    "moe_num_experts": 288,
-    "moe_top_k": 8,
-    "num_attention_groups": 8,
-    "num_attention_heads": 64,
-    "num_hidden_layers": 45,
-    "num_nextn_predict_layers": 3,
-    "share_expert_dim": 1280,
-    "sliding_window": 512,
-    "use_head_wise_attn_gate": True,
-    "vocab_size": 128896,
-}
+STEP: dict[str, Any] = CONFIGS["step_3_5"]["STEP"]
 HEADS = 12 * 64 + 33 * 96
 
 

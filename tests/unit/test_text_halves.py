@@ -5,24 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_configs import CONFIGS
 
 from kvreport.accounting.weights import parameters
 from kvreport.architectures import read_config, read_config_report
 
 # rhymes-ai/Aria: the text part is of the maker's own type; rhymes-ai/Aria-Base-8K states the experts' width apart.
-ARIA: dict[str, Any] = {
-    "hidden_size": 2560,
-    "intermediate_size": 1664,
-    "max_position_embeddings": 65_536,
-    "model_type": "aria_moe_lm",
-    "moe_num_experts": 64,
-    "moe_num_shared_experts": 2,
-    "moe_topk": 6,
-    "num_attention_heads": 20,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 20,
-    "vocab_size": 100_352,
-}
+ARIA: dict[str, Any] = CONFIGS["text_halves"]["ARIA"]
 
 
 def test_aria_is_read_as_released() -> None:
@@ -53,15 +42,7 @@ def test_the_text_half_of_a_composite_is_read_from_its_own_config(name: str) -> 
     assert all(not layer.caches for layer in reading.model.layers)
 
 
-APERTUS: dict[str, Any] = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "max_position_embeddings": 2048,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 3,
-    "num_key_value_heads": 2,
-    "vocab_size": 100,
-}
+APERTUS: dict[str, Any] = CONFIGS["text_halves"]["APERTUS"]
 
 
 @pytest.mark.parametrize("name", ["Apertus1p5TextModel", "Apertus1p5TextForCausalLM"])
