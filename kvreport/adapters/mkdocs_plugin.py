@@ -37,7 +37,6 @@ from kvreport.adapters.styles import SHARED, Styles
 from kvreport.atomic import write_whole
 from kvreport.build_cache import code
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.record_cache import recall_models
 from kvreport.catalog.records import Records
 from kvreport.errors import InputError
 from kvreport.processes import COLLECTION_THRESHOLD, exit_on_signals
@@ -205,8 +204,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         It costs little and comes first, so that a slip in a page is told before the long work.
         """
         catalog = open_catalog(Path(self.config.catalog) if self.config.catalog else None)
-        if self.publishes:
-            recall_models(catalog, self._cache(config) / "records")
         try:
             self.book = open_book(
                 catalog, self._cache(config) / "parts", self.records if self.publishes else None

@@ -377,15 +377,6 @@ class Catalog:
             found += self._unknown_support(support)
         return tuple(found)
 
-    @property
-    def models_read(self) -> dict[str, Model]:
-        """The models' records that have been read so far, by their files' stems; what is put here is not read again."""
-        return self._models.read_so_far
-
-    def model_file(self, stem: str) -> Path | None:
-        """Return the file of a model's record; None if there is none."""
-        return self._models.files.get(stem)
-
     def _file(self, name: str, record: type[R]) -> R:
         return validate(record, read_yaml(self.folder / name, name), name)
 

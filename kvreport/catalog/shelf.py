@@ -361,11 +361,6 @@ class Shelf(Generic[R]):
             {path.stem: path for path in sorted(folder.glob("*.yaml"))} if folder.is_dir() else {}
         )
 
-    @property
-    def read_so_far(self) -> dict[str, R]:
-        """The records that have been read, by stem; what is put here is not read again."""
-        return self._read
-
     def stem(self, name: str) -> str | None:
         """The stem of the one file that is heard like a name; None if there is none, or several are."""
         if name in self.files:

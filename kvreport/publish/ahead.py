@@ -14,7 +14,6 @@ from typing import Final
 from kvreport import processes
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
-from kvreport.catalog.record_cache import recall_models
 from kvreport.dataset.files import available_processors
 from kvreport.publish import engine_changes, engine_profiles, profiles, question_data, sizer_data
 from kvreport.publish.page_data import Rows, facts_alone
@@ -36,7 +35,6 @@ class Asked:
 
     Attributes:
         folder: Folder of the catalog.
-        records: Folder that keeps its records between builds.
         models: Pattern over model ids.
         gpus: Pattern over accelerator ids.
         version: The data release.
@@ -44,7 +42,6 @@ class Asked:
     """
 
     folder: Path
-    records: Path
     models: str
     gpus: str
     version: str
@@ -109,7 +106,6 @@ _works: list[Work] = []
 def _begin(asked: Asked) -> None:
     """Open the catalog in another process."""
     catalog = open_catalog(asked.folder)
-    recall_models(catalog, asked.records)
     _works[:] = [_work(catalog, asked)]
     processes.collect_garbage_less()
 

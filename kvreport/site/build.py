@@ -16,8 +16,7 @@ from typing import Final
 from kvreport import resources
 from kvreport.atomic import write_whole
 from kvreport.build_cache import code, digest, keep, recall
-from kvreport.catalog.load import Catalog, checked, open_catalog
-from kvreport.catalog.record_cache import keep_models, recall_models
+from kvreport.catalog.load import load_catalog
 from kvreport.catalog.records import Records
 from kvreport.dataset.release import data_version
 from kvreport.publish import (
@@ -227,7 +226,7 @@ def _build(
     *,
     dataset: bool,
 ) -> Report:
-    catalog = _catalog(data, cache / "records")
+    catalog = load_catalog(data)
     progress(f"catalog: {len(catalog.models)} models, {len(catalog.accelerators)} accelerators")
     version = data_version(catalog.folder)
     published = (
@@ -237,7 +236,7 @@ def _build(
         if dataset
         else NOTHING
     )
-    asked = ahead.Asked(catalog.folder, cache / "records", models, gpus, version, parts.state)
+    asked = ahead.Asked(catalog.folder, models, gpus, version, parts.state)
     facts = facts_alone(catalog, models=models, gpus=gpus, version=version, parts=parts)
     ahead.compute(facts, asked)
     site = gather(
@@ -296,16 +295,6 @@ def pages(inputs: Inputs, written: tuple[str, ...] = ()) -> tuple[Page, ...]:
         addresses = frozenset((*written, *(page.uri for page in made)))
         made += kind.pages(replace(inputs, addresses=addresses))
     return tuple(sorted(made, key=lambda page: page.kind != "home"))
-
-
-def _catalog(data: Path | None, kept: Path) -> Catalog:
-    """Read and check the catalog; records of files that have not changed come from the cache."""
-    catalog = open_catalog(data or resources.data_dir())
-    known = recall_models(catalog, kept)
-    checked(catalog)
-    if known != len(catalog.models_read):
-        keep_models(catalog, kept)
-    return catalog
 
 
 ABOVE_NUMBERS: Final = ("adapters", "cli", "report", "site")

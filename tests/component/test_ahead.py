@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kvreport.catalog.load import Catalog, open_catalog
-from kvreport.catalog.record_cache import keep_models
 from kvreport.publish import (
     ahead,
     engine_changes,
@@ -31,8 +30,8 @@ def read() -> Catalog:
     return open_catalog()
 
 
-def asked_for(read: Catalog, records: Path) -> ahead.Asked:
-    return ahead.Asked(read.folder, records, MODELS, GPUS, "test", "a state")
+def asked_for(read: Catalog) -> ahead.Asked:
+    return ahead.Asked(read.folder, MODELS, GPUS, "test", "a state")
 
 
 def facts(read: Catalog, parts: Parts) -> SiteData:
@@ -54,8 +53,8 @@ def written(values: object) -> bytes:
     return pickle.dumps(values, protocol=5)
 
 
-def test_what_is_computed_ahead_is_what_a_build_asks_for(read: Catalog, tmp_path: Path) -> None:
-    asked = asked_for(read, tmp_path)
+def test_what_is_computed_ahead_is_what_a_build_asks_for(read: Catalog) -> None:
+    asked = asked_for(read)
     work = ahead._work(read, asked)
     early = {
         name: dict(values) for name, values in work.at(range(len(facts(read, Parts(None)).models))).items()
@@ -78,8 +77,7 @@ def test_another_process_computes_its_share_and_the_build_computes_nothing_again
     monkeypatch.setattr(ahead, "_FEW", 1)
     monkeypatch.setattr(ahead, "_TOGETHER", 1)
     monkeypatch.setattr(ahead, "available_processors", lambda: 2)
-    asked = asked_for(read, tmp_path / "records")
-    keep_models(read, asked.records)
+    asked = asked_for(read)
     parts = Parts(tmp_path / "parts", asked.state)
     ahead.compute(facts(read, parts), asked)
 
@@ -102,10 +100,8 @@ def test_another_process_computes_its_share_and_the_build_computes_nothing_again
     ahead.compute(facts(read, Parts(tmp_path / "parts", asked.state)), asked)
 
 
-def test_few_models_are_left_to_the_build(
-    read: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_models_are_left_to_the_build(read: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "available_processors", lambda: 2)
     parts = Parts(None, "a state")
-    ahead.compute(facts(read, parts), asked_for(read, tmp_path))
+    ahead.compute(facts(read, parts), asked_for(read))
     assert not parts._ahead

@@ -8,7 +8,6 @@ import pytest
 
 from kvreport.build_cache import write_sealed
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.record_cache import keep_models, recall_models
 from kvreport.catalog.records import Records
 from kvreport.publish.noted import Noted
 from kvreport.resources import data_dir
@@ -141,25 +140,6 @@ def test_a_damaged_file_is_computed_again(data: Path) -> None:
     path = data.parent / "cache" / "values.noted"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert taken(data, LLAMA) == [LLAMA]
-
-
-def test_records_are_parsed_once_until_their_file_or_their_original_s_changes(data: Path) -> None:
-    cache = data.parent / "records"
-    first = open_catalog(data)
-    before = {model.id: model for model in first.models.values()}
-    keep_models(first, cache)
-    again = open_catalog(data)
-    assert recall_models(again, cache) == 4
-    assert {model.id: model for model in again.models.values()} == before
-    change(data, ORIGINAL)
-    later = open_catalog(data)
-    recall_models(later, cache)
-    kept = {model.id for model in later.models_read.values()}
-    assert kept == {LLAMA, QWEN}
-    (data / "models" / f"{QWEN.replace('/', '--')}.yaml").unlink()
-    last = open_catalog(data)
-    recall_models(last, cache)
-    assert {model.id for model in last.models_read.values()} == {LLAMA}
 
 
 @pytest.mark.parametrize("content", ["text", ("a", {}), ("a", {}, {}, {}), ("b", {}, {}), ("a", {}, 3), 7])
