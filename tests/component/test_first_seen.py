@@ -65,6 +65,9 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
     )
     request = first_sight.picture(found, validation.of(open_catalog()))
     marks = request.data.marks
+    empty = [tokens for error, tokens in want if error == -1]
+    want = [one for one in want if one[0] > -1]
+    assert request.data.empty == len(empty)
     assert len(marks) == len(want) > 200
     assert sorted(mark.printed for mark in marks) == sorted(tokens for _, tokens in want)
     off = sorted(round(mark.predicted / mark.printed - 1, 2) for mark in marks)
@@ -75,6 +78,7 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
     assert len(spec["layer"]) == 2 + 2 * request.data.named
     made = validation.page(open_catalog(), {request.digest: Drawing("<svg></svg>", "{}")})
     assert "first-sight-chart" in made.sections[0].html
+    assert f"Of {len(empty)} more, no room for a cache was predicted." in made.sections[0].html
     assert "first-sight-chart" not in validation.page(open_catalog()).sections[0].html
 
 

@@ -82,11 +82,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class FirstSights:
-    """Logs at first sight, the worst last, by what became of their band."""
+    """Logs at first sight, the worst last, by what became of their band; ``empty`` were predicted to hold nothing."""
 
     marks: tuple[Seen, ...]
     bands: tuple[str, ...]
     named: int
+    empty: int = 0
 
 
 @dataclass(frozen=True, slots=True)

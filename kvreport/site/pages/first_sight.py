@@ -33,12 +33,16 @@ def picture(found: FirstSeen, validation: Validation) -> charts.Request | None:
     """Return what the picture shows: printed against predicted tokens of every log; None without any."""
     seen = {case.observation.id: case.observation for case in validation.cases}
     marks = []
+    empty = 0
     for first in (
         one for run in found.runs for one in run.logs if one.quantity == "tokens" and not is_own(one)
     ):
         one = seen.get(first.id)
         printed = None if one is None else one.printed.kv_tokens
-        if one is None or not printed or first.error is None or first.error <= -1:
+        if one is None or not printed or first.error is None:
+            continue
+        if first.error <= -1:
+            empty += 1
             continue
         predicted = float(f"{printed * (1 + first.error):.4g}")
         name = (
@@ -49,12 +53,13 @@ def picture(found: FirstSeen, validation: Validation) -> charts.Request | None:
         return None
     marks.sort(key=lambda mark: abs(math.log(mark.predicted / mark.printed)))
     bands = tuple(name for name in _BANDS.values() if any(mark.band == name for mark in marks))
-    return charts.Request("first_sights", charts.FirstSights(tuple(marks), bands, WORST))
+    return charts.Request("first_sights", charts.FirstSights(tuple(marks), bands, WORST, empty))
 
 
 def chart(request: charts.Request) -> Chart:
     """Return the picture, ready to stand in a page."""
     data = cast("charts.FirstSights", request.data)
+    empty = f" Of {data.empty} more, no room for a cache was predicted." if data.empty else ""
     return Chart(
         id="first-sight-chart",
         title="Tokens of the KV cache: printed by the engine, and predicted before anything was known of the log",
@@ -62,7 +67,7 @@ def chart(request: charts.Request) -> Chart:
         legend=tuple(enumerate(data.bands, start=1)),
         notes=(),
         caption=f"One mark is one found log of any engine, with all flags known or not. On the line both are equal. The {WORST} "
-        "logs that were missed most are named. Both axes are logarithmic.",
+        f"logs that were missed most are named. Both axes are logarithmic.{empty}",
         table=Table("", Column(""), (), ()),
         points=True,
     )
