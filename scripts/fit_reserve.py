@@ -14,10 +14,11 @@ by itself.
 
 A fit flatters itself, so the figures that are published are of sources left out, and of logs that state all flags: all logs of one source
 (one page, else one day and machine) are left out in turn, the constants fitted without them, and those logs predicted
-end to end. The error band is the 80th percentile of errors per class of devices. Of a log that was recorded before any
-rule knew of it, the error at first sight counts, of others that with its source left out: rules written with a log in view
-fit it too well. Logs that do not state all flags count with their error at first sight, since few questions state all. The
-band is calibrated without the source that it is tested on. Intervals of the constants come from drawing sources with replacement.
+end to end. The error band is the 80th percentile of errors at first sight, by kind of start (a text model, one with an encoder,
+experts on several ranks, drafts, pipeline stages) and, where it is wider, of devices that share memory with a CPU or are not
+NVIDIA's. Only found logs count that were recorded before any rule knew of them, whether they state all flags or not: rules
+written with a log in view fit it too well. A kind of fewer than ten sources is no narrower than any other. The band is
+tested on sources that it was calibrated without. Intervals of the constants come from drawing sources with replacement.
 
 SGLang has no fitted constants, and few logs: its band is one width for each kind of devices (one rank, several ranks, memory
 shared with a CPU). Each source counts once, with the largest error of its complete logs, so that one machine's many starts are
@@ -51,6 +52,8 @@ from kvreport.accounting.engines.sglang.rules import band_class, grown
 from kvreport.accounting.engines.step import constant
 from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers, shared_units
 from kvreport.accounting.engines.vllm.reserve import (
+    BANDS,
+    band_kind,
     charges_handles,
     device_class,
     graph_constant,
@@ -61,6 +64,7 @@ from kvreport.accounting.engines.vllm.reserve import (
     runs_second,
 )
 from kvreport.accounting.kernel import LARGEST_CAPTURE, graphs_up_to
+from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.first_seen import load_first_seen
 from kvreport.catalog.load import Catalog, load_catalog
@@ -88,8 +92,11 @@ COVERAGE = 0.8
 STAGES = "stages"
 """The class of pipeline stages, whatever their device. Most do not sample, which hides a forward pass's error."""
 
+APART = ("other", "unified")
+"""Classes of devices with a band of their own, which widens that of a kind of start."""
+
 LEAST_IN_CLASS = 10
-"""Sources below which a class of devices takes the wider of its own band and that of all; of SGLang's, the latter."""
+"""Sources below which a kind of start or class of devices takes the wider of its own band and the widest; of SGLang's, that of all."""
 
 ASSUMED_WEIGHT = 0.5
 """What a log weighs whose source does not state all flags, against one whose does."""
@@ -116,6 +123,7 @@ class Log:
     start: Start
     source: str
     group: str
+    kind: str
     rows: tuple[Row, ...]
 
 
@@ -146,8 +154,31 @@ def collect(catalog: Catalog, observations: Iterable[Observation]) -> list[Log]:
             rows = tuple(measured(observation, start, source))
         except InputError:
             continue
-        found.append(Log(observation, engine, start, source, group, rows))
+        found.append(Log(observation, engine, start, source, group, kind_of(start), rows))
     return found
+
+
+def kind_of(start: Start) -> str:
+    """The kind of start whose error band a log is judged by."""
+    layout = start.flags.layout
+    if layout.pipeline > 1:
+        return STAGES
+    return band_kind(start.model, tensor_parallel=layout.tensor, images=start.flags.images)
+
+
+def traits(log: Log) -> list[str]:
+    """What else is published of logs beside their kind: how weights are stored, states, copies that are known by name."""
+    stored = log.start.flags.weight_format
+    form = log.start.model.weight_format if stored in (None, "released") else stored
+    copied = bool(log.observation.shapes_of) and form not in ("bf16", "released")
+    caches = (cache for group in log.start.model.layers for cache in group.caches)
+    told = {
+        "copies": copied,
+        "eight_bits": "fp8" in form or form == "int8",
+        "four_bits": "4" in form,
+        "states": any(isinstance(cache, RecurrentState) for cache in caches),
+    }
+    return [name for name, is_so in told.items() if is_so]
 
 
 def measured(observation: Observation, start: Start, source: str) -> Iterable[Row]:
@@ -290,6 +321,9 @@ def left_out(logs: list[Log]) -> list[dict[str, Any]]:
                     "id": log.observation.id,
                     "source": source,
                     "class": log.group,
+                    "kind": log.kind,
+                    "traits": traits(log),
+                    "found": not log.observation.id.startswith("own-"),
                     "rules": record_of(log.start.known, log.engine),
                     "quantity": best.quantity,
                     "error": round(best.error, 5) if told else None,
@@ -313,25 +347,42 @@ def spared(log: Log) -> int:
 
 
 def band(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Share of reserve and floor together that four in five errors lie within, by class of devices.
+    """Share of reserve and floor together that four in five errors lie within, by kind of start and class of devices.
 
-    What a later start spares lies in the band beside that (``engines/vllm/reserve.py``).
+    They are of found logs at first sight. What a later start spares lies in the band beside that
+    (``engines/vllm/reserve.py``).
     """
-    shares = {"": [], **{row["class"]: [] for row in rows}}  # type: dict[str, list[float]]
-    for row in rows:
-        share = max(_met(row) - row.get("spared", 0), 0.0) / (row["reserve_bytes"] + FLOOR_BYTES)
-        shares[row["class"]].append(share)
-        if row["class"] != STAGES:
-            shares[""].append(share)
-    many = {
-        name: len({row["source"] for row in rows if name in ("", row["class"])}) >= LEAST_IN_CLASS
-        for name in shares
+    used = first_sights(rows) or rows
+    grouped: dict[str, list[dict[str, Any]]] = {kind: [] for kind in BANDS} | {name: [] for name in APART}
+    for row in used:
+        grouped[_group(row)].append(row)
+    many = {name: len({row["source"] for row in of}) >= LEAST_IN_CLASS for name, of in grouped.items()}
+    found = {
+        name: _quantile([_share(row) for row in of], plain=many[name]) if of else 0.0
+        for name, of in grouped.items()
     }
-    widths = {name: _quantile(values, plain=many[name]) for name, values in shares.items()}
-    for name in shares:
-        if not many[name]:
-            widths[name] = max(widths[name], widths[""])
-    return {name: round(width, 3) for name, width in widths.items()}
+    widest = max((width for name, width in found.items() if many[name]), default=max(found.values()))
+    return {name: round(width if many[name] else max(width, widest), 3) for name, width in found.items()}
+
+
+def _group(row: dict[str, Any]) -> str:
+    """What a log is calibrated with: logs of its class of devices where that has a band of its own, else of its kind."""
+    return str(row["class"] if row["class"] in APART else row["kind"])
+
+
+def first_sights(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of found logs that were recorded before any rule knew of them."""
+    return [row for row in rows if row.get("first_sight_bytes") is not None and row.get("found", True)]
+
+
+def _share(row: dict[str, Any]) -> float:
+    """The size of a log's error beside what a later start spares, in its reserve and floor together."""
+    return max(_met(row) - float(row.get("spared", 0)), 0.0) / float(row["reserve_bytes"] + FLOOR_BYTES)
+
+
+def width_of(row: dict[str, Any], widths: dict[str, float]) -> float:
+    """The width that a log is judged by: of its kind, or of its class of devices where that is wider."""
+    return max(widths[row["kind"]], widths.get(row["class"], 0.0))
 
 
 def _met(row: dict[str, Any]) -> float:
@@ -357,8 +408,7 @@ def covered(rows: list[dict[str, Any]], error: str = "pool_error_bytes") -> list
         if row[error] is None:
             continue
         widths = band([other for other in rows if other["source"] != row["source"]])
-        width = widths.get(row["class"], widths[""])
-        half = width * (row["reserve_bytes"] + FLOOR_BYTES) + row.get("spared", 0)
+        half = width_of(row, widths) * (row["reserve_bytes"] + FLOOR_BYTES) + row.get("spared", 0)
         found.append(abs(row[error]) <= half)
     return found
 
@@ -410,7 +460,36 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "band_coverage": round(float(np.mean(covered(met, "met"))), 3),
         "first_sight": _first_sight(first),
         "classes": classes,
+        "kinds": kinds(rows),
     }
+
+
+def kinds(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By kind of start, class of devices with a band of its own, and further traits: found logs at first sight.
+
+    ``width`` is the half width in shares of reserve and floor, None for traits, whose logs are judged by their kind;
+    ``coverage`` is that of bands that were calibrated without the log's source.
+    """
+    widths, used = band(rows), first_sights(rows)
+    inside = [
+        _share(row) <= width_of(row, band([one for one in rows if one["source"] != row["source"]]))
+        for row in used
+    ]
+    found = {}
+    for name in (*BANDS, *APART, "eight_bits", "four_bits", "states", "copies"):
+        near = [
+            (row, held)
+            for row, held in zip(used, inside, strict=True)
+            if name in (_group(row), *row["traits"])
+        ]
+        if near:
+            found[name] = {
+                "logs": len(near),
+                "sources": len({row["source"] for row, _ in near}),
+                "width": widths.get(name),
+                "coverage": round(float(np.mean([held for _, held in near])), 3),
+            }
+    return found
 
 
 def stated(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -662,11 +741,14 @@ def write(
     """Put constants and band into the engines' records, and the figures into a file of their own."""
     values = dict(constants)
     for name, width in widths.items():
-        ending = f"_{name}" if name else ""
-        values |= {f"uncertainty_share{ending}": width, f"uncertainty_bytes{ending}": width * FLOOR_BYTES}
+        values |= {f"uncertainty_share_{name}": width, f"uncertainty_bytes_{name}": width * FLOOR_BYTES}
     _put("vllm", values)
     published = [
-        {key: value for key, value in row.items() if key not in ("source", "spared", "first_sight_bytes")}
+        {
+            key: value
+            for key, value in row.items()
+            if key not in ("source", "spared", "first_sight_bytes", "kind", "traits", "found")
+        }
         | {"covered": inside}
         for row, inside in zip(stated(rows), covered(rows), strict=True)
     ]

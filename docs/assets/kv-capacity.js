@@ -107,7 +107,7 @@
       kernel.openSamplerBytes(rates, tokens, seqs, model.limit, own, splits, eager);
     const spared = kernel.sparedBytes(rates, tokens, seqs, told, own, splits, eager) +
       kernel.openSamplerBytes(rates, tokens, seqs, told, own, splits, eager);
-    const [share, least] = gpu.band.slice(whole.staged ? 2 : 0);
+    const [share, least] = bandOf(gpu, rates, whole.staged);
     const band = (bytes) => kernel.errorBytes(share, least, bytes);
     const reserve = whole.reserve - freed, left = whole.left + freed, room = whole.room + freed;
     return {
@@ -194,6 +194,9 @@
     place >= site.sizes.length &&
     [...site.layouts, ...site.sizing_layouts].some((one) => one.pp > 1 && one.places.includes(place));
 
+  /* [share of the reserve, bytes] of the error band: the last is that of pipeline stages, else rates tell which kind it is. */
+  const bandOf = (gpu, rates, staged) => gpu.band.slice(staged ? -2 : 2 * kernel.bandKind(rates));
+
   /* Bytes that graphs keep less in a cache of fewer than 16 bits. */
   function narrowBytes(rates, gpu, step, kvFormat) {
     if (!rates || kernel.words.two_byte_kv.includes(kvFormat)) return 0;
@@ -207,7 +210,7 @@
     const less = kept ? narrowBytes(followed(model, gpu, size), gpu, step, kvFormat) : 0;
     if (!less) return kept;
     const [reserve, uncertainty, ...others] = kept;
-    const [share, least] = gpu.band.slice(isStage(site, size) ? 2 : 0);
+    const [share, least] = bandOf(gpu, followed(model, gpu, size), isStage(site, size));
     const band = (bytes) => kernel.errorBytes(share, least, bytes);
     return [reserve - less, uncertainty - band(reserve) + band(reserve - less), ...others];
   }
@@ -234,7 +237,7 @@
       handles,
       model.limit,
     );
-    const [share, least] = gpu.band.slice(isStage(site, size) ? 2 : 0);
+    const [share, least] = bandOf(gpu, rates, isStage(site, size));
     const spared = kernel.sparedBytes(rates, tokens, seqs, model.limit, own, splits, eager) +
       kernel.openSamplerBytes(rates, tokens, seqs, model.limit, own, splits, eager);
     return [reserve, kernel.errorBytes(share, least, reserve) + spared];

@@ -158,7 +158,7 @@
         }),
       reserve: (size, number, packed) => {
         const [share, least] = site.gpus.find((gpu) => gpu.reserve === number).band.slice(
-          stages.has(size) ? 2 : 0,
+          stages.has(size) ? -2 : 0,
         );
         models.forEach((model, n) => {
           const bytes = packed.reserve[n];

@@ -69,6 +69,7 @@ Rates = tuple[
     float,
     float,
     float,
+    int,
 ]
 """What vLLM's reserve grows with, in the order of
 :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
@@ -1036,6 +1037,11 @@ def reserve_bytes(
     activations = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, eager)
     graphs = 0 if eager else graph_bytes(rates, max_num_seqs, tokens, own_kernels, partial, context)
     return activations + outside_bytes(rates, multicast, shared, handles) + graphs
+
+
+def band_kind(rates: Rates) -> int:
+    """Return which of a device's error bands applies to what a reserve's rates are of."""
+    return int(rates[31])
 
 
 def error_bytes(share: float, least: float, reserve: float) -> int:

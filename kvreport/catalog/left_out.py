@@ -55,6 +55,22 @@ class DeviceClass(Record):
     first_sight: FirstSight | None = None
 
 
+class Kind(Record):
+    """Found logs of one kind of start at first sight, and its error band.
+
+    Attributes:
+        logs: Logs with an error at first sight, whether they state all flags or not.
+        sources: Sources that they come from.
+        width: Half the band, in the reserve and a GiB together; None for logs that are judged by the band of another kind.
+        coverage: Share of the pools inside a band that was calibrated without the log's source.
+    """
+
+    logs: Positive
+    sources: Positive
+    width: Annotated[float, Field(ge=0)] | None
+    coverage: Share
+
+
 class Summary(Record):
     """Errors on all logs of sources left out.
 
@@ -67,6 +83,7 @@ class Summary(Record):
         band_coverage: The same of the errors that the band is made of: as first predicted where that was recorded, else as here.
         first_sight: The same of the errors that logs had at first sight; None if none was recorded.
         classes: By class of devices.
+        kinds: By kind of start, whose errors at first sight the band is made of.
     """
 
     logs: Positive
@@ -78,6 +95,7 @@ class Summary(Record):
     band_coverage: Share
     first_sight: FirstSight | None = None
     classes: dict[Slug, DeviceClass]
+    kinds: dict[Slug, Kind] = Field(default_factory=dict)
 
 
 class LeftOutLog(Record):

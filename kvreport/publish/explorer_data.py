@@ -143,7 +143,7 @@ def _of_folder(
         yield f"held-{cache}", {"held": [_held(facts, cache, place) for facts in models]}
     for number, (band, runner) in classes.items():
         kept = [facts["reserve"][number][place] for facts in models]
-        share, least = band[2:] if folder.staged else band[:2]
+        share, least = band[-2:] if folder.staged else band[:2]
         yield f"reserve-{number}", _reserves(kept, (share, least)) | {"rates": _rates(models, place, runner)}
 
 

@@ -111,7 +111,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     bring their own buffers, ``gpus[].splits`` whether a workspace is cut out of what compiling freed,
     ``gpus[].partial`` whether graphs keep partial results of attention, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU, whether handles of linear algebra are taken off],
     ``gpus[].share`` the default share of memory, ``gpus[].free`` [bytes free at start, half width of their band]
-    where the engine asks, ``gpus[].band`` [share of the reserve, bytes] of the error band and the same of pipeline stages, ``gpus[].runner`` which of a model's
+    where the engine asks, ``gpus[].band`` [share of the reserve, bytes] of the error band of each kind of start, in the order that a model's rates count them, pipeline stages last, ``gpus[].runner`` which of a model's
     rates hold (1: ``other_rates``), ``gpus[].local`` the engine whose rows the pages of a machine print where the
     site's has no platform for it, ``gpus[].linked`` whether it stands in servers whose devices are linked,
     as further layouts need, ``gpus[].card`` whether it is a card, of which a machine holds any number, as
@@ -173,11 +173,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "splits": rules(site.engine).splits_freed(gpu),
                 "partial": rules(site.engine).keeps_partial_results(gpu),
                 "outside": list(rules(site.engine).outside_framework(gpu)),
-                "band": [
-                    one
-                    for stages in (False, True)
-                    for one in rules(site.engine).error_band(gpu, stages=stages)
-                ],
+                "band": [one for pair in rules(site.engine).error_bands(gpu) for one in pair],
                 "runner": int(not rules(site.engine).runs_as_on_nvidia(gpu)),
                 "linked": gpu.interconnect_bytes_per_s is not None,
                 "card": gpu.is_card,

@@ -17,7 +17,10 @@ from kvreport.accounting.engines.vllm.profiling import (
     graph_layers,
 )
 from kvreport.accounting.engines.vllm.reserve import (
+    BANDS,
     ReserveRates,
+    band,
+    band_kind,
     bytes_of_graph_layer,
     large_workspace,
     own_expert_kernels,
@@ -49,9 +52,8 @@ def release(version: str, **coefficients: float) -> Engine:
         "graph_bytes_per_layer_second",
         "non_framework_bytes",
         "non_framework_rank_bytes",
-        "uncertainty_bytes",
-        "uncertainty_share",
         "unified_bytes",
+        *(f"uncertainty_{of}_{kind}" for of in ("bytes", "share") for kind in BANDS),
     ]
     source = {"covers": ["coefficients"], "title": "made up", "evidence": "derived"}
     record = {
@@ -1271,3 +1273,29 @@ def test_an_answer_says_what_gathered_tokens_take() -> None:
     assert said(gathering(max_batched_tokens=4096)) == ["6.5 GiB on each GPU"]
     assert said(sending()) == []
     assert said(gathering(expert_parallel=False, tensor_parallel=8, data_parallel=1)) == []
+
+
+def test_a_start_has_the_band_of_what_is_known_of_it(catalog: Catalog) -> None:
+    """Drafts, encoders and experts on several ranks are missed by more than a text model on one device."""
+    known = {
+        "plain": ("meta-llama/Llama-3.1-8B-Instruct", 1),
+        "encoder": ("Qwen/Qwen2.5-VL-7B-Instruct", 1),
+        "experts": ("Qwen/Qwen3-30B-A3B", 2),
+    }
+    for kind, (name, ranks) in known.items():
+        model = catalog.models[name]
+        assert band_kind(model, tensor_parallel=ranks, images=True) == kind
+        drafting = with_draft(model, model).whole
+        assert band_kind(drafting, tensor_parallel=ranks, images=True) == "drafted"
+    assert band_kind(catalog.models[known["encoder"][0]], tensor_parallel=1, images=False) == "plain"
+    assert band_kind(catalog.models[known["experts"][0]], tensor_parallel=1, images=True) == "plain"
+
+
+def test_devices_of_few_logs_narrow_no_band(catalog: Catalog) -> None:
+    engine = catalog.engine("vllm")
+    for kind in BANDS:
+        of_servers = band(engine, "server", kind)
+        assert band(engine, "workstation", kind) == of_servers
+        for apart in ("unified", "other"):
+            assert band(engine, apart, kind) >= of_servers
+            assert band(engine, apart, kind)[0] >= engine.coefficients[f"uncertainty_share_{apart}"]

@@ -426,10 +426,10 @@ class EngineRules:
         del accelerator
         return True
 
-    def error_band(self, accelerator: Accelerator, *, stages: bool = False) -> tuple[float, float]:
-        """Half width of the reserve's error band: a share of the reserve, and bytes beside it."""
-        del accelerator, stages
-        return 0.0, 0.0
+    def error_bands(self, accelerator: Accelerator) -> tuple[tuple[float, float], ...]:
+        """Half widths of the reserve's error band by kind of start: shares of the reserve, and bytes beside them."""
+        del accelerator
+        return ((0.0, 0.0),)
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """What of an accelerator decides the reserve; equal classes have equal reserves."""

@@ -53,6 +53,7 @@ def tables(found: LeftOut, validation: Validation) -> list[Table]:
     others = [_bands(family, one.bands) for family, one in found.others.items() if one.bands]
     return [
         _classes(found),
+        _kinds(found),
         *others,
         _releases(found, validation),
         _constants(found),
@@ -120,6 +121,50 @@ def _classes(found: LeftOut) -> Table:
             Column("Inside the 80% band"),
             Column("Blind predictions"),
             Column("Blind predictions inside it"),
+        ),
+        tuple(rows),
+    )
+
+
+KINDS: Final = {
+    "plain": "text models, NVIDIA's cards",
+    "encoder": "models that measure an encoder",
+    "experts": "experts on several ranks",
+    "drafted": "with drafts",
+    "stages": "pipeline stages",
+    "other": "devices of other makers",
+    "unified": "memory shared with a CPU",
+    "eight_bits": "of all: weights of eight bits",
+    "four_bits": "of all: weights of four bits",
+    "states": "of all: hybrids with states",
+    "copies": "of all: copies known by name",
+}
+"""Kinds of starts with a band of their own, and what else is told of logs."""
+
+
+def _kinds(found: LeftOut) -> Table:
+    """The band by kind of start, and what it holds of found logs as they were first predicted."""
+    rows = [
+        Row(
+            Cell(KINDS.get(name, name)),
+            (
+                _count(one.logs),
+                _count(one.sources),
+                Cell("" if one.width is None else f"± {one.width:.3g}", "kv-num", value=one.width),
+                _share(one.coverage),
+            ),
+        )
+        for name, one in found.summary.kinds.items()
+    ]
+    return Table(
+        f"{engine_name(found.fitted)}'s band for 80% of found logs at first sight, in shares of the reserve and a GiB together. "
+        "A kind of fewer than ten sources has no narrower band than others",
+        Column("Kind of start", numeric=False),
+        (
+            Column("Blind predictions"),
+            Column("Sources"),
+            Column("Band"),
+            Column("Blind predictions inside it, their source left out"),
         ),
         tuple(rows),
     )

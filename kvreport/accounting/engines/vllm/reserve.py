@@ -72,6 +72,10 @@ seen-010). A start of Llama 3.1 8B under this runner on an H200 printed its samp
 the second, 258 MiB for the first whole graph, of which 256 are partial results, and none for the second, which counts as 1. That is
 508 MiB where 583 are counted. With 8 layers it was 356 where 338 are. Not fitted."""
 
+BANDS: Final = ("plain", "encoder", "experts", "drafted", "stages")
+"""Kinds of starts with an error band each: text models on equal devices, those that measure an encoder of images or sound, experts
+on several ranks, those with layers or a model that drafts, and pipeline stages. The browser has them in this order."""
+
 UNQUANTIZED: Final = ("bf16", "fp16", "fp32")
 
 BOTH_WAYS: Final = "attends_both_ways"
@@ -118,6 +122,7 @@ class ReserveRates:
         scored_own_per_row: The same on data-center Blackwell GPUs.
         gathered_own_per_token: Of the tokens of other data ranks in experts there, for one token of the rank's own.
         other_sampling_per_row: Of one row of logits in the other sampler, where either may be installed; else the same.
+        kind: Which error band applies: its place in :data:`BANDS`.
     """
 
     forward_per_token: float
@@ -151,6 +156,7 @@ class ReserveRates:
     scored_own_per_row: float
     gathered_own_per_token: float
     other_sampling_per_row: float
+    kind: int
 
     @property
     def flat(self) -> Any:  # noqa: ANN401 - a tuple of as many floats as there are fields
@@ -283,6 +289,7 @@ class ReserveRates:
             scored_own_per_row=scored[1],
             gathered_own_per_token=gathered + others * own_expert_bytes(sizes, split),
             other_sampling_per_row=logit_bytes(other, tensor_parallel) * sizes.vocabulary,
+            kind=BANDS.index(band_kind(model, tensor_parallel=tensor_parallel, images=images)),
         )
 
 
@@ -384,7 +391,7 @@ def reserve(
     total = activations + outside + graphs
     # A later start has what compiling took. No flag tells which start it is: the band spans both.
     spared = activations - (activations if eager or compiled else peak(*step, True))  # noqa: FBT003
-    band = error_band(engine, total, device_class, stages=stages)
+    half = kernel.error_band(*band(engine, device_class, "stages" if stages else BANDS[rates.kind]), total)
     # Nor does one tell which sampler is installed.
     either = kernel.open_sampler_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.open_sampler_bytes)
     spared = spared + either(*step, eager or compiled)
@@ -392,7 +399,7 @@ def reserve(
         activations=activations,
         non_framework=outside,
         graphs=graphs,
-        uncertainty=xp.integers(xp.rint(band)) + spared,
+        uncertainty=xp.integers(xp.rint(half)) + spared,
     )
 
 
@@ -503,40 +510,44 @@ def follows_cache(model: Model) -> bool:
     return sizes.latent_heads > 0 or sizes.gathers_keys
 
 
-def error_band(engine: Engine, reserve_bytes: float, device_class: str, *, stages: bool = False) -> float:
-    """Half width of the band that four in five logs of sources left out of the fit lie in.
+def band_kind(model: Model, *, tensor_parallel: int, images: bool) -> str:
+    """The kind of start whose logs an error band rests on; pipeline stages have their own.
 
     Args:
-        engine: The engine's record, of one release.
-        reserve_bytes: What is kept in all.
-        device_class: Of :func:`device_class`.
-        stages: True for pipeline stages.
+        model: The model, or a stage of it, with its draft layers.
+        tensor_parallel: Devices of a group.
+        images: False if the engine was told to serve text only.
     """
-    return kernel.error_band(*band(engine, device_class, stages=stages), reserve_bytes)
+    if drafts(model):
+        return "drafted"
+    if images and encodes(model):
+        return "encoder"
+    if tensor_parallel > 1 and Shape.of(model).experts_per_token:
+        return "experts"
+    return "plain"
 
 
-def band(engine: Engine, device_class: str, *, stages: bool = False) -> tuple[float, float]:
-    """The band's share of the reserve and the bytes beside it, for a class of devices.
+def band(engine: Engine, device_class: str, kind: str) -> tuple[float, float]:
+    """The band's share of the reserve and the bytes beside it, that four in five logs at first sight lie in.
 
-    Pipeline stages have a band of their own, and no narrower one than their devices: sampling, which is the peak of
-    most whole models and hides what a forward pass takes beside what is counted, is run by the last stage alone.
+    A class of devices with a band of its own (memory shared with a CPU, devices of other makers) has no narrower one.
+    Nor do kinds of fewer than ten sources have one than others (``scripts/fit_reserve.py``). Pipeline stages are one:
+    sampling, which is the peak of most whole models and hides what a forward pass takes beside what is counted, is run by
+    the last stage alone.
 
     Args:
         engine: The engine's record, of one release.
         device_class: Of :func:`device_class`.
-        stages: True for pipeline stages.
+        kind: Of :data:`BANDS`.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.
     """
-    share = engine.coefficients.get(f"uncertainty_share_{device_class}")
-    least = engine.coefficients.get(f"uncertainty_bytes_{device_class}")
-    if share is None or least is None:
-        share, least = constant(engine, "uncertainty_share"), constant(engine, "uncertainty_bytes")
-    if not stages:
-        return share, least
-    of_stages = engine.coefficients.get("uncertainty_share_stages", 0.0)
-    return max((share, least), (of_stages, engine.coefficients.get("uncertainty_bytes_stages", 0.0)))
+    names = [kind] + [device_class] * (f"uncertainty_share_{device_class}" in engine.coefficients)
+    return max(
+        (constant(engine, f"uncertainty_share_{name}"), constant(engine, f"uncertainty_bytes_{name}"))
+        for name in names
+    )
 
 
 def device_class(accelerator: Accelerator) -> str:

@@ -301,9 +301,10 @@ class Vllm(EngineRules):
         """
         return accelerator.vendor.upper() != "AMD"
 
-    def error_band(self, accelerator: Accelerator, *, stages: bool = False) -> tuple[float, float]:
-        """The band of the device's class, and of pipeline stages."""
-        return reserve.band(self.engine, reserve.device_class(accelerator), stages=stages)
+    def error_bands(self, accelerator: Accelerator) -> tuple[tuple[float, float], ...]:
+        """The band of each kind of start on the device's class."""
+        of_device = reserve.device_class(accelerator)
+        return tuple(reserve.band(self.engine, of_device, kind) for kind in reserve.BANDS)
 
     def share_on(self, accelerator: Accelerator | None, utilization: float | None) -> float:
         """The default where that much is free at start, else whole hundredths that surely are (unified memory)."""
