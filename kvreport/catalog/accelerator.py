@@ -145,6 +145,8 @@ class Accelerator(Record):
     Attributes:
         id: Slug, the name on the command line and in the dataset.
         aliases: Other names, each unambiguous over the catalog (``H100``).
+        error_band: The class of NVIDIA's devices whose logs make the error band; None for cards of servers, and for memory that
+            is shared with a processor, which is a class of its own.
         compute_capability: CUDA capability (``9.0``) or gfx name; None for others.
         devices_per_package: Devices that one package shows to software (2 for MI250X).
         devices_per_node: How many devices the usual server holds.
@@ -162,6 +164,7 @@ class Accelerator(Record):
     vendor: Text
     aliases: tuple[Text, ...] = ()
     architecture: Text
+    error_band: Literal["workstation"] | None = None
     form_factor: Text | None = None
     compute_capability: Text | None = None
     release: YearMonth | None = None

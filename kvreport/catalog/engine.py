@@ -13,6 +13,7 @@ from pydantic import Field
 
 from kvreport.catalog.base import Contradiction, LongText, Record, Slug, Source, Text
 from kvreport.catalog.release import Release, dated_lists, release_of, value_at
+from kvreport.catalog.shelf import spoken
 from kvreport.errors import InputError
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -39,7 +40,8 @@ class DeviceClass(Record):
 
     Attributes:
         min_bytes: Smallest usable memory of the class; the largest class that applies is taken.
-        not_architectures: Accelerator ids or name parts that fall through to the next class.
+        not_architectures: Parts of a device's name, as :func:`~kvreport.catalog.shelf.spoken` hears it, that fall through to the
+            next class: engines ask the driver for the name.
         max_batched_tokens: Tokens of one scheduler step (the activation peak is measured there).
         offline_batched_tokens: The same for the engine's offline class, where that takes more.
         max_seqs: Requests that run at once, whatever memory says.
@@ -172,21 +174,22 @@ class Engine(Record):
         """True if the engine has a list of this kind: of a release that has none, nothing was read."""
         return kind in self.architectures or bool(release_of(self).lists.get(kind))
 
-    def device_class(self, accelerator_id: str, usable_bytes: int) -> DeviceClass:
+    def device_class(self, device_name: str, usable_bytes: int) -> DeviceClass:
         """Scheduler defaults for one accelerator.
 
         Args:
-            accelerator_id: Its slug, held against ``not_architectures``.
+            device_name: What it is called, held against ``not_architectures``.
             usable_bytes: Memory that a process can use on it.
 
         Raises:
             InputError: If the engine's data has no class that small.
         """
+        heard = spoken(device_name)
         for candidate in self.device_classes:
-            excluded = any(part in accelerator_id for part in candidate.not_architectures)
+            excluded = any(part in heard for part in candidate.not_architectures)
             if usable_bytes >= candidate.min_bytes and not excluded:
                 return candidate
         raise InputError(
-            f"engine {self.name!r}: device_classes: found none for {accelerator_id} with "
+            f"engine {self.name!r}: device_classes: found none for {device_name} with "
             f"{usable_bytes} bytes; allowed: a last class with min_bytes 0"
         )

@@ -61,6 +61,7 @@ class Card(Record):
     """One card, or one machine that shares its memory.
 
     Attributes:
+        error_band: That of the accelerator.
         memory_gib: Installed memory, in GiB.
         usable_mib: What a process can use, where known.
         like: For shared memory: the accelerator whose share applies.
@@ -71,6 +72,7 @@ class Card(Record):
     name: Text
     vendor: Text
     architecture: Text
+    error_band: Literal["workstation"] | None = None
     capability: Text | None = None
     release: YearMonth
     memory_gib: Positive
@@ -161,6 +163,7 @@ def _accelerator(card: Card, usable: int, evidence: Literal["observed", "derived
         vendor=card.vendor,
         aliases=_aliases(card),
         architecture=card.architecture,
+        error_band=card.error_band,
         compute_capability=card.capability,
         release=card.release,
         devices_per_node=1,

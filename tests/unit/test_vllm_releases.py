@@ -21,6 +21,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     loaded_bytes_per_row,
     loaded_bytes_per_token,
 )
+from kvreport.accounting.engines.vllm.reserve import device_class
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.caches import Indexer, Latent
@@ -113,6 +114,21 @@ def test_devices_are_large_by_their_memory(catalog: Catalog) -> None:
     card = catalog.accelerator("rtx-4090")
     chunks = [rules(catalog.engine(f"sglang@{one}")).scheduler(card)[0] for one in ("0.5.19", "0.5.20")]
     assert chunks == [2048, 4096]
+
+
+def test_a_device_of_another_id_is_treated_as_what_it_is(catalog: Catalog) -> None:
+    """A catalog of one's own names devices as it likes: their records state what classes go by."""
+    engines = [catalog.engine(name) for name in ("vllm", "vllm@0.10.1", "sglang", "tensorrt-llm")]
+    for gpu in catalog.accelerators.values():
+        ours = gpu.model_copy(update={"id": "ours"})
+        assert device_class(ours) == device_class(gpu), gpu.id
+        for engine in engines:
+            assert rules(engine).reserve_class(ours) == rules(engine).reserve_class(gpu), (
+                gpu.id,
+                engine.name,
+            )
+    classes = {device_class(gpu) for gpu in catalog.accelerators.values()}
+    assert classes == {"server", "workstation", "unified", "other"}
 
 
 def test_a_short_context_limits_the_step(catalog: Catalog) -> None:

@@ -464,7 +464,7 @@ class EngineRules:
         default = (
             classes[-1]
             if accelerator is None
-            else self.engine.device_class(accelerator.id, accelerator.usable_bytes)
+            else self.engine.device_class(accelerator.name, accelerator.usable_bytes)
         )
         usual = default.max_batched_tokens
         if offline:

@@ -26,7 +26,7 @@ from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served, Word, named
 from kvreport.accounting.engines.step import Reserve, Step, constant
 from kvreport.accounting.engines.vllm.profiling import Shape
-from kvreport.accounting.engines.vllm.reserve import UNIFIED
+from kvreport.accounting.engines.vllm.reserve import device_class
 from kvreport.accounting.kv_cache import cache_terms, state_bytes
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, CacheSetup
@@ -182,7 +182,7 @@ class TensorRtLlm(EngineRules):
                     f"can be smaller by as much as {linked} per GPU"
                 ),
             )
-        if not accelerator.id.startswith(UNIFIED):
+        if device_class(accelerator) != "unified":
             return ()
         return (
             (

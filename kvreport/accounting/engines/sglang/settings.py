@@ -229,7 +229,7 @@ def memory(
 ) -> Memory:
     """Resolve what decides the memory that is kept free; arguments as for :func:`settings`."""
     device = device_mib(accelerator)
-    defaults = engine.device_class(accelerator.id, round(device * MIB))
+    defaults = engine.device_class(accelerator.name, round(device * MIB))
     chunk = chunk_tokens or defaults.max_batched_tokens
     captured = defaults.max_seqs
     if tensor_parallel >= WIDE_RANKS and defaults.max_seqs_wide is not None:

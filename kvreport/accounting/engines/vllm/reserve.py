@@ -53,9 +53,6 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.release import release_of
 from kvreport.catalog.remembered import remembered
 
-UNIFIED: Final = ("dgx-spark", "jetson")
-"""Devices that share their memory with a CPU: what the process and the page cache take counts, too."""
-
 BUDGETED_VIDEOS: Final = "videos_within_a_budget"
 """The engine's list of classes whose videos share one budget of pixels over all their frames, so that a longer one has
 smaller frames (0.30 ``models/glm5next/nvidia/multimodal.py::_get_video_max_pixels``)."""
@@ -554,9 +551,7 @@ def device_class(accelerator: Accelerator) -> str:
     """The class of devices whose logs an error band rests on."""
     if accelerator.vendor.upper() != "NVIDIA":
         return "other"
-    if accelerator.id.startswith(UNIFIED):
-        return "unified"
-    return "workstation" if accelerator.id.startswith("rtx") else "server"
+    return "unified" if accelerator.is_unified else accelerator.error_band or "server"
 
 
 def multicasts(accelerator: Accelerator) -> bool:
