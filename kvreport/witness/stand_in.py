@@ -61,12 +61,18 @@ class Nothing:
     def __bool__(self) -> bool:
         return False
 
+    def __index__(self) -> int:
+        """Be a size of one: no cache depends on the workspaces of a package that is not there."""
+        return 1
+
     def __get_pydantic_core_schema__(self, *_: object) -> dict[str, str]:
         return {"type": "any"}
 
 
 for _name in _OPERATORS:
     setattr(Nothing, f"__{_name}__", lambda *_: Nothing())
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(Nothing, f"__{_name}__", lambda *_: False)
 
 
 class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
