@@ -594,8 +594,11 @@ def _llm_d(launch: Launch) -> str:
 
 def _dynamo(launch: Launch) -> str:
     """A graph of a frontend and a worker (``nvidia.com/v1beta1``, ``deploy/operator/api/v1beta1`` of Dynamo 1.6)."""
-    family = "vllm" if launch.words[1] == "serve" else "sglang"
-    brings = {release: both[family == "sglang"] for release, both in DYNAMO.items()}
+    if launch.words[1] == "serve":
+        family, place, rest = "vllm", 0, ["--model", *launch.words[2:]]
+    else:
+        family, place, rest = "sglang", 1, [*launch.words[3:]]
+    brings = {release: both[place] for release, both in DYNAMO.items()}
     wanted = launch.engine.rpartition(" ")[2]
     dynamo = next((release for release, engine in brings.items() if engine == wanted), "")
     if launch.serving.curl or not dynamo:
@@ -603,7 +606,6 @@ def _dynamo(launch: Launch) -> str:
         raise InputError(
             f"as: found dynamo for {launch.engine}; allowed: an engine that a release of it brings, --engine {'|'.join(known)}"
         )
-    rest = ["--model", *launch.words[2:]] if family == "vllm" else [*launch.words[3:]]
     container = _container(launch, "main") | {"command": ["python3", "-m", f"dynamo.{family}"], "args": rest}
     container["image"] = image = f"nvcr.io/nvidia/ai-dynamo/{family}-runtime:{dynamo}"
     for key in ("ports", "readinessProbe", "volumeMounts"):  # the operator's own
