@@ -444,6 +444,9 @@ def _stands(layout: Layout, device: Accelerator) -> bool:
     The published matrix keeps to the same rule (:mod:`kvreport.dataset.grid`). A row of stages is of cards, which
     machines have in any number; boards of four or eight are divided by tensors.
     """
+    if device.slice_of is not None:
+        # Slices have no link to each other; `estimate` refuses to join them.
+        return layout.devices == 1
     if layout.wants_link and device.interconnect_bytes_per_s is None:
         return False
     if layout.is_row_of_cards:

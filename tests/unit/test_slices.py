@@ -5,6 +5,7 @@ import pytest
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
+from kvreport.estimation.size import size
 from kvreport.publish.page_data import gather
 from kvreport.site.pages import gpu as gpu_page
 from kvreport.site.pages import gpu_rows
@@ -102,6 +103,15 @@ def test_a_share_that_no_driver_listed_is_at_most_the_smallest_that_was(catalog:
             if slice_.usable is None and slice_.memory in ((1, 8), (2, 8)):
                 share = one.usable_bytes * slice_.memory[0] / slice_.memory[1]
                 assert one.sliced(slice_.name).usable_bytes <= least * share * 1.001
+
+
+@pytest.mark.parametrize("gpu", ["h100:2g.20gb", "h100-nvl-94gb:2g.24gb"])
+def test_a_search_does_not_join_slices(catalog: Catalog, gpu: str) -> None:
+    # Two slices were joined by tensor parallelism, which `estimate` refuses.
+    found = size("Qwen/Qwen3-8B", gpus=[gpu], context=8192, concurrent=4, catalog=catalog)
+    told = found.to_dict()["deployments"]
+    assert told
+    assert {one["layout"]["gpus"] for one in told} == {1}
 
 
 def test_every_slice_is_a_part_of_its_device(catalog: Catalog) -> None:
