@@ -75,7 +75,7 @@
       }
       const reading = kvLogLines.readLog(table, text);
       if (reading.error) {
-        put(make("p", { class: "kv-big" }, reading.error));
+        put(make("p", { class: "kv-big" }, reading.error), (reading.file && whole("file")) || "");
         return;
       }
       const stated = reading.facts.model;
@@ -113,13 +113,13 @@
     }
 
     /* What only the library can say: other engines, older releases, every layout. Nothing is fetched before a click. */
-    function whole() {
+    function whole(kind = "log") {
       if (!form.dataset.kvRuns) return null;
       const place = make("div", { class: "kv-whole" });
       const button = make(
         "button",
-        { type: "button", class: "kv-button", onclick: () => check(place, button) },
-        "Check every number with Python",
+        { type: "button", class: "kv-button", onclick: () => check(place, button, kind) },
+        kind === "file" ? "Find its servers, and whether they start" : "Check every number with Python",
       );
       const loads = python ? "" : ` It is loaded from this site (${form.dataset.megabytes} MB).`;
       place.append(
@@ -127,13 +127,15 @@
         make(
           "p",
           { class: "kv-note" },
-          `The answer of kvreport log, for every engine, release and layout.${loads}`,
+          kind === "file"
+            ? `The answer of kvreport preflight.${loads}`
+            : `The answer of kvreport log, for every engine, release and layout.${loads}`,
         ),
       );
       return place;
     }
 
-    async function check(place, button) {
+    async function check(place, button, kind) {
       const mine = turn;
       button.disabled = true;
       try {
@@ -147,11 +149,11 @@
         const { call } = await python;
         say("Calculating …");
         const told = await call({
-          log: { log: fields.log.value, model: named.value() || "", gpu: device.value() || "" },
+          [kind]: { log: fields.log.value, model: named.value() || "", gpu: device.value() || "" },
         });
         if (mine !== turn) return;
         place.replaceChildren(
-          make("h2", {}, "Checked with Python"),
+          make("h2", {}, kind === "file" ? "Servers of this file" : "Checked with Python"),
           make("pre", { class: "kv-told", tabindex: "0" }, told.join("\n")),
         );
       } catch (error) {

@@ -5,7 +5,11 @@
 /* Files by the address at which the runtime asks for them. */
 const ready = new Map();
 /* Pages that ask one function: where it is, by the name of their message. */
-const ANSWERS = { log: "kvreport.startup_log.in_browser", claim: "kvreport.evidence.claim_check" };
+const ANSWERS = {
+  log: "kvreport.startup_log.in_browser",
+  file: "kvreport.cli.preflight",
+  claim: "kvreport.evidence.claim_check",
+};
 const answers = {};
 let ask = null, runtime = null;
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from io import SEEK_END, StringIO
@@ -39,6 +40,7 @@ its line. Exit status: 3 if a server does not start or serves fewer than require
 """
 
 STARTS: Final = frozenset({"fits", "tight", "may_fit"})
+PASTED: Final = "pasted"
 _GIVEN_UP: Final = "engine_does_not_run"
 _OVER_ALL: Final = frozenset({"llama-cpp", "ollama"})
 _LABEL: Final = re.compile(r"(?:nvidia|amd|intel|geforce|tesla|instinct|radeon|shared|oam)\b", re.IGNORECASE)
@@ -130,6 +132,26 @@ def _run(options: argparse.Namespace) -> int:
             "Dynamo and Helm files, systemd units, shell scripts"
         )
     return _status(answers, options.require)
+
+
+def answer(given: Mapping[str, str], catalog: Catalog | None = None) -> str:
+    """Return the lines that ``kvreport preflight`` prints of a pasted file, as ``{"result": [...]}``, or ``{"error": sentence}``.
+
+    Args:
+        given: ``log``, the file's text, and ``gpu`` where the reader named one.
+        catalog: Where names are looked up; None for the packed one.
+    """
+    from kvreport.catalog.load import open_catalog
+    from kvreport.deployments.found import find_servers
+
+    known = open_catalog() if catalog is None else catalog
+    try:
+        servers, left = find_servers(given["log"], PASTED, starts_server)
+        told = text([answered(PASTED, one, given.get("gpu") or None, known) for one in servers], None)
+    except InputError as error:
+        return json.dumps({"error": str(error)})
+    told += [plain(f"line {line}: {said}") for line, said in left]
+    return json.dumps({"result": told or ["No start command of a server was found."]})
 
 
 def _beside(name: str) -> Callable[[str], str | None]:

@@ -34,7 +34,7 @@ KEPT: Final = "runtime"
 ARCHIVE: Final = "kvreport.zip"
 MANIFEST: Final = pinned_files.MANIFEST
 
-_ROOMS: Final = ("accounting", "architectures", "catalog", "estimation", "startup_log")
+_ROOMS: Final = ("accounting", "architectures", "catalog", "cli", "deployments", "estimation", "startup_log")
 _ALONE: Final = (
     "book/__init__.py", "book/expressions.py", "book/mistakes.py", "book/prose.py", "book/quantities.py", "book/reader.py",
     "evidence/__init__.py", "evidence/claim_check.py", "evidence/claims.py",
@@ -43,7 +43,7 @@ _ALONE: Final = (
 _DISTRIBUTIONS: Final = ("pydantic", "annotated-types", "typing-extensions", "typing-inspection", "PyYAML")
 _FOR_PAGES: Final = frozenset({
     "claims", "measurements", "observations", "releases", "traffic", "class_check.yaml", "glossary.yaml",
-    "left_out.yaml", "peers.yaml", "planner_check.yaml", "planner_check_sglang.yaml", "prose-allow.yaml", "starts.yaml", "trials.yaml",
+    "left_out.yaml", "peers.yaml", "planner_check.yaml", "planner_check_sglang.yaml", "prose-allow.yaml", "recipes_check.yaml", "starts.yaml", "trials.yaml",
 })  # fmt: skip
 """Files and folders of the data that only pages and reports read. Every other file is in the archive, so a file that an
 estimate begins to read needs no entry; ``tests/unit/test_python_bundle.py`` compares what the archive answers."""

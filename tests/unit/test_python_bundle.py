@@ -12,6 +12,7 @@ from packed import printed
 from startup_logs import LOGS
 
 from kvreport.catalog.load import open_catalog
+from kvreport.cli.preflight import answer as servers
 from kvreport.estimation.your_model import Session
 from kvreport.evidence.claim_check import answer as judged
 from kvreport.publish import python_runtime
@@ -49,15 +50,28 @@ CLAIMS: Final = [
 ]
 """What the form of the ledger sends; the last is refused."""
 
+FILES: Final = [
+    {
+        "log": "services: {chat: {image: 'vllm/vllm-openai:v0.33.0', command: [meta-llama/Llama-3.1-8B-Instruct, --max-model-len, '8192']}}",
+        "gpu": GPU,
+    },
+    {"log": "#!/bin/sh\nvllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-seqs $N\n", "gpu": GPU},
+    {"log": "[Service]\nExecStart=/opt/start.sh\n", "gpu": ""},
+    {"log": "a: b", "gpu": GPU},
+]
+"""Deployment files as people paste them; the last has no server."""
+
 SCRIPT: Final = """
 import base64, json
 from pathlib import Path
 from kvreport.estimation.your_model import Session
 from kvreport.startup_log.in_browser import answer
+from kvreport.cli.preflight import answer as servers
 from kvreport.evidence.claim_check import answer as judged
 asked = json.loads(Path(sys.argv[1]).read_text())
 session = Session()
 told = [answer(log) for log in asked["logs"]] + [judged(claim) for claim in asked["claims"]]
+told += [servers(file) for file in asked["files"]]
 for one in asked["models"]:
     told.append(session.read({**one["read"], "files": {n: base64.b64decode(c) for n, c in one["read"]["files"].items()}}))
     told += [session.question(json.dumps(question)) for question in one["questions"]]
@@ -105,6 +119,7 @@ def models() -> list[dict[str, Any]]:
 def test_the_archive_answers_every_path_as_the_package(tmp_path: Path) -> None:
     asked = {
         "logs": logs(),
+        "files": FILES,
         "claims": CLAIMS,
         "models": [
             {
@@ -122,6 +137,7 @@ def test_the_archive_answers_every_path_as_the_package(tmp_path: Path) -> None:
     told = json.loads(printed(tmp_path / "site", SCRIPT, str(question)))
     session = Session()
     ours = [answer(log) for log in logs()] + [judged(claim) for claim in CLAIMS]
+    ours += [servers(file) for file in FILES]
     for one in models():
         ours.append(session.read(one["read"]))
         ours += [session.question(json.dumps(question)) for question in one["questions"]]
@@ -132,6 +148,11 @@ def test_the_archive_answers_every_path_as_the_package(tmp_path: Path) -> None:
     first, *_, refused = [json.loads(one) for one in ours[len(logs()) :][: len(CLAIMS)]]
     assert (first["result"]["verdict"], first["result"]["factor"]) == ("contradicted", 3.875)
     assert "found no context" in refused["error"]
+    compose, script, unit, none = (json.loads(servers(file)) for file in FILES)
+    assert any("requests at 8K fit on one H100" in line for line in compose["result"])
+    assert any("answered without what has no value" in line for line in script["result"])
+    assert unit["result"] == ["line 2: starts /opt/start.sh, whose command is not in this file"]
+    assert none["result"] == ["No start command of a server was found."]
     # Most of them are answers: a row of refusals would agree, too.
     assert sum("result" in json.loads(one) for one in ours) > len(ours) / 2
 
