@@ -2,9 +2,12 @@
 
     python scripts/record_first_sight.py FILE... --day 2026-11-22 --revision 1a2b3c4
     python scripts/record_first_sight.py --local log-501 log-502 ...
+    python scripts/record_first_sight.py --worse log-501 ... --reason "why a rule that was changed since misses them by more"
 
 The first form adds one run to ``data/first_seen.yaml``. The second writes ``first_error`` to logs of local engines in
-``data/llama_cpp/logs.yaml``. A log that has one already is passed over: a first sight is only once.
+``data/llama_cpp/logs.yaml``. A log that has one already is passed over: a first sight is only once. The third names logs that are
+missed by more than at first sight, and why: a second prediction stands beside the first, which stays as it is. A test lets no
+other log become worse.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from kvreport.atomic.files import write_whole
 from kvreport.catalog.first_seen import load_first_seen
 from kvreport.catalog.load import load_catalog
 from kvreport.catalog.local_logs import FILE, load_local_logs
+from kvreport.catalog.observation import load_observations
 from kvreport.evidence.judgment import end_to_end
 from kvreport.evidence.local_logs import judge_log
 from kvreport.evidence.records import read_observations
@@ -65,6 +69,20 @@ def record_local(names: list[str]) -> None:
     write_whole(path, with_first_errors(path.read_text(encoding="utf-8"), told).encode())
 
 
+def record_worse(names: list[str], reason: str) -> None:
+    """Write what the rules of today say of logs beside their first sight, and why they are missed by more."""
+    path = data_dir() / "first_seen.yaml"
+    content = yaml.safe_load(path.read_text())
+    observations = [one for one in load_observations(data_dir()) if one.id in names]
+    cases = {case.observation.id: case for case in validate(load_catalog(), observations).cases}
+    for run in content["runs"]:
+        for log in run["logs"]:
+            if log["id"] in cases:
+                found = {one.quantity: one.error for one in cases[log["id"]].comparisons}
+                log["second"] = {"error": round(found[log["quantity"]], 5), "reason": reason}
+    write_whole(path, yaml.safe_dump(content, sort_keys=False, width=110).encode())
+
+
 def main() -> None:
     """Add a run."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -72,7 +90,16 @@ def main() -> None:
     arguments.add_argument("--day")
     arguments.add_argument("--revision")
     arguments.add_argument("--local", nargs="+", default=[], metavar="ID", help="logs of local engines")
+    arguments.add_argument(
+        "--worse", nargs="+", default=[], metavar="ID", help="logs that are missed by more now"
+    )
+    arguments.add_argument("--reason", help="why they are")
     given = arguments.parse_args()
+    if given.worse:
+        if not given.reason:
+            arguments.error("say with --reason why these logs are missed by more")
+        record_worse(given.worse, given.reason)
+        return
     if given.local:
         record_local(given.local)
         return

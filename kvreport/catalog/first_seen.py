@@ -45,7 +45,8 @@ class FirstSeenLog(Record):
         covered: Whether the pool lay inside its band; None where no pool was predicted.
         starts_observed: Whether the engine started; None if the source does not say.
         starts_predicted: Whether it was predicted to.
-        second: A later prediction with other inputs, for example another device; None without one.
+        second: A later prediction with other inputs, for example another device, or by rules that miss the log by more; None
+            without one.
     """
 
     id: Slug

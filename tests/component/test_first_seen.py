@@ -140,6 +140,27 @@ def test_the_first_table_has_the_newest_day_first_and_counts_every_log(found: Fi
         assert sum(int(count or 0) for count in counts) == len(errors_of(kept))
 
 
+WORSE_BY = 0.005
+"""Half a percentage point by which a constant that was fitted again may move a log."""
+
+
+def test_no_log_is_missed_by_more_than_at_first_sight_unless_the_record_says_why(found: FirstSeen) -> None:
+    """A rule that is changed for one log may not spoil another unseen (``record_first_sight.py --worse``)."""
+    cases = {case.observation.id: case for case in validation.of(open_catalog()).cases}
+    judged, worse = 0, []
+    for log in (one for run in found.runs for one in run.logs if one.starts_observed is not False):
+        errors = {one.quantity: one.error for one in cases[log.id].comparisons}
+        now = errors.get(log.quantity or "")
+        if log.error is None or now is None:
+            continue
+        judged += 1
+        allowed = max(abs(log.error), abs(log.second.error) if log.second else 0.0)
+        if abs(now) > allowed + WORSE_BY:
+            worse.append(f"{log.id}: {log.error:+.4f} at first sight, {now:+.4f} now")
+    assert judged > 230
+    assert not worse, worse
+
+
 def test_a_catalog_without_the_file_has_none(tmp_path: Path) -> None:
     assert load_first_seen(tmp_path) is None
 
