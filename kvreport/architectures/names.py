@@ -63,13 +63,13 @@ _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
     (r"-FP8-dynamic(?:-KV)?|-FP8-PTPC", "fp8-channel", None),
     (r"-FP8-(?:KV|Static-PerTensor|per-tensor)", "fp8-tensor", None),
     (
-        r"(?:-MTP)?-NVFP4(?:A16|-FP8|-dynamic|-W4A4|-v\d)?|-FP4(?:-v\d)?",
+        r"(?:-MTP)?-NVFP4(?:A16|-FP8|-dynamic|-W4A4|-QAD|-v\d)?|-FP4(?:-v\d)?",
         "nvfp4",
         None,
     ),
     (r"-MXFP8", "mxfp8", None),
     (
-        r"-MXFP4(?:A16|-W4A4)?(?:-Preview|-v\d)?",
+        r"-MXFP4(?:A16|-W4A4)?(?:-Preview|-v\d)?|-w-mxfp4-a-fp8",
         "mxfp4",
         None,
     ),

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from kvreport.architectures.names import quantized_name
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.shelf import spoken
 from kvreport.errors import InputError
@@ -135,3 +136,16 @@ def test_an_id_that_means_the_same_bytes_is_found_by_its_last_part(name: str) ->
     """As the last part of a record's own id is; copies are named after such an id, too."""
     found = open_model(name, open_catalog()).model
     assert "deepseek-ai/DeepSeek-R1" in (found.id, found.quantized_from)
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "weights"),
+    [
+        ("nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL-NVFP4-QAD", "NVIDIA-Nemotron-Nano-12B-v2-VL", "nvfp4"),
+        ("amd/gpt-oss-120b-w-mxfp4-a-fp8", "gpt-oss-120b", "mxfp4"),
+    ],
+)
+def test_makers_words_for_a_format_are_known(name: str, base: str, weights: str) -> None:
+    said = quantized_name(name)
+    assert said is not None
+    assert (base in [one.rpartition("/")[2] for one in said.bases], said.weights) == (True, weights)
