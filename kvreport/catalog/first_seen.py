@@ -6,7 +6,7 @@ file is a set of logs that were added together, with the errors of the rules as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -89,8 +89,18 @@ class FirstSeen(Record):
 
 
 def errors_of(logs: Iterable[FirstSeenLog]) -> list[float]:
-    """Sizes of the errors end to end."""
-    return sorted(abs(log.error) for log in logs if log.error is not None)
+    """Sizes of the errors end to end of starts; a refused one is told right or wrong, whatever its pool was."""
+    return sorted(abs(log.error) for log in started(logs) if log.error is not None)
+
+
+def bands_of(logs: Iterable[FirstSeenLog]) -> list[bool]:
+    """Whether each pool that was predicted with a band lay inside it, of starts."""
+    return [log.covered for log in started(logs) if log.covered is not None]
+
+
+def started(logs: Iterable[FirstSeenLog]) -> Iterator[FirstSeenLog]:
+    """Yield the logs that are not of a refused start."""
+    return (log for log in logs if log.starts_observed is not False)
 
 
 def load_first_seen(data_dir: Path) -> FirstSeen | None:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, errors_of, load_first_seen
+from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, bands_of, errors_of, load_first_seen
 from kvreport.catalog.local_logs import load_local_logs
 from kvreport.resources import data_dir
 from kvreport.words import counted, engine_name
@@ -31,10 +31,10 @@ class FirstSight:
         engine: Family of the engine.
         kind: :data:`ALL_FLAGS` or :data:`SOME_ASSUMED`.
         quantity: What was compared: KV tokens, or the memory of the devices.
-        logs: Logs with an error.
+        logs: Logs of starts with an error.
         median: Median of the relative errors' sizes.
         p90: Their 90th percentile.
-        pools: Logs whose pool was predicted with an 80 % band; 0 where there are no bands.
+        pools: Starts whose pool was predicted with an 80 % band; 0 where there are no bands.
         held: Pools inside their band.
         refusals: Starts that the engine refused.
         refusals_right: Refusals that were predicted.
@@ -108,7 +108,7 @@ def summary(found: FirstSeen, family: str, kind: str = ALL_FLAGS) -> FirstSight 
     sizes = errors_of(named)
     if len(sizes) < LEAST:
         return None
-    banded = [log.covered for log in named if log.covered is not None]
+    banded = bands_of(named)
     refused = [log for log in named if log.starts_observed is False]
     return FirstSight(
         family,

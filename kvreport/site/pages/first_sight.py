@@ -8,7 +8,7 @@ from typing import Final, cast
 import numpy as np
 
 from kvreport import units
-from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, errors_of
+from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, bands_of, errors_of
 from kvreport.estimation.first_sight import ALL_FLAGS, SOME_ASSUMED, is_own, sentence
 from kvreport.evidence.validation import Case, Validation
 from kvreport.site.kit import charts
@@ -102,7 +102,7 @@ def _days(found: FirstSeen) -> Table:
             sizes = errors_of(logs)
             if not sizes:
                 continue
-            banded = [log.covered for log in logs if log.covered is not None]
+            banded = bands_of(logs)
             told = [
                 log for log in logs if log.starts_predicted is not None and log.starts_observed is not None
             ]
