@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,12 +107,23 @@ def _print(found: list[Difference], smaller: list[Difference], top: int) -> None
 
     moved = [one for one in found if one.changed]
     write(f"{len(found):,} compared: {len(moved):,} changed, {len(smaller):,} of them hold fewer requests")
-    rows: list[tuple[str, ...]] = [("model", "gpu", "context", "old", "new", "change", "because of")]
+    rows: list[tuple[str, ...]] = [
+        ("model", "gpu", "context (tokens)", "old (requests)", "new (requests)", "change", "because of")
+    ]
     for one in moved[: max(top, 0)]:
         ends = ["-" if value is None else f"{value:.2f}" for value in (one.old, one.new)]
         cause = WORDS[one.effects[0].term] if one.effects else one.note or "another limit"
         change = f"x{one.factor:.2f}" if one.old and one.new else f"{one.old_verdict} -> {one.new_verdict}"
-        rows.append((one.model, one.gpu, human_tokens(one.context_tokens), *ends, change, cause[:80]))
+        rows.append(
+            (
+                one.model,
+                one.gpu,
+                human_tokens(one.context_tokens),
+                *ends,
+                change,
+                textwrap.shorten(cause, 80, placeholder=" …"),
+            )
+        )
     if len(rows) > 1:
         for line in table(rows, "<<>>>><"):
             write(line)

@@ -180,3 +180,16 @@ def test_a_list_is_for_a_reader(capsys: pytest.CaptureFixture[str]) -> None:
     assert "context" in head
     assert main(["list", "gpu", "h200"]) == 0
     assert "GiB" in capsys.readouterr().out
+
+
+def test_a_cause_that_is_long_ends_in_a_whole_word_and_counts_have_their_unit(capsys) -> None:
+    from kvreport.cli.difference import _print
+    from kvreport.estimation.difference import Difference
+
+    note = "the release refuses this model " + "because of something " * 9
+    _print([Difference("a/b", "g", 1, 8192, 2.0, None, "fits", "no answer", (), note)], [], 20)
+    said = capsys.readouterr().out
+    assert "old (requests)" in said
+    cause = said.split("no answer")[1].strip()
+    assert cause.endswith(" …")
+    assert set(cause.removesuffix(" …").split()) <= set(note.split())
