@@ -250,12 +250,14 @@ def log_lines(folder: Path | None = None) -> tuple[LogLines, ...]:
     """Read every file of lines, those that several engines print last.
 
     Args:
-        folder: A catalog of one's own, whose lines are added to the public ones; None for those alone.
+        folder: A catalog of one's own, whose lines are added to the public ones; None for those alone. A file with
+            the name of a public one takes its place, so that a copy of the public catalog is read once.
 
     Raises:
         CatalogError: With every fault of a file.
     """
-    files = [path for root in dict.fromkeys((data_dir(), folder or data_dir())) for path in _files(root)]
+    named = {path.name: path for root in (data_dir(), folder or data_dir()) for path in _files(root)}
+    files = [*named.values()]
     read = [
         validate(LogLines, read_yaml(path, f"{FOLDER}/{path.name}"), f"{FOLDER}/{path.name}")
         for path in files
@@ -274,7 +276,9 @@ def _files(root: Path) -> list[Path]:
 def _faults(files: Sequence[tuple[Path, LogLines]]) -> Iterator[Fault]:
     """Yield what is wrong with lines, names that two have, and facts that nothing defines."""
     names: set[str] = set()
-    facts = {name for path, read in files if path.parent.parent == data_dir() for name in read.facts}
+    facts = {
+        name for path, read in files if (data_dir() / FOLDER / path.name).is_file() for name in read.facts
+    }
     remedies = {name for _, read in files for name in read.remedies}
     for path, read in files:
         where = f"{FOLDER}/{path.name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,8 @@ def test_a_line_at_fault_is_refused(tmp_path: Path, was: str, now: str, fault: s
         log_lines(tmp_path)
     assert fault in str(refused.value)
     assert any(one.where == "log_lines/own.yaml" for one in open_catalog(tmp_path).faults())
+
+
+def test_a_copy_of_the_public_catalog_has_no_line_twice(tmp_path: Path) -> None:
+    shutil.copytree(data_dir() / "log_lines", tmp_path / "log_lines")
+    assert log_lines(tmp_path) == log_lines()
