@@ -85,6 +85,21 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
     said = {"release": "9.9.9", "max_batched_tokens": 7, "at": [{"pool": 1 << 30, "error": "no"}]}
     python.write_text(f"#!/bin/sh\necho '{json.dumps(said)}'\n", encoding="utf-8")
     yield "estimate", ["estimate", str(config), "--gpu", GPUS[0], "--ask-engine", str(python)]
+    other, refused = folder / "other", folder / "refused"
+    says = {
+        "release": "9.9.8",
+        "max_seqs": 7,
+        "max_batched_tokens": 8,
+        "kv_type": "auto",
+        "prefix_caching": True,
+    }
+    says |= {"at": [{"pool": 1 << 30, "tokens": 8, "concurrency": 1.2, "blocks": 2}]}
+    bare = folder / "bare"
+    for place, printed in ((other, says), (refused, {"error": "no"}), (bare, {"at": [{"pool": 1 << 30}]})):
+        place.write_text(f"#!/bin/sh\necho '{json.dumps(printed)}'\n", encoding="utf-8")
+        place.chmod(0o755)
+    for pair in ((python, other), (other, python), (other, refused), (refused, other), (bare, bare)):
+        yield "diff", ["diff", *map(str, pair), "--ask-engine", "--model", str(config), "--gpu", GPUS[0]]
     # Options that are accepted and not followed: with what they change, and one that changes no memory.
     yield "estimate", ["estimate", MODELS[0], "--gpu", GPUS[0], "--engine", "tensorrt-llm", "--eager"]
     yield "estimate", ["estimate", MODELS[0], "--gpu", GPUS[0], "--network-bandwidth", "50GB"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import textwrap
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.cli.numbers import whole
-from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, table, write, write_json
+from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, progress, table, write, write_json
 
 if TYPE_CHECKING:
     from kvreport.catalog.engine import Engine
@@ -22,10 +23,15 @@ examples:
   kvreport diff old/config.json new/config.json --gpu H200 --tp 8 --context 32K
   kvreport diff last-release/data data --model '*' --gpu h100-sxm-80gb
   kvreport diff 2026.11.21 data/releases/2026.12.01.json
+  kvreport diff base/bin/python head/bin/python --ask-engine --model path/to/config.json --gpu H100
 
 Two engines are compared on the same models, two models or configs on the same engine, two folders of data
 on the models that both have. Exit status 3 with --no-decrease means that some capacity became smaller.
 """
+
+
+MOST_ASKED: Final = 16
+"""Starts that two engines are asked about: each model is built for each of them."""
 
 
 def register(add: Add) -> None:
@@ -51,6 +57,11 @@ def register(add: Add) -> None:
     command.add_argument(
         "--no-decrease", action="store_true", help="exit with status 3 if any capacity became smaller"
     )
+    command.add_argument(
+        "--ask-engine",
+        action="store_true",
+        help="OLD and NEW are interpreters: ask the vllm or sglang under each about --model, whose config.json it needs",
+    )
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_data_option(command)
 
@@ -63,18 +74,22 @@ def _run(options: argparse.Namespace) -> int:
     from kvreport.estimation.difference import compare_all
 
     catalog = open_catalog(options.data)
+    if options.ask_engine:
+        return _engines(options, catalog)
     snapshots = [_snapshot(name, catalog) for name in (options.old, options.new)]
     if all(path is not None for path in snapshots):
         return _releases(snapshots, options.format)
     pairs = _pairs(options, catalog)
     gpus = [name.strip() for name in options.gpu.split(",")]
-    found = compare_all(pairs, gpus, parse_contexts(options.context), options.tensor_parallel)
+    contexts = parse_contexts(options.context)
+    found = compare_all(pairs, gpus, contexts, options.tensor_parallel, progress)
+    progress("")
     if not found:
         raise InputError(
             f"diff: found nothing that both sides answer on {shorten(options.gpu)}; allowed: --model, --gpu, "
             "--tensor-parallel and --context of a question that fits the models"
         )
-    smaller = [one for one in found if (one.new or 0) < (one.old or 0)]
+    smaller = [one for one in found if one.decreased]
     if options.format == "json":
         write_json(
             {"compared": len(found), "decreased": len(smaller), "differences": [d.to_dict() for d in found]}
@@ -105,14 +120,32 @@ def _print(found: list[Difference], smaller: list[Difference], top: int) -> None
     from kvreport.estimation.difference import WORDS
     from kvreport.units import count, human_tokens
 
-    moved = [one for one in found if one.changed]
-    write(f"{len(found):,} compared: {len(moved):,} changed, {len(smaller):,} of them hold fewer requests")
+    moved = [one for one in found if one.changed and not one.printed_only]
+    printed = [one for one in found if one.printed_only]
+    write(
+        f"{len(found):,} compared: {len(moved):,} changed, {len(smaller):,} of them hold fewer requests"
+        + (f"; {len(printed):,} changed in the printed line only" if printed else "")
+    )
+    shown = (moved + printed)[: max(top, 0)]
     rows: list[tuple[str, ...]] = [
-        ("model", "gpu", "context (tokens)", "old (requests)", "new (requests)", "change", "because of")
+        (
+            "model",
+            "gpu",
+            "context (tokens)",
+            "old (requests)",
+            "new (requests)",
+            "change",
+            "printed",
+            "because of",
+        )
     ]
-    for one in moved[: max(top, 0)]:
+    for one in shown:
         ends = ["-" if value is None else f"{value:.2f}" for value in (one.old, one.new)]
         cause = WORDS[one.effects[0].term] if one.effects else one.note or "another limit"
+        cause = "printed line only: pool and requests are the same" if one.printed_only else cause
+        printed_change = (
+            f"x{one.new_tokens / one.old_tokens:.2f}" if one.old_tokens and one.new_tokens else "-"
+        )
         change = f"x{one.factor:.2f}" if one.old and one.new else f"{one.old_verdict} -> {one.new_verdict}"
         rows.append(
             (
@@ -120,18 +153,94 @@ def _print(found: list[Difference], smaller: list[Difference], top: int) -> None
                 one.gpu,
                 human_tokens(one.context_tokens),
                 *ends,
+                printed_change,
                 change,
                 textwrap.shorten(cause, 80, placeholder=" …"),
             )
         )
     if len(rows) > 1:
-        for line in table(rows, "<<>>>><"):
+        for line in table(rows, "<<>>>>><"):
             write(line)
     if len(moved) == 1:
         for effect in moved[0].effects:
             write(f"    {effect}")
-    if len(moved) > top:
-        write(f"  and {count(len(moved) - top)} more; --top {len(moved)} prints all")
+    if len(printed) == 1:
+        write(
+            f"    tokens in the log line: {_tokens(printed[0].old_tokens)} to {_tokens(printed[0].new_tokens)}"
+        )
+    if (total := len(moved) + len(printed)) > top:
+        write(f"  and {count(total - top)} more; --top {total} prints all")
+
+
+def _tokens(value: int | None) -> str:
+    return "none" if value is None else f"{value:,}"
+
+
+def _engines(options: argparse.Namespace, catalog: Catalog) -> int:
+    """Compare the engines under two interpreters over the same starts."""
+    from kvreport.cli.matrix import parse_contexts
+    from kvreport.errors import InputError, shorten
+    from kvreport.estimation import estimate
+    from kvreport.witness.asking import compare_engines, files_of
+
+    contexts, gpus = parse_contexts(options.context), [name.strip() for name in options.gpu.split(",")]
+    if (starts := len(contexts) * len(gpus)) > MOST_ASKED:
+        raise InputError(f"ask-engine: found {starts} starts; allowed: {MOST_ASKED} at once")
+    if (files := files_of(options.model)) is None:
+        raise InputError(
+            f"ask-engine: found no config.json of --model {shorten(options.model)}; allowed: the path of one"
+        )
+    found = []
+    for gpu in gpus:
+        values = {"gpu": gpu, "tensor_parallel": options.tensor_parallel, "engine": options.engine}
+        ours = [
+            estimate(options.model, context_tokens=context, catalog=catalog, **values) for context in contexts
+        ]
+        for result, one in zip(ours, compare_engines((options.old, options.new), ours, files), strict=True):
+            request = result.request
+            found.append({"model": request.model.id, "gpu": request.accelerator.id, "tensor_parallel": request.tensor_parallel,
+                          "context_tokens": request.context_tokens, **one})  # fmt: skip
+    smaller = [one for one in found if _holds(one["new"]) < _holds(one["old"])]
+    if options.format == "json":
+        write_json({"compared": len(found), "decreased": len(smaller), "differences": [], "engines": found})
+    else:
+        for one in found:
+            for line in _engines_say(one):
+                write(line)
+    return REQUIREMENT_NOT_MET if smaller and options.no_decrease else 0
+
+
+def _holds(said: Mapping[str, Any]) -> float:
+    return float(said.get("max_concurrency") or said.get("max_seqs") or 0) if not said.get("refusal") else 0
+
+
+def _engines_say(one: Mapping[str, Any]) -> list[str]:
+    from kvreport.units import gib, human_tokens
+
+    sides = [one["old"], one["new"]]
+    names = [
+        f"{name} ({side['release'] or 'no release'})"
+        for name, side in zip(("old", "new"), sides, strict=True)
+    ]
+    where = f"{one['model']} on {one['tensor_parallel']} x {one['gpu']}, {human_tokens(one['context_tokens'])} tokens"
+    lines = [
+        f"  {name} could not answer: {side['reason']['kind']}: {side['reason']['text']}"
+        for name, side in zip(names, sides, strict=True)
+        if side["reason"]
+    ]
+    if lines:
+        return [where, *lines]
+    lines = [f"{where}, a KV pool of {gib(sides[0]['kv_pool_bytes'])} GiB per GPU"]
+    refused = [(name, side["refusal"]) for name, side in zip(names, sides, strict=True) if side["refusal"]]
+    lines += [f"  {name} refuses to start: {text}" for name, text in refused]
+    if not one["differs"]:
+        return [*lines, f"  {names[0]} and {names[1]} say the same"]
+    shown = [(row["quantity"], *(_figure(row[end]) for end in ("old", "new"))) for row in one["differs"]]
+    return [*lines, *table([("differs", *names), *shown], "<>>")]
+
+
+def _figure(value: object) -> str:
+    return "-" if value is None else f"{value:,}" if type(value) in (int, float) else str(value)
 
 
 def _pairs(options: argparse.Namespace, catalog: Catalog) -> list[tuple[Side, Side]]:

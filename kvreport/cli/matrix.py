@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvreport.cli.numbers import whole
-from kvreport.cli.output import Add, add_data_option, write
+from kvreport.cli.output import Add, add_data_option, progress, write
 
 if TYPE_CHECKING:
     from kvreport.accounting.parallel import Layout
@@ -107,12 +106,12 @@ def _run(options: argparse.Namespace) -> int:
         from kvreport.dataset.cluster import write_on_cluster
 
         rows = write_on_cluster(
-            chosen, out, options.scheduler, shard=shard, replace=options.replace, progress=_progress
+            chosen, out, options.scheduler, shard=shard, replace=options.replace, progress=progress
         )
         write(f"{rows:,} rows in {options.out}")
         return 0
     if options.partitioned:
-        rows = write_partitioned(chosen, out, shard=shard, replace=options.replace, progress=_progress)
+        rows = write_partitioned(chosen, out, shard=shard, replace=options.replace, progress=progress)
         write(f"{rows:,} rows in {options.out}")
         return 0
     release = publish(
@@ -121,7 +120,7 @@ def _run(options: argparse.Namespace) -> int:
         out,
         version=data_version(catalog.folder),
         workers=options.workers,
-        progress=_progress,
+        progress=progress,
     )
     write(
         f"data release {release.version} in {options.out}: {', '.join(file.name for file in release.files)}"
@@ -176,8 +175,3 @@ def _whole_numbers(name: str, text: str) -> list[int]:
 
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",")]
-
-
-def _progress(words: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{words} ", end="", file=sys.stderr, flush=True)

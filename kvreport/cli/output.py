@@ -86,6 +86,12 @@ def write(text: str = "", stream: TextIO | None = None) -> None:
     print(plain(text), file=stream or sys.stdout)
 
 
+def progress(words: str) -> None:
+    """Show how far a long command is, on a terminal; no words clear the line."""
+    if sys.stderr.isatty():
+        print(f"\r{plain(words):<60}\r", end="", file=sys.stderr, flush=True)
+
+
 def write_text(text: str) -> None:
     """Print several lines."""
     for line in text.splitlines():

@@ -7,7 +7,7 @@ moved alone, changes the answer most.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -138,6 +138,9 @@ class Difference:
         new_verdict: Verdict now.
         effects: What moved, the largest effect first.
         note: Why there is no answer on one side.
+        old_tokens: Tokens of the pool as the log line printed them; None without an answer or a line.
+        new_tokens: The same now.
+        same_requests: Whether as many whole requests run at once as before.
     """
 
     model: str
@@ -150,6 +153,20 @@ class Difference:
     new_verdict: str
     effects: tuple[Effect, ...] = ()
     note: str = ""
+    old_tokens: int | None = None
+    new_tokens: int | None = None
+    same_requests: bool = False
+
+    @property
+    def printed_only(self) -> bool:
+        """Whether pool and requests are the same, and the engine's log line counts them otherwise."""
+        line = (self.old_tokens, self.old) != (self.new_tokens, self.new)
+        return self.same_requests and self.old_verdict == self.new_verdict and not self.effects and line
+
+    @property
+    def decreased(self) -> bool:
+        """Whether fewer requests fit than before."""
+        return (self.new or 0) < (self.old or 0) and not self.printed_only
 
     @property
     def changed(self) -> bool:
@@ -178,6 +195,11 @@ class Difference:
                 for one in self.effects
             ],
             "note": self.note,
+            "printed": {
+                "old_tokens": self.old_tokens,
+                "new_tokens": self.new_tokens,
+                "only": self.printed_only,
+            },
         }
 
 
@@ -256,14 +278,20 @@ def compare(
         new_verdict="no answer" if answers[1] is None else answers[1].verdict,
         effects=effects(Terms.of(before), Terms.of(after)) if before and after else (),
         note="; ".join(dict.fromkeys(notes)),
+        old_tokens=None if before is None else before.kv_pool_tokens,
+        new_tokens=None if after is None else after.kv_pool_tokens,
+        same_requests=before is not None
+        and after is not None
+        and before.max_concurrent_requests == after.max_concurrent_requests,
     )
 
 
 def compare_all(
-    pairs: Iterable[tuple[Side, Side]],
+    pairs: Sequence[tuple[Side, Side]],
     gpus: Sequence[str],
     contexts: Sequence[int | str],
     tensor_parallel: int = 1,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> list[Difference]:
     """Compare many; a pair that neither side answers is left out.
 
@@ -272,12 +300,14 @@ def compare_all(
         gpus: Accelerators.
         contexts: Lengths of a request.
         tensor_parallel: GPUs of one replica.
+        progress: Told how far it is.
 
     Returns:
         What changed most comes first: by factor, losses before gains of the same size.
     """
     found = []
-    for old, new in pairs:
+    for number, (old, new) in enumerate(pairs):
+        progress(f"diff: {number} of {len(pairs)} models")
         for gpu in gpus:
             for context in contexts:
                 try:

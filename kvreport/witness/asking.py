@@ -48,6 +48,7 @@ _COUNTS: Final = (
     "max_requests", "chunk_tokens", "captured_requests", "context_tokens",
 )  # fmt: skip
 _REALS: Final = ("concurrency", "share")
+_SAID: Final = ("kv_type", "kv_dtype", "architecture", "prefix_caching", "own_class")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +161,11 @@ def _judged(line: bytes) -> dict[str, Any]:
     if not isinstance(said, dict):
         return {"error": "its answer is no JSON object"}
     found: dict[str, Any] = {}
-    for name in ("error", "cannot", "release", "kv_type", "kv_dtype", "architecture"):
+    for name in ("error", "cannot", "release", *_SAID):
         if isinstance(said.get(name), str):
             text = "".join(sign if sign.isprintable() else " " for sign in said[name][:_LONGEST])
             found[name] = " ".join(text.split())
-    found |= {
-        name: said[name] for name in ("prefix_caching", "own_class") if isinstance(said.get(name), bool)
-    }
+    found |= {name: said[name] for name in _SAID if isinstance(said.get(name), bool)}
     found |= _numbers(said)
     rows = said.get("at")
     found["at"] = [
@@ -276,8 +275,7 @@ def engine_says(
     """
     family = result.request.engine.family
     if family not in ASKED:
-        allowed = " or ".join(f"--engine {one}" for one in ASKED)
-        raise InputError(f"ask-engine: found {result.request.engine.label}; allowed: {allowed}")
+        raise InputError(_not_asked(result.request.engine.label))
     said: dict[str, Any] = {"engine": family, "release": None, "reason": None}
     if files is None:
         said["reason"] = {
@@ -285,9 +283,17 @@ def engine_says(
             "text": "the engine reads a config.json; name its path, or use --fetch",
         }
         return said
-    case = case_of(result, *files)
-    answer = ask(python, family, result.request.accelerator, [case.to_dict()])[0]
-    said["release"] = answer.get("release")
+    answer = ask(python, family, result.request.accelerator, [case_of(result, *files).to_dict()])[0]
+    said |= _told(answer)
+    if said["reason"] is None:
+        names = ("quantity", "ours", "engine")
+        said["differs"] = [{name: one[name] for name in names} for one in differs(result, answer)]
+    return said
+
+
+def _told(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer's figures under the names of our JSON, or the reason for none."""
+    said: dict[str, Any] = {"release": answer.get("release"), "reason": None}
     if "error" in answer or not answer["at"]:
         text = answer.get("error", "it gave no figures")
         kind = next((kind for kind, signs in _CAUSES.items() if any(one in text for one in signs)), "refused")
@@ -304,10 +310,47 @@ def engine_says(
         "max_batched_tokens": answer.get("max_batched_tokens", answer.get("chunk_tokens")),
         "max_seqs": answer.get("max_seqs", row.get("max_requests")),
         "refusal": row.get("error"),
-        "differs": [
-            {name: one[name] for name in ("quantity", "ours", "engine")} for one in differs(result, answer)
-        ],
     }
+
+
+def compare_engines(
+    pythons: Sequence[str],
+    results: Sequence[Estimate],
+    files: tuple[Mapping[str, Any], Mapping[str, Any] | None],
+) -> list[dict[str, Any]]:
+    """Return what the engines under two interpreters say of the same starts with the same pool of bytes.
+
+    Args:
+        pythons: The interpreters, the old one first.
+        results: Our answers for one model on one GPU, whose commands and pools both are asked about.
+        files: The model's ``config.json`` and its ``hf_quant_config.json``.
+
+    Returns:
+        For each start ``old`` and ``new``, and ``differs``: each quantity with both values.
+
+    Raises:
+        InputError: If no such engine can be asked, or there is no such interpreter.
+    """
+    request = results[0].request
+    if (family := request.engine.family) not in ASKED:
+        raise InputError(_not_asked(request.engine.label))
+    cases = [case_of(result, *files).to_dict() for result in results]
+    sides = [ask(python, family, request.accelerator, cases) for python in pythons]
+    found = []
+    for old, new in zip(*sides, strict=True):
+        rows = [{**side, **next(iter(side.get("at", ())), {})} for side in (old, new)]
+        names = (*_COUNTS, *_REALS, *_SAID, "error")
+        parted = [
+            {"quantity": name, "old": rows[0].get(name), "new": rows[1].get(name)}
+            for name in names
+            if rows[0].get(name) != rows[1].get(name)
+        ]
+        found.append({"old": _told(old), "new": _told(new), "differs": parted})
+    return found
+
+
+def _not_asked(label: str) -> str:
+    return f"ask-engine: found {label}; allowed: {' or '.join(f'--engine {one}' for one in ASKED)}"
 
 
 def files_of(name: str) -> tuple[dict[str, Any], dict[str, Any] | None] | None:

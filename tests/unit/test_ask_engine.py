@@ -6,15 +6,18 @@ The real engines were run where they are installed; ``make follow`` runs them ov
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
 
+import jsonschema
 import pytest
 from huggingface_configs import LLAMA_3_1_8B
 
 from kvreport.cli import main
 from kvreport.estimation import estimate
+from kvreport.publish import schemas
 from kvreport.witness import asking
 
 
@@ -174,3 +177,40 @@ def test_the_text_names_what_parts(tmp_path: Path, engine, capsys) -> None:
     said = capsys.readouterr().out
     assert "vLLM 9.9.9 itself says, of a KV pool of" in said
     assert f"max_seqs      {result.request.serving.max_seqs:,}            7" in said
+
+
+def two(model: str, old: str, new: str, *more: str) -> list[str]:
+    return ["diff", old, new, "--ask-engine", "--model", model, "--gpu", "H100", *more]
+
+
+def test_two_engines_are_compared_over_the_same_starts(model, result, engine, tmp_path, capsys) -> None:
+    """Both are asked the same cases; what parts is named, with the bytes that both were given."""
+    tokens = asking.ours(result, result.budget.kv_pool_bytes)["tokens"]
+    old = shutil.copy(engine(answering(result)), str(tmp_path / "old"))
+    new = shutil.copy(engine(answering(result, tokens=tokens - 1, concurrency=1.5)), str(tmp_path / "new"))
+    assert main(two(model, old, old)) == 0
+    assert "old (9.9.9) and new (9.9.9) say the same" in capsys.readouterr().out
+    assert main(two(model, old, new, "--no-decrease")) == 3
+    said = capsys.readouterr().out
+    assert ["tokens", f"{tokens:,}", f"{tokens - 1:,}"] in [line.split() for line in said.splitlines()]
+    assert main(two(model, old, new, "--format", "json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, schemas.read("diff"))
+    assert (found["compared"], found["decreased"]) == (1, 1)
+    (one,) = found["engines"]
+    assert {"quantity": "tokens", "old": tokens, "new": tokens - 1} in one["differs"]
+    assert one["new"]["max_concurrency"] == 1.5
+
+
+def test_one_of_two_engines_that_cannot_answer_says_why(model, result, engine, tmp_path, capsys) -> None:
+    good = shutil.copy(engine(answering(result)), str(tmp_path / "good"))
+    bad = shutil.copy(
+        engine("print(json.dumps({'cannot': \"ModuleNotFoundError: No module named 'vllm'\"}))"),
+        str(tmp_path / "bad"),
+    )
+    assert main(two(model, good, bad, "--no-decrease")) == 3
+    assert "new (no release) could not answer: not installed" in capsys.readouterr().out
+    assert main(two("llama-3.1-8b", good, good)) == 2
+    assert "found no config.json of --model 'llama-3.1-8b'" in capsys.readouterr().err
+    assert main(two(model, good, good, "--context", ",".join(str(1024 * n) for n in range(1, 18)))) == 2
+    assert "found 17 starts; allowed: 16 at once" in capsys.readouterr().err

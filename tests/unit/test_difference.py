@@ -193,3 +193,37 @@ def test_a_cause_that_is_long_ends_in_a_whole_word_and_counts_have_their_unit(ca
     cause = said.split("no answer")[1].strip()
     assert cause.endswith(" …")
     assert set(cause.removesuffix(" …").split()) <= set(note.split())
+
+
+def test_a_printed_line_that_counts_otherwise_is_no_change_of_capacity(capsys, monkeypatch) -> None:
+    """vLLM 0.21 counts tokens of hybrids otherwise (vllm#43308): 762,432 and 2,153,006 of one pool."""
+    command = ["diff", "vllm@0.20.0", "vllm@0.21.0", "--model", "qwen/qwen3.5-35b-a3b", "--gpu", "h200"]
+    assert main([*command, "--format", "json", "--no-decrease"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["differences"]
+    answers = [
+        estimate("qwen/qwen3.5-35b-a3b", gpu="h200", engine=name, context_tokens=8192)
+        for name in ("vllm@0.20.0", "vllm@0.21.0")
+    ]
+    assert answers[0].budget.kv_pool_bytes == answers[1].budget.kv_pool_bytes
+    assert one["printed"] == {
+        "old_tokens": answers[0].kv_pool_tokens,
+        "new_tokens": answers[1].kv_pool_tokens,
+        "only": True,
+    }
+    assert answers[0].kv_pool_tokens != answers[1].kv_pool_tokens
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert main(command) == 0
+    out, err = capsys.readouterr()
+    assert "1 compared: 0 changed, 0 of them hold fewer requests; 1 changed in the printed line only" in out
+    assert "printed line only: pool and requests are the same" in out
+    assert err.startswith("\rdiff: 0 of 1 models")
+
+
+def test_a_change_of_memory_is_never_the_printed_line_only(capsys) -> None:
+    command = ["diff", "vllm@0.20.0", "vllm@0.22.0", "--model", "qwen/qwen3.5-35b-a3b", "--gpu", "h200"]
+    assert main(command) == 0
+    out, err = capsys.readouterr()
+    assert "1 compared: 1 changed" in out
+    assert "printed line only" not in out
+    assert "x2.82" in out  # of the tokens that the log line counts
+    assert err == ""
