@@ -49,7 +49,7 @@ _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
     (r"-bnb-4bit", "bnb-4bit-dq", "NF4, doubly quantized, every linear layer"),
     (r"(?:-unsloth)?-bnb-8bit", "int8", None),
     (r"(?:-int4)?-AWQ(?:-BF16)?(?:-4bit|-INT4|-w4a16)?", "int4", _G128),
-    (r"-AWQ-8bit", "int8-g128-zp", _G128),
+    (r"-AWQ(?:-BF16)?(?:-8bit|-INT8|-w8a16)", "int8-g128-zp", _G128),
     (r"-GPTQ(?:-Int4|-4bit?|-4b|-w4a16)?(?:-g?128g?)?", "gptq4-g128", _G128),
     (r"-GPTQ-(?:Int8|8bit)", "gptq8-g128", _G128),
     (r"-gptqmodel-4bit", "gptq4-g128", _G128),

@@ -154,6 +154,9 @@ class Observation(Record):
             have the checkpoint itself (a quantised copy, a fine-tune).
         shapes_weights: The format to count that model's weights in; None if the checkpoint mixes
             formats in a way that the source does not tell.
+        mix_open: True if that format was taken at first sight and the source does not tell which layers are wider: the copy
+            is then judged as the range that its name gives, as one without ``shapes_weights`` is. False where its formats are
+            not those of its name (a patched engine): it is no range.
         quantization: As the source names it.
         weight_format: The catalog's name for it, ``released`` if the checkpoint's own; None if
             not known.
@@ -196,6 +199,7 @@ class Observation(Record):
     model_id: ModelId | None = None
     shapes_of: ModelId | None = None
     shapes_weights: FormatName | None = None
+    mix_open: bool | None = None
     quantization: Text | None = None
     weight_format: FormatName | None = None
     kv_format: FormatName | None = None

@@ -28,8 +28,13 @@ _GGUF_MIX: Final = re.compile(r"(?:i?q|tq)\d[\w]*")
 """Mixes of llama.cpp: their tensors have several types, which its own rules decide."""
 
 
-def by_name(name: str, catalog: Catalog) -> tuple[Model, tuple[str, ...]] | None:
+def by_name(name: str, catalog: Catalog, base: Model | None = None) -> tuple[Model, tuple[str, ...]] | None:
     """Read a quantized repository's name as a model of the catalog in a format.
+
+    Args:
+        name: Name of the copy.
+        catalog: Where the model and the format are looked up.
+        base: The model that it was made from, where that is known otherwise; None to find it by the name.
 
     Returns:
         The model under its own name, and what was taken for granted; None if the name does not say
@@ -45,7 +50,8 @@ def by_name(name: str, catalog: Catalog) -> tuple[Model, tuple[str, ...]] | None
         )
     else:
         said = quantized_name(name)
-    base = _base(said, catalog) if said is not None else None
+    if base is None and said is not None:
+        base = _base(said, catalog)
     if said is None or base is None:
         return None
     form = catalog.weight_formats.get(said.weights)

@@ -164,7 +164,7 @@ def compare(catalog: Catalog, observation: Observation) -> Case:
     if observation.unusable is not None:
         excluded.append(f"all: {observation.unusable}")
     elif engine is not None and model is not None:
-        start = published_start(catalog, observation, engine, model, own=own)
+        start = published_start(catalog, observation, engine, model, own=own, ranges=True)
         release = " ".join(part for part in (engine.family, start.engine.version) if part)
         judged = diagnose_start(start)
         excluded += judged.excluded

@@ -15,6 +15,7 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.catalog.caches import Latent
 from kvreport.catalog.local_logs import Part
 from kvreport.errors import InputError
+from kvreport.estimation.variants import narrowed
 from kvreport.startup_log.local_start import diagnose_local_start, local_start
 from kvreport.startup_log.start import SAME_RANK_WITHIN, STATED_WITHIN, Comparison, Start
 from kvreport.units import GIB, MIB
@@ -35,6 +36,8 @@ class Judgment:
             None if not predicted.
         excluded: What could not be compared, and why.
         error: Why nothing could be laid out; None if something could.
+        narrow: What the trunk makes of a copy that is known by its name alone with every layer in its format; None for others.
+        open_figures: Figures of such a copy's wide end, which are no point to compare: the band alone is judged by them.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -43,20 +46,25 @@ class Judgment:
     starts: bool | None = None
     excluded: tuple[str, ...] = ()
     error: str | None = None
+    narrow: Deployment | None = None
+    open_figures: tuple[Comparison, ...] = ()
 
     @property
     def within_band(self) -> bool | None:
         """Whether the observed pool lies in the error band of the predicted one; None if it was not predicted.
 
-        A log that prints no pool tells it by its tokens or its concurrency, which grow with it.
+        A log that prints no pool tells it by its tokens or its concurrency, which grow with it. The pool of a copy that is
+        known by its name alone is a range, whose other end has a band of its own.
         """
-        found = {one.quantity: one for one in self.comparisons}
+        found = {one.quantity: one for one in (*self.comparisons, *self.open_figures)}
         one = next((found[name] for name in ("pool", "tokens", "concurrency") if name in found), None)
         if one is None or self.deployment is None or not self.predicted or one.predicted <= 0:
             return None
         pool = float(self.deployment.pool_bytes)
-        missing = pool * abs(1 - one.observed / one.predicted)
-        return missing <= float(self.deployment.uncertainty_bytes)
+        observed = pool * one.observed / one.predicted
+        most = self.narrow or self.deployment
+        least = pool - float(self.deployment.uncertainty_bytes)
+        return least <= observed <= float(most.pool_bytes) + float(most.uncertainty_bytes)
 
 
 def diagnose_start(start: Start) -> Judgment:
@@ -76,6 +84,8 @@ def diagnose_start(start: Start) -> Judgment:
         predicted=judging.predicted,
         starts=judging.starts,
         excluded=tuple(judging.excluded),
+        narrow=judging.narrow,
+        open_figures=judging.open_figures,
     )
 
 
@@ -97,6 +107,8 @@ class _Judging:
 
     start: Start
     deployment: Deployment | None = None
+    narrow: Deployment | None = None
+    open_figures: tuple[Comparison, ...] = ()
     predicted: bool = False
     starts: bool | None = None
     excluded: list[str] = field(default_factory=list)
@@ -109,6 +121,9 @@ class _Judging:
         known = start.weights_unclear is None
         if not known:
             self.excluded.append(f"weights: {start.weights_unclear}")
+        elif start.as_range:
+            self.narrow = replace(start, model=narrowed(start.model)).laid_out()
+            self.excluded.append("weights: by the copy's name they are a range")
         elif printed.load:
             yield Comparison(start.rules.load_line, start.weights() / GIB, printed.load / GIB, "GiB")
         laid = self.deployment = start.laid_out()
@@ -123,8 +138,12 @@ class _Judging:
         if printed.needed and context:
             needed = int((laid.start_plan or laid.plan).profile.request_bytes(context))
             yield Comparison("needed", needed / GIB, printed.needed / GIB, "GiB")
-        if not start.pool_unclear:
+        if start.pool_unclear:
+            return
+        if self.narrow is None:
             yield from self._end_to_end(laid, known=known)
+        else:
+            self.open_figures = tuple(self._end_to_end(laid, known=known))
 
     def _lines(self, laid: Deployment, suffix: str) -> Iterator[Comparison]:
         printed, context = self.start.printed, self.start.context_tokens
@@ -172,10 +191,10 @@ class _Judging:
         self.predicted = True
         pool = int(laid.pool_bytes)
         if flags.context_tokens is not None:
-            longest = int(laid.longest_context()) if start.rules.shortens_requests else flags.context_tokens
-            served = min(flags.context_tokens, longest)
-            held = served > 0 and int(laid.requests(served)) >= 1
-            self.starts = held and not int(laid.shortfall(served))
+            self.starts = self._holds(laid, flags.context_tokens)
+            if self.narrow is not None and self._holds(self.narrow, flags.context_tokens) != self.starts:
+                self.starts = None
+                self.excluded.append("start: which layers the copy keeps wider decides")
             short, band = map(int, laid.start_shortage or (0, 0))
             if 0 < short <= band:
                 self.starts = None
@@ -189,6 +208,12 @@ class _Judging:
             yield Comparison("pool", pool / GIB, available / GIB, "GiB")
         if not printed.refused:
             yield from self._lines(with_pool(laid, max(pool, 0)), "")
+
+    def _holds(self, laid: Deployment, context: int) -> bool:
+        """Whether one request of this length fits, or of the longest where the engine shortens requests to its pool."""
+        longest = int(laid.longest_context()) if self.start.rules.shortens_requests else context
+        served = min(context, longest)
+        return served > 0 and int(laid.requests(served)) >= 1 and not int(laid.shortfall(served))
 
     def _same_rank(self, laid: Deployment) -> bool:
         """False if the printed pool and tokens cannot belong together: each rank prints its own pool.

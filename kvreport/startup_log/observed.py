@@ -19,6 +19,8 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation
+from kvreport.errors import InputError
+from kvreport.estimation.variants import by_name
 from kvreport.startup_log.start import STATED_WITHIN, Figures, Flags, Start, as_found
 from kvreport.units import GIB, MIB
 
@@ -27,7 +29,13 @@ LAST_DIGIT: Final = 0.006
 
 
 def published_start(
-    catalog: Catalog, observation: Observation, engine: Engine, model: Model, *, own: bool
+    catalog: Catalog,
+    observation: Observation,
+    engine: Engine,
+    model: Model,
+    *,
+    own: bool,
+    ranges: bool = False,
 ) -> Start:
     """An observation with the rules and the model to predict it with.
 
@@ -37,15 +45,21 @@ def published_start(
         engine: The record of its engine.
         model: The model, or one of the same shapes.
         own: True if it is the checkpoint itself.
+        ranges: True to take a copy whose mix the source does not tell as the range of its name, which constants cannot be fitted to.
     """
     release = rules(engine).at_release(observation.engine_version or "")
     told = {"expert_kernel": observation.expert_kernel, "model_runner": observation.model_runner}
     told = {name: value for name, value in told.items() if value}
     release = release.model_copy(update=line_printed(observation) | told)
-    model = with_state_type(model, state_type(observation))
+    if tables_on_host(observation):
+        lists = release.architectures | {"tables_on_host": (model.architecture,)}
+        release = release.model_copy(update={"architectures": lists})
+    copy = _copy(catalog, observation, model) if ranges and not own else None
+    model = with_state_type(copy or model, state_type(observation))
     drafts = drafts_itself(observation, model)
     device = device_of(catalog, observation)
     named = observation.kernels_of
+    flags = _flags(observation, drafts=drafts, own=own)
     start = Start(
         known=catalog,
         engine=release,
@@ -56,15 +70,27 @@ def published_start(
         accelerator=device,
         replica=tuple(map(catalog.accelerator, observation.gpus)),
         kernels_of=None if named is None else catalog.accelerator(named),
-        flags=_flags(observation, drafts=drafts, own=own),
+        flags=flags if copy is None else replace(flags, weight_format="released"),
         printed=_figures(observation, model),
         published=True,
+        as_range=copy is not None,
     )
     return replace(
         start,
         weights_unclear=_weights_unclear(observation, start.flags, drafts=drafts),
         plan_unclear=_plan_unclear(observation, start),
     )
+
+
+def _copy(catalog: Catalog, observation: Observation, base: Model) -> Model | None:
+    """The copy as an answer has it that knows its name alone: a range; None where its formats are stated or unknown."""
+    if not (observation.shapes_weights is None if observation.mix_open is None else observation.mix_open):
+        return None
+    try:
+        found = by_name(observation.model, catalog, base)
+    except InputError:
+        return None
+    return found[0] if found is not None and found[0].by_name else None
 
 
 def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
@@ -214,6 +240,16 @@ def images_through(observation: Observation) -> str:
 def encodes_at_start(observation: Observation) -> bool:
     """False with ``--skip-mm-profiling``: ``v1/worker/gpu_model_runner.py::profile_run`` then encodes nothing."""
     return not re.search(r"skip[-_]mm[-_]profiling", observation.flags or "")
+
+
+def tables_on_host(observation: Observation) -> bool:
+    """True if the flags keep tables that rows are looked up in on the host, where the release's default is the device.
+
+    vLLM: ``--engram-config '{"cpu_offload": true}'`` (0.30.0 ``config/engram.py::EngramConfig``), before it ``VLLM_PLE_CPU_OFFLOAD=1``
+    (observation obs-222); SGLang: ``--ple-offload-embedding``; or in words.
+    """
+    said = r"ple[-_](?:cpu[-_]offload|offload[-_]embedding)\b(?!\W{1,2}(?:0|false))|cpu_offload['\"]?[:=] ?true|\btables? of embeddings (?:kept )?on the host"
+    return re.search(said, (observation.flags or "").lower()) is not None
 
 
 def state_type(observation: Observation) -> str | None:

@@ -195,6 +195,7 @@ class Start:
         weights_unclear: Why the weights cannot be compared; None if they can.
         plan_unclear: Why nothing can be laid out; None if it can.
         pool_unclear: What a prediction of the pool lacks; empty if it can be made.
+        as_range: True if the model is a copy whose mix is not known, judged as the range that its name gives.
     """
 
     known: Catalog
@@ -209,6 +210,7 @@ class Start:
     weights_unclear: str | None = None
     plan_unclear: str | None = None
     pool_unclear: tuple[str, ...] = ()
+    as_range: bool = False
 
     @property
     def rules(self) -> EngineRules:

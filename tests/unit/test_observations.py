@@ -7,6 +7,7 @@ import pytest
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import CatalogError
+from kvreport.estimation.variants import by_name
 from kvreport.evidence.validation import compare
 from kvreport.resources import data_dir
 
@@ -132,3 +133,46 @@ def test_an_encoder_that_is_not_measured_reserves_nothing_and_is_loaded_all_the_
     )
     assert pools[0] > pools[1]
     assert weights[0] == weights[1]
+
+
+def test_a_copy_by_its_name_is_judged_as_the_range_that_an_answer_gives() -> None:
+    """No point is compared where the source does not say which layers are wider; a stated format is one."""
+    catalog = open_catalog()
+    log = next(one for one in ALL if one.id == "fen-008")
+    found = compare(catalog, log)
+    assert not any(one.quantity in ("weights", "pool", "tokens", "concurrency") for one in found.comparisons)
+    assert found.starts_predicted
+    assert found.within_band
+    # More tokens than with every layer in 4 bits are as far outside as fewer than with the experts alone.
+    for tokens in (log.printed.kv_tokens or 0) * 4, 40_000:
+        printed = log.printed.model_copy(update={"kv_tokens": tokens, "max_concurrency": None})
+        assert compare(catalog, log.model_copy(update={"printed": printed})).within_band is False
+    # Where the ends differ in whether it starts, nothing is claimed.
+    assert compare(catalog, log.model_copy(update={"utilization": 0.78})).starts_predicted is None
+    stated = compare(catalog, log.model_copy(update={"mix_open": None}))
+    assert any(one.quantity == "tokens" for one in stated.comparisons)
+
+
+@pytest.mark.parametrize(
+    ("flags", "starts"),
+    [
+        ("VLLM_PLE_CPU_OFFLOAD=1", True),
+        ('--engram-config {"cpu_offload": true}', True),
+        ("the table of embeddings kept on the host", True),
+        ("VLLM_PLE_CPU_OFFLOAD=0", False),
+        ('--engram-config {"cpu_offload": false}', False),
+        ("MTP 3", False),
+    ],
+)
+def test_a_table_that_the_flags_keep_on_the_host_takes_no_memory_of_the_device(
+    flags: str, starts: bool
+) -> None:
+    log = next(one for one in ALL if one.id == "fen-025")
+    assert compare(open_catalog(), log.model_copy(update={"flags": flags})).starts_predicted is starts
+
+
+def test_eight_bits_beside_16_bit_layers_are_read_in_a_name() -> None:
+    found = by_name("x/Qwen3.5-9B-AWQ-BF16-INT8", open_catalog())
+    assert found is not None
+    assert found[0].by_name
+    assert found[0].weight_format == "int8-g128-zp"
