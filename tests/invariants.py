@@ -504,12 +504,17 @@ def offers(draw: Draw) -> tuple[str, int]:
         "layouts": [Layout.named(draw.choice(LAYOUTS))],
         "tensor_parallel": (1,),
     }
-    model = draw.choice(models)
+    return offered(draw, draw.choice(models), asked)
+
+
+def offered(draw: Draw, model: str, asked: Question) -> tuple[str, int]:
+    """One offer of a search, asked back."""
     try:
         found = kvreport.size(model, catalog=catalog(), **asked)
     except InputError:
         return "refused", 1
     one = draw.choice(found.ranking.deployments)
+    context = asked["context"]
     facts = found.describe(one)
     ranks, layout = one.layout.data, one.layout
     flag = one.users_each // ranks * (ranks if asked["engine"].startswith("sglang") else 1)

@@ -335,7 +335,8 @@
 
   /* The interval of SGLang's static fraction that holds the pools of all stages, up to what it takes by itself; null if
      it is empty. */
-  function staticFractions(peaks, times, found, pools, longest) {
+  function staticFractions(peaks, times, found, pools, each, work) {
+    const { longest } = work;
     const { taken } = peaks.gpus[found.gpu.least || found.gpu.id];
     const [kept, left, short] = times.static;
     const share = longest <= short ? 1 : Array.isArray(left) ? left[found.gpu.laid ?? found.gpu.kind] : left;
@@ -348,7 +349,18 @@
     const highest = Math.min(
       ...found.stages.map((one) => kernel.ownStaticFraction(one.gpu.usable, one.reserve, kept, of)),
     );
-    return lowest > highest ? null : { lowest, highest };
+    const holds = ({ rule, block, kept: own, constant, terms }, pool) => {
+      const needed = kernel.poolFor(block, own, constant, terms, each, work.mean, work.longest, work.prefix);
+      return rule
+        ? kernel.poolHolds(rule, pool, block, needed, each, work.mean)
+        : Math.floor(pool / Math.max(block, 1)) * block >= needed;
+    };
+    // Where more memory buys a state, it may leave too few tokens: the next fraction that holds them.
+    for (let step = Math.round(lowest * 1000); step <= Math.round(highest * 1000); step++) {
+      const pool = Math.min(...found.stages.map((one) => kernel.staticPool(step / 1000, one.resident, kept, of)));
+      if (found.stages.every((one) => holds(one, pool))) return { lowest: step / 1000, highest };
+    }
+    return null;
   }
 
   /* The questions backwards, for one deployment; requests are those of one data rank. Every stage of a pipeline must
@@ -373,7 +385,7 @@
       each,
       pool: pools[found.stages.indexOf(found.stage)],
       utilization: isStatic || !caches || utilization > 1 ? null : utilization,
-      fractions: isStatic ? staticFractions(peaks, times, found, pools, work.longest) : null,
+      fractions: isStatic ? staticFractions(peaks, times, found, pools, each, work) : null,
       longest: Math.min(...found.stages.map((one) => capacity.longestOf(one, each))),
     };
   }

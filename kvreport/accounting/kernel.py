@@ -739,6 +739,8 @@ def pools_replica_requests(
 def pool_with_others(rule: PoolRule, block: int, needed: int, requests: int, mean: int) -> int:
     """Return the smallest budget whose pages hold ``needed`` bytes and whose other pools hold the requests.
 
+    Where memory buys one state more, it leaves fewer tokens than a little less memory does: one state less may do.
+
     Args:
         rule: How it is divided.
         block: Bytes of a page.
@@ -746,7 +748,7 @@ def pool_with_others(rule: PoolRule, block: int, needed: int, requests: int, mea
         requests: Requests at once.
         mean: Average tokens of a request.
     """
-    low = needed
+    low = max(needed - block, 0)
     high = needed
     while high < MOST_MISSING and not pool_holds(rule, high, block, needed, requests, mean):
         high = high * 2
@@ -756,6 +758,9 @@ def pool_with_others(rule: PoolRule, block: int, needed: int, requests: int, mea
             high = middle
         else:
             low = middle + 1
+    tooth = rule.state_bytes - 1
+    while tooth > 0 and pool_holds(rule, low - tooth, block, needed, requests, mean):
+        low = low - tooth
     return low
 
 
@@ -1224,6 +1229,11 @@ def lowest_static_fraction(pool: int, weights: int, kept: int, of: float) -> flo
         of: Bytes that the fraction is taken of.
     """
     return math.ceil((pool + weights + kept) / of * 1000) / 1000
+
+
+def static_pool(fraction: float, weights: int, kept: int, of: float) -> int:
+    """Return the pool that a ``--mem-fraction-static`` leaves; arguments as of :func:`lowest_static_fraction`."""
+    return math.floor(of * fraction) - weights - kept
 
 
 def own_static_fraction(total: int, reserve: int, kept: int, of: float) -> float:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvreport.accounting import kernel
-from kvreport.accounting.allocation import Lengths
+from kvreport.accounting.allocation import Lengths, shared_plan
 from kvreport.accounting.capacity import boundary, followed
+from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.sizing import Binds, Workload, pool_for
@@ -101,6 +102,7 @@ class Rank:
         pool_bytes: Left for the cache.
         lengths: How the reserve follows the longest request; None where it does not.
         start_plan: How the engine lays out the request that it checks for at start, where that is not ``plan``.
+        case: What was laid out.
     """
 
     plan: BlockPlan
@@ -110,6 +112,22 @@ class Rank:
     pool_bytes: int
     lengths: Lengths | None
     start_plan: BlockPlan | None = None
+    case: Case | None = None
+
+    def told(self, requests: int) -> Rank:
+        """The same of a server that is told to run so many requests at once on a data rank, as its command does.
+
+        Pools of states and rings are laid out for the number that is told.
+        """
+        case = self.case
+        if case is None or self.plan.pool is None:
+            return self
+        of_all = replace(case.serving, max_seqs=requests * case.layout.data, seqs_told=True)
+        counted = case.rules.max_requests(of_all, case.model, case.layout) or requests
+        # Some engines count the requests of all data ranks together.
+        serving = replace(of_all, max_seqs=of_all.max_seqs // max(counted // requests, 1))
+        told = replace(case, serving=serving)
+        return replace(self, plan=shared_plan(told, Memo()), case=told)
 
     def pool_for(self, requests: int, workload: Workload) -> int:
         """The smallest pool that holds so many of a workload's requests, and one of the longest at start.

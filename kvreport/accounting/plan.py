@@ -29,6 +29,10 @@ class Pool(Protocol):
     def divided(self) -> PoolRule | None:
         """How the pool is divided, as the formulas take it that Python and the browser share; None where they have none."""
 
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of one state of a request; 0 without states."""
+
     def blocks(self, pool_bytes: xp.ArrayLike) -> Integers:
         """Blocks that requests can take, once other pools have their part."""
 

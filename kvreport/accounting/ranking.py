@@ -238,6 +238,7 @@ class _Group:
                         pool_bytes=int(pools[number, index]),
                         lengths=self._lengths(stages[number], int(flags[index]), memo),
                         start_plan=self.laid.start_plan,
+                        case=stages[number].case,
                     )
                     for number in order
                 )

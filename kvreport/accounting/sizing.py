@@ -214,8 +214,12 @@ def pool_for(
 
 
 def _pool_with_others(plan: Plan, needed: int, requests: int, mean_tokens: int) -> int:
-    """The smallest pool whose blocks hold ``needed`` bytes and whose other pools hold the requests."""
-    low, high = needed, needed
+    """The smallest pool whose blocks hold ``needed`` bytes and whose other pools hold the requests.
+
+    An engine that rounds tokens up to blocks needs less than whole blocks take. Where memory buys one state more, it leaves
+    fewer tokens than a little less memory does (:func:`kvreport.accounting.kernel.pool_with_others`).
+    """
+    low, high = max(needed - plan.block_bytes, 0), needed
     while not _holds(plan, high, needed, requests, mean_tokens) and high < MAX_BYTES:
         high *= 2
     while low < high:
@@ -224,7 +228,19 @@ def _pool_with_others(plan: Plan, needed: int, requests: int, mean_tokens: int) 
             high = middle
         else:
             low = middle + 1
+    tooth = 0 if plan.pool is None else plan.pool.state_bytes - 1
+    while tooth > 0 and _holds(plan, low - tooth, needed, requests, mean_tokens):
+        low -= tooth
     return low
+
+
+def holds(
+    plan: Plan, pool_bytes: int, requests: int, mean_tokens: int, longest_tokens: int, prefix: int
+) -> bool:
+    """Whether a pool holds so many requests, and one of the longest; arguments as of :func:`pool_for`."""
+    laid = (plan.block_bytes, plan.kept_blocks, *plan.profile.flat)
+    needed = kernel.pool_for(*laid, requests, mean_tokens, longest_tokens, prefix)
+    return _holds(plan, pool_bytes, needed, requests, mean_tokens)
 
 
 def _holds(plan: Plan, pool_bytes: int, needed: int, requests: int, mean_tokens: int) -> bool:
@@ -245,11 +261,6 @@ class FractionInterval:
 
     lowest: float
     highest: float
-
-    @property
-    def empty(self) -> bool:
-        """True if no value works: fewer users, a shorter context or more devices are needed."""
-        return self.lowest > self.highest
 
 
 def fraction_interval(

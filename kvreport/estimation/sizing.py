@@ -9,11 +9,12 @@ from math import ceil, isnan
 from typing import Any
 
 from kvreport import words
+from kvreport.accounting import kernel
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.offers import Deployment
+from kvreport.accounting.offers import Deployment, Rank
 from kvreport.accounting.ranking import Ranking
-from kvreport.accounting.sizing import FractionInterval, Workload, fraction_interval, replicas_for
+from kvreport.accounting.sizing import Workload, fraction_interval, holds, replicas_for
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.estimation.answer import layout_to_dict
@@ -241,8 +242,12 @@ class Sizing:
     def smallest_pools(self, found: Deployment) -> tuple[int, ...]:
         """The smallest pool of each rank that holds its part of the peak; each the largest where ranks agree on one."""
         each = self.rank_each(found)
-        pools = tuple(rank.pool_for(each, self.workload) for rank in found.ranks)
+        pools = tuple(rank.pool_for(each, self.workload) for rank in self._told(found))
         return (max(pools),) * len(pools) if rules(self.policy).ranks_agree_on_pool else pools
+
+    def _told(self, found: Deployment) -> tuple[Rank, ...]:
+        """The ranks as the command of a deployment has them, which says how many requests run at once."""
+        return tuple(rank.told(max(found.users_each // found.layout.data, 1)) for rank in found.ranks)
 
     def smallest_share(self, found: Deployment, pools: Sequence[int]) -> float | None:
         """The smallest share of memory that leaves every rank its pool; None where there is none.
@@ -298,9 +303,14 @@ class Sizing:
             found: A deployment.
             pools: The smallest pool of each rank (:meth:`smallest_pools`).
         """
-        engine = rules(self.policy)
+        engine, ranks = rules(self.policy), self._told(found)
+        case = ranks[0].case
         static = engine.static_memory(
-            found.model, found.offer.accelerator, found.layout, context_tokens=self.workload.longest_tokens
+            found.model,
+            found.offer.accelerator,
+            found.layout,
+            context_tokens=self.workload.longest_tokens,
+            max_requests=None if case is None else case.serving.max_seqs,
         )
         if static is None or all(rank.plan.profile.holds_nothing for rank in found.ranks):
             return None  # the share is of memory for a cache
@@ -308,8 +318,18 @@ class Sizing:
             fraction_interval(static, pool, rank.weight_bytes, rank.reserve_bytes, rank.total_bytes)
             for pool, rank in zip(pools, found.ranks, strict=True)
         ]
-        common = FractionInterval(max(one.lowest for one in intervals), min(one.highest for one in intervals))
-        return None if common.empty else {"lowest": common.lowest, "highest": common.highest}
+        lowest, highest = max(one.lowest for one in intervals), min(one.highest for one in intervals)
+        # Where more memory buys a state, it may leave too few tokens: the next fraction that holds them.
+        work, each = self.workload, self.rank_each(found)
+        lengths = (each, work.mean_tokens, work.longest_tokens, work.shared_prefix_tokens)
+        for step in range(round(lowest * 1000), round(highest * 1000) + 1):
+            pool = min(
+                kernel.static_pool(step / 1000, rank.weight_bytes, static.kept_bytes, static.of_bytes)
+                for rank in ranks
+            )
+            if all(holds(rank.plan, pool, *lengths) for rank in ranks):
+                return {"lowest": step / 1000, "highest": highest}
+        return None
 
     def arithmetic(self, found: Deployment) -> list[str]:
         """The arithmetic of one deployment, line by line, with its numbers put in."""

@@ -136,6 +136,28 @@ def test_offers_hold_when_asked_back(seed: int) -> None:
     invariants.offers(random.Random(f"offers {seed}"))  # noqa: S311 - examples, no secrets
 
 
+@pytest.mark.parametrize(
+    ("model", "gpu", "engine", "context", "concurrent"),
+    [
+        # One state more leaves too few tokens, so that a larger share holds fewer requests.
+        ("Qwen/Qwen3.5-122B-A10B-GPTQ-Int4", "gh200-96gb", "sglang-0.5.15", 45_313, 3),
+        ("unsloth/Qwen3.6-27B-NVFP4", "h200-sxm-141gb", "sglang-0.5.15", 38_433, 1),
+        # Rings, states and places for images are those of the number of requests that the command tells.
+        ("RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8", "gb200-186gb", "sglang-0.5.20", 2928, 37),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-4B-BF16", "b300-sxm-288gb", "tensorrt-llm", 41_610, 1),
+        ("Qwen/Qwen3-VL-4B-Instruct", "h200-nvl-141gb", "sglang-0.5.20", 271, 67),
+        # Tokens are rounded up to blocks.
+        ("Qwen/Qwen2.5-Coder-14B-Instruct-AWQ", "rtx-4060ti-16gb", "tensorrt-llm", 4467, 4),
+    ],
+)
+def test_the_smallest_share_is_the_smallest_one(
+    model: str, gpu: str, engine: str, context: int, concurrent: int
+) -> None:
+    asked = {"gpus": [gpu], "engine": engine, "context": context, "concurrent": concurrent}
+    draw = random.Random(1)  # noqa: S311 - examples, no secrets
+    assert invariants.offered(draw, model, {**asked, "tensor_parallel": (1,), "layouts": []})[0] == "answered"
+
+
 @pytest.mark.parametrize("name", ["band", "boundary", "longest_context"])
 @pytest.mark.parametrize("seed", range(24))
 def test_what_a_band_a_boundary_and_a_longest_context_say_holds(name: str, seed: int) -> None:

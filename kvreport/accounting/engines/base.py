@@ -515,6 +515,7 @@ class EngineRules:
         *,
         images: bool = True,  # noqa: ARG002
         context_tokens: int | None = None,  # noqa: ARG002
+        max_requests: int | None = None,  # noqa: ARG002
     ) -> StaticMemory | None:
         """What a share given by hand is taken of, where that is what is free before loading; else None.
 
@@ -524,6 +525,7 @@ class EngineRules:
             layout: How the model is spread.
             images: Whether images are served.
             context_tokens: The longest request that the server is told to take; None for the model's longest.
+            max_requests: Requests at once that the server is told to run, as its flag counts them; None for its default.
         """
         return None
 

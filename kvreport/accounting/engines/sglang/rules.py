@@ -334,13 +334,16 @@ class Sglang(EngineRules):
         *,
         images: bool = True,
         context_tokens: int | None = None,
+        max_requests: int | None = None,
     ) -> StaticMemory:
         """What is free once the device and the ranks' links are set up, as far as the attention leaves it."""
         return StaticMemory(
             free_bytes=self.free_before_loading(accelerator, layout),
             left=self._share_left(model, accelerator, context_tokens),
             kept_bytes=images
-            * settings.images_mib(model, self.engine, accelerator, nodes=layout.nodes)
+            * settings.images_mib(
+                model, self.engine, accelerator, nodes=layout.nodes, max_requests=max_requests
+            )
             * MIB,
         )
 
