@@ -357,7 +357,9 @@
     };
     // Where more memory buys a state, it may leave too few tokens: the next fraction that holds them.
     for (let step = Math.round(lowest * 1000); step <= Math.round(highest * 1000); step++) {
-      const pool = Math.min(...found.stages.map((one) => kernel.staticPool(step / 1000, one.resident, kept, of)));
+      const pool = Math.min(
+        ...found.stages.map((one) => kernel.staticPool(step / 1000, one.resident, kept, of)),
+      );
       if (found.stages.every((one) => holds(one, pool))) return { lowest: step / 1000, highest };
     }
     return null;
