@@ -45,6 +45,33 @@ INFO Available KV cache memory: 55.2 GiB
 INFO GPU KV cache size: 452,000 tokens
 INFO Maximum concurrency for 8,192 tokens per request: 55.2x
 """
+REFUSED = (
+    (
+        "INFO Initializing a V1 LLM engine (v0.33.0) with config: model='meta-llama/Llama-3.1-8B-Instruct', "
+        "enforce_eager=True\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` "
+        "when initializing the engine.\n"
+    ),
+    (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.52 GiB of "
+        "which 1.00 GiB is free.\n"
+    ),
+    "ERROR Please call the operator.\n",
+)
+"""Starts that end, one with what was asked and left, and a log that says nothing."""
+ENGINES = (
+    {
+        "engine": "vllm", "release": "0.33.0", "reason": None, "refusal": None, "blocks": 4, "kv_bytes_per_token": 1.5,
+        "kv_pool_bytes": 64, "kv_pool_tokens": 64, "max_concurrency": 1.5, "max_seqs": 8, "max_batched_tokens": 64,
+        "differs": [{"quantity": "blocks", "engine": 4.5, "ours": 5.5}, {"quantity": "tokens", "engine": None, "ours": None}],
+    },
+    {"engine": "vllm", "release": None, "reason": {"kind": "absent", "text": "is not installed"}},
+    {
+        "engine": "vllm", "release": "0.33.0", "reason": None, "refusal": "does not fit", "blocks": None,
+        "kv_bytes_per_token": None, "kv_pool_bytes": 64, "kv_pool_tokens": None, "max_concurrency": None, "max_seqs": None,
+        "max_batched_tokens": None, "differs": [],
+    },
+)  # fmt: skip
+"""What ``--ask-engine`` adds; the engines are not here."""
 COMPOSE = """\
 services:
   stated:
@@ -67,6 +94,7 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
     log = folder / "start.log"
     log.write_text(LOG, encoding="utf-8")
     yield "estimate", ["estimate", COPY, "--gpu", GPUS[0], "--context", "8K", "--max-seqs", "64"]
+    yield "estimate", ["estimate", MODELS[0], "--gpu", GPUS[0], "--engine", "ceiling"]
     yield "size", ["size", COPY, "--concurrent", "64", "--context", "8K"]
     # An engine with too few logs at first sight.
     yield "estimate", ["estimate", MODELS[0], "--gpu", GPUS[0], "--engine", "tensorrt-llm"]
@@ -141,6 +169,10 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
         yield "list", ["list", what]
     yield "log", ["log", str(log), "--model", MODELS[0], "--gpu", GPUS[0]]
     yield "log", ["log", str(log)]
+    for number, line in enumerate(REFUSED):
+        refused = folder / f"refused-{number}.log"
+        refused.write_text(line, encoding="utf-8")
+        yield "log", ["log", str(refused)]
     compose, unit = folder / "compose.yaml", folder / "vllm.service"
     compose.write_text(COMPOSE, encoding="utf-8")
     unit.write_text("[Service]\nExecStart=vllm serve meta-llama/Llama-3.1-8B-Instruct", encoding="utf-8")
@@ -162,6 +194,7 @@ def samples(folder: Path) -> dict[str, list[Any]]:
         value = answer(command)
         if value is not None:
             found.setdefault(name, []).append(value)
+    found["estimate"] += [found["estimate"][0] | {"engine_says": said} for said in ENGINES]
     for name, value in published():
         found.setdefault(name, []).append(value)
     return found
@@ -204,7 +237,8 @@ def main() -> int:
     changed, broken = [], []
     with TemporaryDirectory() as place:
         for name, values in samples(Path(place)).items():
-            new, old = schemas.derive(schemas.TITLES[name], values), schemas.read(name)
+            old = schemas.read(name)
+            new = schemas.with_words(schemas.derive(schemas.TITLES[name], values), old or {})
             broken += [f"{name}: {words}" for words in (schemas.narrowed(old, new) if old else ())]
             if old != new:
                 changed.append(name)

@@ -77,6 +77,24 @@ def derive(title: str, samples: list[Any]) -> dict[str, Any]:
     return {"$schema": DIALECT, "title": title, "description": promise, **_of(samples, "")}
 
 
+def with_words(schema: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema with the descriptions that an earlier one has and it has not.
+
+    Args:
+        schema: The schema.
+        old: The earlier one.
+    """
+    made: dict[str, Any] = {}
+    for key, value in schema.items():
+        before = old.get(key)
+        made[key] = (
+            with_words(value, before) if isinstance(value, dict) and isinstance(before, dict) else value
+        )
+    if "description" in old and "type" in schema:
+        made.setdefault("description", old["description"])
+    return made
+
+
 def _of(samples: list[Any], name: str) -> dict[str, Any]:
     kinds = sorted({_kind(sample) for sample in samples})
     if kinds == ["integer", "number"]:

@@ -19,6 +19,7 @@ from kvreport.publish import schemas
         ("estimate", "estimate deepseek-ai/DeepSeek-V4-Pro --gpu h200 --tp 8"),
         ("estimate", "estimate mamba-codestral-7b-v0.1 --gpu l40s --engine transformers"),
         ("estimate", "estimate llama-3.1-70b --gpu rtx-4090"),
+        ("estimate", "estimate llama-3.1-8b --gpu h100 --engine ceiling"),
         ("size", "size openai/gpt-oss-120b --concurrent 40 --context 32K"),
         ("size", "size qwen/qwen2.5-7b --users 500 --requests-per-minute 0.5 --latency 20 --context 8K"),
         ("diff", "diff vllm-0.19 vllm --model mistralai/* --context 4K"),
@@ -65,3 +66,12 @@ def test_a_promise_cannot_be_broken() -> None:
     wider["properties"]["more"] = {"type": "string"}
     wider["required"].append("more")
     assert list(schemas.narrowed(old, wider)) == []
+
+
+def test_what_an_earlier_schema_says_of_a_field_stays() -> None:
+    old = {"properties": {"a": {"type": "string", "description": "A word."}, "b": {"type": "string"}}}
+    new = schemas.derive("x", [{"a": "y", "b": "z", "c": 1}])
+    told = schemas.with_words(new, old)
+    assert told["properties"]["a"]["description"] == "A word."
+    assert "description" not in told["properties"]["b"]
+    assert told["properties"]["c"] == new["properties"]["c"]
