@@ -1,21 +1,27 @@
 """Check the memory that vLLM's recipes state, and whether their commands start, by the recorded rules.
 
 python scripts/check_recipes.py CHECKOUT  # write data/recipes_check.yaml from a checkout of github.com/vllm-project/recipes
+python scripts/check_recipes.py --ask-engine PYTHON --configs FOLDER  # add what vLLM's own planner says of each claim
 
 A variant's stated minimum (``vram_minimum_gb``) is low where the weights that its checkpoint loads are larger. A command is
 rendered for each variant and each kind of GPU that the recipe lists, as its site does for one node: arguments of the model, of
 the variant and of the hardware, with as many tensor ranks as the recipe says. Left out are variants whose stated minimum is more
 than a node has, which the site says itself. Models that are not in the catalog are counted. ``longest_context`` is the
 --max-model-len with which a command would start; 0 where none does.
+
+The engine is asked about the pool that is computed here, on a stand-in for the GPU. FOLDER has <owner>--<model>.json with
+``config``; ``config_of`` names the model whose config stands in, which decides the cache and not the weights.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import math
 import shlex
 import subprocess
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import redirect_stderr
@@ -30,6 +36,7 @@ from kvreport.cli.query_options import query_values
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.units import GIB
+from kvreport.witness.asking import ask
 
 OUT: Final = Path("data/recipes_check.yaml")
 GPUS: Final = {
@@ -185,15 +192,74 @@ def checked(folder: Path, catalog: Catalog) -> dict[str, Any]:
     }  # fmt: skip
 
 
+LARGE: Final = 1000 * GIB
+"""A pool that holds a request of any length: bytes of one are its bytes over the requests that it holds."""
+
+
+def asked(report: dict[str, Any], catalog: Catalog, python: str, configs: Path) -> None:
+    """Add ``engine`` to each claim: its weights, its shortfall or its blocks, what it said, or why it was not asked."""
+    cases: dict[str, list[tuple[dict[str, Any], dict[str, Any], str | None]]] = {}
+    for claim in (*report["low_minimums"], *report["commands_that_do_not_start"]):
+        words = shlex.split(claim.get("command", f"vllm serve {claim.get('model')} --max-model-len 2048"))
+        gpu = GPUS[claim.get("hardware", "b300")]
+        pool = LARGE
+        if "command" in claim:
+            with redirect_stderr(io.StringIO()):
+                options = parser().parse_args(["estimate", claim["command"], "--gpu", gpu])
+                found = estimate(options.model, catalog=catalog, **(query_values(options) | {"gpu": gpu}))
+            pool = max(found.budget.kv_pool_bytes, 0)
+        path = configs / f"{words[2].replace('/', '--')}.json"
+        if not path.is_file():
+            claim["engine"] = {"not_asked": "no config.json at hand"}
+        elif catalog.accelerator(gpu).vendor != "NVIDIA":
+            claim["engine"] = {"not_asked": "no stand-in for this GPU"}
+        elif "config_of" in (held := json.loads(path.read_text(encoding="utf-8"))) and "command" not in claim:
+            claim["engine"] = {"not_asked": "no config.json at hand"}
+        else:
+            config = {key: value for key, value in held["config"].items() if key != "auto_map"}
+            case = {"config": config, "quantizer": held.get("hf_quant_config"), "words": words[3:]}
+            case |= {"pools": [pool, LARGE], "lengths": []}
+            cases.setdefault(gpu, []).append((claim, case, held.get("config_of")))
+    for gpu, asks in cases.items():
+        answers = ask(
+            python, "vllm", catalog.accelerator(gpu), [case for _, case, _ in asks], seconds=300 * len(asks)
+        )
+        for (claim, case, config_of), answer in zip(asks, answers, strict=True):
+            claim["engine"] = says(answer, case["pools"][0], claim) | (
+                {"config_of": config_of} if config_of else {}
+            )
+
+
+def says(answer: dict[str, Any], pool: int, claim: dict[str, Any]) -> dict[str, Any]:
+    """What an engine's answer says of a claim."""
+    if "error" in answer:
+        return {"could_not": textwrap.shorten(answer["error"], 160, placeholder=" …")}
+    if "command" not in claim:
+        return {"weights_gb": round(answer["weight_bytes"] / 1e9, 1)}
+    told, large = answer["at"]
+    if "error" in told:
+        return {"short_gib_per_gpu": round((LARGE / large["concurrency"] - pool) / GIB, 1)}
+    return {"blocks": told["blocks"], "max_seqs": answer["max_seqs"]}
+
+
 def main() -> int:
     """Write the report."""
     command = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    command.add_argument("checkout", type=Path, help="a checkout of the recipes")
+    command.add_argument("checkout", type=Path, nargs="?", help="a checkout of the recipes")
+    command.add_argument("--ask-engine", metavar="PYTHON", help="an interpreter with vLLM")
+    command.add_argument("--configs", type=Path, metavar="FOLDER", help="config files of the models")
     command.add_argument("--out", type=Path, default=OUT, help="file to write")
     given = command.parse_args()
-    report = checked(given.checkout, load_catalog())
+    catalog = load_catalog()
+    if given.checkout:
+        report = checked(given.checkout, catalog)
+    else:
+        report = yaml.safe_load(OUT.read_text(encoding="utf-8"))
+    if given.ask_engine:
+        asked(report, catalog, given.ask_engine, given.configs)
+        report["checked_with"] = f"recorded rules and the planner of vLLM {catalog.engines['vllm'].version}"
     head = "# Made by scripts/check_recipes.py; GB are 10^9 bytes, GiB 2^30. Facts of the recipes and figures of this program.\n"
     given.out.write_text(head + yaml.safe_dump(report, sort_keys=False, width=160), encoding="utf-8")
     print(

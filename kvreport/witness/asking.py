@@ -44,6 +44,7 @@ _CAUSES: Final = {
 _COUNTS: Final = (
     "length",
     "pool",
+    "weight_bytes",
     "blocks", "tokens", "window_tokens", "state_slots", "block_tokens", "page_tokens", "max_batched_tokens", "max_seqs",
     "max_requests", "chunk_tokens", "captured_requests", "context_tokens",
 )  # fmt: skip

@@ -93,7 +93,8 @@ class Planner:
         words = ["--model", folder, "--load-format", "dummy", "--skip-tokenizer-init", *case["words"]]
         config = self.args.from_cli_args(parser.parse_args(words)).create_engine_config(self.usage)
         parallel = config.parallel_config
-        stages = [self._specs(config, stage) for stage in range(parallel.pipeline_parallel_size)]
+        made = [self._specs(config, stage) for stage in range(parallel.pipeline_parallel_size)]
+        stages = [specs for specs, _ in made]
         own_length = config.model_config.max_model_len
         cache, scheduler = config.cache_config, config.scheduler_config
         found: dict[str, Any] = {
@@ -103,6 +104,7 @@ class Planner:
             "prefix_caching": bool(cache.enable_prefix_caching),
             "kv_type": str(cache.cache_dtype),
             "architecture": config.model_config.architectures[0],
+            "weight_bytes": max(weights for _, weights in made),
             "at": [],
         }
         for length in case["lengths"] or [own_length]:
@@ -111,8 +113,8 @@ class Planner:
                 found["at"].append({"length": length, "pool": pool} | self._planned(config, stages, pool))
         return found
 
-    def _specs(self, config: Any, stage: int) -> dict[str, Any]:
-        """What the layers of one pipeline stage ask for."""
+    def _specs(self, config: Any, stage: int) -> tuple[dict[str, Any], int]:
+        """What the layers of one pipeline stage ask for, and the bytes of their weights before loading adds to them."""
         parallel = config.parallel_config
         sizes = {
             "_PP": parallel.pipeline_parallel_size,
@@ -150,8 +152,9 @@ class Planner:
                     "v1.worker.worker_base:get_supported_kv_cache_layouts",
                 )(backends)
                 resolve(config, [[one.name for one in layouts]], [*specs.values()])
+        weights = sum(one.numel() * one.element_size() for one in model.parameters())
         del model
-        return specs
+        return specs, weights
 
     def _process_group(self, size: int) -> None:
         from torch.testing._internal.distributed.fake_pg import FakeStore

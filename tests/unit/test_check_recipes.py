@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import yaml
+from huggingface_configs import LLAMA_3_1_8B
 
 from kvreport.catalog.load import open_catalog
+from kvreport.catalog.recipes_check import EngineSays, load_recipes_check
 from kvreport.resources import data_dir
-from scripts.check_recipes import checked
+from kvreport.site.kit.templating import render
+from kvreport.site.pages import comparisons, recipes
+from scripts.check_recipes import asked, checked
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 PROFILES = {
@@ -68,3 +74,53 @@ def test_the_kept_report_names_its_commit_and_counts_what_it_lists() -> None:
     stops = report["commands_that_do_not_start"]
     assert report["counts"]["commands that do not start"] == sum("verdict" in one for one in stops)
     assert all(one["stated_gb"] < one["weights_gb"] for one in report["low_minimums"])
+
+
+def test_each_claim_is_asked_or_says_why_not(tmp_path: Path) -> None:
+    """The engine is a script: one request of its holds a tenth of a large pool, and a small pool holds none."""
+    python, configs = tmp_path / "python", tmp_path / "configs"
+    configs.mkdir()
+    name = LLAMA.replace("/", "--")
+    (configs / f"{name}.json").write_text(json.dumps({"config": LLAMA_3_1_8B | {"auto_map": {}}}))
+    python.write_text(
+        f"#!{sys.executable}\nimport json, sys\n"
+        "for case in json.load(sys.stdin)['cases']:\n"
+        "    small, large = case['pools']\n"
+        "    assert 'auto_map' not in case['config']\n"
+        "    first = {'pool': small, 'error': 'needed'} if '131072' in case['words'] else {'pool': small, 'blocks': 4}\n"
+        "    print(json.dumps({'weight_bytes': 16 * 10**9, 'max_seqs': 8, 'at': [first, {'pool': large, 'concurrency': 10.0}]}))\n"
+    )
+    python.chmod(0o755)
+    stop = {"hardware": "rtx_5090", "command": f"vllm serve {LLAMA} --max-model-len 131072"}
+    report = {
+        "low_minimums": [{"model": LLAMA}, {"model": "nobody/nothing"}],
+        "commands_that_do_not_start": [
+            dict(stop),
+            stop | {"command": f"vllm serve {LLAMA} --max-model-len 8192"},
+            stop | {"hardware": "mi300x"},
+        ],
+    }
+    asked(report, open_catalog(), str(python), configs)
+    low, unknown = (one["engine"] for one in report["low_minimums"])
+    long, states, other = (one["engine"] for one in report["commands_that_do_not_start"])
+    assert low == {"weights_gb": 16.0}
+    assert unknown == {"not_asked": "no config.json at hand"}
+    assert 80 < long["short_gib_per_gpu"] < 100  # 100 GiB, less the pool of a card of 32
+    assert states == {"blocks": 4, "max_seqs": 8}
+    assert other == {"not_asked": "no stand-in for this GPU"}
+
+
+def test_the_page_shows_each_claim_with_the_engine_s_word() -> None:
+    check = load_recipes_check(data_dir())
+    assert check is not None
+    html = "".join(render("_table.html", comparisons.URI, {"table": one}) for one in recipes.tables(check))
+    for one in (*check.low_minimums, *check.commands_that_do_not_start):
+        assert one.recipe in html
+    assert html.count('<tr><th scope="row">') == len(check.low_minimums) + len(
+        check.commands_that_do_not_start
+    )
+    assert (
+        recipes.said(EngineSays(blocks=804, max_seqs=1024))
+        == "804 blocks for states, fewer than 1,024 requests"
+    )
+    assert recipes.said(EngineSays(could_not="a & b")) == "could not answer: a & b"

@@ -1,4 +1,4 @@
-"""Comparisons that need no start-up log: transformers' tensors, local engines' own code, published traffic results."""
+"""Comparisons without start-up logs: transformers' tensors, local engines' own code, traffic results, recipes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup
 
 from kvreport.catalog.class_check import load_class_check
+from kvreport.catalog.recipes_check import load_recipes_check
 from kvreport.resources import data_dir
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
-from kvreport.site.pages import class_table, local_evidence, traffic_checks
+from kvreport.site.pages import class_table, local_evidence, recipes, traffic_checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +37,11 @@ def page(catalog: Catalog) -> Page | None:
             _section("local", "Local engines: llama.cpp and mlx-lm", local_evidence.tables(catalog)),
             _section("traffic", "Comparison with published traffic results", traffic_checks.tables()),
         ]
+    recipes_check = load_recipes_check(catalog.folder)
+    if recipes_check is not None:
+        sections.append(
+            _section("recipes", "vLLM's recipes: minimums and commands", recipes.tables(recipes_check))
+        )
     if not sections:
         return None
     return Page(
@@ -43,10 +49,10 @@ def page(catalog: Catalog) -> Page | None:
         kind="tool",
         title=TITLE,
         heading=TITLE,
-        description="Parameters, caches and buffers compared with the code of transformers, llama.cpp and mlx-lm.",
+        description="Parameters, caches and buffers compared with the code of transformers, llama.cpp and mlx-lm; vLLM's recipes checked.",
         lead=render("validation/comparisons_lead.html", URI, {"summary": PARENT}),
         sections=tuple(sections),
-        names=("comparisons", "torch check", "llama.cpp check", "mlx check"),
+        names=("comparisons", "torch check", "llama.cpp check", "mlx check", "vLLM recipes"),
     )
 
 

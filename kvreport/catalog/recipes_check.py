@@ -1,0 +1,88 @@
+"""What a check of vLLM's recipes found: the content of ``recipes_check.yaml``, which ``scripts/check_recipes.py`` writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kvreport.catalog.base import Count, LongText, Positive, Record, Text
+from kvreport.catalog.shelf import read_yaml, validate
+
+
+class EngineSays(Record):
+    """What the engine's own planner says of a claim; without figures, why there are none.
+
+    Attributes:
+        weights_gb: Weights that its layers load, in GB.
+        short_gib_per_gpu: What one request of the longest length lacks on one GPU, in GiB: it refuses to start.
+        blocks: Blocks of the pool, each of which can hold the state of one request.
+        max_seqs: Requests that it allows at once.
+        could_not: What it said instead.
+        not_asked: Why it was not asked.
+        config_of: The model whose config stood in.
+    """
+
+    weights_gb: float | None = None
+    short_gib_per_gpu: float | None = None
+    blocks: Count | None = None
+    max_seqs: Positive | None = None
+    could_not: Text | None = None
+    not_asked: Text | None = None
+    config_of: Text | None = None
+
+
+class Claimed(Record):
+    """Where a claim is in the recipes, and what the engine says of it."""
+
+    recipe: Text
+    variant: Text
+    engine: EngineSays = EngineSays()
+
+
+class LowMinimum(Claimed):
+    """A stated minimum of memory that is less than the loaded weights, in GB."""
+
+    model: Text
+    stated_gb: float
+    weights_gb: float
+    short_gb: float
+    by_the_recipes_rule_gb: float
+
+
+class Stopped(Claimed):
+    """A command that does not start: ``verdict`` by memory, or ``reason`` where it is refused."""
+
+    hardware: Text
+    command: LongText
+    reason: LongText | None = None
+    verdict: Text | None = None
+    gpus: Positive = 1
+    weights_gib_per_gpu: float | None = None
+    short_gib_per_gpu: float | None = None
+    longest_context: Count | None = None
+
+
+class Source(Record):
+    """The checkout that was checked."""
+
+    repository: Text
+    commit: Text | None
+
+
+class RecipesCheck(Record):
+    """The report."""
+
+    source: Source
+    checked_with: Text
+    counts: dict[Text, Count]
+    low_minimums: tuple[LowMinimum, ...]
+    commands_that_do_not_start: tuple[Stopped, ...]
+
+
+def load_recipes_check(data_dir: Path) -> RecipesCheck | None:
+    """Read ``recipes_check.yaml`` of a catalog's folder; None if there is none.
+
+    Raises:
+        CatalogError: If the file is not right.
+    """
+    path = data_dir / "recipes_check.yaml"
+    return validate(RecipesCheck, read_yaml(path, path.name), path.name) if path.is_file() else None

@@ -1,0 +1,98 @@
+"""The section about vLLM's recipes: stated minimums below the weights, commands that do not start, the engine's own word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvreport.catalog.recipes_check import Claimed, EngineSays, RecipesCheck
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.units import count
+from kvreport.words import NO_REQUEST
+
+
+def tables(found: RecipesCheck) -> Iterator[Table]:
+    """Both lists, each claim with what vLLM's own planner says."""
+    source, counts = found.source, found.counts
+    minimums, commands = counts.get("stated minimums", 0), counts.get("commands", 0)
+    unknown = counts.get("commands of models that are not in the catalog", 0)
+    checkout = f"{source.repository}/blob/{source.commit or 'main'}"
+    at = f"{source.repository.removeprefix('https://github.com/')} at {(source.commit or '')[:8]}"
+    yield Table(
+        f"{len(found.low_minimums)} of {minimums} stated minimums of memory are less than the weights that the checkpoint loads "
+        f"({at}; {found.checked_with})",
+        Column("Recipe and variant", numeric=False),
+        (
+            Column("Stated minimum", "GB"),
+            Column("Weights", "GB"),
+            Column("By the recipes' own rule (weights x 1.2)", "GB"),
+            Column("vLLM's planner", numeric=False),
+        ),
+        tuple(
+            Row(
+                _place(one, checkout),
+                (
+                    *(_real(value) for value in (one.stated_gb, one.weights_gb, one.by_the_recipes_rule_gb)),
+                    Cell(said(one.engine)),
+                ),
+            )
+            for one in found.low_minimums
+        ),
+        css="kv-words",
+        noun="variants",
+    )
+    yield Table(
+        f"{len(found.commands_that_do_not_start)} of {commands} commands do not start; {unknown} more are of models that are "
+        "not in the catalog. The length is the --max-model-len with which a command would start",
+        Column("Recipe, variant and hardware", numeric=False),
+        (
+            Column("Command", numeric=False),
+            Column("Why", numeric=False),
+            Column("Short", "GiB per GPU"),
+            Column("Length", "tokens"),
+            Column("vLLM's planner", numeric=False),
+        ),
+        tuple(
+            Row(
+                _place(one, checkout, one.hardware),
+                (
+                    Cell(one.command),
+                    Cell(
+                        NO_REQUEST[one.verdict][0]
+                        if one.verdict in NO_REQUEST
+                        else one.reason or one.verdict or ""
+                    ),
+                    _real(one.short_gib_per_gpu),
+                    Cell(count(one.longest_context) if one.longest_context else "none", "kv-num"),
+                    Cell(said(one.engine)),
+                ),
+            )
+            for one in found.commands_that_do_not_start
+        ),
+        css="kv-words",
+        noun="commands",
+    )
+
+
+def said(engine: EngineSays) -> str:
+    """What the engine's planner says, in words."""
+    told = "not asked"
+    if engine.weights_gb is not None:
+        told = f"loads {engine.weights_gb:.1f} GB"
+    elif engine.short_gib_per_gpu is not None:
+        told = f"refuses: {engine.short_gib_per_gpu:.1f} GiB per GPU short"
+    elif engine.blocks is not None and engine.max_seqs is not None:
+        less = "fewer than" if engine.blocks < engine.max_seqs else "for"
+        told = f"{count(engine.blocks)} blocks for states, {less} {count(engine.max_seqs)} requests"
+    elif engine.could_not or engine.not_asked:
+        told = (
+            f"could not answer: {engine.could_not}" if engine.could_not else f"not asked: {engine.not_asked}"
+        )
+    return f"{told} (config of {engine.config_of})" if engine.config_of else told
+
+
+def _place(one: Claimed, checkout: str, *more: str) -> Cell:
+    return Cell(", ".join((one.recipe, one.variant, *more)), href=f"{checkout}/models/{one.recipe}.yaml")
+
+
+def _real(value: float | None) -> Cell:
+    return Cell("-" if value is None else f"{value:,.1f}".removesuffix(".0"), "kv-num", value=value)
