@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
-from fuzzing import examples, thinned
+from fuzzing import TIMES, examples, thinned
 
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.catalog.load import open_catalog
@@ -20,8 +21,8 @@ from kvreport.publish.page_data import gather
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-EVERY = 25
-"""One model in so many is taken when fuzzing, a third of those in every build: all families come in."""
+EVERY = 25 if TIMES > 1 else 75
+"""One model in so many is taken, more of them when fuzzing. Which is decided by its id: a new model moves no other."""
 LAID_OUT_BY_KERNELS = {"deepseek-ai/DeepSeek-V3.2", "zai-org/GLM-5"}
 """Models whose cache has another layout on another device."""
 RESERVED_BY_CACHE = {"zai-org/GLM-4.7-Flash"}
@@ -150,7 +151,8 @@ def rows_of(cube: Any, take: np.random.Generator, number: int) -> list[list[Any]
 
 def test_the_browser_answers_as_the_dataset_does(repository, browser):
     catalog = open_catalog()
-    chosen = sorted({*thinned(sorted(catalog.models)[::EVERY], 3), *LAID_OUT_BY_KERNELS, *RESERVED_BY_CACHE})
+    drawn = [model for model in catalog.models if crc32(model.encode()) % EVERY == 3]
+    chosen = sorted({*drawn, *LAID_OUT_BY_KERNELS, *RESERVED_BY_CACHE})
     site = gather(catalog, models=",".join(chosen), version="2026.01.01")
     shared = profiles.site_facts(site)
     rates = [following(reserve_rates(site, model)) for model in site.models]
@@ -165,7 +167,8 @@ def test_the_browser_answers_as_the_dataset_does(repository, browser):
     for model in everything.models:
         part = axes(catalog, models=model.id)
         rows += rows_of(cube_of(model, part), take, ROWS // len(everything.models))
-    assert sum(row[-1] is not None for row in rows) > ROWS // 2
+    assert len(rows) > ROWS // 2
+    assert sum(row[-1] is not None for row in rows) > len(rows) // 2
     assert {"dp8-ep", "dp16-ep", "tp8-dcp8", "pp2-tp8"} <= {row[2] for row in rows if row[-1]}
 
     page = browser.new_page()
@@ -182,7 +185,7 @@ def test_the_browser_answers_as_the_dataset_does(repository, browser):
     page.close()
     assert found["compared"] == len(rows)
     assert found["count"] == 0, found["wrong"]
-    assert together["compared"] > ROWS // 2
+    assert together["compared"] > len(rows) // 2
     assert together["wrong"] == []
     # What the first question needs is fetched alone, and nothing twice.
     assert together["once"]
