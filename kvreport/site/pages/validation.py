@@ -17,9 +17,12 @@ from markupsafe import Markup
 
 from kvreport import units
 from kvreport.catalog.first_seen import FirstSeen, load_first_seen
+from kvreport.catalog.forecasts import load_forecasts
 from kvreport.catalog.left_out import LeftOut, load_left_out
+from kvreport.catalog.observation import load_observations
 from kvreport.catalog.peer import load_peers
 from kvreport.catalog.planner_check import OracleCheck, PlannerCheck, load_oracle_check, load_planner_check
+from kvreport.evidence.forecasts import scored
 from kvreport.evidence.validation import Case, Statistic, Validation, compare, validate
 from kvreport.publish.noted import kept
 from kvreport.resources import data_dir
@@ -32,6 +35,7 @@ from kvreport.site.pages import (
     comparisons,
     every_log,
     first_sight,
+    forecasts,
     known_starts,
     layout_evidence,
     left_out,
@@ -115,6 +119,12 @@ def page(catalog: Catalog, drawings: Mapping[str, Drawing] | None = None) -> Pag
     oracle = load_oracle_check(catalog.folder)
     if oracle is not None:
         others.insert(1, ("oracle", "Comparison with SGLang's configurators", _tables(*_oracle(oracle))))
+    foretold = load_forecasts(catalog.folder)
+    if foretold is not None:
+        open_and_scored = tuple(scored(foretold, load_observations(catalog.folder)))
+        others.append(
+            ("forecasts", "Forecasts of new models", _tables(*forecasts.tables(catalog, open_and_scored)))
+        )
     more = comparisons.page(catalog)
     if more is not None:
         others += comparisons.pointers(more)
