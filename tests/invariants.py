@@ -185,6 +185,14 @@ def _words(estimate: Estimate, told: dict[str, Any]) -> None:
         assert row[name] == told[name], (name, row[name], told[name])
     if estimate.request.engine.family in LOCAL:
         return
+    # What the explanation divides is what memory allows, or it says why not.
+    counts = re.findall(
+        r"(?:= ([\d.]+) requests at once|allows? ([\d,]+)(?: requests|\n))",
+        "\n".join([*told["explanation"], ""]),
+    )
+    if counts and told[BY_MEMORY] is not None and told["verdict"] in SERVES:
+        each = int(float("".join(counts[-1]).replace(",", ""))) * estimate.request.layout.data
+        assert each == told[BY_MEMORY], ("requests of the explanation", counts, told[BY_MEMORY])
     line = next(one for one in told["explanation"] if one.startswith("one request of"))
     held = int(re.findall(r"holds ([\d,]+) B", line)[0].replace(",", ""))
     said = re.findall(r"reserves ([\d,]+) B", line)

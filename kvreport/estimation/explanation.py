@@ -379,7 +379,9 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
     reserved = estimate.kv_bytes_per_request_per_gpu
     tokens = estimate.request.context_tokens
     each = int(plan.profile.request_bytes(tokens))
-    label = estimate.request.engine.label
+    label, ranks = estimate.request.engine.label, estimate.request.layout.data
+    # All lines are of one data rank.
+    at_once = None if estimate.max_concurrency is None else estimate.max_concurrency / ranks
     if plan.block_bytes > 1:
         for group, times in Counter(plan.groups).items():
             yield (
@@ -406,22 +408,29 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
                 f"other pools allow {int(most):,} requests at once, "
                 f"fewer than the {total // each_blocks:,} of the blocks"
             )
-        elif estimate.max_concurrency is not None:
+        elif at_once is not None:
             yield (
-                f"{total:,} / {each_blocks:,} = {estimate.max_concurrency:.2f} requests at once"
+                f"{total:,} / {each_blocks:,} = {at_once:.2f} requests at once"
                 + (f" ({plan.kept_blocks} block is kept by the engine)" if plan.kept_blocks == 1 else "")
+            )
+        there = total // each_blocks if each_blocks else 0
+        there = there if most is None else min(there, int(most))
+        held, ranks = estimate.max_concurrent_requests_by_memory, estimate.request.layout.data
+        if plan.pool is not None and held // ranks < there:
+            yield (
+                f"{label} told to run more at once takes states or rings of each of them from the tokens: "
+                f"memory then allows {held // ranks:,}"
             )
     elif each:
         yield (
             f"{estimate.budget.kv_pool_bytes:,} B / {each:,} B per request of {tokens:,} tokens "
-            f"= {estimate.max_concurrency:.2f} requests at once"
+            f"= {at_once:.2f} requests at once"
         )
     else:
         yield "requests hold nothing: memory never limits their number"
     yield from plan.notes
-    layout = estimate.request.layout
-    if layout.data > 1:
-        yield f"{layout.data} data ranks, each with a pool of its own: {layout.data} times as many requests"
+    if ranks > 1:
+        yield f"{ranks} data ranks, each with a pool of its own: {ranks} times as many requests"
     seqs = estimate.request.serving.max_seqs
     if estimate.limited_by == Limit.MAX_NUM_SEQS.label:
         yield (

@@ -137,6 +137,25 @@ def test_offers_hold_when_asked_back(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "asked"),
+    [
+        # A division of one data rank said what all of them hold.
+        ("Qwen/Qwen3-1.7B-FP8", {"engine": "vllm", "data_parallel": 8}),
+        ("Zyphra/Zamba2-2.7B", {"engine": "transformers", "data_parallel": 2}),
+        # More requests bring states of their draft tokens, states, or rings.
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", {"engine": "sglang", "num_speculative_tokens": 3}),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", {"engine": "tensorrt-llm"}),
+        ("deepseek-ai/DeepSeek-V4-Flash", {"engine": "sglang", "tensor_parallel": 8}),
+    ],
+)
+@pytest.mark.parametrize("context", [2048, 40_000])
+def test_the_explanation_divides_to_what_memory_allows(
+    model: str, asked: dict[str, Any], context: int
+) -> None:
+    told(model, **{"gpu": "h200-sxm-141gb", "tensor_parallel": 4, "context_tokens": context, **asked})
+
+
+@pytest.mark.parametrize(
     ("model", "gpu", "engine", "context", "concurrent"),
     [
         # One state more leaves too few tokens, so that a larger share holds fewer requests.

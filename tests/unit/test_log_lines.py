@@ -83,3 +83,11 @@ def test_a_line_at_fault_is_refused(tmp_path: Path, was: str, now: str, fault: s
 def test_a_copy_of_the_public_catalog_has_no_line_twice(tmp_path: Path) -> None:
     shutil.copytree(data_dir() / "log_lines", tmp_path / "log_lines")
     assert log_lines(tmp_path) == log_lines()
+
+
+@pytest.mark.parametrize(
+    "short",
+    sorted({line.ends.short for one in log_lines() for line in one.lines if line.ends and line.ends.short}),
+)
+def test_what_ran_out_follows_not_enough(short: str) -> None:
+    assert short.split(maxsplit=1)[0] not in {"the", "a", "an"}, short
