@@ -162,10 +162,7 @@ def as_file(kind: str, launch: Launch) -> str:
     Raises:
         InputError: If the kind cannot hold the launch.
     """
-    if (
-        kind in {"compose", "kubernetes", "systemd", "command", "helm", "llm-d", "kserve", "dynamo"}
-        and launch.nodes > 1
-    ):
+    if kind != "lws" and launch.nodes > 1:
         raise InputError(f"as: found {kind} for {launch.nodes} nodes; allowed: lws, which starts several")
     if kind not in {"systemd", "command"} and not launch.image:
         raise InputError(
@@ -176,16 +173,17 @@ def as_file(kind: str, launch: Launch) -> str:
 
 def _header(launch: Launch) -> list[str]:
     fits = f"{count(launch.requests)} requests" if launch.requests != 1 else "1 request"
-    return [
-        f"{launch.model} on {launch.engine}: {fits} of {count(launch.context_tokens)} tokens at once on "
-        + (f"each of {launch.replicas} replicas" if launch.replicas > 1 else "1 replica"),
-        *([f"KV pool of a replica: {count(launch.pool_tokens)} tokens"] if launch.pool_tokens else []),
-        *(
-            [f"max_num_seqs is {launch.max_seqs}: a further request of this context would wait for the pool"]
-            if launch.max_seqs == launch.requests and launch.pool_full
-            else []
-        ),
+    copies = f"each of {launch.replicas} replicas" if launch.replicas > 1 else "1 replica"
+    lines = [
+        f"{launch.model} on {launch.engine}: {fits} of {count(launch.context_tokens)} tokens at once on {copies}"
     ]
+    if launch.pool_tokens:
+        lines.append(f"KV pool of a replica: {count(launch.pool_tokens)} tokens")
+    if launch.max_seqs == launch.requests and launch.pool_full:
+        lines.append(
+            f"max_num_seqs is {launch.max_seqs}: a further request of this context would wait for the pool"
+        )
+    return lines
 
 
 def _memory_reason(launch: Launch) -> str:
@@ -209,13 +207,9 @@ def _start_reason(launch: Launch) -> str:
 
 
 def _command(launch: Launch) -> str:
-    line = " ".join(
-        [
-            *(f"{name}={shlex.quote(value)}" for name, value in launch.environment.items()),
-            shlex.join(launch.words),
-        ]
-    )
-    return "\n".join(("#!/bin/sh", *(f"# {one}" for one in (*_header(launch), _unsaid(launch))), line)) + "\n"
+    before = [f"{name}={shlex.quote(value)}" for name, value in launch.environment.items()]
+    comments = [f"# {one}" for one in (*_header(launch), _unsaid(launch))]
+    return "\n".join(("#!/bin/sh", *comments, " ".join([*before, shlex.join(launch.words)]))) + "\n"
 
 
 def _unsaid(launch: Launch) -> str:
@@ -263,20 +257,19 @@ def _compose(launch: Launch) -> str:
     service["ports"] = [f"{PORT}:{PORT}"] if launch.replicas == 1 else [str(PORT)]
     service["volumes"] = ["huggingface:/root/.cache/huggingface"]
     service["shm_size"] = _Said(f"{launch.shm_gib}gb", _shm_reason())
-    resources: dict[str, Any] = {
-        "limits": {"memory": _Said(f"{launch.host_memory_gib}g", _memory_reason(launch))}
-    }
+    limits = {"memory": _Said(f"{launch.host_memory_gib}g", _memory_reason(launch))}
+    resources: dict[str, Any] = {"limits": limits}
     if launch.resource == "nvidia.com/gpu":
-        resources["reservations"] = {
-            "devices": [{"driver": "nvidia", "count": launch.gpus, "capabilities": ["gpu"]}]
-        }
+        device = {"driver": "nvidia", "count": launch.gpus, "capabilities": ["gpu"]}
+        resources["reservations"] = {"devices": [device]}
     else:
         service["devices"] = ["/dev/kfd:/dev/kfd", "/dev/dri:/dev/dri"]
     service["deploy"] = {"replicas": launch.replicas, "resources": resources}
+    starts = _Said(f"{launch.start_seconds}s", _start_reason(launch))
     service["healthcheck"] = {
         "test": ["CMD", *_asks(launch)],
         "interval": f"{PROBE_SECONDS}s",
-        "start_period": _Said(f"{launch.start_seconds}s", _start_reason(launch)),
+        "start_period": starts,
     }
     service["restart"] = "unless-stopped"
     return to_yaml(_header(launch), {"services": {launch.name: service}, "volumes": {"huggingface": {}}})
@@ -285,11 +278,8 @@ def _compose(launch: Launch) -> str:
 def _asks(launch: Launch) -> list[str]:
     """How a container asks its server whether it is ready, with what its image has."""
     url = f"http://localhost:{PORT}/health"
-    return (
-        ["curl", "-f", url]
-        if launch.serving.curl
-        else ["python3", "-c", f"import urllib.request as u; u.urlopen('{url}')"]
-    )
+    python = ["python3", "-c", f"import urllib.request as u; u.urlopen('{url}')"]
+    return ["curl", "-f", url] if launch.serving.curl else python
 
 
 def _entry(launch: Launch) -> tuple[tuple[str, ...], list[str]]:
@@ -308,66 +298,63 @@ def _address(launch: Launch) -> list[str]:
 
 def _container(launch: Launch, name: str = "server") -> dict[str, Any]:
     entry, rest = _entry(launch)
-    probe = {"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": PROBE_SECONDS}
-    tries = ceil(launch.start_seconds / PROBE_SECONDS)
     made: dict[str, Any] = {"name": name, "image": launch.image}
     made |= {"command": list(entry)} if entry else {}
     made["args"] = [re.sub(r"\$(?=\()", "$$", word) for word in rest]
-    made |= (
-        {"env": [{"name": key, "value": value} for key, value in launch.environment.items()]}
-        if launch.environment
-        else {}
-    )
-    memory = _Said(f"{launch.host_memory_gib}Gi", _memory_reason(launch))
-    return made | {
+    size = f"{launch.host_memory_gib}Gi"
+    devices = {launch.resource: str(launch.gpus)}
+    limits = {"memory": _Said(size, _memory_reason(launch))} | devices
+    return made | _environment(launch) | {
         "ports": [{"containerPort": PORT}],
-        "resources": {
-            "requests": {"memory": f"{launch.host_memory_gib}Gi", launch.resource: str(launch.gpus)},
-            "limits": {"memory": memory, launch.resource: str(launch.gpus)},
-        },
-        "startupProbe": probe
-        | {"failureThreshold": _Said(tries, f"{tries} x {PROBE_SECONDS} s: {_start_reason(launch)}")},
-        "readinessProbe": dict(probe),
+        "resources": {"requests": {"memory": size} | devices, "limits": limits},
+        "startupProbe": _start_probe(launch),
+        "readinessProbe": dict(_PROBE),
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - a path in a container
+    }  # fmt: skip
+
+
+_PROBE: Final = {"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": PROBE_SECONDS}
+
+
+def _start_probe(launch: Launch) -> dict[str, Any]:
+    tries = ceil(launch.start_seconds / PROBE_SECONDS)
+    return _PROBE | {
+        "failureThreshold": _Said(tries, f"{tries} x {PROBE_SECONDS} s: {_start_reason(launch)}")
     }
+
+
+def _environment(launch: Launch) -> dict[str, Any]:
+    listed = [{"name": key, "value": value} for key, value in launch.environment.items()]
+    return {"env": listed} if listed else {}
 
 
 def _pod(launch: Launch, container: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if launch.label:
-        made["nodeSelector"] = _Said(
-            {launch.label[0]: launch.label[1]},
-            f"as device discovery labels nodes; compare: kubectl get nodes -L {launch.label[0]}",
-        )
-    volume = {
-        "name": "shm",
-        "emptyDir": {"medium": "Memory", "sizeLimit": _Said(f"{launch.shm_gib}Gi", _shm_reason())},
-    }
-    return made | {"containers": [container], "volumes": [volume]}
+        name, value = launch.label
+        reason = f"as device discovery labels nodes; compare: kubectl get nodes -L {name}"
+        made["nodeSelector"] = _Said({name: value}, reason)
+    volume = {"medium": "Memory", "sizeLimit": _Said(f"{launch.shm_gib}Gi", _shm_reason())}
+    return made | {"containers": [container], "volumes": [{"name": "shm", "emptyDir": volume}]}
 
 
 def _labels(launch: Launch) -> dict[str, str]:
     return {"app.kubernetes.io/name": launch.name}
 
 
+def _resource(
+    version: str, kind: str, launch: Launch, spec: Mapping[str, Any], **metadata: dict[str, str]
+) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": launch.name, **metadata}, "spec": spec}
+
+
 def _kubernetes(launch: Launch) -> str:
     labels = _labels(launch)
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": launch.name, "labels": labels},
-        "spec": {
-            "replicas": launch.replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": _pod(launch, _container(launch))},
-        },
-    }
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": launch.name},
-        "spec": {"selector": labels, "ports": [{"port": PORT, "targetPort": PORT}]},
-    }
+    template = {"metadata": {"labels": labels}, "spec": _pod(launch, _container(launch))}
+    spec = {"replicas": launch.replicas, "selector": {"matchLabels": labels}, "template": template}
+    deployment = _resource("apps/v1", "Deployment", launch, spec, labels=labels)
+    ports = {"selector": labels, "ports": [{"port": PORT, "targetPort": PORT}]}
+    service = _resource("v1", "Service", launch, ports)
     return to_yaml(_header(launch), deployment, service, *_scaler(launch, "apps/v1", "Deployment"))
 
 
@@ -381,44 +368,25 @@ def _scaler(launch: Launch, version: str, kind: str) -> list[dict[str, Any]]:
     """The autoscaler on what the engine measures; none for an engine without these gauges."""
     if not launch.serving.metrics:
         return []
-    usage, waiting = launch.serving.metrics
-
-    def pods(name: str, value: _Said) -> dict[str, Any]:
-        return {
-            "type": "Pods",
-            "pods": {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": value}},
-        }
-
     most = f"{launch.requests} requests " + (
         "fill the pool" if launch.pool_full else "are what max_num_seqs allows"
     )
     part = f"{most}: above {launch.requests - 1} of {launch.requests} another one waits"
+    filled = f"{part}; at least {LEAST_USAGE:g}; as a Prometheus adapter exposes it"
+    values = (
+        _Said(f"{round(launch.usage * 1000)}m", filled),
+        _Said("1", "a request that waits finds no room in the pool or beside max_num_seqs others"),
+    )
+    targets = [{"type": "AverageValue", "averageValue": value} for value in values]
     metrics = [
-        pods(
-            usage,
-            _Said(
-                f"{round(launch.usage * 1000)}m",
-                f"{part}; at least {LEAST_USAGE:g}; as a Prometheus adapter exposes it",
-            ),
-        ),
-        pods(
-            waiting,
-            _Said("1", "a request that waits finds no room in the pool or beside max_num_seqs others"),
-        ),
+        {"type": "Pods", "pods": {"metric": {"name": name}, "target": target}}
+        for name, target in zip(launch.serving.metrics, targets, strict=True)
     ]
-    return [
-        {
-            "apiVersion": "autoscaling/v2",
-            "kind": "HorizontalPodAutoscaler",
-            "metadata": {"name": launch.name},
-            "spec": {
-                "scaleTargetRef": {"apiVersion": version, "kind": kind, "name": launch.name},
-                "minReplicas": launch.replicas,
-                "maxReplicas": _most(launch),
-                "metrics": metrics,
-            },
-        }
-    ]
+    spec = {
+        "scaleTargetRef": {"apiVersion": version, "kind": kind, "name": launch.name},
+        "minReplicas": launch.replicas, "maxReplicas": _most(launch), "metrics": metrics,
+    }  # fmt: skip
+    return [_resource("autoscaling/v2", "HorizontalPodAutoscaler", launch, spec)]
 
 
 def _pod_with(launch: Launch, extra: list[str]) -> dict[str, Any]:
@@ -429,8 +397,7 @@ def _pod_with(launch: Launch, extra: list[str]) -> dict[str, Any]:
 
 def _lws(launch: Launch) -> str:
     """A group of pods for each replica; the first one serves."""
-    words = list(launch.words)
-    if "--data-parallel-size-local" in words:
+    if "--data-parallel-size-local" in launch.words:
         raise InputError(
             "as: found data ranks on several nodes with lws; allowed: tensor and pipeline ranks, whose nodes have one start command"
         )
@@ -440,45 +407,25 @@ def _lws(launch: Launch) -> str:
     if launch.nodes > 1:
         for probe in ("startupProbe", "readinessProbe", "ports"):
             worker["containers"][0].pop(probe)
-    group = {
-        "apiVersion": "leaderworkerset.x-k8s.io/v1",
-        "kind": "LeaderWorkerSet",
-        "metadata": {"name": launch.name},
-        "spec": {
-            "replicas": launch.replicas,
-            "leaderWorkerTemplate": {
-                "size": launch.nodes,
-                "restartPolicy": "RecreateGroupOnPodRestart",
-                "leaderTemplate": {"metadata": {"labels": _labels(launch)}, "spec": leader},
-                "workerTemplate": {
-                    "metadata": {"labels": {**_labels(launch), "role": "worker"}},
-                    "spec": worker,
-                },
-            },
-        },
-    }
-    return to_yaml(_header(launch), group, *_scaler(launch, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"))
+    labels = _labels(launch)
+    template = {
+        "size": launch.nodes, "restartPolicy": "RecreateGroupOnPodRestart",
+        "leaderTemplate": {"metadata": {"labels": labels}, "spec": leader},
+        "workerTemplate": {"metadata": {"labels": {**labels, "role": "worker"}}, "spec": worker},
+    }  # fmt: skip
+    version, kind = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
+    spec = {"replicas": launch.replicas, "leaderWorkerTemplate": template}
+    return to_yaml(_header(launch), _resource(version, kind, launch, spec), *_scaler(launch, version, kind))
 
 
 def _kserve(launch: Launch) -> str:
     """An InferenceService whose predictor is the engine's own container."""
     container = _container(launch, "kserve-container")
     container["ports"] = [{"containerPort": PORT, "protocol": "TCP"}]
-    service = {
-        "apiVersion": "serving.kserve.io/v1beta1",
-        "kind": "InferenceService",
-        "metadata": {
-            "name": launch.name,
-            "annotations": {"serving.kserve.io/deploymentMode": "RawDeployment"},
-        },
-        "spec": {
-            "predictor": {
-                "minReplicas": launch.replicas,
-                "maxReplicas": _most(launch),
-                **_pod(launch, container),
-            }
-        },
-    }
+    predictor = {"minReplicas": launch.replicas, "maxReplicas": _most(launch), **_pod(launch, container)}
+    mode = {"serving.kserve.io/deploymentMode": "RawDeployment"}
+    spec = {"predictor": predictor}
+    service = _resource("serving.kserve.io/v1beta1", "InferenceService", launch, spec, annotations=mode)
     return to_yaml(_header(launch), service)
 
 
@@ -507,47 +454,21 @@ def _helm(launch: Launch) -> str:
         else:
             more.append(word)
     config |= {"extraArgs": more} if more else {}
-    tries = ceil(launch.start_seconds / PROBE_SECONDS)
+    size = f"{launch.host_memory_gib}Gi"
     model: dict[str, Any] = {
-        "name": launch.name,
-        "repository": repository,
-        "tag": tag,
-        "modelURL": launch.model,
-        "replicaCount": launch.replicas,
+        "name": launch.name, "repository": repository, "tag": tag, "modelURL": launch.model, "replicaCount": launch.replicas,
         "requestCPU": _Said(launch.gpus * 4, "4 processors a GPU (assumed)"),
-        "requestMemory": f"{launch.host_memory_gib}Gi",
-        "limitMemory": _Said(f"{launch.host_memory_gib}Gi", _memory_reason(launch)),
-        "requestGPU": launch.gpus,
-        "shmSize": _Said(f"{launch.shm_gib}Gi", _shm_reason()),
-        "vllmConfig": config,
-    }
+        "requestMemory": size, "limitMemory": _Said(size, _memory_reason(launch)), "requestGPU": launch.gpus,
+        "shmSize": _Said(f"{launch.shm_gib}Gi", _shm_reason()), "vllmConfig": config,
+    }  # fmt: skip
     model |= {"requestGPUType": launch.resource} if launch.resource != "nvidia.com/gpu" else {}
-    model |= (
-        {"env": [{"name": key, "value": value} for key, value in launch.environment.items()]}
-        if launch.environment
-        else {}
-    )
+    model |= _environment(launch)
     if launch.label:
-        terms = [
-            {"matchExpressions": [{"key": launch.label[0], "operator": "In", "values": [launch.label[1]]}]}
-        ]
-        model["nodeSelectorTerms"] = terms
-    probe = {
-        "httpGet": {"path": "/health", "port": PORT},
-        "periodSeconds": PROBE_SECONDS,
-        "failureThreshold": _Said(tries, f"{tries} x {PROBE_SECONDS} s: {_start_reason(launch)}"),
-    }
-    return to_yaml(
-        _header(launch),
-        {
-            "servingEngineSpec": {
-                "enableEngine": True,
-                "containerPort": PORT,
-                "startupProbe": probe,
-                "modelSpec": [model],
-            }
-        },
-    )
+        label = {"key": launch.label[0], "operator": "In", "values": [launch.label[1]]}
+        model["nodeSelectorTerms"] = [{"matchExpressions": [label]}]
+    probe = _start_probe(launch)
+    spec = {"enableEngine": True, "containerPort": PORT, "startupProbe": probe, "modelSpec": [model]}
+    return to_yaml(_header(launch), {"servingEngineSpec": spec})
 
 
 def _llm_d(launch: Launch) -> str:
@@ -569,24 +490,17 @@ def _llm_d(launch: Launch) -> str:
     for part in container["resources"].values():  # the chart writes the devices
         part.pop(launch.resource)
     container |= {"modelCommand": "vllmServe", "args": [*rest, "--port", str(PORT)], "mountModelVolume": True}
+    size = _Said(
+        f"{ceil(launch.weight_bytes * 1.2 / GIB)}Gi",
+        f"{gib(launch.weight_bytes)} GiB of weights and a fifth more for other files (assumed)",
+    )
+    decode = {"create": True, "replicas": launch.replicas, "parallelism": {"tensor": tensor}}
     values = {
         "multinode": False,
-        "modelArtifacts": {
-            "uri": f"hf://{launch.model}",
-            "name": launch.model,
-            "size": _Said(
-                f"{ceil(launch.weight_bytes * 1.2 / GIB)}Gi",
-                f"{gib(launch.weight_bytes)} GiB of weights and a fifth more for other files (assumed)",
-            ),
-        },
+        "modelArtifacts": {"uri": f"hf://{launch.model}", "name": launch.model, "size": size},
         "routing": {"servicePort": PORT, "proxy": {"enabled": False, "targetPort": PORT}},
         "accelerator": {"type": "amd" if launch.resource == "amd.com/gpu" else "nvidia"},
-        "decode": {
-            "create": True,
-            "replicas": launch.replicas,
-            "parallelism": {"tensor": tensor},
-            **_pod(launch, container),
-        },
+        "decode": decode | _pod(launch, container),
         "prefill": {"create": False},
     }
     return to_yaml(_header(launch), values)
@@ -614,31 +528,22 @@ def _dynamo(launch: Launch) -> str:
     pod = _pod(launch, container)
     pod.pop("volumes")
     frontend = {"name": "main", "image": image, "command": ["python3", "-m", "dynamo.frontend"]}
+    front = {
+        "name": "Frontend",
+        "type": "frontend",
+        "replicas": 1,
+        "podTemplate": {"spec": {"containers": [frontend]}},
+    }
+    shm = _Said(f"{launch.shm_gib}Gi", _shm_reason())
     worker = {
         "name": "Worker",
         "type": "worker",
         "replicas": launch.replicas,
-        "sharedMemorySize": _Said(f"{launch.shm_gib}Gi", _shm_reason()),
+        "sharedMemorySize": shm,
         "podTemplate": {"spec": pod},
     }
-    graph = {
-        "apiVersion": "nvidia.com/v1beta1",
-        "kind": "DynamoGraphDeployment",
-        "metadata": {"name": launch.name},
-        "spec": {
-            "backendFramework": family,
-            "components": [
-                {
-                    "name": "Frontend",
-                    "type": "frontend",
-                    "replicas": 1,
-                    "podTemplate": {"spec": {"containers": [frontend]}},
-                },
-                worker,
-            ],
-        },
-    }
-    return to_yaml(_header(launch), graph)
+    spec = {"backendFramework": family, "components": [front, worker]}
+    return to_yaml(_header(launch), _resource("nvidia.com/v1beta1", "DynamoGraphDeployment", launch, spec))
 
 
 def _only_vllm(kind: str, launch: Launch) -> None:
@@ -686,23 +591,16 @@ def _lines(value: Any, depth: int) -> list[str]:  # noqa: ANN401 - a document
     return made
 
 
+_NOT_TEXT: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+
+
 def _scalar(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
     text = str(value)
-    plain = re.fullmatch(r"[A-Za-z_/][\w./@+-]*(?::[\w./@+-]+)*", text) and text.lower() not in {
-        "y",
-        "n",
-        "yes",
-        "no",
-        "on",
-        "off",
-        "true",
-        "false",
-        "null",
-    }
+    plain = re.fullmatch(r"[A-Za-z_/][\w./@+-]*(?::[\w./@+-]+)*", text) and text.lower() not in _NOT_TEXT
     if plain:
         return text
     if re.fullmatch(r"[ -~]+", text):
@@ -711,15 +609,8 @@ def _scalar(value: object) -> str:
 
 
 _WRITERS: Final[dict[str, Callable[[Launch], str]]] = {
-    "command": _command,
-    "compose": _compose,
-    "kubernetes": _kubernetes,
-    "systemd": _systemd,
-    "kserve": _kserve,
-    "lws": _lws,
-    "llm-d": _llm_d,
-    "dynamo": _dynamo,
-    "helm": _helm,
-}
+    "command": _command, "compose": _compose, "kubernetes": _kubernetes, "systemd": _systemd, "kserve": _kserve, "lws": _lws,
+    "llm-d": _llm_d, "dynamo": _dynamo, "helm": _helm,
+}  # fmt: skip
 WRITTEN: Final = tuple(_WRITERS)
 """Kinds of files that are written."""
