@@ -15,7 +15,8 @@ MOST_DEPTH: Final = 60
 """Levels of a document: a rendered LeaderWorkerSet has 14."""
 MOST_DOCUMENTS: Final = 500
 
-_OPENS, _CLOSES = "\ue000", "\ue001"  # stand for a template's braces where YAML would read a mapping
+_HIDDEN: Final = {"{{": "\ue000", "}}": "\ue001", '"': "\ue002", "'": "\ue003", ":": "\ue004", "#": "\ue005"}
+"""What stands for the signs of a template where YAML would read a mapping, a quote or a comment."""
 _TEMPLATE: Final = re.compile(r"\{\{(?P<inner>[^{}\n]*)\}\}")
 
 
@@ -144,14 +145,10 @@ def read_documents(text: str, where: str) -> list[Map]:
 
 
 def _hide(found: re.Match[str]) -> str:
-    inner = (
-        found["inner"]
-        .replace('"', "\ue002")
-        .replace("'", "\ue003")
-        .replace(":", "\ue004")
-        .replace("#", "\ue005")
-    )
-    return f"{_OPENS}{inner}{_CLOSES}"
+    text = found[0]
+    for sign, hidden in _HIDDEN.items():
+        text = text.replace(sign, hidden)
+    return text
 
 
 def _shown(value: Any, budget: list[int], where: str) -> Any:  # noqa: ANN401 - what a document holds
@@ -171,13 +168,6 @@ def _shown(value: Any, budget: list[int], where: str) -> Any:  # noqa: ANN401 - 
         listed.lines = value.lines
         listed.extend(_shown(one, budget, where) for one in value)
         return listed
-    for hidden, sign in (
-        ("\ue000", "{{"),
-        ("\ue001", "}}"),
-        ("\ue002", '"'),
-        ("\ue003", "'"),
-        ("\ue004", ":"),
-        ("\ue005", "#"),
-    ):
+    for sign, hidden in _HIDDEN.items():
         value = value.replace(hidden, sign)
     return value

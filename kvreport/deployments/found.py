@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -55,6 +55,8 @@ _OF_MEMORY: Final = re.compile(
     r"VLLM_USE_V2_MODEL_RUNNER|VLLM_PP_LAYER_PARTITION|SGLANG_PP_LAYER_PARTITION|OLLAMA_(?:CONTEXT_LENGTH|NUM_PARALLEL|KV_CACHE_TYPE|FLASH_ATTENTION)"
 )
 """Variables that change memory: they are written before the command, whose reader judges them."""
+_SET: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+"""A variable that is set before a command."""
 _OF_ENGINES: Final = re.compile(r"(?:VLLM|SGLANG|SGL|OLLAMA|LLAMA_ARG|TRTLLM|TLLM|PYTORCH|NVSHMEM)_\w+")
 
 
@@ -87,23 +89,6 @@ class Server:
     unresolved: tuple[Unresolved, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Container:
-    """A container before its command is read."""
-
-    line: int
-    kind: str
-    name: str
-    image: str
-    words: list[str]
-    environment: dict[str, str | None]
-    resources: Resources
-    replicas: str = "1"
-    nodes: int = 1
-    unresolved: tuple[Unresolved, ...] = ()
-    starts_itself: tuple[str, ...] = ()
-
-
 def find_servers(
     text: str, where: str, is_server: Recognizer, beside: Beside = lambda _: None
 ) -> tuple[list[Server], list[Unresolved]]:
@@ -125,29 +110,28 @@ def find_servers(
         raise InputError(f"{where}: found more than {DEPLOYMENT.bytes:,} bytes; allowed: a deployment file")
 
     def known(words: Sequence[str]) -> bool:
-        program = next((word for word in words if not re.fullmatch(r"[A-Za-z_]\w*=.*", word, re.DOTALL)), "")
+        program = next((word for word in words if not _SET.fullmatch(word)), "")
         program = re.split(r"[/\\]", program)[-1]
         return _PROGRAMS.fullmatch(program) is not None and is_server(words)
 
     finder = _Finder(known, beside)
     if re.search(r"^\s*\[Service\]\s*$", text, re.MULTILINE):
         finder.unit(text)
-    elif text.startswith("#!") or where.endswith((".sh", ".bash", ".zsh", ".ps1")):
+        return finder.found, finder.left
+    try:
+        script = text.startswith("#!") or where.endswith((".sh", ".bash", ".zsh", ".ps1"))
+        documents = [] if script else read_documents(text, where)
+    except InputError:
         finder.script(text)
-    else:
-        try:
-            documents = read_documents(text, where)
-        except InputError:
-            finder.script(text)
-            if not finder.found:
-                raise
-            documents = []
-        if not documents and not finder.found:
-            finder.script(text)
-        for document in documents:
-            finder.files(document)
-        for document in documents:
-            finder.document(document)
+        if not finder.found:
+            raise
+        return finder.found, finder.left
+    if not documents:
+        finder.script(text)
+    for document in documents:
+        finder.files(document)
+    for document in documents:
+        finder.document(document)
     return finder.found, finder.left
 
 
@@ -165,18 +149,10 @@ class _Finder:
         scope = Scope() if scope is None else scope
         text = re.sub(r"`\r?\n", "\\\n", text)  # PowerShell's sign of a line that goes on
         for one in Script(scope, self.is_server).run(text, first):
-            words = _plain(one.words)
-            self.found.append(
-                Server(
-                    one.line,
-                    kind,
-                    "",
-                    tuple(words),
-                    _docker_image(words),
-                    of_docker_run(tuple(words)),
-                    unresolved=_of(scope, words, one.line),
-                )
-            )
+            words = tuple(_plain(one.words))
+            image, resources = _docker_image(words), of_docker_run(words)
+            missing = _of(scope, words, one.line)
+            self.found.append(Server(one.line, kind, "", words, image, resources, unresolved=missing))
 
     def unit(self, text: str) -> None:
         scope, starts, limit = Scope(), list[tuple[int, str]](), ""
@@ -186,11 +162,8 @@ class _Finder:
             first, line = place + 1, lines[place]
             while line.endswith("\\") and place + 1 < len(lines):
                 place += 1
-                line = (
-                    f"{line[:-1]} {lines[place].strip()}"
-                    if not lines[place].lstrip().startswith(("#", ";"))
-                    else line
-                )
+                if not lines[place].lstrip().startswith(("#", ";")):
+                    line = f"{line[:-1]} {lines[place].strip()}"
             place += 1
             key, sign, value = line.strip().partition("=")
             if not sign or key.startswith(("#", ";")):
@@ -210,23 +183,14 @@ class _Finder:
             known = len(self.found)
             self.script(command, "systemd", scope, first)
             if len(self.found) == known:
-                self.left.append(
-                    (
-                        first,
-                        f"starts {command.split()[0] if command.split() else command}, whose command is not in this file",
-                    )
-                )
+                program = next(iter(command.split()), command)
+                self.left.append((first, f"starts {program}, whose command is not in this file"))
         given = {name: value for name, value in scope.variables.items() if value is not None}
-        self.found[before:] = [
-            replace(
-                _with_environment(replace(one, words=tuple(map(_unescaped, one.words))), given),
-                resources=replace(
-                    one.resources,
-                    host_memory_bytes=one.resources.host_memory_bytes or quantity(limit, binary=True),
-                ),
-            )
-            for one in self.found[before:]
-        ]
+        for place, one in enumerate(self.found[before:], before):
+            memory = one.resources.host_memory_bytes or quantity(limit, binary=True)
+            unescaped = replace(one, words=tuple(map(_unescaped, one.words)))
+            resources = replace(one.resources, host_memory_bytes=memory)
+            self.found[place] = replace(_with_environment(unescaped, given), resources=resources)
 
     # --- documents -------------------------------------------------------------------------------------
 
@@ -256,11 +220,8 @@ class _Finder:
             elif kind == "VLLMRuntime":
                 self._model_spec(spec.map("model"), spec, "kubernetes")
             else:
-                self._pods(
-                    document,
-                    "kserve" if kind.endswith("ServingRuntime") else "kubernetes",
-                    document.text("metadata", "name"),
-                )
+                served = "kserve" if kind.endswith("ServingRuntime") else "kubernetes"
+                self._pods(document, served, document.text("metadata", "name"))
         elif any(
             isinstance(one, Map) and not one.keys().isdisjoint({"image", "build", "extends"})
             for one in document.map("services").values()
@@ -309,59 +270,43 @@ class _Finder:
         pod: Map,
         kind: str,
         name: str,
-        replicas: str,
+        copies: str,
         nodes: int,
-        beside: tuple[Map, ...] = (),
+        also: tuple[Map, ...] = (),
     ) -> None:
         environment = _environment(container)
-        if (
-            nodes > 1
-        ):  # what the controller of a group sets (LeaderWorkerSet, docs/reference/labels-annotations-and-environment-variables)
-            environment = {
-                "LWS_GROUP_SIZE": str(nodes),
-                "LWS_WORKER_INDEX": "0",
-                "LWS_LEADER_ADDRESS": None,
-            } | environment
-        words = [*_texts(container, "command"), *_texts(container, "args")]
-        image = container.text("image")
-        before = len(self.found)
-        resources = of_container(container, pod, beside)
+        # As the controller of a group sets them (docs/reference/labels-annotations-and-environment-variables of LeaderWorkerSet).
+        if nodes > 1:
+            group: dict[str, str | None] = {"LWS_GROUP_SIZE": str(nodes), "LWS_WORKER_INDEX": "0"}
+            environment = group | {"LWS_LEADER_ADDRESS": None} | environment
+        image, starts = container.text("image"), _texts(container, "command")
+        resources = of_container(container, pod, also)
         if resources.gpus is None and (claimed := self._claimed(container, pod)) is not None:
             resources = replace(resources, gpus=claimed)
-        words = with_config(words, self._mounted(container, pod))
+        words = with_config([*starts, *_texts(container, "args")], self._mounted(container, pod))
         line = container.lines.get("command", container.lines.get("args", container.line))
-        left_open = _open(container, environment)
-        self._read(
-            _Container(
-                line, kind, name or container.text("name"), image, [_kubernetes(word, environment) for word in words], environment,
-                resources, replicas, nodes, left_open, () if _texts(container, "command") else _own_program(image),
-            )
-        )  # fmt: skip
+        left = _open(container, environment)
+        server = Server(line, kind, name, (), image, resources, whole(copies), nodes, {}, left)
+        before = len(self.found)
+        own = () if starts else _own_program(image)
+        told = [*own, *(_kubernetes(word, environment) for word in words)]
+        self._read(replace(server, name=name or container.text("name")), told, environment, copies)
         if len(self.found) > before:
             return
         if _OPEN.search(image) and any(word.startswith("--model") for word in words):
-            self.found.append(
-                Server(line, kind, name, (), image, resources, whole(replicas), nodes, unresolved=left_open)
-            )
+            self.found.append(server)
         elif resources.asks:
             said = " ".join(words[:3]) or image or "none"
-            self.left.append(
-                (
-                    container.line,
-                    f"a container with GPUs whose program starts no server that is known: {said}",
-                )
-            )
+            text = f"a container with GPUs whose program starts no server that is known: {said}"
+            self.left.append((container.line, text))
 
     def _claimed(self, container: Map, pod: Map) -> int | None:
         """Devices of the claims that a container names (dynamic resource allocation); None where the file does not say."""
         templates = {
             one.text("name"): one.text("resourceClaimTemplateName") for one in pod.maps("resourceClaims")
         }
-        counts = [
-            self.claims.get(templates.get(one.text("name"), ""))
-            for one in container.maps("resources", "claims")
-        ]
-        return sum(count for count in counts if count) or None
+        named = [one.text("name") for one in container.maps("resources", "claims")]
+        return sum(self.claims.get(templates.get(name, "")) or 0 for name in named) or None
 
     def _mounted(self, container: Map, pod: Map) -> dict[str, str]:
         """Files of ConfigMaps that a container has, by their path in it."""
@@ -380,19 +325,14 @@ class _Finder:
             return service
         of = named if isinstance(named, str) else service.text("extends", "service")
         other = "" if isinstance(named, str) else service.text("extends", "file")
-        text = self.beside(other) if other else None
-        held = (
-            next(iter(read_documents(text, other)), Map())
-            if text is not None
-            else Map()
-            if other
-            else document
-        )
+        held = document
+        if other:
+            text = self.beside(other)
+            held = Map() if text is None else next(iter(read_documents(text, other)), Map())
         base = held.map("services", of)
         if not base:
-            self.left.append(
-                (line, f"extends: {' '.join(filter(None, (other, of)))}, which is not beside this file")
-            )
+            text = " ".join(filter(None, (other, of)))
+            self.left.append((line, f"extends: {text}, which is not beside this file"))
             return service
         return _merged(service, self._extended(base, held, depth + 1), line)
 
@@ -404,11 +344,8 @@ class _Finder:
             value = service.at(key)
             if isinstance(value, str):
                 return shell_words(interpolated(value, scope, service.lines.get(key, line)), line)
-            return (
-                [interpolated(one, scope, at) for one, at in zip(value, value.lines, strict=True)]
-                if isinstance(value, Seq)
-                else []
-            )
+            pairs = zip(value, value.lines, strict=True) if isinstance(value, Seq) else ()
+            return [interpolated(one, scope, at) for one, at in pairs]
 
         image = interpolated(service.text("image"), scope, service.lines.get("image", line))
         image_open, scope.unresolved = scope.unresolved, []
@@ -422,16 +359,14 @@ class _Finder:
             missing += [(place, f"env_file: {path}, which is not beside this file")] if text is None else []
         held |= {key: value for key, value in _environment(service).items() if value is not None}
         aside = Scope(variables.variables)
-        environment: dict[str, str | None] = {
-            key: interpolated(value, aside, line) for key, value in held.items()
-        }
-        copies = service.text("scale") or service.text("deploy", "replicas") or "1"
-        self._read(
-            _Container(
-                line, "compose", name, image, [*entry, *command], environment, of_service(service),
-                interpolated(copies, Scope(), line), 1, (*image_open, *scope.unresolved, *missing), () if entry else _own_program(image),
-            )
-        )  # fmt: skip
+        environment = {key: interpolated(value, aside, line) for key, value in held.items()}
+        copies = interpolated(
+            service.text("scale") or service.text("deploy", "replicas") or "1", Scope(), line
+        )
+        left = (*image_open, *scope.unresolved, *missing)
+        server = Server(line, "compose", name, (), image, of_service(service), unresolved=left)
+        own = () if entry else _own_program(image)
+        self._read(server, [*own, *entry, *command], environment, copies)
 
     def _dynamo(self, spec: Map) -> None:
         """Services of Dynamo's v1alpha1 and components of its v1beta1."""
@@ -450,12 +385,9 @@ class _Finder:
             for container, pod in pods:
                 self._container(container, pod, "dynamo", name, copies, nodes, beside)
             shm = quantity(one.text("sharedMemorySize") or one.text("sharedMemory", "size"))
-            self.found[before:] = [
-                replace(
-                    server, resources=replace(server.resources, shm_bytes=shm or server.resources.shm_bytes)
-                )
-                for server in self.found[before:]
-            ]
+            for place, server in enumerate(self.found[before:], before):
+                resources = replace(server.resources, shm_bytes=shm or server.resources.shm_bytes)
+                self.found[place] = replace(server, resources=resources)
 
     def _llm_service(self, spec: Map, document: Map) -> None:
         """KServe's LLMInferenceService: the engine's arguments are made from the specification."""
@@ -467,23 +399,9 @@ class _Finder:
             sizes = part.map("parallelism")
             template = part.map("template")
             local, data = whole(sizes.text("dataLocal") or "0") or 0, whole(sizes.text("data") or "1") or 1
-            nodes = (
-                max(data // local, 1)
-                if local
-                else max(whole(sizes.text("pipeline") or "1") or 1, 1)
-                if "worker" in part
-                else 1
-            )
-            flags = [
-                word
-                for key, flag in (
-                    ("tensor", "--tensor-parallel-size"),
-                    ("pipeline", "--pipeline-parallel-size"),
-                    ("data", "--data-parallel-size"),
-                )
-                if sizes.text(key) not in {"", "1"}
-                for word in (flag, sizes.text(key))
-            ]
+            stages = whole(sizes.text("pipeline") or "1") or 1
+            nodes = max(data // local, 1) if local else max(stages, 1) if "worker" in part else 1
+            flags = _flags(sizes, _LAYOUT_FLAGS, {"", "1"})
             flags += ["--enable-expert-parallel"] if sizes.text("expert") == "true" else []
             main = next(
                 (one for one in template.maps("containers") if one.text("name") in {"main", ""}), Map()
@@ -493,13 +411,11 @@ class _Finder:
             written = [*_texts(main, "command"), *_texts(main, "args")]
             words = written if _texts(main, "command") else ["vllm", "serve", uri, *written, *flags, *more]
             name = "-".join(filter(None, (document.text("metadata", "name"), role)))
-            line = main.line or part.line or document.line
-            self._read(
-                _Container(
-                    line, "kserve", name, main.text("image"), words, environment, of_container(main, template),
-                    part.text("replicas") or "1", nodes, _open(main),
-                )
-            )  # fmt: skip
+            line, resources = main.line or part.line or document.line, of_container(main, template)
+            server = Server(
+                line, "kserve", name, (), main.text("image"), resources, nodes=nodes, unresolved=_open(main)
+            )
+            self._read(server, words, environment, part.text("replicas") or "1")
 
     def _inference_service(self, spec: Map, document: Map) -> None:
         """KServe's InferenceService: a predictor with containers, or with a model that a runtime serves."""
@@ -513,14 +429,10 @@ class _Finder:
                 uri.removeprefix("hf://")
             ]
             kept = [arg for arg in args if not arg.startswith(("--model_id", "--model_name"))]
-            environment = _environment(model)
             if form in {"huggingface", "vllm"}:
-                self._read(
-                    _Container(
-                        model.line, "kserve", name, model.text("image"), ["vllm", "serve", *named, *kept], environment,
-                        of_container(model, predictor), copies, unresolved=_open(model),
-                    )
-                )  # fmt: skip
+                resources, image = of_container(model, predictor), model.text("image")
+                server = Server(model.line, "kserve", name, (), image, resources, unresolved=_open(model))
+                self._read(server, ["vllm", "serve", *named, *kept], _environment(model), copies)
         for container in predictor.maps("containers"):
             self._container(container, predictor, "kserve", name, copies, 1)
         if predictor.maps("workerSpec", "containers"):
@@ -533,24 +445,16 @@ class _Finder:
         words = ["vllm", "serve", model.text("modelURL")]
         words += ["--enable-lora"] if "true" in {spec.text("enableLoRA"), model.text("enableLoRA")} else []
         if config:
-            words.append(
-                f"--{'' if config.text('enablePrefixCaching') == 'true' else 'no-'}enable-prefix-caching"
-            )
-        words += [
-            word
-            for key, flag in _STACK_FLAGS.items()
-            if config.text(key)
-            for word in (flag, config.text(key))
-        ]
+            sign = "" if config.text("enablePrefixCaching") == "true" else "no-"
+            words.append(f"--{sign}enable-prefix-caching")
+        words += _flags(config, _STACK_FLAGS)
         words += _texts(config, "extraArgs")
         deployed = spec.map("deploymentConfig")
         memory = spec.text("limitMemory") or deployed.text("resources", "memory")
         gpus = spec.text("requestGPU") or deployed.text("resources", "gpu")
-        image = (
-            f"{spec.text('repository')}:{spec.text('tag') or 'latest'}"
-            if spec.text("repository")
-            else spec.text("image")
-        )
+        image = spec.text("image")
+        if spec.text("repository"):
+            image = f"{spec.text('repository')}:{spec.text('tag') or 'latest'}"
         type_ = spec.text("requestGPUType")
         mig = re.fullmatch(r"nvidia\.com/mig-(\S+)", type_)
         resources = Resources(
@@ -558,16 +462,13 @@ class _Finder:
             host_memory_bytes=quantity(memory), shm_bytes=quantity(spec.text("shmSize")),
         )  # fmt: skip
         stages = whole(config.text("pipelineParallelSize") or "1") or 1
-        nodes = (
-            stages if "raySpec" in spec and spec.text("raySpec", "enabled") != "false" else 1
-        )  # helm/templates/ray-cluster.yaml
+        by_ray = "raySpec" in spec and spec.text("raySpec", "enabled") != "false"
+        nodes = stages if by_ray else 1  # helm/templates/ray-cluster.yaml
         words += ["--pipeline-parallel-size", str(stages)] if nodes > 1 else []
-        self._read(
-            _Container(
-                spec.line, kind, model.text("name") or spec.text("name"), image, words, _environment(spec), resources,
-                spec.text("replicaCount") or deployed.text("replicas") or "1", nodes, _open(spec),
-            )
-        )  # fmt: skip
+        name = model.text("name") or spec.text("name")
+        server = Server(spec.line, kind, name, (), image, resources, nodes=nodes, unresolved=_open(spec))
+        copies = spec.text("replicaCount") or deployed.text("replicas") or "1"
+        self._read(server, words, _environment(spec), copies)
 
     def _llm_d(self, document: Map, role: str) -> None:
         """A role of llm-d's model service chart: the chart adds the command and the sizes of the layout."""
@@ -583,26 +484,28 @@ class _Finder:
         )
         tensor, local, data = (whole(sizes.text(key) or "1") or 1 for key in ("tensor", "dataLocal", "data"))
         for container in part.maps("containers"):
-            words, command = _texts(container, "args"), container.text("modelCommand")
-            if command == "vllmServe":
-                words = ["vllm", "serve", uri, *words]
-                words += (
-                    ["--tensor-parallel-size", str(tensor)]
-                    if tensor > 1 and not any("tensor-parallel" in one for one in words)
-                    else []
-                )
+            words = _texts(container, "args")
+            if container.text("modelCommand") == "vllmServe":
+                stated = tensor == 1 or any("tensor-parallel" in one for one in words)
+                words = [
+                    "vllm",
+                    "serve",
+                    uri,
+                    *words,
+                    *([] if stated else ["--tensor-parallel-size", str(tensor)]),
+                ]
             else:
                 words = [*_texts(container, "command"), *words]
             resources = of_container(container, part)
             if resources.gpus is None and words:
                 resources = replace(resources, gpus=tensor * local)
             environment = _environment(container)
-            self._read(
-                _Container(
-                    container.line, "llm-d", role, container.text("image"), [_kubernetes(one, environment) for one in words], environment,
-                    resources, part.text("replicas") or "1", max(data // local, 1) if document.text("multinode") == "true" else 1, _open(container),
-                )
+            nodes = max(data // local, 1) if document.text("multinode") == "true" else 1
+            server = Server(
+                container.line, "llm-d", role, (), container.text("image"), resources, nodes=nodes, unresolved=_open(container)
             )  # fmt: skip
+            told = [_kubernetes(one, environment) for one in words]
+            self._read(server, told, environment, part.text("replicas") or "1")
 
     def _values(self, value: object, name: str) -> None:
         """Values of a chart that is not known: an image with a command or arguments, at any depth."""
@@ -625,46 +528,55 @@ class _Finder:
         if written and command:
             environment = _environment(value)
             starts = "command" in keys or bool(_texts(image, "command"))
-            self._read(
-                _Container(
-                    value.lines.get(keys[0], value.line) if keys else value.line, "helm", name, written, [_kubernetes(one, environment) for one in command],
-                    environment, of_container(value, value), value.text("replicaCount") or value.text("replicas") or "1", 1, _open(value),
-                    () if starts else _own_program(written),
-                )
-            )  # fmt: skip
+            line = value.lines.get(keys[0], value.line) if keys else value.line
+            server = Server(
+                line, "helm", name, (), written, of_container(value, value), unresolved=_open(value)
+            )
+            own = () if starts else _own_program(written)
+            told = [*own, *(_kubernetes(one, environment) for one in command)]
+            self._read(server, told, environment, value.text("replicaCount") or value.text("replicas") or "1")
             return
         for key, one in value.items():
             self._values(one, key)
 
     # --- a container's command -------------------------------------------------------------------------
 
-    def _read(self, one: _Container) -> None:
-        words = [*one.starts_itself, *one.words]
-        if one.kind == "dynamo":
+    def _read(
+        self, server: Server, words: list[str], environment: Mapping[str, str | None], copies: str
+    ) -> None:
+        """Keep every server that a container's command starts, of so many copies."""
+        if server.kind == "dynamo":
             words = [word for word in words if word not in _DYNAMO_FLAGS]
-        scope = Scope(dict(one.environment))
+        scope = Scope(dict(environment))
         script = inline(words)
         if script is not None:
             scope.arguments = list(script[1])
-            starts = Script(scope, self.is_server).run(script[0], one.line)
+            starts = Script(scope, self.is_server).run(script[0], server.line)
         else:
-            starts = (
-                [Started(one.line, tuple(words), certain=True, branches={})]
-                if words and self.is_server(words)
-                else []
-            )
-        given = {key: value for key, value in one.environment.items() if value is not None}
-        copies = whole(one.replicas)
+            known = bool(words) and self.is_server(words)
+            starts = [Started(server.line, tuple(words), certain=True, branches={})] if known else []
+        given = {key: value for key, value in environment.items() if value is not None}
+        replicas = whole(copies)
+        uncounted = [(server.line, f"replicas: {copies}")] if replicas is None else []
+        fixed = [miss for miss in server.unresolved if script is None or "{{" in miss[1]]
         for started in starts:
             inner = _plain(started.words)
-            used = _of(scope, inner, started.line)
-            fixed = tuple(miss for miss in one.unresolved if script is None or "{{" in miss[1])
-            server = Server(
-                started.line, one.kind, one.name, _released(inner, one.image), one.image, one.resources, copies, one.nodes,
-                unresolved=tuple(dict.fromkeys((*fixed, *used, *([(one.line, f"replicas: {one.replicas}")] if copies is None else [])))),
-            )  # fmt: skip
-            self.found.append(_with_environment(server, given))
+            left = tuple(dict.fromkeys((*fixed, *_of(scope, inner, started.line), *uncounted)))
+            told = _released(inner, server.image)
+            one = replace(server, line=started.line, words=told, replicas=replicas, unresolved=left)
+            self.found.append(_with_environment(one, given))
 
+
+def _flags(sizes: Map, flags: Mapping[str, str], unsaid: Collection[str] = ("",)) -> list[str]:
+    """The flags of keys that say something, with their values."""
+    told = [(flag, sizes.text(key)) for key, flag in flags.items()]
+    return [word for flag, value in told if value not in unsaid for word in (flag, value)]
+
+
+_LAYOUT_FLAGS: Final = {
+    "tensor": "--tensor-parallel-size", "pipeline": "--pipeline-parallel-size", "data": "--data-parallel-size",
+}  # fmt: skip
+"""Keys of ``parallelism`` of an LLMInferenceService, and the flags for them."""
 
 _DYNAMO_FLAGS: Final = frozenset({"--is-prefill-worker", "--is-decode-worker"})
 """Roles of Dynamo's workers, which take their engine's flags besides (``components/src/dynamo``, 1.3)."""
@@ -736,13 +648,12 @@ def _merged(own: Map, base: Map, line: int) -> Map:
     made.lines = dict.fromkeys(base, line) | own.lines
     for key, value in own.items():
         if key == "environment":
-            both = Map()
+            made[key] = both = Map()
             both.update({**_environment(base), **_environment(own)})
-            made[key] = both
+        elif isinstance(value, Map) and base.map(key):
+            made[key] = _merged(value, base.map(key), line)
         else:
-            made[key] = (
-                _merged(value, base.map(key), line) if isinstance(value, Map) and base.map(key) else value
-            )
+            made[key] = value
     return made
 
 
@@ -777,21 +688,18 @@ def _kubernetes(word: str, environment: Mapping[str, str | None]) -> str:
 def _open(container: Map, environment: Mapping[str, str | None] | None = None) -> tuple[Unresolved, ...]:
     """What a container's texts leave open, with their lines; not what its environment has from elsewhere."""
     environment = _environment(container) if environment is None else environment
-    found: list[Unresolved] = []
+    texts: list[tuple[Any, int]] = []
     for key in ("image", "command", "args", "extraArgs", "modelURL", "tag"):
         value = container.at(key)
-        texts: list[tuple[Any, int]] = (
-            [(value, container.lines.get(key, container.line))] if isinstance(value, str) else []
-        )
-        texts += list(zip(value, value.lines, strict=True)) if isinstance(value, Seq) else []
-        found += [
-            (line, part[0])
-            for one, line in texts
-            if isinstance(one, str)
-            for part in _OPEN.finditer(_kubernetes(one, environment))
-            if part[0].strip("$(){}") not in environment
-        ]
-    return tuple(dict.fromkeys(found))
+        texts += [(value, container.lines.get(key, container.line))] if isinstance(value, str) else []
+        texts += zip(value, value.lines, strict=True) if isinstance(value, Seq) else []
+    parts = [
+        (line, part[0])
+        for one, line in texts
+        if isinstance(one, str)
+        for part in _OPEN.finditer(_kubernetes(one, environment))
+    ]
+    return tuple(one for one in dict.fromkeys(parts) if one[1].strip("$(){}") not in environment)
 
 
 def _unescaped(word: str) -> str:
@@ -819,14 +727,10 @@ def _released(words: list[str], image: str) -> tuple[str, ...]:
     if brought := re.fullmatch(r"\S*/ai-dynamo/(vllm|sglang)-runtime:([\d.]+)", image):
         release = dict(zip(("vllm", "sglang"), DYNAMO.get(brought[2], ()), strict=False)).get(brought[1])
         return (*words, "--engine", f"{brought[1]}@{release}") if release else tuple(words)
-    start = next(
-        (place for place, word in enumerate(words) if not re.fullmatch(r"[A-Za-z_]\w*=.*", word, re.DOTALL)),
-        0,
-    )
+    start = next((place for place, word in enumerate(words) if not _SET.fullmatch(word)), 0)
     program = words[start].rpartition("/")[2] if words else ""
-    if not _RELEASED.fullmatch(image) or (
-        program not in {"vllm", "sglang"} and not _PYTHON.fullmatch(program)
-    ):
+    known = program in {"vllm", "sglang"} or _PYTHON.fullmatch(program)
+    if not known or not _RELEASED.fullmatch(image):
         return tuple(words)
     return (*words[:start], "docker", "run", image, *words[start:])
 
@@ -851,11 +755,8 @@ def _of(scope: Scope, words: Sequence[str], line: int) -> tuple[Unresolved, ...]
 
 def _with_environment(server: Server, given: Mapping[str, str]) -> Server:
     """A server with its engine's variables: those that change memory before the command, all of them listed."""
-    engines = {
-        name: value
-        for name, value in given.items()
-        if _OF_ENGINES.fullmatch(name) and name != "VLLM_ADDITIONAL_ARGS"
-    }
+    engines = {name: value for name, value in given.items() if _OF_ENGINES.fullmatch(name)}
+    engines.pop("VLLM_ADDITIONAL_ARGS", None)
     written = tuple(f"{name}={value}" for name, value in engines.items() if _OF_MEMORY.fullmatch(name))
     return replace(server, words=(*written, *server.words), environment=engines)
 

@@ -99,13 +99,8 @@ def of_container(container: Map, pod: Map, beside: tuple[Map, ...] = ()) -> Reso
     """
     named: dict[str, str] = {}
     for resources in (container.map("resources"), *beside):
-        for part in (
-            resources.map("requests"),
-            resources.map("requests", "custom"),
-            resources.map("limits"),
-            resources.map("limits", "custom"),
-            resources,
-        ):
+        asked = [resources.map(*path) for key in ("requests", "limits") for path in ((key,), (key, "custom"))]
+        for part in (*asked, resources):
             named |= {key: value for key, value in part.items() if isinstance(value, str)}
     gpus, slice_, asks = None, "", ""
     for key, value in named.items():
@@ -117,24 +112,12 @@ def of_container(container: Map, pod: Map, beside: tuple[Map, ...] = ()) -> Reso
     share = whole(named.get("nvidia.com/gpumem", ""))
     volumes = {one.text("name"): one for one in pod.maps("volumes")}
     mounted = [one.text("name") for one in container.maps("volumeMounts") if one.text("mountPath") == _SHARED]
-    shm = next(
-        (
-            volumes[name].text("emptyDir", "sizeLimit")
-            for name in (*mounted, "shm", "dshm")
-            if name in volumes
-        ),
-        "",
-    )
-    return Resources(
-        gpus=gpus,
-        gpu=product(pod),
-        slice=slice_,
-        share_bytes=None if share is None else share * MIB,
-        host_memory_bytes=quantity(named.get("memory", "")),
-        shm_bytes=quantity(shm),
-        host_ipc=pod.text("hostIPC") == "true" or bool(mounted),
-        asks=asks,
-    )
+    shared = [volumes[name] for name in (*mounted, "shm", "dshm") if name in volumes]
+    shm = shared[0].text("emptyDir", "sizeLimit") if shared else ""
+    ipc = pod.text("hostIPC") == "true" or bool(mounted)
+    memory = quantity(named.get("memory", ""))
+    bytes_ = None if share is None else share * MIB
+    return Resources(gpus, product(pod), slice_, bytes_, memory, quantity(shm), ipc, asks)
 
 
 def product(pod: Map) -> str:

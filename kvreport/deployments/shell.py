@@ -35,6 +35,7 @@ MOST_TRIMMED: Final = 1 << 10
 MOST_CHARACTERS: Final = 1 << 20
 """Characters of one expanded word, and of all that a script's variables hold."""
 
+_NUMBER: Final = re.compile(r"-?\d{1,18}")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNMENT: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<plus>\+?)=(?P<value>.*)", re.DOTALL)
 _EXPANSION: Final = re.compile(
@@ -61,6 +62,10 @@ class Scope:
     arguments: list[str] | None = None
     arrays: dict[str, list[str] | None] = field(default_factory=dict)
     unresolved: list[Unresolved] = field(default_factory=list)
+
+    def aside(self) -> Scope:
+        """The same values, with what they miss kept apart."""
+        return Scope(self.variables, self.arguments, self.arrays)
 
     def miss(self, line: int, text: str) -> str:
         """Note what has no value; it stays in the word as it is written."""
@@ -224,7 +229,7 @@ _SUMS: Final[dict[type[ast.AST], Callable[[int, int], int]]] = {
 
 def arithmetic(text: str, scope: Scope) -> str | None:
     """The value of an arithmetic expansion of whole numbers; None where a part of it is not known."""
-    missing = Scope(scope.variables, scope.arguments, scope.arrays)
+    missing = scope.aside()
     plain = _within(text, missing, 0, 1).replace("/", "//")
     plain = _NAME.sub(lambda name: _parameter(name[0], "?", missing, 0, 0)[0] or "0", plain)
     plain = re.sub(r"^([^?:]+)\?([^?:]+):([^?:]+)$", r"(\2) if (\1) else (\3)", plain)
@@ -257,8 +262,7 @@ def expanded(raw: str, scope: Scope, line: int) -> list[str]:
     while place < len(raw):
         sign = raw[place]
         if sign == "'" and not quoted:
-            end = raw.find("'", place + 1)
-            end = len(raw) if end < 0 else end
+            end = _find(raw, "'", place + 1)
             word, place = (word or "") + raw[place + 1 : end], end + 1
         elif sign == '"':
             quoted, word, place = not quoted, (None if vanished and not word else word or ""), place + 1
@@ -268,8 +272,7 @@ def expanded(raw: str, scope: Scope, line: int) -> list[str]:
             kept = "" if escaped == "\n" else escaped if not quoted or escaped in '$"\\`' else sign + escaped
             word, place = (word or "") + kept, place + 2
         elif sign == "`":
-            end = raw.find("`", place + 1)
-            end = len(raw) if end < 0 else end
+            end = _find(raw, "`", place + 1)
             word, place = (word or "") + scope.miss(line, raw[place : end + 1]), end + 1
         elif sign == "$":
             parts, after = _dollar(raw, place, scope, line, 0)
@@ -309,8 +312,7 @@ def tokens(text: str, first: int = 1) -> Iterator[tuple[str, str, int]]:  # noqa
         elif text.startswith("\\\n", place):
             place, line = place + 2, line + 1
         elif sign == "#":
-            end = text.find("\n", place)
-            place = len(text) if end < 0 else end
+            place = _find(text, "\n", place)
         elif (redirects := _REDIRECTION.match(text, place)) is not None:
             place = redirects.end()
             if not redirects[0].endswith("-") and not re.search(r"&\d+$", redirects[0]):
@@ -327,8 +329,7 @@ def tokens(text: str, first: int = 1) -> Iterator[tuple[str, str, int]]:  # noqa
                 line += 1
                 for ending in documents:
                     while place < len(text):
-                        end = text.find("\n", place)
-                        end = len(text) if end < 0 else end
+                        end = _find(text, "\n", place)
                         read, place, line = text[place:end], end + 1, line + 1
                         if read.strip() == ending:
                             break
@@ -341,6 +342,12 @@ def tokens(text: str, first: int = 1) -> Iterator[tuple[str, str, int]]:  # noqa
     yield "sign", "\n", line
 
 
+def _find(text: str, sign: str, place: int) -> int:
+    """Where a sign is; the end of the text where it is not."""
+    found = text.find(sign, place)
+    return len(text) if found < 0 else found
+
+
 def _word_end(text: str, place: int) -> int:
     start = place
     while place < len(text):
@@ -348,8 +355,7 @@ def _word_end(text: str, place: int) -> int:
         if sign == "\\":
             place += 2
         elif sign == "'":
-            end = text.find("'", place + 1)
-            place = len(text) if end < 0 else end + 1
+            place = _find(text, "'", place + 1) + 1
         elif sign == '"':
             place += 1
             while place < len(text) and text[place] != '"':
@@ -430,13 +436,8 @@ class Script:
             if kind == "word":
                 line = line if words else at
                 words.append(sign)
-                if (
-                    top is not None
-                    and top.kind == "case"
-                    and top.value is None
-                    and words[-1] == "in"
-                    and len(words) > 1
-                ):
+                case = top is not None and top.kind == "case" and top.value is None
+                if top is not None and case and sign == "in" and len(words) > 1:
                     top.value = [part for raw in words[:-1] for part in self._tried(raw, at)]
                     top.waiting, words = True, []
                 elif sign in {"{", "}"} and (len(words) == 1 or called):
@@ -515,12 +516,12 @@ class Script:
     def _matches(self, frame: _Frame, patterns: Sequence[str]) -> bool | None:
         if frame.value is None or not frame.value:
             return None
-        known = [part for raw in patterns for part in [raw.strip("'\"")]]
-        return any(fnmatchcase(frame.value[0], pattern.replace('""', "")) for pattern in known)
+        known = (raw.strip("'\"").replace('""', "") for raw in patterns)
+        return any(fnmatchcase(frame.value[0], pattern) for pattern in known)
 
     def _tried(self, raw: str, line: int) -> list[str]:
         """The words of an operand of a test; none where a part has no value."""
-        aside = Scope(self.scope.variables, self.scope.arguments, self.scope.arrays)
+        aside = self.scope.aside()
         parts = expanded(raw, aside, line)
         held = any(text in part for part in parts for _, text in self.scope.unresolved)
         return [] if aside.unresolved or held else parts or [""]
@@ -548,12 +549,8 @@ class Script:
         if raws[0] in {"[", "[[", "test"}:
             return self._test([raw for raw in raws[1:] if raw not in {"]", "]]"}], line)
         sets = any(re.search(r"\$\{\w+:?=", raw) for raw in raws)
-        aside = Scope(
-            dict(self.scope.variables) if sets else self.scope.variables,
-            self.scope.arguments,
-            self.scope.arrays,
-            list(self.scope.unresolved),
-        )
+        held = dict(self.scope.variables) if sets else self.scope.variables
+        aside = Scope(held, self.scope.arguments, self.scope.arrays, list(self.scope.unresolved))
         words = [part for raw in raws[place:] for part in expanded(raw, aside, line)]
         if not words:
             return True
@@ -585,15 +582,9 @@ class Script:
         """Keep a start command with the assignments before it."""
         for miss in aside.unresolved:
             self.scope.miss(*miss)
-        before = [f"{one['name']}={_joined(expanded(one['value'], aside, line))}" for one in assigned]
-        self._keep(
-            Started(
-                line,
-                (*before, *words),
-                certain,
-                {one.number: one.branch for one in self._frames if one.kind in {"if", "case"}},
-            )
-        )
+        before = [f"{one['name']}={' '.join(expanded(one['value'], aside, line))}" for one in assigned]
+        branches = {one.number: one.branch for one in self._frames if one.kind in {"if", "case"}}
+        self._keep(Started(line, (*before, *words), certain, branches))
         self._ended = certain and words[0] == "exec"
 
     def _inner(self, text: str, line: int, scope: Scope) -> list[Started]:
@@ -615,19 +606,18 @@ class Script:
 
     def _assign(self, found: re.Match[str], line: int, *, certain: bool) -> None:
         name, raw = found["name"], found["value"]
-        aside = Scope(self.scope.variables, self.scope.arguments, self.scope.arrays)
+        aside = self.scope.aside()
         if raw.startswith("("):
             inside = [sign for kind, sign, _ in tokens(raw[1:-1], line) if kind == "word"]
             parts = [part for one in inside for part in expanded(one, aside, line)]
             for miss in aside.unresolved:
                 self.scope.miss(*miss)
             before = self.scope.arrays.get(name, []) if found["plus"] else []
-            if certain:
-                self.scope.arrays[name] = None if before is None else [*before, *parts]
-            elif self.scope.arrays.get(name) != parts:
-                self.scope.arrays[name] = None
+            whole = None if before is None else [*before, *parts]
+            if certain or self.scope.arrays.get(name) != parts:
+                self.scope.arrays[name] = whole if certain else None
             return
-        value: str | None = _joined(expanded(raw, aside, line))
+        value: str | None = " ".join(expanded(raw, aside, line))
         if found["plus"]:
             before_ = self.scope.variables.get(name, "")
             value = None if before_ is None else f"{before_}{value}"
@@ -637,10 +627,8 @@ class Script:
             raise InputError(
                 f"line {line}: found a variable of more than {MOST_CHARACTERS:,} characters; allowed: less"
             )
-        if certain or self.scope.variables.get(name) == value:
-            self.scope.variables[name] = value
-        else:
-            self.scope.variables[name] = None
+        known = certain or self.scope.variables.get(name) == value
+        self.scope.variables[name] = value if known else None
         self.scope.arrays.pop(name, None)
 
     def _test(self, raws: list[str], line: int) -> bool | None:
@@ -669,15 +657,11 @@ class Script:
                 return fnmatchcase(left, right) if raws[-1][:1] not in "'\"" else left == right
             case [left, "!=", right]:
                 return not fnmatchcase(left, right)
-            case [left, "-eq" | "-ne" | "-gt" | "-ge" | "-lt" | "-le" as sign, right] if re.fullmatch(
-                r"-?\d{1,18}", left
-            ) and re.fullmatch(r"-?\d{1,18}", right):
+            case [left, "-eq" | "-ne" | "-gt" | "-ge" | "-lt" | "-le" as sign, right] if _NUMBER.fullmatch(
+                left
+            ) and _NUMBER.fullmatch(right):
                 return bool(getattr(operator, sign[1:])(int(left), int(right)))
         return None
-
-
-def _joined(parts: Sequence[str]) -> str:
-    return " ".join(parts)
 
 
 def inline(words: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
