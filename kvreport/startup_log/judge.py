@@ -78,7 +78,7 @@ def diagnose_start(start: Start) -> Judgment:
         comparisons = tuple(judging.comparisons())
     except InputError as error:
         return Judgment(excluded=(f"all: {error}", *judging.excluded), error=str(error))
-    return Judgment(
+    found = Judgment(
         comparisons,
         judging.deployment,
         predicted=judging.predicted,
@@ -87,6 +87,17 @@ def diagnose_start(start: Start) -> Judgment:
         narrow=judging.narrow,
         open_figures=judging.open_figures,
     )
+    return replace(found, excluded=(*found.excluded, *_of_range(found)))
+
+
+def _of_range(found: Judgment) -> Iterator[str]:
+    """Say where the pool of a copy that is known by its name alone lies, which no row compares."""
+    wide, narrow, held = found.deployment, found.narrow, found.within_band
+    if wide is None or narrow is None or held is None:
+        return
+    least, most = (max(int(one.pool_bytes), 0) / GIB for one in (wide, narrow))
+    where = "inside it or its band" if held else "outside it and its band"
+    yield f"end to end: by the copy's name the pool is {least:.2f} to {most:.2f} GiB, and the log's is {where}"
 
 
 def with_pool(laid: Deployment, pool_bytes: int) -> Deployment:

@@ -10,7 +10,7 @@ from kvreport.catalog.forecasts import Forecast
 from kvreport.catalog.load import Catalog
 from kvreport.evidence.forecasts import Scored
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.words import CELLS, counted
+from kvreport.words import ALL, counted
 
 
 def conclusion(found: Sequence[Scored]) -> str:
@@ -85,8 +85,8 @@ def _cell(forecast: Forecast | None) -> Cell:
         return Cell("")
     if forecast.requests and forecast.tokens:
         return Cell(units.count(forecast.tokens), "kv-num", value=forecast.tokens)
-    words = CELLS.get(forecast.verdict, forecast.verdict.replace("_", " "))
-    return Cell(words, "kv-num", value=0)
+    words = ALL["verdict_labels"]
+    return Cell(words.get(forecast.verdict, forecast.verdict.replace("_", " ")), "kv-num", value=0)
 
 
 def _machine(catalog: Catalog, gpu: str, devices: int) -> str:
