@@ -123,4 +123,4 @@ def test_the_page_shows_each_claim_with_the_engine_s_word() -> None:
         recipes.said(EngineSays(blocks=804, max_seqs=1024))
         == "804 blocks for states, fewer than 1,024 requests"
     )
-    assert recipes.said(EngineSays(could_not="a & b")) == "could not answer: a & b"
+    assert recipes.said(EngineSays(could_not="a & b")) == "stopped before it planned: a & b"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvreport.catalog.recipes_check import Claimed, EngineSays, RecipesCheck
+from kvreport.catalog.recipes_check import Claimed, EngineSays, RecipesCheck, Stopped
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.units import count
 from kvreport.words import NO_REQUEST
@@ -31,7 +31,10 @@ def tables(found: RecipesCheck) -> Iterator[Table]:
             Row(
                 _place(one, checkout),
                 (
-                    *(_real(value) for value in (one.stated_gb, one.weights_gb, one.by_the_recipes_rule_gb)),
+                    *(
+                        Cell(f"{value:,.1f}", "kv-num", value)
+                        for value in (one.stated_gb, one.weights_gb, one.by_the_recipes_rule_gb)
+                    ),
                     Cell(said(one.engine)),
                 ),
             )
@@ -54,23 +57,23 @@ def tables(found: RecipesCheck) -> Iterator[Table]:
         tuple(
             Row(
                 _place(one, checkout, one.hardware),
-                (
-                    Cell(one.command),
-                    Cell(
-                        NO_REQUEST[one.verdict][0]
-                        if one.verdict in NO_REQUEST
-                        else one.reason or one.verdict or ""
-                    ),
-                    _real(one.short_gib_per_gpu),
-                    Cell(count(one.longest_context) if one.longest_context else "none", "kv-num"),
-                    Cell(said(one.engine)),
-                ),
+                (Cell(one.command), *_why(one), Cell(said(one.engine))),
             )
             for one in found.commands_that_do_not_start
         ),
         css="kv-words",
         noun="commands",
     )
+
+
+def _why(one: Stopped) -> tuple[Cell, Cell, Cell]:
+    """Why a command does not start, by how much, and the length that would: only a shorter request helps a pool."""
+    word = NO_REQUEST.get(one.verdict or "", (one.reason or one.verdict or "",))[0]
+    length = "-"
+    if one.verdict == "cache_exceeds_pool":
+        length = count(one.longest_context) if one.longest_context else "none"
+    short = f"{one.short_gib_per_gpu:,.1f}" if one.short_gib_per_gpu else "-"
+    return Cell(word.replace(" ", "\N{NO-BREAK SPACE}")), Cell(short, "kv-num"), Cell(length, "kv-num")
 
 
 def said(engine: EngineSays) -> str:
@@ -85,14 +88,12 @@ def said(engine: EngineSays) -> str:
         told = f"{count(engine.blocks)} blocks for states, {less} {count(engine.max_seqs)} requests"
     elif engine.could_not or engine.not_asked:
         told = (
-            f"could not answer: {engine.could_not}" if engine.could_not else f"not asked: {engine.not_asked}"
+            f"stopped before it planned: {engine.could_not}"
+            if engine.could_not
+            else f"not asked: {engine.not_asked}"
         )
     return f"{told} (config of {engine.config_of})" if engine.config_of else told
 
 
 def _place(one: Claimed, checkout: str, *more: str) -> Cell:
     return Cell(", ".join((one.recipe, one.variant, *more)), href=f"{checkout}/models/{one.recipe}.yaml")
-
-
-def _real(value: float | None) -> Cell:
-    return Cell("-" if value is None else f"{value:,.1f}".removesuffix(".0"), "kv-num", value=value)
