@@ -162,7 +162,7 @@ def test_a_catalog_without_observations_has_no_page(catalog: Catalog, tmp_path: 
 def test_other_comparisons_have_a_page_and_keep_their_anchors(page: Page, catalog: Catalog) -> None:
     more = comparisons.page(catalog)
     assert more is not None
-    assert [one.id for one in more.sections] == ["classes", "local", "traffic"]
+    assert [one.id for one in more.sections] == ["classes", "local", "traffic", "recipes"]
     for one in more.sections:
         assert BeautifulSoup(one.html, "html.parser").select("tbody tr")
         assert section(page, one.id).a["href"] == f"comparisons/#{one.id}"

@@ -90,7 +90,7 @@ def test_what_a_log_calls_the_devices_total_is_what_the_catalog_says() -> None:
         total = observation.printed.total_gpu_gib
         if total is not None and observation.gpu is not None and "memory" not in observation.needs:
             memory = catalog.accelerators[observation.gpu].memory
-            windows = "WSL" in (observation.gpu_named or "")
+            windows = observation.wsl or "WSL" in (observation.gpu_named or "")
             told = memory.driver_visible if windows and memory.driver_visible else memory.usable
             if ", a slice of " in (observation.gpu_named or ""):
                 assert total < told.value / 2**30 / 2, observation.id
