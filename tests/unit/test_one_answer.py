@@ -16,6 +16,7 @@ from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.release import oldest_computed
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import Cube, matrix
 from kvreport.errors import InputError
@@ -34,7 +35,16 @@ def catalog() -> Catalog:
 def every_release() -> list[str]:
     folder = Path(kvreport.__file__).parent.parent / "data"
     listed = {one: yaml.safe_load((folder / f"{one}_releases.yaml").read_text()) for one in FAMILIES}
-    return [*(f"{one}@{release}" for one in FAMILIES for release in listed[one]["releases"]), *OTHERS]
+    engines = open_catalog().engines
+    return [
+        *(
+            f"{one}@{release}"
+            for one in FAMILIES
+            for release in listed[one]["releases"]
+            if oldest_computed(engines.values(), engines[one].family, release) is None
+        ),
+        *OTHERS,
+    ]
 
 
 def asked(cube: Cube, place: tuple[int, int, int, int], tokens: int, engine: str) -> dict[str, Any]:
