@@ -497,8 +497,8 @@ LAYOUTS: Final = (
 )
 
 
-def offers(draw: Draw) -> tuple[str, int]:
-    """What a search offers, asked back: the command holds the workload, and so does the smallest share of memory."""
+def search(draw: Draw) -> tuple[str, Question]:
+    """Draw a model, and what a search for its deployments is asked."""
     models, gpus, engines = names()
     servers = [
         name for name in engines if catalog().engines[name].family in ("vllm", "sglang", "tensorrt_llm")
@@ -512,11 +512,109 @@ def offers(draw: Draw) -> tuple[str, int]:
         "layouts": [Layout.named(draw.choice(LAYOUTS))],
         "tensor_parallel": (1,),
     }
-    return offered(draw, draw.choice(models), asked)
+    return draw.choice(models), asked
+
+
+def offers(draw: Draw) -> tuple[str, int]:
+    """What a search offers, asked back."""
+    model, asked = search(draw)
+    return draw.choice((offered, offered, lever, apart))(draw, model, asked)
+
+
+def sized(model: str, asked: Question) -> Any:
+    """What a search finds; None where it is refused in a sentence."""
+    try:
+        return kvreport.size(model, catalog=catalog(), **asked)
+    except InputError:
+        return None
+
+
+def lever(draw: Draw, model: str, asked: Question) -> tuple[str, int]:
+    """One change that a search names, asked back: as many devices, and as many requests."""
+    found = sized(model, asked)
+    if found is None:
+        return "refused", 1
+    best = found.ranking.deployments[0]
+    label, devices, requests = draw.choice(found.levers)
+    told = {**asked, "weights": [best.weight_format], "kv": [best.kv_format]}
+    changes: tuple[tuple[str, Question], ...] = (
+        ("half the context", {"context": max(1, asked["context"] // 2)}),
+        ("FP8 cache", {"kv": ["fp8"]}),
+        ("FP8 weights", {"weights": ["fp8"]}),
+        ("steps of 2,048 tokens", {"max_batched_tokens": 2048}),
+        ("steps of 2K tokens", {"max_batched_tokens": 2048}),
+        ("at most 256 requests", {"max_seqs": 256}),
+    )
+    change = next(change for name, change in changes if label.startswith(name))
+    again = sized(model, {**told, **change})
+    if again is None:
+        assert devices is None, ("lever", label, devices)
+        return "answered", 2
+    first = again.ranking.deployments[0]
+    assert (devices, requests) == (first.devices, first.users_each), ("lever", label, devices, first.devices)
+    return "answered", 2
+
+
+def apart(draw: Draw, model: str, asked: Question) -> tuple[str, int]:
+    """Pools of their own for prefill and decode, asked back: each smallest pool is the smallest, prefill the cheapest."""
+    prompt = max(1, asked["context"] * draw.choice((1, 5, 9)) // 10)
+    split = {**asked, "prompt": prompt, "output": asked["context"] - prompt or 1, "disaggregated": True}
+    split |= {"average": asked["context"], "tensor_parallel": (1, 2, 4)}
+    found = sized(model, split)
+    if found is None:
+        return "refused", 1
+    facts = found.apart.to_dict()
+    prefill, decode = facts["prefill"], facts["decode"]
+    formats = {"weights": facts["weight_format"], "kv": facts["kv_format"]}
+    each = -(-found.workload.peak // decode["replicas"])
+    for side, context, wanted in (
+        (prefill, prompt, 2),
+        (decode, asked["context"], -(-each // decode["layout"]["data_parallel"])),
+    ):
+        layout = side["layout"]
+        assert side["devices"] is None or side["devices"] == side["replicas"] * layout["gpus"], side
+        if not asked["engine"].startswith("vllm") or layout["pipeline_parallel"] > 1:
+            continue  # others lay pools out for the number that is told; of stages it is the pool of the fullest
+        server = {
+            "model": model,
+            "gpu": asked["gpus"][0],
+            "engine": asked["engine"],
+            "context_tokens": context,
+            "tensor_parallel": layout["tensor_parallel"],
+            "data_parallel": layout["data_parallel"],
+            "pipeline_parallel": layout["pipeline_parallel"],
+            "expert_parallel": layout["expert_parallel"],
+            "decode_context_parallel": layout["decode_context_parallel"],
+            "nodes": layout["nodes"],
+            **formats,
+        }
+        ranks, pool = layout["data_parallel"], side["smallest_pool_bytes"]
+        for size, enough in ((pool, True), (pool - 1, False)):
+            there = ask({**server, "kv_pool": size}) if size > 0 else None
+            if there is not None and there.kv_bytes_per_request_per_gpu:
+                held = unbounded(there.to_dict()[BY_MEMORY]) // ranks
+                # The longest request must fit, too: the prompt and the token that it begins its answer with.
+                longest = ask({**server, "context_tokens": context + (side is prefill), "kv_pool": size})
+                if longest is None or not unbounded(longest.to_dict()[BY_MEMORY]):
+                    held = 0
+                assert (held >= wanted) == enough, ("smallest pool apart", size, held, wanted)
+    if facts["requests_per_s_upper_bound"] is not None:
+        through = facts["requests_per_s_upper_bound"] * facts["transfer_bytes_per_request"]
+        assert abs(facts["transfer_bytes_per_s_upper_bound"] - through) <= 1e-6 * through, "transfer"
+    prompts = {**split, "concurrent": 1, "context": prompt + 1, "output": 1, "average": prompt}
+    prompts |= {"disaggregated": False, "weights": [formats["weights"]], "kv": [formats["kv"]]}
+    others = sized(model, prompts)
+    cost = prefill["gpu_seconds_per_request_lower_bound"]
+    if others is not None and cost is not None:
+        for one in others.ranking.deployments:
+            if one.sure and one.users_held >= 2 * one.layout.data and one.layout.decode_context == 1:
+                seconds = one.ttft_bound_s * one.layout.devices / one.layout.data
+                assert cost <= seconds * (1 + 1e-9), ("a cheaper prefill", one.layout.label, seconds, cost)
+    return "answered", 5
 
 
 def offered(draw: Draw, model: str, asked: Question) -> tuple[str, int]:
-    """One offer of a search, asked back."""
+    """One offer, asked back: the command holds the workload, and so does the smallest share of memory."""
     try:
         found = kvreport.size(model, catalog=catalog(), **asked)
     except InputError:

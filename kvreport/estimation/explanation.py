@@ -415,7 +415,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             )
         there = total // each_blocks if each_blocks else 0
         there = there if most is None else min(there, int(most))
-        held, ranks = estimate.max_concurrent_requests_by_memory, estimate.request.layout.data
+        held = estimate.max_concurrent_requests_by_memory
         if plan.pool is not None and held // ranks < there:
             yield (
                 f"{label} told to run more at once takes states or rings of each of them from the tokens: "

@@ -177,6 +177,14 @@ def test_the_smallest_share_is_the_smallest_one(
     assert invariants.offered(draw, model, {**asked, "tensor_parallel": (1,), "layouts": []})[0] == "answered"
 
 
+@pytest.mark.parametrize("name", ["offered", "lever", "apart"])
+@pytest.mark.parametrize("seed", range(0, 60, 6))
+def test_what_a_search_names_holds_when_asked_back(name: str, seed: int) -> None:
+    for each in range(seed, seed + 6):
+        draw = random.Random(f"{name} {each}")  # noqa: S311 - examples, no secrets
+        getattr(invariants, name)(draw, *invariants.search(draw))
+
+
 @pytest.mark.parametrize("name", ["band", "boundary", "longest_context"])
 @pytest.mark.parametrize("seed", range(24))
 def test_what_a_band_a_boundary_and_a_longest_context_say_holds(name: str, seed: int) -> None:
