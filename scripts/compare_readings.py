@@ -44,8 +44,7 @@ _POOLED = ("Model", "ForSequenceClassification", "TextModel")
 
 def bases() -> Iterator[tuple[str, Config]]:
     """Yield the configs to begin with, and what to call each."""
-    from huggingface_configs import COUNTED
-    from stated_configs import STARTS
+    from huggingface_configs import COUNTED, STARTS
 
     from kvreport.architectures.nearest import READ_AS
     from kvreport.architectures.registry import known_classes

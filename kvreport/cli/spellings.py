@@ -178,7 +178,7 @@ _WITH_LETTERS: Final = frozenset({"--max-model-len", "--max-num-batched-tokens",
 
 def _with_unit(flag: str, value: str) -> str:
     """A server's value with the unit that its flag implies: decimal letters of tokens, GiB of host memory."""
-    if flag in _WITH_LETTERS:
+    if flag in _WITH_LETTERS and (value[-1:].islower() or flag == "--kv-cache-memory-bytes"):
         return _written_out(value)
     return (
         f"{value}GiB" if flag == "--kv-offloading-size" and re.fullmatch(r"\d+(?:\.\d+)?", value) else value

@@ -6,6 +6,7 @@ that the estimate used, never retyped.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 
@@ -374,6 +375,11 @@ def _offload_lines(estimate: Estimate) -> Iterator[str]:
     yield "a store such as LMCache can take several times the bytes of a token where a model has windows or states"
 
 
+def _cut(at_once: float) -> str:
+    """Two digits, cut off: 15.998 requests are 15, and are not printed as 16."""
+    return f"{math.floor(at_once * 100) / 100:.2f}"
+
+
 def _block_lines(estimate: Estimate) -> Iterator[str]:
     plan = estimate.plan
     reserved = estimate.kv_bytes_per_request_per_gpu
@@ -410,21 +416,26 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             )
         elif at_once is not None:
             yield (
-                f"{total:,} / {each_blocks:,} = {at_once:.2f} requests at once"
+                f"{total:,} / {each_blocks:,} = {_cut(at_once)} requests at once"
                 + (f" ({plan.kept_blocks} block is kept by the engine)" if plan.kept_blocks == 1 else "")
             )
         there = total // each_blocks if each_blocks else 0
         there = there if most is None else min(there, int(most))
         held = estimate.max_concurrent_requests_by_memory
-        if plan.pool is not None and held // ranks < there:
+        if plan.pool is not None and held // ranks != there:
             yield (
-                f"{label} told to run more at once takes states or rings of each of them from the tokens: "
-                f"memory then allows {held // ranks:,}"
+                f"{label} told to run more at once "
+                + (
+                    "takes states or rings of each of them from the tokens"
+                    if held // ranks < there
+                    else "makes those pools larger"
+                )
+                + f": memory then allows {held // ranks:,}"
             )
-    elif each:
+    elif each and at_once is not None:
         yield (
             f"{estimate.budget.kv_pool_bytes:,} B / {each:,} B per request of {tokens:,} tokens "
-            f"= {at_once:.2f} requests at once"
+            f"= {_cut(at_once)} requests at once"
         )
     else:
         yield "requests hold nothing: memory never limits their number"

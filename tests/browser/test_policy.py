@@ -66,6 +66,9 @@ def the_one_policy(folder: Path) -> str:
     assert set(parts) <= {"require-trusted-types-for", "trusted-types"}, parts
     python = {"'wasm-unsafe-eval'", "worker-src", "connect-src"}
     takes = {YOURS: python | {"https://huggingface.co", "https://*.hf.co"}, LOG: python, CLAIMS: python}
+    takes |= dict.fromkeys(
+        (path for path in stated if path.parts[0] == "refusals" and len(path.parts) > 2), python
+    )
     own = {path: stated.pop(path) for path in takes}
     (only,) = set(stated.values())
     for path, policy in own.items():
@@ -77,7 +80,8 @@ def the_one_policy(folder: Path) -> str:
 def test_every_page_states_one_policy_before_its_first_script(tiny_site):
     for path in tiny_site.folder.rglob("*.html"):
         html = path.read_text(encoding="utf-8")
-        assert html.index("Content-Security-Policy") < html.index("<script"), path
+        # The rows of a long table stand in a page without a script.
+        assert html.index("Content-Security-Policy") < html.find("<script") % len(html), path
     only = the_one_policy(tiny_site.folder)
     assert "unsafe" not in only
     assert "http" not in only

@@ -36,7 +36,7 @@ def test_a_scaffolded_project_builds_strictly(project: Path) -> None:
     built = run("mkdocs", "build", "--strict", cwd=project)
     assert built.returncode == 0, built.stderr
     page = project / "site/models/meta-llama--Llama-3.1-8B-Instruct/index.html"
-    assert "users" in BeautifulSoup(page.read_text(encoding="utf-8"), "lxml").get_text()
+    assert "requests" in BeautifulSoup(page.read_text(encoding="utf-8"), "lxml").get_text()
 
 
 def test_a_template_in_the_overrides_folder_replaces_the_packages(project: Path, tmp_path: Path) -> None:

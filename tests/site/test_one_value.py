@@ -112,11 +112,8 @@ def working_set(gigabytes: int) -> float:
 
 def graphs_since() -> float:
     """The first release whose rules subtract graphs."""
-    releases = {
-        tuple(map(int, path.stem.removeprefix("vllm-").split("."))): read_yaml(path, path.name)
-        for path in (DATA / "engines").glob("vllm-*.yaml")
-    }
-    first = min(number for number, rules in releases.items() if rules.get("graphs_reserved"))
+    engines = (one for one in open_catalog().engines.values() if one.family == "vllm" and one.graphs_reserved)
+    first = min(tuple(map(int, one.versions[0].split("."))) for one in engines if one.versions)
     return float(f"{first[0]}.{first[1]}")
 
 

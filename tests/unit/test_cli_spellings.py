@@ -303,7 +303,7 @@ def test_a_flag_is_named_as_its_parser_takes_it(words, said, capsys):
         ("vllm serve org/m --tensor-parallel 2", "--tensor-parallel 2"),
         ("vllm serve org/m --max-model-len 25.6k --max-num-batched-tokens 8k", "--context 25600 --max-batched-tokens 8000"),
         ("vllm serve org/m --kv_cache_memory_bytes=10G", "--kv-cache-memory-bytes=10737418240"),
-        ("vllm serve org/m --kv-cache-memory-bytes 10g --max-num-batched-tokens 8K", "--kv-cache-memory-bytes 10000000000 --max-batched-tokens 8192"),
+        ("vllm serve org/m --kv-cache-memory-bytes 10g --max-num-batched-tokens 8K", "--kv-cache-memory-bytes 10000000000 --max-batched-tokens 8K"),
         ("llama-server -m org/m -ngl all -fit off -c 4096", "--n-gpu-layers=999 -c 4096"),
         ("llama-server -m org/m -ngl -1 --fit on", "--fit"),
         ("trtllm-serve org/m --tp_size 8 --ep_size 8 --max_seq_len 4096",
