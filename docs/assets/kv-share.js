@@ -99,6 +99,7 @@
 
   /* The page has another answer while the box is open: the texts and the report are of that one. */
   function refresh(body) {
+    if (!body.firstChild) return; // just opened: it is filled a moment later, with the answer of then
     for (const [name, form] of Object.entries(forms)) write($(`#${idOf(name)}`, body), form());
     const link = $("a.kv-button", body);
     if (link) link.href = reportAddress();
