@@ -33,12 +33,7 @@ _LONGEST_JUMP: Final = 4096
 
 
 def at_best(demand: Demand, peaks: Peaks) -> tuple[DecodeSeconds, PrefillSeconds]:
-    """Step times for :func:`simulate` from the roofline: its throughput is then an upper bound.
-
-    Args:
-        demand: What the model asks of one device.
-        peaks: The device.
-    """
+    """Step times for :func:`simulate` from the roofline: its throughput is then an upper bound."""
 
     def decode(batch: int, mean_context: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return roofline.decode_seconds(demand, peaks, batch, mean_context.astype(np.int64))
@@ -125,9 +120,6 @@ def simulate(
         prompt_tokens: Prompt lengths, in order of arrival.
         output_tokens: Output lengths, each at least 1.
         allocator: How memory is handed out.
-        pool_tokens: Tokens that the cache has room for.
-        maximum_tokens: Longest request allowed; what a stretch reserves.
-        max_seqs: Largest batch.
         shared_prefix_tokens: Leading tokens that all prompts have in common; pages hold their
             full pages once.
         decode_seconds: Time of a step; None counts steps.

@@ -91,13 +91,10 @@ def judge(
     """Say whether an engine's release runs a model on a device in these formats.
 
     Args:
-        support: The rules.
         engine: The engine's record; its family and release decide.
-        accelerator: The device.
         model: The model; its kinds of caches and the format that it was released in decide.
         weight_format: What it is converted to; None is as released.
         kv_format: How its caches are stored; None is its own 16-bit type.
-        asked: Layout, type and adapters.
     """
     ruling = support.ruling(engine.family, engine.version)
     on_device = _on_device(ruling, engine, accelerator, model, weight_format, kv_format, asked.dtype)
@@ -116,7 +113,6 @@ def on_accelerator(support: Support | None, engine: Engine, accelerator: Acceler
     Args:
         support: The rules; None for a catalog without any, where nothing is refused.
         engine: The engine's record; its family and release decide.
-        accelerator: The device.
     """
     if support is None:
         return RUNS
@@ -196,13 +192,7 @@ def _able_from(ruling: Ruling, name: str) -> str | None:
 
 
 def lacks_class(ruling: Ruling, engine: Engine, model: Model) -> str:
-    """Say that a release does not serve the class of a model, and what is nearest; empty if it does or no list says it.
-
-    Args:
-        ruling: The rules of the release.
-        engine: The engine's record.
-        model: The model.
-    """
+    """Say that a release does not serve the class of a model, and what is nearest; empty if it does or no list says it."""
     if _serves(ruling, model) != "no" or ruling.family is None or ruling.served is None:
         return ""
     name, listed = model.architecture, ruling.family
@@ -242,7 +232,6 @@ def nearest_class(name: str, classes: Collection[str]) -> str | None:
 
     Args:
         name: A class as ``config.json`` names it.
-        classes: Those to choose from.
     """
 
     def words(text: str) -> list[str]:
@@ -270,8 +259,6 @@ def class_note(support: Support | None, engine: Engine, model: Model) -> str:
 
     Args:
         support: The rules; None for a catalog without any.
-        engine: The engine's record.
-        model: The model.
     """
     if not lists_classes(engine):
         return ""
@@ -429,15 +416,7 @@ def _joined(
 def alone_codes(
     support: Support, engine: Engine, accelerators: Sequence[Accelerator], model: Model, layout: Layout
 ) -> list[int]:
-    """The codes of what a layout asks of a device, whatever the formats, one for each device.
-
-    Args:
-        support: What engines' releases run on.
-        engine: The engine's record, of one release.
-        accelerators: The devices.
-        model: The model.
-        layout: How the model is spread over devices.
-    """
+    """The codes of what a layout asks of a device, whatever the formats, one for each device."""
     if layout.decode_context > 1:
         ruling = support.ruling(engine.family, engine.version)
         return [_alone(ruling, engine, device, model, layout).code for device in accelerators]
@@ -461,9 +440,6 @@ def spread_codes(
     """The codes of what a release refuses of a layout, one for each weight format, whatever the device.
 
     Args:
-        support: What engines' releases run on.
-        engine: The engine's record, of one release.
-        model: The model.
         weight_formats: The formats, one for each column; None for as released.
         asked: Layout, adapters and drafts that are asked for.
     """
@@ -485,10 +461,6 @@ def codes(
     Devices of one maker, capability and architecture are judged once. :func:`spread_codes` has what a layout adds.
 
     Args:
-        support: What engines' releases run on.
-        engine: The engine's record, of one release.
-        accelerators: The devices, one for each row.
-        model: The model.
         weight_formats: The formats, one for each column; None for as released.
         kv_format: How growing caches are stored; None for the type that the model is served in.
         dtype: The type to compute in; None for the checkpoint's own.

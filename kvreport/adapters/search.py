@@ -151,12 +151,8 @@ def written(
     """Return the entries of a page written by hand.
 
     Args:
-        url: Its address.
-        title: Its title.
         description: What its front matter says of it: the teaser; without one its first lines are.
         names: Other names of it. One that the list gives to other pages alone is left to these.
-        html: Its content.
-        boost: How much it is favored among equals.
     """
     (_, _, first), *sections = read(html)
     told = f"{description}." if description[-1:].isalnum() else description
@@ -173,12 +169,7 @@ def written(
 
 
 def generated(page: Page, url: str) -> list[Doc]:
-    """Return the entries of a generated page: of a model or an accelerator one, of others their sections too.
-
-    Args:
-        page: The page.
-        url: Its address in the site.
-    """
+    """Return the entries of a generated page: of a model or an accelerator one, of others their sections too."""
     entry = _page(url, page.heading, page.description, page.names, page.boost)
     if page.kind in ("model", "gpu"):
         return [entry]
@@ -223,13 +214,7 @@ class Index:
         self._docs[uri] = self._of(decided, lambda: generated(page, url))
 
     def take_written(self, page: HostPage, html: str, names: tuple[str, ...]) -> None:
-        """Take what a page written by hand says, unless it asks not to be found.
-
-        Args:
-            page: The page.
-            html: Its content.
-            names: Other names of it.
-        """
+        """Take what a page written by hand says, unless it asks not to be found."""
         told = page.meta.get("search") or {}
         if told.get("exclude"):
             return
@@ -259,7 +244,6 @@ def install(files: Files, config: MkDocsConfig) -> bool:
 
     Args:
         files: The site's files, the theme's among them.
-        config: The site's configuration.
 
     Returns:
         Whether the theme is one that we know; otherwise nothing has changed.

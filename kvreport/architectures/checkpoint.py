@@ -58,8 +58,6 @@ def confront(model: Model, witness: Witness, served: Sequence[int], *, plain_byt
     """Hold a model's tensors against its files, and take the files' bytes where they differ.
 
     Args:
-        model: What the config says.
-        witness: What the files say.
         served: Bytes of each of the model's rows in an engine, the vocabulary without padding
             (:func:`kvreport.accounting.weights.whole_row_bytes`).
         plain_bytes: Bytes of an unquantized element in the files (4 for a float32 checkpoint, which
@@ -97,10 +95,6 @@ def disagreement(model: Model, witness: Witness) -> str | None:
 
     The bytes of weights come from the files, but a cache has no file: it is counted from the config,
     which is worth a warning where the two are not of one model.
-
-    Args:
-        model: What the config says.
-        witness: What the files say.
 
     Returns:
         One sentence, or None if nothing contradicts the config or only a total is known.

@@ -85,10 +85,6 @@ def parse(text: str) -> ast.expr:
 def evaluate(text: str, look: Look) -> Any:  # noqa: ANN401 - a number, a truth value, a text or a list
     """Evaluate a formula.
 
-    Args:
-        text: The formula.
-        look: Gives the value of a key.
-
     Raises:
         ValueError: If the formula uses what it may not, or divides by zero.
     """

@@ -211,10 +211,6 @@ def part_listing(name: str) -> Listing:
 def read_listing(name: str, text: str) -> Listing:
     """Read one section.
 
-    Args:
-        name: The class.
-        text: The lines below its name.
-
     Raises:
         ValueError: If a line is neither of the head nor a row.
     """

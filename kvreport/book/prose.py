@@ -111,8 +111,6 @@ def resolve(html: str, quantities: Quantities, where: str) -> tuple[str, list[Fa
 
     Args:
         html: The page's content.
-        quantities: The vocabulary.
-        where: The page, for the faults.
 
     Returns:
         The content, and a fault for each expression that fails or no longer gives its figure.
@@ -243,10 +241,6 @@ def quantities_in(text: str, where: str) -> Iterator[Naked]:
 
 def naked(pages: Iterable[tuple[str, str]], allowed: Sequence[Allowed]) -> list[Fault]:
     """Hold pages against the allow list.
-
-    Args:
-        pages: (path, prose) of each page.
-        allowed: The reviewed list.
 
     Returns:
         A fault for each naked quantity, and for each entry of the list that nothing needs.

@@ -187,11 +187,7 @@ class EngineClasses(Record):
 
 
 def lists_classes(engine: Engine) -> bool:
-    """Whether an engine's classes are judged by such a list.
-
-    Args:
-        engine: The engine's record.
-    """
+    """Whether an engine's classes are judged by such a list."""
     return engine.family in get_args(Listed)
 
 
@@ -256,9 +252,6 @@ class ClassLists:
     def of(self, family: str) -> EngineClasses | None:
         """The lists of a family's releases; None where the catalog has none.
 
-        Args:
-            family: For instance ``vllm``.
-
         Raises:
             CatalogError: If the file has a fault.
         """
@@ -280,11 +273,7 @@ class ClassLists:
 
 
 def written(classes: EngineClasses) -> str:
-    """The text of a ``classes.yaml``: one change a line, in JSON, which YAML includes and which is read faster.
-
-    Args:
-        classes: What the file says.
-    """
+    """The text of a ``classes.yaml``: one change a line, in JSON, which YAML includes and which is read faster."""
 
     def line(record: Record) -> str:
         return json.dumps(record.model_dump(exclude_none=True, exclude_defaults=True), ensure_ascii=False)
@@ -299,11 +288,7 @@ def written(classes: EngineClasses) -> str:
 
 
 def compressed(read: Mapping[str, Served]) -> tuple[ClassChange, ...]:
-    """Releases with what each serves, as differences: releases that serve the same stand together.
-
-    Args:
-        read: What was read, by release.
-    """
+    """Releases with what each serves, as differences: releases that serve the same stand together."""
     changes: list[ClassChange] = []
     before = Served()
     for release in sorted(read, key=release_key):

@@ -36,10 +36,6 @@ def dated_fields(rules: RulesFile) -> dict[str, Mapping[Numbers, Any]]:
 def records_of(rules: RulesFile, where: str) -> Iterator[Engine]:
     """Every range of a family's releases as the record of the release that it stands for, oldest first.
 
-    Args:
-        rules: The file.
-        where: Its name, for messages.
-
     Raises:
         CatalogError: If a record does not hold together.
     """
@@ -68,7 +64,6 @@ def fields_at(family: str, numbers: Numbers) -> Mapping[str, Any]:
     """The fields of a record that a release of a family decides, by the package's own rules.
 
     Args:
-        family: For instance ``vllm``.
         numbers: The release; empty for the newest.
     """
     rules = public_rules(family)

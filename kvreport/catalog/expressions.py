@@ -23,11 +23,7 @@ _REPEATS: Final = (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT)
 
 
 def needed(expression: str) -> tuple[str, ...]:
-    """Return texts of which one stands in everything that an expression matches; ``("",)`` if there are none.
-
-    Args:
-        expression: A regular expression.
-    """
+    """Return texts of which one stands in everything that an expression matches; ``("",)`` if there are none."""
     parsed = parser.parse(expression, re.ASCII)
     if parsed.state.flags & re.IGNORECASE:
         return ("",)
@@ -42,7 +38,6 @@ def fault_of(expression: str, *, by_text: bool = True) -> str | None:
     where a text begins: ``(?:(?!text).)*``. Every match contains a text, so that other lines are never tried.
 
     Args:
-        expression: A regular expression.
         by_text: Whether a text must stand in every match.
     """
     if len(expression) > LONGEST:

@@ -281,10 +281,6 @@ class Release:
 def read_rules(folder: Path, family: str) -> RulesFile | None:
     """The rules of a family in a catalog's folder; None where it has none.
 
-    Args:
-        folder: The catalog.
-        family: For instance ``vllm``.
-
     Raises:
         CatalogError: If the file says what it must not.
     """
@@ -318,7 +314,6 @@ def release_at(family: str, numbers: Numbers) -> Release:
     """What a release of a family does.
 
     Args:
-        family: For instance ``vllm``.
         numbers: The release; empty for the newest.
     """
     values, lists = _rules(family)
@@ -338,10 +333,6 @@ def release_number(family: str, version: str) -> Numbers:
     minor one, or the patch itself where patches are cut from the main branch, too. Without a commit since the release
     (``0.16.1.dev0+g0.rocm``) they are that release with changes of their own. Candidates of a minor release (``0.11.0rc2``)
     follow it. A build of a clone without tags (``0.1.dev15312+g0``) tells no release.
-
-    Args:
-        family: For instance ``vllm``.
-        version: As an engine prints it.
     """
     number = version_number(version) or (build_number(version) if family in _BUILDS else ())
     if family != "vllm" or len(number) < 2 or not re.search(r"dev|rc", version):
@@ -385,7 +376,6 @@ def dated_lists(architectures: dict[str, tuple[str, ...]], kind: str) -> dict[Nu
 
     Args:
         architectures: Lists of classes by name; ``name@version`` is one from that version on.
-        kind: The name.
     """
     found = {
         version_number(name.partition("@")[2]): classes
@@ -399,8 +389,6 @@ def engine_for_version(engines: Iterable[Engine], family: str, version: str | No
     """The engine of a family whose range of versions holds ``version``.
 
     Args:
-        engines: The catalog's engines.
-        family: For instance ``vllm``.
         version: As an engine prints it (``0.19.2rc1.dev134+g0``); None means the current release.
 
     Returns:
@@ -424,11 +412,6 @@ def oldest_computed(engines: Iterable[Engine], family: str, version: str | None)
     """The oldest release of a family that is computed, where a version is older; None where it is not.
 
     A release is computed for 18 months, counted back from the newest release of ``data/<family>_releases.yaml``.
-
-    Args:
-        engines: The catalog's engines.
-        family: For instance ``vllm``.
-        version: As an engine prints it.
     """
     firsts = [e.versions[0] for e in engines if e.family == family and e.versions]
     oldest = min(firsts, key=version_number, default=None)
@@ -437,13 +420,7 @@ def oldest_computed(engines: Iterable[Engine], family: str, version: str | None)
 
 
 def not_computed(engines: Iterable[Engine], family: str, version: str | None) -> str | None:
-    """What to say of a release that is too old to be computed; None for any other.
-
-    Args:
-        engines: The catalog's engines.
-        family: For instance ``vllm``.
-        version: As an engine prints it.
-    """
+    """What to say of a release that is too old to be computed; None for any other."""
     known = list(engines)
     oldest = oldest_computed(known, family, version)
     if oldest is None or version is None:
@@ -468,7 +445,6 @@ def newest_before(engines: Iterable[Engine], engine: Engine) -> str | None:
     """The newest release that was read, where an engine is of a later one; None otherwise, and for builds with a number.
 
     Args:
-        engines: The catalog's engines.
         engine: The engine, of the release that was asked for.
     """
     newest = newest_read(engines, engine.family)
@@ -488,11 +464,6 @@ def unread_words(engine: Engine, newest: str | None) -> str:
 
 def refuse_far(engines: Iterable[Engine], family: str, version: str) -> None:
     """Refuse a release further than one minor release beyond the newest that was read.
-
-    Args:
-        engines: The catalog's engines.
-        family: For instance ``vllm``.
-        version: As it was asked for.
 
     Raises:
         InputError: Naming the newest that was read.

@@ -19,9 +19,6 @@ def remembered(read: Callable[P, T]) -> Callable[P, T]:
 
     Records are compared by identity, because comparing or hashing all that is in one takes longer than reading it. Plain
     values are compared as such: a text that was put together is another object each time.
-
-    Args:
-        read: A function of positional arguments only.
     """
     known: dict[tuple[object, ...], tuple[tuple[object, ...], T]] = {}
 

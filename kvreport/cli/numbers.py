@@ -22,10 +22,6 @@ _REAL: Final = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,
 def whole(low: int = 1, high: int = MOST_WHOLE) -> Callable[[str], int]:
     """Return what reads a whole number for :mod:`argparse`.
 
-    Args:
-        low: The smallest that is taken.
-        high: The largest.
-
     Returns:
         A function that raises :class:`argparse.ArgumentTypeError` for anything else.
     """

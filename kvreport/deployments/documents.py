@@ -109,10 +109,6 @@ def read_documents(text: str, where: str) -> list[Map]:
 
     Templates stay in the values as they are written; a line that is nothing but a template is left out.
 
-    Args:
-        text: The file.
-        where: Its name, for messages.
-
     Raises:
         InputError: If it is YAML that cannot be read, or more than the budget.
     """

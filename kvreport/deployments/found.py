@@ -95,8 +95,6 @@ def find_servers(
     """Find every server in a deployment file.
 
     Args:
-        text: The file.
-        where: Its name, for messages.
         is_server: Whether words start a server: the reader of start commands.
         beside: The text of a file that this one names by its relative path; None where it is not there.
 
@@ -601,12 +599,7 @@ Beside = Callable[[str], str | None]
 
 
 def with_config(words: list[str], files: Mapping[str, str]) -> list[str]:
-    """A command with the flags of its file of flags, where that is known; a flag of the command itself holds.
-
-    Args:
-        words: The command.
-        files: Texts of files by their paths.
-    """
+    """A command with the flags of its file of flags, where that is known; a flag of the command itself holds."""
     made: list[str] = []
     given = {word.partition("=")[0].lstrip("-").replace("_", "-") for word in words if word.startswith("--")}
     rest = list(words)

@@ -68,7 +68,6 @@ def devices_of(query: Query, catalog: Catalog) -> tuple[Accelerator, ...]:
     """The accelerators asked for, one for each device where several are named.
 
     Args:
-        query: The question.
         catalog: Where accelerators are looked up.
 
     Raises:
@@ -101,9 +100,7 @@ def layout_of(query: Query, devices: int, assumed: list[str]) -> Layout:
     """The layout asked for; where GPUs are listed and nothing else is said, tensor parallel over all.
 
     Args:
-        query: The question.
         devices: Devices that were named.
-        assumed: What was not stated is added here.
 
     Raises:
         InputError: If the devices named are not those of the layout.
@@ -160,7 +157,6 @@ def refuse_unlinked(layout: Layout, devices: Sequence[Accelerator], network: int
 
     Args:
         layout: The layout, with its nodes.
-        devices: The accelerators it runs on.
         network: The rate between servers that was asked for, in bytes per second; None if none was.
 
     Raises:
@@ -182,10 +178,7 @@ def network_rate(
     """Bytes per second between nodes: as asked, else what the slowest device's own ports pass; None if not known.
 
     Args:
-        query: The question.
-        devices: The accelerators it runs on.
         layout: The layout, with its nodes.
-        assumed: What was not stated is added here.
 
     Raises:
         InputError: If the rate that was asked for cannot be read.
@@ -224,11 +217,6 @@ def _partition(text: str | None) -> tuple[int, ...]:
 
 def parsed(name: str, parse: Callable[[str | int], int], value: str | int) -> int:
     """A number as text or as it is, under the name of its option.
-
-    Args:
-        name: The option, for the message.
-        parse: What reads it.
-        value: What was asked.
 
     Raises:
         InputError: If it cannot be read.

@@ -53,10 +53,6 @@ _OF_ROLE: Final = (
 def estimate_local(query: Query, catalog: Catalog) -> LocalEstimate | None:
     """Answer if the engine allocates everything at start; None for other engines.
 
-    Args:
-        query: The question.
-        catalog: Where names are looked up.
-
     Raises:
         InputError: If something asked for is unknown, out of range, or refused by the engine.
     """
@@ -77,14 +73,7 @@ def estimate_local(query: Query, catalog: Catalog) -> LocalEstimate | None:
 
 
 def _laid_out(query: Query, named: Named, engine: Engine, catalog: Catalog) -> LocalEstimate:
-    """Answer a question whose model's name was read.
-
-    Args:
-        query: The question.
-        named: What the name was taken to say.
-        engine: The engine's record.
-        catalog: Where names are looked up.
-    """
+    """Answer a question whose model's name was read."""
     case = replace(open_query(query, engine, catalog), named=named)
     changed: tuple[str, ...] = ()
     if query.fit or case.engine_sets_context:
@@ -104,8 +93,6 @@ def open_query(query: Query, engine: Engine, catalog: Catalog) -> LocalCase:
 
     Args:
         query: The question; a name of Ollama's library is replaced by its base model already.
-        engine: The engine's record.
-        catalog: Where names are looked up.
 
     Raises:
         InputError: If something asked for is unknown, out of range, or refused by the engine.
@@ -211,7 +198,6 @@ def _at(case: LocalCase, tokens: int, asked: LocalLayout) -> AtContext:
     """A start for requests of a context, with all its slots, and how many slots of them memory would hold.
 
     Args:
-        case: The question, opened.
         tokens: The context.
         asked: The start for the context that was asked.
     """
@@ -358,11 +344,7 @@ def _assumptions(case: LocalCase, changed: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def memory_said(case: LocalCase) -> list[str]:
-    """The main memory that nobody stated, or what GPU and processor share.
-
-    Args:
-        case: The question, opened.
-    """
+    """The main memory that nobody stated, or what GPU and processor share."""
     if case.query.host_memory is not None:
         return []
     if not case.is_unified:

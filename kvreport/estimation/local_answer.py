@@ -234,11 +234,7 @@ def _encoder(case: LocalCase) -> dict[str, Any] | None:
 
 
 def device_rows(result: LocalEstimate) -> list[tuple[str, int]]:
-    """Where the memory of the fullest device goes: names and bytes; rows of nothing are left out.
-
-    Args:
-        result: The answer.
-    """
+    """Where the memory of the fullest device goes: names and bytes; rows of nothing are left out."""
     device = fullest(result.local)
     parts = (
         ("  weights", device.weights),
@@ -286,11 +282,7 @@ def explain_local(result: LocalEstimate) -> list[str]:
 
 
 def inverse_lines(result: LocalEstimate) -> list[str]:
-    """What fits on this machine, a line each.
-
-    Args:
-        result: The answer.
-    """
+    """What fits on this machine, a line each."""
     found, tokens = result.inverse(), human_tokens(result.request.context_tokens)
     slots = "1 slot" if found.slots == 1 else f"{found.slots} slots"
     longest = human_tokens(found.longest_context) if found.longest_context else "none fits"

@@ -87,7 +87,6 @@ def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tup
     """A model with a type for every tensor.
 
     Args:
-        model: The model.
         weights: Name of a mix; None for what the checkpoint is converted to.
         file: The GGUF file it was read from, if it was.
 
@@ -118,7 +117,6 @@ def with_mix(local: LocalModel, mix: str) -> LocalModel:
     """The same model with the types of a quantization mix.
 
     Args:
-        local: The model.
         mix: The quantizer's name of the mix.
 
     Raises:
@@ -160,7 +158,6 @@ def options_of(query: Query, context: int) -> LocalOptions:
     """llama.cpp's options from a question.
 
     Args:
-        query: The question.
         context: Cells of all slots; 0 if none was named.
 
     Raises:
@@ -346,11 +343,7 @@ class LocalCase:
         )
 
     def host_room(self, layout: LocalLayout) -> int | None:
-        """Bytes of main memory that are left at start; None where nobody knows how many there are.
-
-        Args:
-            layout: The layout on this machine.
-        """
+        """Bytes of main memory that are left at start; None where nobody knows how many there are."""
         if self.is_unified:
             return max(0, *(one.shared - one.beside - one.total for one in layout.devices if one.shared))
         return None if layout.host.usable is None else max(0, layout.host.usable - layout.host.total)
@@ -410,8 +403,6 @@ def open_case(request: Request, query: Query, file: GgufModel | None, catalog: C
     """Open a question.
 
     Args:
-        request: The question, resolved.
-        query: The question as it was asked.
         file: The GGUF file, if the model is one.
         catalog: Where a draft model's name is looked up.
 

@@ -17,11 +17,7 @@ MODEL_FILE: Final = "MODEL.gguf"
 
 
 def command_line(result: LocalEstimate) -> str:
-    """The command of an answer, as one line for a shell.
-
-    Args:
-        result: The answer.
-    """
+    """The command of an answer, as one line for a shell."""
     query, draft = result.case.query, result.case.query.draft
     served = LocalServed(
         file=str(query.model) if result.mix == "file" else result.case.named.file or MODEL_FILE,
@@ -36,11 +32,7 @@ def command_line(result: LocalEstimate) -> str:
 
 
 def command_of_file(case: LocalCase) -> str:
-    """The command of a machine that was sized: the file is named as its quantization usually is.
-
-    Args:
-        case: The model, the machine and the options.
-    """
+    """The command of a machine that was sized: the file is named as its quantization usually is."""
     model = case.request.model.id
     usual = f"{model.rpartition('/')[2]}-{case.mix.upper()}.gguf"
     file = str(case.query.model) if case.mix == "file" else usual

@@ -65,11 +65,7 @@ class HomeAnswers:
 
 
 def home_answers(case: LocalCase) -> HomeAnswers:
-    """Answer every inverse question about one machine.
-
-    Args:
-        case: The question.
-    """
+    """Answer every inverse question about one machine."""
     local, devices, host = case.local, case.devices, case.host_memory
     # What --fit took off the device was nobody's wish: what to put where is answered for the flags as given.
     asked = case if case.asked is None else replace(case, options=case.asked)

@@ -29,12 +29,7 @@ def host_bandwidth(case: LocalCase) -> int:
 
 
 def read_bytes(case: LocalCase, layout: LocalLayout) -> list[int]:
-    """What one token of one full slot reads on each device, the host last: active weights, cache, state.
-
-    Args:
-        case: The question.
-        layout: Its layout.
-    """
+    """What one token of one full slot reads on each device, the host last: active weights, cache, state."""
     network, experts = case.local.network, case.local.model.experts
     placement = place(network, case.options, case.devices)
     share = experts.per_token / experts.routed if experts else 1.0

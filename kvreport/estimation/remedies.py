@@ -74,10 +74,6 @@ class Change:
 def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Remedy, ...]:
     """Find what would make one request fit where none does.
 
-    Args:
-        result: An estimate.
-        kv_formats: KV formats by name.
-
     Returns:
         Every single change that is enough, cheapest first: a shorter context, smaller formats, flags,
         more devices. Where none is, pairs of two that are, those with a shorter context first. Empty where

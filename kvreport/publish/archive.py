@@ -71,12 +71,7 @@ class Release:
 
 
 def present(downloads: Downloads, version: str) -> tuple[Release, ...]:
-    """Return the release that a site publishes now; none without its dataset.
-
-    Args:
-        downloads: The dataset's files.
-        version: The data release.
-    """
+    """Return the release that a site publishes now; none without its dataset."""
     if not downloads.files:
         return ()
     sums = dict(_sums((downloads.folder / SUMS).read_text(encoding="utf-8")))
@@ -107,7 +102,6 @@ def joined(before: tuple[Release, ...], now: tuple[Release, ...]) -> tuple[Relea
     """Return the releases of a site, the latest first.
 
     Args:
-        before: Those published before.
         now: The one of this site, if it has its dataset.
 
     Raises:

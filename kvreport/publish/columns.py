@@ -56,7 +56,6 @@ def places(site: SiteData, *, further: bool) -> tuple[Place, ...]:
     """Return the columns of a model's lists: every tensor-parallel size, then further layouts stage by stage.
 
     Args:
-        site: What every page may ask.
         further: Whether further layouts are listed, those of the search for a deployment last; the files with all
             models leave them out.
     """
@@ -394,11 +393,7 @@ def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict
 
 
 def following(rates: dict[str, Any]) -> dict[str, Any]:
-    """Return the rates of a model whose reserve follows the longest request; nothing of others.
-
-    Args:
-        rates: What :func:`reserve_rates` says.
-    """
+    """Return the rates of a model whose reserve follows the longest request; nothing of others."""
     columns = [one for name in ("rates", "other_rates") for one in rates[name] or () if one is not None]
     return rates if any(map(follows_length, columns)) else {}
 

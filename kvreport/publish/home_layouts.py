@@ -14,10 +14,6 @@ def of_models(site: SiteData, models: Sequence[Model]) -> dict[str, AtHome]:
     """Return the layouts of some models by id, kept between builds.
 
     Models that llama.cpp does not convert are left out, and quantized copies: they are converted from their originals.
-
-    Args:
-        site: The site.
-        models: Models of it.
     """
     found = {}
     with site.parts.group("at-home") as kept:

@@ -68,7 +68,6 @@ def derive(title: str, samples: list[Any]) -> dict[str, Any]:
     """Return the narrowest schema of this kind that all samples satisfy.
 
     Args:
-        title: What the samples are.
         samples: Answers, as many different ones as there are kinds of answers.
     """
     promise = (
@@ -78,12 +77,7 @@ def derive(title: str, samples: list[Any]) -> dict[str, Any]:
 
 
 def with_words(schema: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with the descriptions that an earlier one has and it has not.
-
-    Args:
-        schema: The schema.
-        old: The earlier one.
-    """
+    """Return a schema with the descriptions that an earlier one has and it has not."""
     made: dict[str, Any] = {}
     for key, value in schema.items():
         before = old.get(key)
@@ -152,8 +146,6 @@ def narrowed(old: Mapping[str, Any], new: Mapping[str, Any], place: str = "") ->
     """Yield a sentence for every promise of a schema that its successor does not keep.
 
     Args:
-        old: What was published.
-        new: What shall be.
         place: Where in the document, for the sentences.
     """
     before, after = _types(old), _types(new)

@@ -169,11 +169,7 @@ def looks_like_llama_cpp(text: str) -> bool:
 
 
 def read_start(lines: Iterable[str]) -> LlamaStart:
-    """Read the start-up lines of llama.cpp or Ollama; other lines are passed over.
-
-    Args:
-        lines: The log.
-    """
+    """Read the start-up lines of llama.cpp or Ollama; other lines are passed over."""
     start = LlamaStart()
     for line in lines:
         _read_line(start, line)

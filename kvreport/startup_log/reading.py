@@ -278,9 +278,6 @@ def is_script(lines: list[str]) -> bool:
 def last_start(lines: list[str]) -> tuple[int, int, int]:
     """Of a log with several starts one after the other, the last that tells something; figures of two do not mix.
 
-    Args:
-        lines: The log.
-
     Returns:
         Index of its first line, index after its last one, and how many starts there are.
     """

@@ -50,10 +50,6 @@ def log_requests(found: Iterable[Entry], name: str) -> tuple[Iterator[TracedRequ
     A line's time is the arrival (``received_time``, ``created``), else the time of the line less the
     request's latency. All requests are held until the end, because a log is in order of completion.
 
-    Args:
-        found: Lines, and what they are as JSON.
-        name: The file's name, for messages.
-
     Returns:
         The requests, and whether they have times.
 

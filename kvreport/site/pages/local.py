@@ -127,9 +127,6 @@ def longest_on(machine: Accelerator, laid: AtHome, mix: str, backend: int) -> in
     """The longest usual context of a model on a machine, its one memory minded; 0 if none fits.
 
     Args:
-        machine: The machine.
-        laid: The model on one device.
-        mix: Quantization mix.
         backend: Bytes that the backend takes for itself.
     """
     return laid.longest(mix, machine.usable_bytes, backend, machine)
@@ -394,12 +391,7 @@ def _near(machine: Accelerator, every: tuple[Accelerator, ...]) -> list[tuple[st
 
 
 def at_home_section(inputs: Inputs, model: Model) -> Section | None:
-    """The part of a model's page about machines at home; None where llama.cpp does not convert the model.
-
-    Args:
-        inputs: What pages are made from.
-        model: The model.
-    """
+    """The part of a model's page about machines at home; None where llama.cpp does not convert the model."""
     laid = home_layouts.every_model(inputs.site).get(model.id)
     if laid is None:
         return None
@@ -443,12 +435,7 @@ def _smallest(site: SiteData, laid: AtHome, backend: int) -> tuple[int, str]:
 
 
 def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
-    """The part of an accelerator's page about local engines; None for one that nobody has at home.
-
-    Args:
-        inputs: What pages are made from.
-        gpu: The accelerator.
-    """
+    """The part of an accelerator's page about local engines; None for one that nobody has at home."""
     if not has_pages(inputs):
         return None
     found = _candidates(inputs)

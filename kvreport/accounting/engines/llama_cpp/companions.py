@@ -62,12 +62,7 @@ def companion_options(options: LocalOptions) -> LocalOptions:
 
 
 def prediction_model(local: LocalModel, tensors: tuple[LocalTensor, ...]) -> LocalModel | None:
-    """A model's prediction blocks as a model: blocks like the last with attention, the trunk's head.
-
-    Args:
-        local: The trunk.
-        tensors: Tensors of the prediction blocks.
-    """
+    """A model's prediction blocks as a model: blocks like the last with attention, the trunk's head."""
     attending = [
         block for block in local.network.blocks if isinstance(block.mixer, Attention | LatentAttention)
     ]

@@ -22,11 +22,7 @@ def check_of(name: str) -> CheckedArchitecture | None:
 
 
 def times_larger(architecture: LocalArchitecture) -> float:
-    """How many times ours a compute buffer may be: 1 where the check agrees, or nobody checked.
-
-    Args:
-        architecture: The architecture.
-    """
+    """How many times ours a compute buffer may be: 1 where the check agrees, or nobody checked."""
     checked = check_of(architecture.name)
     if checked is None or checked.within_2_percent == checked.compared:
         return 1.0
@@ -37,12 +33,7 @@ def times_larger(architecture: LocalArchitecture) -> float:
 
 
 def confirmation(architecture: LocalArchitecture, times: float) -> str:
-    """What an answer says of its compute buffers where the check does not agree; empty where it does.
-
-    Args:
-        architecture: The architecture.
-        times: How many times ours they may be.
-    """
+    """What an answer says of its compute buffers where the check does not agree; empty where it does."""
     checked = check_of(architecture.name)
     if checked is None:
         return "compute buffer: no check against llama.cpp covers this architecture"

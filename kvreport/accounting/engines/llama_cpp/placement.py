@@ -91,11 +91,6 @@ def place(network: Network, options: LocalOptions, devices: Sequence[LocalDevice
     The last ``--n-gpu-layers`` of layers and output layer go to devices, divided by ``--tensor-split`` or by
     free memory. ``--n-cpu-moe`` and ``--override-tensor`` move single tensors.
 
-    Args:
-        network: The network.
-        options: Options of the server.
-        devices: Devices in order.
-
     Raises:
         InputError: If an option names a device that is not there.
     """
@@ -194,12 +189,6 @@ def weight_bytes(
     """Bytes of weights on each device, the CPU last.
 
     Token embeddings are always on the CPU; a tied output matrix is loaded a second time where the output layer is.
-
-    Args:
-        tensors: The file's tensors.
-        placement: Where layers are.
-        options: Options of the server.
-        tied: True if the embedding is the output matrix, too.
     """
     finder = _Overrides(options, placement.cpu)
     total = [0] * (placement.cpu + 1)
@@ -214,13 +203,7 @@ def weight_bytes(
 
 
 def repeated_bytes(tensors: Sequence[LocalTensor], placement: Placement, *, tied: bool) -> int:
-    """Bytes of host weights that a device holds a second time: a tied embedding.
-
-    Args:
-        tensors: The file's tensors.
-        placement: Where layers are.
-        tied: True if the embedding is the output matrix, too.
-    """
+    """Bytes of host weights that a device holds a second time: a tied embedding."""
     if not tied or placement.output == placement.cpu:
         return 0
     return sum(tensor.nbytes for tensor in tensors if tensor.role == "token_embd")

@@ -50,8 +50,6 @@ class LlamaCpp(EngineRules):
         """Put the engine's defaults where nothing was asked.
 
         Args:
-            options: What was asked.
-            model: The model.
             total_bytes: Memory of all devices together.
             tensors: The file's tensors, with their types.
             architecture: The file's architecture.
@@ -77,20 +75,12 @@ class LlamaCpp(EngineRules):
         return self.engine.model_copy(update={"version": f"b{number[0]}"})
 
     def usual_mix(self, model: Model) -> str | None:
-        """The quantization mix that is run where nobody names one; None for the checkpoint's own types.
-
-        Args:
-            model: The model.
-        """
+        """The quantization mix that is run where nobody names one; None for the checkpoint's own types."""
         del model
         return None
 
     def reason_of_mix(self, model: Model) -> str:
-        """Why the weights have the types they have where nobody names a mix.
-
-        Args:
-            model: The model.
-        """
+        """Why the weights have the types they have where nobody names a mix."""
         del model
         return "converted without quantizing"
 

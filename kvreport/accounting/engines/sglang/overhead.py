@@ -72,11 +72,9 @@ def tables_on_device(
     """Tables that other devices keep in host memory, and this one does not.
 
     Args:
-        model: The model.
         tables: Names of rows that a release keeps in host memory.
         weight_format: The format that the model is converted to; None for as released.
         formats: Weight formats by name, for what released tensors carry.
-        accelerator: The device.
         tensor_parallel: Ranks that share each table.
     """
     if not tables or has_host_apart(accelerator):
@@ -102,12 +100,8 @@ def widened_projection(
     ``srt/server_args.py`` in 0.5.13 to 0.5.17, ``srt/arg_groups/model_hook.py`` and ``serving_hook.py`` in 0.5.20 and 0.5.23).
 
     Args:
-        model: The model.
-        engine: The engine's record, of one release.
         weight_format: The format that the model is converted to; None for as released.
         formats: Weight formats by name, for what released tensors carry.
-        accelerator: The device.
-        tensor_parallel: Ranks that share each layer.
     """
     if not has_groups(model) or multiplies_groups(engine, accelerator):
         return 0
@@ -136,13 +130,7 @@ def multiplies_groups(engine: Engine, accelerator: Accelerator) -> bool:
 
 
 def device_traits(model: Model, engine: Engine, accelerator: Accelerator) -> tuple[bool, ...]:
-    """What of a device decides what loading a model adds.
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        accelerator: The device.
-    """
+    """What of a device decides what loading a model adds."""
     repacks = engine.loaded_scales_kept and repacks_block_floats(accelerator)
     grouped = has_groups(model) and multiplies_groups(engine, accelerator)
     return accelerator.vendor == "AMD", grouped, repacks, has_host_apart(accelerator)
@@ -166,10 +154,8 @@ def loaded_scales(
     ``marlin_utils_fp4.py::prepare_moe_mxfp4_layer_for_marlin``); since 0.5.16 the former are deleted.
 
     Args:
-        model: The model.
         weight_format: The format that the model is converted to; None for as released.
         formats: Weight formats by name, for what released tensors carry.
-        tensor_parallel: Ranks that share each layer.
     """
     size = 0
     for row in model.weights:

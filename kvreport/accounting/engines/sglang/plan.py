@@ -55,9 +55,6 @@ def plan(
     """How requests are laid into the pools of one rank.
 
     Args:
-        model: The model, whole.
-        engine: The engine's record, of one release.
-        setup: Flags, format, layout and device.
         stage: The layers of a pipeline stage as a model; None for all.
 
     Raises:
@@ -109,7 +106,6 @@ def counted(model: Model, engine: Engine) -> Model:
 
     Args:
         model: The model, with the layers of a draft if there is one.
-        engine: The engine's record, of one release.
     """
     drafts = {group.name for group in model.layers if group.name.startswith(_DRAFT)}
     if not drafts or compressed.is_compressed(model):
@@ -137,7 +133,6 @@ def own_draft_bytes(model: Model, engine: Engine, ranks: int, element: float) ->
 
     Args:
         model: The model, with the layers of a draft if there is one.
-        engine: The engine's record, of one release.
         ranks: Ranks that divide the heads.
         element: Bytes of one cached element.
     """
@@ -150,12 +145,7 @@ def own_draft_bytes(model: Model, engine: Engine, ranks: int, element: float) ->
 
 
 def stage_sizes(layers: int, stages: int) -> tuple[int, ...]:
-    """Layers that are left over go one each to the last stages (0.5.23, ``distributed/utils.py``).
-
-    Args:
-        layers: Layers of the model.
-        stages: Stages to deal them to.
-    """
+    """Layers that are left over go one each to the last stages (0.5.23, ``distributed/utils.py``)."""
     each, left = divmod(layers, stages)
     return tuple(each + (place >= stages - left) for place in range(stages)) if left else ()
 
@@ -168,10 +158,6 @@ def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, s
     the layers of the whole model (``pool_configurator.py::HybridSWAPoolConfigurator``).
 
     Args:
-        model: The model, whole.
-        engine: The engine's record, of one release.
-        flags: The resolved flags.
-        layout: How the model is spread.
         stage: The stage's layers as a model.
     """
     rule = pool_rule(stage, engine, flags)
@@ -198,11 +184,6 @@ def pool_flags(
     setup: CacheSetup,
 ) -> PoolFlags:
     """What SGLang makes of the flags where pools are concerned.
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        setup: Flags, format, layout and device.
 
     Raises:
         InputError: If the format cannot store one of the model's caches.
@@ -268,8 +249,6 @@ def device_traits(
     """What of a device decides the pools of a model, with a prefix cache and without one.
 
     Args:
-        model: The model.
-        engine: The engine's record, of one release.
         kv_format: How growing caches are stored; None for 16 bits.
         accelerator: The device; None where it is not known.
     """
@@ -307,8 +286,6 @@ def scaled_latents(
     (``model_overrides/deepseek_v2.py::_dsa_dcp_overrides``).
 
     Args:
-        model: The model.
-        engine: The engine's record, of one release.
         accelerator: The device; None for a Hopper GPU.
         context_ranks: Ranks that divide the tokens of a request (``--dcp-size``).
     """
@@ -359,9 +336,6 @@ def encoder_tokens(model: Model) -> int:
     """Tokens of an encoder's output that a request keeps: they take slots of all layers, like its own tokens.
 
     ``managers/schedule_batch.py::prepare_encoder_info_extend`` takes them off the slots that a request is given (0.5.9).
-
-    Args:
-        model: The model.
     """
     return max(
         (

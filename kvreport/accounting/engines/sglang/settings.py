@@ -156,9 +156,6 @@ def settings(
     """Resolve the flags as SGLang does.
 
     Args:
-        model: The model.
-        engine: The release.
-        accelerator: The device.
         tensor_parallel: ``--tp-size``: all ranks, those of data-parallel attention included.
         pipeline_parallel: ``--pp-size``.
         data_attention: ``--dp-size`` with ``--enable-dp-attention``; 1 without.
@@ -273,13 +270,7 @@ def memory(
 
 
 def sends_on_device(model: Model, engine: Engine, accelerator: Accelerator) -> bool:
-    """True for a class that a release serves in a way of its own on large Hopper GPUs (``large_hopper_qwen3_vl_model_type``).
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        accelerator: The device.
-    """
+    """True for a class that a release serves in a way of its own on large Hopper GPUs (``large_hopper_qwen3_vl_model_type``)."""
     return (
         engine.lists("hopper_vision", model.architecture)
         and capability(accelerator) == HOPPER
@@ -300,9 +291,6 @@ def images_mib(
     """MiB that images take of the device beside weights and pools; 0 for a model without.
 
     Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        accelerator: The device.
         nodes: Servers of one replica: across them images are sent through the hosts.
         max_requests: ``--max-running-requests``, or None.
         through: ``--mm-feature-transport``; "" for the engine's choice.
@@ -327,8 +315,6 @@ def chunk_of(model: Model, engine: Engine, chunk_tokens: int, data_attention: in
     """``chunked_prefill_size`` of one data rank; -1 for a class whose prefill is never chunked.
 
     Args:
-        model: The model.
-        engine: The engine's record, of one release.
         chunk_tokens: Tokens of one prefill chunk, where given.
         data_attention: Ranks of data-parallel attention.
     """
@@ -373,8 +359,6 @@ def graphs_mib(
     """MiB kept for captured graphs and what data-parallel attention pads (``reserve_for_graph_mb``).
 
     Args:
-        model: The model.
-        engine: The engine's record, of one release.
         chunk_tokens: Tokens of one prefill chunk.
         captured_requests: Requests of the largest captured graph.
         data_attention: Ranks of data-parallel attention.
@@ -421,8 +405,6 @@ def largest_prefill(model: Model, engine: Engine, chunk_tokens: int) -> int:
     (``apply_muse_glimmer_prefill_cuda_graph_max_bs_default``).
 
     Args:
-        model: The model.
-        engine: The engine's record, of one release.
         chunk_tokens: Tokens of one prefill chunk.
     """
     if engine.lists("small_prefill_graphs", model.architecture):
@@ -453,12 +435,7 @@ def prefill_captured(model: Model, engine: Engine) -> bool:
 
 
 def left_uncaptured(model: Model, engine: Engine) -> bool:
-    """True if the release does not capture the prefill of such attention.
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-    """
+    """True if the release does not capture the prefill of such attention."""
     uncaptured = release_of(engine).word("prefill_uncaptured")
     if uncaptured == "none" or captured_piecewise(model, engine):
         return False
@@ -469,33 +446,18 @@ def left_uncaptured(model: Model, engine: Engine) -> bool:
 
 
 def staged_captured(model: Model, engine: Engine) -> bool:
-    """True if prefill of pipeline stages is captured, and not piece by piece.
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-    """
+    """True if prefill of pipeline stages is captured, and not piece by piece."""
     return release_of(engine).has("stages_captured") and not captured_piecewise(model, engine)
 
 
 def captured_alone(model: Model, engine: Engine) -> bool:
-    """True if DP attention and exchanges between expert ranks leave prefill uncaptured, in older releases or piece by piece.
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-    """
+    """True if DP attention and exchanges between expert ranks leave prefill uncaptured, in older releases or piece by piece."""
     early = not release_of(engine).has("spread_captured")
     return (early and not captured_whole(model, engine)) or captured_piecewise(model, engine)
 
 
 def captured_whole(model: Model, engine: Engine) -> bool:
-    """True if prefill is captured as whole graphs by default, which nothing turns off (``apply_inkling_prefill_cuda_graph_default``).
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-    """
+    """True if prefill is captured as whole graphs by default, which nothing turns off (``apply_inkling_prefill_cuda_graph_default``)."""
     return engine.lists("whole_prefill_graphs", model.architecture)
 
 
@@ -503,10 +465,6 @@ def captured_piecewise(model: Model, engine: Engine) -> bool:
     """True if prefill is captured piece by piece, which DP attention and DeepEP turn off.
 
     For models with images on a list of the engine's.
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
     """
     listed = engine.lists("piecewise_prefill_graphs", model.architecture)
     return listed and release_of(engine).has("piecewise_captured")
@@ -556,14 +514,7 @@ def attention_backend(
     *,
     prefix_cache: bool = True,
 ) -> str:
-    """The attention backend that is taken by default (``get_default_attn_backend`` and overrides).
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        accelerator: The device.
-        prefix_cache: True if prefixes are cached.
-    """
+    """The attention backend that is taken by default (``get_default_attn_backend`` and overrides)."""
     if is_compressed(model):
         return "dsv4"
     if shapes.indexer_of(model) is not None and shapes.latent_of(model) is not None:
@@ -596,9 +547,6 @@ def page_size(model: Model, engine: Engine, backend: str, given: int | None = No
     """Tokens of one page: as given, or as a kernel or a model needs.
 
     Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        backend: The attention backend.
         given: Tokens given by hand, or None.
     """
     index = shapes.indexer_of(model)
@@ -624,13 +572,7 @@ def page_size(model: Model, engine: Engine, backend: str, given: int | None = No
 
 
 def paged_as(model: Model, engine: Engine, backend: str) -> str:
-    """An attention backend, as far as :func:`page_size` asks for it; "" for those that take any page.
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        backend: The attention backend.
-    """
+    """An attention backend, as far as :func:`page_size` asks for it; "" for those that take any page."""
     lists = ("pages_of_128", "blackwell_triton")
     asked = backend in PAGED_BACKENDS or any(engine.lists(name, model.architecture) for name in lists)
     return backend if asked else ""
@@ -645,9 +587,6 @@ def states_per_request(
     stays (``_pipeline_parallel_overlap_disable``).
 
     Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        prefix_cache: True if prefixes are cached.
         overlap: True if the scheduler prepares a step while the one before runs.
         staged: True with pipeline stages.
     """
@@ -665,10 +604,7 @@ def narrows_index(
     Keys of pooled tokens do not (``mem_cache/qsa_kv_pool.py::resolve_qsa_indexer_dtype``, 0.5.22 and 0.5.23).
 
     Args:
-        model: The model.
-        engine: The engine's record, of one release.
         kv_format: How growing caches are stored; None for 16 bits.
-        accelerator: The device.
     """
     index = shapes.indexer_of(model)
     if index is None or index.scaled or index.stride > 1 or kv_format is None or kv_format.bits != 8:

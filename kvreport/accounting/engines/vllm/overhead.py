@@ -108,12 +108,9 @@ def load_overhead(
     """Bytes per rank that loading adds, by what they are for.
 
     Args:
-        model: The model.
         engine: The engine, whose release decides the kernels.
         weight_format: The format the model is converted to; None means as released.
-        formats: Weight formats by name.
         accelerator: The device, which decides the kernels.
-        layout: How the weights are divided.
 
     Returns:
         ``position_table``, ``missing_projections``, ``absorbed_projection``, ``widened_scales``, ``grouped_scales``,
@@ -186,7 +183,6 @@ def _position_table(model: Model, floats: bool, apart: bool) -> int:  # noqa: FB
     Layers share a table where width and parameters are equal (0.10.2 to 0.33.0 ``rotary_embedding/__init__.py::get_rope``).
 
     Args:
-        model: The model.
         floats: True for classes that ask for a table of 32-bit numbers.
         apart: True for classes whose windows rotate by parameters of their own.
     """
@@ -333,13 +329,7 @@ def _triton_padding(release: Release, row: WeightGroup, share: int, width: int) 
 
 
 def padding_kernel(model: Model, engine: Engine, accelerator: Accelerator) -> Kernel | None:
-    """The kernel that reads MXFP4 experts; None without routed experts, and where none of them are padded.
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        accelerator: The device.
-    """
+    """The kernel that reads MXFP4 experts; None without routed experts, and where none of them are padded."""
     capability = accelerator.compute_capability or ""
     if accelerator.vendor.upper() != "NVIDIA" or not capability or not has_experts(model):
         return None

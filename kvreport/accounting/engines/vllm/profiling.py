@@ -215,10 +215,7 @@ def partial_bytes_per_row(
     ``v1/worker/gpu/cudagraph_utils.py``, ``measured - sum(mem_samples)``).
 
     Args:
-        model: The model.
-        release: The vLLM release.
         tensor_parallel: Ranks that share the heads.
-        second: True for the second model runner.
         decode_context: Ranks that divide a context.
     """
     caches = [cache for group in model.layers for cache in group.caches]
@@ -278,9 +275,6 @@ def embedded_bytes_per_token(shape: Shape, release: Release, *, second: bool, im
     one for those that are asked for images or sounds (0.33.0 ``v1/worker/gpu/mm/encoder_runner.py::EncoderRunner``).
 
     Args:
-        shape: The model's widths.
-        release: The vLLM release.
-        second: True for the second runner.
         images: True if the model encodes images or sounds and was not told to serve text only.
     """
     charged = release.has("charges_all_that_stays") and (images or not second)
@@ -299,7 +293,6 @@ def received_bytes_per_token(shape: Shape, *, alone: bool) -> int:
     (``make_empty_intermediate_tensors``, read in 0.11.2, 0.27.1 and 0.33.0). Several residual streams pass as one tensor.
 
     Args:
-        shape: The model's widths.
         alone: True for classes that pass hidden states with the residual already added, not both.
     """
     tensors = shape.streams if shape.streams > 1 else 1 if alone else 2
@@ -331,11 +324,6 @@ def loaded_bytes_per_token(model: Model, shape: Shape, engine: Engine) -> int:
     to 0.33.0 ``layers/attention/sparse_mla_attention.py``, ``index_group_builder``; ``mla/index_group.py``,
     ``physical_topk_indices``). Models with encoders keep embeddings of every layer (0.10.2 to 0.33.0
     ``models/gemma3n_mm.py`` and ``gemma4_mm.py``, ``per_layer_embeddings``). Logs print them with the weights.
-
-    Args:
-        model: The model.
-        shape: The model's widths.
-        engine: The engine's record, of one release.
     """
     release = release_of(engine)
     levels = shape.tower.outputs - 1 if shape.tower is not None and release.has("inner_layers_tapped") else 0
@@ -363,7 +351,6 @@ def loaded_bytes_per_row(model: Model, engine: Engine) -> int:
     ``models/deepseek_v2.py`` and ``models/deepseek_v32/nvidia/model.py``, ``get_sparse_mla_index_group_max_rows``).
 
     Args:
-        model: The model.
         engine: The engine's record, of one release; it lists the classes as ``picks_of_rows``.
     """
     if not engine.lists("picks_of_rows", model.architecture):
@@ -400,8 +387,6 @@ def forward_bytes_per_token(
     (:func:`expert_workspace_bytes`), and a forward pass adds only their outputs.
 
     Args:
-        shape: The model's widths.
-        tensor_parallel: Ranks that share each layer.
         whole_experts: True with expert parallelism.
         inner_kept: True where experts compute in buffers that stay allocated.
     """
@@ -482,12 +467,6 @@ def scored_bytes_per_row(
     (:func:`partial_bytes_per_row`). DeepSeek-V4.1-Flash was measured with 1,048,576 and with 4,096 tokens on B300: what follows the length
     is 11.9 GiB of peak and graphs, where 1,024 rows of 1.5 x 1,048,576 places are 12.0, counted twice (brook-012, -014). On four
     GB200, one start of GLM-5.2 with 819,200 tokens estimated 0.9 GiB more than its other launches are counted with (web-004).
-
-    Args:
-        model: The model.
-        shape: The model's widths.
-        release: The vLLM release.
-        second: True for the second model runner.
     """
     if not shape.gathers_keys:
         return 0.0, 0.0
@@ -542,8 +521,6 @@ def compiling_bytes(
     outside of the compiled graph (``gpu_model_runner.py::_dummy_run``).
 
     Args:
-        model: The model.
-        release: The vLLM release.
         tensor_parallel: Ranks that the table is divided over.
         images: False if the engine was told to serve text only.
         hashed: True if tables of hashed n-grams lie on the device, whose lookup is compiled with the layers (a bug

@@ -525,10 +525,6 @@ def gathering_ranks(layout: Layout, expert_kernel: str | None = None) -> int:
     step (``v1/worker/gpu_model_runner.py::_dummy_run``): "EP16 profiling with 131072 gathered tokens" of a step of 8,192, as
     ``fused_moe/experts/trtllm_mxfp4_moe.py::_max_supported_tokens`` of 0.33.0 has it. A start on eight B200 with
     ``--moe-backend deep_gemm_mega_moe``, which exchanges tokens by itself, has nothing of them (obs-171).
-
-    Args:
-        layout: The layout.
-        expert_kernel: Kernels of experts that were asked for.
     """
     sends = layout.expert and layout.all_to_all not in ("", "allgather_reducescatter")
     sends = sends or expert_kernel == MEGA_MOE
