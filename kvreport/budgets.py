@@ -55,6 +55,7 @@ def guard(where: str | Callable[[], str], allowed: str) -> Iterator[None]:
 
     Args:
         where: The file or the place, for the message; a function gives the place that a reader has come to.
+        allowed: What the reader reads.
 
     Raises:
         InputError: If anything was raised, with the place.

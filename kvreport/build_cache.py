@@ -29,6 +29,7 @@ def digest(roots: Iterable[Path], packages: Iterable[str], *values: object) -> s
     Args:
         roots: Files, and folders with everything in them.
         packages: Distributions whose version matters.
+        values: Anything that JSON can write.
     """
     found = sha256(json.dumps([[*values], [version(name) for name in packages]]).encode())
     for root in roots:

@@ -138,6 +138,8 @@ def workers(
     Fresh, because a fork of a process that has threads (the host's, Arrow's) may hang.
 
     Args:
+        count: Processes.
+        initializer: Called once in each of them.
         arguments: What it is called with.
 
     Raises:
@@ -172,6 +174,10 @@ def shared_out(
     """Yield what is computed of each item in order, by other processes and, while they are busy, by this one.
 
     Args:
+        items: What to compute something of.
+        pool: The other processes.
+        others: How many they are.
+        there: Computes it in another process.
         here: The same in this one.
     """
     from concurrent.futures import Future  # noqa: PLC0415 - as above
@@ -266,6 +272,8 @@ def run_beside(module: str, arguments: Sequence[str], cwd: str | os.PathLike[str
     """Start ``python -m module`` quietly, as a process that ends when this one does.
 
     Args:
+        module: The module.
+        arguments: Its arguments.
         cwd: Where it runs.
     """
     code = f"{_FOLLOW}runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"

@@ -147,6 +147,7 @@ def counted(number: float, forms: str, text: str | None = None) -> str:
     """Return a number with its noun, singular or plural.
 
     Args:
+        number: Decides the form.
         forms: The forms, divided by ``|``: the singular and the plural.
         text: The number as it is shown; by default with commas.
 
@@ -180,6 +181,7 @@ def notebook_table(title: str, head: Sequence[str], rows: Iterable[Sequence[obje
     """Return what a notebook shows of an answer: a sentence and a table, both escaped.
 
     Args:
+        title: The sentence.
         head: Names of the columns.
         rows: Cells, row by row; whole numbers get separators.
     """

@@ -31,8 +31,10 @@ def cut_block(
 
     Args:
         rules: The release's rules of alignment.
+        model: The model.
         weight_format: What it is converted to; None is as released.
         formats: Weight formats by name, for what released tensors carry.
+        layout: How it is spread over devices.
     """
     if not rules or (layout.tensor == 1 and layout.expert_ranks == 1):
         return None

@@ -72,6 +72,7 @@ def low_latency_bytes(tokens: int, hidden: int, experts: int) -> int:
 
     Args:
         tokens: Tokens that a rank dispatches at most in a step.
+        hidden: Width of a token.
         experts: Experts of a layer, redundant ones among them.
     """
     scales = hidden // 128
@@ -94,6 +95,7 @@ def one_sided_bytes(tokens: int, ranks: int, hidden: int, per_token: int, form: 
     Args:
         tokens: Tokens of one step.
         ranks: Ranks that experts are divided over.
+        hidden: Width of a token.
         per_token: Experts that a token passes through.
         form: Name of the experts' weight format.
     """
@@ -130,7 +132,9 @@ def elastic_bytes(tokens: int, hidden: int, per_token: int, nodes: int, each: in
 
     Args:
         tokens: Tokens of one step.
+        hidden: Width of a token.
         per_token: Experts that a token passes through.
+        nodes: Servers.
         each: Ranks in a server.
         floats8: True if tokens go out in FP8, with a scale for every 32 elements.
     """
@@ -159,7 +163,9 @@ def buffer_bytes(model: Model, layout: Layout, exchange: Exchange, max_batched_t
     """Bytes that the exchange takes off the pools of one rank; 0 without data-parallel attention over whole experts.
 
     Args:
+        model: The model.
         layout: How it is spread over devices, and which kernels exchange.
+        exchange: How the engine uses the kernels.
         max_batched_tokens: Tokens of one step.
 
     Raises:

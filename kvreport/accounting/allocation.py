@@ -95,6 +95,7 @@ def joined(
     """How the reserves of several fleets together follow the longest request; None where none does.
 
     Args:
+        parts: Those of each fleet.
         classes: An array of the shape of each fleet's devices, for a fleet whose reserve follows nothing.
         by_row: How arrays of each fleet's devices become one.
     """
@@ -216,6 +217,7 @@ def lengths_on(case: Case, classes: Sequence[tuple[Accelerator, Serving]], known
     """How the reserve follows the longest request; None where it does not, or where the pool is given.
 
     Args:
+        case: What is laid out.
         classes: A device of each class, and the scheduler sizes that the engine takes there.
         known: What other cases of the same model have worked out.
     """
@@ -289,8 +291,10 @@ def pools(
     """The pools of all devices, each at its own share; sizes as for the engine's ``pool_bytes``.
 
     Args:
+        case: The devices and the engine.
         total: Memory of each device, in bytes.
         resident: Weights as loaded on each device, by weight format.
+        reserve: What the engine keeps on each device.
         shares: Shares of memory with their devices (:func:`by_share`); none for the engine's default on all.
     """
     engine = case.rules
@@ -371,6 +375,8 @@ def plan_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> B
     """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
 
     Args:
+        case: What is laid out.
+        device: The device.
         serving: The scheduler sizes.
         known: What other cases of the same model have worked out.
     """
@@ -401,6 +407,8 @@ def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -
     """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
 
     Args:
+        case: What is laid out.
+        device: The device.
         serving: The scheduler sizes.
         known: What other cases of the same model have worked out.
     """
@@ -530,7 +538,10 @@ def overhead_on(
     """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
 
     Args:
+        case: What is laid out.
         form: The weight format; None is as released.
+        device: The device.
+        kernels: What of it decides what loading adds.
         serving: The scheduler sizes.
         known: What other cases of the same model have worked out.
     """

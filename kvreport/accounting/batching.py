@@ -120,6 +120,9 @@ def simulate(
         prompt_tokens: Prompt lengths, in order of arrival.
         output_tokens: Output lengths, each at least 1.
         allocator: How memory is handed out.
+        pool_tokens: Tokens that the cache has room for.
+        maximum_tokens: Longest request allowed; what a stretch reserves.
+        max_seqs: Largest batch.
         shared_prefix_tokens: Leading tokens that all prompts have in common; pages hold their
             full pages once.
         decode_seconds: Time of a step; None counts steps.

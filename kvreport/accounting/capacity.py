@@ -181,6 +181,7 @@ def printed_tokens(
     Args:
         pool_bytes: Bytes left for the cache on one device.
         plan: How requests are laid into the pool.
+        context_tokens: Length of each request.
         token_line: How the release counts: a name of the engine record's ``token_line``.
     """
     if token_line == "blocks":
@@ -308,6 +309,7 @@ def verdict(
 
     Args:
         usable_bytes: Memory that a process can use on the device.
+        weight_bytes: Weights on the device, as loaded.
         pool_bytes: Left for the cache, or for a model without one what weights and reserve leave of the device
             (:func:`kvreport.accounting.kernel.room_left`); negative where nothing is.
         plan: The engine's block plan.
@@ -387,6 +389,7 @@ def shortfall(
     Args:
         pool_bytes: Bytes left for the cache on one device.
         plan: How requests are laid into the pool.
+        context_tokens: Length of each request.
         state_slots_wanted: Blocks that must exist at start, or None.
     """
     request = plan.profile.request_bytes(context_tokens)

@@ -35,6 +35,9 @@ def computed_in(
     """The type that a release computes in: the one asked for, else the checkpoint's own, else what it falls back to.
 
     Args:
+        support: The rules.
+        engine: The engine's record.
+        accelerator: The device.
         model: The model, whose class may not be computed in float16.
         weight_format: What its weights are converted to; None is as released.
         dtype: The type asked for; None is the checkpoint's own.
@@ -47,6 +50,9 @@ def computed_by(ruling: Ruling, accelerator: Accelerator, model: Model, form: st
     """The same, once the release's rules were looked up.
 
     Args:
+        ruling: What the release says.
+        accelerator: The device.
+        model: The model.
         form: Name of its weights' format.
         dtype: The type asked for; None is the checkpoint's own.
     """

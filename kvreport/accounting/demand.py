@@ -249,6 +249,7 @@ def demand(
     """Work out what one step asks of one device.
 
     Args:
+        model: The model.
         weight_format: How weights are stored; None means as released.
         formats: Weight formats by name, for the names that released tensors carry.
         kv_format: How the cache is stored; None means the served 16-bit type.
@@ -336,6 +337,7 @@ def reaches_of(
     """What a token sees of a model's caches, layer group by layer group.
 
     Args:
+        model: The model.
         kv_format: How the cache is stored; None means the served 16-bit type.
         tensor_parallel: Devices that the model is split over.
         interleaved: Ranks that a cache's tokens are dealt out over (:meth:`Demand.interleaved`).

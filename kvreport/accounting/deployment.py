@@ -258,6 +258,7 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
     """Lay a model out on a device: everything between a question and its answer.
 
     Args:
+        case: What is laid out.
         memo: What other cases of the same model have worked out; None to work it out here.
 
     Raises:
@@ -305,6 +306,7 @@ def agreed(case: Case, ranks: list[Deployment]) -> list[Deployment]:
     """The ranks with the pools that they end up with: each its own, or all that of the one with least.
 
     Args:
+        case: What is laid out.
         ranks: The ranks, each by itself.
     """
     if not case.rules.ranks_agree_on_pool:
@@ -438,6 +440,8 @@ def bound_under(plan: BlockPlan, rank: Deployment, ceiling: Engine, contexts: xp
     Args:
         plan: What :func:`ceiling_plan` says of it.
         rank: The rank; others are not asked.
+        ceiling: The policy that reserves nothing.
+        contexts: Contexts in tokens.
     """
     room = rules(ceiling).pool_bytes(column(rank.total_bytes) - rank.case.held_bytes, rank.weight_bytes)
     return Bound(plan.profile, capacity.users(_spread(room), plan, contexts))
@@ -449,7 +453,9 @@ def ceiling_plan(
     """What a rank's requests hold if nothing is rounded, in the layout that the engine stores.
 
     Args:
+        case: What is laid out.
         device: The device, whose kernels may lay a format out in their own way.
+        ceiling: The policy that reserves nothing.
         layers: Layers of the rank.
         known: What other cases of the same model have worked out.
     """

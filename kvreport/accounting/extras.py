@@ -193,6 +193,8 @@ def lora_bytes(model: Model, layout: Layout, max_loras: int, max_rank: int) -> i
     their own each.
 
     Args:
+        model: The model.
+        layout: How it is spread over devices.
         max_loras: Slots (``--max-loras``).
         max_rank: Rank of each slot (``--max-lora-rank``).
     """

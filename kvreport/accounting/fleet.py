@@ -93,6 +93,8 @@ def shared_plans(case: Case, alike: Groups, stages: Sequence[tuple[Case, Memo]],
     """The different plans of one layout and KV format on a fleet; groups on which it is impossible are in none.
 
     Args:
+        case: What is laid out.
+        alike: Accelerators that the engine treats alike.
         stages: What each pipeline stage lays out, and what other cases of it have worked out; one without stages.
         memo: What other cases of the same model have worked out.
     """
@@ -223,6 +225,8 @@ def allocation_on(case: Case, alike: Groups, known: Memo, memo: Memo) -> Allocat
     """The allocation of all accelerators of a fleet, which KV formats share that reserve alike: arrays by their position.
 
     Args:
+        case: What is laid out.
+        alike: Accelerators that the engine treats alike.
         known: What other cases of the same stage have worked out.
         memo: The same of the whole model.
     """

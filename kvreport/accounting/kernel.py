@@ -257,6 +257,9 @@ def room_left(
     ``EngineCore._initialize_kv_caches``).
 
     Args:
+        usable: Memory that a process can use.
+        memory: What the engine may take of it.
+        weights: Weights as loaded.
         reserve: What the engine keeps beside weights and cache.
         constant: Bytes of a request that do not grow.
         terms: What grows with the tokens.
@@ -326,6 +329,7 @@ def tokens_in_flight(terms: Sequence[Term], steps: int, tokens: int, supposed: i
 
     Args:
         terms: The plan's terms.
+        steps: Scheduler steps in flight at once.
         tokens: Tokens of one step.
         supposed: Tokens of the steps that the plan was made for.
     """
@@ -435,6 +439,8 @@ def verdict(
     """Judge one request; the first that applies.
 
     Args:
+        usable: Memory that a process can use.
+        weights: Weights as loaded.
         pool: What :func:`room_left` says.
         error: Half width of the pool's error band.
         block: Bytes of a block.
@@ -464,6 +470,7 @@ def start_verdict(asked: int, free: int, error: int) -> int:
 
     Args:
         asked: Memory that the engine may take.
+        free: What is free of it at start.
         error: Half width of the band of what is free.
     """
     if asked - free > error:
@@ -479,6 +486,8 @@ def ceiling_verdict(usable: int, weights: int, requests: int, context: int, limi
     """Judge one request where nothing is reserved and nothing rounded.
 
     Args:
+        usable: Memory that a process can use.
+        weights: Weights of the checkpoint.
         requests: What :func:`ceiling_requests` says.
         context: Tokens of the request.
         limit: Longest context that the model supports.
@@ -565,6 +574,7 @@ def bytes_beside(rule: PoolRule, context: int) -> int:
     """Return what a request reserves beside its pages: states, a slot, and its window beyond the share in its pages.
 
     Args:
+        rule: How the budget is divided.
         context: Tokens of the request.
     """
     beside = rule.state_bytes * rule.states_each + rule.slot_bytes
@@ -579,6 +589,7 @@ def pools_lack(rule: PoolRule, pool: int, block: int, request: int, context: int
     """Return whether a budget does not hold one request.
 
     Args:
+        rule: How it is divided.
         pool: What :func:`pool_left` says.
         block: Bytes of a page.
         request: Bytes of the request.
@@ -610,6 +621,10 @@ def pools_verdict(
     """Judge one request; the first that applies.
 
     Args:
+        rule: How the budget is divided.
+        usable: Memory that a process can use.
+        weights: Weights as loaded.
+        pool: The budget.
         error: Half width of its error band.
         block: Bytes of a page.
         request: Bytes of the request.
@@ -646,6 +661,9 @@ def pools_limited_by(rule: PoolRule, pool: int, judged: int, held: int, max_num_
     """Return what keeps one more request from running: states, where as many requests are held as these allow.
 
     Args:
+        rule: How the budget is divided.
+        pool: The budget.
+        judged: The verdict.
         held: Requests that are held.
         max_num_seqs: Requests that the engine runs at once; 0 is no limit.
     """
@@ -667,6 +685,8 @@ def pools_boundary(
     """Return the longest context that each of ``wanted`` simultaneous requests can have; see :func:`boundary_context`.
 
     Args:
+        rule: How the budget is divided.
+        pool: The budget.
         block: Bytes of a page.
         constant: Bytes of a request that do not grow.
         terms: What grows with the tokens.
@@ -701,6 +721,8 @@ def pools_replica_requests(
     """Return the requests of average length that one replica holds; see :func:`replica_requests`.
 
     Args:
+        rule: How the budget is divided.
+        pool: The budget.
         block: Bytes of a page.
         constant: Bytes of a request that do not grow.
         terms: What grows with the tokens.
@@ -720,8 +742,10 @@ def pool_with_others(rule: PoolRule, block: int, needed: int, requests: int, mea
     Where memory buys one state more, it leaves fewer tokens than a little less memory does: one state less may do.
 
     Args:
+        rule: How it is divided.
         block: Bytes of a page.
         needed: What :func:`pool_for` says.
+        requests: Requests at once.
         mean: Average tokens of a request.
     """
     low = max(needed - block, 0)
@@ -744,8 +768,11 @@ def pool_holds(rule: PoolRule, pool: int, block: int, needed: int, requests: int
     """Return whether a budget's pages hold ``needed`` bytes and its other pools the requests.
 
     Args:
+        rule: How the budget is divided.
+        pool: The budget.
         block: Bytes of a page.
         needed: What :func:`pool_for` says.
+        requests: Requests at once.
         mean: Average tokens of a request.
     """
     if pool_room(rule, pool, block) < needed:
@@ -792,6 +819,7 @@ def sampled_activation_bytes(
         rates: The model's rates on one device.
         sampling_per_row: Bytes of one row of logits while it is sampled from.
         tokens: Tokens of one scheduler step.
+        max_num_seqs: Requests that run at once.
         context: Tokens of the longest request that it was told to take.
         own_kernels: Whether the device's kernels for experts bring their own buffers.
         splits: Whether the device's workspace for products of matrices is cut out of what compiling frees.
@@ -829,6 +857,7 @@ def activation_bytes(
     Args:
         rates: The model's rates on one device.
         tokens: Tokens of one scheduler step.
+        max_num_seqs: Requests that run at once.
         context: Tokens of the longest request that it was told to take.
         own_kernels: Whether the device's kernels for experts bring their own buffers.
         splits: Whether the device's workspace for products of matrices is cut out of what compiling frees.
@@ -895,6 +924,7 @@ def freed_bytes(
     Args:
         rates: The model's rates on one device.
         tokens: Tokens of one scheduler step.
+        max_num_seqs: Requests that run at once.
         context: Tokens of the longest request that it was told to take.
         longest: The longest that it would take by itself.
         own_kernels: As of :func:`activation_bytes`.
@@ -1167,6 +1197,7 @@ def pool_for(
         kept: Blocks that the engine keeps for itself.
         constant: Bytes of a request that do not grow.
         terms: What grows with the tokens.
+        requests: Requests at once.
         mean: Average tokens of a request.
         longest: Tokens of the longest request.
         prefix: Tokens of a prefix that all share.
@@ -1374,6 +1405,7 @@ def fast_batch(step: Step, context: int, target: float, held: int) -> int:
     """Return the largest batch, up to ``held``, whose decode step takes at most ``target`` seconds.
 
     Args:
+        step: What one decode step costs.
         context: Tokens of a request.
         target: Seconds.
         held: Largest batch that memory holds.
@@ -1417,6 +1449,7 @@ def concurrency_at(fits: float, pool: int, share: float, raised: float, total: i
     """Return the concurrency after raising the memory share of a device of ``total`` bytes.
 
     Args:
+        fits: Concurrency before.
         pool: Bytes of the pool before.
         share: Memory share before.
         raised: Memory share after.
@@ -1429,6 +1462,7 @@ def raised_fraction(fraction: float, spare: float, before: float) -> float:
     """Return SGLang's static fraction that leaves a comfortable spare, in steps of 0.001.
 
     Args:
+        fraction: The fraction of the log.
         spare: Bytes free while the server runs.
         before: Bytes free before loading.
     """

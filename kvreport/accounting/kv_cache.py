@@ -143,6 +143,7 @@ def cache_terms(
     """The terms of one layer's cache on one rank.
 
     Args:
+        cache: What the layer keeps.
         kv_format: How growing caches are stored; None means the served 16-bit type. Index keys,
             compressor rings and states keep the precision their architecture gives them.
         tensor_parallel: Ranks that the heads are divided by; latents and index keys replicate.
@@ -200,6 +201,7 @@ def held(
     """What one request holds on one rank, summed over layers.
 
     Args:
+        model: The model.
         kv_format: How growing caches are stored; None means the served 16-bit type.
         tensor_parallel: Ranks that heads and state channels are divided by.
         context_parallel: Ranks that tokens of full-attention and latent caches are divided by.

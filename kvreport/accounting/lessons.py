@@ -44,7 +44,9 @@ def attention_token_bytes(layers: int, kv_heads: int, head_dim: int, element_byt
     """Return the bytes of one token's keys and values: 2 x layers x KV heads x head dim x bytes.
 
     Args:
+        layers: Layers with a cache.
         kv_heads: Key and value heads.
+        head_dim: Width of a head.
         element_bytes: Bytes of one number.
     """
     return 2 * layers * kv_heads * head_dim * element_bytes
@@ -54,6 +56,7 @@ def latent_token_bytes(layers: int, latent: int, rotary: int, element_bytes: flo
     """Return the bytes of one token's latents (MLA): layers x (latent + rotary part) x bytes.
 
     Args:
+        layers: Layers with a cache.
         latent: Width of the latent.
         rotary: Width of the rotary part.
         element_bytes: Bytes of one number.
@@ -98,6 +101,7 @@ def all_requests_bytes(constant: int, terms: Sequence[Term], context: int, reque
         constant: Bytes of a request that do not grow.
         terms: What grows with the tokens.
         context: Tokens of a request.
+        requests: Number of requests.
     """
     return request_bytes(constant, terms, context) * requests
 

@@ -74,6 +74,7 @@ class Lengths:
             maximum: Longest length in tokens.
             shape: ``geometric`` (every next token may be the last, at equal odds), ``lognormal``
                 (heavy tail, sigma 1) or ``fixed`` (all alike).
+            samples: How many quantiles.
 
         Raises:
             InputError: If no such distribution has that mean below that maximum.
@@ -114,6 +115,7 @@ class Lengths:
         (van der Corput's sequence), so any stretch of requests covers the distribution evenly.
 
         Args:
+            count: How many.
             base: Prime base; two distributions drawn with different bases are independent.
         """
         index = np.arange(1, count + 1)
@@ -178,7 +180,10 @@ def reserved_tokens(
 
     Args:
         prompt_tokens: Prompt lengths.
+        output_tokens: Output lengths, the same shape.
         reservation: How memory is handed out.
+        maximum_tokens: Longest request allowed, prompt and output together.
+        page_tokens: Tokens per page.
     """
     prompt = np.asarray(prompt_tokens, dtype=np.int64)
     output = np.asarray(output_tokens, dtype=np.int64)
@@ -211,7 +216,10 @@ def occupancy(
 
     Args:
         prompt_tokens: Prompt lengths, the shared prefix included.
+        output_tokens: Output lengths, the same shape.
         reservation: How memory is handed out.
+        maximum_tokens: Longest request allowed.
+        page_tokens: Tokens per page.
         shared_prefix_tokens: Leading tokens that all prompts have in common.
     """
     prompt = np.asarray(prompt_tokens, dtype=np.int64)

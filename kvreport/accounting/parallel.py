@@ -114,6 +114,7 @@ def stage_layers(layer_count: int, stages: int, partition: tuple[int, ...] = ())
 
     Args:
         layer_count: Layers of the model.
+        stages: Stages to deal them to.
         partition: Layers of each stage, where they were given (``VLLM_PP_LAYER_PARTITION``).
 
     Raises:

@@ -158,6 +158,7 @@ class CacheProfile:
         """The longest context, up to ``limit_tokens``, whose request fits the pool.
 
         Args:
+            pool_bytes: Pools, any shape.
             limit_tokens: Where to stop looking, at least 1.
 
         Returns:
@@ -190,6 +191,7 @@ def held(tokens: Integers, constant: int | Integers, terms: Terms) -> Integers:
     Args:
         tokens: Contexts.
         constant: Bytes that a request holds whatever its length.
+        terms: What grows.
     """
     total = xp.integers(xp.full_like(tokens, 0) + constant)
     for rate, step, cap in terms:
@@ -202,6 +204,7 @@ def marginal(tokens: Integers, terms: Terms) -> xp.Reals:
 
     Args:
         tokens: Contexts.
+        terms: What grows.
     """
     total: xp.Reals = xp.reals(xp.full_like(tokens, 0.0))
     for rate, step, cap in terms:
@@ -240,6 +243,7 @@ def slope_of(constant: int, terms: Terms, limit_tokens: int) -> Slope | None:
 
     Args:
         constant: Bytes that a request holds whatever its length.
+        terms: What grows.
         limit_tokens: The longest context that counts.
     """
     ending = [term for term in terms if term[2] < limit_tokens]
@@ -274,6 +278,7 @@ def searched(pool: Integers, constant: int | Integers, terms: Terms, most: int) 
     Args:
         pool: Pools in bytes.
         constant: Bytes that a request holds whatever its length.
+        terms: What grows.
         most: Where to stop looking, in tokens.
     """
     low, high = xp.full_like(pool, 0), xp.full_like(pool, most)

@@ -79,6 +79,7 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
 
     Args:
         models: A model, or a shortlist of equals.
+        workload: What must be served.
         offers: Devices that may be used.
         choices: Formats, sizes and engine.
 

@@ -132,6 +132,8 @@ def decode(demand: Demand, peaks: Peaks, batch: xp.ArrayLike, context_tokens: xp
     """One decode step: every request of the batch gets one token (TPOT).
 
     Args:
+        demand: What the model asks of one device.
+        peaks: The device.
         batch: Requests in the batch; broadcasts with ``context_tokens``.
         context_tokens: Tokens that each request already holds.
     """
@@ -163,7 +165,10 @@ def prefill(
     """Prefilling ``batch`` prompts, each after a cached prefix; the time to first token (TTFT).
 
     Args:
+        demand: What the model asks of one device.
+        peaks: The device.
         prompt_tokens: Tokens of each prompt, the cached ones included.
+        batch: Prompts that are prefilled together.
         cached_tokens: Leading tokens whose keys and values are already there.
     """
     prompts, requests, cached = xp.broadcast(
@@ -215,6 +220,7 @@ def prefill_seconds(
         demand: What the model computes and reads per token.
         peaks: The device's peak rates.
         prompt_tokens: Tokens of each prompt.
+        batch: Prompts that are read together.
         cached_tokens: Tokens of each that are in the cache already.
     """
     return prefill(demand, peaks, prompt_tokens, batch=batch, cached_tokens=cached_tokens).seconds
@@ -232,6 +238,7 @@ def step_bounds_ms(
     Rounded down to three digits: rates on paper bear no more, and down keeps them bounds.
 
     Args:
+        demand: What the model asks of one device.
         peaks: The device or devices.
         users: Requests that fit; all of them decode together.
         context_tokens: Tokens of each request, which is also the prompt of the prefill.

@@ -165,6 +165,7 @@ def fast_enough(demand: Demand, peaks: Peaks, workload: Workload, at_most: npt.A
     A time that is not known (no published rate) meets no target: such a device gives 0.
 
     Args:
+        demand: What the model asks of one device.
         peaks: One device, or arrays over several.
         workload: Targets, lengths and the expected share of the roofline.
         at_most: What memory holds; the shape of the answer.
@@ -271,6 +272,9 @@ def fraction_interval(
     is ``free before * fraction - weights``; the rest is left to activations and graphs.
 
     Args:
+        static: What the fraction is taken of.
+        pool_bytes: The pool that is wanted.
+        weight_bytes: Weights on one device, as loaded.
         reserve_bytes: What SGLang keeps when no fraction is given.
         total_bytes: Memory of one device that a process can use.
     """

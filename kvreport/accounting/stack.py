@@ -39,6 +39,7 @@ class Profiles:
         """Give each row its profile.
 
         Args:
+            each: The profiles.
             rows: Which of them each row has.
         """
         self.each = each
@@ -148,6 +149,8 @@ def lay_out_rows(
 
     Args:
         cases: The place of each case, the case on all ``accelerators``, and those that the engine treats alike.
+        ceiling: The policy that reserves nothing.
+        contexts: Contexts in tokens.
         memo: What other cases of the same model have worked out.
     """
     waiting: list[_Entry] = []

@@ -19,6 +19,7 @@ def with_state_type(model: Model, named: str | None) -> Model:
     ``srt/configs/mamba_utils.py::mamba2_state_dtype``.
 
     Args:
+        model: The model.
         named: The type by name; None or ``auto`` for the checkpoint's own.
     """
     if named is None or named == "auto" or named not in STATE_TYPES:
@@ -34,6 +35,7 @@ def with_precisions(model: Model, precisions: Precisions) -> Model:
     """A model whose states and index keys have the element types that an engine stores them in.
 
     Args:
+        model: The model.
         precisions: The types by name; what is not named keeps the checkpoint's.
     """
     if not precisions:

@@ -91,10 +91,13 @@ def judge(
     """Say whether an engine's release runs a model on a device in these formats.
 
     Args:
+        support: The rules.
         engine: The engine's record; its family and release decide.
+        accelerator: The device.
         model: The model; its kinds of caches and the format that it was released in decide.
         weight_format: What it is converted to; None is as released.
         kv_format: How its caches are stored; None is its own 16-bit type.
+        asked: Layout, type and adapters.
     """
     ruling = support.ruling(engine.family, engine.version)
     on_device = _on_device(ruling, engine, accelerator, model, weight_format, kv_format, asked.dtype)
@@ -113,6 +116,7 @@ def on_accelerator(support: Support | None, engine: Engine, accelerator: Acceler
     Args:
         support: The rules; None for a catalog without any, where nothing is refused.
         engine: The engine's record; its family and release decide.
+        accelerator: The device.
     """
     if support is None:
         return RUNS
@@ -232,6 +236,7 @@ def nearest_class(name: str, classes: Collection[str]) -> str | None:
 
     Args:
         name: A class as ``config.json`` names it.
+        classes: Those to choose from.
     """
 
     def words(text: str) -> list[str]:
@@ -259,6 +264,8 @@ def class_note(support: Support | None, engine: Engine, model: Model) -> str:
 
     Args:
         support: The rules; None for a catalog without any.
+        engine: The engine's record.
+        model: The model.
     """
     if not lists_classes(engine):
         return ""
@@ -416,7 +423,15 @@ def _joined(
 def alone_codes(
     support: Support, engine: Engine, accelerators: Sequence[Accelerator], model: Model, layout: Layout
 ) -> list[int]:
-    """The codes of what a layout asks of a device, whatever the formats, one for each device."""
+    """The codes of what a layout asks of a device, whatever the formats, one for each device.
+
+    Args:
+        support: What engines' releases run on.
+        engine: The engine's record, of one release.
+        accelerators: The devices.
+        model: The model.
+        layout: How the model is spread over devices.
+    """
     if layout.decode_context > 1:
         ruling = support.ruling(engine.family, engine.version)
         return [_alone(ruling, engine, device, model, layout).code for device in accelerators]
@@ -440,6 +455,9 @@ def spread_codes(
     """The codes of what a release refuses of a layout, one for each weight format, whatever the device.
 
     Args:
+        support: What engines' releases run on.
+        engine: The engine's record, of one release.
+        model: The model.
         weight_formats: The formats, one for each column; None for as released.
         asked: Layout, adapters and drafts that are asked for.
     """
@@ -461,6 +479,10 @@ def codes(
     Devices of one maker, capability and architecture are judged once. :func:`spread_codes` has what a layout adds.
 
     Args:
+        support: What engines' releases run on.
+        engine: The engine's record, of one release.
+        accelerators: The devices, one for each row.
+        model: The model.
         weight_formats: The formats, one for each column; None for as released.
         kv_format: How growing caches are stored; None for the type that the model is served in.
         dtype: The type to compute in; None for the checkpoint's own.

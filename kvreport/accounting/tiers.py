@@ -109,6 +109,7 @@ def offload(
         profile: What one request holds, by its length.
         demand: What the model computes and reads per token.
         peaks: The device's peak rates.
+        context_tokens: Length of each request.
     """
     contexts = np.asarray(context_tokens, dtype=np.int64)
     return Offload(

@@ -65,6 +65,7 @@ def weights_by_component(
     """Bytes that one rank holds, by component; components without weights are left out.
 
     Args:
+        model: The model.
         weight_format: The format the model is converted to; None means as released.
         formats: Weight formats by name, for the names that released tensors carry.
         tensor_parallel: Ranks that the weights are divided by. Whether the model can be divided so
@@ -111,8 +112,11 @@ def row_bytes(
     """Bytes that one rank holds of one row's tensors, all ``count`` of them.
 
     Args:
+        model: The model.
+        row: The tensors.
         weight_format: The format that the model is converted to; None for as released.
         formats: Weight formats by name, for what released tensors carry.
+        tensor_parallel: Ranks that share each layer.
     """
     return _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=_tied(model))
 
@@ -173,8 +177,10 @@ def weight_bytes(
     """Bytes that one rank holds: the sum of :func:`weights_by_component`.
 
     Args:
+        model: The model.
         weight_format: The format that the model is converted to; None for as released.
         formats: Weight formats by name, for what released tensors carry.
+        tensor_parallel: Ranks that share each layer.
         without: Components that are not loaded; None for the model's own ``not_loaded``.
     """
     return sum(weights_by_component(model, weight_format, formats, tensor_parallel, without=without).values())
@@ -263,6 +269,8 @@ def format_of(
     """The format of one row, None where it stays in the plain type.
 
     Args:
+        model: The model.
+        row: The tensor.
         asked: The format that the model is converted to; None for as released.
         formats: Weight formats by name, for what released tensors carry.
 

@@ -40,6 +40,7 @@ class Ahead:
 
         Args:
             config: The site's configuration, with mkdocs-jupyter's final settings.
+            chapters: How many chapters the site has.
         """
         self.process: subprocess.Popen[bytes] | None = None
         plugin = config.plugins.get(PLUGIN)

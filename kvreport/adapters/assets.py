@@ -40,7 +40,10 @@ def take(files: Files, config: MkDocsConfig, mount: Mount, kept: Group, key: Cal
 
     Args:
         files: The site's files.
+        config: The site's configuration.
         mount: Where everything generated stands.
+        kept: Shortened texts, kept between builds.
+        key: Returns what one is kept under.
     """
     for path in sorted(resources.assets_dir().rglob("*")):
         if path.is_file():

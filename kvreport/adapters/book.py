@@ -229,6 +229,7 @@ def open_book(catalog: Catalog, kept: Path, records: Records | None) -> Book:
     """Return the book of a catalog.
 
     Args:
+        catalog: The facts that its figures come from.
         kept: Folder that keeps texts between builds.
         records: State of the model records; None keeps nothing.
 
@@ -301,6 +302,7 @@ def resolve_links(html: str, file: File, files: Files) -> tuple[str, list[Fault]
 
     Args:
         html: A chapter's content.
+        file: The chapter.
         files: All files of the site.
 
     Returns:

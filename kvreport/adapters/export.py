@@ -57,6 +57,7 @@ def export(
         dataset: Whether to write the dataset too.
         releases: Folder of the data releases published before.
         site_url: Where the folder will be served, or "".
+        progress: Told how far it is.
 
     Returns:
         The number of pages.

@@ -37,7 +37,9 @@ class GeneratedPage(HostPage):
         """Stand for ``ours`` among the host's pages.
 
         Args:
+            ours: The page.
             file: The host's file of it.
+            config: The site's configuration.
             searched: Whether our own index is written, so that the host's search does not read the page.
         """
         super().__init__(None, file, config)
@@ -101,8 +103,10 @@ def announce(page: Page, uri: str, files: Files, config: MkDocsConfig, *, search
     """Add a generated page to the site's files.
 
     Args:
+        page: The page.
         uri: Its source address.
         files: The site's files.
+        config: The site's configuration.
         searched: Whether our own index is written.
     """
     in_nav = page.kind not in ("model", "gpu", "redirect")
@@ -118,6 +122,7 @@ def date(files: Iterable[File], data: Path, only: Collection[str] | None) -> Non
     """Date pages by the data's release: by the clock, no two days would give the same site.
 
     Args:
+        files: The pages' files.
         data: Folder of the catalog.
         only: Source addresses of the pages that are ours to date; None for all.
     """

@@ -23,7 +23,9 @@ def tags(page: Page, site_url: str, release: str, repository: str, files: Collec
     """Return the tags that go to the end of a page's head.
 
     Args:
+        page: A generated page.
         site_url: Where the site will be published, or "".
+        release: Release of the data.
         repository: Address of the source repository, or "".
         files: Addresses of the site's files.
     """
@@ -59,6 +61,7 @@ def tools(release: str, repository: str) -> str:
     """Return what the page's own tools read: which data a citation is of, and where a number is reported.
 
     Args:
+        release: Release of the data.
         repository: Address of the source repository, or "".
     """
     html = f'<meta name="kv-release" content="{escape(release)}">' if release else ""
@@ -71,6 +74,7 @@ def dataset(page: Page, site_url: str, release: str, files: Collection[str] = ()
     """Return what search engines for data read of a page: schema.org's ``Dataset``, or None.
 
     Args:
+        page: A generated page.
         site_url: Where the site will be published, or "".
         release: Release of the data, which is also its date.
         files: Addresses of the site's files; only these are offered.

@@ -131,6 +131,8 @@ def notebooks(
     """Point mkdocs-jupyter to a folder that holds nothing outdated or damaged.
 
     Args:
+        config: The site's configuration.
+        folders: Folders of code that chapters use.
         catalogs: Folders of facts that they use, each with a name of its own.
         records: The model records of these, where they have been listed.
 

@@ -71,7 +71,9 @@ class PageCache:
         """Return what decides a page.
 
         Args:
+            page: The page, read.
             ours: The same where it is generated.
+            tags: What goes to its head.
         """
         told = (
             page.url,
@@ -109,6 +111,7 @@ class PageCache:
         """Let the host render nothing for the pages that are kept.
 
         Args:
+            files: The pages' files.
             generated: The generated pages, by source address.
             tags: Returns what goes to the head of a page: a generated one, or None for one that is written by hand.
             searched: Whether the index is ours, and has read them.
@@ -152,6 +155,8 @@ def frame(config: MkDocsConfig, nav: Navigation, *further: object) -> bytes:
     """Return the digest of what all pages share.
 
     Args:
+        config: The site's configuration.
+        nav: The navigation, its titles known.
         further: Plain values that decide every page too.
     """
     told = {

@@ -25,6 +25,9 @@ def with_case(html: str, uri: str, reader: Reader, catalog: Catalog) -> str:
 
     Args:
         html: The page's content, beginning with its title.
+        uri: The page's address.
+        reader: The case that the page names.
+        catalog: Where names are looked up.
     """
     title, mark, rest = html.partition("</h1>")
     answer, end, more = rest.partition(_FIRST_PARAGRAPH)

@@ -138,6 +138,7 @@ def scaffold(folder: Path, *, model: str, gpu: str, wheel: Path | None = None) -
     Args:
         folder: Where; absent or empty.
         model: Example model, by any name that the public catalog knows.
+        gpu: Example accelerator, likewise.
         wheel: A wheel of kvreport to copy into the project, pinned by its hash.
 
     Returns:

@@ -151,8 +151,12 @@ def written(
     """Return the entries of a page written by hand.
 
     Args:
+        url: Its address.
+        title: Its title.
         description: What its front matter says of it: the teaser; without one its first lines are.
         names: Other names of it. One that the list gives to other pages alone is left to these.
+        html: Its content.
+        boost: How much it is favored among equals.
     """
     (_, _, first), *sections = read(html)
     told = f"{description}." if description[-1:].isalnum() else description
@@ -244,6 +248,7 @@ def install(files: Files, config: MkDocsConfig) -> bool:
 
     Args:
         files: The site's files, the theme's among them.
+        config: The site's configuration.
 
     Returns:
         Whether the theme is one that we know; otherwise nothing has changed.

@@ -29,6 +29,8 @@ def filled(output: str, page: Page, tags: str) -> str:
 
     Args:
         output: The theme's page.
+        page: The generated page.
+        tags: What goes to its head.
     """
     # The theme indents what it prints; on hundreds of pages that is megabytes of spaces.
     output = _INDENTS.sub("\n", output)

@@ -79,6 +79,7 @@ def refusal(error: BaseException, place: Path) -> str | None:
     """Say in a sentence that the system refuses to write a site; None if the error is of another kind.
 
     Args:
+        error: What ended the build.
         place: The site's folder.
     """
     if isinstance(error, shutil.Error):

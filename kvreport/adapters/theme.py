@@ -60,6 +60,8 @@ def fonts_first(output: str, url: str, known: Collection[str], mount: Mount) -> 
     """Ask for the faces before the styles that name them.
 
     Args:
+        output: The page.
+        url: Its address in the site.
         known: Addresses of the site's files.
         mount: Where everything generated stands.
     """

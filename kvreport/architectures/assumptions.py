@@ -91,6 +91,7 @@ def check(config: Keys, text: Keys, architecture: str, *, assume_defaults: bool)
     Args:
         config: The whole config, after reading.
         text: The part that describes the language model.
+        architecture: The class it was read as.
         assume_defaults: True if the class's defaults were asked for where a core dimension is missing.
 
     Raises:

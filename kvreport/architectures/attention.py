@@ -49,8 +49,10 @@ def layer_kinds(
     """Return one word per layer.
 
     Args:
+        keys: The (text) config.
         layers: How many layers there are.
         pattern: The class's own pattern by layer index, for a config without ``layer_types``.
+        allowed: Kinds that this class can build.
 
     Raises:
         InputError: If the list has another length or a kind that the class does not know.
@@ -125,6 +127,8 @@ def head_dim(keys: Keys, hidden: int, heads: int, *names: str, exact: bool = Tru
     """Return the width of a head: the explicit key wins, and only without one it is derived.
 
     Args:
+        keys: The (text) config.
+        hidden: Width of the residual stream.
         heads: Query heads.
         *names: Aliases of ``head_dim``.
         exact: False for classes that round down where ``hidden`` is no multiple of ``heads``.

@@ -58,6 +58,8 @@ def confront(model: Model, witness: Witness, served: Sequence[int], *, plain_byt
     """Hold a model's tensors against its files, and take the files' bytes where they differ.
 
     Args:
+        model: What the config says.
+        witness: What the files say.
         served: Bytes of each of the model's rows in an engine, the vocabulary without padding
             (:func:`kvreport.accounting.weights.whole_row_bytes`).
         plain_bytes: Bytes of an unquantized element in the files (4 for a float32 checkpoint, which

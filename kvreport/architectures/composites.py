@@ -32,6 +32,7 @@ def encoder_section(line: EncoderLine, keys: Keys) -> Section:
 
     Args:
         line: The encoder, or a section of the text model's own.
+        keys: The text part.
     """
     around = keys.outer if line.part else keys
     usual = line.absent if around.section(line.section) is None else line.defaults
@@ -55,6 +56,7 @@ def tied_by(whose: str, keys: Keys) -> bool:
     Args:
         whose: The word that counts: that of the ``whole``, of the ``first`` of whole and text part that has one, of ``either``,
             of the text part (``inner``), of the whole ``alone``, or of nobody (``never``).
+        keys: The text part.
     """
     match whose:
         case "either":
@@ -75,6 +77,7 @@ def text_model(keys: Keys, usual: str, *, ties: str = "first") -> Blueprint:
     """Read the text part of a composite by its own class, which its ``model_type`` names.
 
     Args:
+        keys: The text part.
         usual: The ``model_type`` that a text part without one has.
         ties: Whose word counts, as for :func:`tied_by`. Where neither part says it, the text's own default holds, which a
             release of transformers before 5 leaves out when it saves, and which is that of the whole in transformers 5.24.

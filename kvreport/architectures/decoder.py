@@ -54,6 +54,7 @@ def sizes(
     """Read the common dimensions, under the names that most classes use unless others are given.
 
     Args:
+        keys: The (text) config.
         hidden: Names of the width of the residual stream.
         heads: Names of the number of query heads.
         layers: Names of the number of layers.
@@ -61,6 +62,7 @@ def sizes(
         exact: False for classes that round the width of a head down.
         divided: True for classes whose heads divide the width, whatever ``head_dim`` says.
         head_width: The key of a head's width, for classes that always state it.
+        words: Further names of the vocabulary.
         longest: The context, where it is read otherwise.
         scaled: As for :func:`context`.
     """
@@ -109,6 +111,8 @@ def context(keys: Keys, *aliases: str, scaled: bool = True) -> int:
     ``max_position_embeddings``; Llama 3's scheme and LongRoPE state the extended length already.
 
     Args:
+        keys: The (text) config.
+        *aliases: Further names of the key.
         scaled: False for classes whose stated length already includes the scaling (Gemma 3).
     """
     stated = keys.whole(*_CONTEXT_KEYS, *aliases, high=MAX_CONTEXT)
@@ -131,6 +135,7 @@ def open_context(keys: Keys, usual: int) -> tuple[int, list[str]]:
     """Read the longest context of a class that has no limit of its own, so configs may leave it out.
 
     Args:
+        keys: The (text) config.
         usual: What such models are known to be trained or served with.
 
     Returns:
@@ -243,6 +248,7 @@ def decoder(
     """Put the layers between an embedding and an output head.
 
     Args:
+        keys: The (text) config.
         its: Its sizes.
         layers: The layers in order.
         tie: Whether the head is the embedding; None to read it from the config.
@@ -258,6 +264,7 @@ def decoder(
         extra: Tensors outside the layers besides these (vision, positions).
         intermediate: Width of the MLP.
         experts: Routed experts and how many a token reads.
+        notes: What a reader must know.
         rotates: False if no head rotates by position.
     """
     width = embedding_width or its.hidden

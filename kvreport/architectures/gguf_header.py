@@ -88,6 +88,7 @@ def header_bytes(data: bytes, name: str) -> int | None:
 
     Args:
         data: The file's first bytes.
+        name: The file's name, for messages.
 
     Raises:
         InputError: If they are no GGUF file's.

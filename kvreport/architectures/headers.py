@@ -68,6 +68,7 @@ def read_headers(config: Mapping[str, Any], witness: Witness, *, id: str, where:
         config: The parsed ``config.json``.
         witness: Every tensor of its files.
         id: ``org/name``.
+        where: The config, for messages.
 
     Raises:
         InputError: If a layer may cache something else than plain keys and values, or a dimension

@@ -157,6 +157,7 @@ def fetch(
         name: ``org/name``.
         revision: Branch, tag or commit; None for the main branch as it is now.
         cache: Where to keep them; None for :func:`cache_folder`.
+        endpoint: The Hub; None for ``$HF_ENDPOINT``, else :data:`ENDPOINT`.
 
     Returns:
         The repository, pinned to the commit that the revision is now.
@@ -239,6 +240,7 @@ def fetch_gguf(
         mix: ``Q4_K_M``, ``UD-Q4_K_XL``, ...; None for what llama-server takes.
         revision: Branch, tag or commit; None for the main branch as it is now.
         cache: Where to keep it; None for :func:`cache_folder`.
+        endpoint: The Hub; None for ``$HF_ENDPOINT``, else :data:`ENDPOINT`.
 
     Raises:
         InputError: If the repository is missing, gated or not reachable, or has no such file.

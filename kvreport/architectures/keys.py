@@ -154,6 +154,8 @@ class Keys:
         Args:
             *names: The key and its aliases, canonical name first.
             default: What a missing key means by definition (not a guess), or None.
+            low: Smallest value allowed.
+            high: Largest value allowed.
 
         Returns:
             The number; the class default if the key is missing and the class has one.
@@ -233,6 +235,7 @@ class Keys:
         """Return a list of texts, or None where the key is missing.
 
         Args:
+            *names: The key and its aliases.
             length: How many there must be, or None for any number up to 100,000.
             of: The texts allowed, or empty for any.
         """

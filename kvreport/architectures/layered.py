@@ -200,6 +200,7 @@ def read_layered(name: str, keys: Keys, **modules: Any) -> Blueprint:  # noqa: A
     """Read a config by the listing of a decoder's layer.
 
     Args:
+        name: The class.
         keys: The (text) config, with the class's defaults.
         **modules: What a class that is built of this one changes, as :func:`decoder` takes it (``base``, ``extra``, ``tie``).
 

@@ -134,6 +134,8 @@ def read_listed(listed: Listing, keys: Keys, *, text_alone: bool = False) -> Blu
     """Read a config by the listing of its class.
 
     Args:
+        listed: The listing.
+        keys: The (text) config.
         text_alone: True for the class's text half, whose config may be that of the text part alone.
 
     Raises:

@@ -190,6 +190,8 @@ def kernel(keys: Keys, *names: str, usual: Sequence[int]) -> Sequence[int]:
     """Return the sides of a window of patches.
 
     Args:
+        keys: The section that states it.
+        *names: The key and its aliases.
         usual: The sides where the config states none, as many as there must be.
 
     Raises:
@@ -210,6 +212,7 @@ def part(name: str, keys: Keys, prefix: str = "", **given: Any) -> Tensors:  # n
     Args:
         name: Its section under ``parts/``.
         keys: The section of the config that sizes it, with its class's defaults.
+        prefix: Module that it is built in.
         **given: Values by the name that its formulas have for them.
 
     Raises:
@@ -236,6 +239,8 @@ def row_tensors(row: Row, scope: Formulas, *, empty: bool = False) -> list[Tenso
     """Return the tensors of one row.
 
     Args:
+        row: The row.
+        scope: Evaluates its formulas.
         empty: True to return tensors without elements, which are refused later; else they do not exist.
     """
     what = row.names[0]

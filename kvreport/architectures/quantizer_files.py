@@ -44,6 +44,7 @@ def described(name: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Args:
         name: The file's name, without its folder.
+        data: Its content.
     """
     if name == _DESCRIPTION:
         return {"model_quant_type": "FLOAT", **data}

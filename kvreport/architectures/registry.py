@@ -55,6 +55,7 @@ def reads(*classes: str, family: str, model_types: tuple[str, ...] = ()) -> Call
 
     Args:
         *classes: Names under ``architectures``.
+        family: What people call the family.
         model_types: Values of ``model_type`` that mean the same where a config names no class.
     """
 
@@ -244,6 +245,7 @@ def nearest_class(name: str, model_type: str | None = None) -> str | None:
     """Return the class whose name is nearest to an unknown one, or None if none is near.
 
     Args:
+        name: The unknown class.
         model_type: The config's ``model_type``, which may name a class that is known.
     """
     if name in NEAREST:

@@ -82,6 +82,8 @@ class Quantization:
         """Add a rule: these modules were published in ``form``.
 
         Args:
+            matches: Knows the modules.
+            form: Their format.
             towers: False for a rule that speaks of a kind of layer in general ("every Linear"): engines
                 build image and audio encoders without it (vLLM 0.33.0, model_executor/models: the
                 towers get no quant_config), and published checkpoints leave them at 16 bits.
@@ -124,6 +126,7 @@ def convert(found: Quantization, own: Keys, form: str, *, ending: str = "") -> N
     Args:
         found: Where the rules go.
         own: The section of the quantizer, with ``modules_to_not_convert``.
+        form: The format.
         ending: What the tool appends to a module's name before it looks (torchao: ``.weight``).
     """
     leave_listed(found, own, ending=ending)

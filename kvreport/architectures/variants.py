@@ -50,6 +50,7 @@ def base_class(name: str, known: Callable[[str], bool]) -> str | None:
     """Return the class that a pooling class is made of, or None.
 
     Args:
+        name: The pooling class.
         known: Tells whether a class can be read.
     """
     for ending in _HEADS:
@@ -66,6 +67,12 @@ def base_class(name: str, known: Callable[[str], bool]) -> str | None:
 
 def read_variant(name: str, base: str, read: Callable[[Keys], Blueprint], keys: Keys) -> Blueprint:
     """Read a pooling class by the class it is made of.
+
+    Args:
+        name: The pooling class.
+        base: The class it is made of.
+        read: Reads the class it is made of.
+        keys: The (text) config.
 
     Raises:
         InputError: If the class has more than its base without a head, or a head of its own.

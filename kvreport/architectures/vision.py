@@ -18,6 +18,7 @@ def section_or_default(config: Keys, name: str, usual: str | Mapping[str, Any]) 
 
     Args:
         config: The whole config.
+        name: The section.
         usual: Its class's defaults, or the name under which they are kept.
     """
     defaults = published(usual) if isinstance(usual, str) else usual

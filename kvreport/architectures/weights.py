@@ -92,10 +92,12 @@ def self_attention(
     """Query, key, value and output projections of (grouped-query) attention.
 
     Args:
+        hidden: Width of the residual stream.
         heads: Query heads.
         kv_heads: Key/value heads.
         head_dim: Width of a query or key head.
         value_dim: Width of a value head if it differs.
+        prefix: Module name.
         qkv_bias: Whether queries, keys and values have a bias.
         output_bias: Whether the output has one.
         query_gate: True if the query projection also makes a gate of the same width (Qwen3.5).
@@ -192,6 +194,9 @@ def router(hidden: int, count: int, name: str = "mlp.gate", *, bias: bool = Fals
     """The matrix that scores the experts; kept in 16 or 32 bits by every quantiser met so far.
 
     Args:
+        hidden: Width of the residual stream.
+        count: Routed experts.
+        name: Path below the layer.
         bias: True for a bias of one number per expert.
     """
     weight = Tensor(f"{name}.weight", "router", (count, hidden))

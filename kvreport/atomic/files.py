@@ -22,6 +22,7 @@ def write_whole(path: Path, content: bytes, *, before: bytes = b"", durable: boo
 
     Args:
         path: The file; its folder is made if missing.
+        content: What it shall hold.
         before: What stands before that: joined with it, a large content would be copied.
         durable: Whether it shall be on the disk before it takes its place, so that not even a power cut
             leaves an empty file under its name.

@@ -74,6 +74,8 @@ def claim(value: float, expected: float, *, within: float = 0.0) -> None:
     """Assert a number that the chapter's words depend on.
 
     Args:
+        value: What the code computed.
+        expected: What the words say.
         within: Largest difference that the words can bear, as a share of ``expected``.
 
     Raises:
@@ -155,7 +157,10 @@ def bars(
     """Draw stacked bars.
 
     Args:
+        title: What the figure shows, in one sentence.
         rows: For each bar, its parts: role (colour) to name and bytes.
+        limit_bytes: A limit to mark.
+        limit_name: What the limit is.
     """
     stacked = tuple(
         (name, tuple((role, part, size) for role, (part, size) in parts.items()))

@@ -193,6 +193,7 @@ def gpu_layout(
     """Draw GPUs side by side, each a column of what it holds.
 
     Args:
+        title: The layout and what it holds.
         gpus: Name of each GPU, and its parts from below: role, label, share of the limit.
         limit: The share that stands for the memory of one GPU; 1 for shares of the memory.
     """
@@ -223,7 +224,9 @@ def layout_cells(title: str, layout: str, layers: int, tokens: int, owners: Sequ
     """Draw one request's cache as layers x tokens, each cell with the GPUs that hold it.
 
     Args:
+        title: The layout.
         layout: What the layout does with the cache, in one sentence.
+        layers: Groups of layers, one row each.
         tokens: Groups of tokens, one column each.
         owners: For each row its cells: names of the GPUs that hold the cell, such as ``0`` or ``0 1``.
     """

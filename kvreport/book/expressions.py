@@ -207,6 +207,7 @@ def evaluate(expression: str, vocabulary: Mapping[str, Value]) -> float:
 
     Args:
         expression: Arithmetic over numbers, named values and calls of named functions.
+        vocabulary: What the names mean.
 
     Raises:
         InputError: If it is no such expression, a name is unknown or the result is not finite.

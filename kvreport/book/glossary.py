@@ -94,6 +94,8 @@ def explain(html: str, terms: Sequence[Term], glossary_url: str) -> str:
     """Give each term's first mention on a page its tooltip.
 
     Args:
+        html: Rendered content.
+        terms: The glossary.
         glossary_url: Address of the glossary page, relative to this one.
     """
     words = {word: term for term in terms for word in (term.term, *term.also)}

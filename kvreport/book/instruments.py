@@ -262,6 +262,7 @@ def growth_grid(
     """Lay out cache bytes over context and concurrency at once, marked where memory ends.
 
     Args:
+        title: What it shows.
         contexts: Columns, tokens.
         requests: Rows.
         constant: Bytes of a request that do not grow.

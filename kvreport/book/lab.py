@@ -64,6 +64,8 @@ def guess(
     """Ask for a number, and compare it with the computed one.
 
     Args:
+        ask: The question.
+        answer: The computed answer.
         unit: What is counted, as it stands after the number: ``requests``, ``GiB``.
         low: Least number that can be entered.
         high: Greatest number that can be entered.
@@ -125,6 +127,10 @@ def exercise(
     """Set an exercise whose answer is a number that the page checks.
 
     Args:
+        ask: The exercise.
+        answer: The computed answer.
+        unit: Its unit.
+        solution: How it is found.
         within: Largest difference that still counts as right, as a share of the answer.
         traps: Common wrong answers, each with the mistake that leads to it.
         more: Further pieces of the solution, such as a table.

@@ -111,6 +111,7 @@ def mistaken(model: Model, mistake: str) -> Model:
     """Return the model as somebody has it in mind who makes a mistake; the same record where it changes nothing.
 
     Args:
+        model: The model.
         mistake: A key of :data:`MISTAKES`.
 
     Raises:

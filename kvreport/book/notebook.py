@@ -67,6 +67,7 @@ def portable(source: str, uri: str, quantities: Quantities, site_url: str) -> li
     Args:
         source: The chapter's text.
         uri: Its address among the sources, ``chapters/02-the-formula.py``.
+        quantities: The vocabulary of its expressions.
         site_url: Address of the site.
 
     Raises:

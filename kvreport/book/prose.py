@@ -111,6 +111,8 @@ def resolve(html: str, quantities: Quantities, where: str) -> tuple[str, list[Fa
 
     Args:
         html: The page's content.
+        quantities: The vocabulary.
+        where: The page, for the faults.
 
     Returns:
         The content, and a fault for each expression that fails or no longer gives its figure.

@@ -71,6 +71,7 @@ def of_front_matter(meta: Mapping[str, Any], catalog: Catalog) -> Reader | None:
     """Return the case that a page's front matter names; None where it names none.
 
     Args:
+        meta: The front matter.
         catalog: Where model, accelerator and format are looked up.
 
     Raises:

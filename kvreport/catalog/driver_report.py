@@ -59,6 +59,7 @@ def records(text: str, catalog: Catalog) -> list[Accelerator]:
     """Return a record for each kind of device in a tool's output.
 
     Args:
+        text: What the tool printed.
         catalog: Where devices of the same name are looked up: figures that no tool prints come from there.
 
     Raises:

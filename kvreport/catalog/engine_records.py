@@ -64,6 +64,7 @@ def fields_at(family: str, numbers: Numbers) -> Mapping[str, Any]:
     """The fields of a record that a release of a family decides, by the package's own rules.
 
     Args:
+        family: For instance ``vllm``.
         numbers: The release; empty for the newest.
     """
     rules = public_rules(family)

@@ -38,6 +38,7 @@ def fault_of(expression: str, *, by_text: bool = True) -> str | None:
     where a text begins: ``(?:(?!text).)*``. Every match contains a text, so that other lines are never tried.
 
     Args:
+        expression: A regular expression.
         by_text: Whether a text must stand in every match.
     """
     if len(expression) > LONGEST:

@@ -42,6 +42,7 @@ def copy_name(copy_id: str, original_id: str, original_name: str) -> str:
     Args:
         copy_id: ``org/name`` of the copy.
         original_id: ``org/name`` of the model it was made from.
+        original_name: What the original is called.
     """
     organization, _, name = copy_id.rpartition("/")
     known = {word.lower() for word in _SEPARATOR.split(original_id.rpartition("/")[2])}

@@ -314,6 +314,7 @@ def release_at(family: str, numbers: Numbers) -> Release:
     """What a release of a family does.
 
     Args:
+        family: For instance ``vllm``.
         numbers: The release; empty for the newest.
     """
     values, lists = _rules(family)
@@ -376,6 +377,7 @@ def dated_lists(architectures: dict[str, tuple[str, ...]], kind: str) -> dict[Nu
 
     Args:
         architectures: Lists of classes by name; ``name@version`` is one from that version on.
+        kind: The name.
     """
     found = {
         version_number(name.partition("@")[2]): classes
@@ -389,6 +391,8 @@ def engine_for_version(engines: Iterable[Engine], family: str, version: str | No
     """The engine of a family whose range of versions holds ``version``.
 
     Args:
+        engines: The catalog's engines.
+        family: For instance ``vllm``.
         version: As an engine prints it (``0.19.2rc1.dev134+g0``); None means the current release.
 
     Returns:
@@ -445,6 +449,7 @@ def newest_before(engines: Iterable[Engine], engine: Engine) -> str | None:
     """The newest release that was read, where an engine is of a later one; None otherwise, and for builds with a number.
 
     Args:
+        engines: The catalog's engines.
         engine: The engine, of the release that was asked for.
     """
     newest = newest_read(engines, engine.family)

@@ -346,6 +346,8 @@ class Shelf(Generic[R]):
 
         Args:
             folder: Where the files are.
+            record: What each file holds.
+            noun: What to call one, in messages.
             identify: Returns a record's name and the file name (without suffix) it must have.
             beside: Names of files of which folders next to the records have one; empty for no such folders.
         """

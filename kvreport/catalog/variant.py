@@ -90,6 +90,8 @@ def expand(variant: Variant, base: Model, formats: Mapping[str, WeightFormat]) -
     """Return the copy as a model.
 
     Args:
+        variant: What differs.
+        base: The model it was made from.
         formats: The listed weight formats, for the components that one converts.
     """
     form = formats.get(variant.weight_format) or layout(variant.weight_format)
@@ -149,6 +151,8 @@ def as_range(
 
     Args:
         variant: The copy in the format of its name.
+        base: The model it was made from.
+        formats: The listed weight formats.
         least: Format of every layer at the narrow end; None for the one with the fewest bytes that the name may mean.
         most: Format of the largest part at the wide end; None for that of the name.
         untied: True if the copy may store an output head that the original shares with its embedding.

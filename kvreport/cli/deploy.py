@@ -121,6 +121,8 @@ def with_requests(result: Estimate, values: Mapping[str, Any], ask: Callable[[in
     """The answer with ``max_num_seqs`` as many as fit, where the question states none: the file states it.
 
     Args:
+        result: The answer.
+        values: What was asked.
         ask: Answers again with a number of requests.
     """
     from kvreport.estimation.local_answer import LocalEstimate

@@ -19,6 +19,7 @@ def add_query_options(command: argparse.ArgumentParser, *, without: Sequence[Gro
     """Add the flags of :class:`kvreport.query.Query`, in groups.
 
     Args:
+        command: The command.
         without: Groups whose flags it does not have.
     """
     for group, title in GROUPS.items():

@@ -128,6 +128,7 @@ class Reader:
         """Leave out and note the flags that are not followed.
 
         Args:
+            words: Arguments.
             pasted: Whether they are a server's command, whose flags come before those of this program.
 
         Returns:

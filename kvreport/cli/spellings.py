@@ -201,6 +201,7 @@ def unknown_argument(
 
     Args:
         words: The arguments that the command did not read.
+        command: Its parser.
         given: All its arguments, which name the server whose flag it may be.
     """
     server = _server(given)

@@ -36,10 +36,12 @@ def write_on_cluster(
     """Write a partitioned dataset by the workers of a Dask scheduler.
 
     Args:
+        axes: What the matrix combines.
         out: The folder, under the same path on every worker.
         address: The scheduler's address, such as ``tcp://10.0.0.1:8786``.
         shard: ``(i, n)``: only the i-th of n parts, from 1.
         replace: Whether rows over other axes in the folder are removed first.
+        progress: Told how far it is.
 
     Returns:
         The number of rows of the shard.

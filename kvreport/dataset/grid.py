@@ -274,11 +274,15 @@ def axes(
     """Choose the axes of a matrix: the catalog's published grid, or what is asked for instead.
 
     Args:
+        catalog: The facts.
         models: Shell pattern over model ids, in any case; several with commas between.
         gpus: The same over accelerator slugs.
+        contexts: Contexts in tokens.
+        tensor_parallel: Device counts.
         layouts: Further layouts, for the models that they suit; None for the grid's, or for none beside given
             device counts.
         weights: Weight formats, ``released`` among them if wanted.
+        kv: KV formats.
         engine: Engine whose answer the rows carry.
 
     Raises:
@@ -353,6 +357,7 @@ def twins(models: Sequence[Model], positions: Sequence[int]) -> list[tuple[int, 
     """Group models by what decides their rows: those of a group have the same, but for the id.
 
     Args:
+        models: The models.
         positions: Which of them; groups come in the order of their first one.
     """
     groups: dict[Hashable, list[int]] = {}

@@ -75,6 +75,7 @@ def enter(folder: Path, manifest: Manifest, *, replace: bool = False) -> None:
 
     Args:
         folder: The folder; made if missing.
+        manifest: What the run will write.
         replace: Whether rows over other axes may be removed.
 
     Raises:

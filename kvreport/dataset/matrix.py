@@ -109,6 +109,7 @@ def cube_of(model: Model, axes: Axes, memo: Memo | None = None) -> Cube:
     """Compute one model's cube; its axis of weight formats has those that the model has rows in.
 
     Args:
+        model: The model.
         axes: What to combine it with.
         memo: What cubes of other engines have worked out; None to work it out here.
     """
@@ -275,7 +276,11 @@ class _Answer:
         """Fill in the least times of a step, some layouts at a time.
 
         Args:
+            cases: A case of each layout.
+            caches: The KV formats.
             peaks: Of all accelerators.
+            contexts: Contexts in tokens.
+            memo: What was worked out for the model.
         """
         decode, prefill = (self.columns[name] for name in ("decode_ms_lower_bound", "prefill_ms_lower_bound"))
         users = self.columns["max_concurrent_requests"]

@@ -90,9 +90,11 @@ def write_partitioned(
     """Stream the matrix, or one shard of it, into a partitioned Parquet dataset in constant memory.
 
     Args:
+        axes: What the matrix combines.
         out: The folder. It is new, or of an earlier run of the same axes, which goes on.
         shard: ``(i, n)``: only the i-th of n parts, from 1.
         replace: Whether rows over other axes in the folder are removed first.
+        progress: Told how far it is.
 
     Returns:
         The number of rows of the shard.

@@ -74,12 +74,15 @@ def publish(
     """Write the dataset into a folder, whole or not at all.
 
     Args:
+        catalog: The facts, for the small tables.
+        axes: What the matrix combines.
         out: The folder: ``capacity.*``, ``models.csv``, ``accelerators.csv``, ``models/<slug>.*``,
             ``datapackage.json``, ``croissant.json``, ``SHA256SUMS``.
         version: The data's version.
         site_url: Where the files will stand, or "".
         workers: Processes; None for as many as there are processors, for a large matrix.
         cache: Folder that keeps each model's rows between builds; None keeps nothing.
+        progress: Told how far it is.
 
     Raises:
         InputError: If the folder cannot be written, or what was computed contradicts its description.

@@ -95,6 +95,8 @@ def find_servers(
     """Find every server in a deployment file.
 
     Args:
+        text: The file.
+        where: Its name, for messages.
         is_server: Whether words start a server: the reader of start commands.
         beside: The text of a file that this one names by its relative path; None where it is not there.
 

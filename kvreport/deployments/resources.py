@@ -93,6 +93,7 @@ def of_container(container: Map, pod: Map, beside: tuple[Map, ...] = ()) -> Reso
     """What a container of a pod gets.
 
     Args:
+        container: The container.
         pod: The pod's specification: volumes, node selector, affinity.
         beside: Further mappings of resources, as some custom resources have them next to the container.
     """

@@ -405,7 +405,9 @@ class Script:
         """Begin with a scope.
 
         Args:
+            scope: Variables and arguments of the script.
             is_server: Whether words start a server.
+            depth: Scripts around this one.
         """
         if depth > MOST_NESTED:
             raise InputError(f"script: found scripts nested too deeply; allowed: {MOST_NESTED} levels")

@@ -66,6 +66,7 @@ class AtHome:
         """The longest of the contexts that fits, in tokens; 0 if none does.
 
         Args:
+            mix: Quantization mix.
             usable: Bytes that a process can use.
             context_bytes: Bytes that the backend takes for itself.
             machine: Whose backend computes, and whose memory may have the host's bytes, too; None for a card.
@@ -78,6 +79,7 @@ class AtHome:
         """Bytes missing at the shortest context; 0 if it fits.
 
         Args:
+            mix: Quantization mix.
             usable: Bytes of the device.
             context_bytes: Bytes that the cache of the context takes.
             machine: As in :meth:`longest`.
@@ -101,6 +103,7 @@ class AtHome:
         The device also holds a copy of one layer's experts while it computes on host weights.
 
         Args:
+            mix: Quantization mix.
             usable: Bytes of the device.
             context_bytes: Bytes that the cache of the context takes.
             context: Tokens of the context.
@@ -205,6 +208,7 @@ def backend_bytes(accelerator: Accelerator, coefficients: dict[str, float]) -> i
     """What the backend of a device takes for itself.
 
     Args:
+        accelerator: The device.
         coefficients: Constants of llama.cpp's engine record.
     """
     return local_device(accelerator, coefficients).context

@@ -230,8 +230,13 @@ def compare(
     """Answer one question on both sides, and find the terms that moved.
 
     Args:
+        old: One side: model, engine and catalog.
+        new: The other.
         gpu: Accelerator, or the GPUs of one machine (``rtx-5090+rtx-3090``), tensor parallel over all.
         tensor_parallel: GPUs of one replica.
+        context_tokens: Length of each request.
+        weights: Weight format.
+        kv: KV format.
 
     Raises:
         InputError: If neither side can be answered.
@@ -292,8 +297,10 @@ def compare_all(
 
     Args:
         pairs: Both sides of each comparison.
+        gpus: Accelerators.
         contexts: Lengths of a request.
         tensor_parallel: GPUs of one replica.
+        progress: Told how far it is.
 
     Returns:
         What changed most comes first: by factor, losses before gains of the same size.

@@ -68,6 +68,7 @@ def devices_of(query: Query, catalog: Catalog) -> tuple[Accelerator, ...]:
     """The accelerators asked for, one for each device where several are named.
 
     Args:
+        query: The question.
         catalog: Where accelerators are looked up.
 
     Raises:
@@ -100,7 +101,9 @@ def layout_of(query: Query, devices: int, assumed: list[str]) -> Layout:
     """The layout asked for; where GPUs are listed and nothing else is said, tensor parallel over all.
 
     Args:
+        query: The question.
         devices: Devices that were named.
+        assumed: What was not stated is added here.
 
     Raises:
         InputError: If the devices named are not those of the layout.
@@ -157,6 +160,7 @@ def refuse_unlinked(layout: Layout, devices: Sequence[Accelerator], network: int
 
     Args:
         layout: The layout, with its nodes.
+        devices: The accelerators it runs on.
         network: The rate between servers that was asked for, in bytes per second; None if none was.
 
     Raises:
@@ -178,7 +182,10 @@ def network_rate(
     """Bytes per second between nodes: as asked, else what the slowest device's own ports pass; None if not known.
 
     Args:
+        query: The question.
+        devices: The accelerators it runs on.
         layout: The layout, with its nodes.
+        assumed: What was not stated is added here.
 
     Raises:
         InputError: If the rate that was asked for cannot be read.

@@ -73,7 +73,14 @@ def estimate_local(query: Query, catalog: Catalog) -> LocalEstimate | None:
 
 
 def _laid_out(query: Query, named: Named, engine: Engine, catalog: Catalog) -> LocalEstimate:
-    """Answer a question whose model's name was read."""
+    """Answer a question whose model's name was read.
+
+    Args:
+        query: The question.
+        named: What the name was taken to say.
+        engine: The engine's record.
+        catalog: Where names are looked up.
+    """
     case = replace(open_query(query, engine, catalog), named=named)
     changed: tuple[str, ...] = ()
     if query.fit or case.engine_sets_context:
@@ -93,6 +100,8 @@ def open_query(query: Query, engine: Engine, catalog: Catalog) -> LocalCase:
 
     Args:
         query: The question; a name of Ollama's library is replaced by its base model already.
+        engine: The engine's record.
+        catalog: Where names are looked up.
 
     Raises:
         InputError: If something asked for is unknown, out of range, or refused by the engine.
@@ -198,6 +207,7 @@ def _at(case: LocalCase, tokens: int, asked: LocalLayout) -> AtContext:
     """A start for requests of a context, with all its slots, and how many slots of them memory would hold.
 
     Args:
+        case: The question, opened.
         tokens: The context.
         asked: The start for the context that was asked.
     """

@@ -87,6 +87,7 @@ def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tup
     """A model with a type for every tensor.
 
     Args:
+        model: The model.
         weights: Name of a mix; None for what the checkpoint is converted to.
         file: The GGUF file it was read from, if it was.
 
@@ -117,6 +118,7 @@ def with_mix(local: LocalModel, mix: str) -> LocalModel:
     """The same model with the types of a quantization mix.
 
     Args:
+        local: The model.
         mix: The quantizer's name of the mix.
 
     Raises:
@@ -158,6 +160,7 @@ def options_of(query: Query, context: int) -> LocalOptions:
     """llama.cpp's options from a question.
 
     Args:
+        query: The question.
         context: Cells of all slots; 0 if none was named.
 
     Raises:
@@ -403,6 +406,8 @@ def open_case(request: Request, query: Query, file: GgufModel | None, catalog: C
     """Open a question.
 
     Args:
+        request: The question, resolved.
+        query: The question as it was asked.
         file: The GGUF file, if the model is one.
         catalog: Where a draft model's name is looked up.
 

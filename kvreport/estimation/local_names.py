@@ -84,6 +84,12 @@ def engine_at_home(
 
     A mix of llama.cpp's quantizer is read by no server engine. A machine of ``home/machines.yaml`` is run with
     llama.cpp, unless a flag of a server's engine or layout is given.
+
+    Args:
+        gpu: The accelerators that were asked for.
+        weights: Weight formats that were asked for.
+        options: Other fields of the question.
+        catalog: Where names are looked up.
     """
     for name in weights:
         if isinstance(name, str) and is_mix(name) and not _is_server_format(name, catalog):
@@ -130,6 +136,7 @@ def by_local_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
     questions stay as they are.
 
     Args:
+        query: The question.
         catalog: Where base models are looked up.
 
     Returns:

@@ -128,9 +128,12 @@ def size_local(
         models: Models, files or names of Ollama's library that would all do.
         context: Tokens of each request.
         slots: Requests at once.
+        engine: The engine.
         gpus: Machines, patterns, or cards of one machine (``rtx-5090+rtx-3090``); the usual ones if none.
         weights: Mixes to try, from the best; ``released`` tries the usual ones.
+        cache_type: Type of keys and values.
         host_memory: Main memory of the computer for what stays on the CPU (:data:`local_case.HOST_MEMORY`).
+        catalog: Where names are looked up.
 
     Returns:
         What fits, whole models first, then by memory. A mixture that fits whole only below Q4_K_M has a second

@@ -54,6 +54,7 @@ def not_followed(
     """The options of a question that its answer does not depend on.
 
     Args:
+        query: The question.
         engine: The engine, with its release.
         support: What engines' releases have; None not to judge it.
         nodes: Servers that the GPUs stand in.

@@ -43,6 +43,7 @@ def open_name(name: str, catalog: Catalog, *, fetching: bool = False, revision: 
         name: Catalog id, slug or alias, or a Hub id.
         catalog: Where names are looked up first, unless a revision is asked for.
         fetching: True if the Hub may be asked.
+        revision: Branch, tag or commit of the Hub's repository.
 
     Raises:
         InputError: If nothing of that name is known, with what would work.
@@ -146,6 +147,7 @@ def open_folder(path: Path, catalog: Catalog, **fields: Any) -> Opened:  # noqa:
 
     Args:
         path: A folder, a ``config.json`` in it, or one of its safetensors files or their index.
+        catalog: For the weight formats.
         **fields: What :func:`kvreport.architectures.reader.read_config_report` takes.
 
     Raises:
@@ -184,6 +186,8 @@ def hear(model: Model, witness: Witness, catalog: Catalog, config: Mapping[str, 
     """Hold a model against its files' own word.
 
     Args:
+        model: The model.
+        witness: What the files' headers say.
         catalog: Where formats are looked up.
         config: The config that the model was read from.
     """

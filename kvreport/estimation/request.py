@@ -209,6 +209,7 @@ def resolve_model(model: str | Path | Model, catalog: Catalog) -> Model:
 
     Args:
         model: A name, a path, or a record.
+        catalog: Where names are looked up.
 
     Raises:
         InputError: If there is no such model or file, naming near ones.
@@ -228,6 +229,7 @@ def open_model(
 
     Args:
         model: A record; a path; or a name (:func:`kvreport.estimation.opening.open_name`).
+        catalog: Where names are looked up.
         fetch: True if the Hub may be asked for what is not known.
         revision: Branch, tag or commit on the Hub.
         assume_defaults: True to take a class's published defaults for dimensions that a config leaves out.
@@ -303,6 +305,9 @@ def whole_number(name: str, value: object, low: int, high: int) -> int:
 
     Args:
         name: What it is, for the message.
+        value: The number.
+        low: The smallest allowed.
+        high: The largest allowed.
 
     Raises:
         InputError: If it is not.
@@ -316,6 +321,8 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
     """Resolve names against a catalog and check what belongs together.
 
     Args:
+        query: The question.
+        catalog: Where names are looked up.
         asked: The question as it was asked, where ``query`` says it in other options.
 
     Raises:
@@ -730,6 +737,7 @@ def refuse_unsupported(model: Model, engine: Engine, support: Support | None = N
     """Refuse a model that the engine does not run.
 
     Args:
+        model: The model.
         engine: The engine, whose release decides where ``support`` knows the class by releases.
         support: What engines' releases run on; None to take the model's record at its word.
 
@@ -754,6 +762,7 @@ def refuse_class(model: Model, engine: Engine, support: Support | None) -> None:
     """Refuse a model whose class the engine's release does not serve, where no single deployment is asked for.
 
     Args:
+        model: The model.
         engine: The engine, whose release decides.
         support: What engines' releases run on; None not to judge it.
 

@@ -21,6 +21,12 @@ def with_others(
 ) -> tuple[tuple[Accelerator, ...], int]:
     """The devices with what others leave free at start, and the bytes that others hold of each.
 
+    Args:
+        devices: The accelerators.
+        query: The question.
+        engine: The engine.
+        assumed: What was not stated is added here.
+
     Raises:
         InputError: If others hold all that is free, or the engine takes no share of all memory.
     """

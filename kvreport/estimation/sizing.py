@@ -253,6 +253,7 @@ class Sizing:
         """The smallest share of memory that leaves every rank its pool; None where there is none.
 
         Args:
+            found: A deployment.
             pools: The smallest pool of each rank (:meth:`smallest_pools`).
         """
         if all(rank.plan.profile.holds_nothing for rank in found.ranks):
@@ -299,6 +300,7 @@ class Sizing:
         """The interval of SGLang's static memory fraction that holds these pools; None for others, without a cache, or if it is empty.
 
         Args:
+            found: A deployment.
             pools: The smallest pool of each rank (:meth:`smallest_pools`).
         """
         engine, ranks = rules(self.policy), self._told(found)

@@ -183,6 +183,7 @@ def quantized(base: Model, form: WeightFormat, name: str, experts: WeightFormat 
     """Return a model converted to a format, as a quantizer leaves it: layers for prediction untouched.
 
     Args:
+        base: The model it was made from.
         form: The format of every tensor that it converts.
         name: ``org/name`` of the copy.
         experts: The format of its routed experts, where that is another one.

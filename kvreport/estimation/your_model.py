@@ -72,6 +72,8 @@ class YourModel:
         """Keep the model and the facts that questions need.
 
         Args:
+            opened: The model, read.
+            catalog: Accelerators, engines and formats.
             gguf: The GGUF file that it was read from, which llama.cpp's tensors come from.
             source: What a command is to read, as it is typed.
         """
@@ -94,6 +96,7 @@ class YourModel:
 
         Args:
             files: Content by file name; of a GGUF file, at least its header.
+            catalog: Accelerators, engines and formats.
             name: A Hub id, with the mix of a GGUF repository (``org/name-GGUF:Q4_K_M``), or a name of the reader's
                 own; "" takes what the files say.
             revision: The commit of the Hub's repository that the files are of.

@@ -81,6 +81,7 @@ def check(statement: Statement, catalog: Catalog) -> Entry:
     """Judge a statement by recomputing it.
 
     Args:
+        statement: What is claimed.
         catalog: Where the model, its formats and the accelerator are looked up.
 
     Raises:

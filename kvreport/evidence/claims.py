@@ -128,6 +128,7 @@ def ledger(
     """Recompute every claim.
 
     Args:
+        files: The claims.
         quantities: What their readings are computed with.
         judge_one: Judges one; None for :func:`judge`, others may keep what it returns.
 

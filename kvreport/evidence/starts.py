@@ -45,6 +45,7 @@ def judge_starts(
     """Predict every documented start and refusal.
 
     Args:
+        catalog: Where names are looked up.
         cases: The cases; None for those beside the catalog, of which there may be none. Those of releases that are
             too old to be computed are left out.
         judge: Predicts one; None for :func:`judge_start`, others may keep what it returns.

@@ -134,6 +134,7 @@ def validate(
     """Compare every observation with the estimate of the same start.
 
     Args:
+        catalog: Models, accelerators, formats and engines.
         observations: None for those of the catalog's folder.
         case_of: Compares one; None for :func:`compare`, others may keep what it returns.
     """

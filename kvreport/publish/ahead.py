@@ -80,6 +80,7 @@ def compute(facts: SiteData, asked: Asked) -> None:
 
     Args:
         facts: The facts of the build, without any rows.
+        asked: What decides the values.
     """
     parts = facts.parts
     missing = parts.missing("rates", map(parts.of_model, facts.models))

@@ -102,6 +102,7 @@ def joined(before: tuple[Release, ...], now: tuple[Release, ...]) -> tuple[Relea
     """Return the releases of a site, the latest first.
 
     Args:
+        before: Those published before.
         now: The one of this site, if it has its dataset.
 
     Raises:

@@ -87,6 +87,7 @@ def capacity_of(
     """Reduce a model's series to its outcomes.
 
     Args:
+        model: The model.
         gpus: Every accelerator, in the order of preference for a headline.
         known: Ids of the well-known accelerators, in that order.
         released: The model's series.

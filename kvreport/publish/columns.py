@@ -56,6 +56,7 @@ def places(site: SiteData, *, further: bool) -> tuple[Place, ...]:
     """Return the columns of a model's lists: every tensor-parallel size, then further layouts stage by stage.
 
     Args:
+        site: What every page may ask.
         further: Whether further layouts are listed, those of the search for a deployment last; the files with all
             models leave them out.
     """

@@ -19,6 +19,7 @@ def confirmed(catalog: Catalog, engine: Engine) -> str:
 
     Args:
         catalog: The facts, whose folder has the predictions.
+        engine: The engine's record.
     """
     found = _seen(catalog.folder)
     return "" if found is None else sentence(engine.family, found)
@@ -33,7 +34,9 @@ def confirmed_on(catalog: Catalog, engine: Engine, gpu: Accelerator) -> str:
     """Say it under an answer on an accelerator: that no log is of it, where none is.
 
     Args:
+        catalog: The facts.
         engine: The engine's record; one that runs on the computer at hand has logs of its own kind.
+        gpu: The accelerator.
     """
     said = confirmed(catalog, engine)
     return said if not said or is_local(engine.family) or is_logged(catalog, gpu) else SENTENCES["no_log"]
@@ -44,6 +47,7 @@ def is_logged(catalog: Catalog, gpu: Accelerator) -> bool:
 
     Args:
         catalog: The facts, whose folder has the logs.
+        gpu: The accelerator.
     """
     return gpu.id in _logged(catalog.folder)
 

@@ -16,6 +16,7 @@ def served(site: SiteData, gpu: str, context: int, devices: int) -> tuple[Model,
     """Return the models that at most so many devices serve as released.
 
     Args:
+        site: What every page may ask.
         gpu: The accelerator's id.
         context: Tokens of one request, a context of the grid.
         devices: Most devices.

@@ -53,6 +53,8 @@ def of_models(
     """Yield each model that another engine runs, its file, its part of the file with all models, and its reserves.
 
     Args:
+        site: What every page may ask.
+        name: The other engine.
         models: Some models of the site.
     """
     other = site.under(name)
@@ -90,6 +92,8 @@ def facts_of(site: SiteData, model: Model, usual: set[str]) -> dict[str, Any]:
     """What an engine decides of a model.
 
     Args:
+        site: What every page may ask, under that engine.
+        model: The model.
         usual: Ids of the accelerators whose reserve is listed where no rates give it.
     """
     rates = columns.reserve_rates(site, model)

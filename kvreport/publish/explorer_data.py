@@ -91,6 +91,7 @@ def files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> It
     """Yield (address, content) of every file.
 
     Args:
+        site: The catalog.
         models: :func:`kvreport.publish.profiles.model_facts` of every model, with the rates of those whose reserve follows
             the longest request (:func:`kvreport.publish.columns.following`).
         times: :func:`kvreport.publish.sizer_data.times_facts` of every model.

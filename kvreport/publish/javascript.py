@@ -114,6 +114,7 @@ def translate(source: str, known: Mapping[str, str] = MappingProxyType({})) -> T
 
     Args:
         source: Python in the subset: constants, type aliases, ``NamedTuple`` records and functions.
+        known: Types that the module imports, by name.
 
     Raises:
         TranslationError: Something is outside the subset.

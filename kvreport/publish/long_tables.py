@@ -30,6 +30,7 @@ def apart(html: str, style: str) -> tuple[str, dict[str, str]]:
     """Take the further rows of large tables out of a finished page.
 
     Args:
+        html: The page.
         style: Address of the site's style sheet, relative to the page.
 
     Returns:

@@ -31,7 +31,9 @@ class Noted:
         """Take what is kept.
 
         Args:
+            path: The file.
             state: Digest of everything that every value depends on beside model records.
+            records: The records as they are now.
         """
         self._path, self._state, self._records = path, state, records
         self._kept: dict[str, tuple[object, frozenset[Note]]] = {}
@@ -90,6 +92,7 @@ def kept(key: str, make: Callable[[], T]) -> T:
 
     Args:
         key: What decides the value beside records, facts and code: all of it, for the catalog that is built.
+        make: Computes it.
     """
     noted = _OPEN.get()
     return make() if noted is None else noted.get(key, make)

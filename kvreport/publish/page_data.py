@@ -40,9 +40,13 @@ def gather(
     """Return what every page may ask.
 
     Args:
+        catalog: The facts.
         models: Pattern over model ids.
         gpus: Pattern over accelerator ids.
+        version: The data release.
+        downloads: The dataset's files.
         site_url: Where the site will stand, or "".
+        progress: Told how many models are done.
         parts: Values of single models, kept between builds; None keeps none.
         facts: What :func:`facts_alone` returned for the same; None to ask it.
 
@@ -68,8 +72,11 @@ def facts_alone(catalog: Catalog, *, models: str, gpus: str, version: str, parts
     """Return the same without any rows and downloads: all that a single model's own values need.
 
     Args:
+        catalog: The facts.
         models: Pattern over model ids.
         gpus: Pattern over accelerator ids.
+        version: The data release.
+        parts: Values of single models.
 
     Raises:
         InputError: If nothing matches a pattern.

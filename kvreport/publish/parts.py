@@ -31,6 +31,7 @@ class Group:
         """Keep values in a file; None keeps nothing.
 
         Args:
+            path: The file.
             ahead: Values by key that were computed before they are asked for.
         """
         self._path, self._ahead = path, ahead or {}
@@ -106,6 +107,8 @@ class Parts:
 
         Args:
             name: What the value is called; its file holds one value at a time.
+            key: What decides the value.
+            make: Computes it.
         """
         if self._folder is None:
             return make()

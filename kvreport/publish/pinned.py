@@ -40,8 +40,10 @@ def publish(
 
     Args:
         folder: Where the files are in the site.
+        files: Contents by name.
         cache: The build's cache, which keeps what is compressed.
         plain: Names that the manifest leaves out, because the browser loads them by their address.
+        facts: What else the manifest says.
     """
     listed: list[dict[str, Any]] = []
     for name, content in files.items():

@@ -53,6 +53,7 @@ def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[t
     """Return each model's file, and its facts in the published layouts, which several files are made from.
 
     Args:
+        site: What every page may ask.
         models: Some of its models; None for all.
     """
     published = published_columns(site)
@@ -76,6 +77,7 @@ def files(site: SiteData, everything: Sequence[tuple[bytes, dict[str, Any]]]) ->
     """Yield (address, content) of every JSON file, byte-identical for the same catalog.
 
     Args:
+        site: The catalog.
         everything: What :func:`every_model` returns.
     """
     shared = site_facts(site)
@@ -210,6 +212,7 @@ def layouts(site: SiteData, *, searched: bool) -> list[dict[str, Any]]:
     """Return how models are spread: tensor parallel first, each with the columns that its stages have.
 
     Args:
+        site: What every page may ask.
         searched: True for the layouts that only a search for a deployment tries, False for the others.
     """
     own = set(site.searched.layouts) - set(site.axes.layouts)
@@ -304,6 +307,8 @@ def engine_facts(site: SiteData, model: Model, *, reserves: Collection[str] = ()
     """Return what of a model's facts an engine decides, with a column for each of :func:`places`.
 
     Args:
+        site: What every page may ask, under that engine.
+        model: The model.
         reserves: Ids of the accelerators whose reserve is listed; it is left out where rates give it.
     """
     work = Columns(site, model, places(site, further=True))

@@ -68,6 +68,7 @@ def derive(title: str, samples: list[Any]) -> dict[str, Any]:
     """Return the narrowest schema of this kind that all samples satisfy.
 
     Args:
+        title: What the samples are.
         samples: Answers, as many different ones as there are kinds of answers.
     """
     promise = (
@@ -146,6 +147,8 @@ def narrowed(old: Mapping[str, Any], new: Mapping[str, Any], place: str = "") ->
     """Yield a sentence for every promise of a schema that its successor does not keep.
 
     Args:
+        old: What was published.
+        new: What shall be.
         place: Where in the document, for the sentences.
     """
     before, after = _types(old), _types(new)

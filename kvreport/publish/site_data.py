@@ -208,6 +208,7 @@ class SiteData:
 
         Args:
             name: What it is called; one name has one kind of value.
+            make: Makes it.
         """
         if name not in self._made:
             self._made[name] = make()

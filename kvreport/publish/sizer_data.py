@@ -34,6 +34,7 @@ def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[d
     """Return :func:`times_facts` of every model, which several files are made from.
 
     Args:
+        site: What every page may ask.
         models: Some of its models; None for all.
     """
     lists = site.once("shape", lambda: shape(site))
@@ -51,6 +52,7 @@ def files(site: SiteData, everything: Sequence[dict[str, Any]]) -> Iterator[tupl
     """Yield (address, content) of every JSON file, byte-identical for the same catalog.
 
     Args:
+        site: The catalog.
         everything: What :func:`every_model` returns.
     """
     yield f"{FOLDER}/peaks.json", encode(peaks_facts(site))

@@ -63,6 +63,7 @@ def reused(key: str, block_tokens: int, limit_tokens: int) -> Reuse:
     """One shipped trace's reuse distances in full blocks of an engine, kept between builds.
 
     Args:
+        key: The trace.
         block_tokens: Tokens of an engine's block.
         limit_tokens: Requests whose prompt has so many tokens are left out, as engines refuse them.
     """
@@ -139,6 +140,7 @@ def hits_of(key: str, sizes: Sequence[int], *, warmup: float) -> list[int]:
     """Hit tokens of a shipped trace under LRU, kept between builds.
 
     Args:
+        key: The trace.
         sizes: Blocks of the trace that the cache holds.
         warmup: Share of the first requests that are not counted.
     """
@@ -155,8 +157,10 @@ def curve_of(
     """Hit rates of a shipped trace under LRU.
 
     Args:
+        key: The trace.
         block_tokens: Tokens of an engine's block.
         limit_tokens: Requests whose prompt has so many tokens are left out.
+        sizes: Full blocks that the cache holds.
 
     Returns:
         The hit rate (tokens) and the cache in tokens, for each size.

@@ -176,6 +176,7 @@ def build(
         releases: Folder of the data releases published before: ``data/releases/`` of the site.
         site_url: Where the site will stand, or "".
         written: Addresses of pages that the site has beside the generated ones, for the front page's doors.
+        progress: Told how far the build is.
 
     Raises:
         InputError: The catalog is at fault, nothing matches, or an earlier release is not what it was.
@@ -286,6 +287,7 @@ def pages(inputs: Inputs, written: tuple[str, ...] = ()) -> tuple[Page, ...]:
     """Return every generated page, the front page first.
 
     Args:
+        inputs: What pages are made from.
         written: Addresses of pages that the site has beside these.
     """
     made: list[Page] = []

@@ -25,6 +25,7 @@ def changes(
     """What to change, in the order of least loss: shorter requests, a smaller type, more memory, fewer at once.
 
     Args:
+        reading: The log.
         laid: The model's plan under the log's flags, if the model is known.
         pool: Bytes of the pool on a device, if stated.
         total: Bytes of the device, if known.

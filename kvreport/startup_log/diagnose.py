@@ -74,6 +74,7 @@ def device_named(reading: Reading, known: Catalog, notes: list[str]) -> tuple[Ac
     """The accelerator whose name the log has in the files of its kernels, if it is one that the catalog knows.
 
     Args:
+        reading: The log.
         known: Where the name is looked up.
         notes: What is said of it is added here.
     """
@@ -125,6 +126,7 @@ def diagnose(
     """Read a log and compare it.
 
     Args:
+        text: The log.
         model: Model, where the log does not name one that the catalog knows.
         gpu: Accelerator, where the log does not name one. One for each rank where they differ: a list, or
             ``"rtx-5090+rtx-3090"``.
@@ -133,6 +135,7 @@ def diagnose(
         kv: KV format, where the log does not say.
         draft: Draft model of SGLang's speculative decoding, where the catalog does not know the one that the log names.
         fetch: True to ask the Hub for a model that is not known.
+        revision: Branch, tag or commit of the Hub's repository.
         catalog: Where names are looked up; None for the public catalog.
 
     Raises:

@@ -103,6 +103,7 @@ def ended(reading: Reading, folder: Path | None = None) -> Ended | None:
     A cache that is allocated after such a line is of another try.
 
     Args:
+        reading: The log.
         folder: A catalog of one's own that has further lines.
     """
     known = ending_lines(folder)
@@ -138,7 +139,9 @@ def calculated(end: Ended, laid: LaidOut, reading: Reading) -> Iterator[tuple[st
     """Yield the remedies of an end that were calculated, with the value that suffices, or None where none does.
 
     Args:
+        end: The end.
         laid: The model under the log's flags, on its devices.
+        reading: The log, for its longest request.
     """
     case, longest = laid.whole, _longest(laid, reading)
     base = int(laid.deployment.pool_bytes)

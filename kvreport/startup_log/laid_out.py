@@ -82,6 +82,9 @@ def pasted_start(
     """The model under the log's flags, with what the log printed.
 
     Args:
+        reading: The log.
+        model: The model that it started.
+        known: Engines and formats.
         devices: The accelerator, or one for each rank where they differ; empty if it is not known.
         tensor_parallel: Devices of one replica, where the log does not say.
         weights: Weight format; None for as released.
@@ -199,6 +202,7 @@ def layout_of(reading: Reading, tensor_parallel: int | None = None) -> parallel.
     are copies of the whole, of which one is looked at.
 
     Args:
+        reading: The log.
         tensor_parallel: Devices that share each layer, where the log does not say.
     """
     ranks, data = (
@@ -340,6 +344,8 @@ def drafted_tokens(reading: Reading, model: Model, draft: Model | None) -> int:
     (``speculative_hook.py::_handle_dflash``, ``_handle_dspark``, 0.5.23). Trees are not counted.
 
     Args:
+        reading: The log.
+        model: The model that it served.
         draft: The draft model, where one is known.
     """
     own = own_drafts(reading, model)

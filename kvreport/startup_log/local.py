@@ -155,8 +155,10 @@ def diagnose_local(
     """Read a start of llama.cpp or Ollama, and compare it.
 
     Args:
+        text: The log.
         model: The model, whose sizes are compared with the log's.
         fetch: True to ask the Hub for a model that is not known.
+        revision: Branch, tag or commit of the Hub's repository.
         catalog: Where names are looked up; None for the public catalog.
 
     Raises:

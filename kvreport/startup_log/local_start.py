@@ -102,6 +102,7 @@ def local_start(
     Args:
         model: The catalog's record.
         mix: Quantization mix; None for a file whose types are not known.
+        options: How it was started.
         printed: MiB by part.
         devices: Devices with what was free.
         weights_mib: Printed weights of a file whose types are not known.

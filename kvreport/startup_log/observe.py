@@ -112,7 +112,9 @@ def observe(
     """Return a start-up log as an observation, without a prediction.
 
     Args:
+        text: The log.
         gpu: The accelerator that it ran on, one for each rank where they differ; None where the log names it.
+        known: Where names are looked up.
         model: The model, if the log does not name it as the catalog does.
         name: Its id; None for one made of what the log says.
 

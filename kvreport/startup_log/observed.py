@@ -40,6 +40,9 @@ def published_start(
     """An observation with the rules and the model to predict it with.
 
     Args:
+        catalog: Accelerators and formats.
+        observation: What was published.
+        engine: The record of its engine.
         model: The model, or one of the same shapes.
         own: True if it is the checkpoint itself.
         ranges: True to take a copy whose mix the source does not tell as the range of its name, which constants cannot be fitted to.
@@ -388,6 +391,7 @@ def static_share(left: float, before: float, pools: float) -> float:
 
     Args:
         left: What is free once the weights are loaded.
+        before: What was free before.
         pools: What all pools take.
     """
     return round(1 - (left - pools) / before, 3)

@@ -66,6 +66,7 @@ def release_of_day(day: str, family: str = "vllm") -> str | None:
     """The newest release that had been built on a day (``2026-08-03``); None before the first that was read.
 
     Args:
+        day: The day.
         family: The engine, ``vllm`` or ``sglang``.
     """
     known = sorted((release.built, version_number(name), name) for name, release in _known(family).items())

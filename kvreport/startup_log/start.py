@@ -42,6 +42,7 @@ def as_found(accelerator: Accelerator, total_bytes: float | None, *, wsl: bool =
     the driver reports, of which Linux keeps a part.
 
     Args:
+        accelerator: The device as the catalog has it.
         total_bytes: Its memory as printed; None where it is not, and a device without memory is none.
         wsl: True if the engine runs under Windows' subsystem for Linux.
     """

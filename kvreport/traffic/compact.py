@@ -85,6 +85,7 @@ def write_compact(trace: Trace, *, source: str = "") -> Iterator[str]:
     """Write a trace in the compact form, line by line.
 
     Args:
+        trace: The trace.
         source: Where it comes from, for the first line.
     """
     yield f"{MAGIC}1 block={trace.block_tokens} time=ms requests={len(trace)} source={source}\n"

@@ -64,6 +64,9 @@ class SharedPrefixes:
         """Work out the reuse distances of a trace in a deployment's blocks.
 
         Args:
+            trace: The trace.
+            deployment: The replica.
+            pools: Its pools.
             ttl: Seconds that a cached block lives unused; None for ever.
         """
         unit = pools.kinds[0].block_tokens if pools.kinds[0].growth == "full" else trace.block_tokens

@@ -35,6 +35,7 @@ def pools_of(estimate: Estimate, pool_bytes: int | None = None) -> Pools:
     how many there are (pipeline stages and accelerators may differ).
 
     Args:
+        estimate: The deployment.
         pool_bytes: Bytes of the pool on that device, in place of the estimate's.
 
     Raises:
@@ -111,6 +112,7 @@ def plan_pools(plan: BlockPlan, pool_bytes: int, *, windows: Sequence[int] = ())
     """The one pool of an engine's plan, and the kinds of cache that draw from it.
 
     Args:
+        plan: The block plan of one device.
         pool_bytes: Bytes of the pool on one device.
         windows: The model's windows, ascending; a plan's caps add the tokens in flight to them.
 

@@ -413,6 +413,7 @@ class Memory:
         """Take a request out of memory; what it computed stays cached until it is evicted.
 
         Args:
+            run: The request.
             keep_outputs: True if blocks that no later request can name (outputs, copies) stay too, until they
                 are evicted, as in engines that cache every full block.
         """

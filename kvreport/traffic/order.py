@@ -53,6 +53,7 @@ def replay_in_order(
     """Send a trace through the pools one request at a time.
 
     Args:
+        trace: The trace.
         pools: The replica's pools.
         host: Cache in host memory, or None.
         time_to_live_s: Seconds after which a cached block expires; None: never.

@@ -82,6 +82,7 @@ def kind_blocks(kind: CacheKind, tokens: int, in_flight: int | None = None) -> i
     """Pool blocks that a running request of so many tokens holds of one kind.
 
     Args:
+        kind: The kind of cache.
         tokens: Tokens stored.
         in_flight: Tokens of the present step, which a window holds besides its own; None for the most that a
             step can have (what admission counts with).
@@ -183,6 +184,7 @@ class Resident:
         Args:
             nodes: Blocks of the request's path.
             low: First of them that is let go.
+            high: End of those that are let go.
             release: Moment and order of the release.
 
         Returns:
@@ -210,6 +212,7 @@ def make_room(
     """Evict cached blocks until ``blocks`` are free; the caller has checked ``pool.available``.
 
     Args:
+        pool: The pool.
         residents: All kinds of cache.
         blocks: Blocks to be free.
         on_evict: Told the release that lost blocks, and where in it the loss began before.
@@ -232,7 +235,9 @@ def expire(
     """Free what was released before a moment.
 
     Args:
+        pool: The pool.
         residents: Blocks that are in it, by kind.
+        before: The moment: what was released earlier goes.
         on_evict: Called with each block that goes.
     """
     queue = pool.queue

@@ -85,6 +85,7 @@ def read_lines(
     """Read a trace from lines of text; see :func:`read_trace`.
 
     Args:
+        lines: The lines.
         name: Name of the source, for messages.
         block_tokens: Tokens per block; None for what the format says.
         rate: Requests (sessions, for session files) per second, for traces without times; None for all at once.
@@ -414,7 +415,9 @@ def number_of(row: dict[str, Any], names: Sequence[str], where: str, default: fl
     """A number of a record under any of some names.
 
     Args:
+        row: The record.
         names: Names that the number may have.
+        where: Place of the record, for messages.
         default: What a missing one is; None to refuse it.
 
     Raises:
@@ -436,7 +439,9 @@ def whole_of(row: dict[str, Any], names: Sequence[str], where: str, default: int
     """A whole number of a record under any of some names.
 
     Args:
+        row: The record.
         names: Names that the number may have.
+        where: Place of the record, for messages.
         default: What a missing one is; None to refuse it.
 
     Raises:

@@ -49,7 +49,10 @@ def replay_trace(
     """Replay a trace on one replica.
 
     Args:
+        trace: The trace.
         pools: The replica's pools.
+        clock: How long steps take.
+        options: Scheduler and limits.
         watch: Called after every step with the memory and the running requests, for tests.
 
     Returns:

@@ -89,9 +89,12 @@ def size_for_trace(
         models: A model, or a shortlist.
         trace: A trace, its file, or the name of a shipped one.
         wait_s: Wanted 95th percentile of waiting for admission, in seconds.
+        candidates: How many kinds of deployment are replayed.
         rate: Requests per second, for traces without times; None: all at once.
         utilization: Share of memory.
         max_seqs: Requests at once per copy.
+        engine: Engine.
+        catalog: Where names are looked up.
         limits: Further arguments of :func:`kvreport.estimation.size.size` (accelerators, formats, prices).
 
     Raises:

@@ -29,6 +29,7 @@ def csv_requests(lines: Iterable[str], name: str) -> tuple[Iterator[TracedReques
 
     Args:
         lines: Lines of text.
+        name: The file's name, for messages.
 
     Returns:
         The requests, and whether they have times.

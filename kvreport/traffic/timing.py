@@ -67,6 +67,8 @@ class RooflineClock:
         """Tabulate the roofline.
 
         Args:
+            demand: What the model asks of one device.
+            peaks: The device.
             max_seqs: Most requests of a step.
             efficiency: Share of the roofline that is reached, above 0 and at most 1.
             overhead_s: Seconds that every step takes besides.

@@ -123,6 +123,8 @@ def build(
     times are not ascending are sorted by time (stable), and counted.
 
     Args:
+        requests: The requests.
+        name: What the trace is called, for messages.
         block_tokens: Tokens of one prefix block; 0 where requests have no ids.
         limit: Read at most this many requests; None reads all.
         timed: Whether the requests state their times.

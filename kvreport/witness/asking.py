@@ -270,6 +270,8 @@ def engine_says(
     """Return what the engine under an interpreter says of an estimate's start, as ``engine_says`` of its JSON.
 
     Args:
+        result: Our answer.
+        python: The interpreter.
         files: The model's ``config.json`` and its ``hf_quant_config.json``; None where no config is at hand.
     """
     family = result.request.engine.family

@@ -106,8 +106,10 @@ class EngineRules:
         """Why the release refuses this combination, in words; None if it does not.
 
         Args:
+            model: The model.
             kv_format: How growing caches are to be stored; None for the type that the model is served in.
             accelerator: The device; None where it is not known.
+            layout: How the model is spread over devices.
         """
         del model, kv_format, accelerator, layout
         return None
@@ -181,6 +183,7 @@ class EngineRules:
 
         Args:
             devices: The devices, rank by rank.
+            layout: How the model is spread.
         """
         del devices, layout
         return None
@@ -242,6 +245,8 @@ class EngineRules:
         Args:
             whole: The model that the stage is of.
             layers: Layers of it that the stage runs.
+            stage: Those layers as a model.
+            setup: As for :meth:`plan`.
         """
         del whole, layers
         return self.plan(stage, setup)
@@ -250,6 +255,7 @@ class EngineRules:
         """What of the scheduler decides the plan of a model; equal classes get the same.
 
         Args:
+            model: The model, whole.
             serving: The scheduler sizes, of one data rank.
         """
         del model
@@ -265,6 +271,7 @@ class EngineRules:
         """What of an accelerator decides the plan of a model in a KV format; equal classes get the same.
 
         Args:
+            model: The model, whole.
             kv_format: How growing caches are stored; None for the type that the model is served in.
             accelerator: The device; None where it is not known.
         """
@@ -289,8 +296,11 @@ class EngineRules:
         """Bytes per rank that loading adds to the checkpoint's tensors, by what they are for.
 
         Args:
+            model: The model.
             weight_format: The format that the model is converted to; None for as released.
             formats: Weight formats by name, for what released tensors carry.
+            accelerator: The device.
+            layout: How the model is spread over devices.
         """
         del model, weight_format, formats, accelerator, layout
         return {}
@@ -312,6 +322,8 @@ class EngineRules:
         Args:
             reserve: The reserve without a share given.
             share: The share given.
+            model: The model.
+            accelerator: The device.
             step: What decides the reserve beside model and device.
         """
         del share, model, accelerator, step
@@ -326,6 +338,7 @@ class EngineRules:
 
         Args:
             model: The model, or the part of it that a pipeline stage runs.
+            accelerator: The device.
             step: What decides the reserve beside model and device, but for the length.
             share: The share of memory, for engines whose reserve follows it.
 
@@ -397,6 +410,8 @@ class EngineRules:
 
         Args:
             model: The model, or the part of it that a pipeline stage runs.
+            layout: How it is spread over devices.
+            amd: True for AMD's devices.
             receives: True for a pipeline stage after the first.
         """
         del model, layout, amd, receives
@@ -501,6 +516,9 @@ class EngineRules:
         """What a share given by hand is taken of, where that is what is free before loading; else None.
 
         Args:
+            model: The model.
+            accelerator: The device.
+            layout: How the model is spread.
             images: Whether images are served.
             context_tokens: The longest request that the server is told to take; None for the model's longest.
             max_requests: Requests at once that the server is told to run, as its flag counts them; None for its default.
@@ -512,6 +530,7 @@ class EngineRules:
 
         Args:
             pool: The pool that is wanted, in bytes.
+            weights: Weights as loaded.
             reserve: What the engine keeps beside them.
             total: Memory that a process can use.
         """
@@ -545,6 +564,8 @@ class EngineRules:
         """The cache pool; negative where nothing is left. Arrays broadcast.
 
         Args:
+            total_bytes: Memory that a process can use.
+            weight_bytes: Weights on the device, as loaded.
             reserve_bytes: Activations, non-framework memory and graphs together.
             utilization: Share; None for the engine's default.
         """
@@ -564,6 +585,8 @@ class EngineRules:
         """What an installation decides and no flag tells, with what the other choice takes; none by default.
 
         Args:
+            model: The model.
+            accelerator: The device.
             step: The scheduler's sizes.
             formats: All weight formats, by name.
         """

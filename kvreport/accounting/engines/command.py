@@ -156,6 +156,7 @@ def ranks(flags: ServeFlags, served: Served, tensor_parallel: int, experts: tupl
 
     Args:
         flags: The server's names of them.
+        served: What must be said.
         tensor_parallel: Tensor ranks as the server counts them.
         experts: What divides experts, where they are divided.
     """
@@ -174,6 +175,7 @@ def limits(flags: ServeFlags, served: Served, max_seqs: int | None) -> list[Word
 
     Args:
         flags: The server's names of them.
+        served: What must be said.
         max_seqs: Requests at once as the server counts them.
     """
     share = None if served.share is None else f"{served.share:g}"

@@ -48,6 +48,7 @@ def predicted_bytes(model: Model, file_bytes: int, context: int) -> int:
     """What Ollama expects before it starts the server: the file and plain 16-bit caches of every layer.
 
     Args:
+        model: The model.
         file_bytes: Size of its file.
         context: Cells of all slots.
     """

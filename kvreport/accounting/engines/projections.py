@@ -24,6 +24,7 @@ def allocated_rows(model: Model, joined: bool) -> tuple[WeightGroup, ...]:  # no
     """A model's tensors, those of attention as an engine allocates them.
 
     Args:
+        model: The model.
         joined: True if a layer that reads another's cache has places for keys and values of its own.
     """
     return tuple(_allocated(model, joined=joined))
@@ -40,7 +41,10 @@ def missing_projections(
     """Bytes per rank of the places whose tensors the checkpoint lacks.
 
     Args:
+        model: The model.
         weight_format: The format that the model is converted to; None for as released.
+        formats: Weight formats by name.
+        tensor_parallel: Ranks that share each layer.
         joined: As for :func:`allocated_rows`.
     """
     rows = allocated_rows(model, joined)

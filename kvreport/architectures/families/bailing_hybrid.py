@@ -173,6 +173,7 @@ def _model(
     """Put the layers between both ends.
 
     Args:
+        keys: The config.
         its: Its sizes.
         mixers: What each layer keeps, and its tensors without the MLP.
         tie: Whether the head is the embedding; None to read it from the config.

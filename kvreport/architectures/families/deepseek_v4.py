@@ -161,7 +161,10 @@ def dspark(
     """Return DSpark's tensors: its layers, a projection before them, and a Markov head over pairs of tokens behind.
 
     Args:
+        keys: The config.
+        hidden: Width of the residual stream.
         words: Rows of the embedding.
+        layers: The tensors of each layer.
         head: What else stands behind the last one.
         markov: What the two tables of pairs are called, without their number.
     """

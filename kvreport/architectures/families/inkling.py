@@ -161,7 +161,9 @@ def _second(keys: Keys, looped: range, passes: int) -> Blueprint:
     """Read Inkling 2.
 
     Args:
+        keys: The (text) config.
         looped: Layers that run several times.
+        passes: How often they run.
     """
     hidden = keys.whole("hidden_size")
     kinds = _kinds(keys)

@@ -39,7 +39,9 @@ def kda_tensors(
     """Kimi Delta Attention: a delta rule whose decay is per channel.
 
     Args:
+        hidden: Width of the residual stream.
         heads: Heads.
+        head_dim: Width of a head.
         kernel: Width of the convolution.
         full_gate: Whether the output's gate is one matrix; else it goes through a waist of a head's width.
         full_decay: The same of the decay.

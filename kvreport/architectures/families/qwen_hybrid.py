@@ -54,6 +54,8 @@ def gated_deltanet(keys: Keys, hidden: int, *, fused: bool) -> tuple[tuple[int, 
     """Return the dimensions and the tensors of a Gated DeltaNet mixer.
 
     Args:
+        keys: The (text) config.
+        hidden: Width of the residual stream.
         fused: True for Qwen3-Next, which keeps its input projections in two matrices, not four.
     """
     key_heads = keys.whole("linear_num_key_heads", high=1 << 14)

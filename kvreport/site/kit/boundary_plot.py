@@ -86,7 +86,9 @@ def positions(data: PlotData, width: int = plot.PLOT_WIDTH, height: int = plot.P
     """Return where everything of a chart stands, for ``_boundary_svg.html``.
 
     Args:
+        data: What it shows.
         width: Width of the drawing in its own units; text is 12 units high in any.
+        height: Its height.
     """
     return _Drawing(data, width, height).parts()
 

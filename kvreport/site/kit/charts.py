@@ -366,6 +366,7 @@ def specification(request: Request, *, validate: bool = False) -> dict[str, Any]
     """Return the Vega-Lite specification of a request, its data inside.
 
     Args:
+        request: What to draw.
         validate: Whether Altair checks every part against its schema, which takes half the time: a chart is of one of
             two forms, which the tests check.
     """

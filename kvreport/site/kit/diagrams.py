@@ -105,8 +105,10 @@ def bar(title: str, parts: Sequence[tuple[str, str, int]], total_bytes: int, cap
     """Return a bar of one device's memory.
 
     Args:
+        title: What it shows, for a screen reader.
         parts: (role, label, bytes) from left to right; empty ones are left out.
         total_bytes: Bytes of the whole bar.
+        caption: What is held in it.
     """
     slices = []
     start = 0

@@ -40,6 +40,7 @@ def grouped(groups: Mapping[str, Sequence[Member]], single: str = "") -> tuple[G
     """Return groups, the smallest first: where little is missing, there are few.
 
     Args:
+        groups: Members by reason.
         single: A reason that holds for all, whatever their own; or "".
     """
     if single:

@@ -22,6 +22,7 @@ def check(uri: str, html: str, known: Collection[str]) -> Iterator[str]:
 
     Args:
         uri: Address of the page within the site.
+        html: The finished page.
         known: Addresses of everything in the site: pages end in ``/`` (or are ``""``), files do not.
     """
     yield from dead(uri, targets(uri, html), known)
@@ -45,6 +46,7 @@ def targets(uri: str, html: str) -> Iterator[tuple[str, str]]:
 
     Args:
         uri: Address of the page within the site.
+        html: The finished page.
     """
     for target in dict.fromkeys(_LINK.findall(html)):
         address = unquote(unescape(target))
@@ -57,6 +59,7 @@ def unlinked(uri: str, html: str, known: Collection[str]) -> str:
 
     Args:
         uri: Address of the page within the site.
+        html: The finished page.
         known: Addresses of everything in the site, as for :func:`check`.
     """
 

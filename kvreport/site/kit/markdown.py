@@ -173,6 +173,7 @@ def to_markdown(html: str, base: str = "") -> str:
     """Return the text of some HTML as Markdown.
 
     Args:
+        html: What our own templates made.
         base: Address that its links are relative to.
     """
     writer = _Writer(base)
@@ -209,6 +210,7 @@ def files(
     has title, conclusion and address.
 
     Args:
+        pages: The pages.
         site_url: Where the site will stand, or "".
         make: Makes a twin of a page and the site's address; for twins that are kept between builds.
     """

@@ -38,6 +38,7 @@ def row_html(
     """Return one row.
 
     Args:
+        row: The row.
         link: As for :func:`rows`.
         dense: Whether the table is.
         columns: Columns beside the head, for a row that gives a reason in their place.

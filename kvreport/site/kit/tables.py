@@ -133,6 +133,7 @@ def users_cell(users: int, verdict: str, short: int | None = None) -> Cell:
 
     Args:
         users: Requests that run at once.
+        verdict: The verdict on one request.
         short: Bytes per device that one request lacks, where the cell is to say so.
     """
     if verdict == "context_exceeds_model" or users < 1:

@@ -26,8 +26,11 @@ def of_model(
     """Check a model's page.
 
     Args:
+        model: The model.
         best: The series that the first line names, or None where it says that nothing serves the model.
         shown: Index of the context that it names.
+        answer: The estimate that it was written from.
+        grid: The accelerators that serve the model.
         refused: True if the first line says that the site's engine does not run it; rows are then of other engines.
 
     Raises:
@@ -60,6 +63,7 @@ def of_gpu(gpu: Accelerator, alone: int, grid: Table) -> None:
     """Check an accelerator's page.
 
     Args:
+        gpu: The accelerator.
         alone: Models that the first line says a single one serves.
         grid: The models that it serves: the number of GPUs, then requests as released where models are counted.
 

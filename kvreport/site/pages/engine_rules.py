@@ -29,6 +29,7 @@ def placed(html: str, catalog: Catalog, uri: str) -> str:
     Args:
         html: The page's content.
         catalog: Where the rules are, and logs to hold them against.
+        uri: The page's address.
     """
 
     def made(match: re.Match[str]) -> str:

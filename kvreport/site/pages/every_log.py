@@ -24,6 +24,7 @@ def page(found: Validation, quantities: Mapping[str, str]) -> Page:
     """Return the page of one validation's logs.
 
     Args:
+        found: The validation.
         quantities: The words for each quantity that is compared.
     """
     cases = _cases(found, quantities)

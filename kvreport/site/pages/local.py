@@ -127,6 +127,9 @@ def longest_on(machine: Accelerator, laid: AtHome, mix: str, backend: int) -> in
     """The longest usual context of a model on a machine, its one memory minded; 0 if none fits.
 
     Args:
+        machine: The machine.
+        laid: The model on one device.
+        mix: Quantization mix.
         backend: Bytes that the backend takes for itself.
     """
     return laid.longest(mix, machine.usable_bytes, backend, machine)

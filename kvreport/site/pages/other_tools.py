@@ -25,6 +25,7 @@ def tables(catalog: Catalog, peers: PeersFile) -> Iterator[Table]:
 
     Args:
         catalog: Where our answers come from.
+        peers: What other tools answered.
     """
     yield _peers(catalog, peers)
     if peers.pools:

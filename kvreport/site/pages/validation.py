@@ -152,6 +152,8 @@ def page_of(
     """Return the page of one validation.
 
     Args:
+        found: The validation.
+        others: Further sections: anchor, title and finished body.
         public: Whether these are the public catalog's logs.
         blind: Errors on sources left out of the fit, which lead where they are known.
         first: Errors on logs before any rule knew of them.

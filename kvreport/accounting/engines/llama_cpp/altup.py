@@ -65,9 +65,12 @@ def layer(
     """One layer.
 
     Args:
+        network: The network.
         feed: The layer's feed-forward network.
         streams: All streams.
         per_layer: Per-layer embeddings.
+        home: Backend of the layer.
+        index: The layer.
         mix: The layer's attention.
     """
     hidden, tokens = network.hidden, streams.ne[1]

@@ -106,7 +106,10 @@ def attention(
     """Attention with cached keys and values, from the layer's normed input to the output projection.
 
     Args:
+        graph: The graph that is planned.
         inputs: Tensors that every layer reads: positions, masks, rows of the cache.
+        attn: The layer.
+        x: The residual stream.
         home: Where the layer computes.
         cache_home: Where its cache lies.
     """
@@ -318,9 +321,13 @@ def attend(
     """Scores, softmax and values, or one fused operation (``build_attn_mha``).
 
     Args:
+        graph: Graph to append to.
+        step: Step that is planned.
         q: Queries, ``[dim, heads, tokens]``.
         k: Cached keys, ``[dim, heads, cells, streams]``.
         v: Cached values, dense or transposed.
+        mask: Attention mask.
+        home: Backend of the layer.
         cache_home: Backend of the layer's cache; scores are computed there (``--no-kv-offload``).
         sinks: Attention sinks, if any.
         softcap: True if scores are capped.
@@ -366,7 +373,10 @@ def latent_attention(
     """Latent attention with absorbed projections (``deepseek2.cpp``, ``deepseek32.cpp``).
 
     Args:
+        graph: The graph that is planned.
         inputs: Tensors that every layer reads: positions, masks, rows of the cache.
+        attn: The layer.
+        x: The residual stream.
         home: Where the layer computes.
         cache_home: Where its cache lies.
     """

@@ -68,6 +68,7 @@ def build_graph(network: Network, step: Step, homes: Homes) -> Graph:
     """The graph of one step.
 
     Args:
+        network: What is computed.
         step: Tokens, sequences, outputs and cells of the step.
         homes: Where weights and caches are.
     """

@@ -17,6 +17,7 @@ def for_build(options: LocalOptions, version: str) -> LocalOptions:
     """Options with what an older build does differently.
 
     Args:
+        options: What was asked.
         version: A build such as ``b9849``, or a commit, which means the current rules.
     """
     release = release_at(FAMILY, release_number(FAMILY, version))

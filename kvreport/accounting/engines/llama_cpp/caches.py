@@ -54,6 +54,8 @@ def count_cells(network: Network, options: LocalOptions, trained: int) -> Cells:
     """How many cells each layer gets.
 
     Args:
+        network: The network.
+        options: Options of the server.
         trained: The model's own context, used where the options name none.
     """
     slots, unified = options.slots, options.is_unified

@@ -38,6 +38,7 @@ def stored_caches(model: Model, caches: tuple[Cache, ...]) -> tuple[Cache, ...]:
     """What llama.cpp caches of a layer: keys and values of every head where it unfolds latents before (MiniCPM3).
 
     Args:
+        model: The model.
         caches: The layer's caches.
     """
     known = load_local_architectures().by_class.get(model.architecture)

@@ -70,6 +70,9 @@ def mixture(graph: Graph, moe: Mixture, x: Tensor, residual: Tensor, home: int, 
     """A mixture of experts with what runs beside it.
 
     Args:
+        graph: The graph that is planned.
+        moe: The layer.
+        x: The residual stream.
         residual: The stream before the norm, which Gemma 4's router reads.
         home: Where the layer computes.
         experts: Where its experts lie.

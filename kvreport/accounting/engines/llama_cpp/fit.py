@@ -95,7 +95,9 @@ def fit(
     """Replay ``--fit``.
 
     Args:
+        local: The model.
         options: Options as given.
+        devices: Devices.
         target: Bytes to leave free on each device.
         context_given: False if the context may be lowered.
         extra: Bytes on each device that a projector or a draft model takes besides.

@@ -89,7 +89,9 @@ def layer(
 
     Args:
         at: Where the layer stands.
+        block: The layer.
         streams: All streams, ``[hidden, streams, tokens]``.
+        table: Embeddings of n-grams.
         picked: Rows of the tokens that are wanted, in the last layer.
         run: What computes the mixer and what computes the feed-forward network.
     """

@@ -200,6 +200,7 @@ def tensors_of(model: Model, *, prediction: bool = False) -> tuple[LocalTensor, 
     """Every tensor of the text model, in the order of its layers, types not chosen yet.
 
     Args:
+        model: The model.
         prediction: True to list multi-token prediction blocks, too; they count as one more layer.
     """
     sets = layer_sets(model)

@@ -187,6 +187,7 @@ def lay_out_local(
 
     Args:
         local: The model, its tensors with types.
+        options: Options of the server.
         devices: Devices in order; none runs everything on the CPU.
         host_memory: Bytes that the host has; None where it is not known, or part of a device's.
 
@@ -290,7 +291,15 @@ def compute_bytes(
     placement: Placement,
     cells: Cells,
 ) -> tuple[list[int], list[int]]:
-    """Compute buffers of every device, the host last, and what operations on host weights add to each."""
+    """Compute buffers of every device, the host last, and what operations on host weights add to each.
+
+    Args:
+        local: The model.
+        options: Options of the server.
+        devices: Devices in order.
+        placement: Where layers are.
+        cells: Numbers of cells.
+    """
     network = local.network
     if len(placement.all_homes | set(placement.caches)) == 1 and not _has_inputs_by_layer(network):
         network = network if _every_row_leaves(options, cells) else _shortened(network)

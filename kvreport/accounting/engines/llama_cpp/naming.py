@@ -99,6 +99,7 @@ def role_of(path: str, component: Component) -> str:
 
     Args:
         path: Module path of a weight group, ``*`` for numbers; or a name of a GGUF file.
+        component: What the weight is for.
     """
     if path.startswith("blk.*."):
         return path.removeprefix("blk.*.").removesuffix(".weight")

@@ -45,6 +45,7 @@ def plan(graph: Graph, backends: Sequence[Backend], *, copies: int = 1, op_offlo
     """Bytes of each backend's compute buffer.
 
     Args:
+        graph: What is computed.
         backends: In order of preference; the CPU is the last.
         copies: Copies of every split's inputs (pipeline parallelism keeps four).
         op_offload: Whether devices may take over operations on weights in host memory.

@@ -128,6 +128,7 @@ def quantized(
     Args:
         tensors: The model's tensors, in the order of their layers.
         mix: Name of a mix.
+        layers: Layers of the model.
         experts: Experts of a layer.
         gqa: Query heads per KV head.
         wide: True for the 80-layer models that the quantizer knows as 70B.

@@ -59,6 +59,7 @@ def read_local(
 
     Args:
         model: The model; from the catalog, a config or a GGUF header.
+        architecture: What llama.cpp knows of its class.
         tensors: The tensor table of a file; None lists the model's weights.
     """
     listed = tensors_of(model) if tensors is None else tensors

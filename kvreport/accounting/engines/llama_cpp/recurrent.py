@@ -39,7 +39,10 @@ def layer(
     """One recurrent layer, from its normed input to its output projection.
 
     Args:
+        graph: The graph that is planned.
         inputs: Tensors that every layer reads: positions, masks, rows of the cache.
+        mixer: The layer.
+        x: The residual stream.
         home: Where the layer computes.
         cache_home: Where its cache lies.
     """

@@ -50,6 +50,8 @@ class LlamaCpp(EngineRules):
         """Put the engine's defaults where nothing was asked.
 
         Args:
+            options: What was asked.
+            model: The model.
             total_bytes: Memory of all devices together.
             tensors: The file's tensors, with their types.
             architecture: The file's architecture.

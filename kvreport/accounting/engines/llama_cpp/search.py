@@ -32,7 +32,9 @@ def longest_context(
     """The largest ``--ctx-size`` that fits, up to the model's own context; 0 if none does.
 
     Args:
+        local: The model.
         options: Options; their context does not matter.
+        devices: Devices.
         margin: Bytes to leave free on each device.
         host_memory: Bytes that the host has, where that is known.
     """
@@ -58,7 +60,9 @@ def longest_of_slots(
     """The longest context that each of so many slots can have, up to the model's own; 0 if none.
 
     Args:
+        local: The model.
         options: Options; their context and slots do not matter.
+        devices: Devices.
         slots: Slots, each with cells of its own (:func:`most_slots`).
         host_memory: Bytes that the host has, where that is known.
     """
@@ -114,6 +118,8 @@ def most_slots(
 
     Args:
         local: The model, its tensors with types.
+        options: Options of the server.
+        devices: Devices in order.
         context: Tokens of one slot.
         host_memory: Bytes that the host has, where that is known.
         guess: Where to look first.
@@ -149,6 +155,8 @@ def fewest_cpu_experts(
 
     Args:
         local: The model, its tensors with types.
+        options: Options of the server.
+        devices: Devices in order.
         margin: Bytes to leave free on every device.
         host_memory: Bytes that the host has, where that is known.
     """
@@ -180,6 +188,8 @@ def most_gpu_layers(
 
     Args:
         local: The model, its tensors with types.
+        options: Options of the server.
+        devices: Devices in order.
         margin: Bytes to leave free on every device.
         host_memory: Bytes that the host has, where that is known.
     """

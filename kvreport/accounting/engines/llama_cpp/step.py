@@ -57,6 +57,7 @@ def norm(x: Tensor, home: int, *, layer_norm: bool = False, weighted: bool = Tru
     """A norm and its weight (``build_norm``); a layer norm has a bias, too.
 
     Args:
+        x: What is normed.
         home: Where the layer computes.
         layer_norm: True for a layer norm, False for RMS norm.
         weighted: False for a norm without a weight.

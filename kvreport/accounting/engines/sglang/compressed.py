@@ -73,6 +73,7 @@ def compressed_sizes(
     """Work out the sizes from the model's layers.
 
     Args:
+        model: The model.
         max_requests: Requests that run at once on one data rank.
         page_tokens: ``--page-size``.
         window_share: Window tokens per token of the full pool.

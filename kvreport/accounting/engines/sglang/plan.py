@@ -55,6 +55,9 @@ def plan(
     """How requests are laid into the pools of one rank.
 
     Args:
+        model: The model, whole.
+        engine: The engine's record, of one release.
+        setup: Flags, format, layout and device.
         stage: The layers of a pipeline stage as a model; None for all.
 
     Raises:
@@ -106,6 +109,7 @@ def counted(model: Model, engine: Engine) -> Model:
 
     Args:
         model: The model, with the layers of a draft if there is one.
+        engine: The engine's record, of one release.
     """
     drafts = {group.name for group in model.layers if group.name.startswith(_DRAFT)}
     if not drafts or compressed.is_compressed(model):
@@ -133,6 +137,7 @@ def own_draft_bytes(model: Model, engine: Engine, ranks: int, element: float) ->
 
     Args:
         model: The model, with the layers of a draft if there is one.
+        engine: The engine's record, of one release.
         ranks: Ranks that divide the heads.
         element: Bytes of one cached element.
     """
@@ -158,6 +163,10 @@ def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, s
     the layers of the whole model (``pool_configurator.py::HybridSWAPoolConfigurator``).
 
     Args:
+        model: The model, whole.
+        engine: The engine's record, of one release.
+        flags: The resolved flags.
+        layout: How the model is spread.
         stage: The stage's layers as a model.
     """
     rule = pool_rule(stage, engine, flags)
@@ -249,6 +258,8 @@ def device_traits(
     """What of a device decides the pools of a model, with a prefix cache and without one.
 
     Args:
+        model: The model.
+        engine: The engine's record, of one release.
         kv_format: How growing caches are stored; None for 16 bits.
         accelerator: The device; None where it is not known.
     """
@@ -286,6 +297,8 @@ def scaled_latents(
     (``model_overrides/deepseek_v2.py::_dsa_dcp_overrides``).
 
     Args:
+        model: The model.
+        engine: The engine's record, of one release.
         accelerator: The device; None for a Hopper GPU.
         context_ranks: Ranks that divide the tokens of a request (``--dcp-size``).
     """

@@ -334,7 +334,9 @@ def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
     """Which pools a model has, and what a token takes of them.
 
     Args:
+        model: The model.
         engine: The release, whose lists of model classes decide which models have a window pool.
+        flags: The resolved flags.
     """
     if compressed.is_compressed(model):
         return _compressed_rule(model, engine, flags)
@@ -356,7 +358,10 @@ def size_pools(model: Model, engine: Engine, budget_bytes: int, flags: PoolFlags
     """Divide a budget over a model's pools as SGLang does.
 
     Args:
+        model: The model.
+        engine: The release.
         budget_bytes: What weights and the reserve leave on the rank.
+        flags: The resolved flags.
 
     Raises:
         InputError: If the budget holds no token, no state, or no window of one request.

@@ -26,6 +26,8 @@ def unequal_refusal(devices: Sequence[Accelerator], engine: Engine, layout: Layo
 
     Args:
         devices: The devices, rank by rank.
+        engine: The release.
+        layout: How the model is spread.
     """
     sizes = [one.usable_bytes for one in devices]
     if layout.tensor * layout.data == 1 or min(sizes) >= kernel.LEAST_OF_LARGEST * max(sizes):
@@ -46,8 +48,11 @@ def refusal(
     """The engine's reason in words, with what works instead; None if it starts resolving.
 
     Args:
+        model: The model.
+        engine: The release.
         kv_format: How growing caches are to be stored; None for 16 bits.
         accelerator: The device; None where it is not known.
+        layout: How the model is spread over devices.
     """
     bits = 16.0 if kv_format is None else kv_format.bits
     name = "bf16" if kv_format is None else kv_format.name

@@ -156,6 +156,9 @@ def settings(
     """Resolve the flags as SGLang does.
 
     Args:
+        model: The model.
+        engine: The release.
+        accelerator: The device.
         tensor_parallel: ``--tp-size``: all ranks, those of data-parallel attention included.
         pipeline_parallel: ``--pp-size``.
         data_attention: ``--dp-size`` with ``--enable-dp-attention``; 1 without.
@@ -291,6 +294,9 @@ def images_mib(
     """MiB that images take of the device beside weights and pools; 0 for a model without.
 
     Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        accelerator: The device.
         nodes: Servers of one replica: across them images are sent through the hosts.
         max_requests: ``--max-running-requests``, or None.
         through: ``--mm-feature-transport``; "" for the engine's choice.
@@ -315,6 +321,8 @@ def chunk_of(model: Model, engine: Engine, chunk_tokens: int, data_attention: in
     """``chunked_prefill_size`` of one data rank; -1 for a class whose prefill is never chunked.
 
     Args:
+        model: The model.
+        engine: The engine's record, of one release.
         chunk_tokens: Tokens of one prefill chunk, where given.
         data_attention: Ranks of data-parallel attention.
     """
@@ -359,6 +367,8 @@ def graphs_mib(
     """MiB kept for captured graphs and what data-parallel attention pads (``reserve_for_graph_mb``).
 
     Args:
+        model: The model.
+        engine: The engine's record, of one release.
         chunk_tokens: Tokens of one prefill chunk.
         captured_requests: Requests of the largest captured graph.
         data_attention: Ranks of data-parallel attention.
@@ -405,6 +415,8 @@ def largest_prefill(model: Model, engine: Engine, chunk_tokens: int) -> int:
     (``apply_muse_glimmer_prefill_cuda_graph_max_bs_default``).
 
     Args:
+        model: The model.
+        engine: The engine's record, of one release.
         chunk_tokens: Tokens of one prefill chunk.
     """
     if engine.lists("small_prefill_graphs", model.architecture):
@@ -514,7 +526,14 @@ def attention_backend(
     *,
     prefix_cache: bool = True,
 ) -> str:
-    """The attention backend that is taken by default (``get_default_attn_backend`` and overrides)."""
+    """The attention backend that is taken by default (``get_default_attn_backend`` and overrides).
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        accelerator: The device.
+        prefix_cache: True if prefixes are cached.
+    """
     if is_compressed(model):
         return "dsv4"
     if shapes.indexer_of(model) is not None and shapes.latent_of(model) is not None:
@@ -547,6 +566,9 @@ def page_size(model: Model, engine: Engine, backend: str, given: int | None = No
     """Tokens of one page: as given, or as a kernel or a model needs.
 
     Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        backend: The attention backend.
         given: Tokens given by hand, or None.
     """
     index = shapes.indexer_of(model)
@@ -587,6 +609,9 @@ def states_per_request(
     stays (``_pipeline_parallel_overlap_disable``).
 
     Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        prefix_cache: True if prefixes are cached.
         overlap: True if the scheduler prepares a step while the one before runs.
         staged: True with pipeline stages.
     """
@@ -604,7 +629,10 @@ def narrows_index(
     Keys of pooled tokens do not (``mem_cache/qsa_kv_pool.py::resolve_qsa_indexer_dtype``, 0.5.22 and 0.5.23).
 
     Args:
+        model: The model.
+        engine: The engine's record, of one release.
         kv_format: How growing caches are stored; None for 16 bits.
+        accelerator: The device.
     """
     index = shapes.indexer_of(model)
     if index is None or index.scaled or index.stride > 1 or kv_format is None or kv_format.bits != 8:

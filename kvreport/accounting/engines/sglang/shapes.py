@@ -95,6 +95,7 @@ def token_elements(model: Model, attention_ranks: int, *, windowed: bool = False
     """Elements of keys and values (or of one latent) that one token takes in one layer of one rank.
 
     Args:
+        model: The model.
         attention_ranks: Ranks that divide the heads; fewer heads than ranks replicate.
         windowed: True for a layer of the window pool, whose heads may differ from the others'.
     """
@@ -142,6 +143,7 @@ def state_bytes(model: Model, attention_ranks: int, state_dtype: str | None = No
     """Bytes of one request's states in all layers of one rank (``mamba_cache_per_req``).
 
     Args:
+        model: The model.
         attention_ranks: Ranks that divide the channels; groups that do not divide become one per rank.
         state_dtype: Type of the recurrent part; None for what the config says, else float32.
     """
@@ -160,6 +162,7 @@ def alike_states_bytes(model: Model, attention_ranks: int) -> int:
     model, lie whole on each rank (0.5.16 to 0.5.23, ``configs/inkling.py::mamba2_cache_params``).
 
     Args:
+        model: The model.
         attention_ranks: Ranks that divide the heads.
     """
     channels = columns = 0

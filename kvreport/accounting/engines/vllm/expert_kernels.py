@@ -47,7 +47,9 @@ def block_float_kernel(engine: Engine, architecture: str, major: int, installed:
     Hopper takes OpenAI's Triton kernels where they are installed, as part of the package or as a package of their own.
 
     Args:
+        engine: The record of the release.
         architecture: The model's class.
+        major: Major compute capability.
         installed: What a log or a user says runs on Hopper; None for how the release is published.
     """
     if major == 10:
@@ -73,6 +75,7 @@ def triton_bytes(release: Release, outputs: int, inputs: int) -> int:
     multiples of 64 (``oracle/mxfp4.py``).
 
     Args:
+        release: The vLLM release.
         outputs: Outputs of the matrix on one rank, gate and up together.
         inputs: Inputs on one rank.
     """

@@ -167,6 +167,8 @@ def stage_groups(
     Args:
         groups: Groups of the whole model.
         pages: The pages that they were made of, as :func:`group_layers` took them.
+        layers: The layers that have each.
+        stage: Layers of the stage.
     """
     largest = max(page.page_bytes for page in pages)
     final = {page for group in groups for page, _ in group.pages}

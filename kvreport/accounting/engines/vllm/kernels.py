@@ -201,7 +201,10 @@ def plan_class(
     own, and windows count in full where there is no hybrid cache manager.
 
     Args:
+        model: The model.
+        engine: The engine's record, of one release.
         kv_format: How growing caches are stored; None for the type that the model is served in.
+        accelerator: The device.
     """
     shape = Traits.of(model, engine)
     if shape.plain and shape.widest_head < _WIDE_HEAD:
@@ -257,7 +260,10 @@ def stored_format(
     The format keeps its name; its bytes are those of the layout.
 
     Args:
+        model: The model.
+        engine: The engine's record, of one release.
         kv_format: How growing caches are stored; None for the type that the model is served in.
+        accelerator: The device.
     """
     shape, device = Traits.of(model, engine), Device.of(accelerator)
     if shape.latent is None or not shape.indexed or shape.packed or not device.nvidia:

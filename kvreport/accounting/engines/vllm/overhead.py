@@ -108,9 +108,12 @@ def load_overhead(
     """Bytes per rank that loading adds, by what they are for.
 
     Args:
+        model: The model.
         engine: The engine, whose release decides the kernels.
         weight_format: The format the model is converted to; None means as released.
+        formats: Weight formats by name.
         accelerator: The device, which decides the kernels.
+        layout: How the weights are divided.
 
     Returns:
         ``position_table``, ``missing_projections``, ``absorbed_projection``, ``widened_scales``, ``grouped_scales``,
@@ -183,6 +186,7 @@ def _position_table(model: Model, floats: bool, apart: bool) -> int:  # noqa: FB
     Layers share a table where width and parameters are equal (0.10.2 to 0.33.0 ``rotary_embedding/__init__.py::get_rope``).
 
     Args:
+        model: The model.
         floats: True for classes that ask for a table of 32-bit numbers.
         apart: True for classes whose windows rotate by parameters of their own.
     """

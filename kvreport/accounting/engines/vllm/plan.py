@@ -88,6 +88,7 @@ def plan(
     Args:
         model: The whole model.
         engine: The engine's release.
+        setup: Flags, format, layout and device.
         stage: Layers of the pipeline stage that the rank belongs to; None for all.
 
     Raises:

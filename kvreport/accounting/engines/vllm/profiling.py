@@ -215,7 +215,10 @@ def partial_bytes_per_row(
     ``v1/worker/gpu/cudagraph_utils.py``, ``measured - sum(mem_samples)``).
 
     Args:
+        model: The model.
+        release: The vLLM release.
         tensor_parallel: Ranks that share the heads.
+        second: True for the second model runner.
         decode_context: Ranks that divide a context.
     """
     caches = [cache for group in model.layers for cache in group.caches]
@@ -275,6 +278,9 @@ def embedded_bytes_per_token(shape: Shape, release: Release, *, second: bool, im
     one for those that are asked for images or sounds (0.33.0 ``v1/worker/gpu/mm/encoder_runner.py::EncoderRunner``).
 
     Args:
+        shape: The model's widths.
+        release: The vLLM release.
+        second: True for the second runner.
         images: True if the model encodes images or sounds and was not told to serve text only.
     """
     charged = release.has("charges_all_that_stays") and (images or not second)
@@ -293,6 +299,7 @@ def received_bytes_per_token(shape: Shape, *, alone: bool) -> int:
     (``make_empty_intermediate_tensors``, read in 0.11.2, 0.27.1 and 0.33.0). Several residual streams pass as one tensor.
 
     Args:
+        shape: The model's widths.
         alone: True for classes that pass hidden states with the residual already added, not both.
     """
     tensors = shape.streams if shape.streams > 1 else 1 if alone else 2
@@ -351,6 +358,7 @@ def loaded_bytes_per_row(model: Model, engine: Engine) -> int:
     ``models/deepseek_v2.py`` and ``models/deepseek_v32/nvidia/model.py``, ``get_sparse_mla_index_group_max_rows``).
 
     Args:
+        model: The model.
         engine: The engine's record, of one release; it lists the classes as ``picks_of_rows``.
     """
     if not engine.lists("picks_of_rows", model.architecture):
@@ -387,6 +395,8 @@ def forward_bytes_per_token(
     (:func:`expert_workspace_bytes`), and a forward pass adds only their outputs.
 
     Args:
+        shape: The model's widths.
+        tensor_parallel: Ranks that share each layer.
         whole_experts: True with expert parallelism.
         inner_kept: True where experts compute in buffers that stay allocated.
     """
@@ -467,6 +477,12 @@ def scored_bytes_per_row(
     (:func:`partial_bytes_per_row`). DeepSeek-V4.1-Flash was measured with 1,048,576 and with 4,096 tokens on B300: what follows the length
     is 11.9 GiB of peak and graphs, where 1,024 rows of 1.5 x 1,048,576 places are 12.0, counted twice (brook-012, -014). On four
     GB200, one start of GLM-5.2 with 819,200 tokens estimated 0.9 GiB more than its other launches are counted with (web-004).
+
+    Args:
+        model: The model.
+        shape: The model's widths.
+        release: The vLLM release.
+        second: True for the second model runner.
     """
     if not shape.gathers_keys:
         return 0.0, 0.0
@@ -521,6 +537,8 @@ def compiling_bytes(
     outside of the compiled graph (``gpu_model_runner.py::_dummy_run``).
 
     Args:
+        model: The model.
+        release: The vLLM release.
         tensor_parallel: Ranks that the table is divided over.
         images: False if the engine was told to serve text only.
         hashed: True if tables of hashed n-grams lie on the device, whose lookup is compiled with the layers (a bug

@@ -31,10 +31,13 @@ def second_runner(
     ``VLLM_USE_V2_MODEL_RUNNER`` goes before all of them.
 
     Args:
+        engine: The record of the release.
         architecture: The model's class.
         experts: True for a mixture of experts.
         states: True if some layers keep a recurrent state.
         attention: False for a model of states alone.
+        quantized: True if the weights are quantized.
+        vendor: Who makes the devices, in capitals.
     """
     release = release_of(engine)
     served = release.word("second_runner")
@@ -63,6 +66,7 @@ def state_slots(release: Release, *, caching: bool, checkpoint: bool) -> int:
     """Blocks of state that a request is charged for, without speculation.
 
     Args:
+        release: The release.
         caching: True with prefix caching.
         checkpoint: True if layers keep a state from inside a prefill (:func:`keeps_checkpoint`), which takes one more.
     """
@@ -92,6 +96,8 @@ def sampler(release: Release, *, second: bool, flashinfer: bool | None = None) -
     """How the sampling step is computed that runs while memory is measured (``_dummy_sampler_run``).
 
     Args:
+        release: The release.
+        second: True for the second model runner.
         flashinfer: Whether FlashInfer's sampler is installed, which runs on NVIDIA's devices only; None for how the
             release is published.
 

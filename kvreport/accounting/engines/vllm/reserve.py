@@ -325,6 +325,7 @@ def reserve(
     """Estimate an engine's reserve for one model on one device.
 
     Args:
+        model: The model.
         engine: The engine; its ``coefficients`` hold the fitted constants.
         max_batched_tokens: Tokens of one scheduler step.
         max_seqs: Requests that run at once.
@@ -342,6 +343,7 @@ def reserve(
             since 0.17 a Triton kernel runs there (``v1/sample/ops/topk_topp_sampler.py::apply_top_k_top_p``). The second
             model runner measures itself without sorting (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``).
         compiled: True if it finds its compiled graphs in the cache, as at a later start.
+        vendor: Who makes the device, in capitals.
         multicast: False on devices whose links have no multicast (:func:`multicasts`).
         context_tokens: The longest request that the engine was told to take, or several; None for the model's.
         device_class: Which of the engine's error bands applies.
@@ -440,6 +442,9 @@ def bytes_of_graph_layer(
     No log shows those of Intel's.
 
     Args:
+        engine: The engine's record, of one release.
+        second: True for the second model runner.
+        vendor: Who makes the devices, in capitals.
         hopper: True on Hopper, for a model whose graphs take less there (:func:`less_on_hopper`).
     """
     if second and vendor == "AMD":
@@ -459,7 +464,14 @@ def less_on_hopper(sizes: Shape, *, second: bool) -> bool:
 
 
 def runs_second(model: Model, sizes: Shape, engine: Engine, *, vendor: str = "NVIDIA") -> bool:
-    """Whether the second model runner serves a model by default."""
+    """Whether the second model runner serves a model by default.
+
+    Args:
+        model: The model.
+        sizes: The model's widths.
+        engine: The engine's record, of one release.
+        vendor: Who makes the devices, in capitals.
+    """
     return releases.second_runner(
         engine,
         model.architecture,
@@ -496,6 +508,7 @@ def band_kind(model: Model, *, tensor_parallel: int, images: bool) -> str:
 
     Args:
         model: The model, or a stage of it, with its draft layers.
+        tensor_parallel: Devices of a group.
         images: False if the engine was told to serve text only.
     """
     if drafts(model):
@@ -516,6 +529,7 @@ def band(engine: Engine, device_class: str, kind: str) -> tuple[float, float]:
     the last stage alone.
 
     Args:
+        engine: The engine's record, of one release.
         device_class: Of :func:`device_class`.
         kind: Of :data:`BANDS`.
 

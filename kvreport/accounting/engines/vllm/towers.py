@@ -153,6 +153,7 @@ def encoding(tower: Tower | None, hidden: int, release: Release, ranks: int = 1)
     Args:
         tower: The tower; None without one, or where images are not encoded.
         hidden: Width of the language model's residual stream.
+        release: The release.
         ranks: Ranks that the tower is split over.
     """
     if tower is None:
@@ -182,6 +183,7 @@ def whole_encoding(tower: Tower | None, hidden: int, release: Release, ranks: in
     Args:
         tower: The tower; None without one, or where images are not encoded.
         hidden: Width of the language model's residual stream.
+        release: The release.
         ranks: Ranks that share the images.
     """
     alone = encoding(tower, hidden, release)
@@ -193,6 +195,7 @@ def listening(model: Model, tokens: int | None) -> Encoding:
     """What stays of the clips that a model is measured with which takes audio and no images; the pass is not counted.
 
     Args:
+        model: The model.
         tokens: Tokens of the longest clip (:func:`clip_tokens`); None where they are not known.
     """
     sees = any(row.component == "vision" for row in model.weights)
@@ -208,6 +211,7 @@ def clip_tokens(model: Model, engine: Engine, context_tokens: int | None = None)
     Layers that attend to a clip's states see as many of them as the encoder has positions.
 
     Args:
+        model: The model.
         engine: The engine's record, which lists the classes.
         context_tokens: The longest request; None for the model's longest.
     """

@@ -31,6 +31,8 @@ def boundary_data(
     """Return what the boundary chart shows, and its series, the headline's first.
 
     Args:
+        site: What every page may ask.
+        model: The model.
         best: The headline's series.
         answer: The headline's estimate.
     """

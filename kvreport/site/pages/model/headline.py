@@ -43,6 +43,8 @@ def headline(site: SiteData, model: Model, best: Series | None, answer: Estimate
     """Return the conclusion as (text, emphasized) pieces.
 
     Args:
+        site: What every page may ask.
+        model: The model.
         best: The headline's series, or None where nothing serves the model.
         answer: The headline's estimate, if it has been made already.
     """

@@ -230,6 +230,8 @@ def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
     """Return a model's page.
 
     Args:
+        site: What every page may ask.
+        model: The model.
         best: The headline's series, or None where no well-known accelerator serves it.
     """
     shown = headline_index(best, model) if best else None
