@@ -129,6 +129,8 @@ class Planner:
             if hasattr(self.state, name):
                 setattr(self.state, name, Group(sizes[name], stage if name == "_PP" else 0))
         self._process_group(sizes["_WORLD"])
+        with contextlib.suppress(ImportError):  # some layers take their scratch space while they are made
+            _of("v1.worker.workspace:init_workspace_manager")(self.torch.device("meta"))
         compilation = config.compilation_config
         compilation.static_forward_context.clear()
         with (

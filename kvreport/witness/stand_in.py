@@ -171,6 +171,7 @@ def pretend(device: dict[str, Any]) -> None:
         accelerator.current_accelerator = lambda *_, **__: torch.device("cuda")
         accelerator.current_device_index = accelerator.current_device_idx = lambda: 0
         accelerator.current_stream = cuda.current_stream
+        accelerator.empty_cache = accelerator.synchronize = lambda *_, **__: None
 
 
 def on_meta() -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -214,3 +215,24 @@ def test_one_of_two_engines_that_cannot_answer_says_why(model, result, engine, t
     assert "found no config.json of --model 'llama-3.1-8b'" in capsys.readouterr().err
     assert main(two(model, good, good, "--context", ",".join(str(1024 * n) for n in range(1, 18)))) == 2
     assert "found 17 starts; allowed: 16 at once" in capsys.readouterr().err
+
+
+def test_a_variable_that_one_case_sets_does_not_answer_the_next(tmp_path: Path) -> None:
+    (tmp_path / "on_setting.py").write_text(
+        "import os\n"
+        "class Planner:\n"
+        "    release = '1.0'\n"
+        "    def __init__(self, device): os.environ['OF_THE_ENGINE'] = 'kept'\n"
+        "    def answer(self, folder, case):\n"
+        "        found = {name: os.environ.get(name) for name in ('OF_THE_ENGINE', 'OF_A_CASE')}\n"
+        "        os.environ['OF_A_CASE'] = 'set'\n"
+        "        return found\n",
+        encoding="utf-8",
+    )
+    question = {"engine": "setting", "device": {}, "path": str(tmp_path), "cases": [{"config": {}}] * 2}
+    script = Path(asking.__file__).with_name("run.py")
+    done = subprocess.run(
+        [sys.executable, str(script)], input=json.dumps(question), capture_output=True, text=True, check=True
+    )
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert first == second == {"release": "1.0", "OF_THE_ENGINE": "kept", "OF_A_CASE": None}
