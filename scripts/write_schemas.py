@@ -34,6 +34,7 @@ MODELS = (
     "tiiuae/falcon-mamba-7b",
     "google/gemma-3-27b-it",
 )
+WITHOUT_CACHE = ("Qwen/Qwen-Image", "stabilityai/stable-audio-open-1.0")
 COPY = "someone/Qwen3.6-27B-NVFP4"
 """A copy that is known by its name alone, whose numbers are a range."""
 GPUS = ("h100-sxm-80gb", "mi300x", "rtx-4090")
@@ -94,6 +95,8 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
     log = folder / "start.log"
     log.write_text(LOG, encoding="utf-8")
     yield "estimate", ["estimate", COPY, "--gpu", GPUS[0], "--context", "8K", "--max-seqs", "64"]
+    for model in WITHOUT_CACHE:
+        yield "estimate-no-cache", ["estimate", model, "--gpu", GPUS[0]]
     yield "estimate", ["estimate", MODELS[0], "--gpu", GPUS[0], "--engine", "ceiling"]
     yield "size", ["size", COPY, "--concurrent", "64", "--context", "8K"]
     # An engine with too few logs at first sight.

@@ -24,6 +24,8 @@ from kvreport.catalog.engine_records import EngineShelf
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
 from kvreport.catalog.home import home_accelerators, load_home_machines
 from kvreport.catalog.joined_names import files_by_joined_name, joined
+from kvreport.catalog.known_names import FILE as NAMES
+from kvreport.catalog.known_names import KnownNames, known_names
 from kvreport.catalog.layouts import FAMILIES, GROUPS, Layouts, canonical, layout, regrouped
 from kvreport.catalog.log_lines import log_lines
 from kvreport.catalog.model import Model
@@ -120,6 +122,11 @@ class Catalog:
         if not (self.folder / name).is_file():
             return None
         return self._file(name, Support).with_lists(ClassLists(self.folder))
+
+    @cached_property
+    def known_names(self) -> KnownNames | None:
+        """Models without a record, with the reason; None for a catalog without the list."""
+        return known_names(self.folder)
 
     @cached_property
     def weight_formats(self) -> Mapping[str, WeightFormat]:
@@ -364,6 +371,11 @@ class Catalog:
             found += error.faults
         found += self._classes()
         try:
+            listed = self.known_names
+        except CatalogError as error:
+            found += error.faults
+            listed = None
+        try:
             log_lines(self.folder)
         except CatalogError as error:
             found += error.faults
@@ -371,6 +383,13 @@ class Catalog:
             # Names cannot be compared across files that could not all be read.
             return tuple(found)
         found += self._clashes()
+        for one in () if listed is None else listed.models:
+            if self.known_model(one.id) is not None:
+                found.append(Fault(NAMES, one.id, "a model that has a record", "models without one"))
+            if one.source not in listed.sources:
+                found.append(
+                    Fault(NAMES, one.id, f"source {one.source}", f"one of {', '.join(listed.sources)}")
+                )
         if formats is not None and grid is not None:
             found += self._unknown_formats(grid)
         if support is not None:

@@ -9,6 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
+from kvreport.catalog.known_names import KnownByNameError, without_cache
 from kvreport.cli.deploy import add_as_option, check_as, launch_of, with_requests
 from kvreport.cli.numbers import whole
 from kvreport.cli.output import (
@@ -87,7 +88,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.ask_engine is not None and options.as_kind:
         raise InputError("ask-engine: found together with --as; allowed: one of them")
     catalog = open_catalog(options.data)
-    result = estimate(options.model, catalog=catalog, **query_values(options))
+    try:
+        result = estimate(options.model, catalog=catalog, **query_values(options))
+    except KnownByNameError as known:
+        return _no_cache(known, options)
     result = with_unfollowed(result, options)
     if options.as_kind:
         return _write(result, options, catalog)
@@ -102,6 +106,37 @@ def _run(options: argparse.Namespace) -> int:
         for line in (*rest, *(line for said in says.values() for line in _said_by(said, result))):
             write(line)
     return required(result.max_concurrent_requests, options.require)
+
+
+def _no_cache(known: KnownByNameError, options: argparse.Namespace) -> int:
+    """Answer for a model that keeps no KV cache: its weights, and what is not calculated.
+
+    Raises:
+        KnownByNameError: If the model does keep one, of unknown dimensions.
+        InputError: If requests are required, or a deployment file is asked for.
+    """
+    if known.model.kind != "no_cache":
+        raise known
+    for name in ("require", "as_kind", "ask_engine"):
+        if getattr(options, name):
+            raise InputError(
+                f"{name.removesuffix('_kind').replace('_', '-')}: found for a model without a KV cache; allowed: none"
+            )
+    answer = without_cache(known)
+    if options.format == "json":
+        write_json(answer)
+        return 0
+    print(plain(f"{known.model.id} keeps no KV cache: memory limits no number of requests"))
+    if answer["weight_bytes"] is not None:
+        write(
+            f"  weights: {known.model.billions:g}B parameters as published, {known.model.format} = "
+            f"{answer['weight_bytes']:,} B ({gib(answer['weight_bytes'])} GiB)"
+        )
+    if known.model.minimum_gb:
+        write(f"  memory that its source asks for: {known.model.minimum_gb:g} GB")
+    write(f"  not calculated: {', '.join(answer['not_calculated'])}")
+    write(f"  source: {answer['source']}")
+    return 0
 
 
 def _asked(result: Estimate, options: argparse.Namespace) -> dict[str, Any]:

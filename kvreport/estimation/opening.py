@@ -6,7 +6,7 @@ is fetched unless it is asked for; what was fetched before is found without a co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +17,12 @@ from kvreport.architectures.headers import read_headers
 from kvreport.architectures.hub import NoConnectionError, Repository, fault_of, fetch, is_repository_id, kept
 from kvreport.architectures.instead import CONFIG_FILES, config_file
 from kvreport.architectures.keys import Keys, read_json
-from kvreport.architectures.names import other_spellings
+from kvreport.architectures.names import other_spellings, quantized_name
 from kvreport.architectures.reader import read_config_report
 from kvreport.architectures.registry import find_architecture
 from kvreport.architectures.safetensors import Witness, read_witness
 from kvreport.catalog.base import Source
+from kvreport.catalog.known_names import KnownByNameError
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import CatalogError, InputError
@@ -46,12 +47,15 @@ def open_name(name: str, catalog: Catalog, *, fetching: bool = False, revision: 
         revision: Branch, tag or commit of the Hub's repository.
 
     Raises:
+        KnownByNameError: If the model is known by its name and nothing is computed for it, with the reason.
         InputError: If nothing of that name is known, with what would work.
     """
     if revision is not None and not is_repository_id(name):
         raise InputError(f"revision: found one for {name!r}; allowed: for a Hub id, org/name")
     unknown: InputError | None = None
     if revision is None:
+        if not fetching and kept(name, None) is None:
+            refuse_known((name,), catalog)
         try:
             return listed(catalog.model(name))
         except CatalogError:  # the record is there, and has a fault
@@ -73,7 +77,31 @@ def open_name(name: str, catalog: Catalog, *, fetching: bool = False, revision: 
     meant = spelled(name, catalog)
     if meant is not None:
         return meant
+    copy = quantized_name(name)
+    refuse_known((*other_spellings(name), *(() if copy is None else copy.bases)), catalog)
     raise InputError(f"{unknown}{_ALSO}") from unknown
+
+
+def refuse_known(spellings: Iterable[str], catalog: Catalog) -> None:
+    """Refuse a model that is known by its name alone, with the reason.
+
+    Args:
+        spellings: Names that may be meant: none of a model that has a record.
+        catalog: Where the list is.
+
+    Raises:
+        KnownByNameError: If the name is in the list.
+    """
+    names = catalog.known_names
+    if names is None:
+        return
+    ids = {one.id.lower().rpartition("/")[2]: one for one in names.models} | {
+        one.id.lower(): one for one in names.models
+    }
+    for spelling in spellings:
+        one = ids.get(spelling.lower())
+        if one is not None:
+            raise KnownByNameError(one, names)
 
 
 def spelled(name: str, catalog: Catalog) -> Opened | None:

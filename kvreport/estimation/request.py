@@ -248,13 +248,15 @@ def open_model(
         file = read_gguf(model).model
         return Opened(file.model_copy(update={"unsupported_by": dict.fromkeys(_NO_GGUF, _AS_FILE)}))
     if isinstance(model, Path) or is_config_path(model):
-        from kvreport.estimation.opening import open_folder, spelled  # noqa: PLC0415
+        from kvreport.architectures.names import other_spellings  # noqa: PLC0415
+        from kvreport.estimation.opening import open_folder, refuse_known, spelled  # noqa: PLC0415
 
         # A start command names folders of its container.
-        absent = isinstance(model, str) and model.startswith("/") and not Path(model).exists()
-        meant = spelled(str(model), catalog) if absent else None
-        if meant is not None:
-            return meant
+        if isinstance(model, str) and model.startswith("/") and not Path(model).exists():
+            meant = spelled(model, catalog)
+            if meant is not None:
+                return meant
+            refuse_known(other_spellings(model), catalog)
         return open_folder(Path(model).expanduser(), catalog, assume_defaults=assume_defaults)
     if revision is None:
         known = catalog.known_model(model)

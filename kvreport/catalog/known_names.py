@@ -1,0 +1,152 @@
+"""Models that people serve and that have no record, each with the reason: ``known_names.yaml``.
+
+A model is in this list for one of two reasons. It keeps no KV cache, so that no number of requests follows from memory. Or
+no source that could be read states its dimensions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Source, Text
+from kvreport.catalog.model import ModelId
+from kvreport.catalog.observation import Day
+from kvreport.catalog.reads import note
+from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.errors import InputError
+
+FILE: Final = "known_names.yaml"
+
+
+NOT_CALCULATED: Final = (
+    "text encoders and decoders where the published count leaves them out",
+    "activations of a step, which grow with the size of what is made",
+    "a number of requests",
+)
+"""What nobody can derive from a count of parameters."""
+
+
+class KnownName(Record):
+    """One model.
+
+    Attributes:
+        id: Its id.
+        kind: ``no_cache``: it keeps no KV cache. ``stages``: it runs in stages under vLLM-Omni, the first of which keeps a
+            cache. ``unread``: a language model whose dimensions no source that could be read states.
+        makes: What it makes, where that is not text.
+        billions: Parameters as they are published, in billions; None where nobody states them.
+        format: Format of its weights, as published.
+        minimum_gb: Memory that the source asks for, in GB.
+        source: Key of the source that names it.
+        path: Path of its file in that source.
+        tried: What was tried besides what was searched for every model.
+    """
+
+    id: ModelId
+    kind: Literal["no_cache", "stages", "unread"]
+    makes: Text | None = None
+    billions: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    format: Text | None = None
+    minimum_gb: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    source: Text
+    path: Text
+    tried: LongText | None = None
+
+
+class KnownNames(Record):
+    """The content of ``known_names.yaml``.
+
+    Attributes:
+        checked: The day of the search.
+        searched: Where dimensions were looked for, for every model.
+        sources: What names the models, by key.
+        models: The models.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    checked: Day
+    searched: Annotated[tuple[Text, ...], Field(min_length=1)]
+    sources: dict[str, Source]
+    models: tuple[KnownName, ...]
+
+
+class KnownByNameError(InputError):
+    """A model is known by name and cannot be computed.
+
+    Attributes:
+        model: What is known of it.
+        names: The list.
+    """
+
+    def __init__(self, model: KnownName, names: KnownNames) -> None:
+        """Say why there is no answer, and what would give one."""
+        self.model, self.names = model, names
+        super().__init__(f"model: found {model.id!r}, {why(model, names)}")
+
+
+def why(model: KnownName, names: KnownNames) -> str:
+    """Say in one sentence why nothing is computed for a model.
+
+    Args:
+        model: The model.
+        names: The list that it stands in.
+    """
+    size = f" of {model.billions:g}B parameters" if model.billions else ""
+    if model.kind == "no_cache":
+        return f"a model{size} that makes {model.makes} and keeps no KV cache; allowed: kvreport estimate, which says what it needs"
+    what = (
+        f"a model{size} that is known by name"
+        if model.kind == "unread"
+        else f"a model{size} that makes {model.makes} in stages"
+    )
+    tried = f"{model.tried}; " if model.tried else ""
+    return (
+        f"{what}; its dimensions are published by no source that could be read until {names.checked} "
+        f"(tried: {tried}{', '.join(names.searched)}); allowed: the path of its config.json, or --fetch"
+    )
+
+
+_BYTES: Final = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
+
+
+def without_cache(known: KnownByNameError) -> dict[str, Any]:
+    """Return what is known of a model without a KV cache, as ``kvreport estimate`` prints it as JSON.
+
+    Args:
+        known: The model. Bytes are whole bytes of all its published parameters, before any split.
+    """
+    model, source = known.model, known.names.sources[known.model.source]
+    each = _BYTES.get(model.format or "")
+    total = None if model.billions is None else round(model.billions * 1e9)
+    return {
+        "model": model.id,
+        "verdict": "no_kv_cache",
+        "makes": model.makes,
+        "weight_format": model.format,
+        "parameters": total,
+        "weight_bytes": None if each is None or total is None else total * each,
+        "stated_minimum_gb": model.minimum_gb,
+        "max_concurrent_requests": None,
+        "not_calculated": list(NOT_CALCULATED),
+        "source": f"{source.title}, {model.path}"
+        + (f", revision {source.revision[:12]}" if source.revision else ""),
+    }
+
+
+def known_names(folder: Path) -> KnownNames | None:
+    """Read the list of a catalog; None where it has none.
+
+    Args:
+        folder: The catalog's folder.
+
+    Raises:
+        CatalogError: If the file does not hold.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    note(folder, FILE)
+    return validate(KnownNames, read_yaml(path, FILE), FILE)

@@ -1,0 +1,109 @@
+"""Models that are known by name: each of the list is answered with its reason, and never with a number of requests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from shutil import copy, copytree
+
+import pytest
+
+from kvreport.catalog.known_names import KnownByNameError, KnownName, KnownNames, known_names, without_cache
+from kvreport.catalog.load import load_catalog, open_catalog
+from kvreport.cli import main
+from kvreport.errors import InputError
+from kvreport.estimation import estimate
+from kvreport.estimation.opening import refuse_known
+from kvreport.resources import data_dir
+
+CATALOG = open_catalog(data_dir())
+
+
+def _names() -> KnownNames:
+    found = known_names(data_dir())
+    assert found is not None
+    return found
+
+
+NAMES = _names()
+WITHOUT = next(one for one in NAMES.models if one.kind == "no_cache")
+
+
+def test_every_model_of_the_list_is_refused_with_its_reason() -> None:
+    for model in NAMES.models:
+        for name in (model.id, model.id.upper()):
+            with pytest.raises(KnownByNameError) as caught:
+                refuse_known((name,), CATALOG)
+            assert caught.value.model.id == model.id
+            assert ("keeps no KV cache" if model.kind == "no_cache" else "tried: ") in str(caught.value)
+
+
+@pytest.mark.parametrize("form", ["https://hf.co/{id}", "/models/{id}", "{tail}", "someone/{tail}-AWQ"])
+def test_a_model_of_the_list_is_found_in_other_spellings(form: str) -> None:
+    with pytest.raises(KnownByNameError) as caught:
+        estimate(form.format(id=WITHOUT.id, tail=WITHOUT.id.rpartition("/")[2]), gpu="h100", catalog=CATALOG)
+    assert caught.value.model.id == WITHOUT.id
+
+
+@pytest.mark.parametrize(
+    "model", [one for one in NAMES.models if one.kind == "no_cache"], ids=lambda one: one.id
+)
+def test_a_model_without_a_cache_has_weights_and_no_number_of_requests(
+    model: KnownName, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["estimate", model.id, "--gpu", "h100", "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == "no_kv_cache"
+    assert told["max_concurrent_requests"] is None
+    assert model.billions
+    assert told["weight_bytes"] == pytest.approx(model.billions * 2e9)
+    assert main(["estimate", model.id, "--gpu", "h100"]) == 0
+    assert "not calculated: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [("--require", "8"), ("--as", "compose"), ("--ask-engine", "python3")])
+def test_what_needs_a_number_of_requests_is_refused_without_a_cache(
+    words: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["estimate", WITHOUT.id, "--gpu", "h100", *words]) == 2
+    assert f"{words[0][2:]}: found for a model without a KV cache" in capsys.readouterr().err
+
+
+def test_a_model_of_unknown_dimensions_is_an_error_that_says_what_was_tried(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    unread = next(one for one in NAMES.models if one.kind == "unread")
+    assert main(["estimate", unread.id, "--gpu", "h100"]) == 2
+    said = capsys.readouterr().err
+    assert all(place in said for place in NAMES.searched)
+    assert "config.json" in said.rpartition("allowed: ")[2]
+
+
+def test_bytes_need_a_published_count_and_a_known_width() -> None:
+    for update in ({"billions": None}, {"format": "int2/4/8"}):
+        known = KnownByNameError(WITHOUT.model_copy(update=update), NAMES)
+        assert without_cache(known)["weight_bytes"] is None
+
+
+def test_a_listed_model_with_a_record_or_an_unknown_source_is_a_fault(tmp_path: Path) -> None:
+    path = tmp_path / "known_names.yaml"
+    for name in (
+        "formats.yaml",
+        "grid.yaml",
+        "engines",
+        "accelerators/h100-sxm-80gb.yaml",
+        "models/Qwen--Qwen3-32B.yaml",
+    ):
+        given = data_dir() / name
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        copytree(given, tmp_path / name) if given.is_dir() else copy(given, tmp_path / name)
+    copy(data_dir() / "known_names.yaml", path)
+    path.write_text(
+        path.read_text(encoding="utf-8")
+        + "  - {id: Qwen/Qwen3-32B, kind: unread, source: nobody, path: a.yaml}\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(InputError) as caught:
+        load_catalog(tmp_path)
+    assert "Qwen/Qwen3-32B: found a model that has a record" in str(caught.value)
+    assert "found source nobody" in str(caught.value)
