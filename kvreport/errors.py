@@ -41,6 +41,10 @@ class InputError(ValueError):
         super().__init__(_printable(str(message)))
 
 
+class ServerRefusalError(InputError):
+    """What a server itself refuses when it starts, whatever the memory: a verdict on a pasted command."""
+
+
 class CatalogError(InputError):
     """All faults of a catalog at once.
 

@@ -30,6 +30,7 @@ class FlagGroup(Record):
         ours: This program's flag of the same meaning, where it has another name.
         needs: Flags, apart by spaces, without any of which it has no effect.
         values: Values that are written otherwise here: the words in place of flag and value; empty to leave both out.
+        is_file: Whether an answer follows it only where its value is a file that is here.
         read: Where the effect was read: path::function in the engine's source.
         package: The package that adds them to the server, where they are not its own.
         until: The last release whose parser had them, where the newest one has them no more.
@@ -41,6 +42,7 @@ class FlagGroup(Record):
     ours: Text | None = None
     needs: Text | None = None
     values: dict[str, str] = Field(default_factory=dict)
+    is_file: bool = False
     read: Text | None = None
     package: Text | None = None
     until: Text | None = None

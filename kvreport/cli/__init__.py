@@ -87,7 +87,7 @@ class _Parser(argparse.ArgumentParser):
                 raise InputError(f"{action.option_strings[0]}: found {times} times; allowed: once")
         found, unread = super().parse_known_args(words, namespace)
         if unread:
-            raise unknown_argument(unread, self, words)
+            raise unknown_argument(unread, self, words, sys.argv[1:] if args is None else args)
         return found, unread
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS
 from kvreport.cli.server_flags import not_followed_word
+from kvreport.deployments.shell import CONTAINERS
 from kvreport.errors import InputError, shorten
 
 _PROGRAM: Final = re.compile(r"(?:\S*[/\\])?llama-(?:server|cli)(?:\.exe)?", re.IGNORECASE)
@@ -46,7 +47,6 @@ STARTERS: Final = re.compile(
 )
 """Programs and shells' words that start a server; what stands between them and the server is theirs."""
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
-CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 Parted = tuple[list[str], list[str]]
 """This program's own arguments, and what follows the name of a server."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kvreport.cli.deploy import host_bytes
 from kvreport.cli.numbers import whole
 from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, paint, plain, write, write_json
-from kvreport.errors import InputError, shorten
+from kvreport.errors import InputError, ServerRefusalError, shorten
 from kvreport.units import count, gib
 
 if TYPE_CHECKING:
@@ -123,12 +123,15 @@ def _run(options: argparse.Namespace) -> int:
         write_json([to_dict(one) for one in answers])
     else:
         print("\n".join(text(answers, options.require)))
+    shown = {one.source for one in answers}
     for name, left in lists.items():
         for place, said in left:
             write(f"kvreport: {name}, line {place}: {said}", stream=sys.stderr)
+        if answers and name not in shown:
+            write(f"kvreport: {name}: no server that is known in this file", stream=sys.stderr)
     if not answers:
         raise InputError(
-            f"{', '.join(options.file)}: found no start command of a server; allowed: compose, Kubernetes, KServe, LeaderWorkerSet, llm-d, "
+            f"{', '.join(options.file)}: no server that is known in this file: found no start command of one; allowed: compose, Kubernetes, KServe, LeaderWorkerSet, llm-d, "
             "Dynamo and Helm files, systemd units, shell scripts"
         )
     return _status(answers, options.require)
@@ -151,7 +154,9 @@ def answer(given: Mapping[str, str], catalog: Catalog | None = None) -> str:
     except InputError as error:
         return json.dumps({"error": str(error)})
     told += [plain(f"line {line}: {said}") for line, said in left]
-    return json.dumps({"result": told or ["No start command of a server was found."]})
+    return json.dumps(
+        {"result": told or ["No server that is known in this file: no start command of one was found."]}
+    )
 
 
 def _beside(name: str) -> Callable[[str], str | None]:
@@ -214,8 +219,15 @@ def answered(source: str, server: Server, gpu: str | None, catalog: Catalog) -> 
                 result = _estimate(tried, device, catalog)
             reason = ""
         except InputError as error:
-            reason = reason or " ".join(str(error).split())
+            reason = " ".join(str(error).split())
+            if isinstance(error, ServerRefusalError):
+                verdict = _GIVEN_UP
+                break
             tried, left = _without_open(tried)
+            for line, text in server.unresolved if not left else ():
+                if text in reason:
+                    reason = f"line {line}: {text} has no value in the file: {reason}"
+                    break
             if not left:
                 break
             notes = StringIO(f"kvreport: answered without what has no value in the file: {', '.join(left)}\n")
@@ -267,7 +279,7 @@ def _estimate(server: Server, device: str | Accelerator, catalog: Catalog) -> Es
 
 def _model(name: str) -> str:
     """A model as the catalog may know it: a path that is not here by the name of its folder, as in ``models--ORG--NAME``."""
-    if not name.startswith(("/", "./", "../", "~")) or Path(name).exists():
+    if not name.startswith(("/", "./", "../", "~", "$")) or "/" not in name or Path(name).exists():
         return name
     parts = [part for part in name.split("/") if part]
     cached = next((part for part in parts if part.startswith("models--")), "")

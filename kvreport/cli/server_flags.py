@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from kvreport.catalog.server_flags import FAMILIES, FlagTable, Found, dashed, flag_table
@@ -208,7 +209,8 @@ class Reader:
                     word.partition("=")[0], found.flag.name, 1
                 )  # another name of it
             allowed = self.choices.get(group.ours or dashed(found.flag.name))
-            if not pasted or not allowed or not value or value in allowed:
+            absent = group.is_file and pasted and not Path(value or word.partition("=")[2]).exists()
+            if not absent and (not pasted or not allowed or not value or value in allowed):
                 return _key_by_key(found, followed, values)
         if group.effect == "none":
             self.idle.append(shown)

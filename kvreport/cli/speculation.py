@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kvreport.accounting.text_drafts import TEXT_DRAFTS
 from kvreport.cli.server_flags import not_followed_word
-from kvreport.errors import InputError, shorten
+from kvreport.errors import InputError, ServerRefusalError, shorten
 
 _OWN: Final = "mtp"
 _VLLM: Final = ("--speculative-config", "-sc")
@@ -132,6 +132,14 @@ def _of_vllm(given: Mapping[str, str]) -> Iterator[str]:
     if tokens is None and "suffix" in (model, method):
         depth = asked.get("suffix_decoding_max_tree_depth", _SUFFIX_TOKENS)
         tokens = depth if isinstance(depth, int) else _SUFFIX_TOKENS
+    if tokens is None and "ngram" in (_OF_TEXT.get(method), _OF_TEXT.get(model or "")):
+        raise ServerRefusalError(
+            f"{flag}: found no number of tokens, without which vLLM does not start; allowed: as in {_EXAMPLE}"
+        )
+    if model is None and not method:
+        raise ServerRefusalError(
+            f"{flag}: found no method and no draft model, without which vLLM does not start; allowed: as in {_EXAMPLE}"
+        )
     yield from _ours(flag, model, method, None if tokens is None else str(tokens))
 
 
@@ -175,11 +183,11 @@ def _of_sglang(given: Mapping[str, str]) -> Iterator[str]:
     if method in _OF_TEXT:  # its tree has a width of its own, and its tokens are those that are verified
         yield from _ours(_ALGORITHM, None, method, _fewer(given.get(_TOKENS, _NGRAM_TOKENS), 1))
         return
-    if given.get(_BRANCHES, "1") != "1":
-        raise InputError(
-            f"{_BRANCHES}: found {shorten(given[_BRANCHES])}; allowed: 1 (a chain): a tree of drafted tokens is not counted"
-        )
     steps, verified = given.get(_STEPS), given.get(_TOKENS)
+    if (branches := given.get(_BRANCHES, "1")) != "1":
+        said = "not followed; counted as a chain of as many tokens as are verified"
+        yield not_followed_word(_BRANCHES, shorten(branches).strip("'"), "slots of drafted tokens", said)
+        steps = steps if verified is None else None
     block = next((name for name in _BLOCKS if name in given), None)
     if block is not None and given[block].isdecimal():
         steps = _fewer(given[block], _BLOCKS[block])
@@ -211,9 +219,7 @@ def _ours(flag: str, model: str | None, method: str, tokens: str | None) -> Iter
         yield from ("--draft", _OWN)
     else:
         named = f"{shorten(method)}{'' if model else ' without a draft model'}"
-        raise InputError(
-            f"{flag}: found {named if method else 'no method and no draft model'}; allowed: a draft model, mtp for "
-            "prediction layers of the checkpoint's own, ngram or suffix; other methods are not counted"
-        )
+        yield not_followed_word(flag, named, "a draft model", "not followed; the draft's memory may differ")
+        return
     if tokens is not None:
         yield from ("--num-speculative-tokens", tokens)

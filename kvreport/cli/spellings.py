@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
@@ -19,7 +19,7 @@ from kvreport.catalog.server_flags import FAMILIES, dashed
 from kvreport.cli.server_command import data_attention, taken_apart
 from kvreport.cli.server_flags import Reader, having, ours_of, table_of
 from kvreport.cli.speculation import speculation_in_our_spelling
-from kvreport.errors import InputError, shorten
+from kvreport.errors import InputError, ServerRefusalError, shorten
 from kvreport.words import ENGINES
 
 _READ_BY: Final = frozenset({"--context", "--kv", "--limit-mm-per-prompt"})
@@ -113,6 +113,7 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
         words = data_attention(words)
     if "--draft" in flags:
         words = speculation_in_our_spelling(words, server)
+    pasted = {dashed(word.partition("=")[0]) for word in theirs}
     made: list[str] = []
     before = ""
     for word in words:
@@ -122,7 +123,7 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
             spelled == "-c" and "-ctk" in flags and server != "llama_cpp"
         ):  # argparse would ask which of the longer ones is meant
             raise InputError(f"-c: not an option here; instead: {_ELSEWHERE['-c']}")
-        ours = spelled if name in flags or not word.startswith("-") else _ours(spelled, server)
+        ours = spelled if name in flags or not word.startswith("-") else _ours(spelled, server, pasted)
         if not word.startswith("-"):
             made.append(_with_unit(before, word))
         elif name in flags or ours.partition("=")[0] not in flags:
@@ -144,8 +145,12 @@ def _of_options() -> tuple[dict[str, Sequence[str]], frozenset[str]]:
     )
 
 
-def _ours(spelled: str, server: str) -> str:
-    """This program's flag for a server's; the flag itself where no server has it."""
+def _ours(spelled: str, server: str, pasted: Container[str]) -> str:
+    """This program's flag for a server's; the flag itself where no server has it.
+
+    Raises:
+        InputError: If another server has it; a :class:`ServerRefusalError` where it stands in a pasted command.
+    """
     ours = ours_of(spelled, server)
     table = table_of(server)
     if ours is None and spelled not in _ELSEWHERE and (table is None or spelled not in table):
@@ -154,7 +159,7 @@ def _ours(spelled: str, server: str) -> str:
         )
         if others is not None:
             named, instead = others[0].replace("_", "-"), others[1].flag.group.ours
-            raise InputError(
+            raise (ServerRefusalError if spelled in pasted else InputError)(
                 f"{spelled}: a flag of {ENGINES[others[0]]}, but the rules of {ENGINES.get(server, server)} apply; "
                 f"say --engine {named}{f', or use {instead}' if instead else ''}"
             )
@@ -195,7 +200,10 @@ def _written_out(tokens: str) -> str:
 
 
 def unknown_argument(
-    words: Sequence[str], command: argparse.ArgumentParser, given: Sequence[str] = ()
+    words: Sequence[str],
+    command: argparse.ArgumentParser,
+    given: Sequence[str] = (),
+    typed: Sequence[str] = (),
 ) -> InputError:
     """Say of the first argument that a command does not have what it has instead.
 
@@ -203,6 +211,10 @@ def unknown_argument(
         words: The arguments that the command did not read.
         command: Its parser.
         given: All its arguments, which name the server whose flag it may be.
+        typed: The same before a server's command in them was read.
+
+    Returns:
+        The error; a :class:`ServerRefusalError` where a server's command has a flag that its parser does not take.
     """
     server = _server(given)
     flags, title = sorted(flags_of(command)), command.prog
@@ -211,10 +223,22 @@ def unknown_argument(
             f"{shorten(words[0])}: one argument too many for {title}; quote a name with spaces, such as 'llama 3.1 8b'"
         )
     unknown = dict.fromkeys(word.partition("=")[0] for word in words if word.startswith("-"))
+    hints = {name: _hint(name, flags, server, title) for name in unknown}
+    table, theirs = table_of(server), {word.partition("=")[0] for word in taken_apart(typed)[1]}
+    refused = {
+        name
+        for name, hint in hints.items()
+        if name in theirs and (hint.startswith("see ") or not any(flag in hint for flag in flags))
+    }
     told = [
-        f"{shorten(name)}: not an option of {title}; {_hint(name, flags, server, title)}" for name in unknown
+        f"{shorten(name)}: not an option of {title}; {hint}"
+        if table is None or name not in refused
+        else f"{shorten(name)}: {table.server.command} ({table.server.release}) has no such flag and does not start; {hint}"
+        for name, hint in hints.items()
     ]
-    return InputError("; ".join(told))
+    return (ServerRefusalError if table is not None and set(unknown) == refused else InputError)(
+        "; ".join(told)
+    )
 
 
 def _hint(name: str, flags: Sequence[str], server: str, title: str) -> str:

@@ -20,6 +20,7 @@ from kvreport.deployments.resources import (
     whole,
 )
 from kvreport.deployments.shell import (
+    CONTAINERS,
     Recognizer,
     Scope,
     Script,
@@ -732,7 +733,7 @@ def _released(words: list[str], image: str) -> tuple[str, ...]:
 
 def _docker_image(words: Sequence[str]) -> str:
     """The image that a ``docker run`` names, where it is one of a server."""
-    if not {"docker", "podman", "nerdctl"} & set(words[:4]):
+    if CONTAINERS.isdisjoint(words[:4]):
         return ""
     known = re.compile(r"(?:\S*/)?(?:vllm|sglang|llama\.cpp)(?:-openai)?(?::\S*)?")
     return next((word for word in words[2:] if known.fullmatch(word)), "")

@@ -11,7 +11,7 @@ import operator
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -44,6 +44,7 @@ _EXPANSION: Final = re.compile(
 _OPERATORS: Final = ("&&", "||", ";;", "&>>", "&>", ";", "&", "|", "(", ")", "\n")
 _REDIRECTION: Final = re.compile(r"(?:\d*|&)(?:<<<|<<-?|>>|>\||<>|>|<)(?:&(?:\d+|-))?")
 _DECLARING: Final = frozenset({"export", "local", "declare", "readonly", "typeset"})
+CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ash"})
 
 
@@ -56,16 +57,18 @@ class Scope:
         arguments: Positional parameters; None where a caller gives them.
         arrays: Arrays; None as above.
         unresolved: What had no value, with its line.
+        depth: Commands around this one whose output is a value.
     """
 
     variables: dict[str, str | None] = field(default_factory=dict)
     arguments: list[str] | None = None
     arrays: dict[str, list[str] | None] = field(default_factory=dict)
     unresolved: list[Unresolved] = field(default_factory=list)
+    depth: int = 0
 
     def aside(self) -> Scope:
         """The same values, with what they miss kept apart."""
-        return Scope(self.variables, self.arguments, self.arrays)
+        return Scope(self.variables, self.arguments, self.arrays, depth=self.depth)
 
     def miss(self, line: int, text: str) -> str:
         """Note what has no value; it stays in the word as it is written."""
@@ -143,7 +146,8 @@ def _dollar(text: str, at: int, scope: Scope, line: int, depth: int) -> tuple[li
         return [scope.miss(line, text[at : end + 1]) if sum_ is None else sum_], end + 1
     if text.startswith("$(", at):
         end = closing(text, at + 1, "(", ")")
-        return [scope.miss(line, text[at : end + 1])], end + 1
+        printed = _printed(text[at + 2 : end], scope, line)
+        return [scope.miss(line, text[at : end + 1]) if printed is None else printed], end + 1
     if text.startswith("${", at):
         end = closing(text, at + 1, "{", "}")
         return _parameter(text[at + 2 : end], text[at : end + 1], scope, line, depth), end + 1
@@ -151,6 +155,29 @@ def _dollar(text: str, at: int, scope: Scope, line: int, depth: int) -> tuple[li
     if plain is None:
         return ["$"], at + 1
     return _parameter(plain[0], f"${plain[0]}", scope, line, depth), plain.end()
+
+
+def _printed(text: str, scope: Scope, line: int) -> str | None:
+    """What a command prints that does nothing else: ``printf``, ``echo``, ``command -v``; None for any other."""
+    signs = list(tokens(text, line)) if re.match(r"\s*(?:printf|echo|command|which)\s", text) else []
+    if (
+        not signs
+        or scope.depth > MOST_NESTED
+        or any(kind == "sign" and sign != "\n" for kind, sign, _ in signs)
+    ):
+        return None
+    inner = replace(scope, depth=scope.depth + 1)
+    words = [part for kind, sign, _ in signs if kind == "word" for part in expanded(sign, inner, line)]
+    match words:
+        case ["echo", *said] if not said or not said[0].startswith("-"):
+            return " ".join(said)
+        case ["command", "-v", program] | ["which", program]:
+            return program
+        case ["printf", form, *said] if "%" not in re.sub(r"%(?:\.\d)?[sdf]", "", form):
+            values = iter(said)
+            filled = re.sub(r"%(?:\.\d)?[sdf]", lambda _: next(values, ""), form)
+            return filled.replace("\\n", "\n").rstrip("\n") if next(values, None) is None else None
+    return None
 
 
 def _parameter(inner: str, written: str, scope: Scope, line: int, depth: int) -> list[str]:
@@ -554,6 +581,7 @@ class Script:
         words = [part for raw in raws[place:] for part in expanded(raw, aside, line)]
         if not words:
             return True
+        words = self._unprefixed(words, aside)
         program = words[0].rpartition("/")[2]
         if program in {"exit", "return"}:
             called = any(frame.kind == "function" for frame in self._frames)
@@ -568,13 +596,29 @@ class Script:
             self.scope.arguments = words[2:] if certain else None
         elif program == "eval":
             self.found += self._inner(" ".join(words[1:]), line, self.scope)
-        elif self.is_server(words):
+        elif self.is_server(words) and not self._has_open_script(words, aside):
             self._start(words, assigned, aside, line, certain=certain)
         elif (inner := inline(words)) is not None:
             inside = Scope(dict(self.scope.variables), list(inner[1]), {}, self.scope.unresolved)
             self.found += self._inner(inner[0], line, inside)
         self._assumed = True
         return True
+
+    def _unprefixed(self, words: list[str], scope: Scope) -> list[str]:
+        """A server's start without variables before its program that have no value: settings or a launcher's words."""
+        opened = {text for _, text in scope.unresolved}
+        start = next(
+            (at for at, one in enumerate(words) if one not in opened and not _ASSIGNMENT.fullmatch(one)), 0
+        )
+        kept = [one for one in words[:start] if one not in opened]
+        plain = [*kept, *words[start:]]
+        return plain if len(kept) < start and self.is_server(plain) else words
+
+    @staticmethod
+    def _has_open_script(words: Sequence[str], scope: Scope) -> bool:
+        """Whether a shell is handed a text in which something has no value: its words are told apart by reading it."""
+        inner = None if words[0].rpartition("/")[2] in CONTAINERS else inline(words)
+        return inner is not None and any(text in inner[0] for _, text in scope.unresolved)
 
     def _start(
         self, words: list[str], assigned: Sequence[re.Match[str]], aside: Scope, line: int, *, certain: bool

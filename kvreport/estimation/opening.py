@@ -68,6 +68,11 @@ def open_name(name: str, catalog: Catalog, *, fetching: bool = False, revision: 
     if repository is not None:
         return open_repository(repository, catalog)
     if unknown is None:
+        # Start commands name revisions of known models, and their shapes hardly ever differ.
+        known = catalog.known_model(name)
+        if known is not None:
+            said = f"revision {revision}: not fetched (--fetch), so the record of {known.id} is counted"
+            return replace(listed(known), assumptions=() if revision == "main" else (said,))
         raise InputError(
             f"model {name}: found no such revision kept; allowed: --fetch, to ask the Hub for it"
         )

@@ -29,7 +29,7 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalog, named_release
 from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
-from kvreport.errors import InputError, shorten
+from kvreport.errors import InputError, ServerRefusalError, shorten
 from kvreport.estimation.commands import OWN_DRAFT
 from kvreport.estimation.hardware import (
     devices_of,
@@ -498,6 +498,14 @@ def _laid_out(
         assumed.append(
             "encoders whole on each rank: by the engine's code, and no log of a start confirms their pass"
         )
+    if layout.expert and record.experts is None and policy.family == "vllm":
+        raise ServerRefusalError(  # config/model.py::ModelConfig._verify_with_expert_parallelism
+            f"{record.id}: expert parallel: found a model without routed experts, with which {policy.label} does not "
+            "start; allowed: leave it out"
+        )
+    if layout.expert and record.experts is None:  # sizes of the layers of experts alone, in other servers
+        layout = replace(layout, expert=False)
+        fallen += (NotFollowed("--expert-parallel", "", None, "no effect: a model without routed experts"),)
     return in_machines(layout, devices[0], assumed), fallen
 
 

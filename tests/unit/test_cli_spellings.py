@@ -6,10 +6,13 @@ import json
 
 import pytest
 
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.server_flags import load_server_flags
 from kvreport.cli import main, parser
+from kvreport.cli.query_options import query_values
 from kvreport.cli.spellings import flags_of, in_our_spelling
-from kvreport.errors import InputError
+from kvreport.errors import InputError, ServerRefusalError
+from kvreport.estimation import estimate
 from kvreport.query import options
 from kvreport.resources import data_dir
 
@@ -175,35 +178,48 @@ def pasted(family, *words):
     return [*command.split(), "org/m", *words]
 
 
+OF_MODELS = ("-m", "--model", "--model-path", "-hf", "-hfr", "--hf-repo", "-hff", "--hf-file")
+ALONE = {
+    "vllm": ("vllm serve meta-llama/Llama-3.1-8B-Instruct", "h100"),
+    "sglang": ("python -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct", "h100"),
+    "tensorrt_llm": ("trtllm-serve meta-llama/Llama-3.1-8B-Instruct", "h100"),
+    "llama_cpp": ("llama-server -hf HuggingFaceTB/SmolLM-360M-Instruct-GGUF:Q8_0", "rtx-4090"),
+    "mlx": ("mlx_lm.server --model mlx-community/Llama-3.1-8B-Instruct-4bit", "m4-max-128"),
+}
+TAKEN = {
+    "--kv-cache-dtype": "fp8", "--quantization": "fp8", "--limit-mm-per-prompt": "image=1", "--override-tensor": "x=CPU", "--fit": "on",
+    "--speculative-config": '{"method":"ngram","num_speculative_tokens":2}', "--cache-type-k": "q8_0", "--cache-type-v": "q8_0",
+} | dict.fromkeys(("--spec-model", "--draft-model", "--speculative-draft-model-path"), "meta-llama/Llama-3.2-1B") | dict.fromkeys(
+    ("--spec-draft-hf", "--spec-draft-model"), "HuggingFaceTB/SmolLM-360M-Instruct"
+)  # fmt: skip
+"""Values of the flags that take no number; of a choice, its first."""
+REFUSED_ALONE = {("vllm", "--spec-tokens"), ("vllm", "--enable-expert-parallel"), ("vllm", "-ep")}
+"""Halves of a pair, and what a model without experts refuses (``config/speculative.py``, ``config/model.py`` of vLLM 0.33)."""
+
+
 @pytest.mark.parametrize("family", load_server_flags(data_dir()))
-def test_no_flag_that_a_server_has_ends_an_answer(family, capsys):
-    """Each flag alone, as its parser takes it, becomes words that the command has, or is named as not followed."""
-    command = next(action for action in parser()._actions if action.choices and "estimate" in action.choices)
-    own = flags_of(command.choices["estimate"])
-    stopped = []
-    for server, name, flag in FLAGS:
-        if server != family or name in (
-            "-m",
-            "--model",
-            "--model-path",
-            "-hf",
-            "-hfr",
-            "--hf-repo",
-            "-hff",
-            "--hf-file",
-        ):
-            continue
-        value = READ_WHOLE.get(name, "1")
-        words = pasted(family, name, *[value] * {"0": 0, "2": 2}.get(flag.takes, 1))
-        if (
-            name in ("--spec-tokens", "--speculative-num-steps", "--speculative-num-draft-tokens")
-            or "-block-size" in name
-        ):
-            words += ["--spec-method", "mtp"] if family == "vllm" else ["--speculative-algorithm", "EAGLE"]
-        made = in_our_spelling(words, own)
-        left = [word for word in made if word.startswith("-") and word.partition("=")[0] not in own]
-        stopped += [f"{name}: {' '.join(left)}"] if left else []
+def test_every_flag_of_every_recorded_parser_alone_is_answered_or_refused_as_the_server_does(family, capsys):
+    own = {flag: option for option in options() for flag in option.flags}
+    catalog, answered_, refused_, stopped = open_catalog(), set(), set(), []
+    command, gpu = ALONE[family]
+    for _, name, flag in (one for one in FLAGS if one[0] == family and one[1] not in OF_MODELS):
+        option = own.get((flag.group.ours or flag.name).partition("=")[0])
+        value = "0.8" if option is not None and option.kind == "share" else "1"
+        value = option.choices[0] if option is not None and option.choices else value
+        words = [*command.split(), name]
+        words += [TAKEN.get(flag.name, value)] * {"0": 0, "2": 2}.get(flag.takes, 1)
+        try:
+            given = parser().parse_args(["estimate", *words, "--gpu", gpu])
+            given.not_followed = []
+            if repr(given) not in answered_:
+                estimate(given.model, catalog=catalog, **query_values(given))
+            answered_.add(repr(given))
+        except ServerRefusalError:
+            refused_.add((family, name))
+        except InputError as error:
+            stopped.append((name, str(error)))
     assert stopped == []
+    assert refused_ == {one for one in REFUSED_ALONE if one[0] == family}
     capsys.readouterr()
 
 
@@ -238,7 +254,7 @@ def test_no_flag_of_any_server_is_passed_over_without_a_word(capsys):
     own = flags_of(command.choices["estimate"])
     silent = []
     for family, name, flag in FLAGS:
-        if name in ("-m", "--model", "--model-path", "-hf", "-hfr", "--hf-repo", "-hff", "--hf-file"):
+        if name in OF_MODELS:
             continue
         met = outcomes(family, name, flag, own, capsys)
         silent += [] if met - {"silent"} else [(family, name)]

@@ -310,12 +310,22 @@ def test_a_script_is_followed_as_far_as_its_values_go(script: str, commands: lis
         ("M=x/y/z.gguf\nvllm serve ${M##*/} ${M#*/} ${M%.*} ${M%%/*}", ["vllm serve z.gguf y/z.gguf x/y/z x"]),
         ("A=()\nif some_check; then A=(--x); fi\nvllm serve a/b ${A[@]}", ["vllm serve a/b '${A[@]}'"]),
         ("setsid bash -c 'vllm serve a/b'", ["setsid bash -c 'vllm serve a/b'"]),
+        ('P="$(command -v python3)"\n$P -m vllm.entrypoints.openai.api_server --model $(echo a/b)',
+         ["python3 -m vllm.entrypoints.openai.api_server --model a/b"]),
+        ("vllm serve a/b --x \"$(printf '%s-%d-%.2f\\n' m $N 2.5)\"", ["vllm serve a/b --x 'm-$N-2.5'"]),
+        ('vllm serve a/b --x "$(printf %x 1)" -y "$(cat f)"', ["vllm serve a/b --x '$(printf %x 1)' -y '$(cat f)'"]),
     ],
 )  # fmt: skip
 def test_groups_tests_and_sums_of_a_shell_are_judged(script: str, commands: list[str]) -> None:
     servers, _ = find_servers(script, "start.sh", starts_server)
     assert [command(one) for one in servers] == commands
     assert all(said in command(one) for one in servers for _, said in one.unresolved)
+
+
+def test_variables_before_a_program_are_listed_and_are_no_program() -> None:
+    servers = found('C="X=1 ${ENV} vllm serve a/b"\nsetsid bash -c "$C"\neval "$C"', "start.sh")
+    assert [command(one) for one in servers] == ["X=1 vllm serve a/b"] * 2
+    assert all("${ENV}" in [said for _, said in one.unresolved] for one in servers)
 
 
 def test_what_has_no_value_ends_no_answer_but_the_model_does(
@@ -330,7 +340,27 @@ def test_what_has_no_value_ends_no_answer_but_the_model_does(
     for text in ("vllm serve $MODEL --max-model-len $LEN", "vllm serve --model $MODEL --max-model-len $LEN"):
         file.write_text(f"{text}\n")
         assert main(["preflight", str(file), "--gpu", "H100"]) == 2
-        assert "Not answered: " in capsys.readouterr().out
+        assert "Not answered: line 1: $MODEL has no value in the file: " in capsys.readouterr().out
+    file.write_text(f'vllm serve "$FOLDER/{LLAMA}" --max-model-len 8192\n')
+    assert main(["preflight", str(file), "--gpu", "H100"]) == 0
+    assert f"read by its name, {LLAMA.partition('/')[2]}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "flag", ["--tool-call-parser-plugin x", "--disable-radix-cache", "--enable-expert-parallel"]
+)
+def test_what_a_server_refuses_is_a_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    file, empty = tmp_path / "start.sh", tmp_path / "stop.sh"
+    file.write_text(f"vllm serve {LLAMA} {flag}\n")
+    empty.write_text("echo stopped\n")
+    assert main(["preflight", str(file), str(empty), "--gpu", "H100"]) == 3
+    out, err = capsys.readouterr()
+    assert "Does not start: " in out
+    assert flag != "--tool-call-parser-plugin x" or "did you mean --tool-parser-plugin" in out
+    assert "stop.sh: no server that is known in this file" in err
+    assert main(["estimate", *f"vllm serve {LLAMA} {flag} --gpu H100".split()]) == 2
 
 
 CONFIGURED = f"""

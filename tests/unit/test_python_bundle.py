@@ -152,7 +152,7 @@ def test_the_archive_answers_every_path_as_the_package(tmp_path: Path) -> None:
     assert any("requests at 8K fit on one H100" in line for line in compose["result"])
     assert any("answered without what has no value" in line for line in script["result"])
     assert unit["result"] == ["line 2: starts /opt/start.sh, whose command is not in this file"]
-    assert none["result"] == ["No start command of a server was found."]
+    assert none["result"] == ["No server that is known in this file: no start command of one was found."]
     # Most of them are answers: a row of refusals would agree, too.
     assert sum("result" in json.loads(one) for one in ours) > len(ours) / 2
 
