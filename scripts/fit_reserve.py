@@ -21,13 +21,13 @@ written with a log in view fit it too well. A kind of fewer than ten sources is 
 tested on sources that it was calibrated without. Intervals of the constants come from drawing sources with replacement.
 
 SGLang has no fitted constants, and few logs: its band is one width for each kind of devices (one rank, several ranks, memory
-shared with a CPU). Each source counts once, with the largest error of its complete logs, so that one machine's many starts are
-one observation. The width is the conformal quantile of these errors: of n sources, that of rank ceil(0.8 (n + 1)). A class of
-devices has its own width from ten sources on. On several ranks an error counts by the root of the device's memory. Measured on
-nine sources, from 24 to 288 GB: the logarithms of errors spread by 1.67 in bytes, by 1.54 per root and by 1.53 per byte of
-memory. So a share of the memory describes them no better than the root, and would be 17 GiB on 288 GB, where no complete
-log is further off than 5.2 GiB. Logs that do not state all flags widen no band of SGLang's; how many of them the
-band covers as first predicted is published with it.
+shared with a CPU). Each source counts once, with the largest error of its logs, so that one machine's many starts are one
+observation. Where ten sources have an error at first sight, these alone count, whether they state all flags or not, and the
+width is their 80th percentile; elsewhere it is the conformal quantile of logs that state all flags: of n sources, that of rank
+ceil(0.8 (n + 1)). A class of devices has its own width from ten sources on. On several ranks an error counts by the root of the
+device's memory. Measured on nine sources, from 24 to 288 GB: the logarithms of errors spread by 1.67 in bytes, by 1.54 per root
+and by 1.53 per byte of memory. So a share of the memory describes them no better than the root, and would be 17 GiB on 288 GB,
+where no complete log is further off than 5.2 GiB. What the band holds by kind of start is published with it.
 
 ``--write`` puts constants and band into ``data/engines/vllm/rules.yaml`` and the figures into
 ``data/left_out.yaml``, which the evidence pages read; the test compares both with a new fit.
@@ -166,12 +166,12 @@ def kind_of(start: Start) -> str:
     return band_kind(start.model, tensor_parallel=layout.tensor, images=start.flags.images)
 
 
-def traits(log: Log) -> list[str]:
+def traits(observation: Observation, start: Start) -> list[str]:
     """What else is published of logs beside their kind: how weights are stored, states, copies that are known by name."""
-    stored = log.start.flags.weight_format
-    form = log.start.model.weight_format if stored in (None, "released") else stored
-    copied = bool(log.observation.shapes_of) and form not in ("bf16", "released")
-    caches = (cache for group in log.start.model.layers for cache in group.caches)
+    stored = start.flags.weight_format
+    form = start.model.weight_format if stored in (None, "released") else stored
+    copied = bool(observation.shapes_of) and form not in ("bf16", "released")
+    caches = (cache for group in start.model.layers for cache in group.caches)
     told = {
         "copies": copied,
         "eight_bits": "fp8" in form or form == "int8",
@@ -322,7 +322,7 @@ def left_out(logs: list[Log]) -> list[dict[str, Any]]:
                     "source": source,
                     "class": log.group,
                     "kind": log.kind,
-                    "traits": traits(log),
+                    "traits": traits(log.observation, log.start),
                     "found": not log.observation.id.startswith("own-"),
                     "rules": record_of(log.start.known, log.engine),
                     "quantity": best.quantity,
@@ -501,12 +501,10 @@ def _first_sight(inside: list[bool]) -> dict[str, Any] | None:
     return {"logs": len(inside), "coverage": round(float(np.mean(inside)), 3)} if inside else None
 
 
-def counted(
-    catalog: Catalog, observations: Iterable[Observation], *, all_flags: bool = True
-) -> list[dict[str, Any]]:
+def counted(catalog: Catalog, observations: Iterable[Observation]) -> list[dict[str, Any]]:
     """Errors on logs of engines that no constant is fitted for, where tokens can be compared.
 
-    They are of logs that state all flags; without ``all_flags`` of others, too, whose error at first sight was recorded.
+    They are of logs that state all flags, and of others whose error at first sight was recorded.
     ``class`` is that of the device, apart for one rank and for several (:func:`~kvreport.accounting.engines.sglang.rules.band_class`).
     """
     found = []
@@ -518,7 +516,7 @@ def counted(
             continue
         model, own = find_model(catalog, observation)
         seen = first.get(observation.id)
-        if model is None or not (observation.complete or (not all_flags and seen is not None)):
+        if model is None or not (observation.complete or seen is not None):
             continue
         start = published_start(catalog, observation, engine, model, own=own)
         try:
@@ -542,6 +540,10 @@ def counted(
                 if seen is None
                 else round(seen * int(laid.pool_bytes) / (1 + tokens.error)),
                 "memory_bytes": device.usable_bytes,
+                "traits": [
+                    *traits(observation, start),
+                    "drafted" if observation.speculative else "undrafted",
+                ],
             }
         )
     return found
@@ -599,19 +601,26 @@ def family_of(row: dict[str, Any]) -> str:
 def widths(rows: list[dict[str, Any]]) -> dict[str, float]:
     """Bytes that four in five sources lie within, by kind of devices and by class; of several ranks, on a device of 80 GiB.
 
-    A source counts once, with the largest error of its complete logs. A class has a width of its own from ten sources on.
+    A source counts once, with its largest error. A class has a width of its own from ten sources on.
     """
-    told = [row for row in rows if row.get("complete", True)]
     found: dict[str, float] = {}
     for family in FAMILIES:
-        near = [row for row in told if family_of(row) == family]
-        if not near:
+        near = [row for row in rows if family_of(row) == family]
+        if not (all_of := _by_source(counting(near))):
             continue
-        found[family] = _quantile(_by_source(near))
+        found[family] = _quantile(all_of, plain=len(all_of) >= LEAST_IN_CLASS)
         for name in {row["class"] for row in near}:
-            own = _by_source([row for row in near if row["class"] == name])
-            found[f"_{name}"] = _quantile(own) if len(own) >= LEAST_IN_CLASS else found[family]
+            own = _by_source(counting([row for row in near if row["class"] == name]))
+            many = len(own) >= LEAST_IN_CLASS
+            found[f"_{name}"] = _quantile(own, plain=True) if many else found[family]
     return {ending: float(f"{width:.3g}") for ending, width in sorted(found.items())}
+
+
+def counting(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The logs that a band is made of: those with a first sight, if ten sources have one, else those that state all flags."""
+    first = first_sights(rows)
+    many = len({row["source"] for row in first}) >= LEAST_IN_CLASS
+    return first if many else [row for row in rows if row.get("complete", True)]
 
 
 def _by_source(rows: list[dict[str, Any]]) -> list[float]:
@@ -641,8 +650,8 @@ def within(rows: list[dict[str, Any]]) -> list[bool]:
 def bands(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """What is published of each kind of devices: the band's width, and how much of left-out sources it covers.
 
-    ``sources_inside`` counts sources all of whose complete logs lie in it, ``coverage`` such logs, ``first_sight`` all
-    logs as first predicted, whether they state all flags or not.
+    ``sources_inside`` counts sources all of whose logs lie in it, ``coverage`` logs that state all flags, ``first_sight``
+    all logs as first predicted, whether they state all flags or not.
     """
     known, inside = widths(rows), within(rows)
     found = {}
@@ -651,8 +660,9 @@ def bands(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         told = [(row, held) for row, held in near if row["complete"]]
         if not told:
             continue
-        sources = {row["source"] for row, _ in told}
-        missed = {row["source"] for row, held in told if not held}
+        made = [row["id"] for row in counting([row for row, _ in near])]
+        sources = {row["source"] for row, _ in near if row["id"] in made}
+        missed = {row["source"] for row, held in near if row["id"] in made and not held}
         first = [held for row, held in near if row["first_sight_bytes"] is not None]
         found[name] = {
             "sources": len(sources),
@@ -668,21 +678,43 @@ def bands(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def others(catalog: Catalog) -> dict[str, dict[str, Any]]:
     """Errors on complete logs of engines that no constant is fitted for, by family: KV tokens end to end."""
-    rows = counted(catalog, load_observations(data_dir()))
+    every = counted(catalog, load_observations(data_dir()))
+    each = list(zip(every, within(every), strict=True))
+    rows = [row for row in every if row["complete"]]
     errors = np.abs([row["error"] for row in rows])
     names = [row["rules"] for row in rows]
-    inside = within(rows)
     return {
         "sglang": {
             "logs": len(rows),
             "sources": len({row["source"] for row in rows}),
             "median_error": round(float(np.median(errors)), 5),
             "p90_error": round(float(np.quantile(errors, 0.9)), 5),
-            "coverage": round(float(np.mean(inside)), 3),
+            "coverage": round(float(np.mean([held for row, held in each if row["complete"]])), 3),
             "records": {name: names.count(name) for name in sorted(set(names))},
-            "bands": bands(counted(catalog, load_observations(data_dir()), all_flags=False)),
+            "bands": bands(every),
+            "kinds": held_by_kind(each),
         }
     }
+
+
+def held_by_kind(each: list[tuple[dict[str, Any], bool]]) -> dict[str, dict[str, Any]]:
+    """What the bands hold of logs as first predicted, by kind of start: each is judged by the band of its devices."""
+    found = {}
+    for name in ("undrafted", "drafted", "states", "eight_bits", "four_bits", "other"):
+        near = [
+            (row, held)
+            for row, held in each
+            if row["first_sight_bytes"] is not None
+            and (name in row["traits"] or row["class"].removesuffix("_ranks") == name)
+        ]
+        if near:
+            found[name] = {
+                "logs": len(near),
+                "sources": len({row["source"] for row, _ in near}),
+                "width": None,
+                "coverage": round(float(np.mean([held for _, held in near])), 3),
+            }
+    return found
 
 
 def main() -> None:

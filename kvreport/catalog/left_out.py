@@ -128,9 +128,9 @@ class Band(Record):
     Attributes:
         sources: Sources that it is calibrated on, each counted once, with its largest error.
         sources_inside: Those all of whose logs lie in a band that was calibrated without them.
-        logs: Logs of these sources, which state all flags.
-        median_error: Of the absolute relative error end to end.
-        coverage: Share of the logs inside a band that was calibrated without their source.
+        logs: Logs that state all flags.
+        median_error: Of their absolute relative error end to end.
+        coverage: Share of these logs inside a band that was calibrated without their source.
         width_bytes: Half the band, on several ranks that of a device of 80 GiB: it grows with the square root of the memory.
         first_sight: Coverage of logs as they were first predicted, whether they state all flags or not.
     """
@@ -155,6 +155,7 @@ class FamilyErrors(Record):
         p90_error: The 90th percentile of the same error.
         coverage: Share of pools inside a band that was calibrated without the log's source.
         bands: Its error bands, by kind of devices: one rank, several, memory shared with a CPU.
+        kinds: What these bands hold of found logs as first predicted, by kind of start.
     """
 
     logs: Positive
@@ -164,6 +165,7 @@ class FamilyErrors(Record):
     p90_error: Error | None = None
     coverage: Share | None = None
     bands: dict[Slug, Band] = Field(default_factory=dict)
+    kinds: dict[Slug, Kind] = Field(default_factory=dict)
 
 
 class LeftOut(Record):

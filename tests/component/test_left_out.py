@@ -212,6 +212,18 @@ def test_sglang_s_band_covers_what_it_says_of_sources_left_out(fitting: ModuleTy
     assert sum(inside) / len(inside) >= 0.7
 
 
+def test_sglang_s_band_by_kind_of_start_is_that_of_first_sights(published: dict[str, Any]) -> None:
+    """Logs with drafts and without are all of them; one source of three starts is most of what drafts missed."""
+    told = published["others"]["sglang"]
+    kinds, first = told["kinds"], [one["first_sight"] for one in told["bands"].values()]
+    halves = [kinds[name] for name in ("undrafted", "drafted")]
+    assert sum(one["logs"] for one in halves) == sum(one["logs"] for one in first)
+    held = [sum(one["logs"] * one["coverage"] for one in group) for group in (halves, first)]
+    assert held[0] == pytest.approx(held[1], abs=0.1)
+    many = {name: one["coverage"] for name, one in kinds.items() if one["sources"] >= 10}
+    assert min(many.values()) >= 0.75, many
+
+
 def test_sglang_s_records_have_the_band_of_these_logs(fitting: ModuleType, catalog: Catalog) -> None:
     rows = fitting.counted(catalog, load_observations(data_dir()))
     for ending, width in fitting.widths(rows).items():
@@ -249,11 +261,15 @@ def test_files_of_one_repository_are_one_source(fitting: ModuleType) -> None:
     assert len({fitting.publisher_of(one) for one in observations}) == 2
 
 
-def test_logs_with_unknown_flags_widen_no_band_of_sglang_s(fitting: ModuleType) -> None:
+def test_logs_with_unknown_flags_widen_a_band_of_sglang_s_as_first_sights_alone(fitting: ModuleType) -> None:
     row = {"source": "a", "class": "server", "pool_error_bytes": 1 << 20, "memory_bytes": 1 << 30}
     worse = row | {"source": "b", "pool_error_bytes": 9 << 30, "complete": False}
     assert fitting.widths([row, worse]) == fitting.widths([row])
     assert fitting.within([row, row | {"source": "c"}, worse]) == [True, True, False]
+    # From ten sources on, what was missed before any rule knew of it is what counts, and only that.
+    first = [row | {"source": f"s{i}", "first_sight_bytes": i << 20, "complete": i % 2} for i in range(10)]
+    assert fitting.widths([*first, worse])["_server"] == pytest.approx(7 << 20, rel=0.01)
+    assert fitting.widths(first[:9])[""] == pytest.approx(7 << 20, rel=0.01)
 
 
 def test_the_evidence_page_says_what_sglang_s_band_covers(published: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport import units
-from kvreport.catalog.left_out import Band, FirstSight, LeftOut
+from kvreport.catalog.left_out import Band, FirstSight, Kind, LeftOut
 from kvreport.evidence.validation import Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.units import GIB
@@ -53,8 +53,9 @@ def tables(found: LeftOut, validation: Validation) -> list[Table]:
     others = [_bands(family, one.bands) for family, one in found.others.items() if one.bands]
     return [
         _classes(found),
-        _kinds(found),
+        _kinds(found.fitted, found.summary.kinds),
         *others,
+        *(_kinds(family, one.kinds) for family, one in found.others.items() if one.kinds),
         _releases(found, validation),
         _constants(found),
         _misses(found, validation),
@@ -88,7 +89,7 @@ def _bands(family: str, bands: dict[str, Band]) -> Table:
             Column("Median error"),
             Column("Band"),
             Column("Held-out sources within the band"),
-            Column("Their logs inside it"),
+            Column("Logs with all flags inside it"),
             Column("Blind predictions"),
             Column("Blind predictions inside it"),
         ),
@@ -130,6 +131,7 @@ KINDS: Final = {
     "plain": "text models, NVIDIA's cards",
     "encoder": "models that measure an encoder",
     "experts": "experts on several ranks",
+    "undrafted": "without drafts",
     "drafted": "with drafts",
     "stages": "pipeline stages",
     "other": "devices of other makers",
@@ -142,7 +144,7 @@ KINDS: Final = {
 """Kinds of starts with a band of their own, and what else is told of logs."""
 
 
-def _kinds(found: LeftOut) -> Table:
+def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
     """The band by kind of start, and what it holds of found logs as they were first predicted."""
     rows = [
         Row(
@@ -154,11 +156,13 @@ def _kinds(found: LeftOut) -> Table:
                 _share(one.coverage),
             ),
         )
-        for name, one in found.summary.kinds.items()
+        for name, one in kinds.items()
     ]
+    measure = ", which is that of the devices above"
+    if any(one.width is not None for one in kinds.values()):
+        measure = ", in shares of reserve and a GiB. A kind of fewer than ten sources has no narrower one"
     return Table(
-        f"{engine_name(found.fitted)}'s band for 80% of found logs at first sight, in shares of the reserve and a GiB together. "
-        "A kind of fewer than ten sources has no narrower band than others",
+        f"{engine_name(family)}'s band for 80% of found logs at first sight, by kind of start{measure}",
         Column("Kind of start", numeric=False),
         (
             Column("Blind predictions"),
