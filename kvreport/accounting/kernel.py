@@ -37,43 +37,6 @@ prefilling, cap in tokens (0: none, -1: nothing is seen), tokens per entry, 1 if
 Work = tuple[float, float]
 """Operations per token of one operand type, and the device's peak rate for it (NaN: unknown)."""
 
-Rates = tuple[
-    float,
-    float,
-    float,
-    float,
-    float,
-    float,
-    float,
-    float,
-    float,
-    float,
-    float,
-    float,
-    float,
-    float,
-    float,
-    int,
-    float,
-    float,
-    float,
-    float,
-    float,
-    int,
-    int,
-    float,
-    float,
-    float,
-    float,
-    float,
-    float,
-    float,
-    float,
-    int,
-]
-"""What vLLM's reserve grows with, in the order of
-:class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
-
 UNLIMITED_REQUESTS: Final = 1 << 40
 """Requests of a model whose requests hold nothing: no pool ever limits them."""
 
@@ -185,6 +148,79 @@ class Step(NamedTuple):
     reduced_bytes: float
     bytes_rate: float
     link_rate: float
+
+
+class Rates(NamedTuple):
+    """vLLM's reserve before the scheduler's sizes are known: bytes on one device, but for counts. JSON has them as a list.
+
+    Attributes:
+        forward_per_token: Of a forward pass.
+        stream_per_token: Of the residual stream alone, beside expanded latents.
+        expanded: Of MLA's expanded keys and values, per token of a chunk of context.
+        workspace_per_token: Of the buffers that experts compute in and keep.
+        kept_per_token: Of hidden states that are held during sampling.
+        streams_per_token: Of what is kept for one step beside its passes: residual streams for a draft model, what a
+            pipeline stage receives, embeddings, and buffers that the model's class makes.
+        sampling_per_row: Of one row of logits while it is sampled from.
+        buffer_per_row: Of Triton's sampling kernel, one row for each multiprocessor.
+        encoding: Of an encoder pass over the largest image.
+        encoding_per_token: Of an encoder pass over as many images as a step has tokens for.
+        index_per_token: Of the buffer that an indexer gathers keys in, per token of the longest context.
+        index_logits: Of the logits of an indexer.
+        non_framework: Outside the framework, where it is taken off (:func:`~kvreport.accounting.engines.vllm.reserve.charges_handles`).
+        linked: Of multicast buffers for further ranks, on devices whose links have them.
+        per_graph: Of one captured graph (0 where they are not reserved for).
+        images: Images' worth of a video that a long context is measured with, at most.
+        encoded: Of the outputs of the largest image, which stay while the model runs.
+        encoded_per_token: Of the outputs of as many images as a step has tokens for.
+        compiling: Of the copy that a kernel is measured on while the model is compiled.
+        left_copy: Of that copy, where it stays reserved after it was freed (:func:`~kvreport.accounting.engines.vllm.reserve.large_workspace`).
+        counted_per_row: Of one request's counts of words.
+        largest_capture: Tokens of the largest captured graph on data-center Blackwell GPUs.
+        shared: How often the constant of devices that share their memory with a CPU counts.
+        partial_per_row: Of partial results of attention, for one request of the largest graph (``keeps_partial_results`` there).
+        compiling_per_token: Of what the kernel writes that is measured on the copy.
+        per_graph_partial: Of one captured graph, beside partial results, on devices that keep them.
+        narrow_per_row: Of partial results of attention, how much less with a cache of fewer than 16 bits.
+        scored_per_row: Of an indexer's logits in graphs, for one request of the largest and one token of the longest request.
+        scored_own_per_row: The same on data-center Blackwell GPUs.
+        gathered_own_per_token: Of the tokens of other data ranks in experts there, for one token of the rank's own.
+        other_sampling_per_row: Of one row of logits in the other sampler, where either may be installed; else the same.
+        kind: Which error band applies: its place in :data:`~kvreport.accounting.engines.vllm.reserve.BANDS`.
+    """
+
+    forward_per_token: float
+    stream_per_token: float
+    expanded: float
+    workspace_per_token: float
+    kept_per_token: float
+    streams_per_token: float
+    sampling_per_row: float
+    buffer_per_row: float
+    encoding: float
+    encoding_per_token: float
+    index_per_token: float
+    index_logits: float
+    non_framework: float
+    linked: float
+    per_graph: float
+    images: int
+    encoded: float
+    encoded_per_token: float
+    compiling: float
+    left_copy: float
+    counted_per_row: float
+    largest_capture: int
+    shared: int
+    partial_per_row: float
+    compiling_per_token: float
+    per_graph_partial: float
+    narrow_per_row: float
+    scored_per_row: float
+    scored_own_per_row: float
+    gathered_own_per_token: float
+    other_sampling_per_row: float
+    kind: int
 
 
 class PoolRule(NamedTuple):
@@ -829,18 +865,29 @@ def sampled_activation_bytes(
     # Latents of eight of the longest requests are expanded, or of four blocks for each that runs at once.
     latents = min(max(8 * context, 4 * max_num_seqs * EXPANDED_BLOCK), EXPANDED_TOKENS)
     expanded = -(-latents // EXPANDED_BLOCK) * EXPANDED_BLOCK
-    gathered = rates[29] * tokens if own_kernels else 0.0
-    forward = max(rates[0] * tokens + gathered, rates[1] * tokens + rates[2] * expanded) + rates[11]
-    buffered = rates[7] * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
-    sampling = sampling_per_row * rows + buffered + rates[4] * tokens
-    images = max(min(rates[15], context // IMAGE_TOKENS), 1)
-    encoding = max(rates[8] * images, rates[9] * tokens)
-    encoded = max(rates[16] * images, rates[17] * tokens)
-    workspace = max(0.0 if own_kernels else rates[3] * tokens, rates[10] * context)
-    kept = rates[5] * tokens + rates[20] * max_num_seqs
+    gathered = rates.gathered_own_per_token * tokens if own_kernels else 0.0
+    forward = (
+        max(
+            rates.forward_per_token * tokens + gathered,
+            rates.stream_per_token * tokens + rates.expanded * expanded,
+        )
+        + rates.index_logits
+    )
+    buffered = rates.buffer_per_row * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
+    sampling = sampling_per_row * rows + buffered + rates.kept_per_token * tokens
+    images = max(min(rates.images, context // IMAGE_TOKENS), 1)
+    encoding = max(rates.encoding * images, rates.encoding_per_token * tokens)
+    encoded = max(rates.encoded * images, rates.encoded_per_token * tokens)
+    workspace = max(
+        0.0 if own_kernels else rates.workspace_per_token * tokens, rates.index_per_token * context
+    )
+    kept = rates.streams_per_token * tokens + rates.counted_per_row * max_num_seqs
     passes = max(encoded + max(forward, sampling), encoding) + workspace
-    left = rates[19] if splits else 0.0
-    return round(kept + (passes if compiled else max(passes, rates[18] + rates[24] * tokens) + left))
+    left = rates.left_copy if splits else 0.0
+    return round(
+        kept
+        + (passes if compiled else max(passes, rates.compiling + rates.compiling_per_token * tokens) + left)
+    )
 
 
 def activation_bytes(
@@ -864,7 +911,7 @@ def activation_bytes(
         compiled: Whether nothing is compiled meanwhile: layers run one by one, or compiled graphs are kept.
     """
     return sampled_activation_bytes(
-        rates, rates[6], tokens, max_num_seqs, context, own_kernels, splits, compiled
+        rates, rates.sampling_per_row, tokens, max_num_seqs, context, own_kernels, splits, compiled
     )
 
 
@@ -880,7 +927,7 @@ def open_sampler_bytes(
     """Return how far vLLM's activation peak is open because either of two samplers may be installed; arguments as there."""
     one = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, compiled)
     other = sampled_activation_bytes(
-        rates, rates[30], tokens, max_num_seqs, context, own_kernels, splits, compiled
+        rates, rates.other_sampling_per_row, tokens, max_num_seqs, context, own_kernels, splits, compiled
     )
     return max(one - other, other - one)
 
@@ -905,8 +952,8 @@ def follows_length(rates: Rates) -> bool:
     It does where keys are gathered for an indexer, or its logits lie in graphs, where a longer request is measured with a
     longer video, and where latents are expanded.
     """
-    videos = max(rates[8], rates[16]) if rates[15] > 1 else 0.0
-    return max(rates[10], videos, rates[2], rates[27]) > 0
+    videos = max(rates.encoding, rates.encoded) if rates.images > 1 else 0.0
+    return max(rates.index_per_token, videos, rates.expanded, rates.scored_per_row) > 0
 
 
 def freed_bytes(
@@ -965,9 +1012,9 @@ def graph_bytes(
 
     ``partial`` tells that the device's kernels keep partial results of attention for every request of the largest graph.
     """
-    largest = rates[21] if own_kernels else LARGEST_CAPTURE
-    results = rates[23] * min(max_num_seqs, LARGEST_CAPTURE, tokens) if partial else 0.0
-    each = rates[25] if partial else rates[14]
+    largest = rates.largest_capture if own_kernels else LARGEST_CAPTURE
+    results = rates.partial_per_row * min(max_num_seqs, LARGEST_CAPTURE, tokens) if partial else 0.0
+    each = rates.per_graph_partial if partial else rates.per_graph
     scored = scored_bytes(rates, max_num_seqs, tokens, own_kernels, context)
     return round(each * graphs_up_to(largest, max_num_seqs, tokens) + results) + scored
 
@@ -983,8 +1030,8 @@ def scored_bytes(
 
     A graph must do for every length, so that it scores as many places as the longest request has.
     """
-    largest = rates[21] if own_kernels else LARGEST_CAPTURE
-    each = rates[28] if own_kernels else rates[27]
+    largest = rates.largest_capture if own_kernels else LARGEST_CAPTURE
+    each = rates.scored_own_per_row if own_kernels else rates.scored_per_row
     return round(each * min(max_num_seqs, largest, tokens) * context)
 
 
@@ -1001,7 +1048,7 @@ def narrow_cache_bytes(
     """
     if eager or not partial:
         return 0
-    return round(rates[26] * min(max_num_seqs, LARGEST_CAPTURE, tokens))
+    return round(rates.narrow_per_row * min(max_num_seqs, LARGEST_CAPTURE, tokens))
 
 
 def outside_bytes(
@@ -1018,8 +1065,8 @@ def outside_bytes(
         shared: What a device adds that shares its memory with a CPU.
         handles: Whether the handles of the device's linear algebra are made after the engine looked at free memory.
     """
-    taken = (rates[12] if handles else 0.0) + (rates[13] if multicast else 0.0)
-    return round(taken) + shared * rates[22]
+    taken = (rates.non_framework if handles else 0.0) + (rates.linked if multicast else 0.0)
+    return round(taken) + shared * rates.shared
 
 
 def reserve_bytes(
@@ -1046,7 +1093,7 @@ def reserve_bytes(
 
 def band_kind(rates: Rates) -> int:
     """Return which of a device's error bands applies to what a reserve's rates are of."""
-    return int(rates[31])
+    return int(rates.kind)
 
 
 def error_bytes(share: float, least: float, reserve: float) -> int:

@@ -68,6 +68,8 @@ _CALLS: Final = {
     "math.isnan": "Number.isNaN",
 }
 _CONSTANTS: Final = {"math.inf": "Infinity", "math.nan": "NaN"}
+_LISTS: Final = ("Rates",)
+"""Records that JavaScript has as lists of their fields, as JSON writes them: thirty names for each model would be its file."""
 _SIMPLE: Final = {"int": "number", "float": "number", "bool": "boolean", "str": "string"}
 _INDENT: Final = "  "
 
@@ -120,6 +122,7 @@ def translate(source: str, known: Mapping[str, str] = MappingProxyType({})) -> T
         TranslationError: Something is outside the subset.
     """
     parts: list[str] = []
+    places: dict[str, list[str]] = {}
     names: list[str] = []
     declarations: list[str] = []
     types: list[str] = []
@@ -137,10 +140,16 @@ def translate(source: str, known: Mapping[str, str] = MappingProxyType({})) -> T
                 aliases[name] = _type(value, aliases)
                 types.append(f"type {name} = {aliases[name]};")
             case ast.ClassDef(name=name):
-                aliases[name] = _record(node, aliases)
+                fields = _fields(node, aliases)
+                if name in _LISTS:
+                    places[name] = list(fields)
+                    aliases[name] = f"readonly [{', '.join(fields.values())}]"
+                else:
+                    shown = "; ".join(f"{camel(one)}: {kind}" for one, kind in fields.items())
+                    aliases[name] = f"{{ {shown} }}"
                 types.append(f"type {name} = {aliases[name]};")
             case ast.FunctionDef():
-                made = _Function(node, aliases)
+                made = _Function(node, aliases, places)
                 parts.append(made.text())
                 names.append(camel(node.name))
                 declarations.append(made.declaration())
@@ -179,26 +188,28 @@ def _type(node: ast.expr | None, aliases: dict[str, str]) -> str:
     raise TranslationError(node, f"the type {ast.unparse(node)}")
 
 
-def _record(node: ast.ClassDef, aliases: dict[str, str]) -> str:
-    """Return a ``NamedTuple`` as an object type; only its fields are translated."""
+def _fields(node: ast.ClassDef, aliases: dict[str, str]) -> dict[str, str]:
+    """Return the types of a ``NamedTuple``'s fields; nothing else of it is translated."""
     if [ast.unparse(base) for base in node.bases] != ["NamedTuple"]:
         raise TranslationError(node, f"class {node.name}")
-    fields = []
+    fields = {}
     for one in node.body:
         match one:
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=None):
-                fields.append(f"{camel(name)}: {_type(annotation, aliases)}")
+                fields[name] = _type(annotation, aliases)
             case ast.Expr(value=ast.Constant()):
                 continue
             case _:
                 raise TranslationError(one, f"{type(one).__name__} in a record")
-    return f"{{ {'; '.join(fields)} }}"
+    return fields
 
 
 class _Function:
     """One function on its way to JavaScript."""
 
-    def __init__(self, node: ast.FunctionDef, aliases: dict[str, str]) -> None:
+    def __init__(
+        self, node: ast.FunctionDef, aliases: dict[str, str], places: Mapping[str, list[str]]
+    ) -> None:
         arguments = node.args
         if (
             node.decorator_list
@@ -210,6 +221,8 @@ class _Function:
             raise TranslationError(node, f"the signature of {node.name}")
         self._node = node
         self._parameters = [(one.arg, _type(one.annotation, aliases)) for one in arguments.args]
+        kinds = {one.arg: ast.unparse(one.annotation) for one in arguments.args if one.annotation}
+        self._places = {name: places[kind] for name, kind in kinds.items() if kind in places}
         self._returns = _type(node.returns, aliases)
         self._booleans = {name for name, kind in self._parameters if kind == "boolean"}
         assigned = [name for one in ast.walk(node) for name in _assigned(one)]
@@ -332,7 +345,7 @@ class _Function:
             case ast.Name(id=name):
                 return camel(name)
             case ast.Attribute(value=ast.Name(id=owner), attr=name):
-                return _CONSTANTS.get(f"{owner}.{name}") or f"{camel(owner)}.{camel(name)}"
+                return self._attribute(owner, name)
             case ast.Subscript(value=ast.Name() as value, slice=ast.Constant(value=int(place))):
                 return f"{self._expression(value)}[{place}]"
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
@@ -354,6 +367,12 @@ class _Function:
                     f"{self._operand(sequence)}.map(({self._pattern(target)}) => {self._expression(element)})"
                 )
         raise TranslationError(node, f"the expression {ast.unparse(node)}")
+
+    def _attribute(self, owner: str, name: str) -> str:
+        """Return a constant of ``math``, or the field of a record."""
+        if owner in self._places:
+            return f"{camel(owner)}[{self._places[owner].index(name)}]"
+        return _CONSTANTS.get(f"{owner}.{name}") or f"{camel(owner)}.{camel(name)}"
 
     def _grouped(self, test: ast.expr) -> str:
         return f"({self._condition(test)})"

@@ -288,7 +288,7 @@ def test_a_reserve_is_the_package_s_own():
     for name in ("meta-llama/Llama-3.1-70B-Instruct", "deepseek-ai/DeepSeek-V3", "google/gemma-3-27b-it"):
         model = catalog.model(name)
         for own, (vendor, handles) in product((False, True), (("NVIDIA", False), ("INTEL", True))):
-            rates = reserve.ReserveRates.of(model, engine, tensor_parallel=4)
+            rates = reserve.read_rates(model, engine, tensor_parallel=4)
             multicast, splits, partial = (draw.random() < 0.5 for _ in range(3))
             tokens, rows, eager = draw.choice([2048, 8192]), draw.choice([1, 256, 1024]), draw.random() < 0.5
             whole = reserve.reserve(
@@ -305,9 +305,8 @@ def test_a_reserve_is_the_package_s_own():
                 vendor=vendor,
                 context_tokens=32_768,
             )
-            flat = tuple(getattr(rates, one) for one in rates.__slots__)
             found = kernel.reserve_bytes(
-                flat, tokens, rows, eager, own, splits, partial, multicast, 0, handles, 32_768
+                rates, tokens, rows, eager, own, splits, partial, multicast, 0, handles, 32_768
             )
             assert found == whole.total
 

@@ -14,7 +14,7 @@ from kvreport.accounting.all_to_all import (
     two_sided_bytes,
 )
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.vllm.reserve import ReserveRates
+from kvreport.accounting.engines.vllm.reserve import read_rates
 from kvreport.accounting.engines.vllm.towers import clip_tokens
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.stages import stages
@@ -529,12 +529,12 @@ def test_a_model_that_only_listens_keeps_its_clips_while_it_is_measured(catalog:
     engine = catalog.engine("vllm").model_copy(update={"audio_tokens": {seeing.architecture: 750}})
     alone = seeing.model_copy(update={"weights": rows})
     assert clip_tokens(alone, engine) == 750
-    rates = ReserveRates.of(alone, engine)
+    rates = read_rates(alone, engine)
     assert (rates.encoded, rates.encoded_per_token) == (750 * 2048 * 2, 2048 * 2)
-    assert ReserveRates.of(alone, engine, images=False).encoded == 0
+    assert read_rates(alone, engine, images=False).encoded == 0
     assert (
-        ReserveRates.of(seeing, engine).encoded_per_token
-        == ReserveRates.of(seeing, catalog.engine("vllm")).encoded_per_token
+        read_rates(seeing, engine).encoded_per_token
+        == read_rates(seeing, catalog.engine("vllm")).encoded_per_token
     )
     whole = engine.model_copy(update={"audio_tokens": {seeing.architecture: None}})
     assert clip_tokens(alone, whole, 4096) == 4096

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from kvreport.accounting import kernel
 from kvreport.accounting.allocation import shared_reserve
 from kvreport.accounting.case import Memo
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import settings
 from kvreport.accounting.engines.step import Step
-from kvreport.accounting.engines.vllm.reserve import ReserveRates, rates_of
+from kvreport.accounting.engines.vllm.reserve import rates_of
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog import release as release_module
 from kvreport.catalog import remembered as module
@@ -72,7 +73,7 @@ def test_rates_are_read_once_for_a_maker_whose_name_is_put_together() -> None:
         rates_of(model, engine, 2, *(one.upper() if isinstance(one, str) else one for one in told))
         for _ in range(2)
     )
-    assert isinstance(first, ReserveRates)
+    assert isinstance(first, kernel.Rates)
     assert first is again
 
 

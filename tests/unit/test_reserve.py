@@ -18,12 +18,12 @@ from kvreport.accounting.engines.vllm.profiling import (
 )
 from kvreport.accounting.engines.vllm.reserve import (
     BANDS,
-    ReserveRates,
     band,
     band_kind,
     bytes_of_graph_layer,
     large_workspace,
     own_expert_kernels,
+    read_rates,
     reserve,
 )
 from kvreport.accounting.extras import own_prediction_layer, vocabulary_slots, with_draft
@@ -320,7 +320,7 @@ def test_devices_that_are_not_amd_s_have_one_list_of_rates(catalog: Catalog) -> 
     newest = catalog.engine("vllm")
     for name in ("meta-llama/Llama-3.1-8B", "google/gemma-4-31B-it", "deepseek-ai/DeepSeek-V3"):
         record = catalog.model(name)
-        assert ReserveRates.of(record, newest, vendor="INTEL") == ReserveRates.of(record, newest)
+        assert read_rates(record, newest, vendor="INTEL") == read_rates(record, newest)
 
 
 def test_ranks_add_to_what_lies_outside_the_framework_where_links_multicast(catalog: Catalog) -> None:
@@ -577,7 +577,7 @@ def test_streams_are_kept_for_a_draft_in_newer_releases(catalog: Catalog) -> Non
 
     def kept(release: str, served: Model) -> float:
         engine = rules(catalog.engine(f"vllm@{release}")).at_release(release)
-        return ReserveRates.of(served, engine).streams_per_token - picks
+        return read_rates(served, engine).streams_per_token - picks
 
     picks = 512 * 4  # 512 keys are picked for each token, in one buffer of all layers.
     each = 4 * 4096 * 2
@@ -688,12 +688,12 @@ def test_the_second_runner_s_counts_of_words_are_charged_with_all_that_stays(
 ) -> None:
     """Two counts of each word for every request that may run: 1.1 GiB of Qwen3.5's 248,320 words at 1,024 requests."""
     model, engine = catalog.model("Qwen/Qwen3-32B"), release(version)
-    rates = ReserveRates.of(model, engine)
+    rates = read_rates(model, engine)
     assert rates.counted_per_row == (151_936 * (4 + 1 / 8) if counted else 0)
     # A model of the first runner keeps none.
     mixture = catalog.model("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8")
-    assert ReserveRates.of(mixture, release("0.28.0")).counted_per_row == 0
-    assert ReserveRates.of(mixture, release("0.29.0")).counted_per_row == 151_936 * 4.125
+    assert read_rates(mixture, release("0.28.0")).counted_per_row == 0
+    assert read_rates(mixture, release("0.29.0")).counted_per_row == 151_936 * 4.125
 
 
 @pytest.mark.parametrize(
@@ -706,8 +706,8 @@ def test_logits_of_the_second_runner_by_release(
     catalog: Catalog, version: str, alone: int, split: int
 ) -> None:
     model, engine = catalog.model("Qwen/Qwen3-32B"), release(version)
-    assert ReserveRates.of(model, engine).sampling_per_row == alone * 151_936
-    assert ReserveRates.of(model, engine, tensor_parallel=2).sampling_per_row == split * 151_936
+    assert read_rates(model, engine).sampling_per_row == alone * 151_936
+    assert read_rates(model, engine, tensor_parallel=2).sampling_per_row == split * 151_936
 
 
 @pytest.mark.parametrize(
@@ -758,8 +758,8 @@ def test_places_of_picked_tokens_are_kept_by_every_layer(catalog: Catalog) -> No
     named = rules(catalog.engine("vllm-0.32")).at_release("0.31.0")
     engine = rules(named).at_release("0.31.0")
     bare = engine.model_copy(update={"architectures": {"picks_kept": ()}})
-    more = ReserveRates.of(model, engine, images=False).streams_per_token
-    more -= ReserveRates.of(model, bare, images=False).streams_per_token
+    more = read_rates(model, engine, images=False).streams_per_token
+    more -= read_rates(model, bare, images=False).streams_per_token
     assert more == 12 * (2048 + 4) * 4
     assert 8192 * more / GIB == pytest.approx(31.42 - 30.66, abs=0.02)
 
@@ -767,7 +767,7 @@ def test_places_of_picked_tokens_are_kept_by_every_layer(catalog: Catalog) -> No
 def test_inner_features_of_a_vision_tower_are_kept_for_one_step(catalog: Catalog) -> None:
     # Loading printed 58.23 GiB of Qwen3-VL-30B on an H100 NVL (held-013), where the weights are 58.12.
     model = catalog.model("Qwen/Qwen3-VL-30B-A3B-Instruct")
-    kept = ReserveRates.of(model, release("0.13.0")).streams_per_token
+    kept = read_rates(model, release("0.13.0")).streams_per_token
     assert kept == 3 * 2048 * 2
     assert 8192 * kept / GIB == pytest.approx(58.23 - 58.12, abs=0.02)
 
@@ -909,9 +909,9 @@ def test_graphs_on_hopper_hold_partial_results_of_attention_twice(
 def test_heads_wider_than_256_have_no_partial_results(catalog: Catalog) -> None:
     """Gemma 4 31B on an H100 (apron-001) estimated 0.76 GiB for 60 layers: 13 MiB each, and nothing beside."""
     engine = release("0.29.0")
-    assert ReserveRates.of(catalog.model("google/gemma-4-31B-it"), engine).partial_per_row == 0
+    assert read_rates(catalog.model("google/gemma-4-31B-it"), engine).partial_per_row == 0
     # The second runner estimates nothing up to 0.28, so that nothing is taken off.
-    assert ReserveRates.of(catalog.model("Qwen/Qwen3-32B"), release("0.27.1")).partial_per_row == 0
+    assert read_rates(catalog.model("Qwen/Qwen3-32B"), release("0.27.1")).partial_per_row == 0
 
 
 @pytest.mark.parametrize("version", ["0.20.0", "0.30.0", "0.33.0"])
@@ -919,14 +919,14 @@ def test_images_attended_to_both_ways_have_no_partial_results(catalog: Catalog, 
     """FlashAttention 3 serves the text models of the same shape, and not Gemma 3 (``is_mm_prefix_lm``)."""
     record = catalog.model("google/gemma-3-27b-it")
     engine = catalog.engine(f"vllm@{version}")
-    assert ReserveRates.of(record, engine).partial_per_row == 0
+    assert read_rates(record, engine).partial_per_row == 0
     text = record.model_copy(update={"architecture": "Gemma3ForCausalLM"})
-    assert ReserveRates.of(text, engine).partial_per_row > 0
+    assert read_rates(text, engine).partial_per_row > 0
 
 
 def test_the_partial_results_of_128_heads_are_as_measured(catalog: Catalog) -> None:
     """The first whole graph of four layers took 4,224 MiB on an H200 under 0.26.0, and 2,134 with at most 256 requests."""
-    per_row = ReserveRates.of(catalog.model("deepseek-v3"), release("0.26.0")).partial_per_row
+    per_row = read_rates(catalog.model("deepseek-v3"), release("0.26.0")).partial_per_row
     assert per_row * 512 == 4096 * 2**20
     assert per_row * 256 == 2048 * 2**20
 
@@ -974,11 +974,11 @@ def test_picked_tokens_of_a_latent_are_divided_by_their_number(
 ) -> None:
     """2,048 tokens are 32 blocks of 64, and 28 parts keep 0.85 of the multiprocessors busy that 32 would."""
     record, engine = catalog.model(model), release(version)
-    rates = ReserveRates.of(record, engine)
+    rates = read_rates(record, engine)
     assert rates.partial_per_row == counted * 28 * heads * 512 * 4
     assert rates.narrow_per_row == counted * 27 * heads * 512 * 4
     # Where ranks divide a context, FlashMLA's kernel runs.
-    assert ReserveRates.of(record, engine, tensor_parallel=8, decode_context=8).partial_per_row == 0
+    assert read_rates(record, engine, tensor_parallel=8, decode_context=8).partial_per_row == 0
     assert rules(engine).reserve_follows_cache(record) or not counted
 
 
@@ -1056,18 +1056,18 @@ def test_latents_have_partial_results_as_wide_as_they_are(catalog: Catalog) -> N
     """GLM-4.7-Flash on an H100 (apron-003): 32 parts, 20 heads and 512 numbers of 32 bits, twice for each of 512 tokens."""
     engine = release("0.29.0")
     record = catalog.model("zai-org/GLM-4.7-Flash")
-    assert ReserveRates.of(record, engine).partial_per_row == 2 * 32 * 20 * 512 * 4
-    assert ReserveRates.of(record, engine, tensor_parallel=4).partial_per_row == 2 * 32 * 5 * 512 * 4
-    assert ReserveRates.of(record, release("0.26.0")).partial_per_row == 32 * 20 * 512 * 4
+    assert read_rates(record, engine).partial_per_row == 2 * 32 * 20 * 512 * 4
+    assert read_rates(record, engine, tensor_parallel=4).partial_per_row == 2 * 32 * 5 * 512 * 4
+    assert read_rates(record, release("0.26.0")).partial_per_row == 32 * 20 * 512 * 4
     # Ranks that divide a context gather the heads of their group.
     assert (
-        ReserveRates.of(record, engine, tensor_parallel=4, decode_context=2).partial_per_row
+        read_rates(record, engine, tensor_parallel=4, decode_context=2).partial_per_row
         == 2 * 32 * 10 * 512 * 4
     )
     # The attention of MiniCPM3 is that of plain heads: nothing is expanded.
     newest = catalog.engine("vllm")
-    assert ReserveRates.of(catalog.model("openbmb/MiniCPM3-4B"), newest).partial_per_row == 0
-    assert ReserveRates.of(catalog.model("openbmb/MiniCPM3-4B"), newest).expanded == 0
+    assert read_rates(catalog.model("openbmb/MiniCPM3-4B"), newest).partial_per_row == 0
+    assert read_rates(catalog.model("openbmb/MiniCPM3-4B"), newest).expanded == 0
 
 
 @pytest.mark.parametrize(
@@ -1109,8 +1109,8 @@ def test_a_short_longest_request_spares_expanded_latents(catalog: Catalog) -> No
 def test_latents_are_expanded_while_memory_is_measured_since_0_11(catalog: Catalog) -> None:
     """Until 0.10.2 the measuring run returned from latent attention at once."""
     record = catalog.model("deepseek-ai/DeepSeek-V2-Lite")
-    assert ReserveRates.of(record, release("0.10.2")).expanded == 0
-    assert ReserveRates.of(record, release("0.11.0")).expanded == 16 * 256 * 2
+    assert read_rates(record, release("0.10.2")).expanded == 0
+    assert read_rates(record, release("0.11.0")).expanded == 16 * 256 * 2
 
 
 def test_experts_leave_the_freed_copy_reserved_too(catalog: Catalog) -> None:
@@ -1139,8 +1139,7 @@ def test_the_second_runner_samples_from_16_bit_logits_in_0_26_alone(catalog: Cat
     # v1/worker/gpu/sample/sampler.py: 0.25.0 and 0.27.1 copy logits to 32 bits, 0.26.0 changes them in place.
     model = catalog.model("meta-llama/Llama-3.1-8B")
     rates = [
-        ReserveRates.of(model, release(one)).sampling_per_row
-        for one in ("0.25.0", "0.26.0", "0.27.1", "0.28.0")
+        read_rates(model, release(one)).sampling_per_row for one in ("0.25.0", "0.26.0", "0.27.1", "0.28.0")
     ]
     assert [one / model.vocabulary for one in rates] == [6, 2, 6, 2]
 
@@ -1176,13 +1175,10 @@ def test_compiling_measures_a_kernel_with_what_it_writes(
     catalog: Catalog, name: str, version: str, tokens: int, peak_gib: float
 ) -> None:
     model = catalog.model(name)
-    rates = ReserveRates.of(model, release(version))
+    rates = read_rates(model, release(version))
     assert (rates.compiling + rates.compiling_per_token * tokens) / GIB == pytest.approx(peak_gib, abs=0.006)
-    assert (
-        ReserveRates.of(model, release(version), tensor_parallel=2).compiling_per_token
-        == 2 * model.hidden_size
-    )
-    assert ReserveRates.of(model, release("0.25.0")).compiling_per_token == 0
+    assert read_rates(model, release(version), tensor_parallel=2).compiling_per_token == 2 * model.hidden_size
+    assert read_rates(model, release("0.25.0")).compiling_per_token == 0
 
 
 def test_an_answer_says_what_graphs_of_latents_keep_on_hopper() -> None:

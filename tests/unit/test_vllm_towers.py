@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvreport.accounting import kernel
-from kvreport.accounting.engines.vllm.reserve import ReserveRates
+from kvreport.accounting.engines.vllm.reserve import read_rates
 from kvreport.accounting.engines.vllm.towers import Encoding, Tower, encoding
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.release import release_at
@@ -98,12 +98,10 @@ def test_nothing_without_a_tower() -> None:
 
 
 def test_a_long_context_is_measured_with_a_video(catalog: Catalog) -> None:
-    from dataclasses import astuple
-
-    rates = ReserveRates.of(catalog.model("Qwen/Qwen2.5-VL-7B-Instruct"), catalog.engine("vllm@0.23.0"))
+    rates = read_rates(catalog.model("Qwen/Qwen2.5-VL-7B-Instruct"), catalog.engine("vllm@0.23.0"))
     one, two, most = (
-        kernel.activation_bytes(astuple(rates), 2048, 8, context, False, False, True)
+        kernel.activation_bytes(rates, 2048, 8, context, False, False, True)
         for context in (16_384, 32_768, 10**6)
     )
     assert two > 1.5 * one
-    assert most == kernel.activation_bytes(astuple(rates), 2048, 8, 7 * 16_384, False, False, True)
+    assert most == kernel.activation_bytes(rates, 2048, 8, 7 * 16_384, False, False, True)

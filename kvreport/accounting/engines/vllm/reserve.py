@@ -8,10 +8,7 @@ tensor-parallel group adds to it (up to 0.22), what a device adds that shares it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import cache
-from operator import attrgetter
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
@@ -82,217 +79,129 @@ BOTH_WAYS: Final = "attends_both_ways"
 Gemma 3 with ``TRITON_ATTN``."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReserveRates:
-    """vLLM's reserve before the scheduler's sizes are known. The browser computes with the same numbers.
+def read_rates(
+    model: Model,
+    engine: Engine,
+    *,
+    tensor_parallel: int = 1,
+    expert_parallel: bool = False,
+    images: bool = True,
+    videos: bool = True,
+    own_expert_kernels: bool = False,
+    sorts: bool | None = None,
+    vendor: str = "NVIDIA",
+    receives: bool = False,
+    whole_encoders: bool = False,
+    decode_context: int = 1,
+    gathering: int = 1,
+) -> kernel.Rates:
+    """Read the rates off a model and an engine's release; arguments as for :func:`reserve`.
 
-    Attributes:
-        forward_per_token: Of a forward pass.
-        stream_per_token: Of the residual stream alone, beside expanded latents.
-        expanded: Of MLA's expanded keys and values, per token of a chunk of context.
-        workspace_per_token: Of the buffers that experts compute in and keep.
-        kept_per_token: Of hidden states that are held during sampling.
-        streams_per_token: Of what is kept for one step beside its passes: residual streams for a draft model, what a
-            pipeline stage receives, embeddings, and buffers that the model's class makes.
-        sampling_per_row: Of one row of logits while it is sampled from.
-        buffer_per_row: Of Triton's sampling kernel, one row for each multiprocessor.
-        encoding: Of an encoder pass over the largest image.
-        encoding_per_token: Of an encoder pass over as many images as a step has tokens for.
-        index_per_token: Of the buffer that an indexer gathers keys in, per token of the longest context.
-        index_logits: Of the logits of an indexer.
-        non_framework: Outside the framework, where it is taken off (:func:`charges_handles`).
-        linked: Of multicast buffers for further ranks, on devices whose links have them.
-        per_graph: Of one captured graph (0 where they are not reserved for).
-        images: Images' worth of a video that a long context is measured with, at most.
-        encoded: Of the outputs of the largest image, which stay while the model runs.
-        encoded_per_token: Of the outputs of as many images as a step has tokens for.
-        compiling: Of the copy that a kernel is measured on while the model is compiled.
-        left_copy: Of that copy, where it stays reserved after it was freed (:func:`large_workspace`).
-        counted_per_row: Of one request's counts of words.
-        largest_capture: Tokens of the largest captured graph on data-center Blackwell GPUs.
-        shared: How often the constant of devices that share their memory with a CPU counts.
-        partial_per_row: Of partial results of attention, for one request of the largest graph (:func:`keeps_partial_results`).
-        compiling_per_token: Of what the kernel writes that is measured on the copy.
-        per_graph_partial: Of one captured graph, beside partial results, on devices that keep them.
-        narrow_per_row: Of partial results of attention, how much less with a cache of fewer than 16 bits.
-        scored_per_row: Of an indexer's logits in graphs, for one request of the largest and one token of the longest request.
-        scored_own_per_row: The same on data-center Blackwell GPUs.
-        gathered_own_per_token: Of the tokens of other data ranks in experts there, for one token of the rank's own.
-        other_sampling_per_row: Of one row of logits in the other sampler, where either may be installed; else the same.
-        kind: Which error band applies: its place in :data:`BANDS`.
+    Raises:
+        InputError: If the engine's data lacks a coefficient.
     """
-
-    forward_per_token: float
-    stream_per_token: float
-    expanded: float
-    workspace_per_token: float
-    kept_per_token: float
-    streams_per_token: float
-    sampling_per_row: float
-    buffer_per_row: float
-    encoding: float
-    encoding_per_token: float
-    index_per_token: float
-    index_logits: float
-    non_framework: float
-    linked: float
-    per_graph: float
-    images: int
-    encoded: float
-    encoded_per_token: float
-    compiling: float
-    left_copy: float
-    counted_per_row: float
-    largest_capture: int
-    shared: int
-    partial_per_row: float
-    compiling_per_token: float
-    per_graph_partial: float
-    narrow_per_row: float
-    scored_per_row: float
-    scored_own_per_row: float
-    gathered_own_per_token: float
-    other_sampling_per_row: float
-    kind: int
-
-    @property
-    def flat(self) -> Any:  # noqa: ANN401 - a tuple of as many floats as there are fields
-        """The rates in order, as the kernel takes them (``dataclasses.astuple`` copies each, ten times slower)."""
-        return _in_order()(self)
-
-    @classmethod
-    def of(
-        cls,
-        model: Model,
-        engine: Engine,
-        *,
-        tensor_parallel: int = 1,
-        expert_parallel: bool = False,
-        images: bool = True,
-        videos: bool = True,
-        own_expert_kernels: bool = False,
-        sorts: bool | None = None,
-        vendor: str = "NVIDIA",
-        receives: bool = False,
-        whole_encoders: bool = False,
-        decode_context: int = 1,
-        gathering: int = 1,
-    ) -> Self:
-        """Read the rates off a model and an engine's release; arguments as for :func:`reserve`.
-
-        Raises:
-            InputError: If the engine's data lacks a coefficient.
-        """
-        sizes = Shape.of(model)
-        release = release_of(engine)
-        second = runs_second(model, sizes, engine, vendor=vendor)
-        flashinfer = False if vendor != "NVIDIA" else None if sorts is None else not sorts
-        sampler = releases.sampler(release, second=second, flashinfer=flashinfer)
-        is_open = sorts is None and vendor == "NVIDIA" and releases.sampler_is_open(release, second=second)
-        other = releases.sampler(release, second=second, flashinfer=sampler == "sort") if is_open else sampler
-        graphs = engine.graphs_reserved and (not second or release.has("second_runner_estimates_graphs"))
-        graphs = graphs and (vendor != "INTEL" or release.has("captures_on_intel"))
-        workspace = engine.expert_workspace_kept and not own_expert_kernels
-        streams = (
-            sizes.streams * sizes.hidden * SERVED_BYTES
-            if (engine.streams_buffer_kept or drafts(model)) and sizes.streams > 1
-            else 0
+    sizes = Shape.of(model)
+    release = release_of(engine)
+    second = runs_second(model, sizes, engine, vendor=vendor)
+    flashinfer = False if vendor != "NVIDIA" else None if sorts is None else not sorts
+    sampler = releases.sampler(release, second=second, flashinfer=flashinfer)
+    is_open = sorts is None and vendor == "NVIDIA" and releases.sampler_is_open(release, second=second)
+    other = releases.sampler(release, second=second, flashinfer=sampler == "sort") if is_open else sampler
+    graphs = engine.graphs_reserved and (not second or release.has("second_runner_estimates_graphs"))
+    graphs = graphs and (vendor != "INTEL" or release.has("captures_on_intel"))
+    workspace = engine.expert_workspace_kept and not own_expert_kernels
+    streams = (
+        sizes.streams * sizes.hidden * SERVED_BYTES
+        if (engine.streams_buffer_kept or drafts(model)) and sizes.streams > 1
+        else 0
+    )
+    alone = engine.lists("passed_alone", model.architecture)
+    received = received_bytes_per_token(sizes, alone=alone) if receives else 0
+    drafted = drafted_bytes_per_token(sizes, release, second=second) if drafts(model) else 0
+    tower = sizes.tower if images and releases.encoder_profiled(release, second=second) else None
+    encode = whole_encoding if whole_encoders else encoding
+    passed = encode(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
+    if images and not sizes.encoder_tokens and releases.encoder_profiled(release, second=second):
+        heard = listening(model, clip_tokens(model, engine))
+        passed = heard if heard.kept else passed
+    asked = images and encodes(model)
+    embedded = embedded_bytes_per_token(sizes, release, second=second, images=asked)
+    on_device = not engine.lists("tables_on_host", model.architecture)
+    heads = engine.lists(UNCOMPRESSED, model.architecture)
+    copied = compiling_bytes(model, release, tensor_parallel, images=images, hashed=on_device)
+    partial, narrow = (
+        partial_bytes_per_row(model, release, tensor_parallel, second=second, decode_context=decode_context)
+        if graphs and not heads and not engine.lists(BOTH_WAYS, model.architecture)
+        else (0.0, 0.0)
+    )
+    scored = (
+        scored_bytes_per_row(model, sizes, release, second=second)
+        if graphs and vendor != "AMD"
+        else (0.0, 0.0)
+    )
+    split = 1 if expert_parallel else tensor_parallel
+    others = gathering - 1 if sizes.experts_per_token and release.has("gathers_tokens") else 0
+    gathered = others * gathered_bytes_per_token(sizes)
+    return kernel.Rates(
+        forward_per_token=forward_bytes_per_token(
+            sizes,
+            tensor_parallel,
+            whole_experts=expert_parallel,
+            inner_kept=engine.expert_workspace_kept,
+        ),
+        stream_per_token=stream_bytes_per_token(sizes),
+        expanded=expanded_latent_bytes(sizes, tensor_parallel)
+        if release.has("expands_latents") and not heads
+        else 0,
+        workspace_per_token=expert_workspace_bytes(sizes, split) * (1 + others) + gathered
+        if workspace
+        else 0,
+        kept_per_token=kept_bytes(sizes),
+        streams_per_token=streams
+        + received
+        + embedded
+        + drafted
+        + loaded_bytes_per_token(model, sizes, engine),
+        sampling_per_row=logit_bytes(sampler, tensor_parallel) * sizes.vocabulary,
+        buffer_per_row=4 * sizes.vocabulary
+        if sampler == "probabilities" and release.has("rows_buffered")
+        else 0,
+        encoding=passed.image,
+        encoding_per_token=passed.per_token,
+        index_per_token=index_workspace_bytes(sizes, release),
+        index_logits=INDEX_LOGITS_BYTES if sizes.gathers_keys else 0,
+        non_framework=constant(engine, "non_framework_bytes"),
+        linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1)
+        if release.has("measures_links")
+        else 0.0,
+        per_graph=bytes_of_graph_layer(engine, second=second, vendor=vendor) * graph_layers(sizes)
+        if graphs
+        else 0.0,
+        images=passed.images if videos and not engine.lists(BUDGETED_VIDEOS, model.architecture) else 1,
+        encoded=passed.kept,
+        encoded_per_token=passed.kept_per_token,
+        compiling=copied,
+        left_copy=copied
+        if (second or not sizes.experts_per_token) and release.has("keeps_freed_copy")
+        else 0,
+        counted_per_row=counted_bytes(sizes, release, second=second) + loaded_bytes_per_row(model, engine),
+        largest_capture=release.count("largest_capture_blackwell"),
+        shared=shared_units(model, images=images),
+        partial_per_row=partial,
+        compiling_per_token=looked_up_bytes(sizes, release, tensor_parallel) if copied else 0,
+        per_graph_partial=bytes_of_graph_layer(
+            engine, second=second, vendor=vendor, hopper=less_on_hopper(sizes, second=second)
         )
-        alone = engine.lists("passed_alone", model.architecture)
-        received = received_bytes_per_token(sizes, alone=alone) if receives else 0
-        drafted = drafted_bytes_per_token(sizes, release, second=second) if drafts(model) else 0
-        tower = sizes.tower if images and releases.encoder_profiled(release, second=second) else None
-        encode = whole_encoding if whole_encoders else encoding
-        passed = encode(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
-        if images and not sizes.encoder_tokens and releases.encoder_profiled(release, second=second):
-            heard = listening(model, clip_tokens(model, engine))
-            passed = heard if heard.kept else passed
-        asked = images and encodes(model)
-        embedded = embedded_bytes_per_token(sizes, release, second=second, images=asked)
-        on_device = not engine.lists("tables_on_host", model.architecture)
-        heads = engine.lists(UNCOMPRESSED, model.architecture)
-        copied = compiling_bytes(model, release, tensor_parallel, images=images, hashed=on_device)
-        partial, narrow = (
-            partial_bytes_per_row(
-                model, release, tensor_parallel, second=second, decode_context=decode_context
-            )
-            if graphs and not heads and not engine.lists(BOTH_WAYS, model.architecture)
-            else (0.0, 0.0)
-        )
-        scored = (
-            scored_bytes_per_row(model, sizes, release, second=second)
-            if graphs and vendor != "AMD"
-            else (0.0, 0.0)
-        )
-        split = 1 if expert_parallel else tensor_parallel
-        others = gathering - 1 if sizes.experts_per_token and release.has("gathers_tokens") else 0
-        gathered = others * gathered_bytes_per_token(sizes)
-        return cls(
-            forward_per_token=forward_bytes_per_token(
-                sizes,
-                tensor_parallel,
-                whole_experts=expert_parallel,
-                inner_kept=engine.expert_workspace_kept,
-            ),
-            stream_per_token=stream_bytes_per_token(sizes),
-            expanded=expanded_latent_bytes(sizes, tensor_parallel)
-            if release.has("expands_latents") and not heads
-            else 0,
-            workspace_per_token=expert_workspace_bytes(sizes, split) * (1 + others) + gathered
-            if workspace
-            else 0,
-            kept_per_token=kept_bytes(sizes),
-            streams_per_token=streams
-            + received
-            + embedded
-            + drafted
-            + loaded_bytes_per_token(model, sizes, engine),
-            sampling_per_row=logit_bytes(sampler, tensor_parallel) * sizes.vocabulary,
-            buffer_per_row=4 * sizes.vocabulary
-            if sampler == "probabilities" and release.has("rows_buffered")
-            else 0,
-            encoding=passed.image,
-            encoding_per_token=passed.per_token,
-            index_per_token=index_workspace_bytes(sizes, release),
-            index_logits=INDEX_LOGITS_BYTES if sizes.gathers_keys else 0,
-            non_framework=constant(engine, "non_framework_bytes"),
-            linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1)
-            if release.has("measures_links")
-            else 0.0,
-            per_graph=bytes_of_graph_layer(engine, second=second, vendor=vendor) * graph_layers(sizes)
-            if graphs
-            else 0.0,
-            images=passed.images if videos and not engine.lists(BUDGETED_VIDEOS, model.architecture) else 1,
-            encoded=passed.kept,
-            encoded_per_token=passed.kept_per_token,
-            compiling=copied,
-            left_copy=copied
-            if (second or not sizes.experts_per_token) and release.has("keeps_freed_copy")
-            else 0,
-            counted_per_row=counted_bytes(sizes, release, second=second)
-            + loaded_bytes_per_row(model, engine),
-            largest_capture=release.count("largest_capture_blackwell"),
-            shared=shared_units(model, images=images),
-            partial_per_row=partial,
-            compiling_per_token=looked_up_bytes(sizes, release, tensor_parallel) if copied else 0,
-            per_graph_partial=bytes_of_graph_layer(
-                engine, second=second, vendor=vendor, hopper=less_on_hopper(sizes, second=second)
-            )
-            * graph_layers(sizes)
-            if graphs
-            else 0.0,
-            narrow_per_row=narrow,
-            scored_per_row=scored[0],
-            scored_own_per_row=scored[1],
-            gathered_own_per_token=gathered + others * own_expert_bytes(sizes, split),
-            other_sampling_per_row=logit_bytes(other, tensor_parallel) * sizes.vocabulary,
-            kind=BANDS.index(band_kind(model, tensor_parallel=tensor_parallel, images=images)),
-        )
-
-
-@cache
-def _in_order() -> attrgetter[tuple[float, ...]]:
-    return attrgetter(*(one.name for one in fields(ReserveRates)))
+        * graph_layers(sizes)
+        if graphs
+        else 0.0,
+        narrow_per_row=narrow,
+        scored_per_row=scored[0],
+        scored_own_per_row=scored[1],
+        gathered_own_per_token=gathered + others * own_expert_bytes(sizes, split),
+        other_sampling_per_row=logit_bytes(other, tensor_parallel) * sizes.vocabulary,
+        kind=BANDS.index(band_kind(model, tensor_parallel=tensor_parallel, images=images)),
+    )
 
 
 def reserve(
@@ -371,20 +280,19 @@ def reserve(
         decode_context,
         gathering,
     )
-    flat = rates.flat
     asked: Any = model.context_tokens if context_tokens is None else context_tokens
     peak = kernel.activation_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.activation_bytes)
     scored = kernel.scored_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.scored_bytes)
-    step = (flat, max_batched_tokens, max_seqs, asked, own_expert_kernels, splits)
+    step = (rates, max_batched_tokens, max_seqs, asked, own_expert_kernels, splits)
     activations = peak(*step, eager or compiled)
     shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
-    outside = kernel.outside_bytes(flat, multicast, shared, charges_handles(engine, vendor))
+    outside = kernel.outside_bytes(rates, multicast, shared, charges_handles(engine, vendor))
     graphs: Any = 0
     if not eager:
-        captured = (flat, max_seqs, max_batched_tokens, own_expert_kernels)
+        captured = (rates, max_seqs, max_batched_tokens, own_expert_kernels)
         graphs = kernel.graph_bytes(*captured, partial, 0) + scored(*captured, asked)
     if narrow:
-        graphs -= kernel.narrow_cache_bytes(flat, max_seqs, max_batched_tokens, eager, partial)
+        graphs -= kernel.narrow_cache_bytes(rates, max_seqs, max_batched_tokens, eager, partial)
     total = activations + outside + graphs
     # A later start has what compiling took. No flag tells which start it is: the band spans both.
     spared = activations - (activations if eager or compiled else peak(*step, True))  # noqa: FBT003
@@ -406,7 +314,7 @@ def rates_of(
     engine: Engine,
     tensor_parallel: int,
     *told: bool | str | int | None,
-) -> ReserveRates:
+) -> kernel.Rates:
     """The rates of a model, which devices of many classes share; the answers in the order of their names below."""
     names = (
         "expert_parallel",
@@ -421,7 +329,7 @@ def rates_of(
         "gathering",
     )
     arguments: dict[str, Any] = dict(zip(names, told, strict=True))
-    return ReserveRates.of(model, engine, tensor_parallel=tensor_parallel, **arguments)
+    return read_rates(model, engine, tensor_parallel=tensor_parallel, **arguments)
 
 
 def graph_constant(*, second: bool) -> str:

@@ -22,7 +22,6 @@ from kvreport.accounting.engines.vllm.profiling import (
     loaded_bytes_per_row,
     loaded_bytes_per_token,
 )
-from kvreport.accounting.engines.vllm.reserve import ReserveRates
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.weights import is_hashed
@@ -184,7 +183,7 @@ class Vllm(EngineRules):
             return None
         compiled = step.eager or step.compiled
         own, splits = reserve.own_expert_kernels(accelerator), reserve.large_workspace(accelerator)
-        rates = self._rates(model, accelerator, step).flat
+        rates = self._rates(model, accelerator, step)
         if not kernel.follows_length(rates):
             return None
         before = (rates, step.max_batched_tokens, step.max_seqs)
@@ -201,7 +200,7 @@ class Vllm(EngineRules):
 
         return whole, peak
 
-    def _rates(self, model: Model, accelerator: Accelerator, step: Step) -> ReserveRates:
+    def _rates(self, model: Model, accelerator: Accelerator, step: Step) -> kernel.Rates:
         """The rates of a model on a device."""
         return reserve.rates_of(
             model,
@@ -277,11 +276,11 @@ class Vllm(EngineRules):
     def reserve_rates(
         self, model: Model, layout: Layout, *, amd: bool = False, receives: bool = False
     ) -> tuple[float, ...] | None:
-        """Bytes per token of a step, per row of logits and per graph, in the order of ``ReserveRates``.
+        """Bytes per token of a step, per row of logits and per graph, in the order of :class:`kvreport.accounting.kernel.Rates`.
 
         They are those of a device whose kernels for experts compute in the engine's buffers.
         """
-        rates = reserve.ReserveRates.of(
+        return reserve.read_rates(
             model,
             self.engine,
             tensor_parallel=layout.tensor,
@@ -291,8 +290,6 @@ class Vllm(EngineRules):
             decode_context=layout.decode_context,
             gathering=gathering_ranks(layout, self.engine.expert_kernel),
         )
-        flat: tuple[float, ...] = rates.flat
-        return flat
 
     def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:
         """False on AMD's devices: the first model runner may serve the model there, and graphs take more.
