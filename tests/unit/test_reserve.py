@@ -1085,7 +1085,7 @@ def test_latents_have_partial_results_as_wide_as_they_are(catalog: Catalog) -> N
 )
 def test_latents_of_eight_longest_requests_are_expanded(context: int, requests: int, tokens: int) -> None:
     """``min(max(8 * max_model_len, 4 * max_num_seqs * block_size), 64K)``, in blocks of 16."""
-    rates = (0.0, 0.0, 1.0, *(0.0,) * 12, 1, *(0.0,) * 5, 512, 1, *(0.0,) * 6)
+    rates = kernel.Rates(*(0.0,) * 32)._replace(expanded=1.0, images=1, largest_capture=512, shared=1)
     told = (context, False, False, True)
     assert kernel.activation_bytes(rates, 1, requests, *told) == tokens
 
