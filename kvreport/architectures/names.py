@@ -105,8 +105,11 @@ _BEYOND_NAME: Final = re.compile(
 )
 _CACHED: Final = re.compile(r"(?:^|/)models--([\w.-]+?)--([\w.-]+?)(?:/|$)", re.ASCII)
 """A model's folder in the Hub's cache, ``models--Qwen--Qwen3-32B/snapshots/…``."""
-_ROUTE: Final = re.compile(r":[a-z][a-z-]{0,39}$", re.IGNORECASE)
-"""What a router or a registry adds to a name and what says nothing of its bytes: ``:latest``, ``:free``, a provider."""
+_ROUTE: Final = re.compile(r"(?::[a-z][a-z-]{0,39}|@(?:main|[0-9a-f]{7,40})|\.git)$", re.IGNORECASE)
+"""What a router, a registry or a checkout adds to a name and what says nothing of its bytes: ``:latest``, ``:free``, a
+provider, a commit, ``.git``."""
+_AROUND: Final = "\"'`<>"
+"""Marks that stand around a name in a text or a script."""
 
 
 def repository_name(text: str) -> str:
@@ -133,7 +136,12 @@ def other_spellings(name: str) -> Iterator[str]:
     if cached is not None:
         yield f"{cached[1]}/{cached[2]}"
         return
-    parts = [part for part in _ROUTE.sub("", name[:500]).removesuffix("@main").split("/") if part]
+    plain = (
+        _ROUTE.sub("", name[:500].strip(_AROUND))
+        .removeprefix("git@hf.co:")
+        .removeprefix("git@huggingface.co:")
+    )
+    parts = [part for part in plain.split("/") if part]
     if not parts:
         return
     if "--" in parts[-1]:

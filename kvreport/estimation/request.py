@@ -251,8 +251,8 @@ def open_model(
         from kvreport.architectures.names import other_spellings  # noqa: PLC0415
         from kvreport.estimation.opening import open_folder, refuse_known, spelled  # noqa: PLC0415
 
-        # A start command names folders of its container.
-        if isinstance(model, str) and model.startswith("/") and not Path(model).exists():
+        # A start command names folders of its container, or of another computer.
+        if isinstance(model, str) and model.startswith(("/", "~")) and not Path(model).expanduser().exists():
             meant = spelled(model, catalog)
             if meant is not None:
                 return meant

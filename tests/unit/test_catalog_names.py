@@ -105,6 +105,11 @@ def test_a_hyphen_between_two_numbers_may_not_be_left_out() -> None:
         "/models/Qwen/Qwen3-32B/",
         "/models/Qwen3-32B",
         "/root/.cache/huggingface/hub/models--Qwen--Qwen3-32B/snapshots/0123abc",
+        "~/models/Qwen3-32B",
+        "Qwen/Qwen3-32B@9216db5781bf21249d130ec9da846c4624c16137",
+        "Qwen/Qwen3-32B.git",
+        "git@hf.co:Qwen/Qwen3-32B.git",
+        '"Qwen/Qwen3-32B"',
     ],
 )
 def test_a_name_of_a_container_or_a_router_is_found(name: str) -> None:
