@@ -60,8 +60,8 @@
       const limit = spec.limit ? value(spec.limit) : used;
       const scale = 1000 / Math.max(used, limit, 1) / 1.02;
       const label = `${
-        parts.map(([, words, size]) => `${words} ${shown(size, "GiB.1")}`).join(", ")
-      }; ${spec.limitLabel} ${shown(limit, "GiB.1")}`;
+        parts.map(([, words, size]) => `${words} ${shown(size, spec.barForm)}`).join(", ")
+      }; ${spec.limitLabel} ${shown(limit, spec.barForm)}`;
       const svg = drawn("svg", {
         viewBox: "0 0 1000 44",
         role: "img",
@@ -82,12 +82,12 @@
           "p",
           { class: "kv-gauge__keys" },
           ...parts.map(([role, words, size]) =>
-            make("span", { class: `kv-gkey kv-gkey--${role}` }, `${words} ${shown(size, "GiB.1")}`)
+            make("span", { class: `kv-gkey kv-gkey--${role}` }, `${words} ${shown(size, spec.barForm)}`)
           ),
           make(
             "span",
             { class: "kv-gkey kv-gkey--limit" },
-            `${spec.limitLabel} ${shown(limit, "GiB.1")}`,
+            `${spec.limitLabel} ${shown(limit, spec.barForm)}`,
           ),
         ),
       );
@@ -121,6 +121,50 @@
       }
     }
 
+    const button = (words, act) => {
+      const node = make("button", { type: "button", class: "md-button kv-lock" }, words);
+      node.addEventListener("click", act);
+      return node;
+    };
+
+    /* Nothing moves before the button is pressed; where a reader wants less motion, it moves one step. */
+    function player(input) {
+      let timer = 0;
+      const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+      const last = Number(input.max);
+      const node = button(still ? "Next step" : "Play", () => {
+        if (timer) return pause();
+        if (Number(input.value) === last) input.value = "0";
+        else if (still) return step();
+        if (still) return update(true);
+        node.textContent = "Pause";
+        timer = setInterval(step, 150);
+        return null;
+      });
+      function pause() {
+        clearInterval(timer);
+        timer = 0;
+        if (!still) node.textContent = "Play";
+      }
+      function step() {
+        input.value = String(Number(input.value) + 1);
+        update(true);
+        if (Number(input.value) === last || !input.isConnected) pause();
+      }
+      input.addEventListener("input", pause);
+      return node;
+    }
+
+    const tools = spec.presets.map(([words, places]) =>
+      button(words, () => {
+        sliders.forEach(({ input }, n) => {
+          input.value = String(places[n]);
+        });
+        update(true);
+      })
+    );
+    for (const { key, input } of sliders) if (key === spec.time) tools.push(player(input));
+    if (tools.length) panel.prepend(make("p", { class: "kv-attempt" }, ...tools));
     sliders.forEach(({ input }) => input.addEventListener("input", update));
     panel.append(picture, list, said);
     $(".kv-instrument__table", root).before(panel);

@@ -36,6 +36,7 @@ from kvreport.book.chapter import (
     quantities,
     quiz,
     right,
+    room,
     table,
     takeaway,
     wrong,
@@ -44,15 +45,15 @@ from kvreport.book.chapter import (
 q = quantities()
 MODEL, GPU = "llama-3.1-8b", "H100"
 GiB = 2**30
-weights, memory = q.weights(MODEL), q.memory(GPU)
+weights, memory, left = q.weights(MODEL), q.memory(GPU), room(q, MODEL, GPU)
 
 # The text depends on these facts. If one changes, the build stops and the chapter must be read again.
 claim(weights, 16_060_522_496)
 claim(q.kv_per_token(MODEL), 131_072)
 claim(memory, 84_943_715_697, within=0.002)
 claim(q.label_memory(GPU), 80_000_000_000)
-short = int((memory - weights) // q.kv_request(MODEL, tokens=2048))
-long = int((memory - weights) // q.kv_request(MODEL, tokens=131072))
+short = int(left // q.kv_request(MODEL, tokens=2048))
+long = int(left // q.kv_request(MODEL, tokens=131072))
 claim(short, 256)
 claim(long, 4)
 

@@ -14,6 +14,7 @@
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
+    Goal,
     Instrument,
     Output,
     Slider,
@@ -29,6 +30,7 @@ from kvreport.book.chapter import (
     quantities,
     quiz,
     right,
+    room,
     table,
     takeaway,
     wrong,
@@ -114,7 +116,8 @@ choose(
 # %% tags=["hide"]
 formula(
     "2 × 28 layers × 4 KV heads × 128 × 2 bytes  =  57,344 bytes per token",
-    "57,344 × 131,072 tokens  =  7,516,192,768 bytes  =  7 GiB for one request of 128K",
+    "57,344 × 131,072 tokens  =  7,516,192,768 bytes",
+    "                         =  7 GiB for one request of 128K",
 )
 
 # %%
@@ -139,25 +142,56 @@ table(
 for tokens, mib in ((128, 7), (1024, 56), (4096, 224), (16384, 896)):
     claim(q.kv_request(MODEL, tokens=tokens), mib * MiB)
 
+# Positions of the sliders: layers, KV heads, head dim, bytes per number, tokens, requests.
+PRESETS = (
+    ("Qwen2.5 7B", (2, 2, 2, 2, 6, 0)),
+    ("Llama 2 7B, batch 4", (3, 5, 2, 2, 6, 2)),
+    ("Llama 2 7B, batch 8: exceeds 60 GiB", (3, 5, 2, 2, 6, 3)),
+    ("Llama 3.1 8B", (3, 3, 2, 2, 6, 3)),
+    ("Llama 3.1 70B", (7, 3, 2, 2, 6, 2)),
+    ("Llama 3.1 70B, FP8 cache", (7, 3, 2, 1, 6, 2)),
+)
+for name, model in (
+    ("Qwen2.5 7B", MODEL),
+    ("Llama 2 7B, batch 4", "llama-2-7b"),
+    ("Llama 3.1 70B", "llama-3.1-70b"),
+):
+    n, heads, width, size, *_ = dict(PRESETS)[name]
+    claim(
+        2
+        * (16, 24, 28, 32, 36, 48, 64, 80, 96)[n]
+        * 2**heads
+        * (64, 96, 128, 192, 256)[width]
+        * (0.5, 1, 2, 4)[size],
+        q.kv_per_token(model),
+    )
 instrument(
     Instrument(
-        "Build a model, and see what a token costs",
+        "Build a model, or take a preset, and see when its requests no longer fit",
         (
             Slider("layers", "Layers", (16, 24, 28, 32, 36, 48, 64, 80, 96), 2),
             Slider("heads", "KV heads", (1, 2, 4, 8, 16, 32), 2),
             Slider("width", "Head dim (numbers)", (64, 96, 128, 192, 256), 2),
             Slider("bytes", "Bytes per number", (0.5, 1, 2, 4), 2, "bytes.1"),
-            Slider("tokens", "Tokens in the request", tuple(2**n for n in range(9, 18)), 8, "tokens"),
+            Slider("tokens", "Tokens in each request", tuple(2**n for n in range(9, 18)), 6, "tokens"),
+            Slider("batch", "Concurrent requests", (1, 2, 4, 8, 16, 32, 64, 128), 0),
         ),
         (
             Output(
                 "token", "One token", "attention_token_bytes", ("layers", "heads", "width", "bytes"), "KiB.1"
             ),
             Output("request", "One request", "product", ("token", "tokens"), "GiB.2"),
+            Output("all", "All requests", "product", ("request", "batch"), "GiB.1"),
             Output("fit", "Requests in 60 GiB", "whole_number", ("room", "request")),
+            Output("state", "Result", "memory_state", ("all", "room"), "words:fits|exceeds 60 GiB"),
         ),
         {"room": 60 * GiB},
-        rows=((2, 2, 2, 2, 8), (3, 5, 2, 2, 8), (3, 3, 2, 2, 8), (7, 3, 2, 2, 8), (7, 3, 2, 1, 8)),
+        bar=(("cache", "KV cache", "all"),),
+        limit="room",
+        limit_label="room for the cache",
+        goals=(Goal("Take Llama 2 7B and find the batch that no longer fits.", "state", 1),),
+        presets=PRESETS,
+        rows=tuple(places for _, places in PRESETS),
     )
 )
 
@@ -169,7 +203,7 @@ instrument(
 # {{ 14.19 GiB = weights("qwen2.5-7b") }}. A process can use {{ 79.11 GiB = memory("H100") }} on the H100.
 
 # %% tags=["hide"]
-left = q.memory(GPU) - q.weights(MODEL)
+left = room(q, MODEL, GPU)
 guess(
     "How many requests of 128K tokens fit if the cache may use everything that the weights leave?",
     left // q.kv_request(MODEL, tokens=131072),

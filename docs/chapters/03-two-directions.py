@@ -30,6 +30,7 @@ from kvreport.book.chapter import (
     quantities,
     quiz,
     right,
+    room,
     table,
     takeaway,
     wrong,
@@ -38,7 +39,7 @@ from kvreport.book.chapter import (
 q = quantities()
 MODEL, GPU = "llama-3.1-8b", "H100"
 GiB, GB = 2**30, 10**9
-weights, memory = q.weights(MODEL), q.memory(GPU)
+weights, memory, left = q.weights(MODEL), q.memory(GPU), room(q, MODEL, GPU)
 
 claim(weights, 16_060_522_496)
 claim(q.kv_per_token(MODEL), 131_072)
@@ -76,7 +77,7 @@ growth_grid(
     requests=[1, 2, 4, 8, 16, 32, 64, 128, 256],
     constant=constant,
     terms=terms,
-    room=memory - weights,
+    room=left,
 )
 
 # %% [markdown]
@@ -114,7 +115,7 @@ assert (
 # %% tags=["hide"]
 guess(
     "Eight requests run at once. At which length, in K tokens, do they no longer fit? (Lengths double: 2, 4, 8, …)",
-    next(n for n in (2**k for k in range(9, 18)) if weights + 8 * q.kv_request(MODEL, tokens=n) > memory)
+    next((n for n in (2**k for k in range(9, 18)) if 8 * q.kv_request(MODEL, tokens=n) > left), 2**18)
     // 1024,
     unit="K tokens",
     low=1,
@@ -241,6 +242,65 @@ curves(
 assert max(running) <= HELD
 assert waiting[19] == 0 < waiting[40]
 claim(max(waiting), 20 * 0.3 * HELD / STAY * 60)
+
+# %% [markdown]
+# Second by second, on a small pool: the answer of a request takes one more block each second, and the newest request is preempted first. Press Play, or move the
+# second by hand.
+
+# %%
+POOL, PROMPT, ANSWER, SECONDS = 96, 8, 16, 90  # blocks, blocks, seconds of one block each, seconds
+
+
+def minute_and_a_half(every):
+    """Blocks held, requests running and waiting, and preemptions so far, second by second; arrivals stop after a minute."""
+    running, waiting, preempted, frames = [], [], 0, []
+    for second in range(SECONDS + 1):
+        running = [
+            held + 1 for held in running if held < PROMPT + ANSWER
+        ]  # a finished request frees its blocks
+        if second < 60 and second % every == 0:
+            waiting.append(PROMPT)
+        while sum(running) > POOL:  # a block is needed and none is free
+            waiting.insert(0, running.pop())
+            preempted += 1
+        while waiting and sum(running) + waiting[0] <= POOL:
+            running.append(waiting.pop(0))
+        frames.append((sum(running), len(running), len(waiting), preempted))
+    return frames
+
+
+frames = [frame for every in (4, 3, 2) for frame in minute_and_a_half(every)]
+held, running_now, queued, preempted = (list(column) for column in zip(*frames, strict=True))
+instrument(
+    Instrument(
+        "Fill a pool, and watch requests wait and be preempted",
+        (
+            Slider("second", "Second", tuple(range(SECONDS + 1)), 0),
+            Slider("traffic", "A request arrives every", (0, 1, 2), 1, "words:4 s|3 s|2 s"),
+        ),
+        (
+            Output("before", "", "product", ("traffic", SECONDS + 1)),
+            Output("place", "", "total", ("before", "second")),
+            Output("blocks", "Blocks in use", "entry", ("held", "place")),
+            Output("run", "Running", "entry", ("running", "place")),
+            Output("wait", "Waiting", "entry", ("queued", "place")),
+            Output("gone", "Preempted so far", "entry", ("preempted", "place")),
+        ),
+        {"held": held, "running": running_now, "queued": queued, "preempted": preempted, "pool": POOL},
+        bar=(("cache", "blocks in use", "blocks"),),
+        limit="pool",
+        limit_label="the pool",
+        bar_form="count",
+        time="second",
+        goals=(Goal("Find traffic and a second with the first preemption.", "gone", 1),),
+        rows=((20, 0), (59, 0), (20, 1), (59, 1), (20, 2), (40, 2), (59, 2), (90, 2)),
+    )
+)
+
+# %% tags=["hide"]
+assert max(held) <= POOL
+assert frames[SECONDS][2:] == (0, 0)  # one every four seconds: nobody waits
+assert frames[-1][3] > 0  # one every two seconds: preemptions
 
 # %% [markdown]
 # ## The same in 8 bits

@@ -87,7 +87,8 @@ drawings.sharing(32, [("MHA", 32), ("GQA", 8), ("MQA", 1), ("MLA", 0)])
 # %% tags=["hide"]
 formula(
     "saving  =  1 − KV heads / heads",
-    "Llama 3 8B:   1 − 8/32  =  75%        Qwen2.5 7B:   1 − 4/28  =  86%",
+    "of Llama 3 8B  =  1 − 8/32  =  75%",
+    "of Qwen2.5 7B  =  1 − 4/28  =  86%",
 )
 
 # %% [markdown]

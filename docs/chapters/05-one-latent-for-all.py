@@ -63,7 +63,7 @@ guess(
 # %% tags=["hide"]
 formula(
     "bytes per token  =  layers × (latent + rotary part) × bytes per number",
-    "DeepSeek-V3:        61 × (512 + 64) × 2  =  70,272",
+    "of DeepSeek-V3  =  61 × (512 + 64) × 2  =  70,272",
 )
 
 # %% [markdown]

@@ -80,9 +80,9 @@ guess(
 
 # %% tags=["hide"]
 formula(
-    "cache of one request  =  full layers    × rate × tokens",
-    "                      +  window layers  × rate × min(tokens, window)",
-    "                      +  state layers   × state",
+    "cache of one request  =  full layers × rate × tokens",
+    "                      +  window layers × rate × min(tokens, window)",
+    "                      +  state layers × state",
 )
 
 # %% [markdown]

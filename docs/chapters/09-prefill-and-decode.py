@@ -28,6 +28,7 @@ from kvreport.book.chapter import (
     quantities,
     quiz,
     right,
+    room,
     table,
     takeaway,
     wrong,
@@ -36,6 +37,7 @@ from kvreport.book.chapter import (
 q = quantities()
 MODEL, GPU = "llama-3.1-8b", "H100"
 GiB = 2**30
+left = room(q, MODEL, GPU)
 claim(q.bandwidth(GPU), 3_350_000_000_000)
 claim(q.peak(GPU), 989_000_000_000_000)
 claim(q.parameters("Qwen/Qwen2.5-7B"), 7_615_616_512)
@@ -285,7 +287,7 @@ takeaway(
 
 # %% tags=["hide"]
 batch = max(b for b in range(1, 400) if q.decode_time(MODEL, GPU, batch=b, tokens=8192) <= 0.05)
-fit = int((q.memory(GPU) - q.weights(MODEL)) // q.kv_request(MODEL, tokens=8192))
+fit = int(left // q.kv_request(MODEL, tokens=8192))
 assert batch > fit
 exercise(
     "**1.** A reader is content with 20 tokens a second. By the bound, how many requests of 8K can one H100 decode together?",

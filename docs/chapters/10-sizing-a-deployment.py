@@ -30,6 +30,7 @@ from kvreport.book.chapter import (
     quantities,
     quiz,
     right,
+    room,
     table,
     takeaway,
     wrong,
@@ -37,6 +38,7 @@ from kvreport.book.chapter import (
 
 q = quantities()
 MODEL = "llama-3.1-70b"
+room(q, MODEL, "H100", devices=2, weights="fp8")  # stops here where another model is too large
 GB, GiB = 10**9, 2**30
 claim(q.kv_per_token(MODEL, "fp8"), 163_840)
 claim(q.weights(MODEL, "fp8") / GB, 72.7, within=0.001)
@@ -75,7 +77,7 @@ guess(
 
 # %% tags=["hide"]
 formula(
-    "requests in flight  =  requests per second × seconds per request  (Little's law)",
+    "requests in flight  =  requests per second × seconds per request   (Little's law)",
     "peak                =  requests in flight × burst factor",
     "memory              =  weights + peak × tokens × bytes per token + engine's reserve",
     "replicas            =  ceil(peak / requests that one replica holds) + spares",

@@ -150,9 +150,9 @@ drawings.layout_cells(
 # %% tags=["hide"]
 formula(
     "KV heads per GPU  =  max(1, KV heads / TP)",
-    "cache per GPU     =  2 × layers/PP × KV heads per GPU × head dim × bytes   (/ DCP)",
-    "latent per GPU    =  layers/PP × (latent + rotary) × bytes   (/ DCP, no TP in it)",
-    "                     both × tokens × requests of the GPU's data rank",
+    "cache per GPU     =  2 × layers/PP × KV heads per GPU × head dim × bytes / DCP",
+    "latent per GPU    =  layers/PP × (latent + rotary) × bytes / DCP",
+    "held per GPU      =  one of these × tokens × requests of the GPU's data rank",
 )
 
 # %% [markdown]

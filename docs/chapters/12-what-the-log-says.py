@@ -25,6 +25,7 @@ from kvreport.book.chapter import (
     guess,
     instrument,
     item,
+    listing,
     quantities,
     quiz,
     right,
@@ -164,7 +165,7 @@ cpp = kvreport.estimate(
 cells = cpp.to_dict()["kv_cache_bytes"] / MiB
 half = sglang.kv_pool_tokens * q.kv_per_token(LLAMA) / 2 / GiB
 claim(cells, 4096)
-formula(
+listing(
     "vLLM 0.33, H100, --max-model-len 16384",
     f"  Available KV cache memory: {vllm.budget.kv_pool_bytes / GiB:.2f} GiB",
     f"  GPU KV cache size: {vllm.kv_pool_tokens:,} tokens",

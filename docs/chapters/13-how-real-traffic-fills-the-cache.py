@@ -144,7 +144,7 @@ formula(
 # %% tags=["hide"]
 guess(
     "How many GiB of KV cache would it take to reach a hit rate of 30%?",
-    found.cache_bytes_for_hit_rate / GiB,
+    (found.cache_bytes_for_hit_rate or found.curve[-1].cache_bytes) / GiB,
     unit="GiB",
     low=1,
     high=100_000,

@@ -71,10 +71,12 @@ claim(q.memory(GPU), 150_109_945_856, within=0.002)
 # %% tags=["hide"]
 formula(
     "slice      =  fewest GPUs whose memory holds weights + reserve + one longest request",
-    "batch      =  pool / cache of an average request            (memory)",
-    "step       =  max(bytes read / bandwidth, operations / rate) (time)",
-    "throughput =  batch / step,   in flight = arrivals × seconds per request",
-    "replicas   =  in flight / batch,   cost = price × GPUs / throughput",
+    "batch      =  pool / cache of an average request",
+    "step       =  max(bytes read / bandwidth, operations / rate)",
+    "throughput =  batch / step",
+    "in flight  =  arrivals × seconds per request",
+    "replicas   =  in flight / batch",
+    "cost       =  price × GPUs / throughput",
 )
 
 # %% [markdown]

@@ -146,6 +146,17 @@ def left_share(pool: float, running: float) -> float:
     return ratio(max(pool - running, 0), pool)
 
 
+def entry(values: Sequence[float], place: int) -> float:
+    """Return the value at a place of a list, counted from 0; 0 beyond its end."""
+    found = 0.0
+    left = place
+    for one in values:
+        if left == 0:
+            found = one
+        left -= 1
+    return found
+
+
 def sizes_within(sizes: Sequence[int], room: float) -> int:
     """Return how many of rising sizes are at most ``room``."""
     found = 0

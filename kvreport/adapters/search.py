@@ -74,7 +74,20 @@ _WORKS_WHEN_ASKED: Final = """=(() => {
 })()){"""
 """A worker that is fetched with the first message to it. The theme listens once, before it says anything."""
 _SKIPPED: Final = frozenset(
-    {"pre", "table", "details", "form", "svg", "script", "style", "template", "nav", "select", "button"}
+    {
+        "pre",
+        "math",
+        "table",
+        "details",
+        "form",
+        "svg",
+        "script",
+        "style",
+        "template",
+        "nav",
+        "select",
+        "button",
+    }
 )
 _PASSED_OVER: Final = frozenset({"kv-js", "kv-kicker", "kv-take-away"})
 """Classes that are not indexed: what needs a script, and a chapter's reading time and downloads."""

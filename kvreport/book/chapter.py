@@ -16,6 +16,7 @@ from kvreport.accounting import kernel, kv_cache
 from kvreport.accounting.demand import demand
 from kvreport.accounting.roofline import Peaks
 from kvreport.book import drawings
+from kvreport.book.formulas import formula
 from kvreport.book.html import Html
 from kvreport.book.instruments import (
     Goal,
@@ -30,7 +31,9 @@ from kvreport.book.instruments import (
 from kvreport.book.lab import choose, exercise, guess, item, quiz, right, takeaway, wrong
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import open_catalog
+from kvreport.errors import InputError
 from kvreport.site.kit import figures
+from kvreport.units import GIB
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,9 +59,11 @@ __all__ = [
     "guess",
     "instrument",
     "item",
+    "listing",
     "quantities",
     "quiz",
     "right",
+    "room",
     "table",
     "takeaway",
     "wrong",
@@ -83,6 +88,21 @@ def claim(value: float, expected: float, *, within: float = 0.0) -> None:
     """
     if not math.isclose(value, expected, rel_tol=max(within, 1e-12)):
         raise AssertionError(f"the chapter says {expected:,}, the arithmetic gives {value:,}")
+
+
+def room(q: Quantities, model: str, gpu: str, *, devices: int = 1, weights: str | None = None) -> float:
+    """Return what a model's weights leave of the memory of GPUs, in bytes.
+
+    Raises:
+        InputError: If nothing is left: a chapter started with another model says why it stops.
+    """
+    size, memory = q.weights(model, weights), devices * q.memory(gpu)
+    if size >= memory:
+        raise InputError(
+            f"{model} takes {size / GIB:,.1f} GiB and {devices} x {gpu} has {memory / GIB:,.1f} GiB;"
+            " choose a smaller model or a larger GPU"
+        )
+    return memory - size
 
 
 def table(
@@ -121,8 +141,8 @@ def table(
     )
 
 
-def formula(*lines: str) -> Html:
-    """Show a formula as text, one line under the other; needs no script and no foreign server."""
+def listing(*lines: str) -> Html:
+    """Show lines as a program prints them."""
     return Html(f'<pre class="kv-formula" tabindex="0">{escape(chr(10).join(lines))}</pre>')
 
 

@@ -19,6 +19,7 @@ _BLOCK: Final = re.compile(
     r"</?(?:p|div|li|ul|ol|h\d|section|figure|figcaption|summary|details|dl|dt|dd|pre|label|button)\b[^>]*>"
 )
 _TAG: Final = re.compile(r"<[^<>]*>")
+_MATH: Final = re.compile(r'<math\b[^>]*?\balttext="([^"]*)".*?</math>', re.DOTALL)
 _LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 
 
@@ -80,7 +81,8 @@ def as_text(html: str) -> str:
       a   10
       bc   9
     """
-    html = _TABLE.sub(lambda match: f"\n{escape(_columns(match[0]))}\n", _DRAWN.sub("", html))
+    html = _MATH.sub(lambda match: match[1].replace("&#10;", "\n"), _DRAWN.sub("", html))
+    html = _TABLE.sub(lambda match: f"\n{escape(_columns(match[0]))}\n", html)
     lines = (_words(line).rstrip() for line in _BLOCK.sub("\n", html).split("\n"))
     return "\n".join(line for line in lines if line.strip())
 

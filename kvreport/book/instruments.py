@@ -99,6 +99,9 @@ class Instrument:
         limit_label: What that is.
         goals: What to reach.
         rows: Positions of the sliders for the printed table; a few if empty.
+        presets: Names of positions of all sliders, each a button.
+        time: Name of the slider that a button moves, where time is the subject.
+        bar_form: How the sizes of the bar are shown.
     """
 
     title: str
@@ -110,6 +113,9 @@ class Instrument:
     limit_label: str = ""
     goals: tuple[Goal, ...] = ()
     rows: tuple[tuple[int, ...], ...] = ()
+    presets: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    time: str = ""
+    bar_form: str = "GiB.1"
 
 
 def evaluate(one: Instrument, settings: Mapping[str, float]) -> dict[str, Any]:
@@ -242,6 +248,9 @@ def _specification(one: Instrument) -> dict[str, Any]:
         "limit": one.limit,
         "limitLabel": one.limit_label,
         "goals": [[goal.output, goal.value] for goal in one.goals],
+        "presets": [[name, list(places)] for name, places in one.presets],
+        "time": one.time,
+        "barForm": one.bar_form,
     }
 
 

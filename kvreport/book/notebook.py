@@ -169,7 +169,7 @@ def _printing(source: str) -> str:
         return source
     lines = source.splitlines()
     shown = lines[last[0].lineno - 1 : last[0].end_lineno]
-    return "\n".join([*lines[: last[0].lineno - 1], "print(" + "\n".join(shown) + ")"])
+    return "\n".join([*lines[: last[0].lineno - 1], "print(" + "\n".join(shown) + "\n)"])
 
 
 def _uncommented(line: str) -> str:

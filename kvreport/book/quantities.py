@@ -232,8 +232,14 @@ class Quantities:
         return float(roofline.prefill_seconds(asked, self._peaks(gpu), tokens, cached_tokens=cached))
 
     def knee(self, model: str, gpu: str, *, tokens: int = 0, tp: int = 1, weights: str | None = None) -> int:
-        """The smallest batch at which a decode step is limited by computing rather than by reading."""
-        found = roofline.knee(self._demand(model, weights, None, tp), self._peaks(gpu), tokens)
+        """The smallest batch at which a decode step is limited by computing rather than by reading.
+
+        Without ``tokens`` no request has a cache, and none has a state.
+        """
+        asked = self._demand(model, weights, None, tp)
+        if not tokens:
+            asked = replace(asked, state_bytes_touched=0)
+        found = roofline.knee(asked, self._peaks(gpu), tokens)
         if found is None:
             raise InputError(f"knee: reading limits {model!r} on {gpu!r} at every batch")
         return found

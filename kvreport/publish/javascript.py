@@ -227,6 +227,7 @@ class _Function:
         self._booleans = {name for name, kind in self._parameters if kind == "boolean"}
         assigned = [name for one in ast.walk(node) for name in _assigned(one)]
         self._once = {name for name in assigned if assigned.count(name) == 1}
+        self._assigned = set(assigned)
         self._declared = {name for name, _ in self._parameters}
         self._hoisted: list[str] = []
         self._check_loops()
@@ -275,8 +276,10 @@ class _Function:
                 yield f"{self._declare(name, top=top)}{camel(name)} = {self._expression(value)};"
             case ast.Assign(targets=[ast.Tuple() as target], value=value):
                 fresh = {one.id for one in target.elts if isinstance(one, ast.Name)}
-                if not top or fresh & self._declared:
-                    raise TranslationError(node, "unpacking into names that are already there")
+                if not top or fresh & (self._declared | self._assigned):
+                    raise TranslationError(
+                        node, "unpacking into names that are already there or change later"
+                    )
                 self._declared |= fresh
                 yield f"const {self._pattern(target)} = {self._expression(value)};"
             case ast.AugAssign(target=ast.Name(id=name), op=operator, value=value):

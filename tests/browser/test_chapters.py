@@ -28,6 +28,7 @@ from kvreport.book.chapter import (
     guess,
     instrument,
     item,
+    listing,
     quiz,
     right,
     wrong,
@@ -58,6 +59,8 @@ MACHINE = Instrument(
     limit="room",
     limit_label="room",
     goals=(Goal("Run out of memory.", "state", 1), Goal("Come back.", "state", 0)),
+    presets=(("Largest", (3, 3)),),
+    time="number",
 )
 PIECES = (
     guess("How many fit?", 7, unit="requests", low=0, high=1000, why="Because **memory** ends.")
@@ -206,6 +209,29 @@ def test_an_instrument_is_driven_out_of_memory_and_back(page: Any) -> None:
     assert "room 1.0 GiB" in page.locator(f"{box} svg").get_attribute("aria-label")
 
 
+def test_a_preset_sets_every_slider_and_time_moves_only_when_told(
+    page: Any, browser: Any, lab: tuple[Path, str]
+) -> None:
+    box, places = page.locator(".kv-instrument"), page.locator(".kv-instrument input[type=range]")
+    box.get_by_role("button", name="Largest").click()
+    assert [one.input_value() for one in places.all()] == ["3", "3"]
+    assert box.locator("dd").last.inner_text() == "out of memory"
+    play = box.get_by_role("button", name="Play")
+    play.click()  # from the end: over again, and it stops there
+    box.get_by_role("button", name="Pause").wait_for()
+    play.wait_for()
+    assert places.last.input_value() == "3"
+    play.click()
+    box.get_by_role("button", name="Pause").click()
+    assert int(places.last.input_value()) < 3
+    still = browser.new_context(reduced_motion="reduce").new_page()
+    still.goto(lab[1])
+    for expected in ("1", "2"):
+        still.get_by_role("button", name="Next step").click()
+        assert still.locator(".kv-instrument input[type=range]").last.input_value() == expected
+    still.context.close()
+
+
 def test_a_quiz_counts(page: Any) -> None:
     for place, step in ((0, 0), (1, 0)):
         field = page.locator(".kv-quiz .kv-choice").nth(place)
@@ -220,12 +246,13 @@ def test_the_longest_line_of_a_formula_is_whole_between_the_columns_and_on_a_tab
 ) -> None:
     """The whole site's test holds every chapter to as many characters."""
     folder, root = lab
-    (folder / "longest.html").write_text(document(formula("n" * 84).html), encoding="utf-8")
+    typeset = formula("slice      =  fewest GPUs whose memory holds weights + reserve + one longest request")
+    (folder / "longest.html").write_text(document((listing("n" * 84) + typeset).html), encoding="utf-8")
     page = browser.new_page(viewport={"width": 768, "height": 900})
     page.goto(f"{root}/longest.html")
-    block = page.locator("pre.kv-formula")
-    block.evaluate("e => { e.style.width = '736px'; }")
-    assert block.evaluate("e => e.scrollWidth <= e.clientWidth")
+    for block in page.locator(".kv-formula").all():
+        block.evaluate("e => { e.style.width = '736px'; }")
+        assert block.evaluate("e => e.scrollWidth <= e.clientWidth")
     page.close()
 
 
@@ -237,7 +264,7 @@ def test_a_formula_keeps_its_lines_on_a_phone_and_can_be_moved_sideways(
     (folder / "formula.html").write_text(document(formula(*lines).html), encoding="utf-8")
     phone = browser.new_page(viewport={"width": 390, "height": 844})
     phone.goto(f"{root}/formula.html")
-    block = phone.locator("pre.kv-formula")
+    block = phone.locator(".kv-formula")
     wide, seen, line, tall = block.evaluate(
         "e => [e.scrollWidth, e.clientWidth, parseFloat(getComputedStyle(e).lineHeight), e.clientHeight]"
     )

@@ -410,9 +410,11 @@ def test_every_line_of_a_formula_is_read_without_scrolling_at_a_desk(folder: Pat
         line
         for page in sorted((folder / "learn").rglob("index.html"))
         for block in re.findall(
-            r'<pre class="kv-formula"[^>]*>(.*?)</pre>', page.read_text("utf-8"), re.DOTALL
+            r'<pre class="kv-formula"[^>]*>(.*?)</pre>|<math [^>]*alttext="([^"]*)"',
+            page.read_text("utf-8"),
+            re.DOTALL,
         )
-        for line in html.unescape(re.sub(r"<[^>]+>", "", block)).splitlines()
+        for line in html.unescape(re.sub(r"<[^>]+>", "", "".join(block))).splitlines()
     ]
     assert len(found) > 40
     assert [line for line in found if len(line) > 84] == []

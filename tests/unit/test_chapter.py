@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 
-from kvreport.book.chapter import Html, bars, claim, curves, fold, formula, table
+from kvreport.book.chapter import Html, bars, claim, curves, fold, formula, quantities, room, table
+from kvreport.errors import InputError
 from kvreport.site.kit import figures
 
 
@@ -46,6 +47,28 @@ def test_texts_are_escaped_everywhere():
         curves(bad, x=[1, 2], lines={bad: [1, 2], "b": [2, 3]}, x_title=bad, y_title=bad).html,
     ):
         assert "<script>" not in html
+
+
+@pytest.mark.parametrize(
+    ("line", "made"),
+    [
+        ("a  =  b × c", "<mtd><mi>a</mi></mtd><mtd><mo>=</mo></mtd>"),
+        ("    + scales", "<mtd></mtd><mtd><mo>+</mo></mtd><mtd><mi>scales</mi></mtd>"),
+        ("n  =  (a − 1) / 2", '<mfrac><mrow><mi>a</mi><mo form="infix">−</mo><mn>1</mn></mrow><mn>2</mn></mfrac>'),
+        ("n  =  max(1, a / b)", "<mfrac><mi>a</mi><mi>b</mi></mfrac><mo>)</mo>"),
+        ("n  =  1,024 bytes   a remark", "<mtd><mi>1,024 bytes</mi></mtd><mtd><mtext>a remark</mtext></mtd>"),
+    ],
+)  # fmt: skip
+def test_a_formula_is_typeset_and_keeps_its_text(line, made):
+    assert made in formula(line).html
+    assert str(formula(line, "b  =  <1>")) == f"{line}\nb  =  <1>".lstrip("\n")
+
+
+def test_a_model_that_leaves_no_room_says_so():
+    q = quantities()
+    assert room(q, "llama-3.1-8b", "H100") == q.memory("H100") - q.weights("llama-3.1-8b")
+    with pytest.raises(InputError, match=r"deepseek-v3 takes 626\.9 GiB and 2 x H100 has 158\.2 GiB"):
+        room(q, "deepseek-v3", "H100", devices=2)
 
 
 def test_pieces_add_up():

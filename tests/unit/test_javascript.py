@@ -22,6 +22,7 @@ def run(source: str, *calls: tuple[str, list[object]]) -> list[object]:
 @pytest.mark.parametrize(
     "body",
     [
+        "    a, b = x, x\n    a += b\n    return a",
         "    return x if x else 1",  # a number is no condition: 0 and NaN differ
         "    return x and 1",
         "    return x << 2",

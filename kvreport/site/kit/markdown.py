@@ -89,7 +89,10 @@ class _Writer(HTMLParser):
             if tag not in ("br", "img", "input", "hr", "source", "wbr", "link", "meta"):
                 self._skipped.append(tag)
             return
-        if tag in _HEADINGS:
+        if tag == "math":
+            self.parts.append(f"\n\n```\n{given.get('alttext') or ''}\n```\n\n")
+            self._skipped.append(tag)
+        elif tag in _HEADINGS:
             self.parts.append(f"\n\n{_HEADINGS[tag]} ")
         elif tag == "tr":
             self._cells, self._header = [], False
