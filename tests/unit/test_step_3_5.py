@@ -40,3 +40,18 @@ def test_a_setting_of_other_layers_does_not_change_those_of_windows() -> None:
     other = {**STEP["attention_other_setting"], "attention_type": "full_attention"}
     changed = 33 * (96 - 64) * (2 * 128 + 1) * 4096
     assert parameters(read().model) - parameters(read(attention_other_setting=other).model) == changed
+
+
+def test_prediction_layers_are_counted_apart() -> None:
+    """Three blocks with a window's heads, a dense MLP, the glue and a head each: the 2.4B that the files have besides."""
+    model, hidden, heads = read(num_nextn_predict_layers=3).model, 4096, 96
+    ahead = [row for row in model.weights if row.component == "mtp"]
+    attention = (2 * heads + 2 * 8) * 128 * hidden + heads * hidden + 2 * 128 + 2 * hidden
+    glue = 2 * hidden * hidden + 3 * hidden + 128896 * hidden
+    assert (
+        sum(row.parameters for row in ahead) == 3 * (attention + 3 * hidden * 11264 + glue) == 2_428_171_008
+    )
+    assert parameters(model) == parameters(read().model)
+    full = read(num_nextn_predict_layers=3, layer_types=["full_attention"] * 48).model
+    queries = [row.shape for row in full.weights if row.component == "mtp" and "q_proj" in row.name]
+    assert queries == [(64 * 128, hidden)]

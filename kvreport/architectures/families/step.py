@@ -182,6 +182,7 @@ def _step(keys: Keys, base: str, extra: Tensors, *, tie: bool | None = None) -> 
         )
         for kind, sparse in zip(kinds, _mixtures(keys, its.layers), strict=True)
     ]
+    ahead = _attention(keys, its, heads if _kind_ahead(keys, its.layers) == "full" else sliding_heads)
     return decoder(
         keys,
         its,
@@ -190,7 +191,7 @@ def _step(keys: Keys, base: str, extra: Tensors, *, tie: bool | None = None) -> 
         base=base,
         intermediate=keys.whole("intermediate_size"),
         experts=(routed, per_token),
-        extra=extra,
+        extra=(*_predicting(keys, its, (*ahead, *mlps[False])), *extra),
     )
 
 
@@ -370,6 +371,16 @@ def _without_prediction(keys: Keys, layers: int) -> Keys:
     if isinstance(listed, list) and extra and len(listed) == layers + extra:
         return Keys({"layer_types": listed[:layers]}, keys.where, keys.path, {}, keys.trail)
     return keys
+
+
+def _kind_ahead(keys: Keys, layers: int) -> str:
+    """The kind of the prediction layers, where the list of layers goes on to them; windows where it does not.
+
+    vLLM 0.33, ``step3p5_mtp.py``: a block of the text model's class at the layers after its last.
+    """
+    listed = keys.raw("layer_types")
+    following = listed[layers] if isinstance(listed, list) and len(listed) > layers else ""
+    return "full" if following == "full_attention" else "sliding"
 
 
 def _attention(keys: Keys, its: Sizes, heads: int) -> Tensors:
