@@ -46,6 +46,8 @@ STARTERS: Final = re.compile(
     r"|time|timeout|torchrun|uv|uvx|zsh|&)"
 )
 """Programs and shells' words that start a server; what stands between them and the server is theirs."""
+_FLASH: Final = re.compile(r"on|off|auto|-1|[01]|true|false|enabled|disabled")
+"""Values of ``--flash-attn`` (``common/arg.cpp``); older releases take none."""
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 Parted = tuple[list[str], list[str]]
 """This program's own arguments, and what follows the name of a server."""
@@ -132,7 +134,7 @@ def _llama(before: Sequence[str], words: Sequence[str]) -> Parted:
             waiting = waiting if sign else waiting[1:]  # the model's own context, which is not stated here
         elif (ours := _drafting(name, value if sign else next(iter(waiting), ""))) is not None:
             rest += [ours, value if sign else waiting.pop(0)]
-        elif word in {"-fa", "--flash-attn"} and (not waiting or waiting[0] not in {"on", "off", "auto"}):
+        elif word in {"-fa", "--flash-attn"} and (not waiting or not _FLASH.fullmatch(waiting[0])):
             rest += [word, "on"]  # before b6332 the flag took no word
         else:
             rest.append(word)

@@ -237,6 +237,7 @@ def answered(source: str, server: Server, gpu: str | None, catalog: Catalog) -> 
         verdict = _GIVEN_UP if reason else result.verdict
     lines = tuple(line.removeprefix("kvreport: ") for line in notes.getvalue().splitlines())
     shown = "" if device is None else (device if isinstance(device, str) else device.id)
+    lines += () if result is None else tuple(map(str, result.request.not_followed))
     return Answered(source, server, result, shown, verdict, reason, (*lines, *_hints(server, result)))
 
 

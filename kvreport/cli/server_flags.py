@@ -195,6 +195,9 @@ class Reader:
                 not_followed_word(shown, shorten(value).strip("'") if value else "", None, effect)
             )
             return []
+        name = word.partition("=")[0]
+        if name.startswith("--") and shown != dashed(name):  # its beginning
+            followed[0] = followed[0].replace(name, shown, 1)
         if group.effect == "followed":
             if value in group.values:
                 written = group.values[value]

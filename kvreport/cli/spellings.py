@@ -228,7 +228,8 @@ def unknown_argument(
     refused = {
         name
         for name, hint in hints.items()
-        if name in theirs and (hint.startswith("see ") or not any(flag in hint for flag in flags))
+        if name in theirs
+        and (hint.startswith("see ") or set(flags).isdisjoint(re.findall(r"--?[\w-]+", hint)))
     }
     told = [
         f"{shorten(name)}: not an option of {title}; {hint}"
