@@ -4,7 +4,8 @@
   const asked = new URLSearchParams(location.search);
   const model = asked.get("model") || "";
   const gpu = asked.get("gpu") || "";
-  const say = (...parts) => document.body.replaceChildren(...parts);
+  const main = document.querySelector("main");
+  const say = (...parts) => main.replaceChildren(...parts);
   const make = (name, className, text) => {
     const element = document.createElement(name);
     element.className = className;
@@ -17,7 +18,7 @@
   );
   try {
     if (!/^[\w.-]+$/.test(model) || !/^[\w.-]+$/.test(gpu)) throw new Error("missing");
-    const base = new URL(document.body.dataset.kvEmbed, location.href);
+    const base = new URL(main.dataset.kvEmbed, location.href);
     const response = await fetch(new URL(`${model}.json`, base));
     if (!response.ok) throw new Error("missing");
     const found = await response.json();
@@ -29,7 +30,7 @@
     link.rel = "noopener";
     say(
       link,
-      make("p", "kv-embed-message", badge.message),
+      make("h1", "kv-embed-message", badge.message),
       make("p", "kv-embed-note", `kvreport: from formulas, data release ${found.release}.`),
       ...(unused.length
         ? [make("p", "kv-embed-note", `Not used: ${unused.map((pair) => pair.join("=")).join(", ")}.`)]

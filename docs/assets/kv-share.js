@@ -1,9 +1,9 @@
 /* Sharing: every page has one box with link, Markdown, BibTeX, embed code, print and "report this number"; every chart
-   can be saved as SVG, PNG and CSV, every table as CSV and Markdown. Texts are made when they are asked for, so they hold
+   can be saved as PNG, SVG and CSV and embedded, every table as CSV and Markdown. Texts are made when they are asked for, so they hold
    what the page shows and its state. */
 (function () {
   "use strict";
-  const { $, $$, make, copy } = kvreport;
+  const { $, $$, make, copy, draw } = kvreport;
 
   const meta = (name) => $(`meta[name="${name}"]`)?.content || "";
   const release = () => meta("kv-release");
@@ -22,7 +22,7 @@
     const said = [".kv-answer .kv-big", ".kv-big", ".kv-lead", ".kv-sized .kv-said", ".kv-said"]
       .map((mark) => $(`main ${mark}`)).find((node) => node && plain(node) && node.offsetParent);
     const text = said ? plain(said) : meta("description");
-    return { title, text: text.includes(title) || !title ? text : `${title}: ${text}` };
+    return { title, text: text.includes(title) || /^$|\?$/.test(title) ? text : `${title}: ${text}` };
   }
 
   const forms = {
@@ -121,9 +121,12 @@
     });
     const print = make("button", { type: "button", class: "kv-button" }, "Print this page");
     print.addEventListener("click", () => globalThis.print());
-    const report = meta("kv-issues") &&
-      make("a", { class: "kv-button", href: reportAddress(), rel: "noopener" }, "Report this number");
-    body.replaceChildren(...rows, make("p", {}, print, " ", report || null));
+    const copied = make("button", { type: "button", class: "kv-button" }, "Copy a report of a wrong number");
+    copied.addEventListener("click", () => copy(reported().get("body"), copied));
+    const report = meta("kv-issues")
+      ? make("a", { class: "kv-button", href: reportAddress(), rel: "noopener" }, "Report a wrong number")
+      : copied;
+    body.replaceChildren(...rows, make("p", {}, print, " ", report));
   }
 
   function reported() {
@@ -186,6 +189,8 @@
     "stroke",
     "stroke-width",
     "stroke-dasharray",
+    "stroke-linecap",
+    "paint-order",
     "opacity",
     "font-size",
     "font-family",
@@ -193,65 +198,86 @@
     "text-anchor",
   ];
 
-  /* A drawing with its styles written into it and a line that names its source. */
-  function drawing(svg) {
-    const place = svg.viewBox.baseVal,
-      width = place?.width || svg.clientWidth,
-      height = place?.height || svg.clientHeight;
-    const copied = svg.cloneNode(true);
-    const shown = [svg, ...$$("*", svg)], to = [copied, ...$$("*", copied)];
-    shown.forEach((node, n) => {
-      const style = getComputedStyle(node);
-      for (const name of STYLES) {
-        if (style.getPropertyValue(name)) to[n].setAttribute(name, style.getPropertyValue(name));
-      }
-      to[n].removeAttribute("class");
-    });
-    const paper = getComputedStyle(document.body).backgroundColor;
-    const node = (name, attributes, text = "") => {
-      const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-      for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
-      made.textContent = text;
-      return made;
-    };
-    const legend = $$(".kv-legend li", svg.closest(".kv-figure") || document.createElement("p")).map(
-      (item) => {
-        const sample = $("line, path", item), style = sample && getComputedStyle(sample);
-        const color = style && style.stroke !== "none" ? style.stroke : style?.fill;
-        return node("tspan", { fill: color || "gray" }, `■ ${plain(item)}   `);
-      },
-    );
-    const [x, y, foot] = [place?.x || 0, place?.y || 0, legend.length ? 62 : 44];
-    const ink = getComputedStyle(svg).color;
-    const line = { x: x + 8, fill: ink, "font-family": "sans-serif" };
-    copied.setAttribute("viewBox", `${x} ${y} ${width} ${height + foot}`);
-    copied.setAttribute("width", String(width));
-    copied.setAttribute("height", String(height + foot));
-    copied.prepend(node("rect", { x, y, width, height: height + foot, fill: paper }));
-    if (legend.length) {
-      const names = node("text", { ...line, y: y + height + 16, "font-size": 10 });
-      names.append(...legend);
-      copied.append(names);
-    }
-    copied.append(
-      node(
-        "text",
-        { ...line, y: y + height + foot - 26, "font-size": 12 },
-        plain($("main h1")).replace(/¶$/, ""),
-      ),
-      node(
-        "text",
-        { ...line, y: y + height + 34, "font-size": 10 },
-        `kvreport, data release ${release()}, ${address()}`,
-      ),
-    );
-    return { text: new XMLSerializer().serializeToString(copied), width, height: height + foot };
+  /* What a drawing shows, in a sentence: of the page's own answer, or of the drawing. */
+  function finding(figure) {
+    if (figure.matches(".kv-boundary, .kv-barfigure")) return conclusion().text;
+    const named = $("[role=img]", figure)?.getAttribute("aria-label") || plain($("svg > title", figure));
+    return named || plain($("figcaption", figure));
   }
 
-  async function png(svg) {
-    const { text, width, height } = drawing(svg);
+  /* A text in lines of so many characters. */
+  const lines = (text, length) =>
+    text.split(" ").reduce((made, word) => {
+      const joined = `${made.at(-1)} ${word}`;
+      return joined.length > length ? [...made, word] : [...made.slice(0, -1), joined];
+    }, [""]).map((line) => line.trim()).filter(Boolean);
+
+  /* A drawing with its styles written into it, in a frame: what it shows above, its source and data release below. */
+  function drawing(figure) {
+    const svg = chartOf(figure), { width, height } = svg.getBoundingClientRect();
+    const copied = svg.cloneNode(true), shown = [svg, ...$$("*", svg)];
+    [copied, ...$$("*", copied)].forEach((node, n) => {
+      const style = getComputedStyle(shown[n]);
+      for (const name of STYLES) {
+        if (style.getPropertyValue(name)) node.setAttribute(name, style.getPropertyValue(name));
+      }
+      node.removeAttribute("class");
+    });
+    const ink = getComputedStyle(svg).color, font = { fill: ink, "font-family": "sans-serif" };
+    let y = 8;
+    const written = (size, weight, ...texts) =>
+      texts.map((text) =>
+        draw("text", { ...font, x: 8, y: y += 1.4 * size, "font-size": size, "font-weight": weight }, ...text)
+      );
+    const head = written(15, 600, ...lines(finding(figure), width / 9.5).map((line) => [line]));
+    for (const [key, value] of Object.entries({ x: 0, y: y += 12, width, height, overflow: "visible" })) {
+      copied.setAttribute(key, String(value));
+    }
+    y += height;
+    const names = $$(".kv-legend li", figure).map((item) => {
+      const sample = $("line, path, i", item), style = sample && getComputedStyle(sample);
+      const color = style && [style.stroke, style.fill, style.backgroundColor].find((one) => /\d/.test(one));
+      return draw("tspan", {}, draw("tspan", { fill: color || "gray" }, "■ "), `${plain(item)}   `);
+    });
+    const source = `Source: kvreport, data release ${release()}, ${address()}`;
+    const foot = [
+      ...names.length ? written(12, 400, names) : [],
+      ...written(11, 400, ...lines(source, width / 6.6).map((line) => [line])),
+    ];
+    const paper = draw("rect", {
+      width,
+      height: y + 10,
+      fill: getComputedStyle(document.body).backgroundColor,
+    });
+    const framed = draw(
+      "svg",
+      { viewBox: `0 0 ${width} ${y + 10}`, width, height: y + 10 },
+      paper,
+      ...head,
+      copied,
+      ...foot,
+    );
+    return { text: new XMLSerializer().serializeToString(framed), width, height: y + 10 };
+  }
+
+  /* The drawing of a figure; what stands beside it in a legend is small. */
+  const chartOf = (figure) => $$("svg", figure).find((svg) => svg.clientWidth > 200);
+
+  const asImage = (text) => `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+
+  /* A drawing for another page, as it stands, at any width and without anything to fetch. */
+  function frame(figure) {
+    const quote = (text) => text.replace(/&/g, "&amp;").replace(/"/g, "&quot;").replace(/</g, "&lt;");
+    const image = `<img src="${asImage(drawing(figure).text)}" alt="${
+      quote(finding(figure))
+    }" style="width: 100%">`;
+    return `<a href="${quote(address())}">${image}</a>`;
+  }
+
+  async function png(figure) {
+    const { text, width, height } = drawing(figure);
     const image = new Image();
-    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+    image.src = asImage(text);
     await image.decode();
     const canvas = make("canvas", { width: 2 * width, height: 2 * height });
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
@@ -266,21 +292,18 @@
 
   function tools(root) {
     for (const figure of $$(".kv-figure", root)) {
-      if (figure.dataset.kvTools || !$(".kv-chart", figure)) continue;
+      if (figure.dataset.kvTools || !chartOf(figure)) continue;
       figure.dataset.kvTools = "true";
-      const svg = () => $(".kv-chart svg", figure), table = $("details table", figure);
+      const table = $("details table", figure), svg = "image/svg+xml";
       figure.append(
         make(
           "p",
           { class: "kv-tools" },
-          tool("PNG", "Save this chart as PNG", () => png(svg())),
-          tool(
-            "SVG",
-            "Save this chart as SVG",
-            () => save(drawing(svg()).text, "image/svg+xml", fileName("svg")),
-          ),
+          tool("PNG", "Save this chart as PNG", () => png(figure)),
+          tool("SVG", "Save this chart as SVG", () => save(drawing(figure).text, svg, fileName("svg"))),
           table &&
             tool("CSV", "Save this chart's data as CSV", () => save(csv(table), "text/csv", fileName("csv"))),
+          tool("Embed", "Copy this chart as HTML for another page", (button) => copy(frame(figure), button)),
         ),
       );
     }

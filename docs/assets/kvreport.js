@@ -843,6 +843,7 @@
     $,
     $$,
     make,
+    draw,
     count,
     fixed,
     gib,

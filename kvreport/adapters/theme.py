@@ -1,4 +1,4 @@
-"""What a page of the theme is changed to: scripts that wait, faces asked for first, a dialog with a name."""
+"""What a page of the theme is changed to: scripts that wait, faces asked for first, names for screen readers."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ _NAMED_DIALOG: Final = (
     f'data-md-component="search" role="dialog" aria-label="{"Search"}"',
 )
 
+# With pages of their own, sections of the theme's navigation are named by an arrow, which has no text.
+_SECTION: Final = re.compile(
+    r'aria-labelledby="__nav_\w+"(?=[^>]*>\s*<label class="md-nav__title"[^>]*>\s*<span[^>]*></span>\s*([^<]+?)\s*<)'
+)
+
 
 # The theme's script would say that scripts run: then every element of a painted page is styled once more.
 _SCRIPTED: Final = ("<script>__md_scope=", '<script>document.documentElement.className="js";__md_scope=')
@@ -44,11 +49,12 @@ _BOTH_SCHEMES: Final = tuple(
 
 
 def waiting(output: str) -> str:
-    """Let scripts wait until a page stands, name the search's dialog, and paint as the page will stay.
+    """Let scripts wait until a page stands, name what the theme leaves without one, and paint as the page will stay.
 
     Ours starts the theme's, the larger one, when the reader first moves.
     """
     output = output.replace(*_NAMED_DIALOG, 1).replace(*_SCRIPTED, 1)
+    output = _SECTION.sub(r'aria-label="\1"', output)
     if all(scheme in output for scheme in _BOTH_SCHEMES):
         output = output.replace(*_PALETTE, 1)
     if "assets/kvreport.js" in output:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib.resources import files
 
@@ -18,6 +19,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/"
 H100 = "gpus/h100-sxm-80gb/"
 KINDS = ("", "models/", LLAMA, "gpus/", H100, "explore/", "compare/", "sizer/", "traffic/", "log/", "data/")
+
+SMALL_TARGETS = """() => Array.from(document.querySelectorAll("a[href], button, select, summary"))
+  .filter((one) => one.checkVisibility({ opacityProperty: true, visibilityProperty: true, contentVisibilityAuto: true }))
+  .filter((one) => !one.closest("p, figcaption, caption, dd") || !one.matches("a")) // in a sentence
+  .map((one) => [one.outerHTML.slice(0, 120), one.getBoundingClientRect()])
+  .filter(([, { width, height }]) => width > 1 && (width < 23.9 || height < 23.9))
+  .map(([html, { width, height }]) => `${html}: ${width} x ${height}`)"""
+"""What a finger has to find that is smaller than 24 px, and not a link within a sentence."""
 
 
 @pytest.fixture
@@ -39,7 +48,10 @@ def test_every_kind_of_page_loads_without_a_fault_and_axe_finds_nothing(browser,
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.wait_for_function("document.fonts.status === 'loaded' && document.getAnimations().length === 0")
     page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run('.md-content')")
+    found = page.evaluate(
+        "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
+    )
+    small = page.evaluate(SMALL_TARGETS)
     made.context.close()
     assert not made.faults
     faults = [
@@ -47,6 +59,7 @@ def test_every_kind_of_page_loads_without_a_fault_and_axe_finds_nothing(browser,
         for v in found["violations"]
     ]
     assert not faults, faults
+    assert not small, small
 
 
 def test_a_wide_drawing_on_a_phone_is_reached_by_keys(browser, address):
@@ -85,6 +98,23 @@ def test_what_is_embedded_says_what_the_page_says(visit):
     assert embedded[0].startswith("<iframe ")
     assert embedded[1].startswith("<a ")
     assert said in embedded[1]
+
+
+def test_every_chart_can_be_taken_away_with_its_finding_and_source(visit, tiny_site):
+    page = visit.go(LLAMA)
+    page.locator("[aria-label='Save this chart as SVG']").first.wait_for(state="attached")
+    charts = page.locator("main figure.kv-figure").filter(has=page.locator("svg:not([aria-hidden])"))
+    assert charts.count() == page.locator("main figure [aria-label^='Copy this chart as HTML']").count() > 2
+    chart = charts.filter(has=page.locator(".kv-plot"))
+    with page.expect_download() as told:
+        chart.get_by_role("button", name="Save this chart as SVG").click()
+    text = " ".join(re.findall(r">([^<]+)<", told.value.path().read_text(encoding="utf-8")))
+    said = " ".join(page.locator("[data-kv-slot=headline]").inner_text().split())
+    release = (tiny_site.catalog / "RELEASE").read_text(encoding="utf-8").strip()
+    assert said[:40] in text
+    assert f"data release {release}" in text
+    for drawn in chart.locator(".kv-plot text").all_text_contents():
+        assert drawn in text
 
 
 def test_what_is_far_below_the_window_is_measured_when_it_comes_near(visit):

@@ -22,11 +22,11 @@ _PAGE: Final = """\
 <link rel="stylesheet" href="../assets/kv-embed.css">
 <script src="../assets/kv-embed.js" defer></script>
 </head>
-<body data-kv-embed="../badge/">{body}</body>
+<body><main data-kv-embed="../badge/">{body}</main></body>
 </html>
 """
 _HELP: Final = """
-<p class="kv-embed-message">A card for your page</p>
+<h1 class="kv-embed-message">A card for your page</h1>
 <p>The card shows how many requests of a model fit on a GPU. Put this into the page:</p>
 <pre>{frame}</pre>
 <p><a class="kv-embed-link" href="?{asked}">See this card</a></p>

@@ -52,6 +52,7 @@ def _cases(catalog: Catalog, family: str) -> Sequence[tuple[Numbers, Case]]:
 
 
 def _ranges(rules: RulesFile) -> Table:
+    label = rules.records[-1].label.split()[0]
     rows = (
         Row(Cell(one.name), (Cell(one.label), Cell(one.first), Cell(one.version))) for one in rules.records
     )
@@ -60,7 +61,7 @@ def _ranges(rules: RulesFile) -> Table:
         Column("From", numeric=False),
         Column("Stands for", numeric=False),
     )
-    return Table("Names of releases on the command line", Column("Name", numeric=False), columns, tuple(rows))
+    return Table(f"Names of {label}'s releases on the command line", Column("Name", numeric=False), columns, tuple(rows))
 
 
 def _rules(rules: RulesFile, cases: Sequence[tuple[Numbers, Case]]) -> Table:
