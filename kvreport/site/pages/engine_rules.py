@@ -61,7 +61,12 @@ def _ranges(rules: RulesFile) -> Table:
         Column("From", numeric=False),
         Column("Stands for", numeric=False),
     )
-    return Table(f"Names of {label}'s releases on the command line", Column("Name", numeric=False), columns, tuple(rows))
+    return Table(
+        f"Names of {label}'s releases on the command line",
+        Column("Name", numeric=False),
+        columns,
+        tuple(rows),
+    )
 
 
 def _rules(rules: RulesFile, cases: Sequence[tuple[Numbers, Case]]) -> Table:
