@@ -10,24 +10,38 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import random
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, Final
 
 import kvreport
 from kvreport.accounting.deployment import Deployment
+from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
+from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.support import lacks_class
+from kvreport.accounting.weights import parameters
 from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.local_logs import LocalLog, load_local_logs
+from kvreport.catalog.observation import Observation, load_observations
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.local import ROWS_KEEP
+from kvreport.estimation.local_case import open_local
 from kvreport.estimation.remedies import HOPELESS, remedies
+from kvreport.evidence.local_logs import judge_log
+from kvreport.evidence.validation import compare
 from kvreport.query import options
+from kvreport.units import MIB
 
 Draw = random.Random
 Question = dict[str, Any]
@@ -41,8 +55,14 @@ REFUSED: Final = ("engine_does_not_run", "format_not_supported", "context_exceed
 LOCAL: Final = ("llama_cpp", "ollama", "mlx")
 STATES_FIRST: Final = ("tensorrt_llm", "sglang")
 """Families that set memory for states aside before tokens."""
-LOCAL_SHARE: Final = 0.01
-"""Of the questions drawn, those for a machine of one's own: each lays out graphs for a second, a server's takes 10 ms."""
+LOCAL_SHARE: Final = 0.2
+"""Of the questions drawn, those for a machine of one's own: three of the eight families of engines, at more cost."""
+AT_HOME: Final = 40e9
+"""Parameters of the models drawn for one: where weights do not fit, an answer searches for what would for seconds."""
+RECORDED_SHARE: Final = 0.1
+"""Of the answers drawn, those held against what an engine itself recorded."""
+ERROR_STEP: Final = 1e-4
+"""By which the error of a recorded figure may grow: it is kept with six digits, and figures are printed with four."""
 FRACTION_STEP: Final = 0.001
 """Steps in which shares of memory are printed."""
 
@@ -60,10 +80,22 @@ def names() -> tuple[list[str], list[str], list[str]]:
     return sorted(known.models), sorted(known.accelerators), sorted(known.engines)
 
 
+@cache
+def small() -> list[str]:
+    """Models that machines of one's own run: released in 16 bits, as local engines quantize them themselves."""
+    known = catalog().models
+    return [
+        name
+        for name in names()[0]
+        if known[name].weight_format == "bf16" and parameters(known[name]) < AT_HOME
+    ]
+
+
 def question(draw: Draw) -> Question:
     """Draw a question about any model, machine, engine, layout, format and context."""
     models, gpus, engines = names()
     own = draw.random() < LOCAL_SHARE
+    models = small() if own and draw.random() < 0.95 else models
     engine = draw.choice([one for one in engines if (catalog().engines[one].family in LOCAL) == own])
     asked: Question = {
         "model": draw.choice(models),
@@ -469,8 +501,132 @@ NEIGHBORS: Final = (
 )
 
 
+# --- what engines recorded ---------------------------------------------------------------------------------------
+
+
+RECORDED: Final = Path(__file__).with_name("recorded.json")
+"""What each published start is missed by, by figure: ``python tests/invariants.py`` writes it as it is today."""
+
+
+@cache
+def held() -> dict[str, dict[str, float]]:
+    """The errors on record; of what is not named there, none."""
+    return dict(json.loads(RECORDED.read_text(encoding="utf-8")))
+
+
+@cache
+def sources() -> dict[str, Callable[[], dict[str, float]]]:
+    """By name what an engine recorded: each judges one start and returns the relative errors of its figures."""
+    folder = catalog().folder
+    found: dict[str, Callable[[], dict[str, float]]] = {}
+    found |= {f"start {one.id}": partial(_of_start, one) for one in load_observations(folder)}
+    found |= {f"home {one.id}": partial(_of_log, one) for one in load_local_logs().logs}
+    runs = json.loads((folder / "llama_cpp" / "runs.json").read_text(encoding="utf-8"))["rows"]
+    return found | {f"run {number}": partial(_of_run, *row) for number, row in enumerate(runs)}
+
+
+def _of_start(observation: Observation) -> dict[str, float]:
+    """A start-up log: weights, pool, tokens and concurrency, of its own pool and end to end."""
+    found = compare(catalog(), observation)
+    errors = {one.quantity: one.error for one in found.comparisons if math.isfinite(one.error)}
+    starts = None not in (found.starts_predicted, found.starts_observed)
+    return errors | ({"starts": float(found.starts_predicted != found.starts_observed)} if starts else {})
+
+
+def _of_log(log: LocalLog) -> dict[str, float]:
+    """A log of a machine of one's own: each buffer that it prints."""
+    ours = judge_log(log, catalog()).ours
+    return {part: _beyond(ours[part], size) for part, size in log.printed.items() if part in ours}
+
+
+def _beyond(ours: float, printed: float) -> float:
+    """The relative error of a size that is printed in hundredths of a MiB; both in MiB."""
+    missing = max(0.0, abs(ours - printed) - 0.006)
+    return math.copysign(missing, ours - printed) / max(printed, 1.0)
+
+
+def _of_run(name: str, count: int, asked: Mapping[str, Any], *printed: Any) -> dict[str, float]:
+    """A dry run of llama.cpp's build: caches with states, results, and the buffers of host and devices."""
+    try:
+        layout = lay_out_local(_quantized(name), options_of(asked), devices(count))
+    except InputError:
+        return {"starts": float(printed[0] is not None)}
+    kv, state, output, host, compute = printed
+    if kv is None:
+        return {"starts": 1.0}
+    found = {"caches": _beyond(layout.kv_cache_bytes / MIB, kv + state)}
+    found |= {
+        "output": _beyond(layout.host.output / MIB, output),
+        "host": _beyond(layout.host.compute / MIB, host),
+    }
+    laid = zip(layout.devices, compute, strict=False)
+    return found | {one.name: _beyond(one.compute / MIB, size) for one, size in laid}
+
+
+@cache
+def _quantized(name: str) -> LocalModel:
+    return open_local(catalog().model(name), "q4_k_m", None)[0]
+
+
+def options_of(row: Mapping[str, Any]) -> LocalOptions:
+    """The options of a dry run."""
+    return LocalOptions(
+        context=row["ctx"],
+        parallel=row["np"],
+        unified=row.get("unified", False),
+        type_k=row.get("k", "f16"),
+        type_v=row.get("v", "f16"),
+        batch=row.get("b", 2048),
+        ubatch=row.get("ub", 512),
+        flash=row.get("fa", "auto"),
+        swa_full=row.get("swa", False),
+        gpu_layers=row.get("ngl"),
+        cpu_moe=row.get("cpu_moe", 0),
+        tensor_split=tuple(row.get("split", ())),
+        kv_offload=row.get("kv_offload", True),
+        # The devices of these runs leave operations on host weights to the host.
+        op_offload=False,
+        outputs=row.get("out", 0),
+        draft=row.get("draft", 0),
+        embeddings=row.get("embd", False),
+    )
+
+
+def devices(count: int, usable: int = 1 << 40) -> list[LocalDevice]:
+    """The devices of a dry run."""
+    return [LocalDevice(f"device{n}", usable, align=32, pipelines=True) for n in range(count)]
+
+
+def recorded(name: str) -> int:
+    """No figure that an engine recorded is missed by more than the record says; one that it does not name, by nothing.
+
+    A log that came after the record was written is held against nothing until it is on record, too.
+    """
+    now, known = sources()[name](), held().get(name)
+    if known is None and not name.startswith("run "):
+        return 1
+    known = known or {}
+    for figure, error in now.items():
+        most = abs(known.get(figure, 0.0)) + ERROR_STEP
+        assert abs(error) <= most, (f"recorded {name}: {figure}", known.get(figure), error)
+    assert now.keys() >= known.keys(), (f"recorded {name}: no longer compared", known.keys() - now.keys())
+    return 1
+
+
+def record() -> str:
+    """The record as it is now: a line for each log, and for a dry run that is missed."""
+    lines = []
+    for name, errors in sources().items():
+        found = {part: round(error, 6) for part, error in errors().items() if abs(error) > ERROR_STEP}
+        if found or not name.startswith("run "):
+            lines.append(f"{json.dumps(name)}: {json.dumps(found)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 def answers(draw: Draw) -> tuple[str, int]:
-    """An answer of any engine, held against itself and one neighbor."""
+    """An answer of any engine, held against itself and one neighbor, or against what an engine recorded."""
+    if draw.random() < RECORDED_SHARE:
+        return "recorded", recorded(draw.choice(list(sources())))
     asked = question(draw)
     first = ask(asked)
     if first is None:
@@ -664,3 +820,22 @@ def offered(draw: Draw, model: str, asked: Question) -> tuple[str, int]:
         by_memory = unbounded(below.to_dict()[BY_MEMORY])
         assert by_memory < needed or below.verdict not in STARTS, ("share below", share, by_memory, needed)
     return "answered", 4
+
+
+def whole(seed: int) -> str:
+    """All that one question is answered, or one search in eight: the same text as long as no figure of it changes."""
+    draw = random.Random(f"whole {seed}")  # noqa: S311 - examples, no secrets
+    found: Any
+    if seed % 8 == 7:
+        model, asked = search(draw)
+        prompt = asked["context"] - 1 or 1
+        found = sized(
+            model, asked | draw.choice(({}, {"prompt": prompt, "output": 1, "disaggregated": True}))
+        )
+    else:
+        found = ask(question(draw))
+    return "refused" if found is None else json.dumps(found.to_dict())
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(record(), encoding="utf-8")

@@ -8,6 +8,7 @@ from typing import Any
 
 import invariants
 import pytest
+from fuzzing import thinned
 
 import kvreport
 from kvreport.accounting.engines.sglang.shapes import layers
@@ -129,6 +130,15 @@ def test_the_smallest_share_of_a_pipeline_holds_the_workload() -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_what_is_drawn_holds(seed: int) -> None:
     invariants.answers(random.Random(f"answers {seed}"))  # noqa: S311 - examples, no secrets
+
+
+def test_no_recorded_start_is_missed_by_more_than_the_record_says() -> None:
+    """Whoever changes a rule reads what the change does to each log in the diff of tests/recorded.json."""
+    names = list(invariants.sources())
+    for name in thinned(names, 12):
+        invariants.recorded(name)
+    logs = [name for name in names if not name.startswith("run ")]
+    assert sum(name in invariants.held() for name in logs) > 0.9 * len(logs)
 
 
 @pytest.mark.parametrize("seed", range(30))

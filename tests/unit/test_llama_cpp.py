@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from fuzzing import thinned
+from invariants import devices, options_of
 
 from kvreport.accounting.engines.llama_cpp import layout as layout_module
 from kvreport.accounting.engines.llama_cpp.builds import for_build
@@ -52,33 +52,6 @@ def catalog() -> Catalog:
 
 def read(catalog: Catalog, name: str, mix: str = "q4_k_m") -> LocalModel:
     return open_local(catalog.model(name), mix, None)[0]
-
-
-def options_of(row: Mapping[str, Any]) -> LocalOptions:
-    return LocalOptions(
-        context=row["ctx"],
-        parallel=row["np"],
-        unified=row.get("unified", False),
-        type_k=row.get("k", "f16"),
-        type_v=row.get("v", "f16"),
-        batch=row.get("b", 2048),
-        ubatch=row.get("ub", 512),
-        flash=row.get("fa", "auto"),
-        swa_full=row.get("swa", False),
-        gpu_layers=row.get("ngl"),
-        cpu_moe=row.get("cpu_moe", 0),
-        tensor_split=tuple(row.get("split", ())),
-        kv_offload=row.get("kv_offload", True),
-        # The devices of these runs leave operations on host weights to the host.
-        op_offload=False,
-        outputs=row.get("out", 0),
-        draft=row.get("draft", 0),
-        embeddings=row.get("embd", False),
-    )
-
-
-def devices(count: int, usable: int = 1 << 40) -> list[LocalDevice]:
-    return [LocalDevice(f"device{n}", usable, align=32, pipelines=True) for n in range(count)]
 
 
 def test_dry_runs_of_the_real_build(catalog: Catalog, repository: Path) -> None:
