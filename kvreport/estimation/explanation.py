@@ -541,13 +541,14 @@ def _may_fit_sentence(estimate: Estimate, context: str) -> str:
 
 
 def _other_context(estimate: Estimate) -> AtContext | None:
-    """A second context for the headline: 8K, or 32K if 8K was asked for."""
+    """A second context for the headline: 8K, or 32K if 8K was asked for; none that says one request once more."""
     wanted = 8192 if estimate.request.context_tokens != 8192 else 32768
+    least = 1 if estimate.max_concurrent_requests == 1 else 0
     return next(
         (
             row
             for row in estimate.by_context
-            if row.context_tokens == wanted and row.max_concurrent_requests > 0
+            if row.context_tokens == wanted and row.max_concurrent_requests > least
         ),
         None,
     )

@@ -10,7 +10,7 @@ from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout
-from kvreport.accounting.engines.llama_cpp.search import longest_context, most_slots
+from kvreport.accounting.engines.llama_cpp.search import most_slots
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Term
@@ -172,9 +172,7 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
         limited_by=own.limited_by,
         shortfall_bytes=own.shortfall_bytes,
         kv_pool_tokens=layout.cells.context,
-        max_context_tokens=longest_context(
-            case.local, case.options, case.devices, host_memory=case.host_memory
-        ),
+        max_context_tokens=case.longest(),
         verdict=own.verdict,
         decode_ms_lower_bound=decode_ms(case, layout),
         prefill_ms_lower_bound=None,
@@ -228,7 +226,8 @@ def _at(case: LocalCase, tokens: int, asked: LocalLayout) -> AtContext:
     if tokens != usual and not stated:
         cells = tokens * max(options.context // usual, 1)
         layout = case.lay_out(replace(options, context=cells))
-    at_once = min(options.slots, cells // tokens) if stated and options.is_unified else options.slots
+    # Slots that share the cells of -c run as many requests of this length as find room in them.
+    at_once = min(options.slots, cells // tokens) if options.is_unified else options.slots
     verdict = _verdict(case, layout, tokens)
     running = min(count, at_once) if verdict in _STARTS else 0
     return AtContext(
@@ -237,7 +236,7 @@ def _at(case: LocalCase, tokens: int, asked: LocalLayout) -> AtContext:
         max_concurrent_requests=running,
         max_concurrent_requests_by_memory=count,
         max_concurrent_requests_ceiling=min(most, 1 << 20),
-        limited_by="max_num_seqs" if running == options.slots else "kv_pool",
+        limited_by="max_num_seqs" if running == options.slots or running < count else "kv_pool",
         shortfall_bytes=layout.shortfall,
         verdict=verdict,
     )

@@ -145,6 +145,8 @@ class LocalEstimate(Estimate):
     @property
     def most_requests_flag(self) -> str:
         """What limits the requests at once where memory does not, as the engine calls it."""
+        if self.options.is_unified and self.max_concurrent_requests < self.options.slots:
+            return f"-c {self.options.context}"
         return self.request.case.rules.requests_flag
 
     @property

@@ -29,6 +29,7 @@ from kvreport.accounting.engines.llama_cpp.quantize import mix_name, quantized
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.accounting.engines.llama_cpp.scratch import Scratch
+from kvreport.accounting.engines.llama_cpp.search import longest_context, longest_of_slots
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.support import nearest_class
 from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS, TEXT_DRAFTS
@@ -390,6 +391,13 @@ class LocalCase:
         engine = rules(self.request.engine)
         return isinstance(engine, LlamaCpp) and engine.fits_by_itself
 
+    def longest(self) -> int:
+        """The longest context of a request that fits with these flags, in every slot that has cells of its own."""
+        given = (self.local, self.options, self.devices)
+        if self.options.is_unified or self.options.slots == 1:
+            return longest_context(*given, host_memory=self.host_memory)
+        return longest_of_slots(*given, self.options.slots, host_memory=self.host_memory)
+
     def laid(self, context: int) -> tuple[LocalLayout, DeviceBytes]:
         """One slot of a context, and the fullest device."""
         single = replace(self.options, context=context, parallel=1, unified=None)
@@ -420,6 +428,8 @@ def open_case(request: Request, query: Query, file: GgufModel | None, catalog: C
     devices = devices_of(request)
     asked = 0 if query.context_tokens is None else request.context_tokens
     options = options_of(query, asked if query.ctx_size is None else parse_tokens(query.ctx_size))
+    if query.ctx_size is None and not options.is_unified:
+        options = replace(options, context=asked * options.slots)  # -c is divided among slots of their own
     local = replace(local, companions=_companions(query, local, mix, file, catalog, request.engine.label))
     if local.companions.prediction is not None and file is None:
         count = len(local.companions.prediction.network.blocks)

@@ -9,7 +9,6 @@ from kvreport.accounting.engines.llama_cpp.fit import FIT_TARGET, Fitted, fit
 from kvreport.accounting.engines.llama_cpp.network import Mixture
 from kvreport.accounting.engines.llama_cpp.search import (
     fewest_cpu_experts,
-    longest_context,
     most_gpu_layers,
     most_slots,
 )
@@ -27,7 +26,7 @@ class HomeAnswers:
     """What fits on this machine.
 
     Attributes:
-        longest_context: The longest ``--ctx-size`` that fits with the flags that were given; 0 if none does.
+        longest_context: The longest context of a request that fits with the flags that were given; 0 if none does.
         slots: Slots of the asked context that fit (``-c context*N -np N``).
         n_cpu_moe: The smallest ``--n-cpu-moe`` that fits; 0 if it fits without, None if it does not help.
         n_gpu_layers: The largest ``--n-gpu-layers`` that fits; counts the output layer.
@@ -73,7 +72,7 @@ def home_answers(case: LocalCase) -> HomeAnswers:
     mixture = any(isinstance(block.feed, Mixture) for block in local.network.blocks)
     whole = replace(asked.options, gpu_layers=None)
     return HomeAnswers(
-        longest_context=longest_context(local, case.options, devices, host_memory=host),
+        longest_context=case.longest(),
         slots=most_slots(local, case.options, devices, case.request.context_tokens, host_memory=host),
         n_cpu_moe=0 if layout.fits and not asked.options.cpu_moe else _experts(asked, mixture),
         n_gpu_layers=layout.layers
@@ -120,8 +119,7 @@ def _fits_as(case: LocalCase, mix: str) -> bool:
 def advice(case: LocalCase) -> tuple[str, ...]:
     """Changes that make it fit, each alone, by the engine's own flags; the nearest of each."""
     found = []
-    host = case.host_memory
-    context = longest_context(case.local, case.options, case.devices, host_memory=host)
+    host, context = case.host_memory, case.longest()
     if context >= 4 * 256:
         found.append(f"--context {context}")
     experts = fewest_cpu_experts(case.local, case.options, case.devices, host_memory=host)

@@ -11,7 +11,6 @@ from kvreport.accounting.engines.llama_cpp.layout import LocalLayout
 from kvreport.accounting.engines.llama_cpp.network import Mixture
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, longest_context, most_gpu_layers
-from kvreport.accounting.engines.ollama import Ollama
 from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import RELEASED, Catalog
@@ -151,7 +150,7 @@ def size_local(
                 model=name,
                 gpu=machine,
                 engine=record,
-                context_tokens=context if isinstance(rules(record), Ollama) else context * slots,
+                context_tokens=context,
                 parallel=slots,
                 kv=cache_type,
                 host_memory=host_memory,

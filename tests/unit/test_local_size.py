@@ -35,7 +35,7 @@ def test_the_largest_mix_that_fits_is_found(catalog: Catalog) -> None:
             engine="llama-cpp",
             weights=mix,
             parallel=2,
-            context_tokens=65536,
+            context_tokens=32768,
             catalog=catalog,
         )
         assert isinstance(answer, LocalEstimate)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.cli import main
 from kvreport.estimation import estimate
 from kvreport.estimation.local_answer import LocalEstimate
 
@@ -56,3 +59,21 @@ def test_what_runs_at_once_finds_room_in_the_cells(
         assert row.max_concurrent_requests * row.context_tokens <= cells
     counts = [row.max_concurrent_requests for row in found.by_context]
     assert counts == sorted(counts, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"parallel": 4}, {"parallel": 2, "kv_unified": True}, {"parallel": 1}]
+)
+def test_the_printed_command_runs_what_the_headline_says(
+    catalog: Catalog, options: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--context 16K`` said four requests, and the command printed with it ran one when pasted back."""
+    found = started(catalog, context_tokens=16384, **options)
+    command = found.to_dict()["command"].replace("MODEL.gguf", MODEL)
+    asked = ["estimate", command, "--gpu", "rtx-pro-6000-ws", "--weights", "q4_k_m", "--format", "json"]
+    assert main(asked) == 0
+    again = json.loads(capsys.readouterr().out)
+    names = ("context_tokens", "max_concurrent_requests", "limited_by", "verdict", "budget", "kv_cache_bytes")
+    told = found.to_dict()
+    assert [again[name] for name in names] == [told[name] for name in names]
+    assert told["max_concurrent_requests"] * 16384 <= told["cells"]["context"]

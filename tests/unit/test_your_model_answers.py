@@ -67,7 +67,7 @@ def test_a_gguf_file_is_named_in_its_command_with_what_has_to_be_said_of_it() ->
     assert known.describe()["source"] == "'tiny Q4.gguf'"
     assert known.describe()["assumptions"] == []
     found = known.estimate("h100-sxm-80gb", context_tokens=4096, engine="llama-cpp")
-    assert (found["limited_by"], found["most_requests_flag"]) == ("max_num_seqs", "--parallel")
+    assert (found["limited_by"], found["most_requests_flag"]) == ("max_num_seqs", "-c 4096")
     keys = {key.replace("llama.", "wonder."): value for key, value in GGUF_KEYS.items()}
     header = gguf_header({**keys, "general.architecture": "wonder"}, gguf_tensors())
     (said,) = YourModel.read({"odd.gguf": header}, CATALOG).describe()["assumptions"]

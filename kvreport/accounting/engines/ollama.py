@@ -118,7 +118,8 @@ class Ollama(LlamaCpp):
         ``server/sched.go``).
         """
         slots = 1 if self.engine.lists("one_slot", architecture) else options.parallel or 1
-        each = options.context or default_context(total_bytes, model)
+        cells = options.context if options.is_unified else options.context // options.slots
+        each = cells or default_context(total_bytes, model)
         found = replace(options, parallel=slots, unified=False, context=each * slots)
         if options.ubatch_given:
             return found
