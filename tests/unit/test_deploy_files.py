@@ -32,7 +32,33 @@ REFUSED = (
     | {("vllm-nodes", kind) for kind in ONE_NODE}
     | {(asked, kind) for asked in ("sglang", "llama.cpp") for kind in ("llm-d", "helm")}
 )  # fmt: skip
+FIELDS = yaml.safe_load(
+    Path(__file__).parents[1].joinpath("deployment_fields.yaml").read_text(encoding="utf-8")
+)
 WITHOUT_RELEASE = {("vllm-older", "command"), ("vllm-older", "systemd")}
+
+
+def not_known(value: object, known: object, path: str) -> list[str]:
+    """Where a document has a field, or a type of value, that was not held against the public schema of its kind."""
+    if isinstance(value, dict) and isinstance(known, dict):
+        return [
+            fault
+            for key, one in value.items()
+            for fault in (
+                [f"{path}.{key}"]
+                if not {key, "*"} & known.keys()
+                else not_known(one, known.get(key, known.get("*")), f"{path}.{key}")
+            )
+        ]
+    if isinstance(value, list) and isinstance(known, list):
+        return [fault for one in value for fault in not_known(one, known[0], f"{path}[]")]
+    return [] if type(value).__name__ in str(known).split() else [f"{path}: {type(value).__name__}"]
+
+
+def held_against_schemas(kind: str, text: str) -> list[str]:
+    documents = [] if kind in {"command", "systemd"} else yaml.safe_load_all(text)
+    named = [(one.get("kind", kind), one) for one in documents]
+    return [fault for name, one in named for fault in not_known(one, FIELDS[name]["fields"], name)]
 
 
 def test_what_is_offered_is_what_is_written() -> None:
@@ -53,6 +79,7 @@ def test_a_file_read_back_keeps_its_launch_and_every_figure(
         assert "allowed:" in printed.err
         return
     assert status == 0
+    assert held_against_schemas(kind, printed.out) == []
     file = tmp_path / ("server.service" if kind == "systemd" else "server")
     file.write_text(printed.out, encoding="utf-8")
     labelled = kind not in {"command", "compose", "systemd"}
@@ -100,7 +127,7 @@ GRAPH = {
         }},
     },
 }  # fmt: skip
-"""The fields of ``deploy/operator/api/v1beta1`` of Dynamo (006b6e10) that are written, with their limits."""
+"""The limits of what is written in Dynamo's resource definition (``tests/deployment_fields.yaml`` names it)."""
 
 
 @pytest.mark.parametrize("engine", ["vllm@0.31.0", "sglang@0.5.21"])
@@ -122,6 +149,8 @@ def test_a_graph_of_dynamo_is_valid_and_read_back_as_it_was_written(
     printed = capsys.readouterr().out
     graph = yaml.safe_load(printed)
     jsonschema.validate(graph, GRAPH)
+    assert held_against_schemas("dynamo", printed) == []
+    assert held_against_schemas("dynamo", printed.replace("replicas: 1", "replica: 1"))
     frontend, worker = graph["spec"]["components"]
     assert (frontend["type"], worker["type"]) == ("frontend", "worker")
     assert worker["podTemplate"]["spec"]["containers"][0]["image"].endswith(":1.6.1")
