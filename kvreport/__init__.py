@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Estimate",
     "InputError",
+    "Quantities",
     "TrafficAnswer",
     "__version__",
     "boundary",
@@ -22,6 +23,7 @@ __all__ = [
     "list_models",
     "load_catalog",
     "matrix",
+    "quantities",
     "read_config",
     "read_log",
     "replay",
@@ -30,6 +32,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from kvreport.architectures import read_config
+    from kvreport.book.quantities import Quantities, quantities
     from kvreport.catalog.load import load_catalog
     from kvreport.dataset.frames import boundary, diff, list_models, matrix
     from kvreport.errors import InputError
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Estimate": "kvreport.estimation",
     "InputError": "kvreport.errors",
+    "Quantities": "kvreport.book.quantities",
     "TrafficAnswer": "kvreport.traffic.answers",
     "boundary": "kvreport.dataset.frames",
     "diff": "kvreport.dataset.frames",
@@ -48,6 +52,7 @@ _HOMES = {
     "list_models": "kvreport.dataset.frames",
     "load_catalog": "kvreport.catalog.load",
     "matrix": "kvreport.dataset.frames",
+    "quantities": "kvreport.book.quantities",
     "read_config": "kvreport.architectures",
     "read_log": "kvreport.startup_log.diagnose",
     "size": "kvreport.estimation.size",

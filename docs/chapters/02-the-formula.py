@@ -23,6 +23,7 @@ from kvreport.book.chapter import (
     curves,
     drawings,
     exercise,
+    fold,
     formula,
     guess,
     instrument,
@@ -318,6 +319,13 @@ exercise(
 
 # %% [markdown]
 # ## Check yourself
+
+# %% tags=["hide"]
+fold(
+    "Write the formula from memory. Mark the terms that traffic changes, and underline those that the model fixes.",
+    formula("cache  =  2 × layers × KV heads × head dim × bytes per number × tokens × requests"),
+    "Traffic changes the last two, tokens and requests. The model fixes layers, KV heads and head dim. You choose the bytes per number when the server starts.",
+)
 
 # %% tags=["hide"]
 quiz(

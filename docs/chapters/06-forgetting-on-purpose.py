@@ -333,7 +333,7 @@ quiz(
 # - [Weight quantization is not KV cache quantization](07-weights-are-not-the-cache.py)
 # - Yang et al., ["Gated Delta Networks"](https://arxiv.org/abs/2412.06464), the states of Qwen3.6
 # - [Windows and states, measured tensor by tensor](../evidence/measured/index.md#e1)
-# - Try it: [Qwen3.6 27B with eight requests of 128K](../sizer/index.md?model=Qwen--Qwen3.6-27B&context=128K&prompt=127K&output=400&concurrent=8&burst=1&spares=0&weights=fp8&kv=fp8)
+# - Try it: [Qwen3.6 27B with eight requests of 128K](../sizer/index.md?model=Qwen--Qwen3.6-27B&gpu=h100-nvl-94gb&context=128K&prompt=127K&output=400&concurrent=8&burst=1&spares=0&weights=fp8&kv=fp8)
 # - Try it: [three models that forget, side by side](../compare/index.md?models=Qwen--Qwen3.6-27B&models=openai--gpt-oss-120b&models=google--gemma-3-27b-it)
 # - [Qwen3.6 27B](../models/Qwen--Qwen3.6-27B/index.md), [gpt-oss 120B](../models/openai--gpt-oss-120b/index.md),
 #   [Gemma 3 27B](../models/google--gemma-3-27b-it/index.md)

@@ -209,8 +209,9 @@ bars(
 # Teams that have learned this stop treating a 4-bit file as the whole victory. They model traffic, and then reduce one factor of the
 # formula: a model with fewer KV heads ([GQA, MQA](04-sharing-heads.py)), [paged allocation](08-pages.py), [windows](06-forgetting-on-purpose.py),
 # a quantized cache, or a limit on concurrency. The knobs have names: vLLM's `--kv-cache-dtype`, SGLang's `--kv-cache-dtype`,
-# TensorRT-LLM's `kv_cache_config`, llama.cpp's `--cache-type-k` and `--cache-type-v`. Hosted services with long contexts face the same
-# bill, because every active conversation holds its cache.
+# TensorRT-LLM's `kv_cache_config`, llama.cpp's `--cache-type-k` and `--cache-type-v`. Hosted services such as the Claude
+# API, ChatGPT and the Mistral API pay the same bill: every active conversation holds its cache, whatever its weights take. vLLM's scheduler tracks the
+# growing blocks of requests of different lengths.
 
 # %% tags=["hide"]
 takeaway(

@@ -202,6 +202,18 @@ table(
 # %% tags=["hide"]
 assert held.loc["2 × H100", 12000] < 64 < held.loc["2 × H200", 12000]
 assert 0 < held.loc["1 × H200", 6000] < 80
+five = {
+    context: kvreport.size(
+        "meta-llama/Llama-3.1-70B-Instruct",
+        gpus=["H100"],
+        context=context,
+        concurrent=5,
+        weights=["fp8"],
+        kv=["fp8"],
+    )
+    for context in (131_072, 8192)
+}
+assert [int(found.to_frame().iloc[0]["devices"]) for found in five.values()] == [4, 2]
 
 # %% [markdown]
 # Two H100s hold {{ fits("llama-3.1-70b", "H100", tokens=6000, tp=2, weights="fp8", kv="fp8") as requests }} at 6,000 tokens and
@@ -367,5 +379,7 @@ quiz(
 #
 # - Try it: [the example in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=6K&prompt=5600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8),
 #   whose requests hold {{ 5,800 tokens = 5600 + 400 / 2 }} on average, and [with twice the length](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=12K&prompt=11600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8)
+# - The context decides the hardware: [five users of 128K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=128K&concurrent=5&weights=fp8&kv=fp8)
+#   need four H100s, [five users of 8K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=8K&concurrent=5&weights=fp8&kv=fp8) need two
 # - [Beyond one GPU](11-beyond-one-gpu.py), and [the whole chain of decisions](14-one-decision-chain.py) on one model
 # - [Aisle](https://github.com/mohan-sanjana/aisle), "The KV cache, the silent capacity killer" and "The seven parameters", the sources of example and list

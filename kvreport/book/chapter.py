@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvreport.accounting import kernel, kv_cache
@@ -29,8 +28,7 @@ from kvreport.book.instruments import (
     terms_of,
 )
 from kvreport.book.lab import choose, exercise, guess, item, quiz, right, takeaway, wrong
-from kvreport.book.quantities import Quantities
-from kvreport.catalog.load import open_catalog
+from kvreport.book.quantities import Quantities, quantities
 from kvreport.errors import InputError
 from kvreport.site.kit import figures
 from kvreport.units import GIB
@@ -68,11 +66,6 @@ __all__ = [
     "takeaway",
     "wrong",
 ]
-
-
-def quantities(path: Path | None = None) -> Quantities:
-    """Return the vocabulary of prose expressions, for use in code: ``q.kv_per_token("…")``."""
-    return Quantities(open_catalog(path))
 
 
 def claim(value: float, expected: float, *, within: float = 0.0) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import isfunction
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kvreport import estimation, units
@@ -22,6 +23,7 @@ from kvreport.accounting.profile import CacheProfile
 from kvreport.book.expressions import Value, evaluate
 from kvreport.book.mistakes import mistaken
 from kvreport.catalog.caches import ChunkedAttention, FullAttention, Latent, SlidingWindow
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.at_home import AtHome, at_home, backend_bytes
 from kvreport.query import SERVER_ENGINE
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from kvreport.book.reader import Reader
     from kvreport.catalog.accelerator import Accelerator
     from kvreport.catalog.formats import KvFormat
-    from kvreport.catalog.load import Catalog
     from kvreport.catalog.model import Model
 
 N = TypeVar("N", int, float)
@@ -53,9 +54,26 @@ CONSTANTS: Final[Mapping[str, float]] = {
 }
 
 
+def quantities(path: Path | None = None) -> Quantities:
+    """Return every quantity that pages and claims are computed from, as methods.
+
+    Args:
+        path: Folder of a catalog; None for the one of the package.
+
+    >>> q = quantities()
+    >>> q.kv_per_token("llama-3.1-8b"), q.kv_request("llama-3.1-8b", tokens=8192) == 2**30
+    (131072.0, True)
+    >>> q.compute("weights('llama-3.1-8b') / parameters('llama-3.1-8b')")
+    2.0
+    """
+    return Quantities(open_catalog(path))
+
+
 @dataclass(frozen=True)
 class Quantities:
-    """The vocabulary over one catalog.
+    """The vocabulary over one catalog: bytes, tokens, requests, seconds of a model, mostly on a GPU.
+
+    Names of models and GPUs are read as ``estimate`` reads them. ``weights`` and ``kv`` are formats; None is the model's own.
 
     Attributes:
         catalog: Where models, accelerators, formats and engines are looked up.

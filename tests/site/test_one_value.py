@@ -117,6 +117,15 @@ def graphs_since() -> float:
     return float(f"{first[0]}.{first[1]}")
 
 
+def average_of_link(page: str, words: str) -> float:
+    """Tokens that a request of a link to the sizer holds on average: its prompt and half of its answer."""
+    source = (DOCS / page).read_text(encoding="utf-8")
+    link = re.search(rf"\[{words}\]\([^)?]*\?([^)]*)\)", source)
+    assert link is not None
+    asked = dict(one.split("=") for one in link[1].split("&"))
+    return float(asked["prompt"]) + float(asked["output"]) / 2
+
+
 def ask(expression: str) -> Callable[[], float]:
     return lambda: quantities().compute(expression)
 
@@ -242,7 +251,26 @@ QUANTITIES: Final = (
             Place("chapters/10-sizing-a-deployment.py", rf"1 × H200 [\d,]+ {FIGURE}"),
         ),
     ),
+    Quantity(
+        "tokens that a request of the sizer's example holds",
+        (Place("chapters/10-sizing-a-deployment.py", rf"requests hold {FIGURE} tokens on average"),),
+        lambda: average_of_link("chapters/10-sizing-a-deployment.py", "the example in the sizer"),
+    ),
 )
+SEEDS: Final = (
+    ("hit rate of the assistant's hour in 172 GiB", "19.3"),
+    ("bound of experiment 5, ms", "4.547"),
+    ("replicas of the chain", "7"),
+    ("prefill GPUs per decode GPU, 7,000 and 500 tokens", "2.2"),
+    ("usable memory of a 32 GB Mac", "21.33"),
+    ("one slot on an RTX 3060, tokens", "32,768"),
+    ("requests of 128K on an H100 NVL", "8"),
+    ("4-bit weights of Llama 3.1 8B without scales, GiB", "5.33"),
+    ("release since which graphs are subtracted", "0.21"),
+    ("requests of 6,000 tokens on one H200", "64"),
+    ("tokens that a request of the sizer's example holds", "6,000"),
+)
+"""Second values that once stood on a page."""
 NEVER: Final = {
     r"out of memory at noon|runs servers out of memory": "a full cache queues and preempts; nothing crashes",
     r"purchase that costs nothing": "an FP8 cache costs some quality (chapter 7)",
@@ -268,6 +296,18 @@ def test_a_second_value_seeded_in_any_place_is_found(quantity: Quantity, place: 
     other = f"{value + max(3 * half, 0.15 * value):.{digits}f}"
     text = shown(place.page)
     assert faults(quantity, {place.page: f"{text[: match.start(1)]}{other}{text[match.end(1) :]}"})
+
+
+@pytest.mark.parametrize(("name", "other"), SEEDS)
+def test_each_of_the_eleven_seeds_is_found(name: str, other: str) -> None:
+    quantity = next(one for one in QUANTITIES if one.name == name)
+    for place in quantity.places:
+        text = shown(place.page)
+        match = re.search(place.around, text)
+        assert match is not None
+        seeded = f"{text[: match.start(1)]}{other}{text[match.end(1) :]}"
+        assert not faults(quantity, {place.page: text})
+        assert faults(quantity, {place.page: seeded}), place
 
 
 @pytest.mark.parametrize(

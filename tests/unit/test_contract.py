@@ -100,6 +100,7 @@ def test_python_has_its_names():
         "replay",
         "read_config",
         "load_catalog",
+        "quantities",
         "InputError",
     ]:
         assert name in kvreport.__all__
