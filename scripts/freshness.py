@@ -1,9 +1,9 @@
 """Say how old the facts are: newest release of each engine, newest model, newest log, and files that nobody checked lately.
 
-    python scripts/freshness.py [--older-than 90] [--on 2026-11-28] [--data data]
+    python scripts/freshness.py [--older-than 90] [--on 2026-11-28] [--data data] [--write]
 
 A file's day is the day of the last commit that changed it, as Git says. The exit status is 3 where a file is older than
-``--older-than`` days. Nothing that is built or tested asks for today's date; this report does, for a person to read.
+``--older-than`` days. With ``--write`` the facts go into ``data/freshness.yaml``, which the site's data page shows. Nothing that is built or tested asks for today's date; this report does, for a person to read.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
-from kvreport.catalog.engine_classes import ClassLists
-from kvreport.catalog.load import Catalog, open_catalog
-from kvreport.catalog.shelf import read_yaml
+import yaml
+from sync import DISTRIBUTIONS
+from sync import published as releases
+
+from kvreport.catalog.freshness import FILE, Checked, Freshness, Newest, newest
+from kvreport.catalog.load import open_catalog
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 WRITTEN_ONCE: Final = ("measurements", "releases", "traffic")
@@ -47,43 +50,51 @@ def old(days: Mapping[str, date], on: date, limit: int) -> list[tuple[int, str]]
     return sorted(((age, name) for age, name in ages if age > limit), key=lambda one: (-one[0], one[1]))
 
 
-def newest(catalog: Catalog) -> Iterator[tuple[str, str, str]]:
-    """Yield what is newest of each kind: what it is, its name, and its day or month; empty where nobody stated it."""
-    lists = ClassLists(catalog.folder)
-    for path in sorted((catalog.folder / "engines").glob("*/classes.yaml")):
-        family = path.parent.name
-        read = lists.of(family)
-        if read is None:
-            continue
-        release = read.changes[-1].at[-1]
-        dated = catalog.folder / f"{family}_releases.yaml"
-        built = read_yaml(dated, dated.name)["releases"].get(release, {}) if dated.is_file() else {}  # type: ignore[index]
-        yield f"release of {family} that was read", release, str(built.get("built", ""))
-    models = max((model.release or "", model.id) for model in catalog.models.values())
-    yield "model", models[1], models[0]
-    gpus = max((gpu.release or "", gpu.id) for gpu in catalog.accelerators.values())
-    yield "accelerator", gpus[1], gpus[0]
+def facts(published: Mapping[str, str], days: Mapping[str, date], on: date) -> Freshness:
+    """Return the record of one check, which the site shows.
 
-
-def report(rows: Iterable[tuple[str, str, str]], days: Mapping[str, date], on: date, limit: int) -> list[str]:
-    """Return the report, in Markdown."""
-    lines = [
-        f"# Age of the facts on {on.isoformat()}",
-        "",
-        "| newest | name | of | days |",
-        "| --- | --- | --- | ---: |",
-    ]
-    for kind, name, day in rows:
-        whole = f"{day}-01" if len(day) == 7 else day
-        age = f"{(on - date.fromisoformat(whole)).days:,}" if len(whole) == 10 else "not known"
-        lines.append(f"| {kind} | {name} | {day or 'not stated'} | {age} |")
-    folders: dict[str, list[date]] = {}
+    Args:
+        published: The newest release that the registry has of each engine that was asked for.
+        days: The day of each file.
+        on: The day of the check.
+    """
+    folders: dict[str, list[tuple[date, str]]] = {}
     for name, changed in days.items():
-        folders.setdefault(name.split("/")[0], []).append(changed)
+        folders.setdefault(name.split("/")[0], []).append((changed, name))
+    data = tuple(
+        Checked(
+            name=folder,
+            files=len(many),
+            newest=max(many)[0].isoformat(),
+            oldest=min(many)[0].isoformat(),
+            oldest_file=min(many)[1],
+        )
+        for folder, many in folders.items()
+        if folder != FILE
+    )
+    return Freshness(checked=on.isoformat(), published=dict(published), data=data)
+
+
+def report(found: Freshness, rows: Iterable[Newest], days: Mapping[str, date], limit: int) -> list[str]:
+    """Return the report, in Markdown."""
+    on = date.fromisoformat(found.checked)
+    lines = [
+        f"# Age of the facts on {found.checked}",
+        "",
+        "| newest | name | published | of | days |",
+        "| --- | --- | --- | --- | ---: |",
+    ]
+    for row in rows:
+        whole = f"{row.day}-01" if row.day and len(row.day) == 7 else row.day or ""
+        age = f"{(on - date.fromisoformat(whole)).days:,}" if len(whole) == 10 else "not known"
+        kind = row.kind.replace("release", f"release of {row.family}")
+        lines.append(
+            f"| {kind} | {row.name} | {found.published.get(row.family, '-')} | {row.day or 'not stated'} | {age} |"
+        )
     lines += ["", "| data | files | last changed | oldest file, days |", "| --- | ---: | --- | ---: |"]
     lines += [
-        f"| {folder} | {len(many):,} | {max(many).isoformat()} | {(on - min(many)).days:,} |"
-        for folder, many in folders.items()
+        f"| {one.name} | {one.files:,} | {one.newest} | {(on - date.fromisoformat(one.oldest)).days:,} |"
+        for one in found.data
     ]
     late = old(days, on, limit)
     lines += ["", f"{len(late):,} of {len(days):,} files were checked more than {limit} days ago."]
@@ -100,9 +111,18 @@ def main(words: list[str]) -> int:
         "--on", type=date.fromisoformat, default=None, metavar="DATE", help="the day to count from (today)"
     )
     parser.add_argument("--data", type=Path, default=ROOT / "data", help="the catalog, in a Git checkout")
+    parser.add_argument("--write", action="store_true", help=f"write {FILE}, which the site shows")
     given = parser.parse_args(words)
     on, days = given.on or datetime.now(tz=UTC).date(), checked(given.data)
-    print("\n".join(report(newest(open_catalog(given.data)), days, on, given.older_than)))
+    published = {family: known[-1] for family, name in DISTRIBUTIONS.items() if (known := releases(name))}
+    found = facts(published, days, on)
+    print("\n".join(report(found, newest(open_catalog(given.data)), days, given.older_than)))
+    if given.write:
+        text = yaml.safe_dump(found.model_dump(exclude_none=True, mode="json"), sort_keys=False, width=120)
+        (given.data / FILE).write_text(
+            f"# Written by scripts/freshness.py --write.\n{text}", encoding="utf-8"
+        )
+        return 0
     return 3 if old(days, on, given.older_than) else 0
 
 

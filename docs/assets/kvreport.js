@@ -779,6 +779,15 @@
   }
 
   let parts = [];
+  /* How old a fact is by the reader's clock: the page states the day alone, so that no build depends on today. */
+  function ages() {
+    for (const time of /** @type {HTMLTimeElement[]} */ ($$("time[data-kv-age]:not([title])"))) {
+      time.title = time.dateTime;
+      const days = Math.floor((Date.now() - Date.parse(time.dateTime)) / 864e5);
+      if (days >= 0) time.append(` (${plural(days, "day|days")})`);
+    }
+  }
+
   function start() {
     const ended = parts;
     const here = (parts = []);
@@ -789,6 +798,7 @@
       () => document.documentElement.classList.add("js"),
       ...[charts, tables, longTables].map((part) => () => parts.push(part())),
       units,
+      ages,
     ];
     steps.forEach(attempt);
     const idle = globalThis.requestIdleCallback || ((call) => setTimeout(call, 200));

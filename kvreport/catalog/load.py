@@ -383,13 +383,8 @@ class Catalog:
             # Names cannot be compared across files that could not all be read.
             return tuple(found)
         found += self._clashes()
-        for one in () if listed is None else listed.models:
-            if self.known_model(one.id) is not None:
-                found.append(Fault(NAMES, one.id, "a model that has a record", "models without one"))
-            if one.source not in listed.sources:
-                found.append(
-                    Fault(NAMES, one.id, f"source {one.source}", f"one of {', '.join(listed.sources)}")
-                )
+        if listed is not None:
+            found += self._listed(listed)
         if formats is not None and grid is not None:
             found += self._unknown_formats(grid)
         if support is not None:
@@ -398,6 +393,16 @@ class Catalog:
 
     def _file(self, name: str, record: type[R]) -> R:
         return validate(record, read_yaml(self.folder / name, name), name)
+
+    def _listed(self, names: KnownNames) -> list[Fault]:
+        """Return a fault for every model of the list that has a record, or whose source is not there."""
+        recorded = [one.id for one in names.models if self.known_model(one.id) is not None]
+        unknown = [one for one in names.models if one.source not in names.sources]
+        sources = ", ".join(names.sources)
+        return [
+            *(Fault(NAMES, one, "a model that has a record", "models without one") for one in recorded),
+            *(Fault(NAMES, one.id, f"source {one.source}", f"one of {sources}") for one in unknown),
+        ]
 
     def _clashes(self) -> list[Fault]:
         """Return a fault for every name that means two things of one kind."""

@@ -10,6 +10,11 @@ from typing import Any
 
 import pytest
 
+from kvreport.catalog.freshness import Newest, newest
+from kvreport.catalog.freshness import freshness as stated
+from kvreport.catalog.load import open_catalog
+from kvreport.resources import data_dir
+
 
 @pytest.fixture
 def freshness(monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -53,8 +58,29 @@ def test_a_file_is_as_old_as_the_last_commit_that_changed_it(freshness: Any, tmp
     }
     assert freshness.old(days, date(2026, 4, 2), 90) == [(91, "a.yaml")]
     assert freshness.old(days, date(2026, 4, 1), 90) == []
-    rows = [("model", "acme/m", "2026-03"), ("release of mlx that was read", "1.0", "")]
-    told = freshness.report(rows, days, date(2026, 4, 2), 90)
-    assert "| model | acme/m | 2026-03 | 32 |" in told
-    assert "| release of mlx that was read | 1.0 | not stated | not known |" in told
+    rows = [Newest("model", "M", "2026-03"), Newest("release that was read", "1.0", family="mlx")]
+    found = freshness.facts({"mlx": "1.1"}, days, date(2026, 4, 2))
+    assert [(one.name, one.files, one.oldest) for one in found.data] == [
+        ("a.yaml", 1, "2026-01-01"),
+        ("b.yaml", 1, "2026-03-01"),
+        ("measurements", 1, "2026-01-01"),
+    ]
+    told = freshness.report(found, rows, days, 90)
+    assert "| model | M | - | 2026-03 | 32 |" in told
+    assert "| release of mlx that was read | 1.0 | 1.1 | not stated | not known |" in told
     assert told[-2:] == ["1 of 3 files were checked more than 90 days ago.", "- a.yaml: 91 days"]
+
+
+def test_the_file_is_what_the_script_writes(freshness: Any) -> None:
+    """It has a folder of every kind, and days that the check does not precede."""
+    found = stated(data_dir())
+    assert found is not None
+    assert {"models", "accelerators", "observations", "engines"} <= {one.name for one in found.data}
+    assert all(one.oldest <= one.newest <= found.checked for one in found.data)
+    assert set(found.published) == set(freshness.DISTRIBUTIONS)
+
+
+def test_the_newest_of_a_catalog_has_its_day() -> None:
+    rows = {one.kind: one for one in newest(open_catalog(data_dir()))}
+    assert {"release that was read", "model", "accelerator", "start-up log"} == set(rows)
+    assert all(one.day >= "2026-09" for kind, one in rows.items() if kind != "release that was read")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from shutil import copy, copytree
+from types import SimpleNamespace
 
 import pytest
+from bs4 import BeautifulSoup
 
 from kvreport.catalog.known_names import KnownByNameError, KnownName, KnownNames, known_names, without_cache
 from kvreport.catalog.load import load_catalog, open_catalog
@@ -15,6 +17,7 @@ from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.opening import refuse_known
 from kvreport.resources import data_dir
+from kvreport.site.pages.data import of_catalog
 
 CATALOG = open_catalog(data_dir())
 
@@ -107,3 +110,16 @@ def test_a_listed_model_with_a_record_or_an_unknown_source_is_a_fault(tmp_path: 
         load_catalog(tmp_path)
     assert "Qwen/Qwen3-32B: found a model that has a record" in str(caught.value)
     assert "found source nobody" in str(caught.value)
+
+
+def test_the_data_page_lists_them_and_says_how_old_the_facts_are() -> None:
+    """The page has days alone; how long ago they are is the reader's browser's to count."""
+    shown = {
+        section.id: BeautifulSoup(section.html, "html.parser")
+        for section in of_catalog(SimpleNamespace(catalog=CATALOG))
+    }
+    listed = [row.th.get_text(strip=True) for row in shown["known"].select("tbody tr") if row.th]
+    assert sorted(listed) == sorted(one.id for one in NAMES.models)
+    ages = shown["age"].select("time[data-kv-age]")
+    assert len(ages) > 20
+    assert all(one["datetime"] == one.get_text() and str(one["datetime"]).startswith("20") for one in ages)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
+from kvreport.catalog.base import Source
+from kvreport.catalog.freshness import freshness, newest
+from kvreport.catalog.known_names import KnownNames
 from kvreport.catalog.model import Model
 from kvreport.dataset import columns
 from kvreport.publish import archive, changes
@@ -17,6 +20,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.words import ENGINES
 
 _PANDAS: Final = """\
 import pandas as pd
@@ -99,7 +103,7 @@ def page(site: SiteData) -> Page:
         title="Data: downloads and dictionary",
         heading="Download the data",
         description=made.headline,
-        names=("data", "download", "downloads", "dataset", "Parquet", "CSV"),
+        names=("data", "download", "downloads", "dataset", "Parquet", "CSV", "freshness", "age of the data"),
         sections=(
             Section("downloads", "Downloads", render("data/files.html", "data/", names)),
             Section("dictionary", "Dictionary", render("data/dictionary.html", "data/", names)),
@@ -108,9 +112,73 @@ def page(site: SiteData) -> Page:
             Section(
                 "releases", "Data releases at their own address", render("data/releases.html", "data/", names)
             ),
+            *of_catalog(site),
             Section("cite", "Cite", render("data/cite.html", "data/", names)),
         ),
     )
+
+
+def of_catalog(site: SiteData) -> Iterator[Section]:
+    """How old the facts are, and which models have no record; nothing for a catalog that states neither."""
+    found = freshness(site.catalog.folder)
+    if found is not None:
+        rows = [
+            {
+                "kind": ENGINES.get(one.family, one.kind) + (", release that was read" if one.family else ""),
+                "name": one.name,
+                "day": one.day,
+                "published": found.published.get(one.family, "not asked" if one.family else ""),
+            }
+            for one in newest(site.catalog)
+        ]
+        shown = render("data/age.html", "data/", {"freshness": found, "newest": rows})
+        yield Section("age", "How old the facts are", shown)
+    names = site.catalog.known_names
+    if names is not None:
+        table = _known(names)
+        yield Section("known", table.caption, render("_only_table.html", "data/", {"table": table}))
+
+
+def _known(names: KnownNames) -> Table:
+    """Every model that is known by its name alone, with what was tried."""
+    return Table(
+        "Models known by their name alone",
+        Column("Model", numeric=False),
+        (
+            Column("Published parameters", "billions"),
+            Column("Why it has no record", numeric=False),
+            Column("Tried", numeric=False),
+        ),
+        tuple(
+            Row(
+                Cell(one.id, href=_file(names.sources[one.source], one.path)),
+                (
+                    Cell("" if one.billions is None else f"{one.billions:g}", "kv-num", value=one.billions),
+                    Cell(_NO_RECORD[one.kind]),
+                    Cell(
+                        one.tried or f"until {names.checked}: {', '.join(names.searched)}"
+                        if one.kind != "no_cache"
+                        else ""
+                    ),
+                ),
+            )
+            for one in names.models
+        ),
+        name="known-names",
+        css="kv-words",
+        noun="models",
+    )
+
+
+def _file(source: Source, path: str) -> str:
+    return f"{source.url}/blob/{source.revision or 'main'}/{path}" if source.url else ""
+
+
+_NO_RECORD: Final = {
+    "no_cache": "keeps no KV cache: estimate says what it needs",
+    "stages": "runs in stages, whose dimensions nobody states",
+    "unread": "no source states all dimensions",
+}
 
 
 def context(site: SiteData) -> DataContext:

@@ -1,0 +1,108 @@
+"""How old the facts are: ``freshness.yaml``, which ``scripts/freshness.py --write`` makes from the history of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import StringConstraints
+
+from kvreport.catalog.base import SCHEMA_VERSION, Count, Record, Text
+from kvreport.catalog.engine_classes import ClassLists
+from kvreport.catalog.load import Catalog
+from kvreport.catalog.observation import load_observations
+from kvreport.catalog.reads import note
+from kvreport.catalog.shelf import read_yaml, validate
+
+FILE: Final = "freshness.yaml"
+Whole = Annotated[str, StringConstraints(pattern=r"^20[0-9]{2}-[0-9]{2}-[0-9]{2}$")]
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """What is newest of one kind.
+
+    Attributes:
+        kind: What it is.
+        name: Its name.
+        day: Its day or month; "" where nobody states it.
+        family: The engine that it is a release of; "" for others.
+    """
+
+    kind: str
+    name: str
+    day: str = ""
+    family: str = ""
+
+
+class Checked(Record):
+    """Files of one folder of the data, or one file.
+
+    Attributes:
+        name: The folder or the file.
+        files: How many files.
+        newest: The day of the last change.
+        oldest: The day of the last change of the file that was changed the longest ago.
+        oldest_file: That file.
+    """
+
+    name: Text
+    files: Count
+    newest: Whole
+    oldest: Whole
+    oldest_file: Text
+
+
+class Freshness(Record):
+    """The content of ``freshness.yaml``.
+
+    Attributes:
+        checked: The day of the check.
+        published: The newest release of each engine that its registry had on that day.
+        data: Every folder and file of the data.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    checked: Whole
+    published: dict[str, Text]
+    data: tuple[Checked, ...]
+
+
+def freshness(folder: Path) -> Freshness | None:
+    """Read the file of a catalog; None where it has none.
+
+    Args:
+        folder: The catalog's folder.
+
+    Raises:
+        CatalogError: If the file does not hold.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    note(folder, FILE)
+    return validate(Freshness, read_yaml(path, FILE), FILE)
+
+
+def newest(catalog: Catalog) -> Iterator[Newest]:
+    """Yield what is newest of each kind in a catalog: releases that were read, model, accelerator, log."""
+    lists = ClassLists(catalog.folder)
+    for path in sorted((catalog.folder / "engines").glob("*/classes.yaml")):
+        family = path.parent.name
+        read = lists.of(family)
+        if read is None:
+            continue
+        release = read.changes[-1].at[-1]
+        dated = catalog.folder / f"{family}_releases.yaml"
+        built = read_yaml(dated, dated.name)["releases"].get(release, {}) if dated.is_file() else {}  # type: ignore[index]
+        yield Newest("release that was read", release, str(built.get("built", "")), family)
+    for kind, many in (("model", catalog.models), ("accelerator", catalog.accelerators)):
+        one = max(many.values(), key=lambda record: (record.release or "", record.id), default=None)
+        if one is not None:
+            yield Newest(kind, one.name, one.release or "")
+    logs = load_observations(catalog.folder)
+    log = max(logs, key=lambda one: (one.origin.date or "", one.id), default=None)
+    if log is not None:
+        yield Newest("start-up log", log.id, log.origin.date or "")
