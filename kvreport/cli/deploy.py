@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kvreport.catalog.server_flags import dashed
+from kvreport.cli.server_flags import PASSED_ON
 from kvreport.errors import InputError
 from kvreport.words import ENGINES
 
@@ -30,6 +34,7 @@ def add_as_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--as", dest="as_kind", choices=KINDS, help="print a deployment file of this kind instead"
     )
+    command.add_argument(PASSED_ON, default="[]", help=argparse.SUPPRESS)
     command.add_argument(
         "--disk-rate",
         metavar="RATE",
@@ -87,7 +92,7 @@ def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: s
     serving = SERVING[family]
     image = serving.images.get(device.vendor, "").format(request.engine.version)
     return Launch(
-        name=re.sub(r"[^a-z0-9]+", "-", request.model.id.rpartition("/")[2].lower()).strip("-")[:50],
+        name=_resource_name(request.model.id),
         serving=serving,
         engine=f"{ENGINES.get(family, request.engine.label)} {request.engine.version}",
         words=tuple(words),
@@ -108,6 +113,34 @@ def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: s
         pool_full=result.max_concurrent_requests_by_memory <= result.max_concurrent_requests,
         disk_rate=parsed("disk-rate", parse_bytes, DISK_RATE if disk_rate is None else disk_rate),
     )
+
+
+def as_pasted(launch: Launch, name: str, passed_on: str) -> Launch:
+    """A launch with what a pasted command says and no answer depends on: the model's own name, and flags without memory.
+
+    Where a server listens, and what its nodes are called, the file says itself.
+
+    Args:
+        launch: What is deployed.
+        name: The model as it was named.
+        passed_on: Flags with their values, as JSON.
+    """
+    from kvreport.architectures.hub import is_repository_id
+
+    words = list(launch.words)
+    if is_repository_id(name) and launch.model in words:
+        words[words.index(launch.model)] = name
+        launch = replace(launch, model=name, name=_resource_name(name))
+    own = {
+        dashed(word.partition("=")[0]) for word in (*words, *launch.serving.rank, *launch.serving.follower)
+    }
+    own |= {"--port", "--host", "--nnodes"}
+    passed = (one for one in json.loads(passed_on) if dashed(one[0].partition("=")[0]) not in own)
+    return replace(launch, words=(*words, *(word for one in passed for word in one)))
+
+
+def _resource_name(model: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", model.rpartition("/")[2].lower()).strip("-")[:50]
 
 
 def host_bytes(told: Mapping[str, int], *, most: bool = False) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.catalog.known_names import KnownByNameError, without_cache
-from kvreport.cli.deploy import add_as_option, check_as, launch_of, with_requests
+from kvreport.cli.deploy import add_as_option, as_pasted, check_as, launch_of, with_requests
 from kvreport.cli.numbers import whole
 from kvreport.cli.output import (
     REQUIREMENT_NOT_MET,
@@ -185,7 +185,8 @@ def _write(result: Estimate, options: argparse.Namespace, catalog: Catalog) -> i
         for line in text(result)[:1]:
             write(line, stream=sys.stderr)
         return REQUIREMENT_NOT_MET
-    print(as_file(options.as_kind, launch_of(told, catalog, replicas=1, disk_rate=options.disk_rate)), end="")
+    launch = launch_of(told, catalog, replicas=1, disk_rate=options.disk_rate)
+    print(as_file(options.as_kind, as_pasted(launch, options.model, options.passed_on)), end="")
     return required(told.max_concurrent_requests, options.require)
 
 

@@ -20,6 +20,9 @@ from kvreport.errors import InputError, shorten
 NOT_FOLLOWED: Final = "--not-followed"
 """A flag of this program alone: what of a server's command the answer does not depend on, for the answer to say."""
 
+PASSED_ON: Final = "--passed-on"
+"""A flag of this program alone: flags of a server's command that no answer depends on, for a deployment file to keep."""
+
 _NUMBER: Final = re.compile(r"-\.?\d[\d.e+-]*")
 _EFFECTS: Final = {
     "changes": "not followed; {} may differ",
@@ -113,6 +116,7 @@ class Reader:
         given: Every flag that was written, by its name.
         chosen: Flags whose value leaves the choice to the server, as they are found.
         named: Words that name what is not followed, as they are found.
+        passed: Flags of a pasted command that no answer depends on, with their values.
     """
 
     own: frozenset[str]
@@ -124,6 +128,7 @@ class Reader:
     chosen: list[str] = field(default_factory=list)
     given: set[str] = field(default_factory=set)
     named: list[str] = field(default_factory=list)
+    passed: list[list[str]] = field(default_factory=list)
 
     def read(self, words: Sequence[str], *, pasted: bool) -> list[str]:
         """Leave out and note the flags that are not followed.
@@ -147,7 +152,11 @@ class Reader:
             if found is None:
                 kept.append(("", [word]))
                 continue
-            told = self._told(word, found, _values(found, waiting), pasted=pasted)
+            values = _values(found, waiting)
+            known = len(self.idle), len(self.named)
+            told = self._told(word, found, values, pasted=pasted)
+            if pasted and known != (len(self.idle), len(self.named)):
+                self.passed.append([word, *values] if found.value is None else [word])
             once = pasted and (found.flag.group.ours or dashed(found.flag.name)) not in self.many
             kept.append((found.flag.name + found.shown.partition(".")[2] if once else "", told))
         last = {name: place for place, (name, _) in enumerate(kept)}
@@ -237,7 +246,10 @@ class Reader:
                 file=sys.stderr,
             )
         if NOT_FOLLOWED in self.own:
-            return self.named
+            passed = (
+                [f"{PASSED_ON}={json.dumps(self.passed)}"] if self.passed and PASSED_ON in self.own else []
+            )
+            return [*self.named, *passed]
         for entry in (not_followed_entry(word.partition("=")[2]) for word in self.named):
             print(f"kvreport: {entry['flag']}: {entry['effect']}", file=sys.stderr)
         return []
