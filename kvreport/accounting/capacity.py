@@ -140,7 +140,13 @@ def concurrency(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLi
 
 
 def users(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Integers:
-    """Whole requests of this context: the engine's own figure rounded down, 0 where it refuses.
+    """Whole requests of this context that memory allows, if the engine is told to run as many (:func:`if_told`)."""
+    request = plan.profile.request_bytes(context_tokens)
+    return if_told(started(pool_bytes, plan, context_tokens), pool_bytes, plan, request)
+
+
+def started(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Integers:
+    """Whole requests of this context as it starts: the engine's own figure rounded down, 0 where it refuses.
 
     The engine counts the blocks that it keeps for itself when it prints its concurrency, but not
     when it decides whether one request fits. Where requests fill the pool to the last block, the
@@ -152,7 +158,7 @@ def users(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) ->
     whole = xp.where(request > 0, pool // xp.maximum(request, 1), UNLIMITED_USERS)
     fitting = xp.integers(xp.where(_lacks(pool_bytes, there, plan, context_tokens, request), 0, whole))
     most = beside(pool_bytes, plan, context_tokens)
-    return if_told(fitting if most is None else xp.minimum(fitting, most), pool_bytes, plan, request)
+    return fitting if most is None else xp.integers(xp.minimum(fitting, most))
 
 
 def if_told(held: Integers, pool_bytes: xp.ArrayLike, plan: Plan, request_bytes: xp.ArrayLike) -> Integers:

@@ -220,21 +220,33 @@ class Deployment(Allocation):
             own = xp.integers(xp.maximum(own, _spread(self.start_shortage[0])))
         return _reduce(xp.maximum, own, (one.shortfall(contexts) for one in self.others))
 
-    def running(self, held: Integers, codes: Codes) -> Integers:
+    def at_start(self, contexts: xp.ArrayLike) -> Integers | None:
+        """Whole requests beside what the engine reserves for as many as it is told; None where all that is held run."""
+        if self.plan.pool is None:
+            return None
+        own = capacity.started(self.room_for(contexts), self.plan, contexts)
+        others = (one.at_start(contexts) for one in self.others)
+        return _reduce(xp.minimum, own, (one for one in others if one is not None))
+
+    def running(self, held: Integers, codes: Codes, at_start: Integers | None) -> Integers:
         """Requests that the engine runs at once on one data rank; 0 where it does not start.
 
         Args:
             held: What :meth:`requests` says of the contexts.
             codes: What :meth:`verdicts` says of them.
+            at_start: What :meth:`at_start` says of them.
         """
+        held = held if at_start is None else xp.integers(xp.minimum(held, at_start))
         if self.max_requests is not None:
             held = xp.minimum(held, self.max_requests)
         return xp.integers(xp.where(codes <= capacity.Verdict.TIGHT, held, 0))
 
-    def limited_by(self, held: Integers, codes: Codes) -> Codes:
+    def limited_by(self, held: Integers, codes: Codes, at_start: Integers | None) -> Codes:
         """Codes of :class:`kvreport.accounting.capacity.Limit`; arguments as for :meth:`running`."""
         starts = codes <= capacity.Verdict.TIGHT
         capped = xp.full_like(held, value=False) if self.max_requests is None else held >= self.max_requests
+        # Fewer run beside the states of all that the engine is told than if it were told fewer.
+        capped = capped if at_start is None else capped | (at_start < held)
         slots = None if self.plan.pool is None else self.plan.pool.state_requests(_spread(self.pool_bytes))
         by_states = False if slots is None else held >= slots
         return xp.select(

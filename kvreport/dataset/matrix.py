@@ -237,6 +237,7 @@ class _Answer:
         if laid.following is not None:
             self._spread()
         held, codes = laid.requests(contexts), laid.verdicts(contexts)
+        at_start = laid.at_start(contexts)
 
         def of_all(requests: Integers) -> Integers:
             return requests if isinstance(rows.copies, int) and rows.copies == 1 else requests * rows.copies
@@ -251,8 +252,8 @@ class _Answer:
             "max_concurrent_requests_ceiling": of_all(bound.requests),
             "kv_bytes_per_request_per_gpu": laid.plan.request_bytes(contexts),
             "max_concurrent_requests_by_memory": of_all(held),
-            "max_concurrent_requests": of_all(laid.running(held, codes)),
-            "limited_by": laid.limited_by(held, codes),
+            "max_concurrent_requests": of_all(laid.running(held, codes, at_start)),
+            "limited_by": laid.limited_by(held, codes, at_start),
             "shortfall_bytes_per_gpu": laid.shortfall(contexts),
             "verdict": codes,
         }

@@ -211,14 +211,14 @@ def answer(request: Request) -> Estimate:
 def _at_context(request: Request, laid: Deployment, tokens: int, known: Memo) -> AtContext:
     """One line of the table by context."""
     data = request.layout.data
-    code, held = laid.verdicts(tokens), laid.requests(tokens)
+    code, held, at_start = laid.verdicts(tokens), laid.requests(tokens), laid.at_start(tokens)
     return AtContext(
         context_tokens=tokens,
         kv_bytes_per_request_per_gpu=int(laid.plan.request_bytes(tokens)),
-        max_concurrent_requests=int(laid.running(held, code)) * data,
+        max_concurrent_requests=int(laid.running(held, code, at_start)) * data,
         max_concurrent_requests_by_memory=int(held) * data,
         max_concurrent_requests_ceiling=int(bound_of(laid, request.ceiling, tokens, known).requests) * data,
-        limited_by=Limit(int(laid.limited_by(held, code))).label,
+        limited_by=Limit(int(laid.limited_by(held, code, at_start))).label,
         shortfall_bytes=int(laid.shortfall(tokens)),
         verdict=Verdict(int(code)).label,
     )

@@ -381,7 +381,7 @@ def _cut(at_once: float) -> str:
 
 
 def _block_lines(estimate: Estimate) -> Iterator[str]:
-    plan = estimate.plan
+    plan, fewer = estimate.plan, False
     reserved = estimate.kv_bytes_per_request_per_gpu
     tokens = estimate.request.context_tokens
     each = int(plan.profile.request_bytes(tokens))
@@ -422,11 +422,14 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
         there = total // each_blocks if each_blocks else 0
         there = there if most is None else min(there, int(most))
         held = estimate.max_concurrent_requests_by_memory
+        fewer = there < min(held // ranks, estimate.deployment.max_requests or 0)
         if plan.pool is not None and held // ranks != there:
             yield (
-                f"{label} told to run more at once "
+                f"{label} told to run {'fewer' if fewer else 'more'} at once "
                 + (
-                    "takes states or rings of each of them from the tokens"
+                    "sets states of fewer aside"
+                    if fewer
+                    else "takes states or rings of each of them from the tokens"
                     if held // ranks < there
                     else "makes those pools larger"
                 )
@@ -443,7 +446,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
     if ranks > 1:
         yield f"{ranks} data ranks, each with a pool of its own: {ranks} times as many requests"
     seqs = estimate.request.serving.max_seqs
-    if estimate.limited_by == Limit.MAX_NUM_SEQS.label:
+    if estimate.limited_by == Limit.MAX_NUM_SEQS.label and not fewer:
         yield (
             f"{label}'s scheduler runs at most {count(seqs)} requests at once here, "
             "whatever memory allows (max-seqs)"

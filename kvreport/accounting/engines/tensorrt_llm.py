@@ -91,7 +91,7 @@ class StatesFirst:
         return xp.integers(xp.full_like(xp.integers(context_tokens), self.state_bytes))
 
     def if_told(self, held: Integers, pool_bytes: xp.ArrayLike, request_bytes: xp.ArrayLike) -> Integers:
-        """Where all of ``max_batch_size`` run, as many as would run if it were that number: each brings its states.
+        """As many as would run if ``max_batch_size`` were that number: each brings its states.
 
         Tokens are rounded up to blocks, so that one token of the last block is enough.
         """
@@ -99,7 +99,7 @@ class StatesFirst:
             return held
         most_bytes = xp.integers(pool_bytes) + self.token_bytes * (self.block_tokens - 1)
         told = xp.integers(most_bytes // (xp.integers(request_bytes) + self.state_bytes))
-        return xp.integers(xp.where(held >= self.max_requests, xp.maximum(told, self.max_requests), held))
+        return xp.integers(xp.where(held > 0, xp.maximum(told, xp.minimum(held, self.max_requests)), 0))
 
 
 @dataclass(frozen=True, slots=True)
