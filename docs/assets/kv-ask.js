@@ -25,7 +25,7 @@
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
       "that models llm llms need needs want running memory max longest maximum most compare compared vs versus and or which " +
-      "much vram enough quant quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long")
+      "much vram enough quant quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache")
       .split(
         " ",
       ),
@@ -612,7 +612,7 @@
       return folder + (query ? `?${query}` : "");
     };
     const computer = site.gpus.some((gpu) => gpu.id === state.gpu && gpu.most === 1);
-    if (home.length || (computer && machine && !found.engine)) return atHome(found, names, at);
+    if (home.length || (computer && machine && !found.engine)) return atHome({ ...found, text }, names, at);
     if (gpus.length || /\b(compare[ds]?|vs|versus)\b/i.test(text)) {
       const link = at("compare/", { model: state.model });
       const listed = [state.gpu, ...gpus].filter(Boolean).map((id) => `gpus=${id}`);
@@ -635,7 +635,7 @@
     }
     const choice = asks.filter((word) => CHOICE.test(word));
     const speed = asks.filter((word) => SPEED.test(word));
-    if (!model) return withoutModel(found, own, at, understood);
+    if (!model) return withoutModel({ ...found, text }, names, own, at, understood);
     const changing = missed.filter((word) => CHANGES.test(word) || /\d/.test(word));
     const unused = [...choice, ...speed, ...changing];
     if (!unused.length && !unlisted) return null;
@@ -661,8 +661,11 @@
 
   const quoted = (words) => words.map((word) => `“${word}”`).join(", ");
 
+  /* What was typed, for the search of all pages. */
+  const searched = (text, at) => [[`search all pages for “${text}”`, at("questions/", { q: text })]];
+
   /* A question that names no model: the list for its GPU with the words that may be of a name, or where to begin. */
-  function withoutModel({ state, missed, asks }, own, at, understood) {
+  function withoutModel({ state, missed, asks, text }, names, own, at, understood) {
     const uses = asks.map((word) => USES[word]).filter(Boolean);
     const filter = [
       ...missed.filter((word) => /^(\d+(\.\d+)?b|[a-z]{3,})$/.test(word) && !CHANGES.test(word)),
@@ -677,16 +680,23 @@
       const values = { context: state.context, weights: state.weights, tp: state.tp, name: filter.join(" ") };
       return {
         said: `No model is named. The list for ${own.name} has every model.${rest}`,
-        links: [[
-          filter.length ? `“${filter.join(" ")}” on ${own.name}` : `every model on ${own.name}`,
-          at(`gpus/${own.id}/`, values),
-        ]],
+        links: [
+          ...names.machines.filter(({ id }) => id === own.id).map(({ id, name }) => [
+            `which model for one ${name}`,
+            `local/${id}/`,
+          ]),
+          [
+            filter.length ? `“${filter.join(" ")}” on ${own.name}` : `every model on ${own.name}`,
+            at(`gpus/${own.id}/`, values),
+          ],
+        ],
       };
     }
     const begin = [
       ["Learn: what takes the memory", "learn/"],
       ["Questions and answers", "questions/"],
       ["size a deployment", at("sizer/", { concurrent: state.requests })],
+      ...(missed.length ? searched(text, at) : []),
     ];
     return {
       said: understood.length ? `No model and no GPU is named.${rest}` : "Nothing was understood.",
@@ -698,7 +708,7 @@
 
   /* A question about one computer: its page, the model's part about machines, and the command that answers it. */
   function atHome(found, names, at) {
-    const { state, home, machine, missed, asks } = found;
+    const { state, home, machine, missed, asks, text } = found;
     const model = names.models.find(({ id }) => id === state.model);
     const own = names.machines.find(({ id }) => id === machine);
     const links = [];
@@ -715,6 +725,7 @@
         at("", { model: model.id, gpu: state.gpu, context: state.context }),
       ]);
     }
+    if (missed.length > 1) links.push(...searched(text, at));
     const left = [...missed, ...(state.kv ? [`${state.kv} cache`] : []), ...asks];
     // Mixes of one maker have bits of their own for each tensor: only a file says them.
     const unread = home.some((word) => /^ud-|_xl$/.test(word));

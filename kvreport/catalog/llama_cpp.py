@@ -135,11 +135,13 @@ class OllamaNames(Record):
     Attributes:
         names: ``name:size`` to what it carries.
         defaults: The size that a bare name means.
+        coding: Names without a size whose models were published for writing code.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     names: dict[Text, OllamaModel]
     defaults: dict[Text, Text]
+    coding: frozenset[Text] = frozenset()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
     def find(self, text: str) -> OllamaModel | None:

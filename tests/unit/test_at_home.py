@@ -9,6 +9,7 @@ import pytest
 from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
+from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.llama_check import load_llama_check
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.local_logs import load_local_logs
@@ -16,9 +17,14 @@ from kvreport.estimation.at_home import MIXES, at_home
 from kvreport.estimation.local_case import open_local
 from kvreport.evidence.local_logs import judge
 from kvreport.site.pages import local
-from kvreport.site.pages.local import Candidate, chip, largest, machines
+from kvreport.site.pages.local import Candidate, chip, machines, picks
 
 GIB = 1 << 30
+
+
+def chatting(machine: Accelerator, found: list[Candidate]) -> str:
+    """The first model for chats by the name that it was given."""
+    return dict(picks(machine, tuple(found), 0))["Chat"][0].candidate.ollama
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +76,8 @@ def test_larger_machines_run_larger_models(catalog: Catalog) -> None:
         found.append(Candidate(catalog.model(name), laid, name))
     every = {one.id: one for one in machines(catalog)}
     assert len(every) > 90
-    best = [largest(every[one], tuple(found), 0) for one in ("m1-8", "m4-pro-24", "m4-max-64")]
-    assert [one.ollama if one else None for one in best] == [
-        "Qwen/Qwen3-0.6B",
-        "Qwen/Qwen3-8B",
-        "Qwen/Qwen3-32B",
-    ]
+    best = [chatting(every[one], found) for one in ("m1-8", "m4-pro-24", "m4-max-64")]
+    assert best == ["Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B", "Qwen/Qwen3-32B"]
 
 
 def test_a_model_with_a_shorter_limit_is_not_the_largest_at_a_context(catalog: Catalog) -> None:
@@ -87,9 +89,7 @@ def test_a_model_with_a_shorter_limit_is_not_the_largest_at_a_context(catalog: C
         assert laid is not None
         found.append(Candidate(model, laid, name))
     machine = next(one for one in machines(catalog) if one.id == "m4-max-64")
-    best = largest(machine, tuple(found), 0)
-    assert best is not None
-    assert best.ollama == "Qwen/Qwen3-8B"
+    assert chatting(machine, found) == "Qwen/Qwen3-8B"
 
 
 def test_machines_of_one_chip_belong_together(catalog: Catalog) -> None:

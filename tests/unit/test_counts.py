@@ -273,45 +273,47 @@ def test_feeds_and_pages_count_models_accelerators_and_rows_of_the_dataset(site:
     assert f"of {models} models they serve" in index.gpus(site).headline
 
 
-def test_the_largest_model_of_a_machine_at_home_is_the_largest_that_an_estimate_serves(
+def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimate_serves(
     site: SiteData,
 ) -> None:
-    """The set is the one that the sentence names: models of Ollama's library that the site has."""
+    """In the largest good quantization; the set is the one that the sentence names, models of Ollama's library."""
     names = {held.model for held in load_ollama_names().names.values()}
-    listed = sorted(
-        (model for model in site.models if model.id in names), key=lambda model: -site.parameters[model.id]
-    )
     inputs = Inputs(site, {})
     found = local._candidates(inputs)
-    assert {one.model.id for one in found} <= {model.id for model in listed}
-    laid = {one.model.id for one in found}
-    assert len(laid) >= 5
+    assert {one.model.id for one in found} <= names
+    assert len(found) >= 5
+
+    def serves(model: Model, machine: str, mix: str, context: int) -> bool:
+        asked = {"gpu": machine, "engine": "llama-cpp", "weights": mix, "parallel": 1}
+        return estimate(model, context_tokens=context, catalog=CATALOG, **asked).verdict in SERVES
+
     for machine in ("rtx-3060-12gb", "rtx-5090", "m4-max-128", "m1-8"):
         accelerator = CATALOG.accelerator(machine)
-        best = local.largest(accelerator, found, local._backends(CATALOG, accelerator.id))
-        able = [one for one in listed if one.id in laid and one.context_tokens >= local.CONTEXT]
-        place = next((at for at, one in enumerate(able) if best and one.id == best.model.id), len(able))
-        # A model that does not fit takes a second to be refused; the nearest larger one is among those that are asked.
-        asked = [*thinned(able[:place], 6), *able[place : place + 1]]
-        serving = (
-            model
-            for model in asked
-            if estimate(
-                model,
-                gpu=machine,
-                engine="llama-cpp",
-                weights="q4_k_m",
-                context_tokens=local.CONTEXT,
-                parallel=1,
-                catalog=CATALOG,
-            ).verdict
-            in SERVES
-        )
-        serves = next(serving, None)
-        assert (best and best.model.id) == (serves and serves.id), machine
+        backend = local._backends(CATALOG, accelerator.id)
         page = local._machine(inputs, accelerator, found, (accelerator,))
-        who = f"{serves.name} is the largest by parameters of" if serves else "None of"
-        assert f"{who} {len(found)} models of Ollama’s library" in page.lead
+        named = dict(local.picks(accelerator, found, backend))
+        coding = {pick.candidate.model.id for pick in named["Coding"]}
+        for use, context in (("Chat", local.CONTEXT), ("Long documents", local.LONG)):
+            pick = next(iter(named[use]), None)
+            chosen = pick and pick.candidate.model
+            if pick and chosen:
+                assert serves(chosen, machine, pick.mix, context), (machine, use)
+                above = local.MIXES[max(0, local.MIXES.index(pick.mix) - 1)]
+                assert above == pick.mix or not serves(chosen, machine, above, context), (machine, use)
+                assert f"{chosen.name}</a> as {pick.mix.upper()}" in page.lead
+            recent = [
+                one.model
+                for one in found
+                if (one.model.release or "") >= "2025-09" and one.model.context_tokens >= context
+            ]
+            larger = [
+                model
+                for model in recent
+                if model.id not in coding
+                and (chosen is None or site.parameters[model.id] > 1.1 * site.parameters[chosen.id])
+            ]
+            for model in [*thinned(larger, 4), *larger[-1:]]:
+                assert not serves(model, machine, local.USUAL_MIX, context), (machine, use, model.id)
 
 
 def test_two_models_of_one_size_differ_a_hundredfold_in_cache_per_token() -> None:

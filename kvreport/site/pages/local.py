@@ -6,7 +6,7 @@ mlx-lm's 4-bit and 8-bit weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
@@ -39,6 +39,16 @@ TEMPLATES: Final = ("local",)
 USUAL_MIX: Final = "q4_k_m"
 USUAL_FIRST: Final = (USUAL_MIX, *(mix for mix in MIXES if mix != USUAL_MIX))
 """Columns of a machine's page: a phone shows two of them without scrolling."""
+GOOD_MIXES: Final = MIXES[: MIXES.index(USUAL_MIX) + 1]
+"""Mixes that a model is recommended in: smaller ones cost quality."""
+RECENT_MONTHS: Final = 18
+"""A model that was released longer before the newest one counts as old."""
+LONG: Final = 131072
+"""The context of long documents."""
+PICKS: Final = 4
+"""Models named for each use."""
+COLUMNS: Final = ("Coding", "Chat")
+"""The uses that tables of machines name a model for."""
 LEAST: Final = 4096
 """The shortest context of a machine's page, for which a shortfall is stated."""
 CONTEXT: Final = 32768
@@ -89,7 +99,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     found, every = _candidates(inputs), machines(catalog)
     if not found or not every:
         return
-    yield _index(every, found, catalog)
+    yield _index(every, found, inputs.site)
     parts = inputs.site.parts
     listed = (part for one in found for part in (parts.of_model(one.model), one.ollama))
     shared = parts.key(code(), templating.state(TEMPLATES), *listed)
@@ -135,13 +145,110 @@ def longest_on(machine: Accelerator, laid: AtHome, mix: str, backend: int) -> in
     return laid.longest(mix, machine.usable_bytes, backend, machine)
 
 
-def largest(machine: Accelerator, found: tuple[Candidate, ...], backend: int) -> Candidate | None:
-    """The model with most parameters that supports 32K tokens and fits with them as Q4_K_M."""
-    for one in found:
-        longest = longest_on(machine, one.at_home, USUAL_MIX, backend)
-        if min(longest, one.model.context_tokens) >= CONTEXT:
-            return one
-    return None
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A model for a machine.
+
+    Attributes:
+        candidate: The model.
+        mix: The largest good quantization that holds the context that is wanted.
+        longest: The longest usual context with it, in tokens.
+    """
+
+    candidate: Candidate
+    mix: str
+    longest: int
+
+    def read_bytes(self) -> int:
+        """Bytes of weights on the device that one token passes through: of the routed experts, its share."""
+        laid, experts = self.candidate.at_home, self.candidate.model.experts
+        routed = sum(laid.experts.get(self.mix, ()))
+        if experts is None or not routed:
+            return laid.weights[self.mix]
+        return laid.weights[self.mix] - routed + routed * experts.per_token // experts.routed
+
+
+def _uses() -> dict[str, tuple[int, Callable[[Candidate], bool]]]:
+    """What a model is wanted for: the context that it takes, and which models are for it."""
+    coding = load_ollama_names().coding
+
+    def codes(one: Candidate) -> bool:
+        return one.ollama.partition(":")[0] in coding
+
+    def sees(one: Candidate) -> bool:
+        return any(row.component == "vision" for row in one.model.weights)
+
+    return {
+        "Coding": (CONTEXT, codes),
+        "Chat": (CONTEXT, lambda one: not codes(one)),
+        "Images": (CONTEXT, sees),
+        "Long documents": (LONG, lambda one: not codes(one)),
+    }
+
+
+def picks(
+    machine: Accelerator, found: tuple[Candidate, ...], backend: int
+) -> Iterator[tuple[str, list[Pick]]]:
+    """Yield each use with the models for it: of the last 18 months first, the largest first.
+
+    Args:
+        machine: The machine.
+        found: Models, by parameters, falling.
+        backend: Bytes that the backend takes for itself.
+    """
+
+    def month(one: Candidate) -> int:
+        year, _, month = (one.model.release or "2000-01").partition("-")
+        return 12 * int(year) + int(month)
+
+    oldest = max(map(month, found)) - RECENT_MONTHS
+    ranked = sorted(
+        found, key=lambda one: (month(one) < oldest, -round(parameters(one.model) / 1e9), -month(one))
+    )
+    for use, (context, fits) in _uses().items():
+        named = []
+        for one in ranked:
+            if one.model.context_tokens < context or not fits(one):
+                continue
+            longest = {mix: longest_on(machine, one.at_home, mix, backend) for mix in GOOD_MIXES}
+            mix = next((mix for mix in GOOD_MIXES if longest[mix] >= context), None)
+            if mix:
+                named.append(Pick(one, mix, longest[mix]))
+        yield use, named[:PICKS]
+
+
+def _picks(machine: Accelerator, named: list[tuple[str, list[Pick]]]) -> Table:
+    bandwidth = machine.bandwidth_bytes_per_s
+    rows = []
+    for use, models in named:
+        for place, pick in enumerate(models):
+            one = pick.candidate
+            speed = int(bandwidth.value / pick.read_bytes()) if bandwidth else 0
+            size = one.at_home.weights[pick.mix] + one.at_home.host[pick.mix]
+            cells = (
+                Cell(use, "kv-words"),
+                Cell(one.model.release or "unknown"),
+                Cell(pick.mix.upper()),
+                Cell(units.gib(size), "kv-num", value=size),
+                Cell(units.human_tokens(pick.longest), "kv-num", value=pick.longest),
+                Cell(f"{speed:,}" if speed else "unknown", "kv-num", value=speed),
+            )
+            href = f"models/{one.model.slug}/"
+            anchor = f"for-{use.split()[-1].lower()}" if not place else ""
+            rows.append(Row(Cell(one.model.name, href=href, hint=one.ollama), cells, anchor=anchor))
+    return Table(
+        f"Models for the {machine.name} by use, every layer on the GPU, one request",
+        Column("Model", numeric=False),
+        (
+            Column("For", numeric=False),
+            Column("Released", numeric=False),
+            Column("Quantization", numeric=False, hint="The largest from Q8_0 to Q4_K_M that fits"),
+            Column("File", "GiB"),
+            Column("Longest context", "tokens"),
+            Column("At most", "tokens per second"),
+        ),
+        tuple(rows),
+    )
 
 
 def _search_words(machine: Accelerator) -> str:
@@ -151,30 +258,38 @@ def _search_words(machine: Accelerator) -> str:
     return " ".join(names).lower()
 
 
-def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog: Catalog) -> Page:
-    rows = []
-    for machine in every:
-        best = largest(machine, found, _backends(catalog, machine.id))
-        rows.append(
-            Row(
-                Cell(machine.name, href=f"{URI}{machine.id}/"),
-                (
-                    Cell(machine.memory.advertised_label or "", value=machine.memory.advertised.value),
-                    Cell(units.gib(machine.usable_bytes), "kv-num", value=machine.usable_bytes),
-                    Cell(best.model.name, href=f"models/{best.model.slug}/") if best else Cell("none"),
-                ),
-                keys=(("vendor", machine.vendor),),
-                search=_search_words(machine),
-            )
+def _named(machine: Accelerator, found: tuple[Candidate, ...], site: SiteData) -> tuple[Cell, ...]:
+    """The first model for each of the uses that a column stands for."""
+    best = dict(picks(machine, found, _backends(site.catalog, machine.id)))
+    first = (next(iter(best[use]), None) for use in COLUMNS)
+    return tuple(
+        Cell(pick.candidate.model.name, href=f"models/{pick.candidate.model.slug}/") if pick else Cell("none")
+        for pick in first
+    )
+
+
+def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], site: SiteData) -> Page:
+    rows = (
+        Row(
+            Cell(machine.name, href=f"{URI}{machine.id}/"),
+            (
+                Cell(machine.memory.advertised_label or "", value=machine.memory.advertised.value),
+                Cell(units.gib(machine.usable_bytes), "kv-num", value=machine.usable_bytes),
+                *_named(machine, found, site),
+            ),
+            keys=(("vendor", machine.vendor),),
+            search=_search_words(machine),
         )
+        for machine in every
+    )
     table = Table(
-        f"Largest of {len(found)} models of Ollama’s library, by parameters, with every layer on the GPU at "
-        f"{units.human_tokens(CONTEXT)} tokens, Q4_K_M, llama.cpp",
+        f"First of {len(found)} models of Ollama’s library with every layer on the GPU at "
+        f"{units.human_tokens(CONTEXT)} tokens, Q4_K_M or better; recent models first, the largest first",
         Column("Machine", numeric=False),
         (
             Column("Memory"),
             Column("Usable", "GiB"),
-            Column("Largest model that fits", numeric=False),
+            *(Column(use, numeric=False) for use in COLUMNS),
         ),
         tuple(rows),
         name="machines-table",
@@ -184,8 +299,8 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
     return Page(
         uri=URI,
         kind="index",
-        title="What runs on your machine: Macs, graphics cards, mini PCs",
-        heading="What runs on your machine",
+        title="Which model for my machine: Macs, graphics cards, mini PCs",
+        heading="Which model for my machine?",
         description=f"Which of {len(found)} open models fit on {len(every)} Macs, graphics cards and mini PCs, "
         "by quantization and context length.",
         lead=render("local/index.html", URI, {"machines": len(every), "models": len(found)}),
@@ -193,7 +308,18 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
             Section("machines", "Machines", render("local/machines.html", URI, {"table": table})),
             Section("data", "Download", render("local/data.html", URI, {"folder": URI})),
         ),
-        names=("local", "home", "ollama", "llama.cpp", "gguf", "lm studio", "mlx", "mac"),
+        names=(
+            "local",
+            "home",
+            "what runs on your machine",
+            "best model",
+            "ollama",
+            "llama.cpp",
+            "gguf",
+            "lm studio",
+            "mlx",
+            "mac",
+        ),
         boost=1.5,
     )
 
@@ -203,15 +329,17 @@ def _machine(
 ) -> Page:
     uri, catalog = f"{URI}{machine.id}/", inputs.site.catalog
     backend = _backends(catalog, machine.id)
-    best = largest(machine, found, backend)
-    listed, at = (
-        f"{len(found)} models of Ollama’s library",
-        f"at {units.human_tokens(CONTEXT)} tokens with Q4_K_M",
-    )
+    named = [one for one in picks(machine, found, backend) if one[1]]
+    first = {use: models[0] for use, models in named}
+    best = first["Chat"].candidate if "Chat" in first else None
+    listed = f"{len(found)} models of Ollama’s library"
     conclusion = (
-        f"{best.model.name} is the largest by parameters of {listed} that fits {at}"
-        if best
-        else f"None of {listed} fits {at}"
+        "; ".join(
+            f"for {use.lower()} {pick.candidate.model.name} as {pick.mix.upper()}"
+            for use, pick in first.items()
+        )
+        if first
+        else f"none of {listed} fits at {units.human_tokens(CONTEXT)} tokens with Q4_K_M"
     )
     names = {
         "machine": machine.name,
@@ -220,6 +348,8 @@ def _machine(
         "note": machine.memory.usable.note or "",
         "evidence": machine.memory.usable.evidence,
         "conclusion": conclusion,
+        "first": first,
+        "best": best.model.name if best else "",
         "backend": units.gib(backend),
         "apple": machine.vendor == "Apple",
         "commands": _commands(machine, best, backend),
@@ -227,7 +357,11 @@ def _machine(
         "near": _near(machine, every),
         "index": URI,
     }
-    sections = [
+    sections = []
+    if named:
+        names["table"] = _picks(machine, named)
+        sections.append(Section("which", "Which model to run", render("local/which.html", uri, names)))
+    sections += [
         Section(
             "models",
             "Longest context by model and quantization",
@@ -248,7 +382,7 @@ def _machine(
         kind="gpu",
         title=f"What runs on the {machine.name}",
         heading=f"What runs on the {machine.name}",
-        description=f"{machine.name}: {conclusion}.",
+        description=f"Which model to run on the {machine.name}: {conclusion}.",
         lead=render("local/lead.html", uri, names),
         sections=tuple(sections),
         names=(machine.id, *machine.aliases, "ollama", "llama.cpp", "gguf"),
@@ -447,23 +581,14 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
         return None
     rows = []
     for one in kin:
-        best = largest(one, found, _backends(inputs.site.catalog, one.id))
-        rows.append(
-            Row(
-                Cell(one.name, href=f"{URI}{one.id}/"),
-                (
-                    Cell(units.gib(one.usable_bytes), "kv-num", value=one.usable_bytes),
-                    Cell(best.model.name, href=f"models/{best.model.slug}/")
-                    if best
-                    else Cell("none of the list"),
-                ),
-            )
-        )
+        usable = Cell(units.gib(one.usable_bytes), "kv-num", value=one.usable_bytes)
+        cells = (usable, *_named(one, found, inputs.site))
+        rows.append(Row(Cell(one.name, href=f"{URI}{one.id}/"), cells))
     table = Table(
-        f"Largest of {len(found)} models of Ollama’s library, by parameters, at {units.human_tokens(CONTEXT)} tokens with "
-        "llama.cpp or Ollama, Q4_K_M, one slot",
+        f"First of {len(found)} models of Ollama’s library at {units.human_tokens(CONTEXT)} tokens with llama.cpp or "
+        "Ollama, Q4_K_M or better, one slot; recent models first, the largest first",
         Column("Machine", numeric=False),
-        (Column("Usable memory", "GiB"), Column("Largest model", numeric=False)),
+        (Column("Usable memory", "GiB"), *(Column(use, numeric=False) for use in COLUMNS)),
         tuple(rows),
     )
     return Section("local", "With llama.cpp, Ollama and MLX", _table(f"gpus/{gpu.id}/", table))
