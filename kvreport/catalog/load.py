@@ -60,6 +60,10 @@ _SLICE: Final = re.compile(
 )
 """A slice of a device: ``h100-1g.10gb``, ``H100:2g.20gb``, ``H200 MIG 1g.18gb+me``; without a device as Kubernetes names
 its resource, ``nvidia.com/mig-1g.10gb``."""
+_VGPU: Final = re.compile(
+    r"(?:(?:NVIDIA|GRID) )?(?P<device>[A-Z][A-Z0-9]*?)[DX]?-(?P<gb>[0-9]{1,3})[ABCQ]", re.IGNORECASE
+)
+"""A virtual GPU as its guest's driver names it: ``NVIDIA A40-8Q``, ``GRID A100D-40C``."""
 _RELEASE: Final = re.compile(
     r"(?P<family>[A-Za-z][\w.-]*?)(?:==|[- ])v?(?P<version>[0-9]+(?:\.[0-9]+)+)", re.ASCII
 )
@@ -226,6 +230,12 @@ class Catalog:
             raise InputError(
                 f"gpu: found {shorten(name)}, a slice without its device; allowed: {named}"
                 + (f"; {', '.join(having)} have this slice" if len(having) > 1 else "")
+            )
+        vgpu = _VGPU.fullmatch(name.strip())
+        if vgpu is not None:
+            raise InputError(
+                f"gpu: found {shorten(name)}, a vGPU of {vgpu['device']} with {vgpu['gb']} GiB less what its driver keeps; "
+                f"allowed: --gpu {vgpu['device']} --memory SIZE, the memory that nvidia-smi lists in the guest"
             )
         if "+" in name:
             raise InputError(

@@ -140,3 +140,30 @@ def test_the_page_lists_each_slice_with_the_largest_model_that_it_serves(catalog
         )
         assert int(requests.replace(",", "")) == told.max_concurrent_requests > 0
     assert (rows["h100-sxm-80gb:1g.10gb"][4], rows["h100-sxm-80gb:2g.20gb"][4]) == ("Qwen3 1.7B", "Qwen3 8B")
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "size"), [("NVIDIA A40-8Q", "A40", 8), ("GRID A100D-40C", "A100", 40)]
+)
+def test_a_virtual_gpu_is_refused_with_what_answers_for_it(name: str, device: str, size: int) -> None:
+    """How much of its frame buffer the driver keeps is published by no source; its guest's driver lists what is left."""
+    with pytest.raises(
+        InputError, match=rf"a vGPU of {device} with {size} GiB .* --gpu {device} --memory SIZE"
+    ):
+        open_catalog().accelerator(name)
+
+
+@pytest.mark.parametrize(
+    ("printed", "id_"),
+    [
+        ("AMD Radeon 8060S Graphics", "ryzen-ai-max-395"),
+        ("gfx1151", "ryzen-ai-max-395"),
+        ("Intel(R) Data Center GPU Max 1550", "max-1550"),
+        ("HL-325L", "gaudi3"),
+        ("Ascend 910B3", "ascend-910b"),
+        ("TPU v6 lite", "tpu-v6e"),
+        ("AMD Instinct MI250X / MI250", "mi250x"),
+    ],
+)
+def test_a_device_is_found_as_its_driver_prints_it(printed: str, id_: str) -> None:
+    assert open_catalog().accelerator(printed).id == id_
