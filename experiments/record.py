@@ -73,7 +73,7 @@ class Log:
         note: str | None = None,
         **at: int | str,
     ) -> None:
-        """Add one reading; the words are those of :class:`kvreport.catalog.measurement.Reading`."""
+        """Add one reading; the words are those of :class:`kvreport.catalog.measurement.MeasuredQuantity`."""
         reading = {"case": case, "model": model, "quantity": quantity, "unit": unit, "at": at}
         reading |= {"measured": measured, "computed": computed}
         reading["relation"] = relation if computed is not None else "none"

@@ -14,7 +14,7 @@ from kvreport.errors import InputError, shorten
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class ReadBudget:
     """What one reader takes.
 
     Attributes:
@@ -30,19 +30,19 @@ class Budget:
     seconds: float = 0
 
 
-TRACE: Final = Budget(bytes=512 << 20, rows=1 << 23, row_bytes=1 << 24)
+TRACE: Final = ReadBudget(bytes=512 << 20, rows=1 << 23, row_bytes=1 << 24)
 """A trace, unpacked. A request of a million tokens in blocks of 16 is a line of 0.7 million characters."""
 
-LOG: Final = Budget(bytes=20_000_000, rows=200_000, row_bytes=20_000)
+LOG: Final = ReadBudget(bytes=20_000_000, rows=200_000, row_bytes=20_000)
 """A start-up log, in characters."""
 
-DEPLOYMENT: Final = Budget(bytes=2 << 20, rows=50_000)
+DEPLOYMENT: Final = ReadBudget(bytes=2 << 20, rows=50_000)
 """A deployment file, and the values in it with every alias written out: rendered charts have some hundred KiB."""
 
-HUB: Final = Budget(bytes=128 << 20, rows=100_000, seconds=120)
+HUB: Final = ReadBudget(bytes=128 << 20, rows=100_000, seconds=120)
 """Files of a repository on the Hub. Seconds are those of a whole ``--fetch``, its listing included."""
 
-HUB_LISTING: Final = Budget(bytes=16 << 20, rows=HUB.rows, seconds=HUB.seconds)
+HUB_LISTING: Final = ReadBudget(bytes=16 << 20, rows=HUB.rows, seconds=HUB.seconds)
 """The Hub's answer that lists a repository: about 70 bytes a name."""
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import plan, settings
-from kvreport.accounting.engines.sglang.pools import PoolFlags, Pools, pools_of, size_pools
+from kvreport.accounting.engines.sglang.pools import PoolFlags, RankPools, pools_of, size_pools
 from kvreport.accounting.extras import with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.stages import stages
@@ -31,7 +31,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import load_catalog
 from kvreport.catalog.model import Model
-from kvreport.catalog.planner_check import Difference, OracleCheck, ReleaseCheck
+from kvreport.catalog.planner_check import OracleCheck, PlannerDifference, ReleaseCheck
 from kvreport.catalog.release import engine_for_version
 from kvreport.errors import InputError
 from kvreport.resources import data_dir
@@ -113,7 +113,7 @@ def main() -> None:
                 for name, release in sorted(releases.items())
             ),
             differences=tuple(
-                Difference(
+                PlannerDifference(
                     model=name, points=counts[f"differs: {name}"], quantities=tuple(sorted(unlike[name]))
                 )
                 for name in sorted(unlike)
@@ -196,7 +196,7 @@ def _resolved(model: Model, engine: Engine, gpu: Accelerator, flags: dict[str, A
 
 def _pools(
     model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any], resolved: settings.Settings
-) -> Pools:
+) -> RankPools:
     """The pools of the stage with the fewest tokens, which all stages hold."""
     flags = row["flags"]
     number = flags.get("pp_size", 1)

@@ -22,9 +22,9 @@ from kvreport.catalog.base import Source
 from kvreport.catalog.engine_classes import (
     FILE,
     FOLDER,
+    Classes,
     ClassLists,
     EngineClasses,
-    Served,
     compressed,
     release_key,
     written,
@@ -90,7 +90,7 @@ def texts(node: ast.expr) -> list[str]:
     return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
 
-def of_vllm(folder: Path, transformers: Sequence[str]) -> Served:
+def of_vllm(folder: Path, transformers: Sequence[str]) -> Classes:
     """``model_executor/models/registry.py``: the tables that ``_VLLM_MODELS`` joins, but for drafts."""
     tree = parsed(folder / "vllm/model_executor/models/registry.py")
     known = tables(tree)
@@ -118,7 +118,7 @@ def of_vllm(folder: Path, transformers: Sequence[str]) -> Served:
             elif name != DRAFTS:
                 (backend if module == BACKEND_MODULE else own).add(architecture)
     endings, pooled = _endings_of_vllm(folder, tree)
-    return Served(
+    return Classes(
         own=frozenset(own),
         backend=frozenset(backend),
         transformers=newest_allowed(folder, "vllm", transformers) if falls_back else "",
@@ -150,14 +150,14 @@ def _endings_of_vllm(folder: Path, registry: ast.Module) -> tuple[tuple[str, ...
     fail("found no _SUFFIX_TO_DEFAULTS in vllm/config, which the registry uses")
 
 
-def of_sglang(folder: Path, transformers: Sequence[str]) -> Served:
+def of_sglang(folder: Path, transformers: Sequence[str]) -> Classes:
     """``srt/models``: the classes that each module names in ``EntryClass``."""
     models = folder / "sglang/srt/models"
     own = {
         name for _, tree in modules(models) for name in _entries(tree) if not name.startswith("Transformers")
     }
     falls_back = (models / f"{BACKEND_MODULE}.py").is_file()
-    return Served(
+    return Classes(
         own=frozenset(own), transformers=newest_allowed(folder, "sglang", transformers) if falls_back else ""
     )
 
@@ -172,7 +172,7 @@ def _entries(tree: ast.Module) -> Iterator[str]:
                     yield part.id
 
 
-def of_transformers(folder: Path, _: Sequence[str]) -> Served:
+def of_transformers(folder: Path, _: Sequence[str]) -> Classes:
     """``models/auto/modeling_auto.py``; in ``backend`` the classes whose ``_supports_attention_backend`` is true."""
     auto = tables(parsed(folder / "transformers/models/auto/modeling_auto.py"))
     own = {name for table in GENERATORS for value in auto.get(table, {}).values() for name in texts(value)}
@@ -180,7 +180,7 @@ def of_transformers(folder: Path, _: Sequence[str]) -> Served:
     for _, tree in modules(folder / "transformers/models", "*/modeling_*.py"):
         classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         able |= {name for name in classes if name in own and _supports_backend(name, classes)}
-    return Served(own=frozenset(own), backend=frozenset(able))
+    return Classes(own=frozenset(own), backend=frozenset(able))
 
 
 def _supports_backend(name: str, classes: Mapping[str, ast.ClassDef]) -> bool:
@@ -207,7 +207,7 @@ def _supports_backend(name: str, classes: Mapping[str, ast.ClassDef]) -> bool:
     return False
 
 
-def of_mlx(folder: Path, _: Sequence[str]) -> Served:
+def of_mlx(folder: Path, _: Sequence[str]) -> Classes:
     """``mlx_lm/models``: a module with a class ``Model`` serves a ``model_type``, others by ``MODEL_REMAPPING``."""
     types = {
         path.stem
@@ -220,10 +220,10 @@ def of_mlx(folder: Path, _: Sequence[str]) -> Served:
     }
     utils = tables(parsed(folder / "mlx_lm/utils.py"))
     types |= {old for old, new in utils.get("MODEL_REMAPPING", {}).items() if set(texts(new)) & types}
-    return Served(own=frozenset(name for one in types for name in classes_of_type(one)))
+    return Classes(own=frozenset(name for one in types for name in classes_of_type(one)))
 
 
-def of_tensorrt_llm(folder: Path, _: Sequence[str]) -> Served:
+def of_tensorrt_llm(folder: Path, _: Sequence[str]) -> Classes:
     """``_torch/models/_arch_index.py``, and the classes of ``register_auto_model`` where a release has no index."""
     models = folder / "tensorrt_llm/_torch/models"
     index = models / "_arch_index.py"
@@ -234,7 +234,7 @@ def of_tensorrt_llm(folder: Path, _: Sequence[str]) -> Served:
                 for call in node.decorator_list:
                     if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "register_auto_model":
                         own |= {name for argument in call.args for name in texts(argument)}
-    return Served(own=frozenset(own))
+    return Classes(own=frozenset(own))
 
 
 def modules(folder: Path, pattern: str = "**/*.py") -> Modules:
@@ -322,7 +322,7 @@ def learn_types(folder: Path | None) -> None:
             _CLASSES.setdefault(model_type.replace("-", "_"), set()).update(texts(value))
 
 
-READERS: Final[Mapping[str, Callable[[Path, Sequence[str]], Served]]] = {
+READERS: Final[Mapping[str, Callable[[Path, Sequence[str]], Classes]]] = {
     "vllm": of_vllm,
     "sglang": of_sglang,
     "transformers": of_transformers,
@@ -370,7 +370,7 @@ def add(family: str, release: str, folder: Path, data: Path, until: str | None =
     """
     lists = ClassLists(data)
     known = lists.of(family)
-    read: dict[str, Served] = {}
+    read: dict[str, Classes] = {}
     if known is not None:
         read = {
             name: state

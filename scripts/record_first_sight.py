@@ -28,13 +28,13 @@ from kvreport.catalog.observation import load_observations
 from kvreport.evidence.judgment import end_to_end
 from kvreport.evidence.local_logs import judge_log
 from kvreport.evidence.records import read_observations
-from kvreport.evidence.validation import Case, validate
+from kvreport.evidence.validation import Compared, validate
 from kvreport.resources import data_dir
 
 _NO_POOL = "end to end: the source states neither pool nor tokens"
 
 
-def row(case: Case) -> dict[str, Any]:
+def row(case: Compared) -> dict[str, Any]:
     """What is kept of one log."""
     one = end_to_end(case)
     told = one is not None and math.isfinite(one.error)

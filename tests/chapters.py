@@ -9,13 +9,13 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-from kvreport.book.notebook import Cell, cells
+from kvreport.book.notebook import NotebookCell, cells
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 @cache
-def executed(path: Path) -> tuple[tuple[Cell, str], ...]:
+def executed(path: Path) -> tuple[tuple[NotebookCell, str], ...]:
     """Run a chapter; each cell with the HTML of its output, or "" for none."""
     names: dict[str, Any] = {"__name__": "chapter"}
     return tuple(

@@ -53,7 +53,7 @@ def call(script: str, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
 
 def _plain(value: Any) -> Any:
     """Return a value as JSON can hold it; a record becomes an object under its JavaScript names."""
-    if hasattr(value, "_asdict") and not isinstance(value, kernel.Rates):
+    if hasattr(value, "_asdict") and not isinstance(value, kernel.ReserveRates):
         return {camel(name): _plain(one) for name, one in value._asdict().items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]

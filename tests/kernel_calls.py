@@ -148,7 +148,7 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
             "Sequence[Term]": lambda: [term() for _ in range(draw.randrange(5))],
             "Sequence[Work]": lambda: [(draw.random() * 1e12, known(9.89e14)) for _ in range(3)],
             "Reach": reach,
-            "Rates": lambda: kernel.Rates(
+            "ReserveRates": lambda: kernel.ReserveRates(
                 *(draw.random() * 1e6 for _ in range(16)),
                 draw.choice([1, 7]),
                 *(draw.random() * 1e6 for _ in range(2)),

@@ -14,7 +14,7 @@ import pytest
 from kvreport.accounting.offers import Choices, Offer
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.ranking import Ranking, rank
-from kvreport.accounting.sizing import Workload
+from kvreport.accounting.sizing import Load
 from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.load import open_catalog
 from kvreport.estimation.hardware import listed
@@ -79,9 +79,9 @@ def workloads(model: str, count: int, seed: int = 0) -> list[dict[str, Any]]:
     return found
 
 
-def in_words(work: dict[str, Any]) -> Workload:
+def in_words(work: dict[str, Any]) -> Load:
     """The workload as Python takes it."""
-    return Workload(
+    return Load(
         concurrent=work["concurrent"],
         longest_tokens=work["longest"],
         mean_tokens=work["mean"],

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from kvreport.accounting.offers import Deployment
+from kvreport.accounting.offers import Solution
 from kvreport.estimation import estimate
 
 
-def held_as_told(found: Deployment, model: str, asked: dict[str, Any]) -> None:
+def held_as_told(found: Solution, model: str, asked: dict[str, Any]) -> None:
     """A server that is told so many requests holds them, and one that is told one more on each rank does not."""
     ranks = found.layout.data
     flag = found.users_each // ranks

@@ -25,7 +25,7 @@ from kvreport.catalog.remembered import remembered
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
+class FollowedLengths:
     """How a reserve follows the longest request that a server is told to take: the longer, the more is kept.
 
     Attributes:
@@ -78,7 +78,7 @@ class Lengths:
             found[own] = less(np.minimum(tokens[own], self.limit))
         return found
 
-    def of(self, places: Any) -> Lengths:  # noqa: ANN401 - as numpy takes them
+    def of(self, places: Any) -> FollowedLengths:  # noqa: ANN401 - as numpy takes them
         """The same of some devices."""
         if self.classes is None:
             return self
@@ -90,8 +90,8 @@ class Lengths:
 
 
 def joined(
-    parts: Sequence[Lengths | None], classes: Sequence[int | Integers], by_row: Callable[[Any], Any]
-) -> Lengths | None:
+    parts: Sequence[FollowedLengths | None], classes: Sequence[int | Integers], by_row: Callable[[Any], Any]
+) -> FollowedLengths | None:
     """How the reserves of several fleets together follow the longest request; None where none does.
 
     Args:
@@ -156,7 +156,7 @@ class Allocation:
     memory_bytes: int | Integers
     pool_bytes: int | Integers
     uncertainty_bytes: int | Integers
-    lengths: Lengths | None = None
+    lengths: FollowedLengths | None = None
 
     @property
     def budget(self) -> Budget:
@@ -213,7 +213,9 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     )
 
 
-def lengths_on(case: Case, classes: Sequence[tuple[Accelerator, Serving]], known: Memo) -> Lengths | None:
+def lengths_on(
+    case: Case, classes: Sequence[tuple[Accelerator, Serving]], known: Memo
+) -> FollowedLengths | None:
     """How the reserve follows the longest request; None where it does not, or where the pool is given.
 
     Args:
@@ -253,7 +255,7 @@ def lengths_on(case: Case, classes: Sequence[tuple[Accelerator, Serving]], known
         whole = peak(base)
         return lambda tokens: whole - peak(tokens)
 
-    return Lengths(
+    return FollowedLengths(
         reserves=tuple(told(*one) for one in classes),
         less=tuple(less(peak) for _, peak in peaks.values()),
         less_of=tuple(peaks[kind][0] if kind in peaks else len(peaks) for kind in kinds),

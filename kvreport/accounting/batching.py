@@ -62,7 +62,7 @@ class Allocator:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulatedRun:
     """What a simulation found.
 
     Attributes:
@@ -109,7 +109,7 @@ def simulate(
     shared_prefix_tokens: int = 0,
     decode_seconds: DecodeSeconds | None = None,
     prefill_seconds: PrefillSeconds | None = None,
-) -> Run:
+) -> SimulatedRun:
     """Serve all requests, first come first served, and report what happened.
 
     Prefill writes the first output token; every decode step writes one more for each running
@@ -317,10 +317,10 @@ class _Tally:
             mean = contexts.mean() + server.shared + np.arange(1, steps + 1, dtype=np.float64)
             self.seconds += float(decode_seconds(batch, mean).sum())
 
-    def run(self, server: _Server) -> Run:
+    def run(self, server: _Server) -> SimulatedRun:
         page = server.allocator.page_tokens if server.allocator.kind == "paged" else 1
         pool = server.cells * page * max(self.steps, 1)
-        return Run(
+        return SimulatedRun(
             steps=self.steps,
             seconds=self.seconds,
             output_tokens=self.written,

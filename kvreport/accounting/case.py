@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.step import Step
+from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.accelerator import Accelerator
@@ -94,13 +94,13 @@ class Case:
         return rules(self.engine)
 
     @property
-    def step(self) -> Step:
+    def step(self) -> EngineStep:
         """What decides the engine's reserve beside model and device."""
         return self.step_of(self.serving)
 
-    def step_of(self, serving: Serving) -> Step:
+    def step_of(self, serving: Serving) -> EngineStep:
         """The same with the scheduler sizes of another device."""
-        return Step(
+        return EngineStep(
             max_batched_tokens=serving.max_batched_tokens,
             max_seqs=serving.max_seqs,
             layout=self.layout,

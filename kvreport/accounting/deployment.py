@@ -18,7 +18,7 @@ from kvreport.accounting import capacity
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import (
     Allocation,
-    Lengths,
+    FollowedLengths,
     allocate,
     column,
     device_class,
@@ -124,7 +124,7 @@ class Deployment(Allocation):
         return column(self.total_bytes) - self.resident_bytes - kept
 
     @property
-    def following(self) -> Lengths | None:
+    def following(self) -> FollowedLengths | None:
         """How the reserve follows the contexts of answers; None where it is that of a stated length."""
         return self.lengths if self.case.context_tokens is None else None
 

@@ -75,7 +75,7 @@ class Groups(tuple[Alike, ...]):
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedPlan:
     """Accelerators of a fleet with equal block plans.
 
     Attributes:
@@ -89,7 +89,9 @@ class Shared:
     groups: list[int]
 
 
-def shared_plans(case: Case, alike: Groups, stages: Sequence[tuple[Case, Memo]], memo: Memo) -> list[Shared]:
+def shared_plans(
+    case: Case, alike: Groups, stages: Sequence[tuple[Case, Memo]], memo: Memo
+) -> list[SharedPlan]:
     """The different plans of one layout and KV format on a fleet; groups on which it is impossible are in none.
 
     Args:
@@ -101,7 +103,7 @@ def shared_plans(case: Case, alike: Groups, stages: Sequence[tuple[Case, Memo]],
     engine = case.rules
     form = None if case.kv_format is None else (case.kv_format.native, stored_key(case.kv_format))
     kinds = memo.get(("kinds", case.engine.name, form, alike), lambda: _kinds(case, alike))
-    found: dict[Hashable, Shared] = {}
+    found: dict[Hashable, SharedPlan] = {}
     for groups in kinds:
         first = alike[groups[0]]
         device = case.accelerators[first.places[0]]
@@ -114,7 +116,7 @@ def shared_plans(case: Case, alike: Groups, stages: Sequence[tuple[Case, Memo]],
         if same in found:
             found[same].groups.extend(groups)
         else:
-            found[same] = Shared(plans, first.serving, [*groups])
+            found[same] = SharedPlan(plans, first.serving, [*groups])
     return list(found.values())
 
 

@@ -150,7 +150,7 @@ class Step(NamedTuple):
     link_rate: float
 
 
-class Rates(NamedTuple):
+class ReserveRates(NamedTuple):
     """vLLM's reserve before the scheduler's sizes are known: bytes on one device, but for counts. JSON has them as a list.
 
     Attributes:
@@ -226,7 +226,7 @@ class Rates(NamedTuple):
 class PoolRule(NamedTuple):
     """How SGLang divides a budget where states or windows have pools of their own.
 
-    As :class:`kvreport.accounting.engines.sglang.pools.PoolRule` with the engine's defaults: a prefix cache, no draft
+    As :class:`kvreport.accounting.engines.sglang.pools.Division` with the engine's defaults: a prefix cache, no draft
     and no number of tokens or states given by hand.
 
     Attributes:
@@ -840,7 +840,7 @@ def graphs_up_to(largest: int, max_num_seqs: int, tokens: int) -> int:
 
 
 def sampled_activation_bytes(
-    rates: Rates,
+    rates: ReserveRates,
     sampling_per_row: float,
     tokens: int,
     max_num_seqs: int,
@@ -891,7 +891,7 @@ def sampled_activation_bytes(
 
 
 def activation_bytes(
-    rates: Rates,
+    rates: ReserveRates,
     tokens: int,
     max_num_seqs: int,
     context: int,
@@ -916,7 +916,7 @@ def activation_bytes(
 
 
 def open_sampler_bytes(
-    rates: Rates,
+    rates: ReserveRates,
     tokens: int,
     max_num_seqs: int,
     context: int,
@@ -933,7 +933,7 @@ def open_sampler_bytes(
 
 
 def spared_bytes(
-    rates: Rates,
+    rates: ReserveRates,
     tokens: int,
     max_num_seqs: int,
     context: int,
@@ -946,7 +946,7 @@ def spared_bytes(
     return first - activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, True)  # noqa: FBT003
 
 
-def follows_length(rates: Rates) -> bool:
+def follows_length(rates: ReserveRates) -> bool:
     """Return whether vLLM's reserve may follow the longest request that it is told to take.
 
     It does where keys are gathered for an indexer, or its logits lie in graphs, where a longer request is measured with a
@@ -957,7 +957,7 @@ def follows_length(rates: Rates) -> bool:
 
 
 def freed_bytes(
-    rates: Rates,
+    rates: ReserveRates,
     tokens: int,
     max_num_seqs: int,
     context: int,
@@ -983,7 +983,7 @@ def freed_bytes(
 
 
 def following_bytes(
-    rates: Rates,
+    rates: ReserveRates,
     tokens: int,
     max_num_seqs: int,
     context: int,
@@ -1001,7 +1001,7 @@ def following_bytes(
 
 
 def graph_bytes(
-    rates: Rates,
+    rates: ReserveRates,
     max_num_seqs: int,
     tokens: int,
     own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
@@ -1020,7 +1020,7 @@ def graph_bytes(
 
 
 def scored_bytes(
-    rates: Rates,
+    rates: ReserveRates,
     max_num_seqs: int,
     tokens: int,
     own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
@@ -1036,7 +1036,7 @@ def scored_bytes(
 
 
 def narrow_cache_bytes(
-    rates: Rates,
+    rates: ReserveRates,
     max_num_seqs: int,
     tokens: int,
     eager: bool,  # noqa: FBT001 - JavaScript has no keywords
@@ -1052,7 +1052,7 @@ def narrow_cache_bytes(
 
 
 def outside_bytes(
-    rates: Rates,
+    rates: ReserveRates,
     multicast: bool,  # noqa: FBT001 - JavaScript has no keywords
     shared: int,
     handles: bool,  # noqa: FBT001
@@ -1070,7 +1070,7 @@ def outside_bytes(
 
 
 def reserve_bytes(
-    rates: Rates,
+    rates: ReserveRates,
     tokens: int,
     max_num_seqs: int,
     eager: bool,  # noqa: FBT001 - JavaScript has no keywords
@@ -1091,7 +1091,7 @@ def reserve_bytes(
     return activations + outside_bytes(rates, multicast, shared, handles) + graphs
 
 
-def band_kind(rates: Rates) -> int:
+def band_kind(rates: ReserveRates) -> int:
     """Return which of a device's error bands applies to what a reserve's rates are of."""
     return int(rates.kind)
 

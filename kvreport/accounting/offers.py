@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kvreport.accounting import kernel
-from kvreport.accounting.allocation import Lengths, shared_plan
+from kvreport.accounting.allocation import FollowedLengths, shared_plan
 from kvreport.accounting.capacity import boundary, followed
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
-from kvreport.accounting.sizing import Binds, Workload, pool_for
+from kvreport.accounting.sizing import Binds, Load, pool_for
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -110,7 +110,7 @@ class Rank:
     weight_bytes: int
     reserve_bytes: int
     pool_bytes: int
-    lengths: Lengths | None
+    lengths: FollowedLengths | None
     start_plan: BlockPlan | None = None
     case: Case | None = None
 
@@ -129,7 +129,7 @@ class Rank:
         told = replace(case, serving=serving)
         return replace(self, plan=shared_plan(told, Memo()), case=told)
 
-    def pool_for(self, requests: int, workload: Workload) -> int:
+    def pool_for(self, requests: int, workload: Load) -> int:
         """The smallest pool that holds so many of a workload's requests, and one of the longest at start.
 
         Args:
@@ -156,7 +156,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class Solution:
     """One way to serve the workload. Sizes are bytes per device, of the pipeline stage that holds least.
 
     Attributes:

@@ -21,21 +21,21 @@ from typing import Any
 import numpy as np
 
 from kvreport.accounting import capacity, deployment, kernel
-from kvreport.accounting.allocation import Lengths, lengths_on, reserve_on
+from kvreport.accounting.allocation import FollowedLengths, lengths_on, reserve_on
 from kvreport.accounting.capacity import followed
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers
-from kvreport.accounting.offers import Choices, Deployment, Offer, Rank
+from kvreport.accounting.offers import Choices, Offer, Rank, Solution
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout, allowed_tensor_parallel, suits
 from kvreport.accounting.partition import best_partition
 from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.accounting.sizing import (
     MAX_REQUESTS,
-    Workload,
+    Load,
     fast_enough,
     replica_users,
     replicas_for,
@@ -61,20 +61,20 @@ class Ranking:
         fastest_ttft_s: The same for the prefill.
     """
 
-    deployments: tuple[Deployment, ...]
+    deployments: tuple[Solution, ...]
     refused: dict[str, int]
     fastest_tpot_s: float
     fastest_ttft_s: float
 
-    def best_of_each(self) -> tuple[Deployment, ...]:
+    def best_of_each(self) -> tuple[Solution, ...]:
         """The best deployment of each model and accelerator, best first."""
-        seen: dict[tuple[str, str], Deployment] = {}
+        seen: dict[tuple[str, str], Solution] = {}
         for found in self.deployments:
             seen.setdefault((found.model.id, found.offer.accelerator.id), found)
         return tuple(seen.values())
 
 
-def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], choices: Choices) -> Ranking:
+def rank(models: Sequence[Model], workload: Load, offers: Sequence[Offer], choices: Choices) -> Ranking:
     """Try every combination and rank those that serve the workload.
 
     Args:
@@ -93,7 +93,7 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
             f"context: found {workload.longest_tokens:,} tokens, but {longest.id} supports "
             f"{longest.context_tokens:,}; shorten the longest request or take another model"
         )
-    found: list[Deployment] = []
+    found: list[Solution] = []
     refused: dict[str, int] = {"support": 0, "weights": 0, "context": 0, "time": 0, "available": 0}
     fastest: list[tuple[float, float]] = [(np.nan, np.nan)]
     for model in able:
@@ -101,7 +101,7 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
             found.extend(group.deployments(refused, fastest))
     priced = all(offer.price_per_hour is not None for offer in offers)
 
-    def hardware(one: Deployment) -> tuple[float, ...]:
+    def hardware(one: Solution) -> tuple[float, ...]:
         return (
             not one.sure,
             *_as_rented(one, choices),
@@ -136,7 +136,7 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
     )
 
 
-def _as_rented(one: Deployment, choices: Choices) -> tuple[int, int]:
+def _as_rented(one: Solution, choices: Choices) -> tuple[int, int]:
     """What comes first where nobody has named an accelerator: current ones that clouds rent out, then few devices."""
     if choices.current_since is None:
         return 0, 0
@@ -153,7 +153,7 @@ class _Group:
     """
 
     model: Model
-    workload: Workload
+    workload: Load
     offers: Sequence[Offer]
     choices: Choices
     weight_format: str
@@ -168,9 +168,7 @@ class _Group:
         """Requests that a data rank may run at once; an engine without a scheduler has no limit of its own."""
         return self.laid.max_requests or self.choices.max_seqs or MAX_REQUESTS
 
-    def deployments(
-        self, refused: dict[str, int], fastest: list[tuple[float, float]]
-    ) -> Iterator[Deployment]:
+    def deployments(self, refused: dict[str, int], fastest: list[tuple[float, float]]) -> Iterator[Solution]:
         work, layout = self.workload, self.laid.case.layout
         stages = self.laid.ranks
         total = np.asarray(self.laid.total_bytes)
@@ -249,7 +247,7 @@ class _Group:
                     if offer.available is not None and replicas[-1] * layout.devices > offer.available:
                         refused["available"] += 1
                         continue
-                    yield Deployment(
+                    yield Solution(
                         model=self.model,
                         offer=offer,
                         layout=layout,
@@ -320,7 +318,7 @@ class _Group:
         more = [stage.reserve.total - one.total for one in kept]
         return np.asarray(rooms + np.asarray(more), dtype=np.int64)
 
-    def _lengths(self, stage: deployment.Deployment, requests: int, memo: Memo) -> Lengths | None:
+    def _lengths(self, stage: deployment.Deployment, requests: int, memo: Memo) -> FollowedLengths | None:
         """How the reserve of one rank follows the longest request, if it is told to run so many at once."""
         if not self._follows:
             return stage.lengths
@@ -352,7 +350,7 @@ class _Group:
         return np.minimum(batches * stages, held)
 
 
-def _groups(model: Model, workload: Workload, offers: Sequence[Offer], choices: Choices) -> Iterator[_Group]:
+def _groups(model: Model, workload: Load, offers: Sequence[Offer], choices: Choices) -> Iterator[_Group]:
     """Every combination of one model, offers that an engine treats alike together."""
     yield from _unequal(model, workload, [offer for offer in offers if offer.machine], choices)
     kinds = _kinds(model, workload, [offer for offer in offers if not offer.machine], choices)
@@ -391,7 +389,7 @@ def _groups(model: Model, workload: Workload, offers: Sequence[Offer], choices: 
                     )
 
 
-def _unequal(model: Model, workload: Workload, offers: Sequence[Offer], choices: Choices) -> Iterator[_Group]:
+def _unequal(model: Model, workload: Load, offers: Sequence[Offer], choices: Choices) -> Iterator[_Group]:
     """Machines of unequal devices: tensor parallel over all, or stages with the partition that holds the most."""
     for offer in offers:
         slowest = min((Peaks.of(one) for one in offer.machine), key=lambda one: float(one.bytes_per_s))
@@ -455,7 +453,7 @@ def _stands(layout: Layout, device: Accelerator) -> bool:
     return layout.devices <= layout.nodes * (device.devices_per_node or SERVER_DEVICES)
 
 
-def _scheduler(model: Model, workload: Workload, choices: Choices, device: Accelerator) -> tuple[int, int]:
+def _scheduler(model: Model, workload: Load, choices: Choices, device: Accelerator) -> tuple[int, int]:
     return rules(choices.engine).scheduler(
         device,
         max_batched_tokens=choices.max_batched_tokens,
@@ -465,7 +463,7 @@ def _scheduler(model: Model, workload: Workload, choices: Choices, device: Accel
 
 
 def _kinds(
-    model: Model, workload: Workload, offers: Sequence[Offer], choices: Choices
+    model: Model, workload: Load, offers: Sequence[Offer], choices: Choices
 ) -> dict[Hashable, list[Offer]]:
     """Offers that the engine treats alike: equal scheduler sizes, equal reserves, equal kernels."""
     kinds: dict[Hashable, list[Offer]] = {}
@@ -488,7 +486,7 @@ def _stores(offer: Offer, kv: KvFormat) -> bool:
 
 def _lay_out(
     model: Model,
-    workload: Workload,
+    workload: Load,
     choices: Choices,
     offers: Sequence[Offer],
     kv: KvFormat,
@@ -507,7 +505,7 @@ def _lay_out(
 
 def _case(
     model: Model,
-    workload: Workload,
+    workload: Load,
     choices: Choices,
     devices: tuple[Accelerator, ...],
     kv: KvFormat,

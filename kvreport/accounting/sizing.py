@@ -37,7 +37,7 @@ MAX_SPARES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class Load:
     """What must be served.
 
     Attributes:
@@ -159,7 +159,7 @@ def replica_users(
     return np.asarray(np.where(fits, np.minimum(held, MAX_REQUESTS), 0), dtype=np.int64)
 
 
-def fast_enough(demand: Demand, peaks: Peaks, workload: Workload, at_most: npt.ArrayLike) -> Integers:
+def fast_enough(demand: Demand, peaks: Peaks, workload: Load, at_most: npt.ArrayLike) -> Integers:
     """The largest batch, up to ``at_most``, that meets the workload's time targets.
 
     A time that is not known (no published rate) meets no target: such a device gives 0.

@@ -17,7 +17,14 @@ from kvreport.accounting.allocation import Allocation, joined
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.deployment import Bound, Deployment, bound_of, bound_under, ceiling_plan, refused
 from kvreport.accounting.engines.step import Reserve
-from kvreport.accounting.fleet import Groups, Shared, allocation_on, lacking_on, lay_out_fleet, shared_plans
+from kvreport.accounting.fleet import (
+    Groups,
+    SharedPlan,
+    allocation_on,
+    lacking_on,
+    lay_out_fleet,
+    shared_plans,
+)
 from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Slope, along, held, marginal, searched, slope_of
@@ -133,7 +140,7 @@ class _Entry:
     case: Case
     alike: Groups
     taken: Allocation
-    shared: list[Shared]
+    shared: list[SharedPlan]
     ceilings: list[BlockPlan]
     refused: int | Codes
 

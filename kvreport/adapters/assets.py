@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
     from kvreport.adapters.mount import Mount
-    from kvreport.publish.parts import Group
+    from kvreport.publish.parts import PartGroup
 
 STYLES: Final = ("assets/fonts.css", SHARED, *FEW)
 SCRIPTS: Final = ("assets/kvreport.js",)
@@ -35,7 +35,9 @@ def announce(config: MkDocsConfig) -> None:
     config.extra_javascript[:0] = [script for script in SCRIPTS if script not in present]
 
 
-def take(files: Files, config: MkDocsConfig, mount: Mount, kept: Group, key: Callable[..., bytes]) -> None:
+def take(
+    files: Files, config: MkDocsConfig, mount: Mount, kept: PartGroup, key: Callable[..., bytes]
+) -> None:
     """Add our assets to the site's files, scripts and styles without comments; a project's own file goes first.
 
     Args:
@@ -54,7 +56,7 @@ def take(files: Files, config: MkDocsConfig, mount: Mount, kept: Group, key: Cal
 
 
 def _take(
-    path: Path, files: Files, config: MkDocsConfig, mount: Mount, kept: Group, key: Callable[..., bytes]
+    path: Path, files: Files, config: MkDocsConfig, mount: Mount, kept: PartGroup, key: Callable[..., bytes]
 ) -> None:
     uri = mount.at(f"assets/{path.relative_to(resources.assets_dir()).as_posix()}")
     known = files.get_file_from_path(uri)

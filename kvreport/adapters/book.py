@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import File, Files
     from mkdocs.structure.pages import Page
 
-    from kvreport.book.notebook import Cell
+    from kvreport.book.notebook import NotebookCell
     from kvreport.book.reader import Reader
     from kvreport.catalog.load import Catalog
 
@@ -81,7 +81,7 @@ class Book:
     """
 
     quantities: Quantities
-    terms: tuple[glossary.Term, ...] = ()
+    terms: tuple[glossary.GlossaryTerm, ...] = ()
     files: Files | None = None
     titles: dict[str, str] = field(default_factory=dict)
     questions: dict[str, str] = field(default_factory=dict)
@@ -120,10 +120,10 @@ class Book:
                 self.taken[uri].append(("open in a browser notebook", elsewhere))
         return made
 
-    def _portable(self, source: str, uri: str, site_url: str) -> list[Cell]:
+    def _portable(self, source: str, uri: str, site_url: str) -> list[NotebookCell]:
         """Return a chapter's cells for the notebook and the script."""
 
-        def make() -> list[Cell]:
+        def make() -> list[NotebookCell]:
             return notebook.portable(source, uri, self.quantities, site_url)
 
         return self._keep(make, "cells", uri, site_url, source)

@@ -75,7 +75,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.ahead: Ahead | None = None
         self.mount = Mount()
         self.publishes = False
-        self.index: search.Index | None = None
+        self.index: search.SearchIndex | None = None
         self.nav: Navigation | None = None
         self.page_cache: PageCache | None = None
         self.records: Records | None = None
@@ -138,7 +138,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self._refuse(file.src_uri for file in pages if file.dest_uri.startswith(self.mount.prefix))
         else:
             ours = "search" in config.plugins or "material/search" in config.plugins
-            self.index = search.Index() if ours and search.install(files, config) else None
+            self.index = search.SearchIndex() if ours and search.install(files, config) else None
             self._take_book(files, config)
             if self.index is not None and self.book is not None:
                 self.index.kept = self.book.kept

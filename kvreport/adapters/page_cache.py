@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.build_cache import code
-from kvreport.publish.parts import Group, Parts
+from kvreport.publish.parts import PartGroup, Parts
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -64,7 +64,7 @@ class PageCache:
         """Look into a folder for pages in this frame (:func:`frame`)."""
         self._frame = frame
         self._open = ExitStack()
-        self._pages: Group = self._open.enter_context(Parts(folder).group("pages"))
+        self._pages: PartGroup = self._open.enter_context(Parts(folder).group("pages"))
         self._links: dict[tuple[str, str], tuple[str, str]] = {}
 
     def key(self, page: HostPage, ours: Page | None, tags: str) -> bytes:

@@ -100,7 +100,7 @@ _LONGEST_TEXT: Final = 4_000
 Doc = dict[str, Any]
 
 
-class _Reader(HTMLParser):
+class _SectionReader(HTMLParser):
     """Collects sections: (anchor, title, text); the first has no anchor."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ def read(html: str) -> Iterator[tuple[str, str, str]]:
     Args:
         html: A page's content.
     """
-    reader = _Reader()
+    reader = _SectionReader()
     reader.feed(html)
     reader.close()
     for anchor, title, text in reader.sections:
@@ -213,7 +213,7 @@ def _page(url: str, title: str, text: str, names: Iterable[str], boost: float) -
     return entry
 
 
-class Index:
+class SearchIndex:
     """The index of one build: the entries of each page, by its source address.
 
     Attributes:

@@ -14,12 +14,12 @@ from kvreport.catalog.caches import Cache
 from kvreport.catalog.model import Component, LayerGroup, Split, WeightGroup, compress
 from kvreport.errors import InputError
 
-Released = Callable[[str, "Tensor"], str | None]
+Released = Callable[[str, "Weight"], str | None]
 """Given a tensor's full module path, the storage format it was published in (None: unquantised)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class Weight:
     """A tensor of one layer (or of the model outside its layers).
 
     Attributes:
@@ -51,7 +51,7 @@ class Layer:
 
     kind: str
     caches: tuple[Cache, ...]
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[Weight, ...]
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Blueprint:
     vocabulary: int
     context_tokens: int
     layers: list[Layer]
-    outer: list[Tensor]
+    outer: list[Weight]
     prefix: str = "model.layers"
     intermediate_size: int | None = None
     experts: tuple[int, int] | None = None
@@ -103,7 +103,7 @@ def weight_groups(blueprint: Blueprint, released: Released) -> tuple[WeightGroup
     """
     rows: dict[tuple[object, ...], int] = {}
 
-    def add(name: str, path: str, tensor: Tensor) -> None:
+    def add(name: str, path: str, tensor: Weight) -> None:
         if 0 in tensor.shape and tensor.count:
             if tensor.component == "shared_experts":
                 return  # a model may have none

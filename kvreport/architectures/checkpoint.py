@@ -38,7 +38,7 @@ _PLAIN_FLOATS: Final = ("F32", "F64")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckpointVerdict:
     """What became of a model when its files were heard.
 
     Attributes:
@@ -54,7 +54,9 @@ class Verdict:
     sentence: str | None
 
 
-def confront(model: Model, witness: Witness, served: Sequence[int], *, plain_bytes: int = 2) -> Verdict:
+def confront(
+    model: Model, witness: Witness, served: Sequence[int], *, plain_bytes: int = 2
+) -> CheckpointVerdict:
     """Hold a model's tensors against its files, and take the files' bytes where they differ.
 
     Args:
@@ -74,7 +76,7 @@ def confront(model: Model, witness: Witness, served: Sequence[int], *, plain_byt
     )
     other = disagreement(model, witness)
     if abs(witness.total - counted) <= TOLERANCE * witness.total:
-        return Verdict(model, counted, witness.total, other)
+        return CheckpointVerdict(model, counted, witness.total, other)
     sentence = (
         f"{witness.where} holds {witness.total:,} bytes of weights ({witness.total / 2**30:.2f} GiB); "
         f"the config makes {counted:,} ({(counted / witness.total - 1) * 100:+.1f}%): "
@@ -89,7 +91,7 @@ def confront(model: Model, witness: Witness, served: Sequence[int], *, plain_byt
         sentence += "the weights are taken from the files."
     if other is not None:
         sentence += f" {other}"
-    return Verdict(model.model_copy(update={"weights": rows}), counted, witness.total, sentence)
+    return CheckpointVerdict(model.model_copy(update={"weights": rows}), counted, witness.total, sentence)
 
 
 def disagreement(model: Model, witness: Witness) -> str | None:

@@ -22,12 +22,12 @@ from kvreport.architectures.decoder import (
 )
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listing import EncoderLine, Listing, part_listing
-from kvreport.architectures.parts import Formulas, Section, part
+from kvreport.architectures.parts import ConfigSection, Formulas, part
 from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import Tensors
 
 
-def encoder_section(line: EncoderLine, keys: Keys) -> Section:
+def encoder_section(line: EncoderLine, keys: Keys) -> ConfigSection:
     """Return the scope of an encoder's section, with the names that its part has for keys.
 
     Args:
@@ -37,7 +37,7 @@ def encoder_section(line: EncoderLine, keys: Keys) -> Section:
     around = keys.outer if line.part else keys
     usual = line.absent if around.section(line.section) is None else line.defaults
     listed = part_listing(line.part) if line.part else Listing(line.section)
-    return Section(section_or_default(around, line.section, usual), listed, {})
+    return ConfigSection(section_or_default(around, line.section, usual), listed, {})
 
 
 def encoder_tensors(scope: Formulas, lines: Iterable[EncoderLine]) -> Tensors:

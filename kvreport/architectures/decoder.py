@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport.architectures.attention import grouped_heads, head_dim
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_VOCABULARY, Keys
 from kvreport.architectures.weights import Tensors, embedding, norm, norms, output_head
 
@@ -268,13 +268,13 @@ def decoder(
         rotates: False if no head rotates by position.
     """
     width = embedding_width or its.hidden
-    outer: list[Tensor] = [*embedding(its.vocabulary, width, f"{base}.{embed}")]
+    outer: list[Weight] = [*embedding(its.vocabulary, width, f"{base}.{embed}")]
     if norm_weight:
         outer += norm(f"{base}.{final_norm}", its.hidden, bias=norm_bias)
     if not (tied(keys) if tie is None else tie):
         outer += output_head(its.vocabulary, width, head, bias=head_bias)
     elif head_bias:
-        outer.append(Tensor(f"{head}.bias", "output_head", (its.vocabulary,), "vocabulary"))
+        outer.append(Weight(f"{head}.bias", "output_head", (its.vocabulary,), "vocabulary"))
     return Blueprint(
         hidden_size=its.hidden,
         attention_heads=its.heads,
@@ -297,14 +297,14 @@ def prediction_layers(keys: Keys, its: Sizes, tensors: Tensors, path: str, *, en
         return ()
     glue = (
         *norms("enorm", "hnorm", "shared_head.norm", width=its.hidden),
-        Tensor("eh_proj.weight", "mtp", (its.hidden, 2 * its.hidden)),
+        Weight("eh_proj.weight", "mtp", (its.hidden, 2 * its.hidden)),
     )
     copies = (
-        Tensor("embed_tokens.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
-        Tensor("shared_head.head.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
+        Weight("embed_tokens.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
+        Weight("shared_head.head.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
     )
     return tuple(
-        Tensor(
+        Weight(
             f"{path}.{its.layers}.{tensor.name}",
             "mtp",
             tensor.shape,

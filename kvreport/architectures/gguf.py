@@ -90,7 +90,7 @@ def model_from_header(header: Header) -> GgufModel:
     layers = keys.number("block_count") - nextn
     if not 0 < layers <= MAX_LAYERS:
         raise InputError(f"{header.path.name}: block_count: found {layers}; allowed: 1 to {MAX_LAYERS}")
-    reader = _Layers(keys, tensors, layers)
+    reader = _LayerCaches(keys, tensors, layers)
     model = Model(
         id=f"local/{_clean(header.path.stem)}",
         name=str(header.metadata.get("general.name") or header.path.stem)[:200],
@@ -173,7 +173,7 @@ class _Keys:
         return [int(found) if isinstance(found, int) else default] * layers
 
 
-class _Layers:
+class _LayerCaches:
     """What each layer keeps."""
 
     def __init__(self, keys: _Keys, tensors: tuple[LocalTensor, ...], layers: int) -> None:

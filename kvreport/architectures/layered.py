@@ -45,7 +45,7 @@ from kvreport.architectures.decoder import (
 from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listing import Listing, read_listing, sections, with_base
-from kvreport.architectures.parts import Section, row_tensors
+from kvreport.architectures.parts import ConfigSection, row_tensors
 from kvreport.architectures.published import published
 from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import Tensors
@@ -112,14 +112,14 @@ def listing(name: str) -> Listing:
     return read_listing(name, index().texts[name])
 
 
-class _Scope(Section):
+class _Scope(ConfigSection):
     """A config's keys with their defaults, and the sizes of the decoder. Every key is read once."""
 
     def __init__(self, keys: Keys, listed: Listing) -> None:
         super().__init__(keys, listed, {name: False for name in _SWITCHES if name not in listed.terms})
         self.sizes: dict[str, Any] = {"none": None}
         self._read: dict[str, Any] = {}
-        self._encoders: dict[str, Section] = {}
+        self._encoders: dict[str, ConfigSection] = {}
 
     def look(self, path: str) -> Any:  # noqa: ANN401 - whatever the key holds, checked
         if path in self.sizes:
@@ -144,7 +144,7 @@ class _Scope(Section):
             outer = outer.with_defaults(published(self.listed.sizes["outer"]))
         return outer, name
 
-    def encoder(self, section: str) -> Section:
+    def encoder(self, section: str) -> ConfigSection:
         """Return the scope of an encoder's section: its keys under all of their names, with its class's defaults."""
         if section not in self._encoders:
             lines = (line for line in self.listed.encoders if line.section == section)

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from kvreport.architectures.assumptions import CORE
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.cache_lines import cache_of, called
 from kvreport.architectures.composites import text_model
 from kvreport.architectures.decoder import saved_before_five
@@ -24,7 +24,7 @@ ENCODERS: Final = ("vision", "audio", "projector")
 NOTHING_KEPT: Final = "no cache"
 
 
-class Scope(Formulas):
+class ConfigScope(Formulas):
     """The values of a config's keys as a listing names them: dotted paths from the outermost object."""
 
     def __init__(self, root: Keys, listed: Listing) -> None:
@@ -144,7 +144,7 @@ def read_listed(listed: Listing, keys: Keys, *, text_alone: bool = False) -> Blu
     root = keys.outer
     if not listed.text and root is not keys and root.data.get(listed.sizes["hidden"]) is None:
         root = keys  # a class of text given a composite's config: its sizes are those of the section
-    scope = Scope(root, listed)
+    scope = ConfigScope(root, listed)
     if listed.text and not root.has(listed.text):
         encodes = any(row.component in (*ENCODERS, "other") for row in listed.rows)
         # The text part's keys may stand at the top, beside the encoder's section: PaddleOCR-VL as released.
@@ -176,7 +176,7 @@ def read_listed(listed: Listing, keys: Keys, *, text_alone: bool = False) -> Blu
     )
 
 
-def _beside(listed: Listing, keys: Keys, tensors: list[Tensor]) -> Blueprint:
+def _beside(listed: Listing, keys: Keys, tensors: list[Weight]) -> Blueprint:
     """Read the text section by its own class and put the rest of the model beside it."""
     section = keys.outer.section(listed.text) or keys
     section.outer = keys.outer
@@ -188,13 +188,13 @@ def _beside(listed: Listing, keys: Keys, tensors: list[Tensor]) -> Blueprint:
     return blueprint
 
 
-def _context(listed: Listing, scope: Scope) -> int:
+def _context(listed: Listing, scope: ConfigScope) -> int:
     return scope.whole(
         listed.sizes.get("context", "max_position_embeddings"), "context", low=1, high=MAX_CONTEXT
     )
 
 
-def _experts(listed: Listing, scope: Scope) -> tuple[int, int] | None:
+def _experts(listed: Listing, scope: ConfigScope) -> tuple[int, int] | None:
     if "experts" not in listed.sizes:
         return None
     routed = scope.whole(listed.sizes["experts"], "experts", high=MAX_EXPERTS)
@@ -203,7 +203,7 @@ def _experts(listed: Listing, scope: Scope) -> tuple[int, int] | None:
     )
 
 
-def _layers(listed: Listing, scope: Scope) -> list[Layer]:
+def _layers(listed: Listing, scope: ConfigScope) -> list[Layer]:
     count = scope.whole(listed.sizes.get("layers", "num_hidden_layers"), "layers", low=1, high=MAX_LAYERS)
     layers = []
     for number in range(count):
@@ -215,7 +215,7 @@ def _layers(listed: Listing, scope: Scope) -> list[Layer]:
     return layers
 
 
-def _holds(line: CacheLine, scope: Scope) -> bool:
+def _holds(line: CacheLine, scope: ConfigScope) -> bool:
     try:
         return scope.holds(line.condition)
     except IndexError as error:

@@ -35,7 +35,7 @@ _PLAIN_WORDS: Final = ("linear", "table", "fp32")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TensorRow:
     """Tensors of one shape.
 
     Attributes:
@@ -139,7 +139,7 @@ class Listing:
     refused: list[tuple[str, str]] = field(default_factory=list)
     caches: list[CacheLine] = field(default_factory=list)
     encoders: list[EncoderLine] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TensorRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     noted: list[tuple[str, str]] = field(default_factory=list)
 
@@ -260,7 +260,7 @@ def _head(found: Listing, key: str, value: str) -> None:
             found.sizes[key] = value
 
 
-def _part_rows(value: str) -> Iterator[Row]:
+def _part_rows(value: str) -> Iterator[TensorRow]:
     """Yield the rows of a part: its name, the module, the section with its sizes, and when it is there."""
     placed, _, condition = value.partition(" if ")
     part, module, *section = placed.split()
@@ -270,7 +270,7 @@ def _part_rows(value: str) -> Iterator[Row]:
         yield replace(found, condition=both or found.condition)
 
 
-def _placed(row: Row, module: str, section: str) -> Row:
+def _placed(row: TensorRow, module: str, section: str) -> TensorRow:
     """Put a row of a part into a module (``.`` for the same one), with sizes that are keys of a section of the config.
 
     Without a section, the sizes are keys of the same object.
@@ -319,7 +319,7 @@ def _encoder(value: str) -> EncoderLine:
     return EncoderLine(part, module, section, usual, absent or usual, given, condition.strip() or None)
 
 
-def _row(match: re.Match[str]) -> Row:
+def _row(match: re.Match[str]) -> TensorRow:
     names, component, shape, count, rest = match.groups()
     if component not in get_args(Component):
         raise ValueError(f"{names}: {component} is not a component")
@@ -331,7 +331,7 @@ def _row(match: re.Match[str]) -> Row:
     kind, _, heads = split.partition(":")
     if kind not in get_args(Split):
         raise ValueError(f"{names}: {kind} is not a way to divide a tensor")
-    return Row(
+    return TensorRow(
         names=tuple(expanded(names)),
         component=cast(Component, component),
         shape=tuple(split_outside(shape)),

@@ -6,7 +6,7 @@ last ``kernel - 1`` columns of the convolution's input, and the recurrence itsel
 
 from __future__ import annotations
 
-from kvreport.architectures.blueprint import Tensor
+from kvreport.architectures.blueprint import Weight
 from kvreport.architectures.weights import Tensors, linear, norm, out_linear
 from kvreport.catalog.caches import Cache, Precision, RecurrentState, StateTensor
 
@@ -46,12 +46,12 @@ def mamba1_tensors(
     """Mamba-1: input and gate, a depthwise convolution, the selective parameters, the output."""
     return (
         *linear("mixer.in_proj", "recurrent", 2 * inner, hidden, "columns", bias=bias),
-        Tensor("mixer.conv1d.weight", "recurrent", (inner, 1, kernel), "columns"),
-        *((Tensor("mixer.conv1d.bias", "recurrent", (inner,), "columns"),) if conv_bias else ()),
+        Weight("mixer.conv1d.weight", "recurrent", (inner, 1, kernel), "columns"),
+        *((Weight("mixer.conv1d.bias", "recurrent", (inner,), "columns"),) if conv_bias else ()),
         *linear("mixer.x_proj", "recurrent", rank + 2 * state, inner, "rows"),
         *linear("mixer.dt_proj", "recurrent", inner, rank, "columns", bias=True),
-        Tensor("mixer.A_log", "recurrent", (inner, state), "columns"),
-        Tensor("mixer.D", "recurrent", (inner,), "columns"),
+        Weight("mixer.A_log", "recurrent", (inner, state), "columns"),
+        Weight("mixer.D", "recurrent", (inner,), "columns"),
         *linear("mixer.out_proj", "recurrent", hidden, inner, "rows", bias=bias),
     )
 
@@ -80,17 +80,17 @@ def mamba2_tensors(
             f"{path}.in_proj.zxdt", "recurrent", 2 * inner + heads, hidden, "heads", heads=heads, bias=bias
         ),
         *linear(f"{path}.in_proj.bc", "recurrent", grouped, hidden, "groups", heads=groups, bias=bias),
-        Tensor(f"{path}.conv1d.x.weight", "recurrent", (inner, 1, kernel), "heads", heads),
-        Tensor(f"{path}.conv1d.bc.weight", "recurrent", (grouped, 1, kernel), "groups", groups),
-        Tensor(f"{path}.A_log", "recurrent", (heads,), "heads", heads),
-        Tensor(f"{path}.D", "recurrent", (heads,), "heads", heads),
-        Tensor(f"{path}.dt_bias", "recurrent", (heads,), "heads", heads),
+        Weight(f"{path}.conv1d.x.weight", "recurrent", (inner, 1, kernel), "heads", heads),
+        Weight(f"{path}.conv1d.bc.weight", "recurrent", (grouped, 1, kernel), "groups", groups),
+        Weight(f"{path}.A_log", "recurrent", (heads,), "heads", heads),
+        Weight(f"{path}.D", "recurrent", (heads,), "heads", heads),
+        Weight(f"{path}.dt_bias", "recurrent", (heads,), "heads", heads),
         *out_linear(f"{path}.out_proj", "recurrent", hidden, inner, heads, bias=bias),
     )
     if conv_bias:
         tensors += (
-            Tensor(f"{path}.conv1d.x.bias", "recurrent", (inner,), "heads", heads),
-            Tensor(f"{path}.conv1d.bc.bias", "recurrent", (grouped,), "groups", groups),
+            Weight(f"{path}.conv1d.x.bias", "recurrent", (inner,), "heads", heads),
+            Weight(f"{path}.conv1d.bc.bias", "recurrent", (grouped,), "groups", groups),
         )
     return (*tensors, *norm(f"{path}.norm", inner, component="recurrent"))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.blueprint import Blueprint, Tensor
+from kvreport.architectures.blueprint import Blueprint, Weight
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.rules import Quantization
 from kvreport.catalog.layouts import layout
@@ -64,7 +64,7 @@ def mlx(found: Quantization, own: Keys) -> None:
             if entry is not None:
                 listed[_plain(name)] = _form(entry)
 
-    def decide(module: str, tensor: Tensor) -> str | None:
+    def decide(module: str, tensor: Weight) -> str | None:
         name = _plain(module)
         if name in listed:
             its = listed[name]

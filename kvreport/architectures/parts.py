@@ -15,10 +15,10 @@ from dataclasses import replace
 from math import prod
 from typing import Any, Final
 
-from kvreport.architectures.blueprint import Tensor
+from kvreport.architectures.blueprint import Weight
 from kvreport.architectures.expressions import MAX_VALUE, evaluate
 from kvreport.architectures.keys import MAX_LAYERS, MAX_WIDTH, Keys
-from kvreport.architectures.listing import Listing, Row, part_listing
+from kvreport.architectures.listing import Listing, TensorRow, part_listing
 from kvreport.architectures.weights import Tensors
 from kvreport.errors import InputError
 
@@ -129,7 +129,7 @@ class Formulas(ABC):
             raise self.root.fault(str(formula), str(error), "sizes that fit together") from error
 
 
-class Section(Formulas):
+class ConfigSection(Formulas):
     """The keys of one section with its class's defaults, and what the caller gives."""
 
     def __init__(self, keys: Keys, listed: Listing, given: Mapping[str, Any]) -> None:
@@ -219,7 +219,7 @@ def part(name: str, keys: Keys, prefix: str = "", **given: Any) -> Tensors:  # n
         InputError: If the config does not state what the part needs.
     """
     listed = part_listing(name)
-    scope = Section(keys, listed, given)
+    scope = ConfigSection(keys, listed, given)
     for condition, why in listed.refused:
         if scope.holds(condition):
             path = condition.split()[0]
@@ -235,7 +235,7 @@ def _filled(name: str, given: Mapping[str, Any]) -> str:
     return re.sub(r"<(\w+)>", lambda match: str(given[match[1]]), name) if "<" in name else name
 
 
-def row_tensors(row: Row, scope: Formulas, *, empty: bool = False) -> list[Tensor]:
+def row_tensors(row: TensorRow, scope: Formulas, *, empty: bool = False) -> list[Weight]:
     """Return the tensors of one row.
 
     Args:
@@ -259,7 +259,7 @@ def row_tensors(row: Row, scope: Formulas, *, empty: bool = False) -> list[Tenso
         heads = scope.whole(row.heads, what) or None
         split = split if heads else "replicated"
     each = [
-        Tensor(
+        Weight(
             name,
             row.component,
             shape,

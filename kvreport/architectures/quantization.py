@@ -11,7 +11,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Final
 
-from kvreport.architectures.blueprint import Tensor
+from kvreport.architectures.blueprint import Weight
 from kvreport.architectures.codebooks import (
     aqlm,
     ascend,
@@ -254,7 +254,7 @@ def _gemma(found: Quantization, own: Keys) -> None:
         if bits not in (2, 4, 8):
             raise own.fault("num_bits", bits, "2, 4 or 8")
 
-    def decide(module: str, tensor: Tensor) -> str | None:
+    def decide(module: str, tensor: Weight) -> str | None:
         table = tensor.component == "embedding" or tensor.looked_up
         if left(module) or tensor.component == "routed_experts" or not (tables if table else tensor.linear):
             return None

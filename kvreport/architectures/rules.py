@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
 from typing import Final
 
-from kvreport.architectures.blueprint import Tensor
+from kvreport.architectures.blueprint import Weight
 from kvreport.architectures.keys import Keys
 from kvreport.catalog.layouts import integers, layout
 
 Matcher = Callable[[str], bool]
-Decision = Callable[[str, Tensor], str | None]
+Decision = Callable[[str, Weight], str | None]
 
 _TOWERS: Final = ("vision", "audio")
 
@@ -53,7 +53,7 @@ class Quantization:
         self.anchored = False
         self._rules: list[tuple[Matcher, str | None, bool, bool]] = []
 
-    def released(self, path: str, tensor: Tensor) -> str | None:
+    def released(self, path: str, tensor: Weight) -> str | None:
         """Return the format of one tensor, by its full path (``model.layers.3.mlp.up_proj.weight``).
 
         The first rule that knows the module decides; what no rule knows is unquantised.

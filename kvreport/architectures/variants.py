@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listed import ENCODERS, NOTHING_KEPT, label_count
 
@@ -92,9 +92,9 @@ def read_variant(name: str, base: str, read: Callable[[Keys], Blueprint], keys: 
     ]
     if head := _HEADS[ending]:
         labels = label_count(keys.outer)
-        outer.append(Tensor(f"{head}.weight", "output_head", (labels, blueprint.hidden_size), linear=False))
+        outer.append(Weight(f"{head}.weight", "output_head", (labels, blueprint.hidden_size), linear=False))
         if ending == _BIASED:
-            outer.append(Tensor(f"{head}.bias", "output_head", (labels,)))
+            outer.append(Weight(f"{head}.bias", "output_head", (labels,)))
     blueprint.outer = outer
     return pooled(blueprint)
 

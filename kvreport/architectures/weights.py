@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kvreport.architectures.blueprint import Tensor
+from kvreport.architectures.blueprint import Weight
 from kvreport.catalog.model import Component, Split
 
-Tensors = tuple[Tensor, ...]
+Tensors = tuple[Weight, ...]
 
 
 def linear(
@@ -27,13 +27,13 @@ def linear(
     count: int = 1,
 ) -> Tensors:
     """A linear layer; ``rows`` and output projections keep their bias whole on every rank."""
-    weight = Tensor(f"{name}.weight", component, (outputs, inputs), split, heads, count, linear=True)
+    weight = Weight(f"{name}.weight", component, (outputs, inputs), split, heads, count, linear=True)
     if not bias:
         return (weight,)
     whole = split == "rows"
     return (
         weight,
-        Tensor(
+        Weight(
             f"{name}.bias",
             component,
             (outputs,),
@@ -49,13 +49,13 @@ def out_linear(
 ) -> Tensors:
     """An output projection: its input side is divided by heads, its bias is not divided."""
     weight = linear(name, component, outputs, inputs, "heads", heads=heads)
-    return (*weight, Tensor(f"{name}.bias", component, (outputs,))) if bias else weight
+    return (*weight, Weight(f"{name}.bias", component, (outputs,))) if bias else weight
 
 
 def norm(name: str, width: int, *, bias: bool = False, component: Component = "norms") -> Tensors:
     """A normalisation's weight, and its bias where it is a LayerNorm."""
-    weight = Tensor(f"{name}.weight", component, (width,))
-    return (weight, Tensor(f"{name}.bias", component, (width,))) if bias else (weight,)
+    weight = Weight(f"{name}.weight", component, (width,))
+    return (weight, Weight(f"{name}.bias", component, (width,))) if bias else (weight,)
 
 
 def norms(*names: str, width: int, bias: bool = False) -> Tensors:
@@ -65,13 +65,13 @@ def norms(*names: str, width: int, bias: bool = False) -> Tensors:
 
 def embedding(vocabulary: int, width: int, name: str = "model.embed_tokens") -> Tensors:
     """The token embedding."""
-    return (Tensor(f"{name}.weight", "embedding", (vocabulary, width), "vocabulary"),)
+    return (Weight(f"{name}.weight", "embedding", (vocabulary, width), "vocabulary"),)
 
 
 def output_head(vocabulary: int, width: int, name: str = "lm_head", *, bias: bool = False) -> Tensors:
     """The output head of a model that does not share it with the embedding."""
-    weight = Tensor(f"{name}.weight", "output_head", (vocabulary, width), "vocabulary", linear=True)
-    return (weight, Tensor(f"{name}.bias", "output_head", (vocabulary,), "vocabulary")) if bias else (weight,)
+    weight = Weight(f"{name}.weight", "output_head", (vocabulary, width), "vocabulary", linear=True)
+    return (weight, Weight(f"{name}.bias", "output_head", (vocabulary,), "vocabulary")) if bias else (weight,)
 
 
 def self_attention(
@@ -199,12 +199,12 @@ def router(hidden: int, count: int, name: str = "mlp.gate", *, bias: bool = Fals
         name: Path below the layer.
         bias: True for a bias of one number per expert.
     """
-    weight = Tensor(f"{name}.weight", "router", (count, hidden))
-    return (weight, Tensor(f"{name}.bias", "router", (count,))) if bias else (weight,)
+    weight = Weight(f"{name}.weight", "router", (count, hidden))
+    return (weight, Weight(f"{name}.bias", "router", (count,))) if bias else (weight,)
 
 
 def correction_bias(
     count: int, name: str = "mlp.gate.e_score_correction_bias", *, stored: str | None = None
 ) -> Tensors:
     """One learned offset per expert, added before the choice of experts; ``stored`` as ``fp32`` by some checkpoints."""
-    return (Tensor(name, "router", (count,), stored=stored),)
+    return (Weight(name, "router", (count,), stored=stored),)

@@ -111,7 +111,7 @@ _FIGURE: Final = re.compile(r"\s*(?P<about>[≈~]\s*)?(?P<value>-?[0-9][0-9,]*(?
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PrintedFigure:
     """A number as printed.
 
     Attributes:
@@ -125,7 +125,7 @@ class Figure:
     about: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> Figure:
+    def parse(cls, text: str) -> PrintedFigure:
         """Read ``1.20 GB``, ``≈ 40 GB``, ``4×`` or ``131,072 bytes``.
 
         Raises:

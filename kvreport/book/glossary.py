@@ -29,7 +29,7 @@ _PIECE: Final = re.compile(r'(<span class="kv-q"[^<>]*>[^<]*</span>|<[^<>]*>)')
 _TAG: Final = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)[^<>]*?(/?)>")
 
 
-class Term(Record):
+class GlossaryTerm(Record):
     """One entry.
 
     Attributes:
@@ -58,7 +58,7 @@ class Glossary(Record):
     """The content of ``glossary.yaml``."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    terms: Annotated[tuple[Term, ...], Field(min_length=1)]
+    terms: Annotated[tuple[GlossaryTerm, ...], Field(min_length=1)]
 
 
 def chapter_address(source: str) -> str:
@@ -71,7 +71,7 @@ def chapter_address(source: str) -> str:
     return f"learn/{re.sub(r'^[0-9]+-', '', name)}/"
 
 
-def load_glossary(path: Path) -> tuple[Term, ...]:
+def load_glossary(path: Path) -> tuple[GlossaryTerm, ...]:
     """Read the glossary, sorted by term.
 
     Raises:
@@ -90,7 +90,7 @@ def load_glossary(path: Path) -> tuple[Term, ...]:
     return tuple(sorted(terms, key=lambda term: term.term.lower()))
 
 
-def explain(html: str, terms: Sequence[Term], glossary_url: str) -> str:
+def explain(html: str, terms: Sequence[GlossaryTerm], glossary_url: str) -> str:
     """Give each term's first mention on a page its tooltip.
 
     Args:

@@ -16,7 +16,7 @@ from kvreport.book.html import Html, identity, inline, plain
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class AnswerOption:
     """One of several answers.
 
     Attributes:
@@ -40,17 +40,17 @@ class Item:
     """
 
     ask: str
-    options: tuple[Option, ...]
+    options: tuple[AnswerOption, ...]
 
 
-def right(text: str, why: str) -> Option:
+def right(text: str, why: str) -> AnswerOption:
     """Return the right answer of a choice."""
-    return Option(text, why, right=True)
+    return AnswerOption(text, why, right=True)
 
 
-def wrong(text: str, why: str) -> Option:
+def wrong(text: str, why: str) -> AnswerOption:
     """Return a wrong answer of a choice, with the mistake behind it."""
-    return Option(text, why)
+    return AnswerOption(text, why)
 
 
 def _unit(unit: str, shown: str) -> str:
@@ -89,7 +89,7 @@ def guess(
     )
 
 
-def choose(ask: str, *options: Option) -> Html:
+def choose(ask: str, *options: AnswerOption) -> Html:
     """Ask for one of several answers before the text gives it.
 
     Raises:
@@ -98,7 +98,7 @@ def choose(ask: str, *options: Option) -> Html:
     return Html(_choice("guess", "<strong>Predict.</strong> ", Item(ask, options)))
 
 
-def item(ask: str, *options: Option) -> Item:
+def item(ask: str, *options: AnswerOption) -> Item:
     """Return one question of a quiz."""
     return Item(ask, options)
 

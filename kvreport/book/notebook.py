@@ -27,7 +27,7 @@ _HIDDEN: Final = "hide"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class NotebookCell:
     """A cell of a chapter.
 
     Attributes:
@@ -41,9 +41,9 @@ class Cell:
     hidden: bool = False
 
 
-def cells(source: str) -> list[Cell]:
+def cells(source: str) -> list[NotebookCell]:
     """Split a program in percent format into its cells."""
-    found: list[Cell] = []
+    found: list[NotebookCell] = []
     head, lines = "", list[str]()
     for line in [*source.splitlines(), "# %%"]:
         if not line.startswith("# %%"):
@@ -55,13 +55,15 @@ def cells(source: str) -> list[Cell]:
             tags = _TAGS.search(head)
             shown = "\n".join(_uncommented(one) for one in text.splitlines()) if markdown else text
             found.append(
-                Cell("markdown" if markdown else "code", shown, tags is not None and _HIDDEN in tags[1])
+                NotebookCell(
+                    "markdown" if markdown else "code", shown, tags is not None and _HIDDEN in tags[1]
+                )
             )
         head, lines = line, []
     return found
 
 
-def portable(source: str, uri: str, quantities: Quantities, site_url: str) -> list[Cell]:
+def portable(source: str, uri: str, quantities: Quantities, site_url: str) -> list[NotebookCell]:
     """Return a chapter's cells with figures computed and links in full.
 
     Args:
@@ -75,7 +77,7 @@ def portable(source: str, uri: str, quantities: Quantities, site_url: str) -> li
     """
     here = urljoin(site_url, chapter_address(uri))
     made = [
-        Cell(
+        NotebookCell(
             "markdown",
             f"*This is a chapter of [{site_url}]({here}). It runs in the environment of a checkout of kvreport "
             "(`make venv`), or of its wheel with the extra `site`.*",
@@ -87,11 +89,13 @@ def portable(source: str, uri: str, quantities: Quantities, site_url: str) -> li
             text = _EXPRESSION.sub(lambda match: prose.state(" ".join(match[1].split()), quantities), text)
         elif not (text := _without_checks(text)):
             continue
-        made.append(Cell(cell.kind, _LINK.sub(lambda match: _full(match, uri, site_url), text), cell.hidden))
+        made.append(
+            NotebookCell(cell.kind, _LINK.sub(lambda match: _full(match, uri, site_url), text), cell.hidden)
+        )
     return made
 
 
-def notebook(made: Sequence[Cell]) -> str:
+def notebook(made: Sequence[NotebookCell]) -> str:
     """Return cells as a Jupyter notebook (nbformat 4.5), without outputs."""
     listed = []
     for number, cell in enumerate(made):
@@ -117,7 +121,7 @@ def notebook(made: Sequence[Cell]) -> str:
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
 
-def script(made: Sequence[Cell]) -> str:
+def script(made: Sequence[NotebookCell]) -> str:
     """Return cells as a program in percent format that prints what a notebook shows."""
     parts = []
     for cell in made:

@@ -33,7 +33,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from kvreport.book import reader
-from kvreport.book.expressions import Figure, is_counted, names_in, tree_of, unit_factor
+from kvreport.book.expressions import PrintedFigure, is_counted, names_in, tree_of, unit_factor
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Text
 from kvreport.catalog.shelf import read_yaml, validate
@@ -145,7 +145,7 @@ def state(source: str, quantities: Quantities) -> str:
         return quantities.reader.names[source]
     stated, equals, expression = source.partition(" = ")
     if equals:
-        figure = Figure.parse(stated)
+        figure = PrintedFigure.parse(stated)
         computed = quantities.compute(expression)
         if not figure.matches(computed):
             value = computed / unit_factor(figure.unit)

@@ -47,7 +47,7 @@ class Stated(Record):
     relation: Relation = "equals"
 
 
-class Reading(Record):
+class ClaimReading(Record):
     """One way to understand a claim, with the expression that computes it.
 
     Attributes:
@@ -80,7 +80,7 @@ class Claim(Record):
     quote: Text
     stated: Stated
     inputs: dict[Text, Text] = Field(default_factory=dict)
-    readings: Annotated[tuple[Reading, ...], Field(min_length=1, max_length=8)]
+    readings: Annotated[tuple[ClaimReading, ...], Field(min_length=1, max_length=8)]
     measured: bool = False
     note: LongText | None = None
 

@@ -40,7 +40,7 @@ _ALIKE: Final = 0.07
 """Memory that differs by less is the same card's: a driver shows up to 6.3 % less than is installed (a T4's 15,360 MiB)."""
 
 
-class Device(NamedTuple):
+class ListedDevice(NamedTuple):
     """One device as a tool lists it: bytes of memory in all and reserved, watts; None for what it does not say."""
 
     tool: str
@@ -80,7 +80,7 @@ def _number(said: object, unit: int = 1) -> int | None:
     return int(found[1]) * {"KiB": 1024, "MiB": MIB, "GiB": GIB, "GB": GIB}.get(found[2] or "", unit)
 
 
-def _nvidia(text: str) -> Iterator[Device]:
+def _nvidia(text: str) -> Iterator[ListedDevice]:
     if "<!ENTITY" in text:
         raise InputError("found an entity in XML; allowed: the output of nvidia-smi -q -x, which has none")
     try:
@@ -97,7 +97,7 @@ def _nvidia(text: str) -> Iterator[Device]:
             for path in ("pcie_gen/max_link_gen", "link_widths/max_link_width")
         )
         watts = (gpu.findtext(f".//{name}") for name in ("default_power_limit", "max_power_limit"))
-        yield Device(
+        yield ListedDevice(
             "nvidia-smi",
             gpu.findtext("product_name", ""),
             "NVIDIA",
@@ -110,7 +110,7 @@ def _nvidia(text: str) -> Iterator[Device]:
         )
 
 
-def _json(text: str) -> Iterator[Device]:
+def _json(text: str) -> Iterator[ListedDevice]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -119,14 +119,14 @@ def _json(text: str) -> Iterator[Device]:
         raise InputError(f"found JSON that is no object; allowed: {ALLOWED}")
     listed = found.get("device_list", [found] if "device_name" in found else [])
     for one in _objects(listed):
-        yield Device(
+        yield ListedDevice(
             "xpu-smi", str(one.get("device_name", "")), "Intel", _number(one.get("memory_physical_size_byte")),
             pcie=f"Gen{one['pcie_generation']} x{one['pcie_max_link_width']}"
             if {"pcie_generation", "pcie_max_link_width"} <= one.keys() else None,
         )  # fmt: skip
     hardware = next(_objects(found.get("SPHardwareDataType", [])), {})
     for one in _objects(found.get("SPDisplaysDataType", [])):
-        yield Device(
+        yield ListedDevice(
             "system_profiler",
             str(one.get("sppci_model", "")),
             "Apple",
@@ -134,7 +134,7 @@ def _json(text: str) -> Iterator[Device]:
         )
     for key, one in found.items():
         if re.fullmatch(r"card[0-9]{1,4}", key) and isinstance(one, dict):
-            yield Device(
+            yield ListedDevice(
                 "rocm-smi", str(one.get("Card Series") or one.get("Card series") or ""), "AMD",
                 _number(one.get("VRAM Total Memory (B)")), capability=str(one.get("GFX Version") or "") or None,
                 watts=_number(one.get("Max Graphics Package Power (W)")),
@@ -145,7 +145,7 @@ def _objects(listed: object) -> Iterator[Mapping[str, Any]]:
     yield from (one for one in (listed if isinstance(listed, list) else []) if isinstance(one, dict))
 
 
-def _record(device: Device, count: int, catalog: Catalog) -> Accelerator:
+def _record(device: ListedDevice, count: int, catalog: Catalog) -> Accelerator:
     if not device.name.strip():
         raise InputError(f"found a device without a name; allowed: {ALLOWED}")
     if device.total is None:
@@ -202,7 +202,7 @@ def _record(device: Device, count: int, catalog: Catalog) -> Accelerator:
 
 
 def _memory(
-    device: Device, installed: int, catalog: Catalog, known: Accelerator | None, source: str
+    device: ListedDevice, installed: int, catalog: Catalog, known: Accelerator | None, source: str
 ) -> Memory:
     """The three sizes: what the tool shows is the driver's, and what a process finds follows from it."""
     total = device.total or 0

@@ -28,7 +28,7 @@ ReadRelease = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+){1,3}(\.post[0-9]+
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class Classes:
     """What one release serves.
 
     Attributes:
@@ -76,14 +76,14 @@ class ClassChange(Record):
 
     Attributes:
         at: Releases that were read and serve the same, oldest first.
-        digest: :attr:`Served.digest` of each of them.
+        digest: :attr:`Classes.digest` of each of them.
         add: Classes that came.
         remove: Classes that went.
-        backend_add: Classes that came to :attr:`Served.backend`.
+        backend_add: Classes that came to :attr:`Classes.backend`.
         backend_remove: Classes that left it.
-        transformers: :attr:`Served.transformers`; None for as before.
-        endings: :attr:`Served.endings`; None for as before.
-        pooled_endings: :attr:`Served.pooled_endings`; None for as before.
+        transformers: :attr:`Classes.transformers`; None for as before.
+        endings: :attr:`Classes.endings`; None for as before.
+        pooled_endings: :attr:`Classes.pooled_endings`; None for as before.
     """
 
     at: Annotated[tuple[ReadRelease, ...], Field(min_length=1)]
@@ -112,7 +112,7 @@ class EngineClasses(Record):
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
     outside: Text | None = None
     changes: Annotated[tuple[ClassChange, ...], Field(min_length=1)]
-    _states: tuple[Served, ...] = PrivateAttr(default=())
+    _states: tuple[Classes, ...] = PrivateAttr(default=())
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -123,7 +123,7 @@ class EngineClasses(Record):
             )
         return self
 
-    def states(self) -> tuple[Served, ...]:
+    def states(self) -> tuple[Classes, ...]:
         """What each change leaves, under the first of its releases."""
         if not self._states:
             self._states = tuple(_replayed(self.changes))
@@ -140,7 +140,7 @@ class EngineClasses(Record):
         """The newest release that was read."""
         return self.changes[-1].at[-1]
 
-    def served(self, version: str | None) -> Served | None:
+    def served(self, version: str | None) -> Classes | None:
         """What a release serves: the list of the newest release that was read and is not newer.
 
         Args:
@@ -191,10 +191,10 @@ def lists_classes(engine: Engine) -> bool:
     return engine.family in get_args(Listed)
 
 
-def _replayed(changes: Collection[ClassChange]) -> Iterator[Served]:
-    state = Served()
+def _replayed(changes: Collection[ClassChange]) -> Iterator[Classes]:
+    state = Classes()
     for change in changes:
-        state = Served(
+        state = Classes(
             change.at[0],
             state.own.difference(change.remove).union(change.add),
             state.backend.difference(change.backend_remove).union(change.backend_add),
@@ -287,10 +287,10 @@ def written(classes: EngineClasses) -> str:
     )
 
 
-def compressed(read: Mapping[str, Served]) -> tuple[ClassChange, ...]:
+def compressed(read: Mapping[str, Classes]) -> tuple[ClassChange, ...]:
     """Releases with what each serves, as differences: releases that serve the same stand together."""
     changes: list[ClassChange] = []
-    before = Served()
+    before = Classes()
     for release in sorted(read, key=release_key):
         now = read[release]
         if changes and now.digest == before.digest:

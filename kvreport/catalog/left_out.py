@@ -27,7 +27,7 @@ class Constant(Record):
     interval: tuple[float, float]
 
 
-class FirstSight(Record):
+class FirstSightBand(Record):
     """The band on logs as they were predicted when they were first seen.
 
     Attributes:
@@ -39,7 +39,7 @@ class FirstSight(Record):
     coverage: Share
 
 
-class DeviceClass(Record):
+class DeviceClassErrors(Record):
     """Errors on one class of devices.
 
     Attributes:
@@ -52,7 +52,7 @@ class DeviceClass(Record):
     logs: Positive
     median_error: Error
     coverage: Share
-    first_sight: FirstSight | None = None
+    first_sight: FirstSightBand | None = None
 
 
 class Kind(Record):
@@ -93,8 +93,8 @@ class Summary(Record):
     median_pool_error_bytes: Bytes
     coverage: Share
     band_coverage: Share
-    first_sight: FirstSight | None = None
-    classes: dict[Slug, DeviceClass]
+    first_sight: FirstSightBand | None = None
+    classes: dict[Slug, DeviceClassErrors]
     kinds: dict[Slug, Kind] = Field(default_factory=dict)
 
 
@@ -141,7 +141,7 @@ class Band(Record):
     median_error: Error
     coverage: Share
     width_bytes: Bytes
-    first_sight: FirstSight | None = None
+    first_sight: FirstSightBand | None = None
 
 
 class FamilyErrors(Record):

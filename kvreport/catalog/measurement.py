@@ -54,7 +54,7 @@ class Machine(Record):
     note: LongText | None = None
 
 
-class Reading(Record):
+class MeasuredQuantity(Record):
     """One measured quantity.
 
     Attributes:
@@ -125,7 +125,7 @@ class Measurement(Record):
     versions: dict[Text, Text]
     settings: dict[Text, int | float | Text] = Field(default_factory=dict)
     command: Text
-    readings: tuple[Reading, ...]
+    readings: tuple[MeasuredQuantity, ...]
     failures: tuple[LongText, ...] = ()
 
 

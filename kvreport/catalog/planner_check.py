@@ -72,7 +72,7 @@ class ReleaseCheck(Record):
     equal: Count
 
 
-class Difference(Record):
+class PlannerDifference(Record):
     """Points of one model that differ.
 
     Attributes:
@@ -114,7 +114,7 @@ class OracleCheck(Record):
     other_classes: Count
     models_by_config: Count = 0
     releases: tuple[ReleaseCheck, ...] = ()
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[PlannerDifference, ...] = ()
 
     @model_validator(mode="after")
     def _no_more_than_all(self) -> Self:

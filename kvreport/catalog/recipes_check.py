@@ -61,7 +61,7 @@ class Stopped(Claimed):
     longest_context: Count | None = None
 
 
-class Source(Record):
+class CheckedCheckout(Record):
     """The checkout that was checked."""
 
     repository: Text
@@ -71,7 +71,7 @@ class Source(Record):
 class RecipesCheck(Record):
     """The report."""
 
-    source: Source
+    source: CheckedCheckout
     checked_with: Text
     counts: dict[Text, Count]
     low_minimums: tuple[LowMinimum, ...]

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 from pydantic import Field, PrivateAttr, model_validator
 
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Source, Text
-from kvreport.catalog.engine_classes import ClassLists, EngineClasses, Served
+from kvreport.catalog.engine_classes import Classes, ClassLists, EngineClasses
 from kvreport.catalog.formats import FormatName
 
 Family = Literal["vllm", "sglang", "tensorrt_llm", "transformers", "llama_cpp", "ollama", "mlx", "ceiling"]
@@ -21,7 +21,7 @@ CudaCapability = Annotated[str, Field(pattern=r"^[1-9][0-9]?\.[0-9]$")]
 _NUMBERS = re.compile(r"\d+")
 
 
-class Rule(Record):
+class SupportRule(Record):
     """What every rule says: whose it is, of which releases, and where it was read.
 
     Attributes:
@@ -62,7 +62,7 @@ class Rule(Record):
         return numbers(first) <= own and (end is None or own < numbers(end))
 
 
-R = TypeVar("R", bound=Rule)
+R = TypeVar("R", bound=SupportRule)
 
 
 @cache
@@ -71,7 +71,7 @@ def _beginnings(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{name}-" for name in names)
 
 
-class DeviceRule(Rule):
+class DeviceRule(SupportRule):
     """Which devices an engine runs on; the first that names a device decides.
 
     Attributes:
@@ -85,7 +85,7 @@ class DeviceRule(Rule):
     not_architectures: tuple[Text, ...] = ()
 
 
-class FormatRule(Rule):
+class FormatRule(SupportRule):
     """Which formats an engine runs on some makers' devices; the last that names a format decides.
 
     Attributes:
@@ -123,7 +123,7 @@ class FormatRule(Rule):
         )
 
 
-class AttentionRule(Rule):
+class AttentionRule(SupportRule):
     """Attention that has kernels only on some generations of NVIDIA's devices.
 
     Attributes:
@@ -135,7 +135,7 @@ class AttentionRule(Rule):
     generations: Annotated[tuple[int, ...], Field(min_length=1)]
 
 
-class ContextRule(Rule):
+class ContextRule(SupportRule):
     """Attention whose kernels do not give what ranks need to join their parts of a context (``decode context parallel``).
 
     Attributes:
@@ -153,7 +153,7 @@ class ContextRule(Rule):
     own_heads: Annotated[int, Field(ge=1)] | None = None
 
 
-class TypeRule(Rule):
+class TypeRule(SupportRule):
     """The type that a release computes in, on NVIDIA's devices below ``minimum``.
 
     Attributes:
@@ -165,7 +165,7 @@ class TypeRule(Rule):
     casts: bool
 
 
-class UnstableRule(Rule):
+class UnstableRule(SupportRule):
     """Model classes that a release does not compute in float16, whatever the device.
 
     Attributes:
@@ -179,7 +179,7 @@ Lacking = Literal["pipeline", "data", "expert", "decode_context", "lora", "specu
 """What a release may lack for a class: ways to spread a model, adapters, drafting in stages."""
 
 
-class LackRule(Rule):
+class LackRule(SupportRule):
     """Model classes that a release runs without one of its ways to spread a model, or without LoRA adapters.
 
     Attributes:
@@ -196,7 +196,7 @@ class LackRule(Rule):
         return self.architectures is None or architecture in self.architectures
 
 
-class AlignmentRule(Rule):
+class AlignmentRule(SupportRule):
     """Blocks of weights that share a scale, which tensor parallelism must not cut.
 
     Attributes:
@@ -217,7 +217,7 @@ class AlignmentRule(Rule):
         return f"{form}-".startswith(_beginnings(self.formats))
 
 
-class RankRule(Rule):
+class RankRule(SupportRule):
     """Largest ranks of LoRA adapters that a release can be told.
 
     Attributes:
@@ -227,7 +227,7 @@ class RankRule(Rule):
     ranks: Annotated[tuple[int, ...], Field(min_length=1)]
 
 
-class OptionRule(Rule):
+class OptionRule(SupportRule):
     """Options of a question that an engine does not have (``runs: false``), or that change none of its answers.
 
     Attributes:
@@ -269,7 +269,7 @@ class Ruling(NamedTuple):
     unstable: frozenset[str]
     lists: ClassLists | None
     family: EngineClasses | None
-    served: Served | None
+    served: Classes | None
 
 
 class Support(Record):
@@ -339,7 +339,7 @@ class Support(Record):
     @model_validator(mode="after")
     def _sourced(self) -> Self:
         covered = {name for source in self.sources for name in source.covers}
-        rules: tuple[Rule, ...] = (
+        rules: tuple[SupportRule, ...] = (
             *self.devices,
             *self.weights,
             *self.kv,
@@ -366,7 +366,7 @@ def _holding(rules: Sequence[R], release: tuple[str, str | None]) -> tuple[R, ..
     return tuple(rule for rule in rules if rule.holds(*release))
 
 
-def within(rule: Rule, capability: tuple[int, ...]) -> bool:
+def within(rule: SupportRule, capability: tuple[int, ...]) -> bool:
     """Whether a capability lies between the rule's least and highest."""
     return (rule.minimum is None or capability >= numbers(rule.minimum)) and (
         rule.maximum is None or capability <= numbers(rule.maximum)

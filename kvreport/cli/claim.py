@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalog
     from kvreport.errors import InputError
     from kvreport.evidence.claim_check import check, lines, record, statement_of
-    from kvreport.evidence.claims import Verdict
+    from kvreport.evidence.claims import ClaimVerdict
 
     forms = [one for one in options.format if one not in _OUTPUTS]
     if len(forms) > 1:
@@ -56,4 +56,4 @@ def _run(options: argparse.Namespace) -> int:
     else:
         for line in lines(found):
             write(line)
-    return REQUIREMENT_NOT_MET if found.verdict is Verdict.CONTRADICTED else 0
+    return REQUIREMENT_NOT_MET if found.verdict is ClaimVerdict.CONTRADICTED else 0

@@ -103,7 +103,7 @@ def variable_words(name: str, value: str, server: str) -> list[str] | None:
 
 
 @dataclass(slots=True)
-class Reader:
+class FlagReader:
     """Reads a command's words by the flags of one server.
 
     Attributes:

@@ -20,10 +20,10 @@ from kvreport.query import SERVER_ENGINE
 from kvreport.units import count, gib, human_tokens, parse_tokens
 
 if TYPE_CHECKING:
-    from kvreport.accounting.offers import Deployment
+    from kvreport.accounting.offers import Solution
     from kvreport.accounting.paging import Lengths
     from kvreport.accounting.parallel import Layout
-    from kvreport.accounting.sizing import Workload
+    from kvreport.accounting.sizing import Load
     from kvreport.catalog.load import Catalog
     from kvreport.estimation.size import Sizing
 
@@ -458,7 +458,7 @@ def text(found: Sizing, top: int) -> list[str]:
     return lines
 
 
-def _by_name(found: Sizing, best: Deployment) -> list[str]:
+def _by_name(found: Sizing, best: Solution) -> list[str]:
     """What the best deployment may hold where a copy's name alone says its formats; nothing where they are known."""
     narrow = found.narrow(best)
     if narrow is None:
@@ -474,10 +474,10 @@ def _by_name(found: Sizing, best: Deployment) -> list[str]:
     return [sentence]
 
 
-def _ranking(listed: Sequence[Deployment], work: Workload) -> list[str]:
+def _ranking(listed: Sequence[Solution], work: Load) -> list[str]:
     """One line per deployment, best first; a column that says nothing is left out."""
     several = len({one.model.id for one in listed}) > 1
-    columns: list[tuple[str, str, Callable[[Deployment], str]]] = [
+    columns: list[tuple[str, str, Callable[[Solution], str]]] = [
         ("GPU", "<", lambda one: one.offer.accelerator.id),
         ("model", "<", lambda one: one.model.id if several else ""),
         ("GPUs", ">", lambda one: count(one.devices)),
@@ -502,7 +502,7 @@ def _ranking(listed: Sequence[Deployment], work: Workload) -> list[str]:
     )
 
 
-def _same_hardware(found: Sequence[Deployment]) -> list[str]:
+def _same_hardware(found: Sequence[Solution]) -> list[str]:
     """The layouts of the same hardware, one line each, and how they are ordered; nothing where there is one."""
     if len(found) == 1:
         return []
@@ -546,7 +546,7 @@ def _share_flag(found: Sizing) -> str:
     return "share of the memory" if server is None else server.share
 
 
-def _machines(found: Deployment) -> str:
+def _machines(found: Solution) -> str:
     """The GPUs of a deployment and how they are divided."""
     replicas, each = found.replicas[-1], found.layout.devices
     name = found.offer.accelerator.name
@@ -567,7 +567,7 @@ def _plural(number: int, noun: str) -> str:
     return f"{count(number)} {noun}" + ("" if number == 1 else "s")
 
 
-def _weights(found: Deployment) -> str:
+def _weights(found: Solution) -> str:
     """The weight format, by the name of what the checkpoint has where none was chosen."""
     from kvreport.catalog.load import RELEASED
     from kvreport.estimation.variants import weight_words
@@ -577,7 +577,7 @@ def _weights(found: Deployment) -> str:
     return weight_words(found.model)
 
 
-def _of(found: Deployment) -> str:
+def _of(found: Solution) -> str:
     """The devices of one replica, with its layout's name where that is more than tensor parallelism."""
     layout = found.layout
     return f"{layout.devices}" if layout.is_tensor_only else f"{layout.devices} ({layout.label})"

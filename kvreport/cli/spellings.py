@@ -17,7 +17,7 @@ from typing import Final
 
 from kvreport.catalog.server_flags import FAMILIES, dashed
 from kvreport.cli.server_command import data_attention, taken_apart
-from kvreport.cli.server_flags import Reader, having, ours_of, table_of
+from kvreport.cli.server_flags import FlagReader, having, ours_of, table_of
 from kvreport.cli.speculation import speculation_in_our_spelling
 from kvreport.errors import InputError, ServerRefusalError, shorten
 from kvreport.words import ENGINES
@@ -106,7 +106,7 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
     own, theirs = taken_apart(words) if "--context" in flags else (list(words), [])
     server = _server([*own, *theirs])
     if "--context" in flags:
-        reader = Reader(flags, *_of_options(), server, frozenset(_ELSEWHERE))
+        reader = FlagReader(flags, *_of_options(), server, frozenset(_ELSEWHERE))
         own, theirs = reader.read(own, pasted=False), reader.read(theirs, pasted=True)
         words = [*own, *theirs, *reader.said()]
     if server in {"sglang", "tensorrt_llm"} and "--data-parallel" in flags:

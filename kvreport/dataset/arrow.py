@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
-from kvreport.dataset.columns import CAPACITY, Column, Table
+from kvreport.dataset.columns import CAPACITY, DatasetColumn, DatasetTable
 from kvreport.dataset.matrix import Cube
 
 _TYPES: Final = {
@@ -42,7 +42,7 @@ _SMALL: Final = 1 << 16
 
 
 @cache
-def schema(table: Table) -> pa.Schema:
+def schema(table: DatasetTable) -> pa.Schema:
     """The Arrow schema of a table: texts are dictionaries, meanings travel as field metadata."""
     return pa.schema(
         [
@@ -58,7 +58,7 @@ def schema(table: Table) -> pa.Schema:
     )
 
 
-def arrow_type(column: Column) -> pa.DataType:
+def arrow_type(column: DatasetColumn) -> pa.DataType:
     """The Arrow type of a column."""
     return pa.dictionary(_INDEX, pa.string()) if column.type == "string" else _TYPES[column.type]
 
@@ -202,7 +202,7 @@ def _ways(cube: Cube, shared: Sequence[np.ndarray[Any, Any]]) -> pa.Array:
     return pc.binary_join_element_wise(*(part.view(pa.binary()) for part in parts), joint).view(pa.string())
 
 
-def _line_values(cube: Cube, rows: _Rows, column: Column, each: np.ndarray[Any, Any]) -> pa.Array:
+def _line_values(cube: Cube, rows: _Rows, column: DatasetColumn, each: np.ndarray[Any, Any]) -> pa.Array:
     """A column beside the key by row, as texts where those are ready or few."""
     values = cube.values[column.name]
     if column.type != "int64":
@@ -230,7 +230,7 @@ def _text(value: object) -> bytes:
     return (str(value).lower() if isinstance(value, bool) else str(value)).encode()
 
 
-def _values(cube: Cube, rows: _Rows, column: Column) -> pa.Array:
+def _values(cube: Cube, rows: _Rows, column: DatasetColumn) -> pa.Array:
     """A column beside the key, by row."""
     picked = rows.pick(cube.values[column.name])
     return _dictionary(picked, column.values) if column.values else _plain(picked, column)
@@ -253,13 +253,13 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
-def record_table(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
+def record_table(table: DatasetTable, rows: list[dict[str, Any]]) -> pa.Table:
     """Rows given as dictionaries, as an Arrow table."""
     columns = [_record_column([row[column.name] for row in rows], column) for column in table.columns]
     return pa.Table.from_arrays(columns, schema=schema(table))
 
 
-def faults(data: pa.Table, table: Table) -> list[str]:
+def faults(data: pa.Table, table: DatasetTable) -> list[str]:
     """What of a table contradicts its description: types, empties, ranges, names, order, repeats."""
     found: list[str] = []
     if data.schema.names != list(table.names):
@@ -278,7 +278,7 @@ def faults(data: pa.Table, table: Table) -> list[str]:
     return found + _key_faults(data, table)
 
 
-def _value_faults(values: pa.ChunkedArray, column: Column) -> list[str]:
+def _value_faults(values: pa.ChunkedArray, column: DatasetColumn) -> list[str]:
     if column.values:
         strange = sorted(set(pc.unique(values).to_pylist()) - set(column.values))
         return [f"unknown values {strange[:5]}"] if strange else []
@@ -288,7 +288,7 @@ def _value_faults(values: pa.ChunkedArray, column: Column) -> list[str]:
     return []
 
 
-def _key_faults(data: pa.Table, table: Table) -> list[str]:
+def _key_faults(data: pa.Table, table: DatasetTable) -> list[str]:
     """Rows must be strictly ascending by key, which also makes each key unique."""
     if data.num_rows < 2:
         return []
@@ -322,7 +322,7 @@ def _numpy(values: pa.Array) -> np.ndarray[Any, Any]:
 # memory needs neither that nor a copy. `to_numpy` would look too.
 
 
-def _plain(values: np.ndarray[Any, Any], column: Column) -> pa.Array:
+def _plain(values: np.ndarray[Any, Any], column: DatasetColumn) -> pa.Array:
     """A numeric array as it lies in memory; where the column may be empty, not-a-number and "no limit" are."""
     present = None
     if column.type == "boolean":
@@ -336,7 +336,7 @@ def _plain(values: np.ndarray[Any, Any], column: Column) -> pa.Array:
     )
 
 
-def _record_column(values: list[Any], column: Column) -> pa.Array:
+def _record_column(values: list[Any], column: DatasetColumn) -> pa.Array:
     """A column of records, None where it is empty."""
     known = np.asarray([value is not None for value in values], dtype=np.bool_)
     if column.type == "string":

@@ -24,7 +24,7 @@ LIMITS: Final = tuple(limit.label for limit in Limit)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DatasetColumn:
     """One column.
 
     Attributes:
@@ -51,7 +51,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DatasetTable:
     """One published table.
 
     Attributes:
@@ -64,7 +64,7 @@ class Table:
     name: str
     title: str
     description: str
-    columns: tuple[Column, ...]
+    columns: tuple[DatasetColumn, ...]
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class Table:
         """Names of all columns, in file order."""
         return tuple(column.name for column in self.columns)
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> DatasetColumn:
         """Return the column of that name.
 
         Raises:
@@ -88,14 +88,14 @@ class Table:
         raise KeyError(name)
 
 
-def _table(name: str, said: Mapping[str, Any]) -> Table:
-    """Return a table as ``columns.json`` says it: keys of :class:`Column` by column, with names of lists of values."""
+def _table(name: str, said: Mapping[str, Any]) -> DatasetTable:
+    """Return a table as ``columns.json`` says it: keys of :class:`DatasetColumn` by column, with names of lists of values."""
     lists = {"verdicts": VERDICTS, "limits": LIMITS}
     columns = (
-        Column(column, **{**of, "values": lists.get(of.get("values", ""), ())})
+        DatasetColumn(column, **{**of, "values": lists.get(of.get("values", ""), ())})
         for column, of in said["columns"].items()
     )
-    return Table(name, said["title"], said["description"], tuple(columns))
+    return DatasetTable(name, said["title"], said["description"], tuple(columns))
 
 
 _SAID: Final = json.loads((package_dir() / "columns.json").read_text(encoding="utf-8"))

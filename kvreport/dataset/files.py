@@ -16,7 +16,7 @@ from kvreport.errors import InputError, shorten
 _PREFIX = ".kvreport-files-"
 
 
-class Staging:
+class StagedFiles:
     """Files on their way into a folder.
 
     Attributes:
@@ -64,7 +64,7 @@ class Staging:
 
 
 @contextmanager
-def staged(target: Path) -> Iterator[Staging]:
+def staged(target: Path) -> Iterator[StagedFiles]:
     """Collect files for ``target``; they are put there only if nothing fails before the end.
 
     Args:
@@ -85,14 +85,14 @@ def staged(target: Path) -> Iterator[Staging]:
             f"out: found {shorten(str(target))}, {error.strerror or error}; allowed: a folder that can be written"
         ) from error
     try:
-        staging = Staging(workspace.folder, target)
+        staging = StagedFiles(workspace.folder, target)
         yield staging
         staging.publish()
     finally:
         workspace.close()
 
 
-def checksums(staging: Staging) -> bytes:
+def checksums(staging: StagedFiles) -> bytes:
     """Return ``SHA256SUMS`` over every file so far, as ``sha256sum --check`` reads it."""
     lines = [f"{staging.digest(name)[1]}  {name}\n" for name in sorted(staging.names)]
     return "".join(lines).encode()

@@ -116,7 +116,7 @@ def cube_of(model: Model, axes: Axes, memo: Memo | None = None) -> Cube:
     axes = replace(axes, weight_formats=_weight_formats(model, axes))
     layouts, caches = axes.layouts_of(model), axes.caches(model)
     contexts = xp.fixed(np.asarray(axes.contexts, dtype=np.int64))
-    answer = _Answer(
+    answer = _FilledColumns(
         (len(layouts), len(caches), len(axes.accelerators), len(axes.weight_formats)), len(contexts)
     )
     known = Memo() if memo is None else memo
@@ -214,7 +214,7 @@ _UNASKED: Final = Serving(max_batched_tokens=1)
 """A fleet takes the scheduler sizes of each accelerator."""
 
 
-class _Answer:
+class _FilledColumns:
     """The columns while they are being filled: layouts, KV formats, accelerators, weight formats, contexts.
 
     What is filled at once lies together: all accelerators of one layout and KV format.

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, Column, Table
+from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, DatasetColumn, DatasetTable
 
 LICENCE: Final = ("CC-BY-4.0", "https://creativecommons.org/licenses/by/4.0/")
 TITLE: Final = "kvreport: memory and capacity of language models on accelerators"
@@ -50,7 +50,7 @@ class Published:
     """
 
     name: str
-    table: Table
+    table: DatasetTable
     size: int
     sha256: str
 
@@ -63,7 +63,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class DatasetRelease:
     """What is published, and under which version.
 
     Attributes:
@@ -84,7 +84,7 @@ class Release:
         return f"The kvreport authors. {TITLE}. Data release {self.version}. CC BY 4.0."
 
 
-def datapackage(release: Release) -> bytes:
+def datapackage(release: DatasetRelease) -> bytes:
     """The Frictionless description. Parquet is listed as a file without a table dialect."""
     return _json(
         {
@@ -101,7 +101,7 @@ def datapackage(release: Release) -> bytes:
     )
 
 
-def _resource(table: Table, release: Release) -> dict[str, Any]:
+def _resource(table: DatasetTable, release: DatasetRelease) -> dict[str, Any]:
     parts = [file for file in release.files if file.table is table and not file.name.endswith(".parquet")]
     whole = len(parts) == 1
     return {
@@ -133,7 +133,7 @@ def _resource(table: Table, release: Release) -> dict[str, Any]:
     }
 
 
-def _field(column: Column) -> dict[str, Any]:
+def _field(column: DatasetColumn) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if not column.nullable:
         limits["required"] = True
@@ -151,7 +151,7 @@ def _field(column: Column) -> dict[str, Any]:
     }
 
 
-def croissant(release: Release) -> bytes:
+def croissant(release: DatasetRelease) -> bytes:
     """The Croissant 1.0 description: files, and a record set with typed fields for each table."""
     return _json(
         {

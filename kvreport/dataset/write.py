@@ -24,13 +24,13 @@ from kvreport import processes
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.dataset import arrow, tables
-from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, Table
-from kvreport.dataset.files import Staging, available_processors, checksums, listed, staged
+from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, DatasetTable
+from kvreport.dataset.files import StagedFiles, available_processors, checksums, listed, staged
 from kvreport.dataset.grid import PIECE_ROWS, Axes, twins
 from kvreport.dataset.kept import Kept, ModelFiles
 from kvreport.dataset.manifest import refuse_partitions
 from kvreport.dataset.matrix import Cube, matrix
-from kvreport.dataset.metadata import Published, Release, croissant, datapackage
+from kvreport.dataset.metadata import DatasetRelease, Published, croissant, datapackage
 from kvreport.errors import InputError
 
 CSV_FILE_BYTES: Final = 100_000_000
@@ -70,7 +70,7 @@ def publish(
     workers: int | None = None,
     cache: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
-) -> Release:
+) -> DatasetRelease:
     """Write the dataset into a folder, whole or not at all.
 
     Args:
@@ -112,7 +112,9 @@ def publish(
         for table, records in small:
             _require_sound(arrow.record_table(table, records), table)
             staging.write(f"{table.name}.csv", csv_text(table, records))
-        release = Release(version, _engine_words(axes), tuple(_published(staging, parts.names)), site_url)
+        release = DatasetRelease(
+            version, _engine_words(axes), tuple(_published(staging, parts.names)), site_url
+        )
         staging.write("datapackage.json", datapackage(release))
         staging.write("croissant.json", croissant(release))
         staging.write("SHA256SUMS", checksums(staging))
@@ -178,7 +180,7 @@ def _pieces(cubes: Iterator[Cube]) -> Iterator[list[Cube]]:
         yield together
 
 
-def csv_text(table: Table, records: list[dict[str, Any]]) -> bytes:
+def csv_text(table: DatasetTable, records: list[dict[str, Any]]) -> bytes:
     """Rows of a small table as CSV.
 
     A text that a spreadsheet would run as a formula gets an apostrophe in front, and a sign that
@@ -230,7 +232,7 @@ def parquet_options() -> dict[str, Any]:
     }
 
 
-def _require_sound(data: pa.Table, table: Table) -> None:
+def _require_sound(data: pa.Table, table: DatasetTable) -> None:
     found = arrow.faults(data, table)
     if found:
         raise InputError(f"dataset: {'; '.join(found[:5])}")
@@ -243,7 +245,7 @@ def _engine_words(axes: Axes) -> str:
 class _CsvParts:
     """The CSV of all models, in as many files as it takes."""
 
-    def __init__(self, staging: Staging, header: bytes) -> None:
+    def __init__(self, staging: StagedFiles, header: bytes) -> None:
         self._staging, self._header = staging, header
         self._bodies: list[bytes] = []
         self._size = 0
@@ -269,7 +271,7 @@ class _CsvParts:
         self._bodies, self._size = [], 0
 
 
-def _published(staging: Staging, csv_names: tuple[str, ...]) -> Iterator[Published]:
+def _published(staging: StagedFiles, csv_names: tuple[str, ...]) -> Iterator[Published]:
     of = {"capacity.parquet": CAPACITY, **dict.fromkeys(csv_names, CAPACITY)}
     of |= {"models.csv": MODELS, "accelerators.csv": ACCELERATORS}
     for name, table in of.items():

@@ -27,7 +27,7 @@ LEAST_USAGE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServerStart:
     """How an engine's makers ship and start its server.
 
     Attributes:
@@ -55,7 +55,7 @@ class Serving:
 
 SERVING: Final = {
     # v1/metrics/loggers.py, engine/arg_utils.py and entrypoints/common/cli_args.py of vLLM 0.33; images as they are published
-    "vllm": Serving(
+    "vllm": ServerStart(
         {"NVIDIA": "vllm/vllm-openai:v{}", "AMD": "vllm/vllm-openai-rocm:v{}"},
         entry=("vllm", "serve"),
         local=False,
@@ -65,14 +65,14 @@ SERVING: Final = {
         charted=True,
     ),
     # srt/observability/metrics_collector.py and srt/arg_groups/fields of SGLang 0.5.23; the image as it is published
-    "sglang": Serving(
+    "sglang": ServerStart(
         {"NVIDIA": "lmsysorg/sglang:v{}"},
         port=30000,
         metrics=("sglang:token_usage", "sglang:num_queue_reqs"),
         rank=("--node-rank", "$(LWS_WORKER_INDEX)", "--dist-init-addr", "$(LWS_LEADER_ADDRESS):20000"),
     ),
     # .devops/cuda.Dockerfile, common/common.h of llama.cpp b10488
-    "llama_cpp": Serving(
+    "llama_cpp": ServerStart(
         {"NVIDIA": "ghcr.io/ggml-org/llama.cpp:server-cuda"}, entry=("llama-server",), port=8080, curl=True
     ),
 }
@@ -107,7 +107,7 @@ class Launch:
     """
 
     name: str
-    serving: Serving
+    serving: ServerStart
     engine: str
     words: tuple[str, ...]
     environment: Mapping[str, str]

@@ -9,9 +9,9 @@ from typing import Final
 
 from kvreport import words
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.offers import Choices, Deployment
+from kvreport.accounting.offers import Choices, Solution
 from kvreport.accounting.ranking import Ranking, rank
-from kvreport.accounting.sizing import Workload
+from kvreport.accounting.sizing import Load
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.units import count
 from kvreport.words import RELAX
@@ -26,7 +26,7 @@ WORTH_SAYING: Final = 1.1
 """Requests of a replica over those without the change, from which it is said."""
 
 
-def what_to_relax(work: Workload, ranking: Ranking, choices: Choices) -> str:
+def what_to_relax(work: Load, ranking: Ranking, choices: Choices) -> str:
     """One sentence about why nothing serves the workload, and what would."""
     refused = ranking.refused
     if "available" in refused:
@@ -51,7 +51,7 @@ def what_to_relax(work: Workload, ranking: Ranking, choices: Choices) -> str:
 
 
 def levers(
-    work: Workload, best: Deployment, choices: Choices, known: Catalog
+    work: Load, best: Solution, choices: Choices, known: Catalog
 ) -> tuple[tuple[str, int | None, int], ...]:
     """What one change does to the best deployment, on the same kind of device.
 
@@ -93,9 +93,7 @@ def levers(
     return (*found, *_smaller_sizes(work, best, fixed))
 
 
-def _smaller_sizes(
-    work: Workload, best: Deployment, choices: Choices
-) -> Iterator[tuple[str, int | None, int]]:
+def _smaller_sizes(work: Load, best: Solution, choices: Choices) -> Iterator[tuple[str, int | None, int]]:
     """Smaller scheduler sizes, where they let a replica hold more.
 
     Windows keep the tokens in flight for every request. Graphs on Hopper keep results of attention for every request at once.

@@ -13,9 +13,9 @@ from math import ceil, isnan
 from typing import Any, Final
 
 from kvreport.accounting.kv_cache import held
-from kvreport.accounting.offers import Choices, Deployment, Offer
+from kvreport.accounting.offers import Choices, Offer, Solution
 from kvreport.accounting.ranking import rank
-from kvreport.accounting.sizing import Workload, pool_for, shared_bytes
+from kvreport.accounting.sizing import Load, pool_for, shared_bytes
 from kvreport.errors import InputError
 from kvreport.estimation.answer import layout_to_dict
 from kvreport.units import count, gib, human_bytes
@@ -38,9 +38,9 @@ class Disaggregated:
         decode_pool_bytes: The smallest pool per device of the decode layout for its share of the peak.
     """
 
-    workload: Workload
-    prefill: Deployment
-    decode: Deployment
+    workload: Load
+    prefill: Solution
+    decode: Solution
     transfer_bytes: int
     prefill_pool_bytes: int
     decode_pool_bytes: int
@@ -164,7 +164,7 @@ class Disaggregated:
         return lines
 
 
-def disaggregate(decode: Deployment, work: Workload, choices: Choices) -> Disaggregated:
+def disaggregate(decode: Solution, work: Load, choices: Choices) -> Disaggregated:
     """Find the prefill layout for a decode pool: the fewest device-seconds per prompt on the same device.
 
     Args:
@@ -176,7 +176,7 @@ def disaggregate(decode: Deployment, work: Workload, choices: Choices) -> Disagg
         InputError: If no layout holds a prompt, or none meets the time to the first token.
     """
     kv = choices.all_kv_formats[decode.kv_format]
-    prompts = Workload(
+    prompts = Load(
         concurrent=1,
         longest_tokens=work.prompt_tokens + 1,
         mean_tokens=work.prompt_tokens,
@@ -229,7 +229,7 @@ def disaggregate(decode: Deployment, work: Workload, choices: Choices) -> Disagg
     )
 
 
-def _prefill_cost(one: Deployment) -> tuple[bool, float, int, str]:
+def _prefill_cost(one: Solution) -> tuple[bool, float, int, str]:
     """What surely fits first, then by device-seconds per prompt, then by devices."""
     seconds = one.ttft_bound_s * one.layout.devices / one.layout.data
     return (not one.sure, 0.0 if isnan(seconds) else seconds, one.layout.devices, one.layout.label)

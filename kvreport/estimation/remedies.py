@@ -57,7 +57,7 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class QuestionChange:
     """One change to a question.
 
     Attributes:
@@ -96,21 +96,21 @@ def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Reme
     return (*kept, *found[: _MOST_PAIRS - len(kept)])
 
 
-def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Change]:
+def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[QuestionChange]:
     """Yield every single change that is tried, cheapest first; arguments as for :func:`remedies`."""
     request = result.request
     longest = result.max_context_tokens
     if 0 < longest < request.context_tokens:
-        yield Change("context", f"--context {longest}", replace(request, context_tokens=longest))
+        yield QuestionChange("context", f"--context {longest}", replace(request, context_tokens=longest))
     for name in _KV:
         form = as_declared(kv_formats[name], request.model, kv_formats) if name in kv_formats else None
         if form and form.bits < request.kv_format.bits and storable_on(form, request.accelerator):
-            yield Change("kv", f"--kv {name}", replace(request, kv_format=form))
+            yield QuestionChange("kv", f"--kv {name}", replace(request, kv_format=form))
     if request.kv_pool_bytes is None:
         for name in _WEIGHTS:
             smaller = request.weight_formats.get(name)
             if smaller is not None and _saves(request, smaller) >= _WORTH_CONVERTING:
-                yield Change("weights", f"--weights {name}", replace(request, weight_format=smaller))
+                yield QuestionChange("weights", f"--weights {name}", replace(request, weight_format=smaller))
         if request.case.rules.reserves:
             yield from _shares(result)
             steps = request.serving
@@ -120,19 +120,19 @@ def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Ch
                 )
                 short = replace(steps, max_batched_tokens=_SHORT_STEP, max_seqs=rows)
                 flags = f"--max-batched-tokens {_SHORT_STEP}"
-                yield Change("steps", flags, replace(request, serving=short))
+                yield QuestionChange("steps", flags, replace(request, serving=short))
             slots = int(blocks(result.budget.kv_pool_bytes, result.plan))
             if result.verdict == "max_seqs_exceeds_states" and slots:
                 fewer = replace(request.serving, max_seqs=slots)
-                yield Change("seqs", f"--max-seqs {slots}", replace(request, serving=fewer))
+                yield QuestionChange("seqs", f"--max-seqs {slots}", replace(request, serving=fewer))
             if not request.eager:
-                yield Change("eager", "--eager", replace(request, eager=True))
+                yield QuestionChange("eager", "--eager", replace(request, eager=True))
     if request.case.replica:
         return  # unequal devices are those and no others
     ranks = request.tensor_parallel * 2
     while ranks <= (request.accelerator.devices_per_node or SERVER_DEVICES):
         layout = replace(request.layout, tensor=ranks)
-        yield Change("ranks", *on_layout(request, layout, f"--tensor-parallel {ranks}"))
+        yield QuestionChange("ranks", *on_layout(request, layout, f"--tensor-parallel {ranks}"))
         ranks *= 2
 
 
@@ -148,7 +148,7 @@ def on_layout(request: Request, layout: Layout, flags: str) -> tuple[str, Reques
     return f"{named} {flags}", replace(request, layout=layout, accelerators=devices)
 
 
-def _shares(result: Estimate) -> Iterator[Change]:
+def _shares(result: Estimate) -> Iterator[QuestionChange]:
     """Less memory where what is asked for at start is not free, else more."""
     request = result.request
     share = _MORE_MEMORY
@@ -156,7 +156,7 @@ def _shares(result: Estimate) -> Iterator[Change]:
         share = request.case.rules.share_on(request.accelerator, None)
     elif request.utilization >= share:
         return
-    yield Change("utilization", f"--utilization {share:g}", replace(request, utilization=share))
+    yield QuestionChange("utilization", f"--utilization {share:g}", replace(request, utilization=share))
 
 
 def _saves(request: Request, smaller: WeightFormat) -> float:
@@ -165,7 +165,7 @@ def _saves(request: Request, smaller: WeightFormat) -> float:
     return 1 - weight_bytes(request.model, smaller, known, ranks) / now
 
 
-def _both(request: Request, one: Change, other: Change) -> Request:
+def _both(request: Request, one: QuestionChange, other: QuestionChange) -> Request:
     """Apply what the second change changed on top of the first."""
     changed = {
         name: value
@@ -175,7 +175,7 @@ def _both(request: Request, one: Change, other: Change) -> Request:
     return replace(one.request, **changed)
 
 
-def _shortened(change: Change) -> Remedy | None:
+def _shortened(change: QuestionChange) -> Remedy | None:
     """A change that is not enough alone, with the longest context that fits then; None where nothing useful does."""
     try:
         longest = answer(change.request).max_context_tokens

@@ -14,7 +14,7 @@ from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import Case, lay_out
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.step import DraftKind, Step
+from kvreport.accounting.engines.step import DraftKind, EngineStep
 from kvreport.accounting.extras import Draft, is_head, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving
@@ -391,7 +391,7 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         assumed.append(
             f"reserve: fitted on logs of NVIDIA GPUs, and applied to {accelerator.name} with the wider band of other makers"
         )
-    step = Step(
+    step = EngineStep(
         max_batched_tokens=tokens,
         max_seqs=rows,
         layout=layout,

@@ -14,7 +14,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.ranking import rank
 from kvreport.accounting.sizing import (
     DEFAULT_EFFICIENCY,
-    Workload,
+    Load,
     in_flight,
     mean_held,
 )
@@ -158,7 +158,7 @@ def size(
     else:
         mean = longest
         assumed.append("every request as long as the longest allowed")
-    work = Workload(
+    work = Load(
         concurrent=requests,
         longest_tokens=longest,
         mean_tokens=mean,

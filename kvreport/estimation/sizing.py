@@ -12,9 +12,9 @@ from kvreport import words
 from kvreport.accounting import kernel
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.offers import Deployment, Rank
+from kvreport.accounting.offers import Rank, Solution
 from kvreport.accounting.ranking import Ranking
-from kvreport.accounting.sizing import Workload, fraction_interval, holds, replicas_for
+from kvreport.accounting.sizing import Load, fraction_interval, holds, replicas_for
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.estimation.answer import layout_to_dict
@@ -41,7 +41,7 @@ class Sizing:
             name alone; ``ranking`` is then of the formats with the most. Else None.
     """
 
-    workload: Workload
+    workload: Load
     ranking: Ranking
     levers: tuple[tuple[str, int | None, int], ...]
     assumptions: tuple[str, ...]
@@ -122,7 +122,7 @@ class Sizing:
             "disaggregated": None if self.apart is None else self.apart.to_dict(),
         }
 
-    def describe(self, found: Deployment) -> dict[str, Any]:
+    def describe(self, found: Solution) -> dict[str, Any]:
         """Return one deployment with its inverses, flags and commands, in plain values."""
         work, per_rank = self.workload, self.rank_each(found)
         smallest = self.smallest_pools(found)
@@ -176,7 +176,7 @@ class Sizing:
             "range": self._range(found),
         }
 
-    def narrow(self, found: Deployment) -> Deployment | None:
+    def narrow(self, found: Solution) -> Solution | None:
         """The same devices and layout with every layer narrow; None where the mix of formats is known."""
         if self.optimistic is None or found.weight_format != RELEASED or not found.model.by_name:
             return None
@@ -188,7 +188,7 @@ class Sizing:
         )
         return next(alike, found)
 
-    def _range(self, found: Deployment) -> dict[str, Any] | None:
+    def _range(self, found: Solution) -> dict[str, Any] | None:
         """Least and most of each number that the name of a copy leaves open."""
         narrow = self.narrow(found)
         if narrow is None:
@@ -201,7 +201,7 @@ class Sizing:
             "devices": [narrow.devices, found.devices],
         }
 
-    def tight(self, found: Deployment) -> Deployment | None:
+    def tight(self, found: Solution) -> Solution | None:
         """A smaller deployment of the same kind that holds the workload within the estimate's error."""
         alike = (
             one
@@ -212,9 +212,9 @@ class Sizing:
         )
         return min(alike, key=lambda one: one.devices, default=None) if found.sure else None
 
-    def same_hardware(self, found: Deployment) -> tuple[Deployment, ...]:
+    def same_hardware(self, found: Solution) -> tuple[Solution, ...]:
         """Every layout that serves the workload with the model, formats and devices of ``found``, best first."""
-        chosen: dict[str, Deployment] = {}
+        chosen: dict[str, Solution] = {}
         for one in self.ranking.deployments:
             if (
                 one.model.id == found.model.id
@@ -225,31 +225,31 @@ class Sizing:
                 chosen.setdefault(one.layout.label, one)
         return tuple(chosen.values())
 
-    def _divisor(self, found: Deployment) -> str:
+    def _divisor(self, found: Solution) -> str:
         """Requests of a replica that the replicas of the peak are counted with: those that it surely serves where that is more."""
         if replicas_for(self.workload.peak, found.users_each) == found.replicas[1]:
             return count(found.users_each)
         return f"{count(found.sure_each)} (those of a pool smaller by the error)"
 
-    def peak_each(self, found: Deployment) -> int:
+    def peak_each(self, found: Solution) -> int:
         """Requests of the peak that one replica carries."""
         return ceil(self.workload.peak / found.replicas[1])
 
-    def rank_each(self, found: Deployment) -> int:
+    def rank_each(self, found: Solution) -> int:
         """Requests of the peak that one data rank of a replica carries."""
         return ceil(self.peak_each(found) / found.layout.data)
 
-    def smallest_pools(self, found: Deployment) -> tuple[int, ...]:
+    def smallest_pools(self, found: Solution) -> tuple[int, ...]:
         """The smallest pool of each rank that holds its part of the peak; each the largest where ranks agree on one."""
         each = self.rank_each(found)
         pools = tuple(rank.pool_for(each, self.workload) for rank in self._told(found))
         return (max(pools),) * len(pools) if rules(self.policy).ranks_agree_on_pool else pools
 
-    def _told(self, found: Deployment) -> tuple[Rank, ...]:
+    def _told(self, found: Solution) -> tuple[Rank, ...]:
         """The ranks as the command of a deployment has them, which says how many requests run at once."""
         return tuple(rank.told(max(found.users_each // found.layout.data, 1)) for rank in found.ranks)
 
-    def smallest_share(self, found: Deployment, pools: Sequence[int]) -> float | None:
+    def smallest_share(self, found: Solution, pools: Sequence[int]) -> float | None:
         """The smallest share of memory that leaves every rank its pool; None where there is none.
 
         Args:
@@ -271,7 +271,7 @@ class Sizing:
         own = self.policy.family == family
         return serving_command(family, served) if own else None
 
-    def served(self, found: Deployment) -> Served:
+    def served(self, found: Solution) -> Served:
         """What the serving command of a deployment must say."""
         device, engine = found.offer.accelerator, rules(self.policy)
         # A server with a share of what is free before loading works it out by itself.
@@ -296,7 +296,7 @@ class Sizing:
             max_batched_tokens=self.max_batched_tokens,
         )
 
-    def fractions(self, found: Deployment, pools: Sequence[int]) -> dict[str, float] | None:
+    def fractions(self, found: Solution, pools: Sequence[int]) -> dict[str, float] | None:
         """The interval of SGLang's static memory fraction that holds these pools; None for others, without a cache, or if it is empty.
 
         Args:
@@ -331,7 +331,7 @@ class Sizing:
                 return {"lowest": step / 1000, "highest": highest}
         return None
 
-    def arithmetic(self, found: Deployment) -> list[str]:
+    def arithmetic(self, found: Solution) -> list[str]:
         """The arithmetic of one deployment, line by line, with its numbers put in."""
         work = self.workload
         average, peak, spared = found.replicas
@@ -368,7 +368,7 @@ class Sizing:
         return lines
 
 
-def _spread(found: Deployment) -> str:
+def _spread(found: Solution) -> str:
     """A layout beyond tensor parallelism in words, with what one data rank serves."""
     layout = found.layout
     if layout.is_tensor_only:

@@ -16,7 +16,7 @@ from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.estimate import answer
-from kvreport.estimation.remedies import HOPELESS, Change, changes, on_layout
+from kvreport.estimation.remedies import HOPELESS, QuestionChange, changes, on_layout
 from kvreport.estimation.request import Request
 
 STARTS: Final = ("fits", "tight")
@@ -30,7 +30,7 @@ _LARGER: Final = 1.2
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class WaterfallStep:
     """One step of the waterfall, bytes per GPU; what is taken is negative.
 
     Attributes:
@@ -112,7 +112,7 @@ class WhyNot:
     reason: str
     shortfall_bytes: int
     uncertainty_bytes: int
-    waterfall: tuple[Term, ...]
+    waterfall: tuple[WaterfallStep, ...]
     levers: tuple[Lever, ...]
     logs: tuple[PublishedLog, ...]
 
@@ -142,7 +142,7 @@ def why_not(result: Estimate, catalog: Catalog) -> WhyNot | None:
     )
 
 
-def waterfall(result: Estimate) -> tuple[Term, ...]:
+def waterfall(result: Estimate) -> tuple[WaterfallStep, ...]:
     """The budget of the fullest device, term by term; the terms from ``usable`` to ``graphs`` add up to the pool.
 
     A pool that weights and reserve overdraw is negative here.
@@ -153,10 +153,10 @@ def waterfall(result: Estimate) -> tuple[Term, ...]:
         free = request.accelerator.free_at_start[0]
         asked = asked_memory(request.case.rules, budget.total_bytes, request.utilization)
         return (
-            Term("usable", budget.total_bytes),
-            Term("not_free", free - budget.total_bytes),
-            Term("asked", -asked),
-            Term("short", -short),
+            WaterfallStep("usable", budget.total_bytes),
+            WaterfallStep("not_free", free - budget.total_bytes),
+            WaterfallStep("asked", -asked),
+            WaterfallStep("short", -short),
         )
     overhead = sum(result.loading_bytes.values())
     taken = [("weights", budget.weights - overhead), ("load_overhead", overhead)]
@@ -171,16 +171,19 @@ def waterfall(result: Estimate) -> tuple[Term, ...]:
         memory = asked_memory(request.case.rules, budget.total_bytes, request.utilization)
         if not result.kv_bytes_per_request_per_gpu:
             memory = budget.total_bytes  # no pool is made, so no share of the memory is held back
-        terms = [Term("usable", budget.total_bytes), Term("not_taken", memory - budget.total_bytes)]
-        terms += [Term(name, -size) for name, size in taken]
+        terms = [
+            WaterfallStep("usable", budget.total_bytes),
+            WaterfallStep("not_taken", memory - budget.total_bytes),
+        ]
+        terms += [WaterfallStep(name, -size) for name, size in taken]
         pool = sum(one.size_bytes for one in terms)
     wanted = "state_slots" if result.verdict == "max_seqs_exceeds_states" else "request"
     needed = pool + result.shortfall_bytes
     return (
         *(one for one in terms if one.size_bytes or one.term == "usable"),
-        Term("kv_pool", pool),
-        Term(wanted, -needed),
-        Term("short", -result.shortfall_bytes),
+        WaterfallStep("kv_pool", pool),
+        WaterfallStep(wanted, -needed),
+        WaterfallStep("short", -result.shortfall_bytes),
     )
 
 
@@ -217,7 +220,7 @@ def published(observation: Observation) -> PublishedLog:
     )
 
 
-def _every(result: Estimate, catalog: Catalog) -> Iterator[Change]:
+def _every(result: Estimate, catalog: Catalog) -> Iterator[QuestionChange]:
     """The changes that the remedies try, then other layouts, the next larger GPU, other engines."""
     if result.verdict in HOPELESS:
         yield from changes(result, catalog.kv_formats)
@@ -226,7 +229,7 @@ def _every(result: Estimate, catalog: Catalog) -> Iterator[Change]:
     yield from _engines(result.request, catalog)
 
 
-def _layouts(request: Request) -> Iterator[Change]:
+def _layouts(request: Request) -> Iterator[QuestionChange]:
     """Data-parallel attention with whole experts on the devices of one server; pipeline stages over two."""
     model, device = request.model, request.accelerator
     node = device.devices_per_node or 1
@@ -235,15 +238,15 @@ def _layouts(request: Request) -> Iterator[Change]:
     if model.experts is not None and not request.layout.expert:
         spread = Layout(data=node, expert=True)
         flags = f"--data-parallel {node} --expert-parallel"
-        yield Change("layout", *on_layout(request, spread, flags))
+        yield QuestionChange("layout", *on_layout(request, spread, flags))
     widest = max(size for size in allowed_tensor_parallel(model, node) if node % size == 0)
     if request.layout.pipeline == 1 and not device.is_confined:
         stages = Layout(tensor=widest, pipeline=2, nodes=2)
         flags = f"--tensor-parallel {widest} --pipeline-parallel 2 --nodes 2"
-        yield Change("layout", *on_layout(request, stages, flags))
+        yield QuestionChange("layout", *on_layout(request, stages, flags))
 
 
-def _next_gpus(request: Request, catalog: Catalog) -> Iterator[Change]:
+def _next_gpus(request: Request, catalog: Catalog) -> Iterator[QuestionChange]:
     """The smallest larger accelerator of the same maker that clouds rent out and that is enough, else the largest."""
     own = request.accelerator
     if request.case.replica:
@@ -260,7 +263,7 @@ def _next_gpus(request: Request, catalog: Catalog) -> Iterator[Change]:
     )
     named = len(request.accelerators)
     many = "" if named == 1 else f"{named}x"
-    made = [Change("gpu", f"--gpu {many}{one.id}", _on(request, one)) for one in larger]
+    made = [QuestionChange("gpu", f"--gpu {many}{one.id}", _on(request, one)) for one in larger]
     yield from [next((change for change in made if _lever(change).enough), made[-1])] if made else []
 
 
@@ -275,7 +278,7 @@ def _on(request: Request, device: Accelerator) -> Request:
     return replace(request, accelerators=(device,) * len(request.accelerators), serving=serving)
 
 
-def _engines(request: Request, catalog: Catalog) -> Iterator[Change]:
+def _engines(request: Request, catalog: Catalog) -> Iterator[QuestionChange]:
     """The other server's current release, with its own defaults."""
     others = dict.fromkeys(_SERVERS)
     others.pop(request.engine.family, None)
@@ -286,14 +289,14 @@ def _engines(request: Request, catalog: Catalog) -> Iterator[Change]:
         tokens, rows = rules(engine).scheduler(request.accelerator)
         serving = replace(request.serving, max_batched_tokens=tokens, max_seqs=rows)
         share = rules(engine).share(None)
-        yield Change(
+        yield QuestionChange(
             "engine",
             f"--engine {family}",
             replace(request, engine=engine, serving=serving, utilization=share),
         )
 
 
-def _lever(change: Change) -> Lever:
+def _lever(change: QuestionChange) -> Lever:
     try:
         result = answer(change.request)
     except InputError as error:

@@ -11,7 +11,7 @@ import numpy as np
 
 from kvreport.catalog.observation import Observation
 from kvreport.evidence.judgment import end_to_end
-from kvreport.evidence.validation import Case, Validation
+from kvreport.evidence.validation import Compared, Validation
 
 FROM_POOL: Final = ("concurrency given pool", "tokens given pool")
 """Predictions that start from the pool that was logged; the first that a log prints counts."""
@@ -85,7 +85,7 @@ def kinds(observation: Observation) -> Iterator[str]:
 
 def by_layout(found: Validation) -> tuple[OfLayout, ...]:
     """Errors by kind, then of all that are more than tensor parallel, then of the others."""
-    groups: dict[str, list[Case]] = {kind: [] for kind in (*KINDS, "any", "tensor")}
+    groups: dict[str, list[Compared]] = {kind: [] for kind in (*KINDS, "any", "tensor")}
     for case in found.cases:
         has = list(kinds(case.observation))
         for kind in (*has, "any") if has else ("tensor",):
@@ -93,7 +93,7 @@ def by_layout(found: Validation) -> tuple[OfLayout, ...]:
     return tuple(_errors(kind, cases) for kind, cases in groups.items() if cases)
 
 
-def _errors(kind: str, cases: list[Case]) -> OfLayout:
+def _errors(kind: str, cases: list[Compared]) -> OfLayout:
     flags = [one.error for case in cases if (one := end_to_end(case))]
     pools = []
     for case in cases:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from kvreport.book.expressions import PARTNER, Figure, unit_factor
+from kvreport.book.expressions import PARTNER, PrintedFigure, unit_factor
 from kvreport.book.mistakes import MISTAKES, mistaken
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.claim import Claim, ClaimsFile, Publication, Reading, Relation, Role, Stated
+from kvreport.catalog.claim import Claim, ClaimReading, ClaimsFile, Publication, Relation, Role, Stated
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError, shorten
 from kvreport.evidence.claims import Entry, judge
@@ -188,12 +188,12 @@ def answer(given: Mapping[str, str], catalog: Catalog | None = None) -> str:
     return json.dumps({"result": record(statement, found)})
 
 
-def _figure(statement: Statement) -> Figure:
+def _figure(statement: Statement) -> PrintedFigure:
     if re.fullmatch(r"[0-9][0-9,]*(\.[0-9]+)?", statement.value) is None or len(statement.value) > 40:
         raise InputError(
             f"--value: found {shorten(statement.value)}; allowed: a number such as 107136 or 0.86"
         )
-    figure = Figure(statement.value, statement.unit, about=statement.about)
+    figure = PrintedFigure(statement.value, statement.unit, about=statement.about)
     if figure.number >= _MOST_NUMBER:
         raise InputError(
             f"--value: found {shorten(statement.value)}; allowed: a number below {_MOST_NUMBER:,}"
@@ -223,8 +223,8 @@ def _quote(statement: Statement, model: Model) -> str:
 
 
 def _chosen(
-    statement: Statement, figure: Figure, model: Model, quantities: Quantities
-) -> tuple[Reading, ...]:
+    statement: Statement, figure: PrintedFigure, model: Model, quantities: Quantities
+) -> tuple[ClaimReading, ...]:
     """The words as they stand, and of all other readings those that give the figure."""
     candidates = _readings(statement, model)
     kept = [next(candidates)]
@@ -246,19 +246,19 @@ def _chosen(
     return tuple(kept)
 
 
-def _readings(statement: Statement, model: Model) -> Iterator[Reading]:
+def _readings(statement: Statement, model: Model) -> Iterator[ClaimReading]:
     """Every way to understand the statement, the words as they stand first, mistakes last."""
     made = dict(_by_format(statement, model))
     first = next(iter(made))
-    yield Reading(name=first, compute=made[first])
+    yield ClaimReading(name=first, compute=made[first])
     stated = statement.form is not None
     for name, compute in list(made.items())[1:]:
         role: Role = "cause" if stated else "assumption"
         words = name.replace("stored", "it was counted") if stated else f"it is {name}"
-        yield Reading(role=role, name=words, compute=compute)
+        yield ClaimReading(role=role, name=words, compute=compute)
     if statement.quantity == "kv_per_token" and statement.context is None:
         form = statement.form or model.kv_format or "bf16"
-        yield Reading(
+        yield ClaimReading(
             role="assumption",
             name="it is meant for the first tokens, inside every window",
             compute=f'kv_per_token("{model.id}", "{form}", at=1)',
@@ -266,21 +266,23 @@ def _readings(statement: Statement, model: Model) -> Iterator[Reading]:
     if statement.quantity in ("kv_per_token", "kv_request"):
         yield from _mistaken(statement, model)
     if statement.quantity == "parameters":
-        yield Reading(
+        yield ClaimReading(
             role="assumption",
             name="those are meant that one token passes through",
             compute=f'active_parameters("{model.id}")',
         )
     if statement.quantity == "active_parameters":
-        yield Reading(role="cause", name="all parameters were counted", compute=f'parameters("{model.id}")')
+        yield ClaimReading(
+            role="cause", name="all parameters were counted", compute=f'parameters("{model.id}")'
+        )
     if statement.quantity == "weights":
-        yield Reading(
+        yield ClaimReading(
             role="cause",
             name="only the parameters that one token passes through were counted, in 16 bits",
             compute=f'2 * active_parameters("{model.id}")',
         )
     if statement.quantity == "requests":
-        yield Reading(
+        yield ClaimReading(
             role="cause",
             name="nothing was left for the engine",
             compute=f'floor((memory("{statement.gpu}") - weights("{model.id}")) / '
@@ -327,7 +329,7 @@ def _format(statement: Statement, catalog: Catalog) -> str | None:
     return catalog.kv_format(statement.form).name
 
 
-def _mistaken(statement: Statement, model: Model) -> Iterator[Reading]:
+def _mistaken(statement: Statement, model: Model) -> Iterator[ClaimReading]:
     """What known mistakes give, alone and then with a format that is not the one said."""
     name, context = statement.quantity, statement.context
     more = "" if context is None else f", {'at' if name == 'kv_per_token' else 'tokens'}={context}"
@@ -336,14 +338,14 @@ def _mistaken(statement: Statement, model: Model) -> Iterator[Reading]:
         for mistake, (words, _) in MISTAKES.items():
             if mistaken(model, mistake) is not model:
                 counted = "" if form == own else f", in {form}"
-                yield Reading(
+                yield ClaimReading(
                     role="cause",
                     name=f"{words}{counted}",
                     compute=f'{name}("{model.id}", "{form}"{more}, mistake="{mistake}")',
                 )
         for factor, words in ((0.5, "only keys or only values were counted"), (2, "it was counted twice")):
             if form == own:
-                yield Reading(
+                yield ClaimReading(
                     role="cause", name=words, compute=f'{factor} * {name}("{model.id}", "{form}"{more})'
                 )
 

@@ -25,14 +25,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from kvreport.book.expressions import PARTNER, Figure, unit_factor
+from kvreport.book.expressions import PARTNER, PrintedFigure, unit_factor
 from kvreport.book.prose import plain
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.claim import Claim, ClaimsFile, Reading, Stated
+from kvreport.catalog.claim import Claim, ClaimReading, ClaimsFile, Stated
 from kvreport.errors import CatalogError, Fault, InputError
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     """What recomputing a claim shows."""
 
     CONFIRMED = "confirmed"
@@ -43,13 +43,13 @@ class Verdict(StrEnum):
     MEASURED = "measured, and consistent"
 
 
-MEANINGS: Final[Mapping[Verdict, str]] = {
-    Verdict.CONFIRMED: "the arithmetic gives this figure exactly",
-    Verdict.ROUNDED: "the arithmetic gives this figure to the digits that are printed",
-    Verdict.UNIT_SLIP: "right in powers of 1,024, printed under the name of powers of 1,000, or the reverse; with a second mistake it is contradicted",
-    Verdict.DEPENDS: "right only with something that the source does not say, which the ledger names",
-    Verdict.CONTRADICTED: "no fair reading gives this figure; the ledger says by what factor and, if found, why",
-    Verdict.MEASURED: "a measurement; the arithmetic bounds it and does not contradict it",
+MEANINGS: Final[Mapping[ClaimVerdict, str]] = {
+    ClaimVerdict.CONFIRMED: "the arithmetic gives this figure exactly",
+    ClaimVerdict.ROUNDED: "the arithmetic gives this figure to the digits that are printed",
+    ClaimVerdict.UNIT_SLIP: "right in powers of 1,024, printed under the name of powers of 1,000, or the reverse; with a second mistake it is contradicted",
+    ClaimVerdict.DEPENDS: "right only with something that the source does not say, which the ledger names",
+    ClaimVerdict.CONTRADICTED: "no fair reading gives this figure; the ledger says by what factor and, if found, why",
+    ClaimVerdict.MEASURED: "a measurement; the arithmetic bounds it and does not contradict it",
 }
 
 
@@ -72,9 +72,9 @@ class Entry:
     claim: Claim
     source: str
     file: str
-    figure: Figure
+    figure: PrintedFigure
     computed: float
-    verdict: Verdict
+    verdict: ClaimVerdict
     explanation: str
     assumption: str = ""
     cause: str = ""
@@ -106,7 +106,7 @@ class Entry:
 class _Result:
     """One reading and what it computes to."""
 
-    reading: Reading
+    reading: ClaimReading
     value: float
 
 
@@ -114,7 +114,7 @@ class _Result:
 class _Finding:
     """A verdict with the sentences that give its numbers."""
 
-    verdict: Verdict
+    verdict: ClaimVerdict
     text: str
     assumption: str = ""
     cause: str = ""
@@ -157,7 +157,7 @@ def judge(claim: Claim, file: ClaimsFile, quantities: Quantities) -> Entry:
     Raises:
         InputError: If the figure's unit or a reading's expression is wrong.
     """
-    figure = Figure(claim.stated.value, claim.stated.unit, about=claim.stated.about)
+    figure = PrintedFigure(claim.stated.value, claim.stated.unit, about=claim.stated.about)
     unit_factor(figure.unit)
     results = [_Result(reading, quantities.compute(reading.compute)) for reading in claim.readings]
     found = _find(claim, figure, results)
@@ -174,7 +174,7 @@ def judge(claim: Claim, file: ClaimsFile, quantities: Quantities) -> Entry:
     )
 
 
-def _find(claim: Claim, figure: Figure, results: Sequence[_Result]) -> _Finding:
+def _find(claim: Claim, figure: PrintedFigure, results: Sequence[_Result]) -> _Finding:
     if claim.stated.relation != "equals":
         return _find_relation(claim, figure, results)
     first = results[0]
@@ -184,8 +184,8 @@ def _find(claim: Claim, figure: Figure, results: Sequence[_Result]) -> _Finding:
             shown = _in_unit(result.value, figure.unit)
             if result.reading.role == "assumption":
                 text = f"{_without(first, figure)} The figure needs that {result.reading.name}: {shown}."
-                return _Finding(Verdict.DEPENDS, text, assumption=result.reading.name)
-            verdict = Verdict.CONFIRMED if figure.is_exact(result.value) else Verdict.ROUNDED
+                return _Finding(ClaimVerdict.DEPENDS, text, assumption=result.reading.name)
+            verdict = ClaimVerdict.CONFIRMED if figure.is_exact(result.value) else ClaimVerdict.ROUNDED
             return _Finding(verdict, f"{_sentence(result.reading.name)}: {shown}.")
     partner = PARTNER.get(figure.unit)
     if partner is not None:
@@ -196,27 +196,27 @@ def _find(claim: Claim, figure: Figure, results: Sequence[_Result]) -> _Finding:
     if len(values) > 1 and values[0] < figure.value < values[-1]:
         listed = "; ".join(f"{_in_unit(r.value, figure.unit)} if {r.reading.name}" for r in fair)
         text = f"No single figure follows: {listed}."
-        return _Finding(Verdict.DEPENDS, text, assumption=" or ".join(r.reading.name for r in fair))
+        return _Finding(ClaimVerdict.DEPENDS, text, assumption=" or ".join(r.reading.name for r in fair))
     return _contradiction(figure, results)
 
 
-def _find_relation(claim: Claim, figure: Figure, results: Sequence[_Result]) -> _Finding:
+def _find_relation(claim: Claim, figure: PrintedFigure, results: Sequence[_Result]) -> _Finding:
     first = results[0]
     shown = f"{_sentence(first.reading.name)}: {_in_unit(first.value, figure.unit)}"
     if _holds(claim.stated, figure, first.value):
-        return _Finding(Verdict.MEASURED if claim.measured else Verdict.CONFIRMED, f"{shown}.")
+        return _Finding(ClaimVerdict.MEASURED if claim.measured else ClaimVerdict.CONFIRMED, f"{shown}.")
     for result in results:
         if _holds(claim.stated, figure, result.value):
             computed = _in_unit(result.value, figure.unit)
             if result.reading.role == "assumption":
                 text = f"{_without(first, figure)} It holds only if {result.reading.name}: {computed}."
-                return _Finding(Verdict.DEPENDS, text, assumption=result.reading.name)
+                return _Finding(ClaimVerdict.DEPENDS, text, assumption=result.reading.name)
             text = f"{shown}, where the words say {_words(claim.stated)}. Cause: {result.reading.name}: {computed}."
-            return _Finding(Verdict.CONTRADICTED, text, cause=result.reading.name)
-    return _Finding(Verdict.CONTRADICTED, f"{shown}, where the words say {_words(claim.stated)}.")
+            return _Finding(ClaimVerdict.CONTRADICTED, text, cause=result.reading.name)
+    return _Finding(ClaimVerdict.CONTRADICTED, f"{shown}, where the words say {_words(claim.stated)}.")
 
 
-def _contradiction(figure: Figure, results: Sequence[_Result]) -> _Finding:
+def _contradiction(figure: PrintedFigure, results: Sequence[_Result]) -> _Finding:
     first = results[0]
     text = f"{_sentence(first.reading.name)}: {_in_unit(first.value, figure.unit)}."
     if first.value:
@@ -226,19 +226,19 @@ def _contradiction(figure: Figure, results: Sequence[_Result]) -> _Finding:
     for result in causes:
         if figure.matches(result.value):
             text += f" Cause: {result.reading.name}: {_in_unit(result.value, figure.unit)}."
-            return _Finding(Verdict.CONTRADICTED, text, cause=result.reading.name)
+            return _Finding(ClaimVerdict.CONTRADICTED, text, cause=result.reading.name)
         if partner is not None and figure.matches(result.value, partner):
             slip = f"{_in_unit(result.value, partner)}, printed as {figure.unit}"
             text += f" Cause: {result.reading.name}: {slip}."
-            return _Finding(Verdict.CONTRADICTED, text, cause=result.reading.name)
+            return _Finding(ClaimVerdict.CONTRADICTED, text, cause=result.reading.name)
     text += " Cause not found"
     if causes:
         tried = "; ".join(f"{r.reading.name} would give {_in_unit(r.value, figure.unit)}" for r in causes)
         text += f"; {tried}"
-    return _Finding(Verdict.CONTRADICTED, f"{text}.")
+    return _Finding(ClaimVerdict.CONTRADICTED, f"{text}.")
 
 
-def _slip(figure: Figure, partner: str, result: _Result) -> _Finding:
+def _slip(figure: PrintedFigure, partner: str, result: _Result) -> _Finding:
     off = abs(unit_factor(figure.unit) / unit_factor(partner) - 1) * 100
     text = (
         f"{_sentence(result.reading.name)}: {_in_unit(result.value, partner)}, "
@@ -247,15 +247,15 @@ def _slip(figure: Figure, partner: str, result: _Result) -> _Finding:
     )
     if result.reading.role == "assumption":
         name = result.reading.name
-        return _Finding(Verdict.DEPENDS, f"{text} It also needs that {name}.", assumption=name)
-    return _Finding(Verdict.UNIT_SLIP, text)
+        return _Finding(ClaimVerdict.DEPENDS, f"{text} It also needs that {name}.", assumption=name)
+    return _Finding(ClaimVerdict.UNIT_SLIP, text)
 
 
-def _without(first: _Result, figure: Figure) -> str:
+def _without(first: _Result, figure: PrintedFigure) -> str:
     return f"Without it: {_in_unit(first.value, figure.unit)} ({first.reading.name})."
 
 
-def _holds(stated: Stated, figure: Figure, computed: float) -> bool:
+def _holds(stated: Stated, figure: PrintedFigure, computed: float) -> bool:
     """Whether ``computed RELATION figure``: the subject is what is computed."""
     value = figure.value
     match stated.relation:
@@ -303,9 +303,9 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def summary(entries: Iterable[Entry]) -> dict[Verdict, int]:
-    """How many claims have each verdict, in the order of :class:`Verdict`."""
-    counted = dict.fromkeys(Verdict, 0)
+def summary(entries: Iterable[Entry]) -> dict[ClaimVerdict, int]:
+    """How many claims have each verdict, in the order of :class:`ClaimVerdict`."""
+    counted = dict.fromkeys(ClaimVerdict, 0)
     for entry in entries:
         counted[entry.verdict] += 1
     return counted

@@ -15,7 +15,7 @@ import numpy as np
 
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import Observation
-from kvreport.evidence.validation import Case, validate
+from kvreport.evidence.validation import Compared, validate
 from kvreport.startup_log.start import Comparison
 
 END_TO_END: Final = ("tokens", "concurrency", "pool")
@@ -54,7 +54,7 @@ def judge(catalog: Catalog, observations: Iterable[Observation]) -> dict[str, An
     }
 
 
-def summary(cases: Iterable[Case]) -> dict[str, Any]:
+def summary(cases: Iterable[Compared]) -> dict[str, Any]:
     """Errors end to end, starts told right, and the share of pools inside their band; None without any."""
     known = list(cases)
     errors = [abs(one.error) for case in known if (one := end_to_end(case)) and math.isfinite(one.error)]
@@ -75,13 +75,13 @@ def summary(cases: Iterable[Case]) -> dict[str, Any]:
     }
 
 
-def end_to_end(case: Case) -> Comparison | None:
+def end_to_end(case: Compared) -> Comparison | None:
     """The one figure of a log that counts: tokens, else concurrency, else the pool."""
     found = {one.quantity: one for one in case.comparisons}
     return next((found[name] for name in END_TO_END if name in found), None)
 
 
-def _rows(case: Case) -> Iterable[dict[str, Any]]:
+def _rows(case: Compared) -> Iterable[dict[str, Any]]:
     counted = end_to_end(case)
     for one in case.comparisons:
         row = {

@@ -40,7 +40,7 @@ FAMILIES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Compared:
     """One observation, compared.
 
     Attributes:
@@ -103,7 +103,7 @@ class Validation:
         starts: Counts of (predicted, observed) starts among complete cases.
     """
 
-    cases: tuple[Case, ...]
+    cases: tuple[Compared, ...]
     statistics: tuple[Statistic, ...]
     starts: tuple[tuple[bool, bool, int], ...]
 
@@ -129,7 +129,7 @@ class Validation:
 def validate(
     catalog: Catalog,
     observations: Iterable[Observation] | None = None,
-    case_of: Callable[[Catalog, Observation], Case] | None = None,
+    case_of: Callable[[Catalog, Observation], Compared] | None = None,
 ) -> Validation:
     """Compare every observation with the estimate of the same start.
 
@@ -144,7 +144,7 @@ def validate(
     return Validation(cases=cases, statistics=tuple(_statistics(cases)), starts=_starts(cases))
 
 
-def compare(catalog: Catalog, observation: Observation) -> Case:
+def compare(catalog: Catalog, observation: Observation) -> Compared:
     """Compare one observation with the estimate of the same start."""
     engine = engine_of(catalog, observation)
     excluded: list[str] = []
@@ -168,7 +168,7 @@ def compare(catalog: Catalog, observation: Observation) -> Case:
         release = " ".join(part for part in (engine.family, start.engine.version) if part)
         judged = diagnose_start(start)
         excluded += judged.excluded
-    return Case(
+    return Compared(
         observation=observation,
         engine=engine.name if engine else None,
         family=model.architecture if model else None,
@@ -207,7 +207,7 @@ def _started(observation: Observation) -> bool | None:
     return True if any(figure is not None for figure in told) else None
 
 
-def _statistics(cases: tuple[Case, ...]) -> Iterator[Statistic]:
+def _statistics(cases: tuple[Compared, ...]) -> Iterator[Statistic]:
     found: dict[tuple[str, str], list[float]] = {}
     for case in cases:
         scopes = ["all", f"engine: {case.engine}", f"family: {case.family}"]
@@ -230,7 +230,7 @@ def _statistics(cases: tuple[Case, ...]) -> Iterator[Statistic]:
         )
 
 
-def _starts(cases: tuple[Case, ...]) -> tuple[tuple[bool, bool, int], ...]:
+def _starts(cases: tuple[Compared, ...]) -> tuple[tuple[bool, bool, int], ...]:
     counts: dict[tuple[bool, bool], int] = {}
     for case in cases:
         if case.starts_predicted is not None and case.starts_observed is not None and case.complete:
@@ -239,7 +239,7 @@ def _starts(cases: tuple[Case, ...]) -> tuple[tuple[bool, bool, int], ...]:
     return tuple((*pair, count) for pair, count in sorted(counts.items(), reverse=True))
 
 
-def _case_dict(case: Case) -> dict[str, Any]:
+def _case_dict(case: Compared) -> dict[str, Any]:
     observation = case.observation
     return {
         "id": observation.id,

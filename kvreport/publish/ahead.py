@@ -16,7 +16,7 @@ from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.dataset.files import available_processors
 from kvreport.publish import engine_changes, engine_profiles, profiles, question_data, sizer_data
-from kvreport.publish.page_data import Rows, facts_alone
+from kvreport.publish.page_data import ModelRows, facts_alone
 from kvreport.publish.parts import Collected
 from kvreport.publish.site_data import SiteData
 
@@ -30,7 +30,7 @@ Values = dict[str, dict[bytes, object]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelInputs:
     """What decides the values of a build's models.
 
     Attributes:
@@ -51,10 +51,10 @@ class Asked:
 class Work:
     """The values of single models, for the groups of one build."""
 
-    def __init__(self, site: SiteData, parts: Collected, asked: Asked) -> None:
+    def __init__(self, site: SiteData, parts: Collected, asked: ModelInputs) -> None:
         """Take the facts, without any rows, and what collects the values."""
         self._site, self._parts = site, parts
-        self._rows = Rows.of(site, asked.models, asked.gpus)
+        self._rows = ModelRows.of(site, asked.models, asked.gpus)
 
     def values(self, models: Sequence[Model]) -> Values:
         """Compute everything that a build asks of some models."""
@@ -75,7 +75,7 @@ class Work:
         return self.values([self._site.models[place] for place in places])
 
 
-def compute(facts: SiteData, asked: Asked) -> None:
+def compute(facts: SiteData, asked: ModelInputs) -> None:
     """Compute the values that a build does not keep, if they are many, and give them to its parts.
 
     Args:
@@ -94,7 +94,7 @@ def compute(facts: SiteData, asked: Asked) -> None:
             parts.give(values)
 
 
-def _work(catalog: Catalog, asked: Asked) -> Work:
+def _work(catalog: Catalog, asked: ModelInputs) -> Work:
     parts = Collected(asked.state)
     site = facts_alone(catalog, models=asked.models, gpus=asked.gpus, version=asked.version, parts=parts)
     return Work(site, parts, asked)
@@ -103,7 +103,7 @@ def _work(catalog: Catalog, asked: Asked) -> Work:
 _works: list[Work] = []
 
 
-def _begin(asked: Asked) -> None:
+def _begin(asked: ModelInputs) -> None:
     """Open the catalog in another process."""
     catalog = open_catalog(asked.folder)
     _works[:] = [_work(catalog, asked)]

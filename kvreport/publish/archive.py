@@ -29,7 +29,7 @@ _LINE: Final = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._-]*)", re.AS
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ArchivedRelease:
     """A whole dataset under its version.
 
     Attributes:
@@ -70,16 +70,20 @@ class Release:
         write_whole(target / SUMS, self.sums.encode())
 
 
-def present(downloads: Downloads, version: str) -> tuple[Release, ...]:
+def present(downloads: Downloads, version: str) -> tuple[ArchivedRelease, ...]:
     """Return the release that a site publishes now; none without its dataset."""
     if not downloads.files:
         return ()
     sums = dict(_sums((downloads.folder / SUMS).read_text(encoding="utf-8")))
     kept = ((name, downloads.size(name), sums.get(name)) for name in FILES)
-    return (Release(version, downloads.folder, tuple((n, s, d) for n, s, d in kept if s is not None and d)),)
+    return (
+        ArchivedRelease(
+            version, downloads.folder, tuple((n, s, d) for n, s, d in kept if s is not None and d)
+        ),
+    )
 
 
-def published(folder: Path | None) -> tuple[Release, ...]:
+def published(folder: Path | None) -> tuple[ArchivedRelease, ...]:
     """Return the releases of a folder, the oldest first, each file checked against its digest.
 
     Args:
@@ -98,7 +102,9 @@ def published(folder: Path | None) -> tuple[Release, ...]:
     return tuple(_read(path) for path in found)
 
 
-def joined(before: tuple[Release, ...], now: tuple[Release, ...]) -> tuple[Release, ...]:
+def joined(
+    before: tuple[ArchivedRelease, ...], now: tuple[ArchivedRelease, ...]
+) -> tuple[ArchivedRelease, ...]:
     """Return the releases of a site, the latest first.
 
     Args:
@@ -119,7 +125,7 @@ def joined(before: tuple[Release, ...], now: tuple[Release, ...]) -> tuple[Relea
     return tuple(known[version] for version in sorted(known, reverse=True))
 
 
-def _read(folder: Path) -> Release:
+def _read(folder: Path) -> ArchivedRelease:
     where = f"releases: {folder.name}"
     try:
         text = (folder / SUMS).read_text(encoding="utf-8")
@@ -142,7 +148,7 @@ def _read(folder: Path) -> Release:
             if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                 raise InputError(f"{where}: {shorten(name)} is not what {SUMS} states")
         files.append((name, path.stat().st_size, digest))
-    return Release(folder.name, folder, tuple(files))
+    return ArchivedRelease(folder.name, folder, tuple(files))
 
 
 def _sums(text: str) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.model import Model
-from kvreport.publish.series import Config, Refusal, Series, refusal_of, smallest_serving
+from kvreport.publish.series import Config, ModelRefusal, Series, refusal_of, smallest_serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class Outcome:
     """
 
     serving: Series | None
-    refusal: Refusal | None
+    refusal: ModelRefusal | None
     fewest: tuple[int, ...]
 
     @property
-    def why(self) -> Refusal:
+    def why(self) -> ModelRefusal:
         """Why no number of devices serves the model."""
-        return self.refusal or Refusal("support", 0, 0)
+        return self.refusal or ModelRefusal("support", 0, 0)
 
 
 @dataclass(frozen=True, slots=True)

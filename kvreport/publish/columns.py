@@ -19,7 +19,7 @@ from kvreport.accounting.deployment import (
     upper_bound,
 )
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.kernel import Rates, follows_length
+from kvreport.accounting.kernel import ReserveRates, follows_length
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
@@ -371,7 +371,7 @@ class Columns:
 def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict[str, Any]:
     """Return what other scheduler sizes need: the reserve's rates for every column, None without such rules.
 
-    A list for each column, in the order of :class:`kvreport.accounting.kernel.Rates`;
+    A list for each column, in the order of :class:`kvreport.accounting.kernel.ReserveRates`;
     ``other_rates`` are those of devices where another runner serves the model, None where none does.
     """
     offered = set(site.searched.layouts_of(model))
@@ -396,7 +396,7 @@ def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict
 def following(rates: dict[str, Any]) -> dict[str, Any]:
     """Return the rates of a model whose reserve follows the longest request; nothing of others."""
     columns = [one for name in ("rates", "other_rates") for one in rates[name] or () if one is not None]
-    return rates if any(follows_length(Rates(*one)) for one in columns) else {}
+    return rates if any(follows_length(ReserveRates(*one)) for one in columns) else {}
 
 
 def _parts(site: SiteData, model: Model, columns: Sequence[Place | None]) -> list[Model | None]:

@@ -32,7 +32,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kvreport.accounting.kernel import Rates, error_bytes, follows_length
+from kvreport.accounting.kernel import ReserveRates, error_bytes, follows_length
 from kvreport.accounting.parallel import Layout
 from kvreport.publish.columns import NONE, places
 from kvreport.publish.layout_names import layout_words, ways
@@ -277,7 +277,7 @@ def _rates(models: Sequence[Facts], place: int, runner: bool) -> Facts:  # noqa:
     for number, facts in enumerate(models):
         rates = (runner and facts.get("other_rates")) or facts.get("rates")
         own = rates and rates[place]
-        if own and follows_length(Rates(*own)):
+        if own and follows_length(ReserveRates(*own)):
             found[str(number)] = own
     return found
 

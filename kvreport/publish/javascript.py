@@ -68,7 +68,7 @@ _CALLS: Final = {
     "math.isnan": "Number.isNaN",
 }
 _CONSTANTS: Final = {"math.inf": "Infinity", "math.nan": "NaN"}
-_LISTS: Final = ("Rates",)
+_LISTS: Final = ("ReserveRates",)
 """Records that JavaScript has as lists of their fields, as JSON writes them: thirty names for each model would be its file."""
 _SIMPLE: Final = {"int": "number", "float": "number", "bool": "boolean", "str": "string"}
 _INDENT: Final = "  "

@@ -57,7 +57,7 @@ def gather(
         catalog, models=models, gpus=gpus, version=version, parts=parts or Parts(None)
     )
     traffic_data.KEPT.set(site.parts)
-    rows = Rows.of(site, models, gpus)
+    rows = ModelRows.of(site, models, gpus)
     return replace(
         site,
         on_headline_gpu=rows.on_headline_gpu(site.models),
@@ -111,7 +111,7 @@ Served = list[tuple[str, str, int]]
 
 
 @dataclass(frozen=True)
-class Rows:
+class ModelRows:
     """The rows of each model that pages about all of them show.
 
     Attributes:
@@ -125,7 +125,7 @@ class Rows:
     parts: Parts
 
     @classmethod
-    def of(cls, site: SiteData, models: str, gpus: str) -> Rows:
+    def of(cls, site: SiteData, models: str, gpus: str) -> ModelRows:
         """Return those of a site; patterns as for :func:`gather`."""
         catalog, here = site.catalog, {one.id for one in site.accelerators}
         known = next((gpu for gpu in KNOWN_GPUS if gpu in here), site.accelerators[0].id)

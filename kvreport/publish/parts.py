@@ -20,7 +20,7 @@ T = TypeVar("T")
 _SUFFIX: Final = ".parts"
 
 
-class Group:
+class PartGroup:
     """Values of one kind, by key.
 
     Attributes:
@@ -81,7 +81,7 @@ class Parts:
         self._ahead: dict[str, dict[bytes, object]] = {}
 
     @contextmanager
-    def group(self, name: str) -> Iterator[Group]:
+    def group(self, name: str) -> Iterator[PartGroup]:
         """Open a group; what was asked for is kept when the block ends without an error."""
         found = self._open(name)
         yield found
@@ -97,8 +97,8 @@ class Parts:
         for name, many in values.items():
             self._ahead.setdefault(name, {}).update(many)
 
-    def _open(self, name: str) -> Group:
-        return Group(
+    def _open(self, name: str) -> PartGroup:
+        return PartGroup(
             None if self._folder is None else self._folder / f"{name}{_SUFFIX}", self._ahead.get(name)
         )
 
@@ -144,9 +144,9 @@ class Collected(Parts):
         self._made: dict[str, dict[bytes, object]] = {}
 
     @contextmanager
-    def group(self, name: str) -> Iterator[Group]:
+    def group(self, name: str) -> Iterator[PartGroup]:
         """Open a group; what was asked for is collected."""
-        found = Group(None)
+        found = PartGroup(None)
         yield found
         self._made.setdefault(name, {}).update(found.used)
 

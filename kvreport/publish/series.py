@@ -140,7 +140,7 @@ def smallest_serving(candidates: Iterable[Series]) -> Series | None:
     return min(serving, key=lambda one: one.config.tensor_parallel) if serving else None
 
 
-class Refusal(NamedTuple):
+class ModelRefusal(NamedTuple):
     """Why nothing offered serves a model: what it shares with others, and its own figure.
 
     Attributes:
@@ -170,7 +170,7 @@ class Refusal(NamedTuple):
         return CELLS[name].format(short=shortfall(self.short_bytes))
 
 
-def refusal_of(candidates: Sequence[Series], usable_bytes: int) -> Refusal:
+def refusal_of(candidates: Sequence[Series], usable_bytes: int) -> ModelRefusal:
     """Return why none of a model's splits on one kind of device serves the shortest context.
 
     Args:
@@ -178,7 +178,7 @@ def refusal_of(candidates: Sequence[Series], usable_bytes: int) -> Refusal:
         usable_bytes: Memory that a process can use on one device.
     """
     if not candidates:
-        return Refusal("support", 0, 0)
+        return ModelRefusal("support", 0, 0)
     widest = max(candidates, key=lambda one: one.config.tensor_parallel)
     at = max(
         (n for n, context in enumerate(widest.contexts) if context <= USEFUL_TOKENS and not widest.holds(n)),
@@ -188,16 +188,16 @@ def refusal_of(candidates: Sequence[Series], usable_bytes: int) -> Refusal:
     match widest.verdicts[at]:
         case "weights_exceed_memory":
             over = widest.weight_bytes - usable_bytes
-            return Refusal("weights", number, over if over > 0 else short)
+            return ModelRefusal("weights", number, over if over > 0 else short)
         case "max_seqs_exceeds_states":
-            return Refusal("seqs", number, 0)
+            return ModelRefusal("seqs", number, 0)
         case "may_fit":
-            return Refusal("may_fit", number, short)
+            return ModelRefusal("may_fit", number, short)
         case "context_exceeds_model":
-            return Refusal("limit", 0, 0)
+            return ModelRefusal("limit", 0, 0)
         case "engine_does_not_run":
-            return Refusal("support", 0, 0)
+            return ModelRefusal("support", 0, 0)
         case "format_not_supported":
-            return Refusal("format", 0, 0)
+            return ModelRefusal("format", 0, 0)
         case _:
-            return Refusal("cache", number, short)
+            return ModelRefusal("cache", number, short)

@@ -19,7 +19,7 @@ from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, Fleet, axes
 from kvreport.errors import InputError
 from kvreport.estimation.request import AUTO, refuse_unsupported, storable_on
-from kvreport.publish.archive import Release
+from kvreport.publish.archive import ArchivedRelease
 from kvreport.publish.capacities import Capacity, Outcome, capacity_of
 from kvreport.publish.downloads import Downloads
 from kvreport.publish.parts import Parts
@@ -76,7 +76,7 @@ class SiteData:
     version: str
     downloads: Downloads
     site_url: str = ""
-    releases: tuple[Release, ...] = ()
+    releases: tuple[ArchivedRelease, ...] = ()
     progress: Callable[[str], None] = field(default=lambda _: None)
     parts: Parts = field(default_factory=lambda: Parts(None))
 

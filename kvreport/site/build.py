@@ -114,7 +114,7 @@ class Report:
     assets: tuple[tuple[str, bytes], ...]
     files: tuple[tuple[str, bytes], ...]
     downloads: Downloads
-    before: tuple[archive.Release, ...]
+    before: tuple[archive.ArchivedRelease, ...]
     cache: Path
     version: str = ""
 
@@ -129,7 +129,7 @@ class Report:
         )
 
     @property
-    def _releases(self) -> tuple[archive.Release, ...]:
+    def _releases(self) -> tuple[archive.ArchivedRelease, ...]:
         return archive.joined(self.before, archive.present(self.downloads, self.version))
 
     def write_files(self, target: Path) -> None:
@@ -222,7 +222,7 @@ def _build(
     written: tuple[str, ...],
     progress: Callable[[str], None],
     parts: Parts,
-    before: tuple[archive.Release, ...],
+    before: tuple[archive.ArchivedRelease, ...],
     *,
     dataset: bool,
 ) -> Report:
@@ -236,7 +236,7 @@ def _build(
         if dataset
         else NOTHING
     )
-    asked = ahead.Asked(catalog.folder, models, gpus, version, parts.state)
+    asked = ahead.ModelInputs(catalog.folder, models, gpus, version, parts.state)
     facts = facts_alone(catalog, models=models, gpus=gpus, version=version, parts=parts)
     ahead.compute(facts, asked)
     site = gather(

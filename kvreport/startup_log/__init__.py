@@ -7,7 +7,7 @@ readers to the same answers.
 
 from kvreport.startup_log.diagnose import diagnose
 from kvreport.startup_log.facts import FACTS, Fact
-from kvreport.startup_log.findings import Change, Comparison, Diagnosis
+from kvreport.startup_log.findings import AdvisedChange, ComparedNumber, Diagnosis
 from kvreport.startup_log.patterns import Pattern, patterns
 from kvreport.startup_log.reading import (
     MAX_CHARACTERS,
@@ -23,8 +23,8 @@ from kvreport.startup_log.reading import (
 __all__ = [
     "FACTS",
     "MAX_CHARACTERS",
-    "Change",
-    "Comparison",
+    "AdvisedChange",
+    "ComparedNumber",
     "Diagnosis",
     "Fact",
     "Pattern",

@@ -11,7 +11,7 @@ from kvreport.accounting.capacity import longest_context, users
 from kvreport.accounting.deployment import allocate, lay_out
 from kvreport.accounting.kernel import RAISED_UTILIZATION
 from kvreport.errors import InputError
-from kvreport.startup_log.findings import Change
+from kvreport.startup_log.findings import AdvisedChange
 from kvreport.startup_log.laid_out import TWO_BYTE_KV, LaidOut, plan_agrees
 from kvreport.startup_log.reading import Reading, longest_of, runs_shorter, started, tokens_of
 
@@ -21,7 +21,7 @@ FEWER_REQUESTS: Final[tuple[int, ...]] = tuple(words.ALL["fewer_requests"])
 
 def changes(
     reading: Reading, laid: LaidOut | None, pool: int | None, total: int | None, fits: float | None
-) -> list[Change]:
+) -> list[AdvisedChange]:
     """What to change, in the order of least loss: shorter requests, a smaller type, more memory, fewer at once.
 
     Args:
@@ -32,21 +32,21 @@ def changes(
         fits: Requests of the longest length that fit, if known.
     """
     longest = longest_of(reading)
-    found: list[Change] = []
+    found: list[AdvisedChange] = []
     if pool is not None and pool <= 0:
         found += _room(reading, laid, pool, total)
     elif fits is not None and longest is not None and fits < 1 and not runs_shorter(reading, fits):
         shorter = _fitting_length(reading, laid, pool, longest)
         if shorter and shorter < longest:
-            found.append(Change("max_model_len", shorter, 1.0))
+            found.append(AdvisedChange("max_model_len", shorter, 1.0))
         halved = _fp8_concurrency(reading, laid, pool, longest, fits)
         if halved is not None and halved >= 1:
-            found.append(Change("kv_dtype", "fp8", halved))
+            found.append(AdvisedChange("kv_dtype", "fp8", halved))
         share = reading.number("utilization")
         if share is not None and share < RAISED_UTILIZATION and total and pool:
             raised = kernel.concurrency_at(fits, pool, share, RAISED_UTILIZATION, total)
             if raised >= 1:
-                found.append(Change("utilization", RAISED_UTILIZATION, raised))
+                found.append(AdvisedChange("utilization", RAISED_UTILIZATION, raised))
         found += _more_devices(reading, laid, pool) if len(found) < 2 else []
     spare, before, fraction = (
         reading.number("spare_memory"),
@@ -54,11 +54,11 @@ def changes(
         reading.number("mem_fraction"),
     )
     if spare is not None and before and fraction is not None and spare > kernel.COMFORTABLE_SPARE_BYTES:
-        found.append(Change("mem_fraction", kernel.raised_fraction(fraction, spare, before)))
+        found.append(AdvisedChange("mem_fraction", kernel.raised_fraction(fraction, spare, before)))
     return found
 
 
-def _room(reading: Reading, laid: LaidOut | None, pool: int, total: int | None) -> list[Change]:
+def _room(reading: Reading, laid: LaidOut | None, pool: int, total: int | None) -> list[AdvisedChange]:
     """What gives the cache a place at all, where weights and the engine's own memory leave none.
 
     Each is laid out again with our rules, and what it frees is added to what the log states; only what suffices
@@ -69,7 +69,7 @@ def _room(reading: Reading, laid: LaidOut | None, pool: int, total: int | None) 
     share = reading.number("utilization")
     raisable = share is not None and share < RAISED_UTILIZATION and total
     if raisable and kernel.raised_pool(pool, share or 0, total or 0) >= needed:
-        found.append(Change("utilization", RAISED_UTILIZATION))
+        found.append(AdvisedChange("utilization", RAISED_UTILIZATION))
     if laid is not None and laid.deployment.case.accelerators:
         case = laid.deployment.case
         for rows in FEWER_REQUESTS:
@@ -78,12 +78,12 @@ def _room(reading: Reading, laid: LaidOut | None, pool: int, total: int | None) 
             fewer = replace(case, serving=replace(case.serving, max_seqs=rows))
             freed = int(allocate(fewer).pool_bytes) - int(laid.deployment.pool_bytes)
             if pool + freed >= needed:
-                found.append(Change("fewer_requests", rows))
+                found.append(AdvisedChange("fewer_requests", rows))
                 break
     return found + _more_devices(reading, laid, pool)
 
 
-def _more_devices(reading: Reading, laid: LaidOut | None, pool: int | None) -> list[Change]:
+def _more_devices(reading: Reading, laid: LaidOut | None, pool: int | None) -> list[AdvisedChange]:
     """Twice, four or eight times the devices, the first that suffices for one longest request.
 
     Nothing is said of unequal devices: which others there would be is not known.
@@ -100,7 +100,7 @@ def _more_devices(reading: Reading, laid: LaidOut | None, pool: int | None) -> l
         freed = int(other.pool_bytes) - int(laid.deployment.pool_bytes)
         needed = int(other.plan.profile.request_bytes(longest)) if longest else 1
         if pool + freed >= needed:
-            return [Change("tensor_parallel", layout.tensor)]
+            return [AdvisedChange("tensor_parallel", layout.tensor)]
     return []
 
 

@@ -29,7 +29,7 @@ from kvreport.estimation.variants import by_name, narrowed
 from kvreport.resources import data_dir
 from kvreport.startup_log.advice import changes, shorter
 from kvreport.startup_log.endings import Ended, calculated, ended, holds
-from kvreport.startup_log.findings import Change, Comparison, Diagnosis
+from kvreport.startup_log.findings import AdvisedChange, ComparedNumber, Diagnosis
 from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.laid_out import (
     ITS_RELEASE,
@@ -204,7 +204,7 @@ def diagnose(
     )
 
 
-def _remedies(end: Ended, laid: LaidOut | None, reading: Reading, notes: list[str]) -> list[Change]:
+def _remedies(end: Ended, laid: LaidOut | None, reading: Reading, notes: list[str]) -> list[AdvisedChange]:
     """What was calculated to mend an end; in notes what was not, and what does not suffice."""
     found = {}
     if laid is not None and laid.deployment.case.accelerators:
@@ -218,7 +218,9 @@ def _remedies(end: Ended, laid: LaidOut | None, reading: Reading, notes: list[st
     }
     notes += [SENTENCES[name].format(remedies="; ".join(said)) for name, said in kinds.items() if said]
     return [
-        Change(name, value, words=end.remedies[name]) for name, value in found.items() if value is not None
+        AdvisedChange(name, value, words=end.remedies[name])
+        for name, value in found.items()
+        if value is not None
     ]
 
 
@@ -422,7 +424,7 @@ def names_of(stated: str) -> tuple[str, ...]:
     return (stated, last) if "/" in stated and last and stated.count("/") != 1 else (stated,)
 
 
-def _comparisons(start: Start, judgment: Judgment) -> tuple[Comparison, ...]:
+def _comparisons(start: Start, judgment: Judgment) -> tuple[ComparedNumber, ...]:
     """What was judged, under the names of a log's facts: sizes in bytes."""
     facts = {start.rules.load_line: "weights", **_QUANTITIES}
     if start.accelerator is None:
@@ -443,10 +445,10 @@ def _comparisons(start: Start, judgment: Judgment) -> tuple[Comparison, ...]:
             continue  # nothing in the cache of such a model grows with its context: no number bounds its requests
         if one.unit == "GiB":
             width = band if fact == "kv_pool" else None
-            found.append(Comparison(fact, int(one.observed * GIB), int(one.predicted * GIB), band=width))
+            found.append(ComparedNumber(fact, int(one.observed * GIB), int(one.predicted * GIB), band=width))
         else:
             found.append(
-                Comparison(fact, one.observed, one.predicted, from_pool=quantity.endswith("given pool"))
+                ComparedNumber(fact, one.observed, one.predicted, from_pool=quantity.endswith("given pool"))
             )
     return tuple(found)
 

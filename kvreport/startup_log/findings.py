@@ -16,7 +16,7 @@ from kvreport.words import CHANGES, SENTENCES, notebook_table
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparedNumber:
     """One number of the log beside ours.
 
     Attributes:
@@ -72,7 +72,7 @@ NO_ROOM: Final = frozenset(words.ALL["no_room"])
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AdvisedChange:
     """One thing to change, and what it would bring.
 
     Attributes:
@@ -114,8 +114,8 @@ class Diagnosis:
 
     reading: Reading
     concurrency: float | None
-    comparisons: tuple[Comparison, ...] = ()
-    changes: tuple[Change, ...] = ()
+    comparisons: tuple[ComparedNumber, ...] = ()
+    changes: tuple[AdvisedChange, ...] = ()
     shorter: tuple[tuple[int, int], ...] = ()
     linear: bool = True
     notes: tuple[str, ...] = field(default=())

@@ -23,7 +23,7 @@ from kvreport.resources import data_dir
 _PLACE: Final = re.compile(r"[\[ ]([a-z_]{3,40}\.py):(\d{1,5})[\]) ]")
 
 
-class Release(Record):
+class KnownRelease(Record):
     """One release.
 
     Attributes:
@@ -39,7 +39,7 @@ class ReleasesFile(Record):
     """The content of ``vllm_releases.yaml`` and ``sglang_releases.yaml``."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    releases: Annotated[dict[Text, Release], Field(min_length=1)]
+    releases: Annotated[dict[Text, KnownRelease], Field(min_length=1)]
 
 
 def places(lines: Iterable[str]) -> frozenset[str]:
@@ -74,7 +74,7 @@ def release_of_day(day: str, family: str = "vllm") -> str | None:
 
 
 @cache
-def _known(family: str = "vllm") -> dict[str, Release]:
+def _known(family: str = "vllm") -> dict[str, KnownRelease]:
     path = data_dir() / f"{family}_releases.yaml"
     if not path.is_file():
         return {}

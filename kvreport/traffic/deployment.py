@@ -13,7 +13,7 @@ from typing import Final
 from kvreport.accounting import capacity
 from kvreport.accounting.demand import demand
 from kvreport.accounting.deployment import Deployment
-from kvreport.accounting.engines.sglang.pools import PoolRule
+from kvreport.accounting.engines.sglang.pools import Division
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import UNBOUNDED
 from kvreport.accounting.roofline import Peaks
@@ -50,7 +50,7 @@ def pools_of(estimate: Estimate, pool_bytes: int | None = None) -> Pools:
     rank = tightest_rank(estimate)
     size = int(rank.budget.kv_pool_bytes) if pool_bytes is None else pool_bytes
     rule = rank.plan.pool
-    if isinstance(rule, PoolRule):
+    if isinstance(rule, Division):
         return _sglang_pools(rule, size)
     return plan_pools(rank.plan, size, windows=_windows(estimate.request.model))
 
@@ -156,7 +156,7 @@ def _blocks(value: int, size: int) -> int:
     return max(-(-value // size), 1)
 
 
-def _sglang_pools(rule: PoolRule, pool_bytes: int) -> Pools:
+def _sglang_pools(rule: Division, pool_bytes: int) -> Pools:
     """SGLang's pools under its own rule: tokens, window tokens and states that a budget becomes."""
     flags = rule.flags
     tokens, slots = int(rule.tokens(pool_bytes)), rule.state_slots(pool_bytes)

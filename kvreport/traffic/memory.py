@@ -18,7 +18,7 @@ from typing import Final, Literal
 from kvreport.traffic.pools import (
     Pools,
     PoolState,
-    Release,
+    ReleasedBlocks,
     Resident,
     expire,
     kind_blocks,
@@ -48,7 +48,7 @@ class HostTier:
 
 
 @dataclass(slots=True)
-class Run:
+class Running:
     """A request while it runs.
 
     Attributes:
@@ -86,7 +86,7 @@ class Run:
     decoding_since: int = -1
 
 
-class Memory:
+class CacheMemory:
     """The pools, the resident nodes and the host tier.
 
     Attributes:
@@ -121,7 +121,7 @@ class Memory:
         # Where only whole prefixes count, nodes that always come together are one.
         alone = self.node_tokens and not self.other and host is None
         self.merged = _merged_paths(trace) if alone else None
-        self.whole: dict[int, Release] = {}
+        self.whole: dict[int, ReleasedBlocks] = {}
         self.releases = 0
         self.lifetimes: list[float] = []
         self.now = 0.0
@@ -131,7 +131,7 @@ class Memory:
         """Released contexts that are still whole."""
         return len(self.whole)
 
-    def start(self, request: int, generated: int) -> Run:
+    def start(self, request: int, generated: int) -> Running:
         """A request that is not in memory yet."""
         trace = self.trace
         nodes = trace.path(request)
@@ -147,7 +147,7 @@ class Memory:
         if ends:
             ends[-1] = min(ends[-1], named)
         kinds = len(self.residents)
-        return Run(
+        return Running(
             request=request,
             nodes=nodes,
             ends=ends,
@@ -168,7 +168,7 @@ class Memory:
 
     # --- finding ---------------------------------------------------------------------------------
 
-    def find(self, run: Run) -> tuple[int, int, int]:
+    def find(self, run: Running) -> tuple[int, int, int]:
         """What of a request's prompt is resident.
 
         Returns:
@@ -196,7 +196,7 @@ class Memory:
             extra = max(reach * size - tokens, 0)
         return count, tokens, extra
 
-    def _leading(self, resident: Resident, run: Run, count: int, tokens: int) -> tuple[int, int]:
+    def _leading(self, resident: Resident, run: Running, count: int, tokens: int) -> tuple[int, int]:
         """The leading run of one kind of full attention: whole nodes, and tokens in whole blocks."""
         kind, amount, nodes, ends = resident.kind, resident.amount, run.nodes, run.ends
         unit, blocks = kind.block_tokens, kind.blocks
@@ -225,7 +225,7 @@ class Memory:
 
     # --- taking ----------------------------------------------------------------------------------
 
-    def admission_blocks(self, run: Run, found: tuple[int, int, int], tokens: int) -> list[int]:
+    def admission_blocks(self, run: Running, found: tuple[int, int, int], tokens: int) -> list[int]:
         """Blocks of each pool that admitting a request up to ``tokens`` would take out of what is available."""
         need = [0] * len(self.pools)
         count, hit, _ = found
@@ -240,7 +240,7 @@ class Memory:
             need[kind.pool] += blocks
         return need
 
-    def admit(self, run: Run, found: tuple[int, int, int]) -> None:
+    def admit(self, run: Running, found: tuple[int, int, int]) -> None:
         """Take what was found for a request. The caller has checked that the rest fits."""
         count, hit, extra = found
         run.hit, run.stored, run.loaded = hit + extra, hit, extra
@@ -275,7 +275,7 @@ class Memory:
                 if stamp >= 0 and not resident.users[node]:
                     self.whole.pop(stamp, None)
 
-    def _refresh(self, resident: Resident, run: Run, count: int) -> None:
+    def _refresh(self, resident: Resident, run: Running, count: int) -> None:
         """Move the blocks that a hit needed to the young end of the queue."""
         kind = resident.kind
         back = 1 if kind.growth == "state" else -(-(kind.window - 1) // self.node_tokens)
@@ -284,7 +284,7 @@ class Memory:
         for node in run.nodes[low:count]:
             resident.stamp[node] = stamp
 
-    def _take(self, resident: Resident, run: Run, blocks: int) -> None:
+    def _take(self, resident: Resident, run: Running, blocks: int) -> None:
         """Hold so many pool blocks of one kind, in all, for a request alone."""
         more = blocks - run.private[resident.index]
         if more > 0:
@@ -301,7 +301,7 @@ class Memory:
         state.used += blocks
         state.peak_used = max(state.peak_used, state.used)
 
-    def growth_blocks(self, run: Run, tokens: int) -> list[int]:
+    def growth_blocks(self, run: Running, tokens: int) -> list[int]:
         """Further blocks of each pool that a running request needs to store ``tokens``."""
         need = [0] * len(self.pools)
         for resident in self.residents:
@@ -313,7 +313,7 @@ class Memory:
             need[kind.pool] += max(more, 0)
         return need
 
-    def grow(self, run: Run, tokens: int) -> None:
+    def grow(self, run: Running, tokens: int) -> None:
         """Store a request's tokens up to ``tokens``; the caller has checked that they fit."""
         for resident in self.residents:
             kind, index = resident.kind, resident.index
@@ -330,7 +330,7 @@ class Memory:
                 self._pass(resident, run, tokens)
         run.stored = tokens
 
-    def settle(self, run: Run) -> None:
+    def settle(self, run: Running) -> None:
         """Bring what a request holds up to the tokens it has stored: when it begins to decode, and at its end."""
         for resident in self.residents:
             if resident.kind.growth == "full":
@@ -342,7 +342,7 @@ class Memory:
                 if not resident.kind.keeps_passed:
                     self._leave_tail(resident, run)
 
-    def _attach(self, resident: Resident, run: Run, tokens: int) -> None:
+    def _attach(self, resident: Resident, run: Running, tokens: int) -> None:
         """Make the blocks that are full known to other requests."""
         kind, index, nodes, ends = resident.kind, resident.index, run.nodes, run.ends
         unit, blocks = kind.block_tokens, kind.blocks
@@ -372,7 +372,7 @@ class Memory:
         resident.pool.cached -= replaced
         run.next[index], run.held[index], run.private[index] = at, held, private
 
-    def _pass(self, resident: Resident, run: Run, tokens: int) -> None:
+    def _pass(self, resident: Resident, run: Running, tokens: int) -> None:
         """Leave behind what a window has passed, and snapshots of states."""
         kind, size, index = resident.kind, self.node_tokens, resident.index
         if not size:
@@ -388,7 +388,7 @@ class Memory:
                 self._expose(resident, run, run.next[index], boundary)
                 run.next[index] = boundary
 
-    def _expose(self, resident: Resident, run: Run, low: int, high: int) -> None:
+    def _expose(self, resident: Resident, run: Running, low: int, high: int) -> None:
         """Put nodes of a window or state among the cached blocks, if there is room."""
         kind, nodes, size = resident.kind, run.nodes, self.node_tokens
         pool, amount = resident.pool, resident.amount
@@ -409,7 +409,7 @@ class Memory:
 
     # --- leaving ---------------------------------------------------------------------------------
 
-    def leave(self, run: Run, *, keep_outputs: bool) -> None:
+    def leave(self, run: Running, *, keep_outputs: bool) -> None:
         """Take a request out of memory; what it computed stays cached until it is evicted.
 
         Args:
@@ -437,7 +437,7 @@ class Memory:
         if self.host_nodes and self.host is not None and self.host.policy == "write_through":
             self._to_host(run.nodes[: run.next[0]])
 
-    def _leave_tail(self, resident: Resident, run: Run) -> None:
+    def _leave_tail(self, resident: Resident, run: Running) -> None:
         kind, size = resident.kind, self.node_tokens
         if kind.growth == "state" or not size:
             return
@@ -449,13 +449,15 @@ class Memory:
         if high > low:
             self._expose(resident, run, low, high)
 
-    def _release(self, resident: Resident, nodes: array[int], low: int, high: int, anonymous: int) -> Release:
-        release = Release(resident.index, self.now, nodes, low, high, anonymous, self.releases)
+    def _release(
+        self, resident: Resident, nodes: array[int], low: int, high: int, anonymous: int
+    ) -> ReleasedBlocks:
+        release = ReleasedBlocks(resident.index, self.now, nodes, low, high, anonymous, self.releases)
         self.releases += 1
         resident.pool.queue.append(release)
         return release
 
-    def _evicted(self, release: Release, first: int) -> None:
+    def _evicted(self, release: ReleasedBlocks, first: int) -> None:
         if self.whole.pop(release.stamp, None) is not None:
             self.lifetimes.append(self.now - release.time)
         if (

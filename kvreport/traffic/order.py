@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvreport.traffic.memory import HostTier, Memory
+from kvreport.traffic.memory import CacheMemory, HostTier
 from kvreport.traffic.pools import Pools
 from kvreport.traffic.trace import Trace
 
@@ -61,7 +61,7 @@ def replay_in_order(
         warmup: Share of the first requests that are not counted.
         max_batched_tokens: Tokens of one prefill step; states are kept at the ends of steps.
     """
-    memory = Memory(trace, pools, host=host, time_to_live_s=time_to_live_s)
+    memory = CacheMemory(trace, pools, host=host, time_to_live_s=time_to_live_s)
     first = int(len(trace) * warmup)
     served = refused = prompts = hits = from_host = 0
     for request in range(len(trace)):

@@ -100,7 +100,7 @@ def kind_blocks(kind: CacheKind, tokens: int, in_flight: int | None = None) -> i
 
 
 @dataclass(slots=True)
-class Release:
+class ReleasedBlocks:
     """Blocks that one request released at one moment, evicted from the end.
 
     Attributes:
@@ -140,7 +140,7 @@ class PoolState:
     blocks: int
     used: int = 0
     cached: int = 0
-    queue: deque[Release] = field(default_factory=deque)
+    queue: deque[ReleasedBlocks] = field(default_factory=deque)
     peak_used: int = 0
     evicted: int = 0
 
@@ -178,7 +178,7 @@ class Resident:
         self.pool.cached -= taken
         self.pool.used += taken
 
-    def release(self, nodes: array[int], low: int, high: int, release: Release) -> int:
+    def release(self, nodes: array[int], low: int, high: int, release: ReleasedBlocks) -> int:
         """Let a request go from ``nodes[low:high]``; what nobody holds joins ``release``.
 
         Args:
@@ -207,7 +207,7 @@ def make_room(
     pool: PoolState,
     residents: list[Resident],
     blocks: int,
-    on_evict: Callable[[Release, int], None] | None,
+    on_evict: Callable[[ReleasedBlocks, int], None] | None,
 ) -> None:
     """Evict cached blocks until ``blocks`` are free; the caller has checked ``pool.available``.
 
@@ -230,7 +230,7 @@ def expire(
     pool: PoolState,
     residents: list[Resident],
     before: float,
-    on_evict: Callable[[Release, int], None] | None,
+    on_evict: Callable[[ReleasedBlocks, int], None] | None,
 ) -> None:
     """Free what was released before a moment.
 
@@ -249,9 +249,9 @@ def expire(
 def _shrink(
     pool: PoolState,
     resident: Resident,
-    release: Release,
+    release: ReleasedBlocks,
     wanted: int,
-    on_evict: Callable[[Release, int], None] | None,
+    on_evict: Callable[[ReleasedBlocks, int], None] | None,
 ) -> int:
     """Evict up to ``wanted`` blocks of one release, the deepest first; return how many."""
     taken = min(release.anonymous, wanted)

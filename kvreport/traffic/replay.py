@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kvreport.traffic.memory import Memory, Run
+from kvreport.traffic.memory import CacheMemory, Running
 from kvreport.traffic.pools import Pools
 from kvreport.traffic.results import MAX_SAMPLES, ReplayOptions, ReplayResult, Sample
 from kvreport.traffic.timing import StepClock
@@ -44,7 +44,7 @@ def replay_trace(
     clock: StepClock,
     options: ReplayOptions | None = None,
     *,
-    watch: Callable[[Memory, Sequence[Run]], None] | None = None,
+    watch: Callable[[CacheMemory, Sequence[Running]], None] | None = None,
 ) -> ReplayResult:
     """Replay a trace on one replica.
 
@@ -68,13 +68,13 @@ class _Replica:
 
     def __init__(self, trace: Trace, pools: Pools, clock: StepClock, options: ReplayOptions) -> None:
         self.trace, self.pools, self.clock, self.options = trace, pools, clock, options
-        self.memory = Memory(trace, pools, host=options.host, time_to_live_s=options.time_to_live_s)
+        self.memory = CacheMemory(trace, pools, host=options.host, time_to_live_s=options.time_to_live_s)
         self.result = ReplayResult(blocked_by={spec.name: 0 for spec in pools.pools} | {"max_seqs": 0})
         self.now, self.step = 0.0, 0
         self.waiting: deque[int] = deque()
-        self.prefilling: list[Run] = []
-        self.decoding: dict[int, Run] = {}
-        self.ends: list[tuple[int, int, Run]] = []
+        self.prefilling: list[Running] = []
+        self.decoding: dict[int, Running] = {}
+        self.ends: list[tuple[int, int, Running]] = []
         self.contexts = 0
         self.generated: dict[int, int] = {}
         self.arrived: dict[int, float] = {}
@@ -88,7 +88,7 @@ class _Replica:
         self.phases = [[0] * unit for unit, _, _ in self.kinds]
         self.every, self.skipped = 1, 0
         self.changes, self.known_state, self.known_need = 0, (-1, 0, 0), [0]
-        self.watch: Callable[[Memory, Sequence[Run]], None] | None = None
+        self.watch: Callable[[CacheMemory, Sequence[Running]], None] | None = None
         self.arrivals, self.after = _arrivals(trace, options)
         self.block_bytes = pools.pools[0].block_bytes
 
@@ -139,7 +139,7 @@ class _Replica:
     def _vllm_step(self) -> None:
         lost = self._ensure_decode_room()
         budget = self.options.max_batched_tokens - len(self.decoding)
-        chunks: list[tuple[Run, int]] = []
+        chunks: list[tuple[Running, int]] = []
         for run in list(self.prefilling):
             tokens = min(run.prompt - run.stored, budget)
             if tokens <= 0 or run not in self.prefilling:
@@ -174,7 +174,7 @@ class _Replica:
             lost += 1
         return lost
 
-    def _ensure_prefill_room(self, run: Run, tokens: int) -> int:
+    def _ensure_prefill_room(self, run: Running, tokens: int) -> int:
         """Preempt the last admitted until a chunk fits beside this step's decodes."""
         lost = 0
         while True:
@@ -192,7 +192,7 @@ class _Replica:
             if victim is run:
                 return lost
 
-    def _last(self) -> Run:
+    def _last(self) -> Running:
         candidates = [
             *self.prefilling[-1:],
             *([next(reversed(self.decoding.values()))] if self.decoding else []),
@@ -209,7 +209,7 @@ class _Replica:
 
     def _sglang_step(self) -> None:
         budget = self.options.max_batched_tokens
-        chunks: list[tuple[Run, int]] = []
+        chunks: list[tuple[Running, int]] = []
         for run in self.prefilling[:1]:
             tokens = min(run.prompt - run.stored, budget)
             need = self.memory.growth_blocks(run, run.stored + tokens)
@@ -235,13 +235,13 @@ class _Replica:
             self._preempt(self.prefilling[-1])
         self._advance([], decodes=True)
 
-    def _outputs_to_come(self, run: Run) -> int:
+    def _outputs_to_come(self, run: Running) -> int:
         """Tokens that SGLang keeps free: a share of what running requests may generate, all of the new one's."""
         running = sum(min(self._left(one), _CLIP_NEW_TOKENS) for one in self.decoding.values())
         running += sum(min(one.left, _CLIP_NEW_TOKENS) for one in self.prefilling)
         return int(running * self.ratio) + min(run.left, _CLIP_NEW_TOKENS)
 
-    def _left(self, run: Run) -> int:
+    def _left(self, run: Running) -> int:
         return run.left - (self.step - run.decoding_since)
 
     def _retract(self) -> None:
@@ -272,8 +272,8 @@ class _Replica:
     # --- what both do ----------------------------------------------------------------------------
 
     def _admit(
-        self, request: int, budget: int, reserve: Callable[[Run], int] | None = None
-    ) -> tuple[Run, int] | None:
+        self, request: int, budget: int, reserve: Callable[[Running], int] | None = None
+    ) -> tuple[Running, int] | None:
         """Admit one request if it fits; return it and the tokens of its first chunk."""
         if len(self.decoding) + len(self.prefilling) >= self.options.max_seqs:
             self.result.blocked_by["max_seqs"] += 1
@@ -306,7 +306,7 @@ class _Replica:
                 need[index] += more
         return need
 
-    def _enter(self, run: Run, found: tuple[int, int, int]) -> None:
+    def _enter(self, run: Running, found: tuple[int, int, int]) -> None:
         self.memory.admit(run, found)
         run.order = self.admissions
         self.admissions += 1
@@ -321,12 +321,12 @@ class _Replica:
             fresh = max(self.trace.prompt_tokens[run.request] - max(self.reached[run.request], run.hit), 0)
             self.result.recomputed_tokens += run.prompt - run.hit - fresh
 
-    def _store(self, run: Run, tokens: int) -> None:
+    def _store(self, run: Running, tokens: int) -> None:
         self.memory.now = self.now
         self.result.prefilled_tokens += tokens - run.stored
         self.memory.grow(run, tokens)
 
-    def _advance(self, chunks: list[tuple[Run, int]], *, decodes: bool) -> None:
+    def _advance(self, chunks: list[tuple[Running, int]], *, decodes: bool) -> None:
         """Let time pass: one step with prefills, or as many decode steps as pass without an event."""
         batch = len(self.decoding) if decodes else 0
         mean = self.contexts / batch if batch else 0.0
@@ -407,7 +407,7 @@ class _Replica:
             self.known_state, self.known_need = state, need
         return self.known_need
 
-    def _first_token(self, run: Run) -> None:
+    def _first_token(self, run: Running) -> None:
         """A prefill has ended and with it the first token is there."""
         self.prefilling.remove(run)
         if run.request not in self.started:
@@ -427,7 +427,7 @@ class _Replica:
         self.changes += 1
         heapq.heappush(self.ends, (self.step + run.left, run.order, run))
 
-    def _settle(self, run: Run) -> None:
+    def _settle(self, run: Running) -> None:
         """Bring a decoding request's record up to the present step."""
         steps = self.step - run.decoding_since
         del self.decoding[run.request]
@@ -450,7 +450,7 @@ class _Replica:
                 self._settle(run)
                 self._end(run)
 
-    def _end(self, run: Run) -> None:
+    def _end(self, run: Running) -> None:
         self.memory.now = self.now
         self.memory.settle(run)
         self.memory.leave(run, keep_outputs=True)
@@ -462,7 +462,7 @@ class _Replica:
         result.peak_resident_contexts = max(result.peak_resident_contexts, self.memory.resident_contexts)
         self._next_turn(run.request, self.now)
 
-    def _preempt(self, run: Run, *, front: bool = True) -> None:
+    def _preempt(self, run: Running, *, front: bool = True) -> None:
         """Take a running request out; it is prefilled again from what is still cached."""
         self.memory.now = self.now
         if run.request in self.decoding:

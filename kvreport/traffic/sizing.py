@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from kvreport.accounting.offers import Deployment
+from kvreport.accounting.offers import Solution
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
@@ -134,9 +134,9 @@ def size_for_trace(
     return sorted(found, key=lambda one: (one.price_per_hour or 0.0) if priced else one.gpus)
 
 
-def _different(deployments: Sequence[Deployment], most: int) -> list[Deployment]:
+def _different(deployments: Sequence[Solution], most: int) -> list[Solution]:
     """The best deployments that differ in model, accelerator or layout, up to so many."""
-    seen: dict[tuple[str, str, Layout], Deployment] = {}
+    seen: dict[tuple[str, str, Layout], Solution] = {}
     for one in deployments:
         seen.setdefault((one.model.id, one.offer.accelerator.id, one.layout), one)
         if len(seen) == most:
@@ -145,7 +145,7 @@ def _different(deployments: Sequence[Deployment], most: int) -> list[Deployment]
 
 
 def _replayed(
-    deployment: Deployment,
+    deployment: Solution,
     trace: Trace,
     wait_s: float,
     utilization: float | None,

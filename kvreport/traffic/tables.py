@@ -14,7 +14,7 @@ from kvreport.traffic.trace import TracedRequest
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
+class _NamedColumns:
     prompt: int
     output: int | None
     session: int | None
@@ -54,12 +54,12 @@ def csv_requests(lines: Iterable[str], name: str) -> tuple[Iterator[TracedReques
     return _requests(itertools.chain([first], rows), columns, clock, name), clock.name is not None
 
 
-def _times(columns: _Columns, row: Sequence[str]) -> dict[str, str]:
+def _times(columns: _NamedColumns, row: Sequence[str]) -> dict[str, str]:
     return {name: row[at] for name, at in columns.times.items() if at < len(row)}
 
 
 def _requests(
-    rows: Iterable[tuple[int, list[str]]], columns: _Columns, clock: Clock, name: str
+    rows: Iterable[tuple[int, list[str]]], columns: _NamedColumns, clock: Clock, name: str
 ) -> Iterator[TracedRequest]:
     for line, row in rows:
         where = f"{name}: line {line:,}"
@@ -77,7 +77,7 @@ def _requests(
         )
 
 
-def _header(cells: Sequence[str], name: str) -> _Columns | None:
+def _header(cells: Sequence[str], name: str) -> _NamedColumns | None:
     if all(re.fullmatch(r"[0-9.]*", re.sub(r"[ \t\n\v\f\r,+-]", "", cell)) for cell in cells):
         return None
     places: dict[str, int] = {}
@@ -94,16 +94,16 @@ def _header(cells: Sequence[str], name: str) -> _Columns | None:
             "lengths (ContextTokens, num_prefill_tokens, Request tokens, prompt_tokens or input_length)"
         )
     times = {known: places[known] for known in ranked(places, "time")}
-    return _Columns(prompt=prompt, output=place("output"), session=place("session"), times=times)
+    return _NamedColumns(prompt=prompt, output=place("output"), session=place("session"), times=times)
 
 
-def _by_position(cells: Sequence[str], name: str) -> _Columns:
+def _by_position(cells: Sequence[str], name: str) -> _NamedColumns:
     if len(cells) == 1:
-        return _Columns(0, None, None, {})
+        return _NamedColumns(0, None, None, {})
     if len(cells) == 2:
-        return _Columns(0, 1, None, {})
+        return _NamedColumns(0, 1, None, {})
     if len(cells) == 3:
-        return _Columns(1, 2, None, {"time": 0})
+        return _NamedColumns(1, 2, None, {"time": 0})
     raise InputError(
         f"{name}: line 1: found {len(cells)} columns without a header; allowed: 1 (prompt), 2 (prompt, output) "
         "or 3 (seconds, prompt, output)"

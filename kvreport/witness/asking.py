@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.accounting import capacity
-from kvreport.accounting.engines.sglang.pools import PoolRule, pools_of
+from kvreport.accounting.engines.sglang.pools import Division, pools_of
 from kvreport.errors import InputError, shorten
 from kvreport.units import GIB, human_bytes
 
@@ -53,7 +53,7 @@ _SAID: Final = ("kv_type", "kv_dtype", "architecture", "prefix_caching", "own_cl
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class AskedStart:
     """One start that an engine is asked about.
 
     Attributes:
@@ -90,7 +90,7 @@ def ask(
         python: The interpreter that has the engine, or torch and what else its wheel imports.
         engine: ``vllm`` or ``sglang``.
         device: The GPU that stands in; it needs a compute capability.
-        cases: Starts, as :meth:`Case.to_dict` has them.
+        cases: Starts, as :meth:`AskedStart.to_dict` has them.
         path: The folder of an unpacked wheel, instead of what is installed.
         seconds: Longest wait for all of them.
 
@@ -194,7 +194,9 @@ def _refusal(said: Mapping[str, Any]) -> dict[str, str]:
     return {"error": shorten(error)} if isinstance(error, str) else {}
 
 
-def case_of(result: Estimate, config: Mapping[str, Any], quantizer: Mapping[str, Any] | None = None) -> Case:
+def case_of(
+    result: Estimate, config: Mapping[str, Any], quantizer: Mapping[str, Any] | None = None
+) -> AskedStart:
     """Return the start that an estimate describes, as its own command says it; the engine is one of :data:`ASKED`."""
     from kvreport.estimation.commands import served_by  # noqa: PLC0415
 
@@ -203,7 +205,7 @@ def case_of(result: Estimate, config: Mapping[str, Any], quantizer: Mapping[str,
     command = request.case.rules.command(served)
     told = () if command is None else command.words  # both engines have a server
     words = [one if isinstance(one, str) else json.dumps(dict(one)) for one in told]
-    return Case(
+    return AskedStart(
         config=config,
         quantizer=quantizer,
         words=tuple(words[words.index(served.model) + 1 :]),
@@ -226,7 +228,7 @@ def ours(result: Estimate, pool_bytes: int, length: int | None = None) -> dict[s
     rules = [
         replace(plan.pool, flags=replace(plan.pool.flags, context_tokens=told))
         for plan in plans
-        if isinstance(plan.pool, PoolRule)
+        if isinstance(plan.pool, Division)
     ]
     if rules:
         found: dict[str, int | float | None] = {"chunk_tokens": request.serving.max_batched_tokens}

@@ -32,7 +32,7 @@ def _of(*places: str) -> Any:
     raise ImportError(f"{places[0]}: {why}")
 
 
-class Group:
+class RankGroup:
     """A group of ranks that knows its size and which of them this is."""
 
     def __init__(self, size: int, rank: int = 0) -> None:
@@ -127,7 +127,7 @@ class Planner:
         sizes["_ETP"], sizes["_WORLD"] = sizes["_TP"], sizes["_TP"] * sizes["_PP"]
         for name in _GROUPS:
             if hasattr(self.state, name):
-                setattr(self.state, name, Group(sizes[name], stage if name == "_PP" else 0))
+                setattr(self.state, name, RankGroup(sizes[name], stage if name == "_PP" else 0))
         self._process_group(sizes["_WORLD"])
         with contextlib.suppress(ImportError):  # some layers take their scratch space while they are made
             _of("v1.worker.workspace:init_workspace_manager")(self.torch.device("meta"))

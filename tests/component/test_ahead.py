@@ -30,8 +30,8 @@ def read() -> Catalog:
     return open_catalog()
 
 
-def asked_for(read: Catalog) -> ahead.Asked:
-    return ahead.Asked(read.folder, MODELS, GPUS, "test", "a state")
+def asked_for(read: Catalog) -> ahead.ModelInputs:
+    return ahead.ModelInputs(read.folder, MODELS, GPUS, "test", "a state")
 
 
 def facts(read: Catalog, parts: Parts) -> SiteData:

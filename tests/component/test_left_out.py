@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.step import Step
+from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.left_out import load_left_out
 from kvreport.catalog.load import Catalog, open_catalog
@@ -325,7 +325,7 @@ def test_the_band_of_several_ranks_grows_with_the_root_of_the_memory(fitting: Mo
         .reserve(
             catalog.models["Qwen/Qwen3-8B"],
             gpu,
-            Step(max_batched_tokens=8192, max_seqs=256, layout=Layout(tensor=2)),
+            EngineStep(max_batched_tokens=8192, max_seqs=256, layout=Layout(tensor=2)),
         )
         .uncertainty
         for gpu in (large, small)

@@ -14,7 +14,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import plan as sglang_plan
 from kvreport.accounting.engines.sglang import settings as sglang_settings
 from kvreport.accounting.engines.sglang.compressed import WINDOW_SHARE, is_compressed
-from kvreport.accounting.engines.sglang.pools import PoolFlags, PoolRule, Pools, pool_rule, size_pools
+from kvreport.accounting.engines.sglang.pools import Division, PoolFlags, RankPools, pool_rule, size_pools
 from kvreport.accounting.engines.sglang.settings import Settings
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.sizing import pool_for, replica_users
@@ -150,7 +150,7 @@ def pool_flags(catalog: Catalog, spot: Spot) -> PoolFlags:
     )
 
 
-def pools(catalog: Catalog, spot: Spot) -> Pools:
+def pools(catalog: Catalog, spot: Spot) -> RankPools:
     flags = pool_flags(catalog, spot)
     return size_pools(catalog.model(spot.model), catalog.engine("sglang"), BUDGET, flags)
 
@@ -232,7 +232,7 @@ def test_drafts_take_what_the_engine_says(
     )
     assert found.kv_pool_tokens == tokens
     pool = found.plan.pool
-    assert isinstance(pool, PoolRule)
+    assert isinstance(pool, Division)
     assert pool.state_slots(BUDGET) == slots
 
 

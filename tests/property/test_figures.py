@@ -5,7 +5,7 @@ import math
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kvreport.book.expressions import PARTNER, UNITS, Figure, evaluate, unit_factor
+from kvreport.book.expressions import PARTNER, UNITS, PrintedFigure, evaluate, unit_factor
 
 values = st.floats(min_value=1e-3, max_value=1e9, allow_nan=False)
 
@@ -13,13 +13,13 @@ values = st.floats(min_value=1e-3, max_value=1e9, allow_nan=False)
 @given(values, st.sampled_from(sorted(UNITS)), st.integers(0, 4))
 @example(134.84765625, "µs", 1)  # exactly between 134,847,656.2 and .3, and neither is a double
 def test_a_value_matches_what_it_is_printed_as(value, unit, digits):
-    figure = Figure(f"{value / unit_factor(unit):,.{digits}f}", unit)
+    figure = PrintedFigure(f"{value / unit_factor(unit):,.{digits}f}", unit)
     assert figure.matches(value)
 
 
 @given(st.floats(min_value=1, max_value=1e9), st.integers(0, 3))
 def test_a_figure_is_missed_by_more_than_half_its_last_digit(value, digits):
-    figure = Figure(f"{value:.{digits}f}", "")
+    figure = PrintedFigure(f"{value:.{digits}f}", "")
     step = 10.0**-digits
     assert not figure.matches(figure.number + 0.51 * step)
     assert not figure.matches(figure.number - 0.51 * step)
@@ -27,7 +27,7 @@ def test_a_figure_is_missed_by_more_than_half_its_last_digit(value, digits):
 
 @given(st.integers(10, 10**12))
 def test_an_approximate_figure_accepts_at_least_what_an_exact_one_does(number):
-    exact, about = Figure(str(number), "GB"), Figure(str(number), "GB", about=True)
+    exact, about = PrintedFigure(str(number), "GB"), PrintedFigure(str(number), "GB", about=True)
     assert about.half_step >= exact.half_step
 
 

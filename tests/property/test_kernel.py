@@ -17,7 +17,7 @@ from kernel_calls import agree, calls_of, functions
 from kvreport.accounting import capacity, kernel, roofline, sizing
 from kvreport.accounting.demand import Demand
 from kvreport.accounting.demand import Reach as Seen
-from kvreport.accounting.engines.sglang.pools import PoolFlags, PoolRule
+from kvreport.accounting.engines.sglang.pools import Division, PoolFlags
 from kvreport.accounting.engines.vllm import reserve
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
@@ -162,7 +162,7 @@ def test_a_start_turns_where_its_band_does(asked, error):
 
 
 pool_rules = st.builds(
-    PoolRule,
+    Division,
     st.builds(
         PoolFlags,
         st.just(2.0),

@@ -25,7 +25,7 @@ def quantities() -> Quantities:
     return Quantities(open_catalog(REPOSITORY / "data"))
 
 
-def made(path: Path, quantities: Quantities) -> list[notebook.Cell]:
+def made(path: Path, quantities: Quantities) -> list[notebook.NotebookCell]:
     return notebook.portable(path.read_text(encoding="utf-8"), f"chapters/{path.name}", quantities, SITE)
 
 

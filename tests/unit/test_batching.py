@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kvreport.accounting.batching import Allocator, Run, at_best, simulate
+from kvreport.accounting.batching import Allocator, SimulatedRun, at_best, simulate
 from kvreport.accounting.demand import demand
 from kvreport.accounting.paging import Lengths, last_page_waste, occupancy
 from kvreport.accounting.roofline import Peaks, decode_seconds
@@ -14,7 +14,7 @@ PROMPTS = Lengths.spread(400, 2048).draw(400, base=2)
 OUTPUTS = Lengths.spread(200, 1024).draw(400, base=3)
 
 
-def busy(allocator: Allocator, **changes: int) -> Run:
+def busy(allocator: Allocator, **changes: int) -> SimulatedRun:
     limits = {"pool_tokens": 40_960, "maximum_tokens": 4096, "max_seqs": 256, **changes}
     return simulate(PROMPTS, OUTPUTS, allocator, **limits)  # type: ignore[arg-type]
 
@@ -125,7 +125,7 @@ H100 = Peaks.of(CATALOG.accelerator("h100-sxm-80gb"))
 LLAMA_3 = demand(CATALOG.model("meta-llama/Meta-Llama-3-8B-Instruct"), None, CATALOG.weight_formats)
 
 
-def llama_at_32k(page: int) -> Run:
+def llama_at_32k(page: int) -> SimulatedRun:
     """Llama 3 8B on an H100, prompts of 28K and answers of 4K on average, a batch of at most 16."""
     decode, prefill = at_best(LLAMA_3, H100)
     prompts = Lengths.spread(8192, 28_672).draw(64, base=2)

@@ -22,7 +22,7 @@ import pytest
 
 from kvreport.catalog.load import open_catalog
 from kvreport.dataset import arrow, write
-from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, TABLES, Column, Table
+from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, TABLES, DatasetColumn, DatasetTable
 from kvreport.dataset.files import staged
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
@@ -265,7 +265,7 @@ def test_shards_write_one_partitioned_dataset(chosen, folder, tmp_path):
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
 def test_a_text_that_a_spreadsheet_would_run_is_disarmed(text):
-    table = Table("t", "T", "", (Column("a", "string", ""), Column("n", "int64", "")))
+    table = DatasetTable("t", "T", "", (DatasetColumn("a", "string", ""), DatasetColumn("n", "int64", "")))
     content = write.csv_text(table, [{"a": text, "n": -1}]).decode()
     (row,) = csv.DictReader(io.StringIO(content, newline=""))
     assert row == {"a": "'" + text.replace("\t", " ").replace("\r", " "), "n": "-1"}

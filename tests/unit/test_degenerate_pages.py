@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvreport.site.kit.groups import Group, Member
+from kvreport.site.kit.groups import Member, ReasonGroup
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.pages.model.headline import refused
@@ -24,7 +24,7 @@ def test_a_table_of_weights_without_a_column_is_a_sentence() -> None:
 def test_long_lists_of_names_are_folded_and_short_ones_are_not() -> None:
     def shown(number: int) -> str:
         members = tuple(Member(f"on-{n}", f"GPU {n}", f"gpus/{n}/") for n in range(number))
-        return render("_groups.html", URI, {"groups": (Group("No class for it", members),)})
+        return render("_groups.html", URI, {"groups": (ReasonGroup("No class for it", members),)})
 
     assert "<details" not in shown(12)
     folded = shown(97)

@@ -9,8 +9,8 @@ import pytest
 
 from kvreport.site.kit import drawing, social_cards, templating
 from kvreport.site.kit.boundary_plot import PlotData, PlotLine
-from kvreport.site.kit.charts import Landscape, Mark, Request, specification
-from kvreport.site.kit.social_cards import Card
+from kvreport.site.kit.charts import ChartRequest, Landscape, Mark, specification
+from kvreport.site.kit.social_cards import SocialCard
 
 POINTS = tuple((1 << n, 1 << (20 - n)) for n in range(10, 18))
 LINES = tuple(PlotLine(f"{n} GPUs & more", POINTS) for n in range(1, 7))
@@ -23,18 +23,18 @@ EVERY = [
 ]
 
 
-def _requests(number: int) -> list[Request]:
-    return [Request("landscape", Landscape(MARKS[: n + 2], ("full", "latent"))) for n in range(number)]
+def _requests(number: int) -> list[ChartRequest]:
+    return [ChartRequest("landscape", Landscape(MARKS[: n + 2], ("full", "latent"))) for n in range(number)]
 
 
 def test_a_chart_passes_altairs_checks_and_is_the_same_without() -> None:
-    request = Request("landscape", Landscape(MARKS, ("full", "latent")))
+    request = ChartRequest("landscape", Landscape(MARKS, ("full", "latent")))
     assert specification(request) == specification(request, validate=True)
 
 
 @pytest.mark.parametrize("data", EVERY)
 def test_a_card_is_the_pages_chart_under_its_headline(data: PlotData, tmp_path: Path) -> None:
-    card = Card("a/b <c>", "64 requests fit.", data)
+    card = SocialCard("a/b <c>", "64 requests fit.", data)
     svg = card.svg()
     assert "class=" not in svg
     assert "var(" not in svg
@@ -48,7 +48,7 @@ def test_a_card_is_the_pages_chart_under_its_headline(data: PlotData, tmp_path: 
 
 
 def test_cards_are_drawn_with_an_overriding_template_by_other_processes_too(tmp_path: Path) -> None:
-    cards = [Card(f"model {n}", "64 requests fit.", EVERY[0]) for n in range(8)]
+    cards = [SocialCard(f"model {n}", "64 requests fit.", EVERY[0]) for n in range(8)]
     as_packaged = drawing.begin(cards, tmp_path).finish()
     (tmp_path / social_cards.TEMPLATE).write_text('<svg><circle cx="300" cy="100" r="80"/></svg>')
     templating.override(tmp_path)
@@ -63,7 +63,7 @@ def test_cards_are_drawn_with_an_overriding_template_by_other_processes_too(tmp_
     ("length", "size", "cut"), [(60, 27, False), (90, 21.6, False), (97, 20, False), (200, 20, True)]
 )
 def test_a_long_conclusion_is_written_smaller_before_it_is_cut(length: int, size: float, cut: bool) -> None:
-    svg = Card("a", "x" * length, EVERY[0]).svg()
+    svg = SocialCard("a", "x" * length, EVERY[0]).svg()
     written = re.search(r'font-size="([\d.]+)"[^>]*>(x+)(…?)<', svg)
     assert written is not None
     assert float(written[1]) == pytest.approx(size, abs=0.1)

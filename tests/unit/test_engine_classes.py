@@ -15,8 +15,8 @@ import kvreport
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.support import RUNS, class_note, codes, judge, lacks_class, nearest_class
 from kvreport.catalog.engine_classes import (
+    Classes,
     ClassLists,
-    Served,
     compressed,
     is_unreleased,
     release_key,
@@ -475,7 +475,7 @@ def test_a_registry_is_parsed_and_never_run(read, tmp_path, requirement, until, 
     )
     read.add("vllm", "1.0.0", package, data, until)
     served = ClassLists(data).of("vllm").served("1.0.0")
-    assert served == Served(
+    assert served == Classes(
         "1.0.0",
         frozenset({"LlamaForCausalLM"}),
         frozenset({"SmolForCausalLM"}),

@@ -10,7 +10,7 @@ from markupsafe import escape
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.catalog.release import read_rules
-from kvreport.evidence.validation import Case
+from kvreport.evidence.validation import Compared
 from kvreport.resources import data_dir
 from kvreport.site.pages import engine_rules
 from kvreport.startup_log.start import Comparison
@@ -18,13 +18,13 @@ from kvreport.startup_log.start import Comparison
 PAGE = "<p>before</p>\n<!-- kv:rules sglang -->\n<!-- kv:ranges vllm -->\n<!-- other -->"
 
 
-def case(release: str, *, inside: bool | None, **errors: float) -> Case:
+def case(release: str, *, inside: bool | None, **errors: float) -> Compared:
     """A log of a release with some figures compared."""
     (first, *_) = load_observations(data_dir())
     compared = tuple(
         Comparison(quantity.replace("_", " "), 1 + error, 1.0, "GiB") for quantity, error in errors.items()
     )
-    return Case(first, "vllm", None, True, compared, None, None, (), f"vllm {release}", inside)
+    return Compared(first, "vllm", None, True, compared, None, None, (), f"vllm {release}", inside)
 
 
 def test_every_rule_stands_once_with_its_source_and_every_range(tmp_path: Path) -> None:

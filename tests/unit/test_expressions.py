@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from kvreport.book.expressions import Figure, evaluate, unit_factor
+from kvreport.book.expressions import PrintedFigure, evaluate, unit_factor
 from kvreport.errors import InputError
 
 WORDS = {
@@ -75,13 +75,13 @@ def test_nothing_else_is_an_expression(expression):
     ],
 )
 def test_a_figure_is_a_number_with_its_unit(text, value):
-    assert math.isclose(Figure.parse(text).value, value)
+    assert math.isclose(PrintedFigure.parse(text).value, value)
 
 
 @pytest.mark.parametrize("text", ["", "GB", "12 furlongs", "1.2.3 GB", "about 3 GB"])
 def test_a_figure_without_number_or_known_unit_is_refused(text):
     with pytest.raises(InputError, match="allowed"):
-        Figure.parse(text)
+        PrintedFigure.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_figure_without_number_or_known_unit_is_refused(text):
     ],
 )
 def test_a_figure_is_held_to_its_own_digits(figure, computed, matches):
-    assert Figure.parse(figure).matches(computed) is matches
+    assert PrintedFigure.parse(figure).matches(computed) is matches
 
 
 def test_units_of_1000_and_1024_are_told_apart():

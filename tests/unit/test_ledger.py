@@ -11,11 +11,11 @@ from bs4 import BeautifulSoup
 
 from kvreport.book.prose import naked
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.claim import Claim, ClaimsFile, Publication, Reading, Stated, load_claims
+from kvreport.catalog.claim import Claim, ClaimReading, ClaimsFile, Publication, Stated, load_claims
 from kvreport.catalog.load import open_catalog
 from kvreport.errors import CatalogError
 from kvreport.evidence.claim_check import QUANTITIES, Statement
-from kvreport.evidence.claims import Verdict, judge, ledger, summary, to_json
+from kvreport.evidence.claims import ClaimVerdict, judge, ledger, summary, to_json
 from kvreport.site.kit.charts import specification
 from kvreport.site.pages import claims as ledger_page
 
@@ -38,7 +38,9 @@ def claim_of(value, unit, *readings, about=False, relation="equals", measured=Fa
         place="p",
         quote="q",
         stated=Stated(value=value, unit=unit, about=about, relation=relation),
-        readings=tuple(Reading(role=role, name=name, compute=compute) for role, name, compute in readings),
+        readings=tuple(
+            ClaimReading(role=role, name=name, compute=compute) for role, name, compute in readings
+        ),
         measured=measured,
     )
     source = Publication(key="s", title="t", published="p", evidence="unverified")
@@ -51,21 +53,26 @@ def verdict_of(quantities, *args, **options):
 
 def test_an_exact_figure_is_confirmed(quantities):
     found = verdict_of(quantities, "57,344", "bytes", ("stated", "the formula", "2 * 28 * 4 * 128 * 2"))
-    assert found.verdict is Verdict.CONFIRMED
+    assert found.verdict is ClaimVerdict.CONFIRMED
     assert found.ratio == 1
 
 
 def test_printed_digits_bound_what_is_rounding(quantities):
-    assert verdict_of(quantities, "16.06", "GB", ("stated", "w", "16060522496")).verdict is Verdict.ROUNDED
-    assert verdict_of(quantities, "16.1", "GB", ("stated", "w", "16060522496")).verdict is Verdict.ROUNDED
     assert (
-        verdict_of(quantities, "16.2", "GB", ("stated", "w", "16060522496")).verdict is Verdict.CONTRADICTED
+        verdict_of(quantities, "16.06", "GB", ("stated", "w", "16060522496")).verdict is ClaimVerdict.ROUNDED
+    )
+    assert (
+        verdict_of(quantities, "16.1", "GB", ("stated", "w", "16060522496")).verdict is ClaimVerdict.ROUNDED
+    )
+    assert (
+        verdict_of(quantities, "16.2", "GB", ("stated", "w", "16060522496")).verdict
+        is ClaimVerdict.CONTRADICTED
     )
 
 
 def test_gibibytes_called_gigabytes_are_a_unit_slip_and_no_more(quantities):
     found = verdict_of(quantities, "7", "GB", ("stated", "the rate × 131,072", "57344 * 131072"))
-    assert found.verdict is Verdict.UNIT_SLIP
+    assert found.verdict is ClaimVerdict.UNIT_SLIP
     assert "7 GiB" in found.explanation
     assert found.ratio == pytest.approx(7e9 / 7_516_192_768)
 
@@ -78,7 +85,7 @@ def test_a_figure_that_needs_something_unsaid_depends_on_it(quantities):
         ("stated", "all that is left", "593"),
         ("assumption", "only 85% of it is used", "504"),
     )
-    assert found.verdict is Verdict.DEPENDS
+    assert found.verdict is ClaimVerdict.DEPENDS
     assert found.assumption == "only 85% of it is used"
 
 
@@ -91,7 +98,7 @@ def test_a_figure_between_fair_readings_depends_on_which_is_meant(quantities):
         ("assumption", "shared heads", "3.5"),
         about=True,
     )
-    assert found.verdict is Verdict.DEPENDS
+    assert found.verdict is ClaimVerdict.DEPENDS
 
 
 def test_a_known_mistake_explains_and_does_not_excuse(quantities):
@@ -103,26 +110,26 @@ def test_a_known_mistake_explains_and_does_not_excuse(quantities):
         ("cause", "16 bits", "327680 * 128000"),
         about=True,
     )
-    assert found.verdict is Verdict.CONTRADICTED
+    assert found.verdict is ClaimVerdict.CONTRADICTED
     assert found.cause == "16 bits"
     assert found.ratio == pytest.approx(40 / 20.97152)
 
 
 def test_a_contradiction_without_a_cause_says_so(quantities):
     found = verdict_of(quantities, "29", "GB", ("stated", "the product", "15032385536"), about=True)
-    assert found.verdict is Verdict.CONTRADICTED
+    assert found.verdict is ClaimVerdict.CONTRADICTED
     assert "Cause not found" in found.explanation
 
 
 @pytest.mark.parametrize(
     ("relation", "computed", "verdict"),
     [
-        ("more_than", "81", Verdict.CONFIRMED),
-        ("more_than", "80", Verdict.CONTRADICTED),
-        ("at_least", "80", Verdict.CONFIRMED),
-        ("at_most", "80", Verdict.CONFIRMED),
-        ("at_most", "81", Verdict.CONTRADICTED),
-        ("less_than", "80", Verdict.CONTRADICTED),
+        ("more_than", "81", ClaimVerdict.CONFIRMED),
+        ("more_than", "80", ClaimVerdict.CONTRADICTED),
+        ("at_least", "80", ClaimVerdict.CONFIRMED),
+        ("at_most", "80", ClaimVerdict.CONFIRMED),
+        ("at_most", "81", ClaimVerdict.CONTRADICTED),
+        ("less_than", "80", ClaimVerdict.CONTRADICTED),
     ],
 )
 def test_a_bound_is_held_as_the_words_have_it(quantities, relation, computed, verdict):
@@ -133,7 +140,7 @@ def test_a_measurement_is_only_ever_consistent(quantities):
     found = verdict_of(
         quantities, "719", "ms", ("stated", "bound", "0.0045"), relation="at_most", measured=True
     )
-    assert found.verdict is Verdict.MEASURED
+    assert found.verdict is ClaimVerdict.MEASURED
 
 
 def test_a_cause_cannot_be_the_first_reading():
@@ -153,14 +160,14 @@ def test_the_ledger_holds_five_sources_and_what_2026_says(entries):
 
 # Verdicts worked out by hand from the models' configs.
 BY_HAND = {
-    "k3-107136": (Verdict.DEPENDS, 107_136 / 27_648),  # 93 layers of 576 × 2 bytes, where 24 grow
-    "us-gemma3": (Verdict.UNIT_SLIP, 10.41e9 / (10.40625 * 2**30)),
-    "us-qwen06-old": (Verdict.CONTRADICTED, 2.19e9 / (28 * 2 * 8 * 128 * 2 * 40960)),
-    "lm-kv": (Verdict.CONFIRMED, 1),  # 16 layers × 2 × 4 heads × 256 × 2 bytes × 262,144
-    "vf-70b-32k": (Verdict.CONTRADICTED, 4.3e9 / (80 * 2 * 8 * 128 * 2 * 32768)),
-    "ch-64": (Verdict.CONTRADICTED, 8),
-    "ap-69": (Verdict.UNIT_SLIP, 69_000 / (61 * 576 * 2)),
-    "s5-oom-share": (Verdict.CONTRADICTED, 0.90 / 0.92),
+    "k3-107136": (ClaimVerdict.DEPENDS, 107_136 / 27_648),  # 93 layers of 576 × 2 bytes, where 24 grow
+    "us-gemma3": (ClaimVerdict.UNIT_SLIP, 10.41e9 / (10.40625 * 2**30)),
+    "us-qwen06-old": (ClaimVerdict.CONTRADICTED, 2.19e9 / (28 * 2 * 8 * 128 * 2 * 40960)),
+    "lm-kv": (ClaimVerdict.CONFIRMED, 1),  # 16 layers × 2 × 4 heads × 256 × 2 bytes × 262,144
+    "vf-70b-32k": (ClaimVerdict.CONTRADICTED, 4.3e9 / (80 * 2 * 8 * 128 * 2 * 32768)),
+    "ch-64": (ClaimVerdict.CONTRADICTED, 8),
+    "ap-69": (ClaimVerdict.UNIT_SLIP, 69_000 / (61 * 576 * 2)),
+    "s5-oom-share": (ClaimVerdict.CONTRADICTED, 0.90 / 0.92),
 }
 
 
@@ -172,13 +179,17 @@ def test_a_verdict_worked_out_by_hand_is_the_ledgers(entries, name):
 
 def test_nobody_measured_what_the_source_only_says(entries):
     """Each was labeled a measurement that agrees, with figures that the source's own reason contradicts."""
-    assert entries["s5-oom-share"].verdict == entries["s5-framework-overhead"].verdict == Verdict.CONTRADICTED
+    assert (
+        entries["s5-oom-share"].verdict
+        == entries["s5-framework-overhead"].verdict
+        == ClaimVerdict.CONTRADICTED
+    )
 
 
 def test_the_guessed_cache_is_found_out_with_its_exact_cause(entries):
     # √(8.03e9 / (12 × 32)) = 4572.9; × 2 × 32 × 2 bytes = 585,331.8 a token; × 2,048 = 1.19876 GB
     entry = entries["s1-b-kv"]
-    assert entry.verdict is Verdict.CONTRADICTED
+    assert entry.verdict is ClaimVerdict.CONTRADICTED
     assert entry.ratio == pytest.approx(1.20e9 / 268_435_456)
     assert "parameters / (12 × layers)" in entry.cause
 
@@ -191,19 +202,19 @@ def test_every_size_of_the_guess_is_explained_by_it(entries):
 
 def test_a_hybrid_counted_as_full_is_four_times_too_high(entries):
     entry = entries["s3-q-token"]
-    assert entry.verdict is Verdict.CONTRADICTED
+    assert entry.verdict is ClaimVerdict.CONTRADICTED
     assert entry.ratio == 4
 
 
 def test_forty_gigabytes_are_twenty_one(entries):
     entry = entries["s2-128000"]
-    assert entry.verdict is Verdict.CONTRADICTED
+    assert entry.verdict is ClaimVerdict.CONTRADICTED
     assert entry.computed == pytest.approx(20.97152)
 
 
 def test_the_measured_capacity_table_is_a_formula(entries):
     for tokens in (2048, 8192, 32768, 131072):
-        assert entries[f"s5-e3-{tokens}"].verdict is Verdict.DEPENDS
+        assert entries[f"s5-e3-{tokens}"].verdict is ClaimVerdict.DEPENDS
         assert "85%" in entries[f"s5-e3-{tokens}"].assumption
 
 
@@ -213,7 +224,7 @@ def test_twenty_nine_gigabytes_are_fifteen(entries):
 
 def test_a_correct_lesson_is_confirmed_throughout(entries):
     verdicts = {entry.verdict for key, entry in entries.items() if key.startswith("s4-")}
-    assert verdicts == {Verdict.CONFIRMED}
+    assert verdicts == {ClaimVerdict.CONFIRMED}
 
 
 def test_the_json_has_the_published_fields(entries):
@@ -233,7 +244,7 @@ def test_the_json_has_the_published_fields(entries):
             "verdict",
             "explanation",
         ]
-        assert record["verdict"] in {verdict.value for verdict in Verdict}
+        assert record["verdict"] in {verdict.value for verdict in ClaimVerdict}
         assert record["explanation"]
     assert sum(summary(entries.values()).values()) == len(records)
 
@@ -259,8 +270,8 @@ def test_notes_state_no_naked_quantity():
 def test_one_per_cent_more_changes_verdicts(quantities):
     exact = verdict_of(quantities, "131,072", "bytes", ("stated", "f", 'kv_per_token("llama-3.1-8b")'))
     moved = verdict_of(quantities, "131,072", "bytes", ("stated", "f", '1.01 * kv_per_token("llama-3.1-8b")'))
-    assert exact.verdict is Verdict.CONFIRMED
-    assert moved.verdict is Verdict.CONTRADICTED
+    assert exact.verdict is ClaimVerdict.CONFIRMED
+    assert moved.verdict is ClaimVerdict.CONTRADICTED
 
 
 # Faults of the data --------------------------------------------------------------------------------
@@ -346,10 +357,10 @@ def test_every_cause_leads_to_a_claim(ledger_document, entries):
 
 def test_one_rule_tells_a_unit_slip_from_a_contradiction(entries):
     # The digits of another unit alone are a slip; a second mistake makes it a contradiction.
-    assert entries["s3-l2-weights"].verdict == Verdict.UNIT_SLIP
-    assert entries["s2-rag-three-h200"].verdict == Verdict.CONTRADICTED
+    assert entries["s3-l2-weights"].verdict == ClaimVerdict.UNIT_SLIP
+    assert entries["s2-rag-three-h200"].verdict == ClaimVerdict.CONTRADICTED
     for entry in entries.values():
-        if entry.verdict == Verdict.UNIT_SLIP:
+        if entry.verdict == ClaimVerdict.UNIT_SLIP:
             assert not entry.cause
 
 
@@ -366,7 +377,7 @@ def test_short_publications_share_a_section_and_the_picture_has_every_verdict(le
     assert "not read again" in soup.select_one("#continuum-2107").text
     chart = ledger_page._picture(list(entries.values()))
     assert specification(chart) == specification(chart, validate=True)
-    assert len(chart.data.rows) == len(Verdict)
+    assert len(chart.data.rows) == len(ClaimVerdict)
     assert {mark.verdict for mark in chart.data.marks} <= set(chart.data.rows)
 
 

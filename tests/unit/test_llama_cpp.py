@@ -29,7 +29,7 @@ from kvreport.accounting.engines.llama_cpp.tensors import Tensor
 from kvreport.accounting.engines.llama_cpp.types import TYPES
 from kvreport.accounting.engines.ollama import automatic_batch
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.step import Step
+from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.llama_cpp import load_local_architectures, load_ollama_names
 from kvreport.catalog.load import Catalog, open_catalog
@@ -469,7 +469,7 @@ def test_ollama_batches_by_headroom() -> None:
 def test_sizing_counts_buffers(catalog: Catalog) -> None:
     """Without an estimate's placement the trunk counts the compute buffer and the backend's part, too."""
     engine = rules(catalog.engine("llama-cpp"))
-    step = Step(max_batched_tokens=1, max_seqs=1, layout=Layout(), context_tokens=8192)
+    step = EngineStep(max_batched_tokens=1, max_seqs=1, layout=Layout(), context_tokens=8192)
     card, mac = catalog.accelerator("rtx-4090"), catalog.accelerator("m4-max-128")
     model = catalog.model("meta-llama/Llama-3.1-8B-Instruct")
     found = engine.reserve(model, card, step)

@@ -8,7 +8,7 @@ import pytest
 from experiments import theory
 from experiments.models import SMALL_LENGTHS, SMALL_WINDOW, Subject, known, narrow, subject, with_heads
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.measurement import Reading, load_measurements, read_measurement
+from kvreport.catalog.measurement import MeasuredQuantity, load_measurements, read_measurement
 from kvreport.catalog.model import Model
 from kvreport.errors import CatalogError
 from kvreport.resources import data_dir
@@ -50,7 +50,7 @@ def test_narrowing_keeps_the_layer_pattern_and_what_attention_caches(model_id):
     assert count == full.record.layer_count or "first" in small.narrowed
 
 
-def subject_of(experiment: str, reading: Reading, device: str) -> Subject:
+def subject_of(experiment: str, reading: MeasuredQuantity, device: str) -> Subject:
     model = subject(reading.model)
     if "kv_heads" in reading.at:
         model = with_heads(model, reading.at["kv_heads"])
@@ -91,9 +91,9 @@ def test_measurements_name_a_class_of_machine_and_nothing_of_the_one_they_ran_on
         assert '"/' not in text
 
 
-def reading(**changes: object) -> Reading:
+def reading(**changes: object) -> MeasuredQuantity:
     plain = {"case": "a", "quantity": "cache", "unit": "bytes", "measured": 110, "computed": 100}
-    return Reading.model_validate(plain | changes)
+    return MeasuredQuantity.model_validate(plain | changes)
 
 
 @pytest.mark.parametrize(

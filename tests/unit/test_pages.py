@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from kvreport.accounting.engines.vllm.groups import (
+    CacheSpec,
     Group,
-    Page,
     block_bytes,
     group_layers,
     promote_windows,
@@ -22,8 +22,8 @@ from kvreport.units import GIB
 IN_FLIGHT = 2 * 8192
 
 
-def attention(heads: int, key: int, value: int, *, tokens: int = 16, window: int | None = None) -> Page:
-    return Page(
+def attention(heads: int, key: int, value: int, *, tokens: int = 16, window: int | None = None) -> CacheSpec:
+    return CacheSpec(
         growth="full" if window is None else "sliding",
         kind="full" if window is None else "sliding",
         layout=(heads, key, value),
@@ -76,8 +76,8 @@ def test_nearly_equal_counts_take_the_larger_group() -> None:
 
 def test_layers_that_grow_alike_share_a_group_though_their_pages_differ() -> None:
     # DeepSeek-V3.2: a latent and index keys on each of 61 layers, blocks of 64 tokens.
-    latent = Page("full", "latent", ("latent",), 64, 64 * 1152, latent=True)
-    index = Page("full", "indexer", ("index",), 64, 64 * 132, latent=True)
+    latent = CacheSpec("full", "latent", ("latent",), 64, 64 * 1152, latent=True)
+    index = CacheSpec("full", "indexer", ("index",), 64, 64 * 132, latent=True)
     groups = group_layers([(index, 61), (latent, 61)])
     assert [group.layers for group in groups] == [122]
     assert block_bytes(groups) == 5_012_736
@@ -88,13 +88,13 @@ def test_a_page_that_does_not_divide_is_padded_unless_it_is_a_latent() -> None:
     groups = group_layers([(small, 4), (large, 4)])
     assert {group.first.page_bytes for group in groups} == {large.page_bytes}
     assert groups[0].first.block_tokens == 16
-    latent = Page("full", "latent", ("latent",), 16, 10_000, latent=True)
+    latent = CacheSpec("full", "latent", ("latent",), 16, 10_000, latent=True)
     with pytest.raises(ValueError, match="cannot be padded"):
         group_layers([(latent, 4), (attention(8, 128, 128, window=512), 4)])
 
 
-def packed(kind: str, name: str, tokens: int, content: int, window: int | None = None) -> Page:
-    return Page(
+def packed(kind: str, name: str, tokens: int, content: int, window: int | None = None) -> CacheSpec:
+    return CacheSpec(
         growth="full" if window is None else "sliding",
         kind=kind,  # type: ignore[arg-type]
         layout=(name,),

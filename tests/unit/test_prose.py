@@ -190,8 +190,10 @@ def test_only_the_words_of_a_chapter_are_prose(tmp_path):
 # Glossary ------------------------------------------------------------------------------------------
 
 TERMS = (
-    glossary.Term(id="kv-heads", term="KV heads", also=("KV head",), plain='How many "keys" are kept.'),
-    glossary.Term(id="heads", term="heads", plain="Look-ups."),
+    glossary.GlossaryTerm(
+        id="kv-heads", term="KV heads", also=("KV head",), plain='How many "keys" are kept.'
+    ),
+    glossary.GlossaryTerm(id="heads", term="heads", plain="Look-ups."),
 )
 
 

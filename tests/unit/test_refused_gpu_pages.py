@@ -6,7 +6,7 @@ from kvreport.accounting.support import lacks_class
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.columns import Columns, places
 from kvreport.publish.page_data import gather
-from kvreport.publish.series import Config, Refusal, Series, refusal_of
+from kvreport.publish.series import Config, ModelRefusal, Series, refusal_of
 from kvreport.site.pages import gpu as gpu_page
 from kvreport.site.pages import gpu_rows
 from kvreport.site.pages.model import page as model_page
@@ -63,15 +63,15 @@ def series(verdict: str, *, weights: int, short: int, ranks: int = 4) -> Series:
 def test_a_refusal_says_what_weights_or_a_request_lack_on_the_widest_split() -> None:
     few = series("weights_exceed_memory", weights=160 * GIB, short=9 * GIB, ranks=1)
     wide = series("weights_exceed_memory", weights=90 * GIB, short=13 * GIB)
-    assert refusal_of([few, wide], 80 * GIB) == Refusal("weights", 4, 10 * GIB)
+    assert refusal_of([few, wide], 80 * GIB) == ModelRefusal("weights", 4, 10 * GIB)
     # Weights that fit without what loading adds lack what the estimate says.
-    assert refusal_of([series("weights_exceed_memory", weights=79 * GIB, short=GIB)], 80 * GIB) == Refusal(
-        "weights", 4, GIB
-    )
-    assert refusal_of([series("cache_exceeds_pool", weights=70 * GIB, short=GIB)], 80 * GIB) == Refusal(
+    assert refusal_of(
+        [series("weights_exceed_memory", weights=79 * GIB, short=GIB)], 80 * GIB
+    ) == ModelRefusal("weights", 4, GIB)
+    assert refusal_of([series("cache_exceeds_pool", weights=70 * GIB, short=GIB)], 80 * GIB) == ModelRefusal(
         "cache", 4, GIB
     )
-    assert refusal_of([], 80 * GIB) == Refusal("support", 0, 0)
+    assert refusal_of([], 80 * GIB) == ModelRefusal("support", 0, 0)
 
 
 def test_pages_of_models_that_the_engine_does_not_run_say_so_beside_rows_of_other_engines() -> None:

@@ -9,7 +9,7 @@ from kvreport.accounting.allocation import shared_reserve
 from kvreport.accounting.case import Memo
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import settings
-from kvreport.accounting.engines.step import Step
+from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.engines.vllm.reserve import rates_of
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog import release as release_module
@@ -73,7 +73,7 @@ def test_rates_are_read_once_for_a_maker_whose_name_is_put_together() -> None:
         rates_of(model, engine, 2, *(one.upper() if isinstance(one, str) else one for one in told))
         for _ in range(2)
     )
-    assert isinstance(first, kernel.Rates)
+    assert isinstance(first, kernel.ReserveRates)
     assert first is again
 
 
@@ -92,7 +92,7 @@ def test_a_reserve_of_sglang_resolves_no_pages(monkeypatch: pytest.MonkeyPatch) 
     model, engine = catalog.model("meta-llama/Llama-3.1-8B-Instruct"), catalog.engine("sglang")
     for name in ("page_size", "states_per_request"):
         monkeypatch.setattr(settings, name, lambda *_, **__: pytest.fail("resolved"))
-    step = Step(max_batched_tokens=8192, max_seqs=256, layout=Layout(tensor=2))
+    step = EngineStep(max_batched_tokens=8192, max_seqs=256, layout=Layout(tensor=2))
     assert rules(engine).reserve(model, catalog.accelerator("h100-sxm-80gb"), step).total > 0
 
 

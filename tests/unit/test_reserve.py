@@ -9,7 +9,7 @@ import pytest
 import kvreport
 from kvreport.accounting import kernel
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.step import Step
+from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.engines.vllm.profiling import (
     Shape,
     expert_workspace_bytes,
@@ -281,7 +281,7 @@ def test_amd_s_graphs_take_what_logs_of_them_print(catalog: Catalog) -> None:
     }
     device = catalog.accelerator("mi300x")
     for name, gib in printed.items():
-        step = Step(max_batched_tokens=16384, max_seqs=256, images=False, layout=Layout())
+        step = EngineStep(max_batched_tokens=16384, max_seqs=256, images=False, layout=Layout())
         kept = rules(engine).reserve(catalog.model(name), device, step)
         assert kept.graphs / GIB == pytest.approx(gib, rel=0.06), name
     first = rules(catalog.engine("vllm-0.28")).at_release("0.28.0")
@@ -296,7 +296,7 @@ def test_intel_s_graphs_are_captured_since_0_31_and_not_taken_for_amd_s(
 ) -> None:
     """Up to 0.30 a variable must be set; nothing shows that they take what AMD's do."""
     record = catalog.model("meta-llama/Llama-3.1-8B")
-    step = Step(max_batched_tokens=8192, max_seqs=256, layout=Layout())
+    step = EngineStep(max_batched_tokens=8192, max_seqs=256, layout=Layout())
     engine = rules(engine_for_version(catalog.engines.values(), "vllm", version)).at_release(version)
     graphs = {
         name: rules(engine).reserve(record, catalog.accelerator(name), step).graphs
@@ -308,7 +308,7 @@ def test_intel_s_graphs_are_captured_since_0_31_and_not_taken_for_amd_s(
 def test_devices_of_one_class_have_one_reserve(catalog: Catalog) -> None:
     """The matrix computes once for each class."""
     engine, model = rules(catalog.engine("vllm")), catalog.model("meta-llama/Llama-3.1-8B")
-    step = Step(8192, 256, Layout())
+    step = EngineStep(8192, 256, Layout())
     of_class: dict[object, object] = {}
     for device in catalog.accelerators.values():
         kept = engine.reserve(model, device, step)
@@ -740,7 +740,7 @@ def test_a_large_workspace_is_cut_out_of_a_freed_copy(catalog: Catalog) -> None:
     Qwen3-8B under 0.30.0 on an A10G (first-005) consumed 15.52 GiB, of which 15.27 are weights: no copy is left there.
     """
     record = catalog.model("Qwen/Qwen3-14B-AWQ")
-    step = Step(max_batched_tokens=2048, max_seqs=256, layout=Layout())
+    step = EngineStep(max_batched_tokens=2048, max_seqs=256, layout=Layout())
     engine = rules(release("0.28.0"))
     found = {
         name: engine.reserve(record, catalog.accelerator(name), step).activations
@@ -894,7 +894,7 @@ def test_graphs_on_hopper_hold_partial_results_of_attention_twice(
 ) -> None:
     record = catalog.model(model)
     seqs = 1024 if rows == 512 else rows
-    step = Step(max_batched_tokens=8192, max_seqs=seqs, layout=Layout())
+    step = EngineStep(max_batched_tokens=8192, max_seqs=seqs, layout=Layout())
     engine = rules(release("0.30.0"))
     found = {
         name: engine.reserve(record, catalog.accelerator(name), step).graphs
@@ -946,7 +946,7 @@ def test_the_first_runner_counts_partial_results_once(
     catalog: Catalog, model: str, heads: int, width: int, estimated_gib: float
 ) -> None:
     record = catalog.model(model)
-    step = Step(max_batched_tokens=8192, max_seqs=1024, layout=Layout())
+    step = EngineStep(max_batched_tokens=8192, max_seqs=1024, layout=Layout())
     hopper, ampere = catalog.accelerator("h200-sxm-141gb"), catalog.accelerator("a100-sxm4-80gb")
     engine = rules(release("0.26.0", graph_bytes_per_layer=300_000))
     units = graph_layers(Shape.of(record)) * 102
@@ -988,11 +988,11 @@ def test_latents_in_fp8_keep_one_result_for_each_request(
 ) -> None:
     """FlashMLA serves them on Hopper, with one part for each request where FlashAttention has 32."""
     engine = rules(release(version))
-    step = Step(max_batched_tokens=8192, max_seqs=1024, layout=Layout(data=8, expert=True))
+    step = EngineStep(max_batched_tokens=8192, max_seqs=1024, layout=Layout(data=8, expert=True))
     narrow = replace(step, narrow_cache=True)
     record = catalog.model("deepseek-ai/DeepSeek-V3")
 
-    def graphs(model: Model, name: str, step: Step) -> int:
+    def graphs(model: Model, name: str, step: EngineStep) -> int:
         found: int = engine.reserve(model, catalog.accelerator(name), step).graphs
         return found
 
@@ -1007,7 +1007,7 @@ def test_latents_in_fp8_keep_one_result_for_each_request(
 
 
 def test_several_residual_streams_take_as_much_on_hopper_as_elsewhere(catalog: Catalog) -> None:
-    step = Step(max_batched_tokens=8192, max_seqs=1024, layout=Layout())
+    step = EngineStep(max_batched_tokens=8192, max_seqs=1024, layout=Layout())
     engine = rules(release("0.26.0", graph_bytes_per_layer=3))
     record = catalog.model("deepseek-ai/DeepSeek-V4-Flash")
     for name in ("h200-sxm-141gb", "a100-sxm4-80gb"):
@@ -1037,9 +1037,9 @@ def test_a_graph_keeps_scores_of_the_longest_request(
 ) -> None:
     """``[rows, max_model_len // stride]`` of 32 bits (``layers/sparse_attn_indexer.py``), given back within the graphs' pool."""
     engine, record, device = rules(release(version)), catalog.model(name), catalog.accelerator(gpu)
-    step = Step(max_batched_tokens=8192, max_seqs=4096, layout=Layout())
+    step = EngineStep(max_batched_tokens=8192, max_seqs=4096, layout=Layout())
 
-    def graphs(length: int, step: Step) -> int:
+    def graphs(length: int, step: EngineStep) -> int:
         found: int = engine.reserve(record, device, replace(step, context_tokens=length)).graphs
         return found
 
@@ -1085,7 +1085,7 @@ def test_latents_have_partial_results_as_wide_as_they_are(catalog: Catalog) -> N
 )
 def test_latents_of_eight_longest_requests_are_expanded(context: int, requests: int, tokens: int) -> None:
     """``min(max(8 * max_model_len, 4 * max_num_seqs * block_size), 64K)``, in blocks of 16."""
-    rates = kernel.Rates(*(0.0,) * 32)._replace(expanded=1.0, images=1, largest_capture=512, shared=1)
+    rates = kernel.ReserveRates(*(0.0,) * 32)._replace(expanded=1.0, images=1, largest_capture=512, shared=1)
     told = (context, False, False, True)
     assert kernel.activation_bytes(rates, 1, requests, *told) == tokens
 
@@ -1093,7 +1093,7 @@ def test_latents_of_eight_longest_requests_are_expanded(context: int, requests: 
 def test_a_short_longest_request_spares_expanded_latents(catalog: Catalog) -> None:
     """DeepSeek-V2-Lite on an A100: 16 heads of 256 numbers for 32K tokens, not for 64K."""
     record = catalog.model("deepseek-ai/DeepSeek-V2-Lite")
-    step = Step(max_batched_tokens=2048, max_seqs=16, layout=Layout(), compiled=True)
+    step = EngineStep(max_batched_tokens=2048, max_seqs=16, layout=Layout(), compiled=True)
     engine = rules(release("0.28.0"))
     found = {
         length: engine.reserve(

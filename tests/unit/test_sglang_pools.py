@@ -8,7 +8,7 @@ import kvreport
 from kvreport.accounting.deployment import Case, Memo, plan_blocks
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang.plan import pool_flags
-from kvreport.accounting.engines.sglang.pools import PoolFlags, PoolRule, pools_of, token_bytes
+from kvreport.accounting.engines.sglang.pools import Division, PoolFlags, pools_of, token_bytes
 from kvreport.accounting.engines.sglang.settings import narrows_index, page_size
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import CacheSetup, Serving
@@ -99,7 +99,7 @@ def test_states_given_by_hand_take_no_share_of_the_budget() -> None:
             serving=Serving(max_batched_tokens=8192, max_seqs=8, max_states=max_states),
         )
         rule = plan_blocks(case, known).pool
-        assert isinstance(rule, PoolRule)
+        assert isinstance(rule, Division)
         found = pools_of(rule, 30 * GIB)
         return int(found.tokens), int(found.state_slots or 0)
 

@@ -14,7 +14,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.sizing import (
-    Workload,
+    Load,
     in_flight,
     mean_held,
     pool_for,
@@ -40,7 +40,7 @@ PLAIN = BlockPlan(16_000, CacheProfile.of([Term("full", 16_000, 16)]), kept_bloc
 STATED = BlockPlan(
     16_000, CacheProfile.of([Term("full", 16_000, 16), Term("state", constant_bytes=160_000)]), kept_blocks=1
 )
-WORK = Workload(concurrent=10, longest_tokens=1000, mean_tokens=500, prompt_tokens=400, output_tokens=200)
+WORK = Load(concurrent=10, longest_tokens=1000, mean_tokens=500, prompt_tokens=400, output_tokens=200)
 
 
 def seventy(context: int, **changes: object) -> Sizing:

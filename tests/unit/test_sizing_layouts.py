@@ -8,7 +8,7 @@ import pytest
 from told import held_as_told
 
 from kvreport.accounting.engines.command import Served
-from kvreport.accounting.offers import Choices, Deployment, Offer
+from kvreport.accounting.offers import Choices, Offer, Solution
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.ranking import rank
 from kvreport.catalog.load import open_catalog
@@ -36,7 +36,7 @@ def deepseek() -> Sizing:
     return sized()
 
 
-def by_layout(found: Sizing) -> dict[str, Deployment]:
+def by_layout(found: Sizing) -> dict[str, Solution]:
     return {one.layout.label: one for one in found.ranking.deployments}
 
 

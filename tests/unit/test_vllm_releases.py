@@ -8,7 +8,7 @@ import yaml
 
 import kvreport
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.step import Step
+from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.engines.vllm import releases
 from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel, triton_bytes
 from kvreport.accounting.engines.vllm.kernels import Device
@@ -589,7 +589,7 @@ def test_a_server_that_is_told_a_shorter_longest_request_keeps_less() -> None:
 def test_the_line_of_loaded_weights_has_what_a_model_makes_for_a_step(catalog: Catalog) -> None:
     """31.42 GiB were loaded for Flash-Next on eight H100 (nov-006): 0.75 of them are picks of twelve layers."""
     engine = rules(catalog.engine("vllm@0.31.0")).at_release("0.31.0")
-    step = Step(max_batched_tokens=8192, max_seqs=64, layout=Layout())
+    step = EngineStep(max_batched_tokens=8192, max_seqs=64, layout=Layout())
     picks = rules(engine).buffers_with_weights(catalog.model("Qwen/Qwen3.8-Flash-Next"), step)
     assert picks == 8192 * 12 * 2052 * 4
     assert rules(catalog.engine("sglang")).buffers_with_weights(catalog.model("Qwen/Qwen3-8B"), step) == 0

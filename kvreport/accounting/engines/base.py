@@ -19,9 +19,9 @@ from kvreport.accounting.engines.command import Command, LocalServed, Served
 from kvreport.accounting.engines.step import (
     NOTHING,
     DraftKind,
+    EngineStep,
     Reserve,
     StaticMemory,
-    Step,
     check_utilization,
 )
 from kvreport.accounting.kv_cache import held
@@ -208,7 +208,7 @@ class EngineRules:
         del model, layout
         return {}
 
-    def buffers_with_weights(self, model: Model, step: Step) -> int:
+    def buffers_with_weights(self, model: Model, step: EngineStep) -> int:
         """Bytes of the reserve that the engine's line of loaded weights has among them."""
         del model, step
         return 0
@@ -305,7 +305,7 @@ class EngineRules:
         del model, weight_format, formats, accelerator, layout
         return {}
 
-    def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
+    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
         """What is kept beside weights and cache.
 
         Raises:
@@ -315,7 +315,7 @@ class EngineRules:
         return NOTHING
 
     def given_share_reserve(
-        self, reserve: Reserve, share: float, model: Model, accelerator: Accelerator, step: Step
+        self, reserve: Reserve, share: float, model: Model, accelerator: Accelerator, step: EngineStep
     ) -> Reserve:
         """The reserve where a share of memory was given by hand; most engines reserve the same.
 
@@ -330,7 +330,7 @@ class EngineRules:
         return reserve
 
     def following_peak(
-        self, model: Model, accelerator: Accelerator, step: Step, share: float = 1.0
+        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
     ) -> tuple[Hashable, Callable[[Any], Any]] | None:
         """The part of the reserve that grows with the longest request that is stated; None where all is the same.
 
@@ -349,7 +349,7 @@ class EngineRules:
         return None
 
     def reserve_follows_cache(self, model: Model) -> bool:
-        """True if the reserve may be another where the cache has fewer than 16 bits (``Step.narrow_cache``)."""
+        """True if the reserve may be another where the cache has fewer than 16 bits (``EngineStep.narrow_cache``)."""
         del model
         return False
 
@@ -580,7 +580,7 @@ class EngineRules:
         return None
 
     def open_choices(
-        self, model: Model, accelerator: Accelerator, step: Step, formats: Mapping[str, WeightFormat]
+        self, model: Model, accelerator: Accelerator, step: EngineStep, formats: Mapping[str, WeightFormat]
     ) -> tuple[str, ...]:
         """What an installation decides and no flag tells, with what the other choice takes; none by default.
 

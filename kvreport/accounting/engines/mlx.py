@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.base import EngineRules
-from kvreport.accounting.engines.step import Reserve, Step
+from kvreport.accounting.engines.step import EngineStep, Reserve
 from kvreport.accounting.kv_cache import cache_terms
 from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
@@ -86,7 +86,7 @@ class Mlx(EngineRules):
             return self.engine
         return self.engine.model_copy(update={"version": version, "label": f"{self.engine.label} {version}"})
 
-    def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
+    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
         """What reading a prompt of the stated length, or of the model's own, computes in between."""
         tokens = model.context_tokens if step.context_tokens is None else step.context_tokens
         scores = self._score_bytes(model, accelerator, tokens, narrow=step.narrow_cache)
@@ -103,7 +103,7 @@ class Mlx(EngineRules):
         return True
 
     def following_peak(
-        self, model: Model, accelerator: Accelerator, step: Step, share: float = 1.0
+        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
     ) -> tuple[Hashable, Callable[[Any], Any]] | None:
         """Scores that no fused kernel keeps out of memory grow with the prompt."""
         del share

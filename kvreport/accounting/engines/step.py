@@ -61,7 +61,7 @@ or a tree of suffixes of all texts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EngineStep:
     """What decides an engine's reserve beside model and device.
 
     Attributes:

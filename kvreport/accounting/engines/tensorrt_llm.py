@@ -24,7 +24,7 @@ from typing import ClassVar, Final
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served, Word, named
-from kvreport.accounting.engines.step import Reserve, Step, constant
+from kvreport.accounting.engines.step import EngineStep, Reserve, constant
 from kvreport.accounting.engines.vllm.profiling import Shape
 from kvreport.accounting.engines.vllm.reserve import device_class
 from kvreport.accounting.kv_cache import cache_terms, state_bytes
@@ -144,7 +144,7 @@ class TensorRtLlm(EngineRules):
             pool=StatesFirst(token, per_block, state, serving.max_seqs),
         )
 
-    def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
+    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
         """Peak of a step of ``max_num_tokens``, and what is outside torch, as the engine profiles it.
 
         The share of free memory is taken of what weights and this leave (:meth:`pool_bytes`). What several ranks take
@@ -166,7 +166,7 @@ class TensorRtLlm(EngineRules):
         )
 
     def open_choices(
-        self, model: Model, accelerator: Accelerator, step: Step, formats: Mapping[str, WeightFormat]
+        self, model: Model, accelerator: Accelerator, step: EngineStep, formats: Mapping[str, WeightFormat]
     ) -> tuple[str, ...]:
         """Memory shared with a CPU: the engine asks the device what is taken, and cached files count.
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.attention import layer_count
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import context, expert_counts, tied, vocabulary
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
@@ -56,10 +56,10 @@ def deepseek_v4(keys: Keys) -> Blueprint:
     attention = {ratio: _attention(keys, hidden, ratio) for ratio in dict.fromkeys(ratios)}
     caches = {ratio: _caches(keys, ratio) for ratio in dict.fromkeys(ratios)}
     mixed = _mixture(keys, hidden, routed)
-    by_hash = Tensor(
+    by_hash = Weight(
         "ffn.gate.tid2eid", "router", (vocabulary_size, per_token), looked_up=True, stored="int64"
     )
-    by_score = Tensor("ffn.gate.bias", "router", (routed,))
+    by_score = Weight("ffn.gate.bias", "router", (routed,))
     built = [
         Layer(
             _NAMES[ratio],
@@ -80,9 +80,9 @@ def deepseek_v4(keys: Keys) -> Blueprint:
         *embedding(vocabulary_size, hidden, "embed"),
         *norm("norm", hidden),
         *(() if tied(keys) else output_head(vocabulary_size, hidden, "head")),
-        Tensor("hc_head_fn", "other", (streams, wide), stored="fp32"),
-        Tensor("hc_head_base", "other", (streams,), stored="fp32"),
-        Tensor("hc_head_scale", "other", (1,), stored="fp32"),
+        Weight("hc_head_fn", "other", (streams, wide), stored="fp32"),
+        Weight("hc_head_base", "other", (streams,), stored="fp32"),
+        Weight("hc_head_scale", "other", (1,), stored="fp32"),
         *(
             _drafts(keys, hidden, (*mixed, by_score), streams, vocabulary_size)
             if keys.has("dspark_markov_rank")
@@ -117,9 +117,9 @@ def _predictions(keys: Keys, hidden: int, mixture: Tensors, streams: int) -> Ten
         *streams_of("hc_ffn", hidden, streams),
         *linear("e_proj", "mtp", hidden, hidden),
         *linear("h_proj", "mtp", hidden, hidden),
-        Tensor("hc_head_fn", "other", (streams, streams * hidden), stored="fp32"),
-        Tensor("hc_head_base", "other", (streams,), stored="fp32"),
-        Tensor("hc_head_scale", "other", (1,), stored="fp32"),
+        Weight("hc_head_fn", "other", (streams, streams * hidden), stored="fp32"),
+        Weight("hc_head_base", "other", (streams,), stored="fp32"),
+        Weight("hc_head_scale", "other", (1,), stored="fp32"),
     )
     return tuple(
         replace(tensor, name=f"mtp.{step}.{tensor.name}", component="mtp")
@@ -141,9 +141,9 @@ def _drafts(keys: Keys, hidden: int, mixture: Tensors, streams: int, words: int)
         *streams_of("hc_ffn", hidden, streams),
     )
     head: Tensors = (
-        Tensor("hc_head_fn", "other", (streams, streams * hidden), stored="fp32"),
-        Tensor("hc_head_base", "other", (streams,), stored="fp32"),
-        Tensor("hc_head_scale", "other", (1,), stored="fp32"),
+        Weight("hc_head_fn", "other", (streams, streams * hidden), stored="fp32"),
+        Weight("hc_head_base", "other", (streams,), stored="fp32"),
+        Weight("hc_head_scale", "other", (1,), stored="fp32"),
     )
     steps = keys.whole("n_mtp_layers", default=_DSPARK_LAYERS, high=64)
     keys.has("num_nextn_predict_layers", "dspark_block_size")
@@ -178,9 +178,9 @@ def dspark(
     )
     last: Tensors = (
         *norms("norm", width=hidden),
-        Tensor(f"{markov}1.weight", "mtp", (words, rank), "vocabulary"),
-        Tensor(f"{markov}2.weight", "mtp", (words, rank), "vocabulary"),
-        Tensor("confidence_head.proj.weight", "mtp", (1, hidden + rank)),
+        Weight(f"{markov}1.weight", "mtp", (words, rank), "vocabulary"),
+        Weight(f"{markov}2.weight", "mtp", (words, rank), "vocabulary"),
+        Weight("confidence_head.proj.weight", "mtp", (1, hidden + rank)),
         *head,
     )
     rows = [(step, tensor) for step, layer in enumerate(layers) for tensor in layer]
@@ -237,9 +237,9 @@ def _compressor(path: str, hidden: int, width: int, ratio: int) -> Tensors:
     wide = width * (2 if ratio == 4 else 1)
     return (
         # Never quantised: engines build both without a quantisation.
-        Tensor(f"{path}.wkv.weight", "attention", (wide, hidden)),
-        Tensor(f"{path}.wgate.weight", "attention", (wide, hidden)),
-        Tensor(f"{path}.ape", "attention", (ratio, wide)),
+        Weight(f"{path}.wkv.weight", "attention", (wide, hidden)),
+        Weight(f"{path}.wgate.weight", "attention", (wide, hidden)),
+        Weight(f"{path}.ape", "attention", (ratio, wide)),
         *norm(f"{path}.norm", width),
     )
 
@@ -264,7 +264,7 @@ def _attention(keys: Keys, hidden: int, ratio: int) -> Tensors:
         *norm("attn.kv_norm", width),
         *linear("attn.wo_a", "attention", o_rank, inside, "groups", heads=groups),
         *out_linear("attn.wo_b", "attention", hidden, o_rank, groups),
-        Tensor("attn.attn_sink", "attention", (heads,), "heads", heads),
+        Weight("attn.attn_sink", "attention", (heads,), "heads", heads),
     )
     if ratio:
         tensors += _compressor("attn.compressor", hidden, width, ratio)
@@ -273,7 +273,7 @@ def _attention(keys: Keys, hidden: int, ratio: int) -> Tensors:
         index = keys.whole("index_head_dim", high=1 << 12)
         tensors += (
             *linear("attn.indexer.wq_b", "attention", index_heads * index, q_rank),
-            Tensor("attn.indexer.weights_proj.weight", "attention", (index_heads, hidden)),
+            Weight("attn.indexer.weights_proj.weight", "attention", (index_heads, hidden)),
             *_compressor("attn.indexer.compressor", hidden, index, ratio),
         )
     return tensors
@@ -304,7 +304,7 @@ def streams_of(name: str, hidden: int, streams: int) -> Tensors:
     """Hyper-connections: how parallel residual streams are mixed into and out of a block."""
     mixed = (2 + streams) * streams
     return (
-        Tensor(f"{name}_fn", "other", (mixed, streams * hidden), stored="fp32"),
-        Tensor(f"{name}_base", "other", (mixed,), stored="fp32"),
-        Tensor(f"{name}_scale", "other", (3,), stored="fp32"),
+        Weight(f"{name}_fn", "other", (mixed, streams * hidden), stored="fp32"),
+        Weight(f"{name}_base", "other", (mixed,), stored="fp32"),
+        Weight(f"{name}_scale", "other", (3,), stored="fp32"),
     )

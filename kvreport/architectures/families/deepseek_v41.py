@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.attention import layer_count
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import context, expert_counts, tied, vocabulary
 from kvreport.architectures.families.deepseek_v4 import OWN_LAYOUT, dspark, gated_attention, streams_of
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, Keys
@@ -150,7 +150,7 @@ def _compressor(keys: Keys, hidden: int, ratio: int) -> Tensors:
     width = keys.whole("head_dim", high=1 << 14)
     names = ("wkv", "wgate") if ratio > 1 else ("wkv",)
     return (
-        *(Tensor(f"attn.compressor.{name}.weight", "attention", (width, hidden)) for name in names),
+        *(Weight(f"attn.compressor.{name}.weight", "attention", (width, hidden)) for name in names),
         *norm("attn.compressor.norm", width),
     )
 
@@ -161,11 +161,11 @@ def _indexer(keys: Keys, hidden: int, *, owns: bool) -> Tensors:
     width = keys.whole("index_head_dim", high=1 << 12)
     tensors: Tensors = (
         *linear("attn.indexer.wq_b", "attention", heads * width, keys.whole("q_lora_rank", high=1 << 16)),
-        Tensor("attn.indexer.weights_proj.weight", "attention", (heads, hidden)),
+        Weight("attn.indexer.weights_proj.weight", "attention", (heads, hidden)),
     )
     if owns:
         tensors += (
-            Tensor("attn.indexer.wk.weight", "attention", (width, keys.whole("head_dim", high=1 << 14))),
+            Weight("attn.indexer.wk.weight", "attention", (width, keys.whole("head_dim", high=1 << 14))),
             *norm("attn.indexer.k_norm", width),
         )
     return tensors
@@ -180,7 +180,7 @@ def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
     names = ("w1", "w3", "w2")
     return (
         *router(hidden, routed, "ffn.gate"),
-        *(Tensor(f"ffn.gate.{name}", "router", (routed,), stored="fp32") for name in ("bias", "bias_vl")),
+        *(Weight(f"ffn.gate.{name}", "router", (routed,), stored="fp32") for name in ("bias", "bias_vl")),
         *experts(gated_mlp(hidden, width, "ffn.experts.*", names=names, count=routed)),
         *gated_mlp(hidden, width, "ffn.shared_experts", "shared_experts", names=names),
     )
@@ -194,16 +194,16 @@ def _engram(keys: Keys, hidden: int, streams: int, rows: int | None) -> Tensors:
     grams = keys.whole("engram_max_ngram_size", low=2, high=64)
     columns = (grams - 1) * keys.whole("engram_n_heads", high=1 << 10)
     return (
-        Tensor("engram.embed.weight", "other", (rows, width), "vocabulary", looked_up=True, stored="mxfp8"),
-        Tensor(
+        Weight("engram.embed.weight", "other", (rows, width), "vocabulary", looked_up=True, stored="mxfp8"),
+        Weight(
             "engram.wkv.weight",
             "attention",
             (hidden * (streams + 1), columns * width),
             "columns",
             linear=True,
         ),
-        Tensor("engram.q_weight", "other", (streams, hidden)),
-        Tensor("engram.k_weight", "other", (streams, hidden)),
+        Weight("engram.q_weight", "other", (streams, hidden)),
+        Weight("engram.k_weight", "other", (streams, hidden)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.blueprint import Blueprint, Tensor
+from kvreport.architectures.blueprint import Blueprint, Weight
 from kvreport.architectures.composites import text_model
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
@@ -88,7 +88,7 @@ def granite4_vision(keys: Keys) -> Blueprint:
     is_siglip = section is not None and "siglip" in (section.text("model_type") or "")
     vision = section_or_default(outer, "vision_config", "siglip_vision" if is_siglip else "granite_vision")
     blueprint.outer += part("siglip" if is_siglip else "clip", vision, "model.vision_tower")
-    blueprint.outer.append(Tensor("model.image_newline", "vision", (blueprint.hidden_size,)))
+    blueprint.outer.append(Weight("model.image_newline", "vision", (blueprint.hidden_size,)))
     layer_map = outer.raw("deepstack_layer_map")
     if not isinstance(layer_map, list):
         raise outer.fault("deepstack_layer_map", layer_map, "a list of pairs of layers")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.attention import MLA, latent_cache, mixture_pattern
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes, whole_tied
 from kvreport.architectures.families.deepseek import indexer_tensors
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, Keys
@@ -120,7 +120,7 @@ def _prediction(keys: Keys, its: Sizes, dense: Tensors) -> Tensors:
             *dense,
         )
     if steps:
-        tensors += (Tensor("embed_tokens.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),)
+        tensors += (Weight("embed_tokens.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),)
     return tuple(replace(tensor, name=f"model.mtp.{tensor.name}", component="mtp") for tensor in tensors)
 
 

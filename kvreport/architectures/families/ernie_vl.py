@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvreport.architectures.attention import attention_cache
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import decoder, expert_counts, sizes, whole_tied
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
@@ -80,8 +80,8 @@ def _mixture(keys: Keys, hidden: int, routed: int, *, bias: bool) -> Tensors:
     tensors: Tensors = ()
     for kind, width in zip(("text_moe", "vision_moe"), widths, strict=True):
         tensors += (
-            Tensor(f"mlp.{kind}.gate.weight", "router", (routed, hidden)),
-            Tensor(f"mlp.{kind}.gate.moe_statics.e_score_correction_bias", "router", (1, routed)),
+            Weight(f"mlp.{kind}.gate.weight", "router", (routed, hidden)),
+            Weight(f"mlp.{kind}.gate.moe_statics.e_score_correction_bias", "router", (1, routed)),
             *routed_experts(hidden, width, routed, f"mlp.{kind}.experts.*"),
         )
     return (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kvreport.architectures.attention import Kind, attention_cache, by_layer, layer_kinds, window
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes, whole_tied
 from kvreport.architectures.keys import MAX_LAYERS, MAX_VOCABULARY, Keys
 from kvreport.architectures.parts import part
@@ -108,11 +108,11 @@ def gemma3n(keys: Keys) -> Blueprint:
     base = _base(keys)
     extra: Tensors = _per_layer_embedding(keys, its, base, inner)
     for name in ("altup_projections", "altup_unembed_projections"):
-        extra += (Tensor(f"{base}.{name}.*.weight", "other", (its.hidden, its.hidden), count=streams - 1),)
+        extra += (Weight(f"{base}.{name}.*.weight", "other", (its.hidden, its.hidden), count=streams - 1),)
     if keys.outer is not keys:
         vision = section_or_default(keys.outer, "vision_config", {"vocab_size": 128, "hidden_size": 2048})
         audio = section_or_default(keys.outer, "audio_config", "gemma3n_audio")
-        extra += (Tensor("model.vision_tower.timm_model", "vision", (MOBILENET_V5_PARAMETERS,)),)
+        extra += (Weight("model.vision_tower.timm_model", "vision", (MOBILENET_V5_PARAMETERS,)),)
         extra += _gemma3n_bridge(vision, "model.embed_vision", its.hidden, "vision")
         given = _conformer(audio, "conf_num_attention_heads", "sscp_conv_channel_size")
         extra += part("gemma3n_audio", audio, "model", **given)
@@ -129,10 +129,10 @@ def _widths(keys: Keys, layers: int) -> list[int]:
 def _alternating(hidden: int, streams: int) -> Tensors:
     """AltUp: a few parallel residual streams, predicted and corrected around each layer."""
     return (
-        Tensor("altup.correct_output_scale", "other", (hidden,)),
-        Tensor("altup.correction_coefs.weight", "other", (streams, streams)),
-        Tensor("altup.prediction_coefs.weight", "other", (streams * streams, streams)),
-        Tensor("altup.modality_router.weight", "other", (streams, hidden)),
+        Weight("altup.correct_output_scale", "other", (hidden,)),
+        Weight("altup.correction_coefs.weight", "other", (streams, streams)),
+        Weight("altup.prediction_coefs.weight", "other", (streams * streams, streams)),
+        Weight("altup.modality_router.weight", "other", (streams, hidden)),
         *norm("altup.router_norm", hidden),
     )
 
@@ -151,7 +151,7 @@ def _per_layer(hidden: int, inner: int) -> Tensors:
     return (
         *linear("per_layer_input_gate", "other", inner, hidden),
         *linear("per_layer_projection", "other", hidden, inner),
-        Tensor("post_per_layer_input_norm.weight", "other", (hidden,)),
+        Weight("post_per_layer_input_norm.weight", "other", (hidden,)),
     )
 
 
@@ -161,11 +161,11 @@ def _per_layer_embedding(keys: Keys, its: Sizes, base: str, inner: int, *, has_t
     if has_table:
         rows = keys.whole("vocab_size_per_layer_input", high=MAX_VOCABULARY)
         name = f"{base}.embed_tokens_per_layer.weight"
-        table = (Tensor(name, "other", (rows, its.layers * inner), "vocabulary", looked_up=True),)
+        table = (Weight(name, "other", (rows, its.layers * inner), "vocabulary", looked_up=True),)
     return (
         *table,
         *linear(f"{base}.per_layer_model_projection", "other", its.layers * inner, its.hidden),
-        Tensor(f"{base}.per_layer_projection_norm.weight", "other", (inner,)),
+        Weight(f"{base}.per_layer_projection_norm.weight", "other", (inner,)),
     )
 
 
@@ -211,7 +211,7 @@ def gemma4_assistant(keys: Keys) -> Blueprint:
         rows = outer.whole("num_centroids", default=2048)
         blueprint.outer += linear("masked_embedding.centroids", "output_head", rows, hidden)
         blueprint.outer.append(
-            Tensor("masked_embedding.token_ordering", "other", (blueprint.vocabulary,), stored="float32")
+            Weight("masked_embedding.token_ordering", "other", (blueprint.vocabulary,), stored="float32")
         )
     return blueprint
 
@@ -253,7 +253,7 @@ def diffusion_gemma(keys: Keys) -> Blueprint:
     blueprint.outer += (
         *norm(f"{path}.pre_norm", hidden),
         *gated_mlp(hidden, width, path),
-        Tensor("model.decoder.layers.*.layer_scalar", "other", (1,), count=len(blueprint.layers)),
+        Weight("model.decoder.layers.*.layer_scalar", "other", (1,), count=len(blueprint.layers)),
     )
     return blueprint
 
@@ -319,7 +319,7 @@ def _gemma4(
                     *gated_mlp(its.hidden, width * (2 if double and reads_other else 1)),
                     *mixed,
                     *(_per_layer(its.hidden, inner) if inner else ()),
-                    Tensor("layer_scalar", "other", (1,)),
+                    Weight("layer_scalar", "other", (1,)),
                 ),
             )
         )
@@ -352,10 +352,10 @@ def _gemma3n_bridge(tower: Keys, path: str, text_hidden: int, component: Compone
     """From an encoder's width into the text model's, with hard tokens of the modality's own."""
     hidden = tower.whole("hidden_size")
     return (
-        Tensor(f"{path}.embedding.weight", component, (tower.whole("vocab_size"), hidden)),
-        Tensor(f"{path}.hard_embedding_norm.weight", component, (hidden,)),
-        Tensor(f"{path}.soft_embedding_norm.weight", component, (hidden,)),
-        Tensor(f"{path}.embedding_projection.weight", component, (text_hidden, hidden)),
+        Weight(f"{path}.embedding.weight", component, (tower.whole("vocab_size"), hidden)),
+        Weight(f"{path}.hard_embedding_norm.weight", component, (hidden,)),
+        Weight(f"{path}.soft_embedding_norm.weight", component, (hidden,)),
+        Weight(f"{path}.embedding_projection.weight", component, (text_hidden, hidden)),
     )
 
 
@@ -402,9 +402,9 @@ def _gemma4_mixture(keys: Keys, hidden: int) -> tuple[Tensors, tuple[int, int] |
     return (
         (
             *norms(*names, width=hidden),
-            Tensor("router.proj.weight", "router", (routed, hidden)),
-            Tensor("router.scale", "router", (hidden,)),
-            Tensor("router.per_expert_scale", "router", (routed,)),
+            Weight("router.proj.weight", "router", (routed, hidden)),
+            Weight("router.scale", "router", (hidden,)),
+            Weight("router.per_expert_scale", "router", (routed,)),
             *routed_experts(hidden, width, routed, "experts.*"),
         ),
         (routed, per_token),

@@ -13,7 +13,7 @@ from kvreport.architectures.attention import (
     mixture_pattern,
     precision,
 )
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes, prediction_layers
 from kvreport.architectures.families.deepseek import latent_tensors, mixture
 from kvreport.architectures.families.qwen_hybrid import gated_deltanet
@@ -126,14 +126,14 @@ def _gated(keys: Keys, tensors: Tensors) -> Tensors:
     return (*tensors, *gates)
 
 
-def _gate(keys: Keys, name: str, width: int, like: Tensor | None = None) -> Tensors:
+def _gate(keys: Keys, name: str, width: int, like: Weight | None = None) -> Tensors:
     kind = keys.text("norm_type", default="ZeroCenteredGatedNorm") or "LlamaRMSNorm"
     if kind not in _NORMS:
         raise keys.fault("norm_type", kind, f"one of {', '.join(_NORMS)}")
     if not _NORMS[kind]:
         return ()
     made = (
-        Tensor(f"{name}.gate_up_projection.weight", "norms", (_GATE_RANK, width)),
-        Tensor(f"{name}.gate_down_projection.weight", "norms", (width, _GATE_RANK)),
+        Weight(f"{name}.gate_up_projection.weight", "norms", (_GATE_RANK, width)),
+        Weight(f"{name}.gate_down_projection.weight", "norms", (width, _GATE_RANK)),
     )
     return tuple(replace(one, component=like.component, count=like.count) for one in made) if like else made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.architectures.attention import indexed_layers, latent_cache, mixture_pattern
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import (
     Sizes,
     decoder,
@@ -88,16 +88,16 @@ def stream_tensors(name: str, hidden: int, streams: int) -> Tensors:
     """Hyper-connections: how parallel residual streams are mixed into and out of a block."""
     mixed = (2 + streams) * streams
     return (
-        Tensor(f"{name}.fn", "other", (mixed, streams * hidden)),
-        Tensor(f"{name}.base", "other", (mixed,)),
-        Tensor(f"{name}.scale", "other", (3,)),
+        Weight(f"{name}.fn", "other", (mixed, streams * hidden)),
+        Weight(f"{name}.base", "other", (mixed,)),
+        Weight(f"{name}.scale", "other", (3,)),
     )
 
 
 def _pooling(width: int, pool: int, hidden: int) -> Tensors:
     return (
-        Tensor("self_attn.indexer.index_kpool_compress_ape", "attention", (pool, width)),
-        Tensor("self_attn.indexer.index_kpool_compress_gate", "attention", (width, hidden)),
+        Weight("self_attn.indexer.index_kpool_compress_ape", "attention", (pool, width)),
+        Weight("self_attn.indexer.index_kpool_compress_gate", "attention", (width, hidden)),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvreport.architectures.attention import latent_cache, mixture_pattern
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import decoder, expert_counts, latent_sizes, whole_tied
 from kvreport.architectures.families.deepseek import indexer_tensors, latent_tensors, mixture
 from kvreport.architectures.keys import Keys
@@ -39,7 +39,7 @@ def _read(keys: Keys, base: str, towers: Tensors) -> Blueprint:
     attention = (
         *latent_tensors(keys, its, rank, rope),
         *linear("self_attn.gate_proj", "attention", values, its.hidden, "heads", heads=its.heads),
-        Tensor("self_attn.sinks", "attention", (its.heads,), "heads", its.heads),
+        Weight("self_attn.sinks", "attention", (its.heads,), "heads", its.heads),
     )
     plain = latent_cache(rank, rope)
     index = Indexer(
@@ -84,16 +84,16 @@ def _streams(hidden: int, streams: int) -> Tensors:
         tensor
         for name in ("attn_hc", "ffn_hc")
         for tensor in (
-            Tensor(f"{name}.fn", "other", (2 * streams, streams * hidden)),
-            Tensor(f"{name}.base", "other", (2 * streams,)),
-            Tensor(f"{name}.scale", "other", (2,)),
+            Weight(f"{name}.fn", "other", (2 * streams, streams * hidden)),
+            Weight(f"{name}.base", "other", (2 * streams,)),
+            Weight(f"{name}.scale", "other", (2,)),
         )
     )
 
 
 def _head_streams(base: str, hidden: int, streams: int) -> Tensors:
     return (
-        Tensor(f"{base}.hc_head.hc_fn", "other", (streams, streams * hidden)),
-        Tensor(f"{base}.hc_head.hc_base", "other", (streams,)),
-        Tensor(f"{base}.hc_head.hc_scale", "other", (1,)),
+        Weight(f"{base}.hc_head.hc_fn", "other", (streams, streams * hidden)),
+        Weight(f"{base}.hc_head.hc_base", "other", (streams,)),
+        Weight(f"{base}.hc_head.hc_scale", "other", (1,)),
     )

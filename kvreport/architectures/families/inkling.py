@@ -14,7 +14,7 @@ from operator import mul
 from typing import Final
 
 from kvreport.architectures.attention import FULL, SLIDING
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import context, expert_counts, vocabulary
 from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
@@ -55,12 +55,12 @@ def inkling(keys: Keys) -> Blueprint:
     moe: Tensors = (
         *router(hidden, experts_and_chosen[0] + shared),
         # Both are float32 (vLLM 0.33, models/inkling/nvidia/moe.py), as in the checkpoint.
-        Tensor("mlp.gate.global_scale", "router", (1,), stored="fp32"),
-        Tensor("mlp.gate.e_score_correction_bias", "router", (experts_and_chosen[0],), stored="fp32"),
+        Weight("mlp.gate.global_scale", "router", (1,), stored="fp32"),
+        Weight("mlp.gate.e_score_correction_bias", "router", (experts_and_chosen[0],), stored="fp32"),
         *_routed(hidden, routed, experts_and_chosen[0]),
         *gated_mlp(hidden, routed, "mlp.shared_experts.*", "shared_experts", count=shared),
     )
-    plain: Tensors = (*gated_mlp(hidden, dense), Tensor("mlp.global_scale", "other", (1,)))
+    plain: Tensors = (*gated_mlp(hidden, dense), Weight("mlp.global_scale", "other", (1,)))
     layers = [
         _layer(
             keys,
@@ -98,7 +98,7 @@ def _ahead(keys: Keys, hidden: int, mlp: Tensors) -> Tensors:
     if stated is None or not count:
         return ()
     local = set(stated.wholes("local_layer_ids", low=0, high=MAX_LAYERS) or ())
-    rows: list[Tensor] = []
+    rows: list[Weight] = []
     for kind, times_ in (("full", count - len(local)), ("sliding", len(local))):
         head_norms = norms("self_attn.q_norm", "self_attn.k_norm", width=_heads(keys, kind)[2])
         block = _layer(keys, hidden, kind, (*mlp, *head_norms), ("attn_sconv", "mlp_sconv")).tensors
@@ -115,7 +115,7 @@ def _ahead(keys: Keys, hidden: int, mlp: Tensors) -> Tensors:
             if times_ > 0
         )
     if stated.flag("chain_hidden_post_norm", default=False):
-        rows.append(Tensor("model.mtp.chain_norm.weight", "mtp", (hidden,)))
+        rows.append(Weight("model.mtp.chain_norm.weight", "mtp", (hidden,)))
     return tuple(rows)
 
 
@@ -171,7 +171,7 @@ def _second(keys: Keys, looped: range, passes: int) -> Blueprint:
     chosen = expert_counts(keys, "n_routed_experts", "num_local_experts")
     moe: Tensors = (
         *router(hidden, chosen[0]),
-        Tensor("mlp.gate.e_score_correction_bias", "router", (chosen[0],)),
+        Weight("mlp.gate.e_score_correction_bias", "router", (chosen[0],)),
         *_routed(hidden, width, chosen[0]),
     )
     convolutions = ("post_attention_convolution", "post_mlp_convolution")
@@ -182,14 +182,14 @@ def _second(keys: Keys, looped: range, passes: int) -> Blueprint:
         extra: Tensors = (
             *linear("self_attn.gate_proj", "attention", heads * head_dim, hidden, "heads", heads=heads),
             *linear("self_attn.sink_proj", "attention", heads, hidden, "heads", heads=heads),
-            Tensor("self_attn.q_l2_clip.scale", "attention", (heads, head_dim), "heads", heads),
-            Tensor("self_attn.rel_l2_clip.scale", "attention", (heads, relative), "heads", heads),
-            Tensor("mlp_input.query", "norms", (hidden,)),
+            Weight("self_attn.q_l2_clip.scale", "attention", (heads, head_dim), "heads", heads),
+            Weight("self_attn.rel_l2_clip.scale", "attention", (heads, relative), "heads", heads),
+            Weight("mlp_input.query", "norms", (hidden,)),
         )
         if index:
             # Full layers choose the inputs of queries, keys and values apart.
             shape = (hidden,) if kind == "sliding" else (3, hidden)
-            extra += (Tensor("attention_input.query", "norms", shape),)
+            extra += (Weight("attention_input.query", "norms", shape),)
         if index in looped:
             extra += _message_gates(keys, hidden)
         layers.append(_layer(keys, hidden, kind, (*moe, *extra), convolutions, dynamic=kind == "full"))
@@ -209,9 +209,9 @@ def _second(keys: Keys, looped: range, passes: int) -> Blueprint:
         head_rows=rows,
     )
     base = "model.language_model" if nested else "model"
-    blueprint.outer.append(Tensor(f"{base}.final_input.query", "norms", (hidden,)))
+    blueprint.outer.append(Weight(f"{base}.final_input.query", "norms", (hidden,)))
     if looped:
-        blueprint.outer.append(Tensor(f"{base}.message_input.query", "norms", (len(looped), 4, hidden)))
+        blueprint.outer.append(Weight(f"{base}.message_input.query", "norms", (len(looped), 4, hidden)))
     if nested and not keys.outer.has("quantization_config", "transformers_version"):
         blueprint.weight_format = "mxfp8"
         blueprint.notes.append(
@@ -230,7 +230,7 @@ def _message_gates(keys: Keys, hidden: int) -> Tensors:
     for end in ("q", "k", "v", "mlp"):
         gates += linear(f"{end}_message_gate.down_proj", "attention", rank, 2 * hidden)
         for name in ("forget_gate_proj", "message_gate_proj"):
-            gates += (Tensor(f"{end}_message_gate.{name}.weight", "attention", (hidden, rank)),)
+            gates += (Weight(f"{end}_message_gate.{name}.weight", "attention", (hidden, rank)),)
     return gates
 
 
@@ -312,9 +312,9 @@ def _layer(
         *linear("self_attn.v_proj", "attention", kv_width, hidden, "kv_heads", heads=kv_heads),
         *linear("self_attn.r_proj", "attention", heads * relative, hidden, "heads", heads=heads),
         *out_linear("self_attn.o_proj", "attention", hidden, heads * head_dim, heads),
-        Tensor("self_attn.rel_logits_proj.proj", "attention", (relative, reach)),
+        Weight("self_attn.rel_logits_proj.proj", "attention", (relative, reach)),
         *_kv_convolutions(hidden, kv_width, kv_heads, kernel, dynamic=dynamic),
-        *(Tensor(f"{name}.conv1d.weight", "attention", (hidden, 1, kernel)) for name in convolutions),
+        *(Weight(f"{name}.conv1d.weight", "attention", (hidden, 1, kernel)) for name in convolutions),
         *mlp,
     )
     cache: Cache = (
@@ -338,13 +338,13 @@ def _kv_convolutions(hidden: int, width: int, kv_heads: int, kernel: int, *, dyn
     tensors: Tensors = ()
     for name in ("self_attn.k_sconv", "self_attn.v_sconv"):
         if dynamic:
-            tensors += (Tensor(f"{name}.static_weight", "attention", (kernel, width)),)
+            tensors += (Weight(f"{name}.static_weight", "attention", (kernel, width)),)
             tensors += linear(
                 f"{name}.weight_proj", "attention", kv_heads * kernel, hidden, "kv_heads", heads=kv_heads
             )
         else:
             tensors += (
-                Tensor(f"{name}.conv1d.weight", "attention", (width, 1, kernel), "kv_heads", kv_heads),
+                Weight(f"{name}.conv1d.weight", "attention", (width, 1, kernel), "kv_heads", kv_heads),
             )
     return tensors
 
@@ -464,7 +464,7 @@ def _audio(keys: Keys, text_hidden: int) -> Tensors:
     tower = "model.audio_tower"
     table = f"{tower}.embed_audio_tokens.embed_audio_tokens.weight"
     return (
-        Tensor(table, "audio", (rows, text_hidden), looked_up=True),
+        Weight(table, "audio", (rows, text_hidden), looked_up=True),
         *norm(f"{tower}.norm", text_hidden, component="audio"),
     )
 

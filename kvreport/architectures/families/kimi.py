@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvreport.architectures.attention import latent_cache, layer_kinds, mixture_pattern
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import decoder, expert_counts, latent_sizes
 from kvreport.architectures.families.deepseek import latent_tensors, mixture
 from kvreport.architectures.keys import Keys
@@ -62,10 +62,10 @@ def kda_tensors(
         *into("q_proj", wide),
         *into("k_proj", wide),
         *into("v_proj", wide),
-        Tensor(f"{path}.conv1d.weight", "recurrent", (3 * wide, 1, kernel), "heads", heads),
+        Weight(f"{path}.conv1d.weight", "recurrent", (3 * wide, 1, kernel), "heads", heads),
         *gate("f", full=full_decay),
-        Tensor(f"{path}.dt_bias", "recurrent", (wide,), "heads", heads),
-        Tensor(f"{path}.A_log", "recurrent", (heads,), "heads", heads),
+        Weight(f"{path}.dt_bias", "recurrent", (wide,), "heads", heads),
+        Weight(f"{path}.A_log", "recurrent", (heads,), "heads", heads),
         *into("b_proj", heads),
         *gate("g", full=full_gate),
         *norm(f"{path}.o_norm", head_dim, component="recurrent"),
@@ -179,7 +179,7 @@ def kimi_k3(keys: Keys) -> Blueprint:
         *(
             (
                 *norm(f"{base}.output_attn_res_norm", its.hidden),
-                Tensor(f"{base}.output_attn_res_proj.weight", "other", (1, its.hidden)),
+                Weight(f"{base}.output_attn_res_proj.weight", "other", (1, its.hidden)),
             )
             if around
             else ()
@@ -211,8 +211,8 @@ def _k3_residuals(keys: Keys, hidden: int) -> Tensors:
     return (
         *norm("self_attention_res_norm", hidden),
         *norm("mlp_res_norm", hidden),
-        Tensor("self_attention_res_proj.weight", "other", (1, hidden)),
-        Tensor("mlp_res_proj.weight", "other", (1, hidden)),
+        Weight("self_attention_res_proj.weight", "other", (1, hidden)),
+        Weight("mlp_res_proj.weight", "other", (1, hidden)),
     )
 
 
@@ -226,13 +226,13 @@ def _k3_mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
     if inner != hidden:
         around = (
             # Built without a quantizer (vLLM 0.33, models/kimi_k3), and at 16 bits in the checkpoint.
-            Tensor(f"{base}.routed_expert_down_proj.weight", "other", (inner, hidden)),
+            Weight(f"{base}.routed_expert_down_proj.weight", "other", (inner, hidden)),
             *(
                 norm(f"{base}.routed_expert_norm", inner)
                 if keys.flag("latent_moe_use_norm", default=False)
                 else ()
             ),
-            Tensor(f"{base}.routed_expert_up_proj.weight", "other", (hidden, inner)),
+            Weight(f"{base}.routed_expert_up_proj.weight", "other", (hidden, inner)),
         )
     return (
         *router(hidden, routed, f"{base}.gate"),

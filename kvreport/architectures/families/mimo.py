@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.attention import Kind, attention_cache, layer_count, layer_kinds, mixture_pattern
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
 from kvreport.architectures.families.deepseek import mixture
 from kvreport.architectures.families.mimo_encoders import (
@@ -42,7 +42,7 @@ def mimo(keys: Keys) -> Blueprint:
         *gated_mlp(hidden, width),
     )
     extra = tuple(
-        Tensor(f"model.mtp_layers.*.{tensor.name}", "mtp", tensor.shape, tensor.split, tensor.heads, ahead)
+        Weight(f"model.mtp_layers.*.{tensor.name}", "mtp", tensor.shape, tensor.split, tensor.heads, ahead)
         for tensor in block
     )
     return read_layered("Qwen2ForCausalLM", keys, extra=extra if ahead else ())
@@ -118,7 +118,7 @@ def _predicting(keys: Keys, its: Sizes, width: int, count: int) -> Tensors:
     plain = f"{_DECODER}.o_proj" in (ignored or ())
     layer = (
         *norms("enorm", "hnorm", "final_layernorm", width=its.hidden),
-        Tensor("eh_proj.weight", "mtp", (its.hidden, 2 * its.hidden)),
+        Weight("eh_proj.weight", "mtp", (its.hidden, 2 * its.hidden)),
         *(
             replace(tensor, linear=tensor.linear and not (plain and tensor.name == "self_attn.o_proj.weight"))
             for tensor in _attention(keys, its, "sliding")[1]
@@ -126,7 +126,7 @@ def _predicting(keys: Keys, its: Sizes, width: int, count: int) -> Tensors:
         *gated_mlp(its.hidden, width),
     )
     return tuple(
-        Tensor(f"model.mtp.layers.*.{t.name}", "mtp", t.shape, t.split, t.heads, count, linear=t.linear)
+        Weight(f"model.mtp.layers.*.{t.name}", "mtp", t.shape, t.split, t.heads, count, linear=t.linear)
         for t in layer
     )
 
@@ -161,7 +161,7 @@ def _attention(keys: Keys, its: Sizes, kind: Kind) -> tuple[tuple[str, tuple[Cac
         *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
         *self_attention(its.hidden, heads, kv_heads, key_dim, value_dim=value_dim, qkv_bias=bias),
         *(
-            (Tensor("self_attn.attention_sink_bias", "attention", (heads,), "heads", heads),)
+            (Weight("self_attn.attention_sink_bias", "attention", (heads,), "heads", heads),)
             if has_sink
             else ()
         ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.blueprint import Tensor
+from kvreport.architectures.blueprint import Weight
 from kvreport.architectures.keys import MAX_VOCABULARY, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.vision import MAX_DEPTH
@@ -33,7 +33,7 @@ def audio_encoder(audio: Keys) -> Tensors:
     width = audio.whole("input_local_dim")
     audio.whole("projection_layers", high=2)
     tables = tuple(
-        Tensor(f"audio_encoder.speech_embeddings.{channel}.weight", "audio", (rows, width), looked_up=True)
+        Weight(f"audio_encoder.speech_embeddings.{channel}.weight", "audio", (rows, width), looked_up=True)
         for channel, rows in enumerate(_code_counts(audio))
     )
     return (*tables, *part("mimo_audio", audio, "audio_encoder"))

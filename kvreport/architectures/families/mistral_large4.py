@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvreport.architectures.attention import MLA, indexed_layers, latent_cache, mixture_pattern
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes, whole_tied
 from kvreport.architectures.families.deepseek import mixture
 from kvreport.architectures.families.mistral3 import pixtral
@@ -64,7 +64,7 @@ def mistral_large4(keys: Keys) -> Blueprint:
         experts=(routed, per_token),
         extra=(
             # Learned exponents of the rotary frequencies (transformers 5.24, MistralLarge4RotaryEmbedding).
-            Tensor("model.language_model.rotary_emb.alpha", "other", (rope // 2,)),
+            Weight("model.language_model.rotary_emb.alpha", "other", (rope // 2,)),
             *pixtral(keys, vision, its.hidden),
         ),
     )
@@ -130,11 +130,11 @@ def _indexer(keys: Keys, its: Sizes) -> tuple[Tensors, Indexer]:
         *linear(f"{path}.wq_b", "attention", heads * width, its.hidden),
         *linear(f"{path}.wk", "attention", width, its.hidden),
         *norm(f"{path}.k_norm", width, bias=True),
-        Tensor(f"{path}.weights_proj.weight", "attention", (heads, its.hidden)),
+        Weight(f"{path}.weights_proj.weight", "attention", (heads, its.hidden)),
         *_scaling(f"{path}.softmax_scaling", heads),
     )
     return tensors, Indexer(index_dim=width, top_k=keys.whole("index_topk", high=1 << 20))
 
 
 def _scaling(path: str, heads: int) -> Tensors:
-    return tuple(Tensor(f"{path}.{name}", "attention", (heads,)) for name in ("scale", "bias"))
+    return tuple(Weight(f"{path}.{name}", "attention", (heads,)) for name in ("scale", "bias"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.architectures.attention import attention_cache
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import decoder, sizes
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
@@ -58,8 +58,8 @@ def mllama(keys: Keys) -> Blueprint:
             *around,
             *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim, prefix="cross_attn"),
             *norms("cross_attn.q_norm", "cross_attn.k_norm", width=its.head_dim),
-            Tensor("cross_attn_attn_gate", "attention", (1,)),
-            Tensor("cross_attn_mlp_gate", "attention", (1,)),
+            Weight("cross_attn_attn_gate", "attention", (1,)),
+            Weight("cross_attn_mlp_gate", "attention", (1,)),
             *mlp,
         ),
     )
@@ -79,7 +79,7 @@ def mllama(keys: Keys) -> Blueprint:
 def _with_image_token(blueprint: Blueprint) -> Blueprint:
     embedding = blueprint.outer[0]
     rows, width = embedding.shape
-    blueprint.outer[0] = Tensor(
+    blueprint.outer[0] = Weight(
         embedding.name, embedding.component, (rows + _EXTRA_TOKENS, width), embedding.split
     )
     return blueprint

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_VOCABULARY, Keys
 from kvreport.architectures.listed import NOTHING_KEPT, read_listed
 from kvreport.architectures.listing import listing
@@ -61,9 +61,9 @@ def nomic_bert(keys: Keys) -> Blueprint:
             for index in range(layers)
         ],
         outer=[
-            Tensor("embeddings.word_embeddings.weight", "embedding", (words, hidden), "vocabulary"),
+            Weight("embeddings.word_embeddings.weight", "embedding", (words, hidden), "vocabulary"),
             *(
-                (Tensor("embeddings.token_type_embeddings.weight", "other", (types, hidden), looked_up=True),)
+                (Weight("embeddings.token_type_embeddings.weight", "other", (types, hidden), looked_up=True),)
                 if types
                 else ()
             ),
@@ -80,7 +80,7 @@ def _mixture(hidden: int, inner: int, routed: int) -> Tensors:
     """Experts of two matrices each, and one bias for all."""
     return (
         *router(hidden, routed, "mlp.router.layer"),
-        Tensor("mlp.experts.mlp.w1", "routed_experts", (inner, hidden), "experts", count=routed),
-        Tensor("mlp.experts.mlp.w2", "routed_experts", (hidden, inner), "experts", count=routed),
-        Tensor("mlp.experts.bias", "routed_experts", (hidden,)),
+        Weight("mlp.experts.mlp.w1", "routed_experts", (inner, hidden), "experts", count=routed),
+        Weight("mlp.experts.mlp.w2", "routed_experts", (hidden, inner), "experts", count=routed),
+        Weight("mlp.experts.bias", "routed_experts", (hidden,)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kvreport.architectures.blueprint import Blueprint, Tensor
+from kvreport.architectures.blueprint import Blueprint, Weight
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.layered import read_layered
 from kvreport.architectures.parts import part
@@ -34,8 +34,8 @@ def phi3_vision(keys: Keys) -> Blueprint:
         *part("clip", tower, f"{path}.img_processor.vision_model"),
         *linear(f"{path}.img_projection.0", "vision", hidden, merged, bias=True),
         *linear(f"{path}.img_projection.2", "vision", hidden, hidden, bias=True),
-        Tensor(f"{path}.glb_GN", "vision", (1, 1, merged)),
-        Tensor(f"{path}.sub_GN", "vision", (1, 1, 1, merged)),
+        Weight(f"{path}.glb_GN", "vision", (1, 1, merged)),
+        Weight(f"{path}.sub_GN", "vision", (1, 1, 1, merged)),
     )
     return blueprint
 
@@ -53,8 +53,8 @@ def phi4_multimodal(keys: Keys) -> Blueprint:
     hidden, seen = blueprint.hidden_size, vision.whole("hidden_size")
     heard = audio.whole("hidden_size") * audio.whole("downsample_rate", high=64)
     blueprint.outer += (
-        Tensor(f"{_IMAGES}.global_img_feature_extensor", "vision", (1, 1, seen)),
-        Tensor(f"{_IMAGES}.sub_img_feature_extensor", "vision", (1, 1, 1, seen)),
+        Weight(f"{_IMAGES}.global_img_feature_extensor", "vision", (1, 1, seen)),
+        Weight(f"{_IMAGES}.sub_img_feature_extensor", "vision", (1, 1, 1, seen)),
         *part("siglip", vision, f"{_IMAGES}.img_processor"),
         *linear(f"{_IMAGES}.img_projection_up", "vision", hidden, seen, bias=True),
         *linear(f"{_IMAGES}.img_projection_down", "vision", hidden, hidden, bias=True),
@@ -79,5 +79,5 @@ def _conformer(audio: Keys, path: str) -> Tensors:
 
 
 def _convolution(name: str, outputs: int, inputs: int, side: int) -> Tensors:
-    weight = Tensor(f"{name}.weight", "audio", (outputs, inputs, side, side))
+    weight = Weight(f"{name}.weight", "audio", (outputs, inputs, side, side))
     return (weight, replace(weight, name=f"{name}.bias", shape=(outputs,)))

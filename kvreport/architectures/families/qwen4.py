@@ -11,7 +11,7 @@ from math import isqrt
 from typing import Final
 
 from kvreport.architectures.attention import FULL, attention_cache, gated_deltanet_state, precision
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import decoder, expert_counts, sizes, whole_tied
 from kvreport.architectures.families.qwen_hybrid import as_mtp, gated_deltanet, mixture
 from kvreport.architectures.keys import MAX_LAYERS, Keys
@@ -184,7 +184,7 @@ def _tables(keys: Keys, hidden: int, streams: int) -> dict[int, _Parts]:
             prime = _next_prime(prime)
             rows += prime
         tensors = (
-            Tensor(
+            Weight(
                 "ple.ple_embedding.ngram_embedding.weight",
                 "other",
                 (-(-rows // multiple) * multiple, width),
@@ -194,7 +194,7 @@ def _tables(keys: Keys, hidden: int, streams: int) -> dict[int, _Parts]:
             *linear("ple.key_proj", "other", wide, inside),
             *linear("ple.value_proj", "other", hidden, inside),
             *norms("ple.norm_key", "ple.norm_query", "ple.norm_conv", width=wide),
-            Tensor("ple.conv1d.weight", "other", (wide, 1, kernel)),
+            Weight("ple.conv1d.weight", "other", (wide, 1, kernel)),
         )
         found[layer - 1] = _Parts(
             "n-grams", (RecurrentState(mechanism="short_conv", tensors=(past,)),), tensors

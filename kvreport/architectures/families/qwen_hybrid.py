@@ -8,7 +8,7 @@ from kvreport.architectures.attention import (
     layer_kinds,
     precision,
 )
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes, whole_tied
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.published import published
@@ -82,9 +82,9 @@ def gated_deltanet(keys: Keys, hidden: int, *, fused: bool) -> tuple[tuple[int, 
     )
     tensors = (
         *projections,
-        Tensor("linear_attn.conv1d.weight", "recurrent", (convolved, 1, kernel), "heads", key_heads),
-        Tensor("linear_attn.dt_bias", "recurrent", (value_heads,), "heads", value_heads),
-        Tensor("linear_attn.A_log", "recurrent", (value_heads,), "heads", value_heads),
+        Weight("linear_attn.conv1d.weight", "recurrent", (convolved, 1, kernel), "heads", key_heads),
+        Weight("linear_attn.dt_bias", "recurrent", (value_heads,), "heads", value_heads),
+        Weight("linear_attn.A_log", "recurrent", (value_heads,), "heads", value_heads),
         *norm("linear_attn.norm", value_dim, component="recurrent"),
         *out_linear("linear_attn.out_proj", "recurrent", hidden, values, value_heads),
     )
@@ -152,9 +152,9 @@ def _mtp(keys: Keys, its: Sizes, mlp: Tensors) -> Tensors:
     )
 
 
-def as_mtp(name: str, tensor: Tensor, times: int) -> Tensor:
+def as_mtp(name: str, tensor: Weight, times: int) -> Weight:
     """A tensor as one of the prediction layers."""
-    return Tensor(name, "mtp", tensor.shape, tensor.split, tensor.heads, tensor.count * times, tensor.linear)
+    return Weight(name, "mtp", tensor.shape, tensor.split, tensor.heads, tensor.count * times, tensor.linear)
 
 
 @reads(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import tau
 
-from kvreport.architectures.blueprint import Blueprint, Tensor
+from kvreport.architectures.blueprint import Blueprint, Weight
 from kvreport.architectures.keys import MAX_CONTEXT, Keys
 from kvreport.architectures.layered import read_layered
 from kvreport.architectures.published import published
@@ -50,7 +50,7 @@ def _fourier(keys: Keys, blueprint: Blueprint) -> Tensors:
         kept = sum(base ** (-pair / pairs) > tau / longest for pair in range(pairs))
     side = min(kept, pairs)
     return tuple(
-        Tensor(
+        Weight(
             f"model.language_model.rotary_emb.{name}_coef",
             "attention",
             (cache.kv_heads, side, side),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.architectures.attention import attention_cache
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import Sizes, decoder, open_context, sizes
 from kvreport.architectures.keys import MAX_CONTEXT, Keys
 from kvreport.architectures.registry import reads
@@ -61,16 +61,16 @@ def _recurrence(keys: Keys, its: Sizes) -> tuple[Cache, Tensors]:
     gates: Tensors = ()
     for name in ("input_gate", "recurrent_gate"):
         gates += (
-            Tensor(f"{path}.rg_lru.{name}_weight", "recurrent", (its.heads, each, each), "heads", its.heads),
-            Tensor(f"{path}.rg_lru.{name}_bias", "recurrent", (its.heads, each), "heads", its.heads),
+            Weight(f"{path}.rg_lru.{name}_weight", "recurrent", (its.heads, each, each), "heads", its.heads),
+            Weight(f"{path}.rg_lru.{name}_bias", "recurrent", (its.heads, each), "heads", its.heads),
         )
     tensors = (
         *linear(f"{path}.linear_y", "recurrent", width, its.hidden, "columns", bias=True),
         *linear(f"{path}.linear_x", "recurrent", width, its.hidden, "columns", bias=True),
         *linear(f"{path}.linear_out", "recurrent", its.hidden, width, "rows", bias=True),
-        Tensor(f"{path}.conv_1d.weight", "recurrent", (width, 1, kernel), "columns"),
-        Tensor(f"{path}.conv_1d.bias", "recurrent", (width,), "columns"),
-        Tensor(f"{path}.rg_lru.recurrent_param", "recurrent", (width,), "columns"),
+        Weight(f"{path}.conv_1d.weight", "recurrent", (width, 1, kernel), "columns"),
+        Weight(f"{path}.conv_1d.bias", "recurrent", (width,), "columns"),
+        Weight(f"{path}.rg_lru.recurrent_param", "recurrent", (width,), "columns"),
         *gates,
     )
     state = RecurrentState(

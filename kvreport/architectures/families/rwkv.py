@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.architectures.attention import layer_count
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import Sizes, context, decoder, vocabulary
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.published import published
@@ -28,8 +28,8 @@ def rwkv(keys: Keys) -> Blueprint:
     inner = keys.whole("attention_hidden_size", default=its.hidden)
     state = _state(its.hidden, inner, _FLOATS_OF_RWKV4)
     mixer = (
-        Tensor("attention.time_decay", "recurrent", (inner,)),
-        Tensor("attention.time_first", "recurrent", (inner,)),
+        Weight("attention.time_decay", "recurrent", (inner,)),
+        Weight("attention.time_first", "recurrent", (inner,)),
         *_mixes("attention", its.hidden, "key", "value", "receptance"),
         *_projections(its.hidden, inner, inner, "key", "value", "receptance"),
     )
@@ -46,8 +46,8 @@ def _rwkv5(keys: Keys) -> Blueprint:
     width = keys.whole("intermediate_size", default=max(32, hidden * 7 // 2 // 32 * 32))
     state = _state(hidden, heads, size * size)
     mixer = (
-        Tensor("attention.time_decay", "recurrent", (heads, size), "heads", heads),
-        Tensor("attention.time_faaaa", "recurrent", (heads, size), "heads", heads),
+        Weight("attention.time_decay", "recurrent", (heads, size), "heads", heads),
+        Weight("attention.time_faaaa", "recurrent", (heads, size), "heads", heads),
         *_mixes("attention", hidden, "key", "value", "receptance", "gate"),
         *_projections(hidden, inner, heads, "key", "value", "receptance", "gate"),
         *norm("attention.ln_x", inner, bias=True, component="recurrent"),
@@ -80,7 +80,7 @@ def _state(hidden: int, channels: int, columns: int) -> RecurrentState:
 
 def _mixes(prefix: str, hidden: int, *names: str) -> Tensors:
     component: Component = "recurrent" if prefix == "attention" else "dense_mlp"
-    return tuple(Tensor(f"{prefix}.time_mix_{name}", component, (1, 1, hidden)) for name in names)
+    return tuple(Weight(f"{prefix}.time_mix_{name}", component, (1, 1, hidden)) for name in names)
 
 
 def _projections(hidden: int, inner: int, heads: int, *names: str) -> Tensors:

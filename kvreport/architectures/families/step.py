@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.attention import FULL, attention_cache, layer_count, layer_kinds, window
-from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.composites import text_model
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, outer_tied, vocabulary
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
@@ -332,8 +332,8 @@ def _region_indexer(keys: Keys, its: Sizes, proxy: int) -> Tensors:
         *linear(f"{path}k", "attention", proxy, its.hidden),
         *norm(f"{path}k_norm", proxy, bias=True),
         *linear(f"{path}z", "attention", proxy, its.hidden),
-        Tensor(f"{path}w.weight", "attention", (heads, its.hidden), "kv_heads", groups, stored="fp32"),
-        Tensor("self_attn.ssmax_s", "attention", (its.heads,), stored="fp32"),
+        Weight(f"{path}w.weight", "attention", (heads, its.hidden), "kv_heads", groups, stored="fp32"),
+        Weight("self_attn.ssmax_s", "attention", (its.heads,), stored="fp32"),
     )
 
 
@@ -343,7 +343,7 @@ def _predicting(keys: Keys, its: Sizes, layer: Tensors) -> Tensors:
     glue = (
         *norms("enorm", "hnorm", "transformer.shared_head.norm", width=its.hidden),
         *linear("eh_proj", "mtp", its.hidden, 2 * its.hidden),
-        Tensor("transformer.shared_head.output.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
+        Weight("transformer.shared_head.output.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
     )
     return tuple(
         replace(

@@ -1,7 +1,7 @@
 """Charts: from plain numbers to a Vega-Lite specification, by Altair.
 
 Colours are the style sheet's tokens (``var(--kv-…)``), so one drawing is right in light and dark.
-A chart is asked for as a :class:`Request`, a value; :mod:`kvreport.site.kit.drawing` draws requests
+A chart is asked for as a :class:`ChartRequest`, a value; :mod:`kvreport.site.kit.drawing` draws requests
 and keeps the drawings by the request's digest, so a second build imports no chart library at all.
 """
 
@@ -55,7 +55,7 @@ class Landscape:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedFigure:
     """A published figure over its recomputed value, and what that shows."""
 
     ratio: float
@@ -66,7 +66,7 @@ class Judged:
 class Verdicts:
     """All claims: how far each is off, in rows of one verdict each."""
 
-    marks: tuple[Judged, ...]
+    marks: tuple[JudgedFigure, ...]
     rows: tuple[str, ...]
 
 
@@ -91,7 +91,7 @@ class FirstSights:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ChartRequest:
     """A chart that a page wants.
 
     Attributes:
@@ -362,7 +362,7 @@ CHARTS: Final[dict[str, Callable[[Any, Shown], alt.LayerChart | alt.FacetChart]]
 """Every chart that a page can ask for, by name."""
 
 
-def specification(request: Request, *, validate: bool = False) -> dict[str, Any]:
+def specification(request: ChartRequest, *, validate: bool = False) -> dict[str, Any]:
     """Return the Vega-Lite specification of a request, its data inside.
 
     Args:

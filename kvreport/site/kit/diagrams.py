@@ -19,7 +19,7 @@ from kvreport.catalog.caches import (
     SlidingWindow,
 )
 from kvreport.catalog.model import LayerGroup, Model
-from kvreport.site.kit.elements import Bar, Slice, Strip, Tick
+from kvreport.site.kit.elements import Bar, BarPart, LayerTick, Strip
 from kvreport.words import counted
 
 TICK: Final = 10
@@ -54,7 +54,7 @@ def strip(model: Model) -> Strip:
     for index, group_index in enumerate(model.pattern):
         group = model.layers[group_index]
         css, below = role(group)
-        ticks.append(Tick(css, below, index * TICK, f"layer {index}: {group.name}"))
+        ticks.append(LayerTick(css, below, index * TICK, f"layer {index}: {group.name}"))
     legend = tuple(
         (role(group)[0], f"{group.count} × {group.name}: {describe(group.caches)}") for group in model.layers
     )
@@ -118,7 +118,7 @@ def bar(title: str, parts: Sequence[tuple[str, str, int]], total_bytes: int, cap
         end = min(1000, start + max(2, round(1000 * size / total_bytes)))
         text = f"{units.gib(size, 1)} GiB"
         slices.append(
-            Slice(css, label, text, start, end - start, end - start >= _LABEL_NEEDS * len(text) // 2)
+            BarPart(css, label, text, start, end - start, end - start >= _LABEL_NEEDS * len(text) // 2)
         )
         start = end
     return Bar(title=title, slices=tuple(slices), caption=caption)

@@ -24,8 +24,8 @@ from kvreport import plot, units
 from kvreport.build_cache import read_kept, write_sealed
 from kvreport.processes import workers
 from kvreport.site.kit import boundary_plot, charts, fonts, social_cards, templating
-from kvreport.site.kit.charts import Request
-from kvreport.site.kit.social_cards import Card
+from kvreport.site.kit.charts import ChartRequest
+from kvreport.site.kit.social_cards import SocialCard
 from kvreport.site.kit.vega import vegalite_version
 
 WORKERS: Final = 2
@@ -40,7 +40,7 @@ _DOT: Final = re.compile(r'<path transform="([^"]*)" d="M([\d.]+),0A\2,\2,0,1,1,
 _EMPTY: Final = re.compile(r"<g(?: [^>]*)?></g>")
 _ID: Final = re.compile(r'(\bid="|url\(#|href="#)([A-Za-z][\w-]*)')
 
-Wanted = Request | Card
+Wanted = ChartRequest | SocialCard
 """A chart that a page shows, or the picture that a link to it shows."""
 
 
@@ -147,7 +147,7 @@ def begin(
 
 def draw_one(request: Wanted) -> Drawing:
     """Draw one request, here and now."""
-    if isinstance(request, Card):
+    if isinstance(request, SocialCard):
         return Drawing(card=request.draw())
     import vl_convert
 

@@ -13,7 +13,7 @@ from kvreport.site.kit.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class KeyFigure:
     """A number worth a large figure.
 
     Attributes:
@@ -55,7 +55,7 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class BarPart:
     """A part of a bar.
 
     Attributes:
@@ -86,12 +86,12 @@ class Bar:
     """
 
     title: str
-    slices: tuple[Slice, ...]
+    slices: tuple[BarPart, ...]
     caption: str
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class LayerTick:
     """One layer of a strip: its role and what it keeps.
 
     Attributes:
@@ -119,7 +119,7 @@ class Strip:
     """
 
     title: str
-    ticks: tuple[Tick, ...]
+    ticks: tuple[LayerTick, ...]
     width: int
     legend: tuple[tuple[str, str], ...]
 
@@ -155,7 +155,7 @@ class SourceLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ArithmeticLine:
     """A line of the arithmetic: words, and the numbers put in."""
 
     words: str

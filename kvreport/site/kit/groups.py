@@ -24,7 +24,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ReasonGroup:
     """What shares a reason.
 
     Attributes:
@@ -36,7 +36,7 @@ class Group:
     members: tuple[Member, ...]
 
 
-def grouped(groups: Mapping[str, Sequence[Member]], single: str = "") -> tuple[Group, ...]:
+def grouped(groups: Mapping[str, Sequence[Member]], single: str = "") -> tuple[ReasonGroup, ...]:
     """Return groups, the smallest first: where little is missing, there are few.
 
     Args:
@@ -44,6 +44,6 @@ def grouped(groups: Mapping[str, Sequence[Member]], single: str = "") -> tuple[G
         single: A reason that holds for all, whatever their own; or "".
     """
     if single:
-        return (Group(single, tuple(member for members in groups.values() for member in members)),)
-    made = (Group(reason, tuple(members)) for reason, members in groups.items())
+        return (ReasonGroup(single, tuple(member for members in groups.values() for member in members)),)
+    made = (ReasonGroup(reason, tuple(members)) for reason, members in groups.items())
     return tuple(sorted(made, key=lambda group: (len(group.members), group.reason)))

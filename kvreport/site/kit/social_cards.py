@@ -50,7 +50,7 @@ _ATTRIBUTES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class SocialCard:
     """A picture that a page wants for links to it.
 
     Attributes:

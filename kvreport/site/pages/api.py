@@ -49,7 +49,7 @@ _CODE: Final = re.compile(r"``([^`]+)``|`([^`]+)`")
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ApiName:
     """A parameter, an attribute or an error: its name, its type, its default, what it is."""
 
     name: str
@@ -59,7 +59,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ApiEntry:
     """A function, a class or a method.
 
     Attributes:
@@ -79,12 +79,12 @@ class Entry:
     id: str
     signature: str
     text: tuple[Markup, ...]
-    parameters: tuple[Named, ...]
-    returns: tuple[Named, ...]
-    raises: tuple[Named, ...]
+    parameters: tuple[ApiName, ...]
+    returns: tuple[ApiName, ...]
+    raises: tuple[ApiName, ...]
     examples: tuple[str, ...]
-    options: tuple[Named, ...] = ()
-    members: tuple[Entry, ...] = ()
+    options: tuple[ApiName, ...] = ()
+    members: tuple[ApiEntry, ...] = ()
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
@@ -109,12 +109,12 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     )
 
 
-def every_entry() -> tuple[Entry, ...]:
+def every_entry() -> tuple[ApiEntry, ...]:
     """Return what the reference says of every public name."""
     return tuple(entry(name) for name in kvreport.__all__ if not name.startswith("__"))
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> ApiEntry:
     """Return what the reference says of a public name."""
     found = getattr(kvreport, name)
     return _entry(_source(found.__module__)[found.__name__], name)
@@ -130,7 +130,7 @@ def _source(module: str) -> griffe.Module:
     )
 
 
-def _entry(found: Any, name: str) -> Entry:  # noqa: ANN401 (any of griffe's objects)
+def _entry(found: Any, name: str) -> ApiEntry:  # noqa: ANN401 (any of griffe's objects)
     parts: dict[str, list[Any]] = {}
     for part in found.docstring.parsed if found.docstring else ():
         parts.setdefault(part.kind.value, []).append(part.value)
@@ -140,28 +140,30 @@ def _entry(found: Any, name: str) -> Entry:  # noqa: ANN401 (any of griffe's obj
         else {}
     )
     listed = [*_all(parts, "parameters"), *_all(parts, "other parameters"), *_all(parts, "attributes")]
-    return Entry(
+    return ApiEntry(
         name=name,
         id=f"kvreport-{name.replace('.', '-')}",  # case tells Estimate from estimate
         signature=_signature(found, name),
         text=tuple(prose(text) for block in parts.get("text", ()) for text in block.split("\n\n")),
         parameters=tuple(
-            Named(one.name, str(one.annotation or ""), _default(stated.get(one.name)), prose(one.description))
+            ApiName(
+                one.name, str(one.annotation or ""), _default(stated.get(one.name)), prose(one.description)
+            )
             for one in listed
         ),
         options=tuple(
-            Named(
+            ApiName(
                 one.name, _ACCEPTED.get(one.kind, one.kind), "", Markup("%s (%s)") % (one.help, one.flags[0])
             )
             for one in (options() if name == _WITH_OPTIONS else ())
             if one.flags and one.name not in stated
         ),
         returns=tuple(
-            Named("", str(found.returns or one.annotation or ""), "", prose(one.description))
+            ApiName("", str(found.returns or one.annotation or ""), "", prose(one.description))
             for one in _all(parts, "returns")
         ),
         raises=tuple(
-            Named(str(one.annotation), "", "", prose(one.description)) for one in _all(parts, "raises")
+            ApiName(str(one.annotation), "", "", prose(one.description)) for one in _all(parts, "raises")
         ),
         examples=tuple(
             str(code)

@@ -12,7 +12,7 @@ from kvreport.book.prose import plain
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.claim import Claim, ClaimsFile, Publication, load_claims
 from kvreport.evidence.claim_check import QUANTITIES, UNITS
-from kvreport.evidence.claims import MEANINGS, Entry, Verdict, judge, ledger, plural, summary, to_json
+from kvreport.evidence.claims import MEANINGS, ClaimVerdict, Entry, judge, ledger, plural, summary, to_json
 from kvreport.publish.noted import kept
 from kvreport.publish.python_runtime import FOLDER as PYTHON
 from kvreport.publish.python_runtime import MANIFEST
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 URI: Final = "evidence/claims/"
 FILE: Final = "evidence/claims.json"
-_ROW: Final = {Verdict.ROUNDED: "confirmed, rounded", Verdict.DEPENDS: "unstated assumption"}
+_ROW: Final = {ClaimVerdict.ROUNDED: "confirmed, rounded", ClaimVerdict.DEPENDS: "unstated assumption"}
 """Names of rows of the picture that are too long for a phone."""
 LEADING: Final = 12
 """Causes that stand at the head of the page."""
@@ -39,9 +39,9 @@ OWN_SECTION: Final = 10
 SHORT: Final = "short-publications"
 """Anchor of the section that shorter publications share."""
 _CSS: Final = {
-    Verdict.UNIT_SLIP: "unit-slip",
-    Verdict.DEPENDS: "depends",
-    Verdict.CONTRADICTED: "contradicted",
+    ClaimVerdict.UNIT_SLIP: "unit-slip",
+    ClaimVerdict.DEPENDS: "depends",
+    ClaimVerdict.CONTRADICTED: "contradicted",
 }
 
 
@@ -171,10 +171,10 @@ def page(
         return None
     context = _context(_files(catalog.folder), found, Quantities(catalog), drawings or {})
     counted = summary(found)
-    agree = counted[Verdict.CONFIRMED] + counted[Verdict.ROUNDED] + counted[Verdict.MEASURED]
+    agree = counted[ClaimVerdict.CONFIRMED] + counted[ClaimVerdict.ROUNDED] + counted[ClaimVerdict.MEASURED]
     conclusion = (
-        f"{len(found)} published figures recomputed: {agree} hold, {counted[Verdict.UNIT_SLIP]} are right in another "
-        f"unit, {counted[Verdict.DEPENDS]} need an assumption that is not stated, {counted[Verdict.CONTRADICTED]} are contradicted"
+        f"{len(found)} published figures recomputed: {agree} hold, {counted[ClaimVerdict.UNIT_SLIP]} are right in another "
+        f"unit, {counted[ClaimVerdict.DEPENDS]} need an assumption that is not stated, {counted[ClaimVerdict.CONTRADICTED]} are contradicted"
     )
     sections = [
         Section(
@@ -236,7 +236,7 @@ def _context(
         short_counts=tuple(sum(column) for column in zip(*(part.counts for part in short), strict=True)),
         findings=findings[:LEADING],
         rest=findings[LEADING:],
-        verdicts=tuple((v.value, MEANINGS[v], counted[v]) for v in Verdict),
+        verdicts=tuple((v.value, MEANINGS[v], counted[v]) for v in ClaimVerdict),
         total=len(found),
         file=FILE,
         chart=Chart(
@@ -253,17 +253,17 @@ def _context(
     )
 
 
-def _picture(found: Sequence[Entry]) -> charts.Request:
+def _picture(found: Sequence[Entry]) -> charts.ChartRequest:
     named = {verdict: f"{_ROW.get(verdict, verdict.value)} ({n})" for verdict, n in summary(found).items()}
     marks = dict.fromkeys(
-        charts.Judged(float(f"{entry.ratio:.3g}"), named[entry.verdict])
+        charts.JudgedFigure(float(f"{entry.ratio:.3g}"), named[entry.verdict])
         for entry in found
         if entry.ratio and entry.claim.stated.relation == "equals"
     )
-    return charts.Request("verdicts", charts.Verdicts(tuple(marks), tuple(named.values())))
+    return charts.ChartRequest("verdicts", charts.Verdicts(tuple(marks), tuple(named.values())))
 
 
-def requests(site: SiteData) -> Iterator[charts.Request]:
+def requests(site: SiteData) -> Iterator[charts.ChartRequest]:
     """Yield the picture of the verdicts, where there are claims."""
     found = entries(site.catalog)
     if found:

@@ -15,7 +15,7 @@ from kvreport.dataset import columns
 from kvreport.publish import archive, changes
 from kvreport.publish.downloads import FOLDER, SUMS
 from kvreport.publish.site_data import SiteData
-from kvreport.site.kit.elements import Fact, Link
+from kvreport.site.kit.elements import KeyFigure, Link
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
@@ -82,7 +82,7 @@ class DataContext:
     """
 
     headline: str
-    facts: tuple[Fact, ...]
+    facts: tuple[KeyFigure, ...]
     downloads: tuple[Link, ...]
     tables: tuple[tuple[str, str, Table], ...]
     readers: tuple[tuple[str, str], ...]
@@ -201,14 +201,14 @@ def context(site: SiteData) -> DataContext:
     )
 
 
-def _facts(site: SiteData) -> Iterator[Fact]:
+def _facts(site: SiteData) -> Iterator[KeyFigure]:
     if site.downloads.rows:
-        yield Fact(
+        yield KeyFigure(
             "Rows", units.count(site.downloads.rows), "model × accelerator × layout × formats × context"
         )
-    yield Fact("Models", units.count(len(site.models)), sourced(site.models))
-    yield Fact("Accelerators", units.count(len(site.gpus)))
-    yield Fact("Data release", site.version)
+    yield KeyFigure("Models", units.count(len(site.models)), sourced(site.models))
+    yield KeyFigure("Accelerators", units.count(len(site.gpus)))
+    yield KeyFigure("Data release", site.version)
 
 
 def sourced(models: Sequence[Model]) -> str:
@@ -240,7 +240,7 @@ def _files(site: SiteData) -> Iterator[Link]:
     yield Link("v1/explore.json", f"{FOLDER}/v1/explore.json", "every model's profiles in one file")
 
 
-def _release_files(release: archive.Release) -> Iterator[Link]:
+def _release_files(release: archive.ArchivedRelease) -> Iterator[Link]:
     """The files of a release at the release's own address."""
     for name, size, _ in release.files:
         yield Link(name, f"{archive.FOLDER}/{release.version}/{name}", units.human_bytes(size))
@@ -252,7 +252,7 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-def _dictionary(table: columns.Table) -> Table:
+def _dictionary(table: columns.DatasetTable) -> Table:
     rows = []
     for column in table.columns:
         kind = column.type + (", key" if column.key else "") + (", may be empty" if column.nullable else "")

@@ -13,7 +13,7 @@ from kvreport.site.pages import validation
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
-    from kvreport.evidence.validation import Case
+    from kvreport.evidence.validation import Compared
 
 MARK: Final = re.compile(r"<!-- kv:(?P<what>rules|ranges) (?P<family>[a-z_]+) -->")
 """Where a hand-written page has the table of a family's rules, or of its ranges of releases."""
@@ -42,7 +42,7 @@ def placed(html: str, catalog: Catalog, uri: str) -> str:
     return MARK.sub(made, html)
 
 
-def _cases(catalog: Catalog, family: str) -> Sequence[tuple[Numbers, Case]]:
+def _cases(catalog: Catalog, family: str) -> Sequence[tuple[Numbers, Compared]]:
     """The logs of a family that are compared, with their releases."""
     found = validation.of(catalog)
     cases = () if found is None else found.cases
@@ -69,7 +69,7 @@ def _ranges(rules: RulesFile) -> Table:
     )
 
 
-def _rules(rules: RulesFile, cases: Sequence[tuple[Numbers, Case]]) -> Table:
+def _rules(rules: RulesFile, cases: Sequence[tuple[Numbers, Compared]]) -> Table:
     label = rules.records[-1].label.split()[0]
     logs = ", with the logs of these releases that show the figure and how many agree" if cases else ""
     return Table(
@@ -82,7 +82,7 @@ def _rules(rules: RulesFile, cases: Sequence[tuple[Numbers, Case]]) -> Table:
     )
 
 
-def _rows(rules: RulesFile, cases: Sequence[tuple[Numbers, Case]]) -> Iterator[Row]:
+def _rows(rules: RulesFile, cases: Sequence[tuple[Numbers, Compared]]) -> Iterator[Row]:
     term = ""
     for rule in rules.rules:
         term = rule.term or term
@@ -112,7 +112,7 @@ def _said(value: object) -> str:
     return f"{value:,}" if isinstance(value, int | float) and value >= 1024 else str(value)
 
 
-def _logs(term: str, cases: Sequence[Case]) -> str:
+def _logs(term: str, cases: Sequence[Compared]) -> str:
     """How many logs show a term's figure, and how many of them agree: pools in their band, others to 1%."""
     agree, shown = 0, 0
     for case in cases:

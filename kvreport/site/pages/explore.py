@@ -25,7 +25,7 @@ START_TOKENS: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class FirstQuestion:
     """What the explorer answers before anything is chosen: one accelerator, one context, weights as released.
 
     Attributes:
@@ -67,7 +67,7 @@ class ToolContext:
     usual: tuple[str, ...]
     engine: str
     sql: str
-    start: Start
+    start: FirstQuestion
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
@@ -107,13 +107,13 @@ def context(site: SiteData, *, runs_sql: bool = False) -> ToolContext:
     )
 
 
-def start(site: SiteData) -> Start:
+def start(site: SiteData) -> FirstQuestion:
     """Count the configurations of one well-known accelerator, each model as released, where the engine runs it."""
     gpu = site.known_gpus[0]
     context = START_TOKENS if START_TOKENS in site.contexts else site.contexts[0]
     known = [one.known for model, one in site.capacities.items() if site.catalog.models[model].release_known]
     series = [one for one in known if one is not None and one.verdicts[one.at(context)] not in REFUSED]
-    return Start(
+    return FirstQuestion(
         address=f"gpu={gpu}&context={context}&tp=1&weights=released&kv=own",
         question=f"{devices(1, site.gpu_name(gpu))}, {units.human_tokens(context)} context, weights as released",
         fit=sum(one.holds(one.at(context)) for one in series),

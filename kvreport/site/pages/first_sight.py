@@ -10,7 +10,7 @@ import numpy as np
 from kvreport import units
 from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, bands_of, errors_of
 from kvreport.estimation.first_sight import ALL_FLAGS, SOME_ASSUMED, is_own, sentence
-from kvreport.evidence.validation import Case, Validation
+from kvreport.evidence.validation import Compared, Validation
 from kvreport.site.kit import charts
 from kvreport.site.kit.elements import Chart
 from kvreport.site.kit.tables import Cell, Column, Row, Table
@@ -29,7 +29,7 @@ WORST: Final = 3
 """Logs that the picture names."""
 
 
-def picture(found: FirstSeen, validation: Validation) -> charts.Request | None:
+def picture(found: FirstSeen, validation: Validation) -> charts.ChartRequest | None:
     """Return what the picture shows: printed against predicted tokens of every log; None without any."""
     seen = {case.observation.id: case.observation for case in validation.cases}
     marks = []
@@ -53,10 +53,10 @@ def picture(found: FirstSeen, validation: Validation) -> charts.Request | None:
         return None
     marks.sort(key=lambda mark: abs(math.log(mark.predicted / mark.printed)))
     bands = tuple(name for name in _BANDS.values() if any(mark.band == name for mark in marks))
-    return charts.Request("first_sights", charts.FirstSights(tuple(marks), bands, WORST, empty))
+    return charts.ChartRequest("first_sights", charts.FirstSights(tuple(marks), bands, WORST, empty))
 
 
-def chart(request: charts.Request) -> Chart:
+def chart(request: charts.ChartRequest) -> Chart:
     """Return the picture, ready to stand in a page."""
     data = cast("charts.FirstSights", request.data)
     empty = f" Of {data.empty} more, no room for a cache was predicted." if data.empty else ""
@@ -170,7 +170,7 @@ def _logs(found: FirstSeen, validation: Validation) -> Table:
     )
 
 
-def _now(case: Case, log: FirstSeenLog) -> float | None:
+def _now(case: Compared, log: FirstSeenLog) -> float | None:
     return next((one.error for one in case.comparisons if one.quantity == log.quantity), None)
 
 

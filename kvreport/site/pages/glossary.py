@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kvreport.book.glossary import Term, load_glossary
+from kvreport.book.glossary import GlossaryTerm, load_glossary
 from kvreport.book.prose import resolve
 from kvreport.book.quantities import Quantities
 from kvreport.errors import CatalogError
@@ -46,7 +46,7 @@ def page(catalog: Catalog) -> Page | None:
     )
 
 
-def _names(terms: tuple[Term, ...]) -> tuple[str, ...]:
+def _names(terms: tuple[GlossaryTerm, ...]) -> tuple[str, ...]:
     # A term that a chapter explains is found there.
     return ("glossary", *(name for t in terms if t.chapter is None for name in (t.term, *t.also)))
 

@@ -18,8 +18,8 @@ from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import diagrams, tables
 from kvreport.site.kit.boundary_plot import Plot, PlotData, PlotLine
-from kvreport.site.kit.elements import Bar, Fact, SourceLine
-from kvreport.site.kit.groups import Group, Member, grouped
+from kvreport.site.kit.elements import Bar, KeyFigure, SourceLine
+from kvreport.site.kit.groups import Member, ReasonGroup, grouped
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.sources import evidence_cell, source_cell, source_lines
 from kvreport.site.kit.tables import Cell, Column, Row, Table
@@ -79,12 +79,12 @@ class GpuContext:
     slug: str
     headline: tuple[tuple[str, bool], ...]
     conditions: str
-    facts: tuple[Fact, ...]
+    facts: tuple[KeyFigure, ...]
     bar: Bar | None
     memory: Table
     chart: Plot | None
     grid: Table
-    groups: tuple[Group, ...]
+    groups: tuple[ReasonGroup, ...]
     controls: Controls | None
     largest: Table
     slices: Table | None
@@ -263,20 +263,20 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
     return (*usable, *pieces(*told))
 
 
-def _facts(gpu: Accelerator) -> Iterator[Fact]:
-    yield Fact("Advertised memory", advertised(gpu), "installed, as its maker states it")
+def _facts(gpu: Accelerator) -> Iterator[KeyFigure]:
+    yield KeyFigure("Advertised memory", advertised(gpu), "installed, as its maker states it")
     if gpu.memory.driver_visible is not None:
-        yield Fact("Reported by the driver", f"{units.gib(gpu.memory.driver_visible.value)} GiB")
+        yield KeyFigure("Reported by the driver", f"{units.gib(gpu.memory.driver_visible.value)} GiB")
     note = "" if gpu.memory.usable.evidence == "observed" else gpu.memory.usable.evidence
-    yield Fact("Usable by a process", f"{units.gib(gpu.usable_bytes)} GiB", note)
+    yield KeyFigure("Usable by a process", f"{units.gib(gpu.usable_bytes)} GiB", note)
     if gpu.bandwidth_bytes_per_s is not None:
-        yield Fact(
+        yield KeyFigure(
             "Memory bandwidth",
             f"{gpu.bandwidth_bytes_per_s.value / _TERA:,.2f} TB/s",
             _mark(gpu.bandwidth_bytes_per_s),
         )
     if gpu.rates.bf16 is not None:
-        yield Fact("16-bit peak", f"{gpu.rates.bf16.value / _TERA:,.0f} TFLOP/s", _mark(gpu.rates.bf16))
+        yield KeyFigure("16-bit peak", f"{gpu.rates.bf16.value / _TERA:,.0f} TFLOP/s", _mark(gpu.rates.bf16))
 
 
 def advertised(gpu: Accelerator) -> str:
@@ -383,7 +383,7 @@ def _shown(site: SiteData, gpu: Accelerator) -> list[tuple[str, Series, tuple[tu
     return shown[:6]
 
 
-def _grid(site: SiteData, gpu: Accelerator, served_rows: Served) -> tuple[Table, tuple[Group, ...]]:
+def _grid(site: SiteData, gpu: Accelerator, served_rows: Served) -> tuple[Table, tuple[ReasonGroup, ...]]:
     """The models that it serves, newest first, and those that it does not, by reason."""
     rows = []
     groups: dict[str, list[Member]] = {}

@@ -11,7 +11,7 @@ from kvreport.catalog.model import Model
 from kvreport.publish.confirmed import confirmed
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.boundary_plot import Plot
-from kvreport.site.kit.elements import Bar, Fact, Link
+from kvreport.site.kit.elements import Bar, KeyFigure, Link
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
@@ -85,7 +85,7 @@ class HomeContext:
     command: str
     estimate: str
     cite: str
-    facts: tuple[Fact, ...]
+    facts: tuple[KeyFigure, ...]
     doors: tuple[Link, ...]
     rest: tuple[Link, ...]
 
@@ -142,9 +142,9 @@ def context(site: SiteData, model: Model, known: Collection[str]) -> HomeContext
         estimate=detail.estimate,
         cite=detail.cite,
         facts=(
-            Fact("Models", units.count(len(site.models))),
-            Fact("GPUs and accelerators", units.count(len(site.gpus))),
-            Fact("Data release", site.version),
+            KeyFigure("Models", units.count(len(site.models))),
+            KeyFigure("GPUs and accelerators", units.count(len(site.gpus))),
+            KeyFigure("Data release", site.version),
         ),
         doors=tuple(_doors(known)),
         rest=tuple(link for link in REST if link.href in known),

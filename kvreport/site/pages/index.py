@@ -82,7 +82,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     )
 
 
-def requests(site: SiteData) -> Iterator[charts.Request]:
+def requests(site: SiteData) -> Iterator[charts.ChartRequest]:
     """Yield the picture of all models."""
     yield landscape_request(site)
 
@@ -232,7 +232,7 @@ def _rough(value: float | None) -> int | float | None:
     return None if value is None else int(float(f"{value:.4g}"))
 
 
-def landscape_request(site: SiteData) -> charts.Request:
+def landscape_request(site: SiteData) -> charts.ChartRequest:
     """Return the request of the picture of all models."""
     marks = []
     for model in site.models:
@@ -249,7 +249,7 @@ def landscape_request(site: SiteData) -> charts.Request:
             )
     labels = tuple(attention_label(kind) for kind in KINDS)
     kinds = tuple(label for label in labels if any(mark.kind == label for mark in marks))
-    return charts.Request("landscape", charts.Landscape(tuple(marks), kinds))
+    return charts.ChartRequest("landscape", charts.Landscape(tuple(marks), kinds))
 
 
 def landscape(site: SiteData) -> Chart:

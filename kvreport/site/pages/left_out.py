@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport import units
-from kvreport.catalog.left_out import Band, FirstSight, Kind, LeftOut
+from kvreport.catalog.left_out import Band, FirstSightBand, Kind, LeftOut
 from kvreport.evidence.validation import Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.units import GIB
@@ -174,7 +174,7 @@ def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
     )
 
 
-def _first(found: FirstSight | None) -> tuple[Cell, Cell]:
+def _first(found: FirstSightBand | None) -> tuple[Cell, Cell]:
     """Logs that were predicted before any rule was changed for them, and the share of their pools inside the band."""
     if found is None:
         return Cell(""), Cell("")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup
 
 from kvreport import units
-from kvreport.catalog.measurement import Measurement, Reading, load_measurements
+from kvreport.catalog.measurement import MeasuredQuantity, Measurement, load_measurements
 from kvreport.site.kit import figures
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
@@ -70,7 +70,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ExperimentQuestion:
     """One experiment, as the page asks it.
 
     Attributes:
@@ -87,21 +87,21 @@ class Question:
 
 
 QUESTIONS: Final = (
-    Question(
+    ExperimentQuestion(
         "e1-cache-bytes",
         "Does the cache have the size that the formula gives?",
         "A prompt is prefilled, and every tensor of the cache is added up: elements times their size. The formula "
         "must equal that to the byte, for heads of every kind, windows, latents, index keys and states.",
         Picture("cache", "context_tokens", "Context of the request (tokens)", "KV cache (MiB)", units.MIB),
     ),
-    Question(
+    ExperimentQuestion(
         "e2-batch-memory",
         "How does memory grow with the batch?",
         "Weights and caches follow from shapes. Activations and what the allocator keeps between tensors do not; "
         "attention that writes its scores out needs at least six bytes for each of them.",
         Picture("cache", "batch", "Requests in the batch", "KV cache (MiB)", units.MIB),
     ),
-    Question(
+    ExperimentQuestion(
         "e3-boundary",
         "Which batch is the largest that fits?",
         "The largest batch that decodes before the allocator refuses, found by bisection. No batch can be larger "
@@ -114,27 +114,27 @@ QUESTIONS: Final = (
             1.0,
         ),
     ),
-    Question(
+    ExperimentQuestion(
         "e4-head-sharing",
         "What does sharing heads save?",
         "One model, built with a KV head for each query head, with groups that share one, and with one for all. "
         "The cache must be proportional to the number of KV heads, and everything else must stay the same.",
         Picture("cache", "kv_heads", "KV heads", "KV cache (MiB)", units.MIB),
     ),
-    Question(
+    ExperimentQuestion(
         "e5-time",
         "How close to the bounds do prefill and decode come?",
         "The card's bandwidth and its rate of 16-bit products are measured first; the bounds are computed from "
         "these. No step can be faster.",
         Picture("decode step", "batch", "Requests in the batch", "One decode step (ms)", 1e-3),
     ),
-    Question(
+    ExperimentQuestion(
         "e6-paged",
         "How much memory does paging save?",
         "Requests of very different lengths, once in pages and once in a row each of the longest one's length. "
         "The pool is made exactly as large as the count of pages says, and every request must be answered.",
     ),
-    Question(
+    ExperimentQuestion(
         "e7-fixed-costs",
         "How much memory is in use before a model is loaded?",
         "Memory that the driver counts and the framework's allocator does not know: context, libraries, workspaces.",
@@ -143,7 +143,7 @@ QUESTIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MeasuredRun:
     """One file as the page shows it.
 
     Attributes:
@@ -170,7 +170,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedQuestion:
     """A question with its answers.
 
     Attributes:
@@ -180,7 +180,7 @@ class Asked:
     """
 
     asks: str
-    runs: tuple[Run, ...]
+    runs: tuple[MeasuredRun, ...]
     remains: str
 
 
@@ -217,14 +217,14 @@ def page(catalog: Catalog) -> Page | None:
     )
 
 
-def _section(question: Question, found: Sequence[Measurement]) -> Section:
+def _section(question: ExperimentQuestion, found: Sequence[Measurement]) -> Section:
     asked = answer(question, found)
     names = {field.name: getattr(asked, field.name) for field in fields(asked)}
     anchor = question.experiment.split("-")[0]
     return Section(anchor, question.title, render("measured/experiment.html", URI, names))
 
 
-def answer(question: Question, found: Sequence[Measurement]) -> Asked:
+def answer(question: ExperimentQuestion, found: Sequence[Measurement]) -> AskedQuestion:
     """Put together what a question's files say; a GPU's come first."""
     order = {"cuda": 0, "cpu": 1, "meta": 2}
     own = sorted(
@@ -234,16 +234,16 @@ def answer(question: Question, found: Sequence[Measurement]) -> Asked:
     remains = ""
     if not any(one.device == "cuda" for one in own):
         remains = f"python -m experiments run {question.experiment.split('-')[0]} --device cuda"
-    return Asked(question.asks, tuple(_run(question, one) for one in own), remains)
+    return AskedQuestion(question.asks, tuple(_run(question, one) for one in own), remains)
 
 
-def _run(question: Question, one: Measurement) -> Run:
+def _run(question: ExperimentQuestion, one: Measurement) -> MeasuredRun:
     versions = ", ".join(f"{name} {version}" for name, version in one.versions.items())
     machine = one.machine
     memory = f", {units.gib(machine.memory_bytes)} GiB" if machine.memory_bytes else ""
     driver = f", driver {machine.driver}" if machine.driver else ""
     note = f" ({machine.note})" if machine.note else ""
-    return Run(
+    return MeasuredRun(
         where=f"{machine.label}{memory}{driver}{note}",
         says=verdict(one.readings),
         chart=_chart(question, one),
@@ -256,7 +256,7 @@ def _run(question: Question, one: Measurement) -> Run:
     )
 
 
-def verdict(readings: Sequence[Reading]) -> str:
+def verdict(readings: Sequence[MeasuredQuantity]) -> str:
     """Say how readings came out against what was computed for them, in one sentence."""
     exact = [r for r in readings if r.relation == "equals" and r.holds is not None]
     bounds = [r for r in readings if r.relation in ("at_least", "at_most") and r.holds is not None]
@@ -301,12 +301,12 @@ def _conclusion(found: Sequence[Measurement]) -> str:
     return text
 
 
-def _chart(question: Question, one: Measurement) -> Markup:
+def _chart(question: ExperimentQuestion, one: Measurement) -> Markup:
     """Draw computed lines and measured rings; empty where the file has nothing to draw."""
     picture = question.picture
     if picture is None:
         return Markup()
-    lines: dict[str, dict[int, Reading]] = {}
+    lines: dict[str, dict[int, MeasuredQuantity]] = {}
     for reading in one.readings:
         place = reading.at.get(picture.across)
         if reading.quantity == picture.quantity and isinstance(place, int) and reading.computed is not None:
@@ -323,7 +323,7 @@ def _chart(question: Question, one: Measurement) -> Markup:
         return Markup()
     chosen = dict(list(lines.items())[:MOST_LINES])
 
-    def values(points: dict[int, Reading], name: str) -> tuple[float | None, ...]:
+    def values(points: dict[int, MeasuredQuantity], name: str) -> tuple[float | None, ...]:
         found: list[float | None] = []
         for place in places:
             value = getattr(points[place], name) if place in points else None
@@ -362,7 +362,7 @@ def _said(name: str) -> str:
     return _CASES.get(name, name)
 
 
-def _line_name(question: Question, reading: Reading) -> str:
+def _line_name(question: ExperimentQuestion, reading: MeasuredQuantity) -> str:
     if question.experiment == "e2-batch-memory" and reading.model:
         name, case = reading.model.rpartition("/")[2], _said(reading.case)
         return case if case.startswith(name) else f"{name}, {case}"
@@ -371,8 +371,8 @@ def _line_name(question: Question, reading: Reading) -> str:
     return _said(reading.case)
 
 
-def _summary(question: Question, one: Measurement) -> Table:
-    groups: dict[tuple[str, str], list[Reading]] = {}
+def _summary(question: ExperimentQuestion, one: Measurement) -> Table:
+    groups: dict[tuple[str, str], list[MeasuredQuantity]] = {}
     for reading in one.readings:
         groups.setdefault((reading.case, reading.quantity), []).append(reading)
     rows = []

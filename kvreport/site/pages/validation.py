@@ -23,7 +23,7 @@ from kvreport.catalog.observation import load_observations
 from kvreport.catalog.peer import load_peers
 from kvreport.catalog.planner_check import OracleCheck, PlannerCheck, load_oracle_check, load_planner_check
 from kvreport.evidence.forecasts import scored
-from kvreport.evidence.validation import Case, Statistic, Validation, compare, validate
+from kvreport.evidence.validation import Compared, Statistic, Validation, compare, validate
 from kvreport.publish.noted import kept
 from kvreport.resources import data_dir
 from kvreport.site.kit import charts, figures
@@ -78,7 +78,7 @@ def of(catalog: Catalog) -> Validation | None:
     return validate(catalog, case_of=_kept_case)
 
 
-def _kept_case(catalog: Catalog, observation: Observation) -> Case:
+def _kept_case(catalog: Catalog, observation: Observation) -> Compared:
     """An observation's comparison, kept until something that it reads changes."""
     return kept(f"case {observation.model_dump_json()}", lambda: compare(catalog, observation))
 
@@ -436,7 +436,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
             yield more
 
 
-def requests(site: SiteData) -> Iterator[charts.Request]:
+def requests(site: SiteData) -> Iterator[charts.ChartRequest]:
     """Yield the picture of logs at first sight, where there are any."""
     found, first = of(site.catalog), load_first_seen(site.catalog.folder)
     request = None if found is None or first is None else first_sight.picture(first, found)

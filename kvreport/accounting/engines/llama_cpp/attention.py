@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvreport.accounting.engines.llama_cpp.network import Attention, BlockIndexer, Indexer, LatentAttention
-from kvreport.accounting.engines.llama_cpp.step import Step, norm
+from kvreport.accounting.engines.llama_cpp.network import Attention, BlockIndexer, IndexKeys, LatentAttention
+from kvreport.accounting.engines.llama_cpp.step import WorstStep, norm
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F16,
     F32,
@@ -42,7 +42,7 @@ class AttentionInputs:
     Each is made once and only where a layer uses it, as unused inputs are not part of a graph.
     """
 
-    def __init__(self, step: Step, network: Network) -> None:
+    def __init__(self, step: WorstStep, network: Network) -> None:
         self.step = step
         self.positions = graph_input(step.tokens * network.positions, width=I32)
         per_stream = step.tokens // step.streams
@@ -82,7 +82,7 @@ class BlockInputs:
     bias: Tensor
 
 
-def _mask(step: Step, cells: int, tokens: int) -> Tensor:
+def _mask(step: WorstStep, cells: int, tokens: int) -> Tensor:
     """The attention mask of one kind of layer: in 16 bits for flash attention, once cast from 32 bits."""
     flash = step.flash and step.fused
     filled = graph_input(cells, tokens, 1, step.streams, width=F16 if flash and not step.wide_masks else F32)
@@ -287,7 +287,7 @@ def _store(x: Tensor, target: Tensor, cells: Tensor) -> Tensor:
     return into("set_rows", target, flat, cells, target)
 
 
-def _store_values(step: Step, x: Tensor, target: Tensor, cells: Tensor) -> Tensor:
+def _store_values(step: WorstStep, x: Tensor, target: Tensor, cells: Tensor) -> Tensor:
     if step.flash:
         return _store(x, target, cells)
     width, tokens = x.ne[0] * x.ne[1], x.ne[2]
@@ -297,7 +297,7 @@ def _store_values(step: Step, x: Tensor, target: Tensor, cells: Tensor) -> Tenso
     return into("set_rows", target, reshape(flat, 1, flat.count), cells, target)
 
 
-def _cached_values(step: Step, attn: Attention, values: Tensor, cells: int) -> Tensor:
+def _cached_values(step: WorstStep, attn: Attention, values: Tensor, cells: int) -> Tensor:
     dim, heads = attn.value_dim, attn.kv_heads
     if step.flash:
         return view(values, (dim, heads, cells, step.streams), (dim * F16, heads * dim * F16))
@@ -306,7 +306,7 @@ def _cached_values(step: Step, attn: Attention, values: Tensor, cells: int) -> T
 
 def attend(
     graph: Graph,
-    step: Step,
+    step: WorstStep,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -443,7 +443,7 @@ def _picked(
 def _index(
     graph: Graph,
     inputs: AttentionInputs,
-    indexer: Indexer,
+    indexer: IndexKeys,
     x: Tensor,
     compressed: Tensor,
     home: int,

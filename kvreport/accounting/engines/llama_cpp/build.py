@@ -22,7 +22,7 @@ from kvreport.accounting.engines.llama_cpp.network import (
     Network,
     Recurrence,
 )
-from kvreport.accounting.engines.llama_cpp.step import Step, norm
+from kvreport.accounting.engines.llama_cpp.step import WorstStep, norm
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F32,
     I32,
@@ -64,7 +64,7 @@ class Homes:
     output: int
 
 
-def build_graph(network: Network, step: Step, homes: Homes) -> Graph:
+def build_graph(network: Network, step: WorstStep, homes: Homes) -> Graph:
     """The graph of one step.
 
     Args:
@@ -100,7 +100,7 @@ def build_graph(network: Network, step: Step, homes: Homes) -> Graph:
 def _in_streams(
     graph: Graph,
     network: Network,
-    step: Step,
+    step: WorstStep,
     homes: Homes,
     inputs: AttentionInputs,
     stream: Tensor,
@@ -119,7 +119,7 @@ def _in_connections(
     graph: Graph,
     network: Network,
     joined: Hyper,
-    step: Step,
+    step: WorstStep,
     homes: Homes,
     inputs: AttentionInputs,
     stream: Tensor,
@@ -143,7 +143,7 @@ def _fed(at: _At, block: Block, cur: Tensor) -> Tensor:
     return _feed(at, block, cur, cur)
 
 
-def _embed(graph: Graph, network: Network, step: Step, homes: Homes) -> Tensor:
+def _embed(graph: Graph, network: Network, step: WorstStep, homes: Homes) -> Tensor:
     tokens = graph_input(step.tokens, width=I32)
     given = graph_input(network.hidden, step.tokens)
     stream = get_rows(weight(network.hidden, network.vocabulary, home=homes.cpu), tokens)
@@ -161,7 +161,7 @@ def _embed(graph: Graph, network: Network, step: Step, homes: Homes) -> Tensor:
     return stream
 
 
-def _joined_with_state(network: Network, step: Step, homes: Homes, embedding: Tensor) -> Tensor:
+def _joined_with_state(network: Network, step: WorstStep, homes: Homes, embedding: Tensor) -> Tensor:
     """What a prediction block reads: the trunk's last state and the token's embedding, normed and projected."""
     home, hidden = homes.layers[0], network.hidden
     state = norm(graph_input(hidden, step.tokens), home)
@@ -173,7 +173,7 @@ def _joined_with_state(network: Network, step: Step, homes: Homes, embedding: Te
 class _At:
     graph: Graph
     network: Network
-    step: Step
+    step: WorstStep
     homes: Homes
     inputs: AttentionInputs
     index: int
@@ -272,7 +272,9 @@ def _logits(graph: Graph, network: Network, homes: Homes, cur: Tensor) -> None:
     graph.expand(logits)
 
 
-def _per_layer_inputs(graph: Graph, network: Network, step: Step, homes: Homes, stream: Tensor) -> Tensor:
+def _per_layer_inputs(
+    graph: Graph, network: Network, step: WorstStep, homes: Homes, stream: Tensor
+) -> Tensor:
     """Gemma 4's per-layer embeddings, projected and laid out by layer (``project_per_layer_inputs``)."""
     layers, width = len(network.blocks), network.per_layer
     tokens = graph_input(step.tokens, width=I32)
@@ -287,7 +289,7 @@ def _per_layer_inputs(graph: Graph, network: Network, step: Step, homes: Homes, 
 
 
 def _per_layer_embedding(
-    network: Network, step: Step, homes: Homes, index: int, stream: Tensor, per_layer: Tensor
+    network: Network, step: WorstStep, homes: Homes, index: int, stream: Tensor, per_layer: Tensor
 ) -> Tensor:
     home, width = homes.layers[index], network.per_layer
     cur = like("unary", mul_mat(weight(network.hidden, width, home=home), stream))

@@ -40,7 +40,7 @@ from kvreport.accounting.engines.llama_cpp.placement import (
 from kvreport.accounting.engines.llama_cpp.planner import Backend, assign
 from kvreport.accounting.engines.llama_cpp.planner import sizes as sizes_of
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
-from kvreport.accounting.engines.llama_cpp.step import Step
+from kvreport.accounting.engines.llama_cpp.step import WorstStep
 from kvreport.accounting.engines.llama_cpp.types import cache_type
 
 _KEPT_OF_A_KIND: Final = 3
@@ -404,7 +404,7 @@ def _sizes_by_shape(tensors: Sequence[LocalTensor]) -> tuple[tuple[tuple[int, in
 @lru_cache(maxsize=4096)
 def _planned(
     network: Network,
-    step: Step,
+    step: WorstStep,
     homes: Homes,
     backends: tuple[Backend, ...],
     copies: int,
@@ -421,7 +421,7 @@ def _planned(
     return tuple(sizes_of(graph, backends, copies=copies))
 
 
-def _stays(network: Network, step: Step, homes: Homes, backends: tuple[Backend, ...]) -> bool:
+def _stays(network: Network, step: WorstStep, homes: Homes, backends: tuple[Backend, ...]) -> bool:
     """True unless flash attention runs on another device than its layer, which disables it everywhere.
 
     ``llama_context::resolve_fused_ops`` asks with a graph of one token per sequence: few enough that no device takes
@@ -439,19 +439,19 @@ _ANY_CELLS: Final = 1 << 12
 
 
 @lru_cache(maxsize=4096)
-def _fused_stays(network: Network, few: Step, homes: Homes, backends: tuple[Backend, ...]) -> bool:
+def _fused_stays(network: Network, few: WorstStep, homes: Homes, backends: tuple[Backend, ...]) -> bool:
     graph = build_graph(network, few, homes)
     assign(graph, backends, op_offload=True)
     return all(tensor.backend == home for tensor, home in graph.fused)
 
 
-def plan_step(network: Network, options: LocalOptions, cells: Cells) -> Step:
+def plan_step(network: Network, options: LocalOptions, cells: Cells) -> WorstStep:
     """The worst case that llama.cpp reserves for (``llama_context::sched_reserve``)."""
     slots = options.slots
     tokens = min(cells.context, cells.ubatch)
     key = cache_type(options.type_k, "--cache-type-k")
     value = cache_type(options.type_v, "--cache-type-v")
-    return Step(
+    return WorstStep(
         tokens=-(-tokens // slots) * slots,
         sequences=slots,
         outputs=output_tokens(options, tokens, cells.batch),

@@ -87,7 +87,7 @@ class BlockIndexer:
 
 
 @dataclass(frozen=True)
-class Indexer:
+class IndexKeys:
     """The index keys of sparse attention (DeepSeek-V3.2, GLM-5).
 
     Attributes:
@@ -128,7 +128,7 @@ class LatentAttention:
     nope: int
     value_dim: int
     rotates: bool = True
-    indexer: Indexer | None = None
+    indexer: IndexKeys | None = None
     owns_indexer: bool = True
     scaled_query: bool = False
     window: int | None = None

@@ -47,7 +47,7 @@ _VALUES: Final = ("attn_v", "attn_qkv", "attn_kv_b")
 
 
 @dataclass
-class _State:
+class _OllamaState:
     """Counters of one run (``quantizeState``).
 
     Attributes:
@@ -85,7 +85,7 @@ def ollama_quantized(
     """
     ordered = sorted(tensors, key=lambda tensor: (tensor.layer, tensor.role))
     roles = {tensor.role for tensor in ordered}
-    state = _State(
+    state = _OllamaState(
         mix.removeprefix(OLLAMA_PREFIX),
         architecture,
         layers,
@@ -96,7 +96,7 @@ def ollama_quantized(
     return tuple(tensor.as_kind(TYPES[_type(state, tensor)]) for tensor in ordered)
 
 
-def _type(state: _State, tensor: LocalTensor) -> str:
+def _type(state: _OllamaState, tensor: LocalTensor) -> str:
     role, default = tensor.role, MIXES[OLLAMA_PREFIX + state.mix]
     if not tensor.is_matrix or any(part in role for part in _F32):
         return "f32"
@@ -112,7 +112,7 @@ def _type(state: _State, tensor: LocalTensor) -> str:
     return "f16" if tensor.columns % TYPES[kind].block else kind
 
 
-def _chosen(state: _State, tensor: LocalTensor, default: str) -> str:
+def _chosen(state: _OllamaState, tensor: LocalTensor, default: str) -> str:
     role, mix, eight = tensor.role, state.mix, state.experts == 8
     if role == "output" or (state.tied and role == "token_embd"):
         return "q8_0" if default == "q8_0" or tensor.columns % TYPES[default].block else "q6_k"

@@ -14,7 +14,7 @@ from kvreport.accounting.engines.llama_cpp.network import (
     BlockIndexer,
     FeedForward,
     Hyper,
-    Indexer,
+    IndexKeys,
     LatentAttention,
     Mixture,
     Network,
@@ -66,12 +66,12 @@ def read_local(
     roles: dict[int, dict[str, LocalTensor]] = {}
     for tensor in listed:
         roles.setdefault(tensor.layer, {}).setdefault(tensor.role, tensor)
-    reader = _Reader(model, architecture, roles, layer_sets(model))
+    reader = _NetworkReader(model, architecture, roles, layer_sets(model))
     return LocalModel(model, architecture, reader.network(), listed)
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _NetworkReader:
     model: Model
     architecture: LocalArchitecture
     roles: Mapping[int, Roles]
@@ -325,7 +325,7 @@ class _Reader:
             rotates=self.architecture.rotary,
             indexer=None
             if indexer is None
-            else Indexer(proj.rows if proj is not None else 64, indexer.index_dim, indexer.top_k or 2048),
+            else IndexKeys(proj.rows if proj is not None else 64, indexer.index_dim, indexer.top_k or 2048),
             owns_indexer=owned is not None,
         )
 

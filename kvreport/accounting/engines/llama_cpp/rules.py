@@ -18,7 +18,7 @@ from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place
 from kvreport.accounting.engines.llama_cpp.reading import read_local
-from kvreport.accounting.engines.step import Reserve, Step
+from kvreport.accounting.engines.step import EngineStep, Reserve
 from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -86,7 +86,7 @@ class LlamaCpp(EngineRules):
         del model
         return "converted without quantizing"
 
-    def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
+    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
         """The compute buffer of one slot with the whole context, and what the backend takes for itself.
 
         Where single layers lie is known only to an estimate: here every layer is on the device.

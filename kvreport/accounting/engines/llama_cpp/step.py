@@ -9,7 +9,7 @@ from kvreport.accounting.engines.llama_cpp.types import TYPES, GgmlType
 
 
 @dataclass(frozen=True)
-class Step:
+class WorstStep:
     """The worst case that llama.cpp reserves for (``llama_context::sched_reserve``).
 
     Attributes:

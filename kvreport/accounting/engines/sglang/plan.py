@@ -10,8 +10,8 @@ from typing import Final
 from kvreport.accounting.engines.sglang import compressed, refusals, settings, shapes
 from kvreport.accounting.engines.sglang.pools import (
     MOST_REQUESTS,
+    Division,
     PoolFlags,
-    PoolRule,
     pool_rule,
 )
 from kvreport.accounting.extras import draft_alone, drafts_blocks
@@ -69,7 +69,7 @@ def plan(
     stage = None if stage is None else counted(stage, engine)
     flags = replace(pool_flags(model, engine, setup), draft_bytes=draft_bytes)
 
-    def rule_with(flags: PoolFlags) -> PoolRule:
+    def rule_with(flags: PoolFlags) -> Division:
         return (
             stage_rule(model, engine, flags, setup.layout, stage)
             if stage
@@ -155,7 +155,7 @@ def stage_sizes(layers: int, stages: int) -> tuple[int, ...]:
     return tuple(each + (place >= stages - left) for place in range(stages)) if left else ()
 
 
-def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, stage: Model) -> PoolRule:
+def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, stage: Model) -> Division:
     """Which pools a pipeline stage has.
 
     Every stage sets as much aside for states as the stage with most of them needs, and up to 0.5.16 as much as the whole
@@ -333,7 +333,7 @@ def default_kv_format(model: Model, accelerator: Accelerator | None) -> str | No
     return "fp8" if settings.capability(accelerator) >= 10 else None
 
 
-def _states_only(rule: PoolRule) -> BlockPlan:
+def _states_only(rule: Division) -> BlockPlan:
     """A model that caches no tokens: a request holds states, which get their share of the pool alone."""
     share = rule.flags.state_share / (1 + rule.flags.state_share)
     held = ceil(rule.state_bytes * rule.flags.states_per_request / share)
@@ -367,8 +367,8 @@ _UNCOUNTED_DRAFT: Final = (
 
 
 def _uncounted(
-    rule: PoolRule,
-    rule_with: Callable[[PoolFlags], PoolRule],
+    rule: Division,
+    rule_with: Callable[[PoolFlags], Division],
     model: Model,
     engine: Engine,
     setup: CacheSetup,
@@ -387,7 +387,7 @@ def _uncounted(
     return [f"{said}: scales of FP8 latents are not counted, and come out of what it keeps free"]
 
 
-def _notes(rule: PoolRule, encoder: int = 0) -> list[str]:
+def _notes(rule: Division, encoder: int = 0) -> list[str]:
     notes = []
     flags = rule.flags
     if encoder:

@@ -96,7 +96,7 @@ class PoolFlags:
 
 
 @dataclass(frozen=True, slots=True)
-class Pools:
+class RankPools:
     """The pools of one rank.
 
     Attributes:
@@ -119,7 +119,7 @@ class Pools:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolRule:
+class Division:
     """How a budget becomes tokens, window tokens and states: one model under one set of flags.
 
     Attributes:
@@ -330,7 +330,7 @@ class PoolRule:
         return xp.reals(xp.trunc(rest * GIB))
 
 
-def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
+def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> Division:
     """Which pools a model has, and what a token takes of them.
 
     Args:
@@ -351,10 +351,10 @@ def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
         one = shapes.state_bytes(model, ranks, flags.state_dtype)
     if shapes.layers(model, engine).windowed:
         return replace(_window_rule(model, engine, flags), state_bytes=one)
-    return PoolRule(flags, token_bytes(model, engine, flags), state_bytes=one)
+    return Division(flags, token_bytes(model, engine, flags), state_bytes=one)
 
 
-def size_pools(model: Model, engine: Engine, budget_bytes: int, flags: PoolFlags) -> Pools:
+def size_pools(model: Model, engine: Engine, budget_bytes: int, flags: PoolFlags) -> RankPools:
     """Divide a budget over a model's pools as SGLang does.
 
     Args:
@@ -369,7 +369,7 @@ def size_pools(model: Model, engine: Engine, budget_bytes: int, flags: PoolFlags
     return pools_of(pool_rule(model, engine, flags), budget_bytes)
 
 
-def pools_of(rule: PoolRule, budget_bytes: int) -> Pools:
+def pools_of(rule: Division, budget_bytes: int) -> RankPools:
     """Divide a budget over the pools of a rule.
 
     Args:
@@ -401,7 +401,7 @@ def pools_of(rule: PoolRule, budget_bytes: int) -> Pools:
                 f"page, {least}"
             )
     found, limit = max_requests(tokens // rule.turns, None if slots is None else int(slots), flags)
-    return Pools(
+    return RankPools(
         tokens=tokens,
         cell_bytes=rule.cell_bytes,
         window_tokens=None if windows is None else int(windows),
@@ -520,7 +520,7 @@ def chunks_in_flight(flags: PoolFlags) -> int:
     return (2 if flags.overlap else 1) * flags.chunk_tokens
 
 
-def _window_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
+def _window_rule(model: Model, engine: Engine, flags: PoolFlags) -> Division:
     counted = shapes.layers(model, engine)
     full = shapes.token_elements(model, flags.attention_ranks) * flags.element_bytes
     windowed = shapes.token_elements(model, flags.attention_ranks, windowed=True) * flags.element_bytes
@@ -529,10 +529,10 @@ def _window_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
     window = shapes.window_of(model)
     if not counted.full:
         cell = window_cell + full * flags.draft_layers + flags.draft_bytes
-        return PoolRule(flags, cell, window=window, shared_window=True)
+        return Division(flags, cell, window=window, shared_window=True)
     if window is not None and flags.window_by_requests:
         kept = window_cap_tokens(window, flags)
-        return PoolRule(
+        return Division(
             flags,
             full_cell,
             fixed_bytes=kept * window_cell,
@@ -541,10 +541,10 @@ def _window_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
             window_bytes=window_cell,
         )
     cell = full_cell + flags.window_share * window_cell
-    return PoolRule(flags, cell, window=window, window_bytes=window_cell)
+    return Division(flags, cell, window=window, window_bytes=window_cell)
 
 
-def _compressed_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
+def _compressed_rule(model: Model, engine: Engine, flags: PoolFlags) -> Division:
     sizes = compressed.compressed_sizes(
         model,
         max_requests=flags.max_requests or MOST_REQUESTS,
@@ -554,7 +554,7 @@ def _compressed_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule
         padded=engine.compressed_pages_padded,
         rings_in_window=engine.compressed_rings_in_window,
     )
-    return PoolRule(
+    return Division(
         flags,
         sizes.token_bytes,
         fixed_bytes=sizes.fixed_bytes,

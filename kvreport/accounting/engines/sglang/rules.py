@@ -30,7 +30,7 @@ from kvreport.accounting.engines.sglang.pools import (
     WIDE_ROPE_BYTES,
 )
 from kvreport.accounting.engines.sglang.refusals import refusal, unequal_refusal
-from kvreport.accounting.engines.step import Reserve, StaticMemory, Step, constant
+from kvreport.accounting.engines.step import EngineStep, Reserve, StaticMemory, constant
 from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.extras import borrowed_copies, draft_rows
@@ -257,7 +257,7 @@ class Sglang(EngineRules):
             return frozenset()
         return frozenset(row.name for row in model.weights if is_hashed(model, row))
 
-    def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
+    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
         """What is left free when ``mem_fraction_static`` is not set, and what a process held before.
 
         The share is of the memory that was free before loading, so that the rest of it is kept free.
@@ -283,7 +283,7 @@ class Sglang(EngineRules):
         )
 
     def given_share_reserve(
-        self, reserve: Reserve, share: float, model: Model, accelerator: Accelerator, step: Step
+        self, reserve: Reserve, share: float, model: Model, accelerator: Accelerator, step: EngineStep
     ) -> Reserve:
         """A share given by hand is ``mem_fraction_static``: it replaces what SGLang would work out.
 
@@ -307,7 +307,7 @@ class Sglang(EngineRules):
         return replace(reserve, activations=0, graphs=0, non_framework=round(kept))
 
     def following_peak(
-        self, model: Model, accelerator: Accelerator, step: Step, share: float = 1.0
+        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
     ) -> tuple[Hashable, Callable[[Any], Any]] | None:
         """AMD's attention kernels lower the share for contexts above 8,192 tokens (``attention_hook.py``)."""
         if self._share_left(model, accelerator) == 1:
@@ -446,7 +446,7 @@ class Sglang(EngineRules):
         known = known or constant(self.engine, "uncertainty_bytes_ranks")
         return round(known * grown(accelerator.usable_bytes))
 
-    def _memory(self, model: Model, accelerator: Accelerator, step: Step) -> settings.Memory:
+    def _memory(self, model: Model, accelerator: Accelerator, step: EngineStep) -> settings.MemorySettings:
         layout = step.layout
         return settings.memory(
             model,
@@ -465,7 +465,7 @@ class Sglang(EngineRules):
             drafts=bool(draft_rows(model)),
         )
 
-    def _images_kept(self, model: Model, accelerator: Accelerator, step: Step) -> int:
+    def _images_kept(self, model: Model, accelerator: Accelerator, step: EngineStep) -> int:
         told = step.max_seqs if step.max_seqs != MOST_REQUESTS else None
         size = settings.images_mib(
             model,

@@ -114,7 +114,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemorySettings:
     """What of the settings decides the memory that is kept free.
 
     Attributes:
@@ -226,7 +226,7 @@ def memory(
     context_tokens: int | None = None,
     deepep: bool = False,
     drafts: bool = False,
-) -> Memory:
+) -> MemorySettings:
     """Resolve what decides the memory that is kept free; arguments as for :func:`settings`."""
     device = device_mib(accelerator)
     defaults = engine.device_class(accelerator.name, round(device * MIB))
@@ -263,7 +263,7 @@ def memory(
         share = round((device - reserved) / device, 3)
         if images and shapes.takes_images(model, engine):
             share *= vision_factor(model, engine)
-    return Memory(
+    return MemorySettings(
         share=share * backend_share(backend, context_tokens or model.context_tokens),
         chunk_tokens=chunk,
         captured_requests=captured,

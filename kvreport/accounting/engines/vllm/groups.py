@@ -23,7 +23,7 @@ _UNIFY_RATIO = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class CacheSpec:
     """One block of one layer, and what a request takes of such blocks.
 
     Attributes:
@@ -64,7 +64,7 @@ class Page:
         """Bytes from one page of a layer to its next where layers lie one after the other."""
         return -(-self.page_bytes // self.stride_bytes) * self.stride_bytes
 
-    def scaled(self, ratio: int) -> Page:
+    def scaled(self, ratio: int) -> CacheSpec:
         """The same page with ``ratio`` times the tokens."""
         return replace(self, block_tokens=self.block_tokens * ratio, content_bytes=self.content_bytes * ratio)
 
@@ -78,11 +78,11 @@ class Group:
         dealt: Its place among the groups that layers of its pages were dealt to in turn, and how many those are.
     """
 
-    pages: tuple[tuple[Page, int], ...]
+    pages: tuple[tuple[CacheSpec, int], ...]
     dealt: tuple[int, int] = (0, 1)
 
     @property
-    def first(self) -> Page:
+    def first(self) -> CacheSpec:
         """The page that decides how many blocks a request takes; all grow alike."""
         return self.pages[0][0]
 
@@ -131,7 +131,7 @@ def terms_of(group: Group, block_bytes: int, context_parallel: int = 1) -> Itera
             )
 
 
-def group_layers(layers: Sequence[tuple[Page, int]], *, interleaved: bool = False) -> tuple[Group, ...]:
+def group_layers(layers: Sequence[tuple[CacheSpec, int]], *, interleaved: bool = False) -> tuple[Group, ...]:
     """Put layers into groups.
 
     Args:
@@ -154,7 +154,7 @@ def group_layers(layers: Sequence[tuple[Page, int]], *, interleaved: bool = Fals
 
 def stage_groups(
     groups: Iterable[Group],
-    pages: Sequence[Page],
+    pages: Sequence[CacheSpec],
     layers: Sequence[Sequence[int]],
     stage: range,
 ) -> tuple[Group, ...]:
@@ -172,7 +172,7 @@ def stage_groups(
     """
     largest = max(page.page_bytes for page in pages)
     final = {page for group in groups for page, _ in group.pages}
-    where: dict[Page, list[int]] = {}
+    where: dict[CacheSpec, list[int]] = {}
     for page, indices in zip(pages, layers, strict=True):
         where.setdefault(page if page in final else _enlarged(page, largest), []).extend(indices)
     return tuple(
@@ -210,7 +210,7 @@ def tuple_block_bytes(groups: Iterable[Group]) -> int:
     return sum(sizes) * tuples
 
 
-def promote_windows(layers: Sequence[tuple[Page, int]]) -> list[tuple[Page, int]]:
+def promote_windows(layers: Sequence[tuple[CacheSpec, int]]) -> list[tuple[CacheSpec, int]]:
     """Charge windows and chunks like full attention, as without the hybrid cache manager.
 
     Nothing changes where no layer has full attention.
@@ -238,15 +238,15 @@ def promote_windows(layers: Sequence[tuple[Page, int]]) -> list[tuple[Page, int]
     return promoted
 
 
-def _merge_equal(layers: Iterable[tuple[Page, int]]) -> list[tuple[Page, int]]:
-    counts: dict[Page, int] = {}
+def _merge_equal(layers: Iterable[tuple[CacheSpec, int]]) -> list[tuple[CacheSpec, int]]:
+    counts: dict[CacheSpec, int] = {}
     for page, count in layers:
         if count:
             counts[page] = counts.get(page, 0) + count
     return list(counts.items())
 
 
-def _alike(pages: Sequence[Page]) -> bool:
+def _alike(pages: Sequence[CacheSpec]) -> bool:
     """True if layers need the same blocks for every request: same growth, tokens and window."""
     first = pages[0]
     if first.growth == "state":
@@ -271,13 +271,13 @@ def _alike(pages: Sequence[Page]) -> bool:
     )
 
 
-def _equal_pages(layers: Sequence[tuple[Page, int]]) -> list[tuple[Page, int]]:
+def _equal_pages(layers: Sequence[tuple[CacheSpec, int]]) -> list[tuple[CacheSpec, int]]:
     """Make all pages the size of the largest: more tokens where that divides, padding elsewhere."""
     largest = max(page.page_bytes for page, _ in layers)
     return [(_enlarged(page, largest), count) for page, count in layers]
 
 
-def _enlarged(page: Page, size: int) -> Page:
+def _enlarged(page: CacheSpec, size: int) -> CacheSpec:
     if page.page_bytes == size:
         return page
     if page.growth != "state" and size % page.page_bytes == 0:
@@ -287,7 +287,7 @@ def _enlarged(page: Page, size: int) -> Page:
     return replace(page, padded_bytes=size)
 
 
-def _equal_groups(layers: Sequence[tuple[Page, int]]) -> tuple[Group, ...]:
+def _equal_groups(layers: Sequence[tuple[CacheSpec, int]]) -> tuple[Group, ...]:
     """Chunk layers of each kind into groups of one size; an unfilled group costs the same."""
     counts = [count for _, count in layers]
     size = max(counts) if max(counts) < _UNIFY_RATIO * min(counts) else min(counts)
@@ -298,14 +298,14 @@ def _equal_groups(layers: Sequence[tuple[Page, int]]) -> tuple[Group, ...]:
     return tuple(groups)
 
 
-def _packed_groups(layers: Sequence[tuple[Page, int]]) -> tuple[Group, ...]:
+def _packed_groups(layers: Sequence[tuple[CacheSpec, int]]) -> tuple[Group, ...]:
     """Group layers whose blocks lie side by side, so that unequal pages need no padding.
 
     Layers that need the same blocks make a bucket. A bucket with as many layers of each page size
     repeats a pattern; such buckets are split into groups of about equally many repeats. Buckets
     of states are split until they no longer widen the block that the others need.
     """
-    buckets: list[list[tuple[Page, int]]] = []
+    buckets: list[list[tuple[CacheSpec, int]]] = []
     for page, count in layers:
         for bucket in buckets:
             if _alike([*(known for known, _ in bucket), page]):
@@ -331,7 +331,7 @@ def _packed_groups(layers: Sequence[tuple[Page, int]]) -> tuple[Group, ...]:
         even = len(set(size.values())) == 1
         return -(-max(size.values()) // repeats) if even and repeats else 1
 
-    def is_state(bucket: list[tuple[Page, int]]) -> bool:
+    def is_state(bucket: list[tuple[CacheSpec, int]]) -> bool:
         growth = bucket[0][0].growth
         return growth == "state" or (repeats is None and growth == "sliding")
 
@@ -357,7 +357,7 @@ def _packed_groups(layers: Sequence[tuple[Page, int]]) -> tuple[Group, ...]:
     return tuple(groups)
 
 
-def _layers_by_size(bucket: Iterable[tuple[Page, int]]) -> dict[int, int]:
+def _layers_by_size(bucket: Iterable[tuple[CacheSpec, int]]) -> dict[int, int]:
     sizes: dict[int, int] = {}
     for page, count in bucket:
         sizes[page.page_bytes] = sizes.get(page.page_bytes, 0) + count

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Final
 
 from kvreport.accounting.engines.vllm.groups import (
+    CacheSpec,
     Group,
-    Page,
     block_bytes,
     group_layers,
     promote_windows,
@@ -207,11 +207,11 @@ class _Layers:
         sparse = self.shape.latent is not None and self.shape.indexed
         return self.shape.packed or (sparse and self.device.nvidia and self.device.major == 12)
 
-    def pages(self) -> Iterator[tuple[Page, tuple[int, ...]]]:
+    def pages(self) -> Iterator[tuple[CacheSpec, tuple[int, ...]]]:
         """Pages of all layers, with the layers that have each; a draft layer's last."""
-        draft: tuple[Page, ...] = ()
+        draft: tuple[CacheSpec, ...] = ()
         for group in self.model.layers:
-            own: list[Page] = []
+            own: list[CacheSpec] = []
             for cache in group.caches:
                 page = self._page(cache)
                 if page is not None and not self.edges:
@@ -268,7 +268,7 @@ class _Layers:
         drafted = bool(self.serving.draft_tokens) and not self.serving.draft_in_model
         return drafted and not self.engine.lists(SHARED_DRAFTS, self.model.architecture)
 
-    def _page(self, cache: Cache) -> Page | None:
+    def _page(self, cache: Cache) -> CacheSpec | None:
         match cache:
             case FullAttention():
                 return self._attention(cache)
@@ -318,11 +318,11 @@ class _Layers:
 
     def _attention(
         self, cache: FullAttention | SlidingWindow | ChunkedAttention | CrossAttention, *, plain: bool = False
-    ) -> Page:
+    ) -> CacheSpec:
         self._require_storable(cache.kind)
         heads = heads_per_rank(cache.kv_heads, self.tensor_parallel)
         head = pair_bytes(cache.key_dim, cache.value_dim, None if plain else self.kv_format)
-        return Page(
+        return CacheSpec(
             growth="full",
             kind=cache.kind,
             layout=(heads, cache.key_dim, cache.value_dim, *(("plain",) if plain else ())),
@@ -333,7 +333,7 @@ class _Layers:
     def _head_bytes(self, key_dim: int, value_dim: int) -> int:
         return pair_bytes(key_dim, value_dim, self.kv_format)
 
-    def _latent(self, cache: Latent) -> Page:
+    def _latent(self, cache: Latent) -> CacheSpec:
         if self.engine.lists(UNCOMPRESSED, self.model.architecture):
             return self._attention(uncompressed(self.model))
         self._require_storable("latent")
@@ -348,7 +348,7 @@ class _Layers:
                 return page
             whole_rows = self._interleaved() and release_of(self.engine).has("blocks_of_whole_rows")
             return self._windowed(replace(page, stride_bytes=row) if whole_rows else page, cache.window)
-        page = Page(
+        page = CacheSpec(
             growth="full",
             kind="latent",
             layout=("latent", cache.latent_dim, cache.rope_dim),
@@ -360,13 +360,13 @@ class _Layers:
             return page
         return self._windowed(page, cache.window)
 
-    def _indexer(self, cache: Indexer) -> Page:
+    def _indexer(self, cache: Indexer) -> CacheSpec:
         if self.shape.packed:
             states = self.block_tokens // cache.stride
             return self._packed(
                 "indexer", ("index", cache.stride), self.block_tokens, states * index_bytes(cache)
             )
-        return Page(
+        return CacheSpec(
             growth="full",
             kind="indexer",
             layout=("index", cache.index_dim),
@@ -375,13 +375,13 @@ class _Layers:
             latent=True,
         )
 
-    def _open_keys(self, cache: Indexer) -> Page:
+    def _open_keys(self, cache: Indexer) -> CacheSpec:
         """The raw keys of one request that are not pooled yet, with their positions on three axes.
 
         ``models/qwen4_exp/common/qsa_cache.py::QSAKeyStateCache`` (0.29.0 to 0.33.0).
         """
         rows = cache.stride * -(-(cache.stride + self.serving.draft_tokens) // cache.stride)
-        return Page(
+        return CacheSpec(
             growth="state",
             kind="ring",
             layout=("open", cache.index_dim),
@@ -390,14 +390,14 @@ class _Layers:
             fixed_blocks=1,
         )
 
-    def _open_group(self, cache: Indexer) -> Page:
+    def _open_group(self, cache: Indexer) -> CacheSpec:
         """The raw keys and gates of one request's open group: one block for as long as it runs.
 
         ``models/glm5next/nvidia/attention.py::Glm5NextTailCache`` (0.30.0), ``common`` since 0.32.0.
         """
         groups = -(-(cache.stride + self.serving.draft_tokens) // cache.stride)
         rows = cache.stride * (1 << (groups - 1).bit_length())
-        return Page(
+        return CacheSpec(
             growth="state",
             kind="ring",
             layout=("open group", cache.index_dim),
@@ -406,12 +406,12 @@ class _Layers:
             fixed_blocks=1,
         )
 
-    def _open_region(self, cache: Indexer, attention: Page) -> Page:
+    def _open_region(self, cache: Indexer, attention: CacheSpec) -> CacheSpec:
         """The raw keys and gates of one request's open region, in one page as large as those of keys and values.
 
         ``models/step5/nvidia/csa_tail_ring.py::Step5CSATailRing`` (0.33.0).
         """
-        return Page(
+        return CacheSpec(
             growth="state",
             kind="ring",
             layout=("open region", cache.index_dim),
@@ -426,11 +426,11 @@ class _Layers:
     def _interleaved(self) -> bool:
         return self.shape.short and self.kernels.interleaved_records()
 
-    def _ring(self, cache: Ring) -> Page:
+    def _ring(self, cache: Ring) -> CacheSpec:
         if self.shape.short:
             # Drafts, the bonus token and the row before them, as a power of two (0.30 ``deepseek_v41/compressor.py``).
             rows = max(8, 1 << (self.serving.draft_tokens + 1).bit_length())
-            return Page(
+            return CacheSpec(
                 growth="state",
                 kind="ring",
                 layout=("open group", cache.elements_per_token),
@@ -444,11 +444,11 @@ class _Layers:
         page = self._packed("ring", ("ring", cache.elements_per_token), tokens, content)
         return self._windowed(page, cache.window)
 
-    def _packed(self, kind: Kind, layout: tuple[int | str, ...], tokens: int, content: int) -> Page:
+    def _packed(self, kind: Kind, layout: tuple[int | str, ...], tokens: int, content: int) -> CacheSpec:
         """A page of DeepSeek-V4, placed at multiples of 576 bytes, or of 512 where rows are FP8 throughout."""
         alignment = _INTERLEAVED_ALIGNMENT if self._interleaved() else _PACKED_ALIGNMENT
         padded = -(-content // alignment) * alignment
-        return Page(
+        return CacheSpec(
             growth="full",
             kind=kind,
             layout=layout,
@@ -458,10 +458,10 @@ class _Layers:
             latent=True,
         )
 
-    def _windowed(self, page: Page, window: int) -> Page:
+    def _windowed(self, page: CacheSpec, window: int) -> CacheSpec:
         return replace(page, growth="sliding", window=window - 1 + self.in_flight)
 
-    def _state(self, cache: RecurrentState) -> Page:
+    def _state(self, cache: RecurrentState) -> CacheSpec:
         size = self._state_bytes(cache)
         padded = None
         if self._is_hybrid():
@@ -471,7 +471,7 @@ class _Layers:
             caching=self.prefix_caching,
             checkpoint=self.kernels.checkpoint_tokens() is not None,
         )
-        return Page(
+        return CacheSpec(
             growth="state",
             kind="state",
             layout=(cache.mechanism, *(dim for t in cache.tensors for dim in (t.channels, t.columns))),

@@ -94,7 +94,7 @@ def read_rates(
     whole_encoders: bool = False,
     decode_context: int = 1,
     gathering: int = 1,
-) -> kernel.Rates:
+) -> kernel.ReserveRates:
     """Read the rates off a model and an engine's release; arguments as for :func:`reserve`.
 
     Raises:
@@ -142,7 +142,7 @@ def read_rates(
     split = 1 if expert_parallel else tensor_parallel
     others = gathering - 1 if sizes.experts_per_token and release.has("gathers_tokens") else 0
     gathered = others * gathered_bytes_per_token(sizes)
-    return kernel.Rates(
+    return kernel.ReserveRates(
         forward_per_token=forward_bytes_per_token(
             sizes,
             tensor_parallel,
@@ -314,7 +314,7 @@ def rates_of(
     engine: Engine,
     tensor_parallel: int,
     *told: bool | str | int | None,
-) -> kernel.Rates:
+) -> kernel.ReserveRates:
     """The rates of a model, which devices of many classes share; the answers in the order of their names below."""
     names = (
         "expert_parallel",

@@ -12,7 +12,7 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import NVLINK_BYTES, Exchange
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
-from kvreport.accounting.engines.step import DraftKind, Reserve, Step, constant
+from kvreport.accounting.engines.step import DraftKind, EngineStep, Reserve, constant
 from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve
 from kvreport.accounting.engines.vllm.expert_kernels import MEGA_MOE, MEGA_MOE_BACKENDS
@@ -145,7 +145,7 @@ class Vllm(EngineRules):
         """Position tables, copies that kernels want, padding of experts."""
         return overhead.load_overhead(model, self.engine, weight_format, formats, accelerator, layout)
 
-    def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
+    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
         """Activations, non-framework memory and graphs, as the release's start-up measures them."""
         return reserve.reserve(
             model,
@@ -175,7 +175,7 @@ class Vllm(EngineRules):
         )
 
     def following_peak(
-        self, model: Model, accelerator: Accelerator, step: Step, share: float = 1.0
+        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
     ) -> tuple[Hashable, Callable[[Any], Any]] | None:
         """Activations and graphs of models with an indexer, and activations of those whose longest video goes by the length."""
         del share
@@ -200,7 +200,7 @@ class Vllm(EngineRules):
 
         return whole, peak
 
-    def _rates(self, model: Model, accelerator: Accelerator, step: Step) -> kernel.Rates:
+    def _rates(self, model: Model, accelerator: Accelerator, step: EngineStep) -> kernel.ReserveRates:
         """The rates of a model on a device."""
         return reserve.rates_of(
             model,
@@ -222,7 +222,7 @@ class Vllm(EngineRules):
         """True for latents: on Hopper, another kernel serves those in FP8."""
         return reserve.follows_cache(model)
 
-    def spared_later(self, model: Model, accelerator: Accelerator, step: Step) -> int:
+    def spared_later(self, model: Model, accelerator: Accelerator, step: EngineStep) -> int:
         """Bytes that a first start takes for compiling, and a later one with the same flags does not."""
         first: int = self.reserve(model, accelerator, step).activations
         later: int = self.reserve(model, accelerator, replace(step, compiled=True)).activations
@@ -276,7 +276,7 @@ class Vllm(EngineRules):
     def reserve_rates(
         self, model: Model, layout: Layout, *, amd: bool = False, receives: bool = False
     ) -> tuple[float, ...] | None:
-        """Bytes per token of a step, per row of logits and per graph, in the order of :class:`kvreport.accounting.kernel.Rates`.
+        """Bytes per token of a step, per row of logits and per graph, in the order of :class:`kvreport.accounting.kernel.ReserveRates`.
 
         They are those of a device whose kernels for experts compute in the engine's buffers.
         """
@@ -338,7 +338,7 @@ class Vllm(EngineRules):
         return serving.max_seqs if states else None
 
     def open_choices(
-        self, model: Model, accelerator: Accelerator, step: Step, formats: Mapping[str, WeightFormat]
+        self, model: Model, accelerator: Accelerator, step: EngineStep, formats: Mapping[str, WeightFormat]
     ) -> tuple[str, ...]:
         """Up to 0.11.0 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts.
 
@@ -473,7 +473,7 @@ class Vllm(EngineRules):
             whole["dense_mlp"] = 1
         return whole
 
-    def buffers_with_weights(self, model: Model, step: Step) -> int:
+    def buffers_with_weights(self, model: Model, step: EngineStep) -> int:
         """What a model makes for the tokens of a step while it is loaded and for requests (:func:`loaded_bytes_per_token`)."""
         each = loaded_bytes_per_token(model, Shape.of(model), self.engine)
         return each * step.max_batched_tokens + loaded_bytes_per_row(model, self.engine) * step.max_seqs

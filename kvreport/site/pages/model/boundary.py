@@ -12,7 +12,7 @@ from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import tables
 from kvreport.site.kit.boundary_plot import Plot, PlotData, PlotLine
-from kvreport.site.kit.social_cards import Card
+from kvreport.site.kit.social_cards import SocialCard
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.pages.model.grids import contexts_of, user_cells
 from kvreport.site.pages.model.headline import (
@@ -51,13 +51,13 @@ def boundary_data(
     return data, shown
 
 
-def card(site: SiteData, model: Model, best: Series | None) -> Card | None:
+def card(site: SiteData, model: Model, best: Series | None) -> SocialCard | None:
     """Return the picture of a shared link: the page's headline over its boundary chart; None if nothing fits."""
     if best is None:
         return None
     answer = headline_estimate(site, model, best)
     data, _ = boundary_data(site, model, best, answer)
-    return Card(model.name, first_sentence(headline(site, model, best, answer)), data)
+    return SocialCard(model.name, first_sentence(headline(site, model, best, answer)), data)
 
 
 def boundary_plot(

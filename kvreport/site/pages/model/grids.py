@@ -10,7 +10,7 @@ from kvreport.catalog.model import Model
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import tables
-from kvreport.site.kit.groups import Group, Member, grouped
+from kvreport.site.kit.groups import Member, ReasonGroup, grouped
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.pages.model.headline import approximate
 from kvreport.words import CAPTIONS
@@ -22,7 +22,7 @@ def _maker(site: SiteData, gpu: Accelerator) -> str:
     return gpu.vendor if engine is None else f"{gpu.vendor}, {engine.label}"
 
 
-def users_table(site: SiteData, model: Model, best: Series | None) -> tuple[Table, tuple[Group, ...]]:
+def users_table(site: SiteData, model: Model, best: Series | None) -> tuple[Table, tuple[ReasonGroup, ...]]:
     """Return the requests on the fewest GPUs of each accelerator that serve the model, and those that do not.
 
     Args:

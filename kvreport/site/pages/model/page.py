@@ -25,10 +25,10 @@ from kvreport.publish.series import Config, Series
 from kvreport.publish.site_data import SiteData, devices
 from kvreport.site.kit import diagrams, templating
 from kvreport.site.kit.boundary_plot import Plot
-from kvreport.site.kit.elements import Bar, Fact, Link, SourceLine, Step, Strip
-from kvreport.site.kit.groups import Group
+from kvreport.site.kit.elements import ArithmeticLine, Bar, KeyFigure, Link, SourceLine, Strip
+from kvreport.site.kit.groups import ReasonGroup
 from kvreport.site.kit.page import Page, Section
-from kvreport.site.kit.social_cards import Card
+from kvreport.site.kit.social_cards import SocialCard
 from kvreport.site.kit.sources import source_lines
 from kvreport.site.kit.tables import Table
 from kvreport.site.kit.templating import render
@@ -84,12 +84,12 @@ class ModelContext:
     headline: tuple[tuple[str, bool], ...]
     conditions: str
     open_mix: str
-    facts: tuple[Fact, ...]
+    facts: tuple[KeyFigure, ...]
     strip: Strip
     chart: Plot | None
     grid: Table
-    groups: tuple[Group, ...]
-    steps: tuple[Step, ...]
+    groups: tuple[ReasonGroup, ...]
+    steps: tuple[ArithmeticLine, ...]
     bar: Bar | None
     weights: Table
     controls: Controls | None
@@ -195,15 +195,15 @@ def page(inputs: Inputs, model: Model) -> Page:
     )
 
 
-def requests(site: SiteData) -> Iterator[Card]:
+def requests(site: SiteData) -> Iterator[SocialCard]:
     """Yield the picture that a shared link to each model's page shows."""
     yield from (one for one in _cards(site).values() if one is not None)
 
 
-def _cards(site: SiteData) -> dict[str, Card | None]:
+def _cards(site: SiteData) -> dict[str, SocialCard | None]:
     """The picture of each model's shared link, by model id; kept between builds."""
 
-    def make(model: Model) -> Card | None:
+    def make(model: Model) -> SocialCard | None:
         return card(site, model, site.headline[model.id])
 
     with site.parts.group("model-cards") as kept:
@@ -311,31 +311,33 @@ def _search_names(model: Model) -> tuple[str, ...]:
     return tuple(dict.fromkeys([model.id, *model.aliases[:6]]))
 
 
-def _facts(model: Model, best: Series | None, shown: int | None) -> Iterator[Fact]:
+def _facts(model: Model, best: Series | None, shown: int | None) -> Iterator[KeyFigure]:
     total, active = parameters(model), active_parameters(model)
-    yield Fact(
+    yield KeyFigure(
         "Parameters",
         units.human_parameters(total),
         f"{units.human_parameters(active)} active" if active != total else "",
     )
-    yield Fact("Attention type", attention_label(cache_kind(model)))
+    yield KeyFigure("Attention type", attention_label(cache_kind(model)))
     if best is not None and shown is not None:
         number = best.config.tensor_parallel
         split = "" if number == 1 else f"per GPU, on {number} GPUs"
         named = "Weights as released" if best.config.weight_format == RELEASED else "Weights"
         named = "Weights by name, at most" if model.by_name else named
-        yield Fact(named, f"{units.gib(best.weight_bytes)} GiB", split, "weights")
+        yield KeyFigure(named, f"{units.gib(best.weight_bytes)} GiB", split, "weights")
         at = f"at {units.human_tokens(best.contexts[shown])} tokens"
-        yield Fact(
+        yield KeyFigure(
             "KV cache per token",
             units.human_bytes(best.token_bytes[shown]),
             f"{split}{', ' * bool(split)}{at}",
             "token",
         )
         if best.state_bytes:
-            yield Fact("Recurrent state per request", units.human_bytes(best.state_bytes), split, "state")
+            yield KeyFigure(
+                "Recurrent state per request", units.human_bytes(best.state_bytes), split, "state"
+            )
     limit, exact = units.human_tokens(model.context_tokens), f"{model.context_tokens:,}"
-    yield Fact("Maximum context", limit, "tokens" if limit == exact else f"{exact} tokens")
+    yield KeyFigure("Maximum context", limit, "tokens" if limit == exact else f"{exact} tokens")
 
 
 def _any_kv(site: SiteData, model: Model) -> str:
@@ -343,16 +345,16 @@ def _any_kv(site: SiteData, model: Model) -> str:
     return configs[0].kv_format if configs else model.kv_format or model.dtype
 
 
-def _steps(answer: Estimate | None) -> tuple[Step, ...]:
+def _steps(answer: Estimate | None) -> tuple[ArithmeticLine, ...]:
     if answer is None:
         return ()
     lines = [str(line) for line in answer.to_dict()["explanation"]]
     return tuple(_step(line, last=line is lines[-1]) for line in lines)
 
 
-def _step(line: str, *, last: bool) -> Step:
+def _step(line: str, *, last: bool) -> ArithmeticLine:
     words, colon, numbers = line.partition(": ")
-    return Step(words if colon else "", numbers if colon else line, last)
+    return ArithmeticLine(words if colon else "", numbers if colon else line, last)
 
 
 def _command(site: SiteData, model: Model, best: Series | None) -> str:

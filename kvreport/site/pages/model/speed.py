@@ -38,7 +38,7 @@ BOTTOM: Final = 42
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class AxisMark:
     """A mark on an axis: where it is in pixels, and what it says."""
 
     at: float
@@ -87,8 +87,8 @@ class SpeedContext:
     width: int
     height: int
     paths: tuple[Path, ...]
-    across: tuple[Tick, ...]
-    up: tuple[Tick, ...]
+    across: tuple[AxisMark, ...]
+    up: tuple[AxisMark, ...]
     left: int
     top: int
     bottom: int
@@ -187,7 +187,7 @@ def _sentence(
     return pieces
 
 
-def _drawing(speeds: list[Speeds]) -> tuple[tuple[Path, ...], tuple[Tick, ...], tuple[Tick, ...]]:
+def _drawing(speeds: list[Speeds]) -> tuple[tuple[Path, ...], tuple[AxisMark, ...], tuple[AxisMark, ...]]:
     """Paths, and ticks across and up, in pixels."""
     most = max(batches[-1] for _, batches, _ in speeds)
     # From a power of two to a power of two, so that every drawing has ticks at both ends.
@@ -217,10 +217,10 @@ def _drawing(speeds: list[Speeds]) -> tuple[tuple[Path, ...], tuple[Tick, ...], 
         paths.append(Path(number, f"{units.human_tokens(tokens)} context", commands, dots))
     step = max(1, round(span / 8))
     across = tuple(
-        Tick(x(1 << n), units.count(1 << n)) for n in range(0, int(span) + 1, step) if 1 << n <= most
+        AxisMark(x(1 << n), units.count(1 << n)) for n in range(0, int(span) + 1, step) if 1 << n <= most
     )
     rates = [2.0 ** (lowest + n) for n in range(0, rise + 1, max(1, round(rise / 6)))]
-    up = tuple(Tick(y(rate), f"{rate:,g}") for rate in rates)
+    up = tuple(AxisMark(y(rate), f"{rate:,g}") for rate in rates)
     return tuple(paths), across, up
 
 
