@@ -142,6 +142,19 @@ class Query:
         help="tokens of every request, such as 32K (the limit of the model)",
         url="context",
     )
+    any_context: bool = _option(
+        "--any-context",
+        kind="switch",
+        default=False,
+        help="allow a context beyond the model's limit, as VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 and SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 do",
+    )
+    hf_overrides: Any = _option(
+        "--hf-overrides",
+        kind="text",
+        metavar="KEYS",
+        many=True,
+        help='keys of config.json that the server\'s command changes, as JSON such as {"max_position_embeddings": 131072}; the context follows lengths and rotary scaling',
+    )
     weights: str | None = _option(
         "--weights",
         kind="text",

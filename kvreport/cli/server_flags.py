@@ -31,6 +31,8 @@ _EFFECTS: Final = {
     "unknown": "not followed; it does {}, which is not known here",
 }
 _NEGATIVE: Final = "--no-"
+_KEYED: Final = frozenset({"--limit-mm-per-prompt", "--hf-overrides"})
+"""Flags of this program that take ``KEY=VALUE``."""
 
 
 def not_followed_word(flag: str, value: str, term: str | None, effect: str) -> str:
@@ -256,9 +258,11 @@ class FlagReader:
 
 
 def _key_by_key(found: Found, followed: list[str], values: list[str]) -> list[str]:
-    """A key that is written behind a dot, in the flag's own value where this program takes keys so."""
+    """A key that is written behind a dot, or that a flag of its own stands for, in the value where this program takes keys so."""
     name, dot, key = found.shown.partition(".")
-    return [f"{name}={key}={values[0]}"] if dot and values and name == "--limit-mm-per-prompt" else followed
+    if values and "=" in (found.flag.group.ours or ""):
+        return [f"{followed[0]}={values[0]}"]
+    return [f"{name}={key}={values[0]}"] if dot and values and name in _KEYED else followed
 
 
 def _values(found: Found, waiting: list[str]) -> list[str]:

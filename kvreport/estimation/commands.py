@@ -16,6 +16,7 @@ from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.registry import FAMILIES
 from kvreport.accounting.extras import METHODS
 from kvreport.catalog.load import RELEASED
+from kvreport.estimation.config_overrides import key_tree
 from kvreport.words import COMMAND_NOTES, ONLINE_WEIGHTS
 
 if TYPE_CHECKING:
@@ -137,6 +138,8 @@ def served_by(estimate: Estimate) -> Served:
         model_runner=_told(query, "model_runner") or "",
         state_type=_told(query, "mamba_ssm_cache_dtype"),
         expert_kernels=_told(query, "moe_backend") if engine.has_expert_kernels_flag() else None,
+        changed_keys=key_tree(query.hf_overrides) if query is not None and query.hf_overrides else {},
+        any_context=query is not None and query.any_context,
     )
 
 

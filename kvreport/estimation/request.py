@@ -22,6 +22,7 @@ from kvreport.accounting.roofline import Peaks
 from kvreport.accounting.state_types import with_state_type
 from kvreport.accounting.support import class_note, lacks_class
 from kvreport.accounting.text_drafts import TEXT_DRAFTS, drafts_from_text
+from kvreport.architectures.keys import MAX_CONTEXT
 from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -31,6 +32,7 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, ServerRefusalError, shorten
 from kvreport.estimation.commands import OWN_DRAFT
+from kvreport.estimation.config_overrides import overridden
 from kvreport.estimation.hardware import (
     devices_of,
     in_machines,
@@ -340,6 +342,7 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
     record = with_state_type(opened.model, query.mamba_ssm_cache_dtype)
     assumed = list(opened.assumptions)
     policy = query.engine if isinstance(query.engine, Engine) else engine_named(catalog, query.engine)
+    record, passed_over = _longer(query, policy, record)
     text_draft = _text_draft(query, policy)
     draft = None if text_draft else _draft(query, record, catalog, assumed)
     policy = _with_runner(query, _with_kernel(query, policy, assumed), draft, text_draft, assumed)
@@ -347,7 +350,7 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
     layout, fallen = _laid_out(query, devices, policy, record, assumed)
     accelerator = devices[0]
     refuse_unsupported(record, policy, catalog.support)
-    unfollowed = (*fallen, *_unused(asked or query, policy, catalog.support, layout.nodes))
+    unfollowed = (*fallen, *passed_over, *_unused(asked or query, policy, catalog.support, layout.nodes))
     assumed += filter(None, [class_note(catalog.support, policy, record)])
     engine = rules(policy)
     assumed += _sampler_not_followed(query, policy, accelerator)
@@ -507,6 +510,29 @@ def _laid_out(
         layout = replace(layout, expert=False)
         fallen += (NotFollowed("--expert-parallel", "", None, "no effect: a model without routed experts"),)
     return in_machines(layout, devices[0], assumed), fallen
+
+
+def _longer(query: Query, policy: Engine, record: Model) -> tuple[Model, tuple[NotFollowed, ...]]:
+    """The model with the longest context that the server is told to allow, and changes of its config that are not followed.
+
+    Raises:
+        InputError: If the engine's server has no flag for it.
+    """
+    if not (query.hf_overrides or query.any_context):
+        return record, ()
+    if policy.family not in ("vllm", "sglang"):
+        named = "hf-overrides" if query.hf_overrides else "any-context"
+        raise InputError(f"{named}: found for {policy.label}; allowed: with --engine vllm or sglang")
+    passed_over: tuple[NotFollowed, ...] = ()
+    if query.hf_overrides:
+        record, passed_over = overridden(query.hf_overrides, policy, record)
+    if query.any_context:
+        told = 0 if query.context_tokens is None else parsed("context", parse_tokens, query.context_tokens)
+        if told <= record.context_tokens:
+            said = "no effect with a context that the model supports"
+            return record, (*passed_over, NotFollowed("--any-context", "", None, said))
+        record = record.model_copy(update={"context_tokens": min(told, MAX_CONTEXT)})
+    return record, passed_over
 
 
 def _sampler_not_followed(query: Query, engine: Engine, accelerator: Accelerator) -> list[str]:

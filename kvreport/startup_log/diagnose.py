@@ -50,7 +50,7 @@ from kvreport.startup_log.patterns import flags_not_followed, own_folder
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.reading import read_log as read_lines
 from kvreport.startup_log.start import Start
-from kvreport.startup_log.unread_flags import flags_unread, last_command
+from kvreport.startup_log.unread_flags import flags_unread, last_command, moves_context_alone
 from kvreport.units import GIB
 from kvreport.words import SENTENCES
 
@@ -347,6 +347,7 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
         words for name, words in NOT_FOLLOWED.items() if reading.facts.get(name) and name not in followed
     ]
     stated = {line.pattern for line in reading.recognised}
+    stated -= {line.pattern for line in reading.recognised if moves_context_alone(line)}
     ignored += [words for pattern, words in flags_not_followed().items() if pattern in stated]
     if not dense_ranks_followed(reading):
         ignored.append(f"dense layers over {reading.whole('dense_ranks')} ranks")

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvreport.catalog.server_flags import ServerFlags
-from kvreport.startup_log.reading import COMMANDS, plain_text
+from kvreport.estimation.config_overrides import LENGTHS, ROTATED, TEXT
+from kvreport.startup_log.reading import COMMANDS, Recognised, plain_text
 
 _COMMAND: Final = re.compile(COMMANDS, re.ASCII)
 _FLAG: Final = re.compile(r"(?:^|(?<= ))--[a-zA-Z][\w-]*", re.ASCII)
@@ -41,6 +42,27 @@ def flags_unread(command: str, servers: Mapping[str, ServerFlags]) -> tuple[str,
     if not 0 < len(named) <= _NAMED:
         return None
     return ", ".join(named), f"{server.command} of {server.release}"
+
+
+_CHANGED: Final = re.compile(
+    r"(?:hf[-_]overrides|json[-_]model[-_]override[-_]args)['\"]?[:= ]+['\"]?(?P<keys>\{[^\n]{0,2000})",
+    re.ASCII,
+)
+_PRINTED: Final = re.compile(r"[\"'](\w+)[\"'] ?: ?|[{}]", re.ASCII)
+
+
+def moves_context_alone(line: Recognised) -> bool:
+    """True for a line of a changed config whose keys move the longest context and nothing else, which each log states."""
+    found = _CHANGED.search(line.text) if "overrid" in line.pattern else None
+    depth, names, within = 0, [], 99
+    for one in _PRINTED.finditer(found["keys"] if found else ""):
+        depth += {"{": 1, "}": -1}.get(one[0], 0)
+        if depth == 0:
+            break
+        if one[1] and depth <= within:
+            names.append(one[1])
+            within = depth if one[1] in ROTATED else 99  # what a scheme says of itself
+    return bool(names) and set(names) <= {TEXT, *LENGTHS, *ROTATED}
 
 
 def last_command(text: str) -> str | None:

@@ -72,7 +72,8 @@ VALUES: Final[dict[str, tuple[Any, ...]]] = {
     "spec_type": ("ngram-simple",), "cache_ram": ("1GiB",), "ctx_checkpoints": (4,), "host_bandwidth": ("50GB",),
     "host_memory": ("32GiB",), "draft": ("meta-llama/Llama-3.2-1B-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct"),
     "num_speculative_tokens": (5,), "max_loras": (2,), "max_lora_rank": (64,), "limit_mm_per_prompt": ("image=0,video=0", "image=9"),
-    "kv_offload": ("16GiB",),
+    "kv_offload": ("16GiB",), "any_context": (True,),
+    "hf_overrides": ('{"max_position_embeddings": 4096}', "max_position_embeddings=8192", '{"hidden_size": 64}'),
 }  # fmt: skip
 """Values of each option that its default differs from."""
 

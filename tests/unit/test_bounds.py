@@ -24,7 +24,7 @@ LISTS = {"LIST"}
 """Numbers for some flags, names for others."""
 NAMES = {"ID",
     None, "DIR", "FILE", "FORMAT", "FORMATS", "GLOB", "GPU", "MODEL", "NAME", "NAMES", "ORG/NAME", "REV", "TYPE",
-    "ADDRESS", "PATTERN=BUFFER", "PYTHON", "UNIT", "URL",
+    "ADDRESS", "KEYS", "PATTERN=BUFFER", "PYTHON", "UNIT", "URL",
 }  # fmt: skip
 
 ABSURD = (

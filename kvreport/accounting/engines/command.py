@@ -61,6 +61,8 @@ class Served:
         model_runner: The model runner that was asked for, ``first`` or ``second``, or empty.
         state_type: Type of recurrent states that was asked for, or None.
         expert_kernels: Kernels of experts that were asked for, where the release has a flag for them, or None.
+        changed_keys: Keys of ``config.json`` that are stated anew.
+        any_context: True if a context beyond the model's limit is allowed.
     """
 
     model: str
@@ -99,6 +101,8 @@ class Served:
     model_runner: str = ""
     state_type: str | None = None
     expert_kernels: str | None = None
+    changed_keys: Mapping[str, object] = field(default_factory=dict)
+    any_context: bool = False
 
     @property
     def stage_ranks(self) -> int:

@@ -21,6 +21,9 @@ PARTITION: Final = "SGLANG_PP_LAYER_PARTITION"
 """Read from the environment by ``distributed/utils.py::get_pp_indices`` (0.5.23)."""
 
 
+LONG: Final = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1"
+"""Read from the environment by ``configs/model_config.py::ModelConfig._derive_context_length`` (0.5.9 to 0.5.23)."""
+
 POOL_CAP: Final = "--max-total-tokens"
 """The smaller of this and what memory holds is taken (``mem_cache/kv_cache_configurator.py``, 0.5.23)."""
 
@@ -35,7 +38,9 @@ def command(served: Served) -> Command:
     max_seqs = None if served.max_seqs is None else served.max_seqs * served.data_parallel
     words += limits(flags, served, max_seqs)
     words += _further(served)
-    return Command(tuple(words), partition_environment(PARTITION, served))
+    words += ["--json-model-override-args", dict(served.changed_keys)] if served.changed_keys else []
+    told = (LONG,) if served.any_context else ()
+    return Command(tuple(words), (*told, *partition_environment(PARTITION, served)))
 
 
 def _layout(served: Served) -> list[Word]:

@@ -22,6 +22,9 @@ PARTITION: Final = "VLLM_PP_LAYER_PARTITION"
 RUNNER: Final = "VLLM_USE_V2_MODEL_RUNNER"
 """Read from the environment by ``config/vllm.py::use_v2_model_runner`` (0.22 to 0.33)."""
 
+LONG: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1"
+"""Read from the environment by ``config/model.py::_get_and_verify_max_len`` (0.11 to 0.33)."""
+
 RUNNERS: Final = ("first", "second")
 """The model runners by the variable's value."""
 
@@ -34,7 +37,8 @@ def command(served: Served) -> Command:
     words += _layout(served)
     words += limits(flags, served, served.max_seqs)
     words += _further(served)
-    told = (f"{RUNNER}={RUNNERS.index(served.model_runner)}",) if served.model_runner else ()
+    told: tuple[str, ...] = (f"{RUNNER}={RUNNERS.index(served.model_runner)}",) if served.model_runner else ()
+    told += (LONG,) if served.any_context else ()
     return Command(tuple(words), (*told, *partition_environment(PARTITION, served)))
 
 
@@ -63,6 +67,7 @@ def _further(served: Served) -> list[Word]:
         ("--mamba-ssm-cache-dtype", served.state_type),
         ("--moe-backend", served.expert_kernels),
     )
+    words += ["--hf-overrides", dict(served.changed_keys)] if served.changed_keys else []
     words += ["--enforce-eager"] if served.eager else []
     if served.offload_bytes:  # GiB of all tensor ranks together (config/cache.py, 0.33)
         words += ["--kv-offloading-size", f"{served.offload_bytes / GIB:g}"]
