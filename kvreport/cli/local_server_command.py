@@ -35,6 +35,8 @@ _DRAFTS: Final = {
     ),
 }  # fmt: skip
 """This program's flags of speculative decoding, and llama.cpp's of the same meaning (``common/arg.cpp``)."""
+_FIT: Final = ("--fit", "-fit")
+"""Whether what was not stated is changed until it fits: on by default (``common/common.h``, ``fit_params``)."""
 _OF_LM_STUDIO: Final = {"--context-length": "--context"}
 _LM_STUDIO_ASKS: Final = ("-y", "--yes", "--exact")
 """Flags of ``lms load``: one of another name here, and those that answer its questions."""
@@ -124,6 +126,7 @@ def _llama(before: Sequence[str], words: Sequence[str]) -> Parted:
     kept, _ = started_by(before)
     found: dict[str, str] = {}
     rest: list[str] = []
+    fits = True  # the server's default: what was not stated is changed until it fits
     waiting = list(words)
     while waiting:
         word = waiting.pop(0)
@@ -134,12 +137,22 @@ def _llama(before: Sequence[str], words: Sequence[str]) -> Parted:
             waiting = waiting if sign else waiting[1:]  # the model's own context, which is not stated here
         elif (ours := _drafting(name, value if sign else next(iter(waiting), ""))) is not None:
             rest += [ours, value if sign else waiting.pop(0)]
+        elif name in _FIT and (switch := value if sign else next(iter(waiting), "")) in {
+            *_SWITCHES,
+            "on",
+            "off",
+        }:
+            waiting = waiting if sign else waiting[1:]
+            fits = _SWITCHES.get(switch, switch) == "on"
         elif word in {"-fa", "--flash-attn"} and (not waiting or not _FLASH.fullmatch(waiting[0])):
             rest += [word, "on"]  # before b6332 the flag took no word
         else:
             rest.append(word)
-    if not {word.partition("=")[0] for word in rest} & {"--draft", "--spec-type"}:
+    said = {word.partition("=")[0] for word in rest}
+    if not said & {"--draft", "--spec-type"}:
         rest = _without_draft(rest)
+    if fits and _FIT[0] not in said:
+        rest.append(_FIT[0])
     model = next((found[flag] for flag in _MODEL if found.get(flag)), "")
     file = next((found[flag] for flag in _FILE_OF_REPOSITORY if found.get(flag)), "")
     if not model:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 from kvreport.accounting.engines.command import LocalServed
 from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, load_ollama_names
 from kvreport.estimation.commands import shell_line
+from kvreport.estimation.local_inverse import keeps_layers
 
 if TYPE_CHECKING:
+    from kvreport.accounting.engines.llama_cpp.layout import LocalLayout
     from kvreport.estimation.local_answer import LocalEstimate
     from kvreport.estimation.local_case import LocalCase
 
@@ -27,17 +29,19 @@ def command_line(result: LocalEstimate) -> str:
         projector=query.mmproj,
         projector_offload=not query.no_mmproj_offload,
         repository=result.case.named.repository,
+        changes=keeps_layers(result.case, result.local),
     )
     return line_of(result.case, served)
 
 
-def command_of_file(case: LocalCase) -> str:
+def command_of_file(case: LocalCase, layout: LocalLayout) -> str:
     """The command of a machine that was sized: the file is named as its quantization usually is."""
     model = case.request.model.id
     usual = f"{model.rpartition('/')[2]}-{case.mix.upper()}.gguf"
     file = str(case.query.model) if case.mix == "file" else usual
     name = ollama_name(model, case.mix)
-    return line_of(case, LocalServed(file, name, case.options, repository=case.named.repository))
+    repository, changes = case.named.repository, keeps_layers(case, layout)
+    return line_of(case, LocalServed(file, name, case.options, repository=repository, changes=changes))
 
 
 def line_of(case: LocalCase, served: LocalServed) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kvreport.accounting.engines.llama_cpp.fit import FIT_TARGET, Fitted, fit
+from kvreport.accounting.engines.llama_cpp.fit import FIT_TARGET, Fitted, fit, would_change
+from kvreport.accounting.engines.llama_cpp.layout import LocalLayout
 from kvreport.accounting.engines.llama_cpp.network import Mixture
+from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.accounting.engines.llama_cpp.search import (
     fewest_cpu_experts,
     most_gpu_layers,
@@ -101,6 +103,16 @@ def fitted(case: LocalCase) -> Fitted:
     stated = case.query.context_tokens is not None or case.query.ctx_size is not None
     given = stated or case.engine_sets_context
     return fit(case.local, case.options, case.devices, target=fit_target(case), context_given=given)
+
+
+def keeps_layers(case: LocalCase, layout: LocalLayout) -> bool:
+    """True if llama.cpp starts a case as it was laid out, though ``--fit`` changes what was not stated."""
+    ran = (
+        case.asked is not None
+        or not isinstance(case.request.case.rules, LlamaCpp)
+        or case.engine_sets_context
+    )
+    return ran or not would_change(case.options, layout, case.devices, fit_target(case))
 
 
 def best_weights(case: LocalCase) -> str | None:

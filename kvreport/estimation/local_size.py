@@ -267,6 +267,6 @@ def _deployed(case: LocalCase, machine: str, layout: LocalLayout, context: int) 
         options=case.options,
         layout=layout,
         longest_context=min(longest // slots, model.context_tokens),
-        command=command_of_file(case),
+        command=command_of_file(case, layout),
         assumptions=tuple(memory_said(case)),
     )

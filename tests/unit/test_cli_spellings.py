@@ -163,9 +163,9 @@ FLAGS = [
 READ_WHOLE = {
     "--speculative-config": '{"method":"mtp","num_speculative_tokens":2}', "-sc": '{"method":"mtp","num_speculative_tokens":2}',
     "--spec-method": "mtp", "--speculative-algorithm": "EAGLE", "--speculative-algo": "EAGLE", "--speculative-eagle-topk": "1",
-    "--speculative-draft-model-path": "m", "--speculative-draft-model": "m", "--spec-model": "m",
+    "--speculative-draft-model-path": "m", "--speculative-draft-model": "m", "--spec-model": "m", "--fit": "off", "-fit": "off",
 }  # fmt: skip
-"""Values of flags that say a draft; a number elsewhere."""
+"""Values of flags that say a draft, or that are not the default; a number elsewhere."""
 
 
 def pasted(family, *words):
@@ -322,7 +322,7 @@ def test_a_flag_is_named_as_its_parser_takes_it(words, said, capsys):
         ("vllm serve org/m --kv-cache-memory-bytes 10g --max-num-batched-tokens 8K", "--kv-cache-memory-bytes 10000000000 --max-batched-tokens 8K"),
         ("llama-server -m org/m -ngl all -fit off -c 4096", "--n-gpu-layers=999 -c 4096"),
         ("llama-server -m org/m -ngl -1 --fit on", "--fit"),
-        ("llama-server -m org/m -fa 1 -c 8192", "--flash-attn=on -c 8192"),
+        ("llama-server -m org/m -fa 1 -c 8192", "--flash-attn=on -c 8192 --fit"),
         ("vllm serve org/m --gpu-memory-util 0.9 --max_num_batched_token=4096", "--utilization 0.9 --max-batched-tokens=4096"),
         ("trtllm-serve org/m --tp_size 8 --ep_size 8 --max_seq_len 4096",
          "--context 4096 --tensor-parallel 8 --expert-parallel"),

@@ -273,17 +273,17 @@ def test_ollamas_own_quantizer_differs_where_its_source_says() -> None:
     [
         (
             "llama-server -hf org/M-GGUF:Q4_K_M -c 8192 -np 2",
-            "org/M-GGUF:Q4_K_M --engine llama-cpp -c 8192 -np 2",
+            "org/M-GGUF:Q4_K_M --engine llama-cpp -c 8192 -np 2 --fit",
         ),
-        ("./build/bin/llama-server -m m.gguf -fa --mlock", "m.gguf --engine llama-cpp -fa on --mlock"),
-        ("llama-cli -hf org/M-GGUF -hff M-UD-Q2_K_XL.gguf", "org/M-GGUF:UD-Q2_K_XL --engine llama-cpp"),
+        ("./build/bin/llama-server -m m.gguf -fa --mlock", "m.gguf --engine llama-cpp -fa on --mlock --fit"),
+        ("llama-cli -hf org/M-GGUF -hff M-UD-Q2_K_XL.gguf", "org/M-GGUF:UD-Q2_K_XL --engine llama-cpp --fit"),
         (
             "llama-cli -hf org/M-GGUF -hff Q8_0/M-Q8_0-00001-of-00002.gguf",
-            "org/M-GGUF:Q8_0 --engine llama-cpp",
+            "org/M-GGUF:Q8_0 --engine llama-cpp --fit",
         ),
         (
             "docker run --gpus all -p 80:80 ghcr.io/ggml-org/llama.cpp:server-cuda -hf org/M-GGUF -c 0",
-            "org/M-GGUF --engine llama-cpp",
+            "org/M-GGUF --engine llama-cpp --fit",
         ),
         (
             "OLLAMA_CONTEXT_LENGTH=8192 OLLAMA_NUM_PARALLEL=2 OLLAMA_KV_CACHE_TYPE=q8_0 ollama run llama3.1:8b",

@@ -77,3 +77,38 @@ def test_the_printed_command_runs_what_the_headline_says(
     told = found.to_dict()
     assert [again[name] for name in names] == [told[name] for name in names]
     assert told["max_concurrent_requests"] * 16384 <= told["cells"]["context"]
+
+
+def pasted(line: str, gpu: str, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    main(["estimate", line, "--gpu", gpu, "--format", "json"])
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("flags", "layers"),
+    [("", "54"), ("-fit on", "54"), ("--fit=1", "54"), ("--fit off", ""), ("-ngl 99", "99")],
+)
+def test_a_pasted_server_changes_what_it_was_not_told_until_it_fits(
+    flags: str, layers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """llama.cpp's ``--fit`` is on unless it is turned off, and leaves alone what was stated."""
+    line = f"llama-server -hf Qwen/Qwen3-32B-GGUF:Q4_K_M -c 32768 {flags}"
+    found = pasted(line, "rtx-4090", capsys)
+    assert found["max_concurrent_requests"] == (layers == "54")
+    assert str(found["command"]).partition("-ngl ")[2].partition(" ")[0] == layers
+
+
+@pytest.mark.parametrize(("context", "end"), [(8192, "8192"), (16384, "--fit off"), (32768, "--fit off")])
+def test_the_printed_server_starts_as_it_was_answered(
+    context: int, end: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With less than 1 GiB left ``--fit`` would move layers that the answer has on the GPU: the command says so."""
+    given = {"gpu": "rtx-3060", "engine": "llama-cpp", "weights": "q4_k_m", "context_tokens": context}
+    asked = estimate("Qwen/Qwen3-14B", **given).to_dict()
+    line = asked["command"].replace("-m MODEL.gguf", "-hf Qwen/Qwen3-14B-GGUF:Q4_K_M")
+    assert line.endswith(end)
+    again = pasted(line, "rtx-3060", capsys)
+    assert again["command"] == line
+    assert again["max_concurrent_requests"] == asked["max_concurrent_requests"]
+    assert again["budget"] == asked["budget"]

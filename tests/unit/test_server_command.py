@@ -234,8 +234,8 @@ SERVERS = {
     "sglang serve --model-path org/m --port 1": "org/m --engine sglang --port 1",
     "trtllm-serve org/m --port 1": "org/m --engine tensorrt-llm --port 1",
     "mlx_lm.server --model org/m --port 1": "org/m --engine mlx --port 1",
-    "llama-server -m m.gguf --port 1": "m.gguf --engine llama-cpp --port 1",
-    "llama serve -hf org/m-GGUF:Q4_K_M --port 1": "org/m-GGUF:Q4_K_M --engine llama-cpp --port 1",
+    "llama-server -m m.gguf --port 1": "m.gguf --engine llama-cpp --port 1 --fit",
+    "llama serve -hf org/m-GGUF:Q4_K_M --port 1": "org/m-GGUF:Q4_K_M --engine llama-cpp --port 1 --fit",
     "lms load m-8b": "m-8b --engine llama-cpp",
     "ollama run m:8b": "m:8b --engine ollama",
 }
@@ -270,11 +270,14 @@ def test_a_command_is_found_behind_what_starts_it(text: str) -> None:
         ("mlx_lm.server --model mlx-community/M-4bit", "mlx-community/M-4bit --engine mlx"),
         ("python -m mlx_lm server --model mlx-community/M-4bit", "mlx-community/M-4bit --engine mlx"),
         ("lms load m-8b --context-length 8192 -y", "m-8b --engine llama-cpp --context 8192"),
-        ("llama serve -hf org/M-GGUF:Q4_K_M -c 4096", "org/M-GGUF:Q4_K_M --engine llama-cpp -c 4096"),
-        ("numactl -N 0 llama-server -m /m/M-Q4_K_M.gguf -np 2", "/m/M-Q4_K_M.gguf --engine llama-cpp -np 2"),
+        ("llama serve -hf org/M-GGUF:Q4_K_M -c 4096", "org/M-GGUF:Q4_K_M --engine llama-cpp -c 4096 --fit"),
+        (
+            "numactl -N 0 llama-server -m /m/M-Q4_K_M.gguf -np 2",
+            "/m/M-Q4_K_M.gguf --engine llama-cpp -np 2 --fit",
+        ),
         (
             r"C:\llama\llama-server.exe -m D:\m\M-Q4_K_M.gguf -np 2",
-            "D:/m/M-Q4_K_M.gguf --engine llama-cpp -np 2",
+            "D:/m/M-Q4_K_M.gguf --engine llama-cpp -np 2 --fit",
         ),
         (f"srun -n 8 sglang serve --model-path {MODEL} --tp 2", f"{MODEL} --engine sglang --tp-size 2"),
     ],

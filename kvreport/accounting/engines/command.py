@@ -122,6 +122,7 @@ class LocalServed:
         draft: The draft model's file, or None.
         projector: The image projector's file, or None.
         projector_offload: False if the projector stays on the CPU.
+        changes: True if the engine may change what the command leaves open, until it fits.
     """
 
     file: str
@@ -131,6 +132,7 @@ class LocalServed:
     projector: str | None = None
     projector_offload: bool = True
     repository: str | None = None
+    changes: bool = True
 
 
 @dataclass(frozen=True, slots=True)

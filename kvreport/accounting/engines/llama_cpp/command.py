@@ -33,6 +33,7 @@ def server_command(served: LocalServed) -> Command:
     if served.projector is not None:
         words += ["--mmproj", served.projector]
         words += [] if served.projector_offload else ["--no-mmproj-offload"]
+    words += [] if served.changes else ["--fit", "off"]
     return Command(tuple(words))
 
 

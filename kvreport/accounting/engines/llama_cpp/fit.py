@@ -121,6 +121,14 @@ def fit(
     return Fitted(chosen, lay_out_local(local, chosen, devices), (*changed, *_flags(chosen)))
 
 
+def would_change(
+    options: LocalOptions, layout: LocalLayout, devices: Sequence[LocalDevice], target: int = FIT_TARGET
+) -> bool:
+    """True if ``--fit`` would place layers otherwise than a layout, for less than ``target`` bytes are left of a device."""
+    left = (device.usable - laid.total for device, laid in zip(devices, layout.devices, strict=True))
+    return min(left, default=target) < target and _refusal(options, len(devices)) is None
+
+
 def _refusal(options: LocalOptions, devices: int) -> str | None:
     if options.gpu_layers is not None:
         return "--n-gpu-layers is set"
