@@ -66,7 +66,16 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands fo
         raise AttributeError("kvreport.load_catalogue is kvreport.load_catalog now")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    try:
+        value = getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name in ("pandas", "pyarrow"):
+            from kvreport.errors import missing  # noqa: PLC0415
+
+            raise ModuleNotFoundError(
+                f"kvreport.{name}: {missing(error.name, 'data')}", name=error.name
+            ) from error
+        raise
     globals()[name] = value
     return value
 

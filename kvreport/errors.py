@@ -33,6 +33,11 @@ class Fault:
         return f"{place}: found {self.found}; allowed: {self.allowed}"
 
 
+def missing(package: str, extra: str) -> str:
+    """Say which extra of the wheel brings a package; the name is no project's on a public index (ADR 8)."""
+    return f"found no package {package!r}; allowed: the wheel with its extra, pip install 'kvreport-….whl[{extra}]'"
+
+
 class InputError(ValueError):
     """Bad input with a sentence that says how to fix it (exit status 2)."""
 

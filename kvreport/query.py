@@ -707,7 +707,11 @@ def require_known(names: Iterable[str]) -> None:
         if name in RENAMED:
             raise InputError(f"{name}: found the name of an earlier edition; allowed: {RENAMED[name]}")
         if name not in known:
-            near = get_close_matches(name, known, n=1)
+            near = get_close_matches(name, known, n=1) or sorted(
+                one
+                for one in known
+                if one.startswith(f"{name}_") or "".join(w[0] for w in one.split("_")) == name
+            )
             raise InputError(
                 f"unknown option {shorten(name)}; "
                 + (f"did you mean {near[0]}?" if near else "see kvreport estimate --help")

@@ -298,7 +298,12 @@ class Catalog:
                     f"engine: found {shorten(name)}; allowed: {oldest}, the oldest release that is computed, to {newest}"
                 )
             if dated is None or not plain_release(version):
-                known = [f"{e.label} ({e.name})" for e in self.engines.values() if e.versions]
+                family = self.engine(family).family
+                known = [
+                    f"{e.label} ({e.name})"
+                    for e in self.engines.values()
+                    if e.versions and e.family == family
+                ]
                 raise InputError(f"engine: found {shorten(name)}; allowed: a version of {', '.join(known)}")
             refuse_far(self.engines.values(), dated.family, version)
             return at_release(dated, version)
@@ -651,11 +656,14 @@ def _words(name: str) -> frozenset[str]:
 def _nearest(name: str, known: list[str]) -> list[str]:
     """Names that a person may have meant, at most four.
 
-    Those with every word that was written come first, then those that begin words with them, then those with the
+    Those with every word that was written come first, then those that begin words with them, then those that begin as the
+    name does ("h1000"), then those with the
     words that any name has ("macbook m4 max"), then the closest spelling. Among equals a name comes first that others are
     copies of, by how many contain it, then the shortest.
 
     >>> _nearest("h10", ["a10", "h100-sxm-80gb", "mi100"])[0]
+    'h100-sxm-80gb'
+    >>> _nearest("h1000", ["mi100", "h100-sxm-80gb", "a10"])[0]
     'h100-sxm-80gb'
     """
     # Compared without case, and by the last part of an id too: people leave the organisation out.
@@ -667,6 +675,11 @@ def _nearest(name: str, known: list[str]) -> list[str]:
     words = {tail: _words(tail) for tail in tails}
     every = frozenset().union(*words.values())
     heard = frozenset(word for word in said if word in every)
+    shared = {
+        tail: next((n for n in range(min(len(asked), len(tail)), 0, -1) if asked[:n] == tail[:n]), 0)
+        for tail in tails
+    }
+    longest = max(shared.values(), default=0)
     ranked = [
         [tail for tail, of in words.items() if said and said <= of],
         [
@@ -674,6 +687,7 @@ def _nearest(name: str, known: list[str]) -> list[str]:
             for tail, of in words.items()
             if said and all(any(one.startswith(word) for one in of) for word in said)
         ],
+        [tail for tail in tails if longest == shared[tail] >= max(4, len(asked) - 2)],
         [tail for tail, of in words.items() if len(heard) > 1 and heard <= of],
     ]
     near = [tails[tail] for group in ranked for tail in _usual_first(group, list(tails))]

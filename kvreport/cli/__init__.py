@@ -37,7 +37,7 @@ from kvreport.cli import (
 from kvreport.cli.output import Run, cut, write
 from kvreport.cli.server_command import refuse_long
 from kvreport.cli.spellings import flags_of, in_our_spelling, unknown_argument
-from kvreport.errors import CatalogError, InputError
+from kvreport.errors import CatalogError, InputError, missing
 from kvreport.processes import collect_garbage_less, exit_on_signals
 
 _COMMANDS = (
@@ -138,8 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        words = sys.argv[1:] if arguments is None else arguments
         if words[:1] != ["validate"]:  # which takes a list of files
             refuse_long(words)
         options = parser().parse_args(words)
@@ -148,13 +148,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CatalogError as error:
         return _fail(str(error).splitlines())
     except InputError as error:
-        return _fail([" ".join(str(error).split())])
+        return _fail([_named_as_typed(" ".join(str(error).split()), words)])
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
         if package == "kvreport":
             raise
         extra = "data" if package in _DATA_PACKAGES else "site"
-        return _fail([f"found no package {package!r}; allowed: pip install 'kvreport[{extra}]'"])
+        return _fail([missing(package, extra)])
     except BrokenPipeError:
         # The reader went away (`kvreport … | head`). Python would complain once more while closing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -165,6 +165,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = f"{cut(str(Path(str(error.filename))))}: " if error.filename else ""
         return _fail([f"{where}{error.strerror or error}"])
     return status
+
+
+def _named_as_typed(message: str, words: Sequence[str]) -> str:
+    """Name an option by its flag, as it was typed: ``max-seqs: found 0`` after ``--max-seqs 0``."""
+    message = message.removeprefix("argument ")
+    name = message.partition(":")[0]
+    typed = any(word.partition("=")[0] == f"--{name}" for word in words)
+    return f"--{message}" if typed else message
 
 
 def _fail(lines: Sequence[str]) -> int:

@@ -58,6 +58,7 @@ _ELSEWHERE: Final[dict[str, str]] = {
     "--vram": "--gpu NAME, whose memory is known, and --memory SIZE where it can be set",
     "--cards": "--gpu 2xNAME for two of them, or --tensor-parallel N",
     "--ctx": "--context TOKENS",
+    "--people": "--users N, who send requests one after another, or --concurrent N, the requests at once",
     "--ctx-len": "--context TOKENS",
     "--context-size": "--context TOKENS",
     "--mtp": "--draft mtp --num-speculative-tokens N",

@@ -21,7 +21,7 @@ def register(add: Add) -> None:
         "mcp",
         _mcp,
         "Serve estimate, size, diff and list to an assistant, over standard input and output (MCP).",
-        "Needs the optional extra: pip install 'kvreport[mcp]'. It reads no file and opens no connection.\n",
+        "Needs the optional extra mcp of the wheel. It reads no file and opens no connection.\n",
     )
     add_data_option(mcp)
     completion = add(
@@ -59,12 +59,12 @@ def server(data: str | None = None) -> MCPServer[Any]:
     Raises:
         InputError: If the optional package is not installed, or there is no such catalog.
     """
-    from kvreport.errors import InputError
+    from kvreport.errors import InputError, missing
 
     try:
         from mcp.server.mcpserver import MCPServer
     except ImportError as error:
-        raise InputError("mcp: found no package 'mcp'; allowed: pip install 'kvreport[mcp]'") from error
+        raise InputError(f"mcp: {missing('mcp', 'mcp')}") from error
 
     from kvreport import __version__
     from kvreport.catalog.load import open_catalog

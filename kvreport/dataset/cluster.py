@@ -15,7 +15,7 @@ from typing import Any, Final
 from kvreport.dataset.grid import Axes
 from kvreport.dataset.manifest import Manifest, enter
 from kvreport.dataset.partitions import Piece, finish, pieces, write_piece
-from kvreport.errors import InputError, shorten
+from kvreport.errors import InputError, missing, shorten
 
 _PER_THREAD: Final = 4
 """Tasks in flight per thread of the cluster: enough to keep it busy, few enough to stay in little memory."""
@@ -69,9 +69,7 @@ def connected(address: str) -> Any:  # noqa: ANN401 - a client; distributed has 
     try:
         distributed: Any = import_module("distributed")
     except ImportError as error:
-        raise InputError(
-            "scheduler: found no package 'distributed'; allowed: pip install 'kvreport[cluster]'"
-        ) from error
+        raise InputError(f"scheduler: {missing('distributed', 'cluster')}") from error
     try:
         client = distributed.Client(address, timeout=_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:

@@ -295,7 +295,7 @@ def axes(
             f"engine: found {policy.name}, whose weights are GGUF mixes and which allocates for a stated context; allowed: "
             f"engines that serve the formats of a matrix, such as vllm (`kvreport estimate --engine {policy.name}` answers)"
         )
-    chosen = _matching("models", models, catalog.models)
+    chosen = _matching("models", models, catalog.models, catalog.model)
     forms: dict[str, WeightFormat | None] = {}
     for name in (RELEASED, *grid.weight_formats) if weights is None else weights:
         form = None if name.lower() == RELEASED else catalog.weight_format(name)
@@ -315,7 +315,7 @@ def axes(
     further = usual if layouts is None else layouts
     result = Axes(
         models=tuple(model for model in chosen if _allowed(refuse_unsupported, model, policy)),
-        fleet=Fleet(tuple(_matching("gpus", gpus, catalog.accelerators)), policy),
+        fleet=Fleet(tuple(_matching("gpus", gpus, catalog.accelerators, catalog.accelerator)), policy),
         tensor_parallel=tuple(sizes),
         layouts=tuple(further),
         weight_formats=tuple(sorted(forms.items(), key=lambda item: item[0])),
@@ -393,8 +393,8 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _matching(what: str, patterns: str, records: Mapping[str, R]) -> list[R]:
-    """Records whose id matches one of the patterns, by id."""
+def _matching(what: str, patterns: str, records: Mapping[str, R], find: Callable[[str], R]) -> list[R]:
+    """Records whose id matches one of the patterns, by id; where none does, those that are called so."""
     wanted = [pattern.strip().lower() for pattern in patterns.split(",")]
     if what == "gpus" and "+" in patterns:
         raise InputError(
@@ -406,6 +406,8 @@ def _matching(what: str, patterns: str, records: Mapping[str, R]) -> list[R]:
         for name in sorted(records)
         if any(fnmatchcase(name.lower(), pattern) for pattern in wanted)
     ]
+    if not found and not set(patterns) & set("*?["):
+        found = [find(pattern.strip()) for pattern in patterns.split(",")]
     if not found:
         raise InputError(f"{what}: found none that matches {shorten(patterns)}; allowed: a pattern such as *")
     return found

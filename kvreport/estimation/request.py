@@ -243,6 +243,10 @@ def open_model(
         return Opened(model)
     if isinstance(model, str):
         model = repository_name(model)
+    if not isinstance(model, str | Path):
+        raise InputError(
+            f"model: found {shorten(model)}; allowed: a name, a config.json or a folder with one, as text or as a path"
+        )
     # A reader for every family costs a tenth of a second; a catalog's model needs none.
     if str(model).lower().endswith(".gguf"):
         from kvreport.architectures.gguf import read_gguf  # noqa: PLC0415

@@ -369,7 +369,7 @@ _COUNTED: Final = re.compile(
 )
 _CONTEXT: Final = re.compile(
     r"(?:\b(?:at|with|for|of|in)\s+)?(?:a\s+)?(?<![\w.])(?P<tokens>[0-9][0-9,.]*\s?(?:[KkMm]i?)?)[ -]?(?:tokens?|context)(?:\s+of context)?\b"
-    r"|\b(?:at|with|for)\s+(?P<bare>[0-9][0-9.]*\s?[KkMm]i?)\b"
+    r"|\b(?:at|with|for)\s+(?P<bare>[0-9][0-9.]*\s?[KkMm]i?|(?<=at )[1-9][0-9,]{3,})\b"
 )
 _BITS: Final = {"16": "bf16", "8": "fp8"}
 """Formats by their bits where all of one width have the same bytes; those of 4 bits differ in their scales."""

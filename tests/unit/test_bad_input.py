@@ -242,6 +242,45 @@ def test_a_faulty_record_is_told_as_it_is(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["estimate", "llama-3.1-8b", "--gpu", "H100", "--max-seqs", "0"], "--max-seqs: found 0"),
+        (["estimate", "llama-3.1-8b", "--gpu", "H100", "--memory=3"], "--memory: found 3"),
+        (["estimate", "llama-3.1-8b", "--gpu", "H100", "--utilization", "2"], "--utilization: found '2'"),
+        (["estimate", "llama-3.1-8b", "--gpu", "H1000"], "did you mean h100-"),
+        (["estimate", "llama-3.1-8bb", "--gpu", "H100"], "did you mean meta-llama/Llama-3.1-8B-Instruct"),
+        (["estimate", "llama-9", "--gpu", "H100"], "did you mean meta-llama/"),
+        (["size", "llama-3.1-8b", "--people", "5", "--context", "8K"], "instead: --users N"),
+        (["diff", "vllm@0.11", "vllm@77", "--gpu", "H100"], "engine: found 'vllm@77'; allowed: a version of vLLM"),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_flag_and_suggests_what_a_person_would(words, said, capsys):
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert f"kvreport: error: {said}" in told or said in told.partition("error: ")[2]
+    assert "SGLang" not in told
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (lambda: kvreport.estimate(5, gpu="H100"), "model: found 5; allowed: a name"),
+        (lambda: kvreport.estimate("llama-3.1-8b", gpu="H100", tp=2), "did you mean tensor_parallel"),
+        (lambda: kvreport.matrix(models=[1], gpus="*", contexts=[8192]), "models: found 1; allowed: a text"),
+        (lambda: kvreport.matrix(models="llama-9", gpus="*", contexts=[8192]), "did you mean meta-llama/"),
+    ],
+)
+def test_a_wrong_type_or_name_in_python_is_one_sentence(asked, said):
+    with pytest.raises(InputError, match=said):
+        asked()
+
+
+def test_a_name_that_estimate_takes_is_taken_by_matrix():
+    frame = kvreport.matrix(models="llama-3.1-8b", gpus="h100-sxm-80gb", contexts=[8192], tensor_parallel=[1])
+    assert set(frame["model"]) == {"meta-llama/Llama-3.1-8B-Instruct"}
+
+
+@pytest.mark.parametrize(
     ("package", "words", "extra"),
     [("pyarrow", ["matrix", "--out", "m"], "data"), ("jinja2", ["export", "--out", "e"], "site")],
 )
@@ -253,5 +292,5 @@ def test_a_command_without_its_extra_says_what_to_install(package, words, extra,
     )
     assert done.returncode == 2, done.stderr
     assert done.stderr == (
-        f"kvreport: error: found no package {package!r}; allowed: pip install 'kvreport[{extra}]'\n"
+        f"kvreport: error: found no package {package!r}; allowed: the wheel with its extra, pip install 'kvreport-….whl[{extra}]'\n"
     )
