@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { $, make, load, count, gib, tokens, roughTokens, onDevices, ignoredNote, result } = kvreport;
+  const { $, make, load, count, fixed, gib, tokens, roughTokens, onDevices, ignoredNote, result } = kvreport;
   const FIELDS = "models gpus gpu model tp pp dp ep dcp nodes weights kv engine context".split(" ");
   const LAYOUT = ["tp", "pp", "dp", "ep", "dcp", "nodes"];
   const TERA = 1e12;
@@ -326,9 +326,28 @@
         : "";
       const missed = shown.flatMap((thing) => kvState.unused(state, thing.deployment));
       said.replaceChildren(
+        make("strong", {}, winner()),
         `${kvreport.plural(shown.length, noun)} ${where}, ${number}, ${site.engine.label}.${beyond()}${full}`,
         ignoredNote([...ignored, ...priced().unread, ...new Set(missed)]) || "",
       );
+    }
+
+    /* Which one runs the most requests at once, and by how much, as a sentence. */
+    function winner() {
+      const able = shown.filter(({ model, deployment }) => deployment && takes(model));
+      const all = able.map(({ label, deployment }) => {
+        const { users } = kvCapacity.serve(deployment, asked());
+        return [label, per(users, deployment)];
+      }).sort(([, a], [, b]) => b - a);
+      if (shown.length < 2 || !all.length) return "";
+      const what = `requests of ${tokens(asked())} tokens${state.per ? " per GPU" : ""}`;
+      const [[first, most], [next, less] = []] = all;
+      if (!most) return `None serves ${what}. `;
+      if (!less) return `Only ${first} serves ${what}: ${figure(most)}. `;
+      if (most === less) return `${first} and ${next} serve as many ${what}: ${figure(most)}. `;
+      return `${first} serves the most ${what}: ${figure(most)}, ${
+        fixed(most / less, most / less < 1.1 ? 2 : 1)
+      } times the ${figure(less)} of ${next}. `;
     }
 
     /* What the context leaves out, as a sentence. */

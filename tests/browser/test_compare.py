@@ -47,6 +47,7 @@ def test_what_is_being_typed_when_the_numbers_arrive_is_kept(visit: Visit) -> No
     page = visit.go("compare/")
 
     def act() -> None:
+        page.click(".kv-more-fields summary")
         page.locator("select[name=per]").select_option("gpu")
         page.locator("input[name=context]").fill("32K")
 
@@ -62,8 +63,16 @@ def test_another_engine_s_rules_apply(visit: Visit, answer: Any) -> None:
         "compare/?gpus=h100-sxm-80gb&gpus=b200-sxm-180gb&model=meta-llama--Llama-3.1-8B-Instruct&tp=1"
     )
     rows(visit)
+    page.click(".kv-more-fields summary")
     page.select_option("#kv-engine", "vllm-0.11")
     page.locator(".kv-said", has_text="vLLM 0.11").wait_for()
+    few, many = (
+        answer(LLAMA, gpu=gpu, context_tokens="8K", engine="vllm-0.11").max_concurrent_requests
+        for gpu in ("h100-sxm-80gb", "b200-sxm-180gb")
+    )
+    said = page.locator(".kv-said strong").inner_text()
+    assert said.startswith("one B200 serves the most requests of 8K tokens: "), said
+    assert f"{many:,}, {many / few:.1f} times the {few:,} of one H100" in said
     for row, gpu in zip(rows(visit), ("h100-sxm-80gb", "b200-sxm-180gb"), strict=True):
         want = answer(LLAMA, gpu=gpu, context_tokens="8K", engine="vllm-0.11")
         assert row["8K"] == f"{want.max_concurrent_requests:,}"
@@ -73,6 +82,7 @@ def test_another_engine_s_rules_apply(visit: Visit, answer: Any) -> None:
 def test_a_layout_other_than_tensor_parallel(visit: Visit, answer: Any) -> None:
     page = visit.go("compare/?gpus=h100-sxm-80gb&gpus=b200-sxm-180gb&model=deepseek-ai--DeepSeek-V3")
     rows(visit)
+    page.click(".kv-more-fields summary")
     page.select_option("#kv-number", "dp8-ep")
     page.wait_for_function("location.search.includes('dp=8')")
     want = answer(DEEPSEEK, gpu="b200-sxm-180gb", data_parallel=8, expert_parallel=True, context_tokens="32K")
@@ -85,6 +95,7 @@ def test_prices_are_shown_where_they_are_given(visit: Visit, answer: Any) -> Non
         "compare/?gpus=h100-sxm-80gb&gpus=b200-sxm-180gb&model=meta-llama--Llama-3.1-8B-Instruct&tp=2"
     )
     assert not [title for title in rows(visit)[0] if title.startswith("Price")]
+    page.click(".kv-more-fields summary")
     page.fill("#kv-prices", "h100=2.5, moon=3")
     page.press("#kv-prices", "Tab")
     page.wait_for_function("location.search.includes('prices=')")

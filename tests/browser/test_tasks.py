@@ -372,6 +372,7 @@ def test_a_link_says_the_whole_answer(reader, browser, address, answer):
 def test_accelerators_compared_per_gpu_and_taken_along(reader, answer, tmp_path):
     reader.click(".kv-links a:has-text('Compare'), nav a:has-text('Compare')")
     reader.choose("#kv-what", "gpus")
+    reader.click(".kv-more-fields summary")
     reader.choose("#kv-per", "gpu")
     reader.page.wait_for_selector("#compare-table tbody tr")
     with reader.page.expect_download() as waiting:
