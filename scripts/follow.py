@@ -56,7 +56,7 @@ PARSERS: Final = {
 SAID: Final = tuple(line.dates for one in log_lines() for line in one.lines if line.dates is not None)
 """What the lines say that tell the release of a vLLM log by their place."""
 _CITED: Final = re.compile(r"([A-Za-z0-9_/]+\.py)(?:::([A-Za-z_][\w.]*))?")
-_RULE: Final = re.compile(r"^- (rule|field): (\w+)$", re.MULTILINE)
+_RULE: Final = re.compile(r"^- (rule|field|list): (\w+)$", re.MULTILINE)
 _LONGEST: Final = 120
 """Lines of one function's difference that are printed."""
 
@@ -122,12 +122,18 @@ class Citation:
 
 
 def _named(tree: ast.AST, dotted: str) -> Iterator[ast.AST]:
+    """Yield what a name is of: functions and classes, else where it is assigned (``NAME =``, ``self.name =``)."""
     first, _, rest = dotted.partition(".")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == first:
-            if rest:
-                yield from _named(node, rest)
-            else:
+    nodes = list(ast.walk(tree))
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    made = [node for node in nodes if isinstance(node, kinds) and node.name == first]
+    for node in made:
+        yield from _named(node, rest) if rest else (node,)
+    if not made:
+        for node in nodes:
+            targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+            told = isinstance(node, ast.Assign | ast.AnnAssign)
+            if told and first in {getattr(one, "id", getattr(one, "attr", None)) for one in targets}:
                 yield node
 
 
@@ -178,14 +184,20 @@ def digests(family: str, package: Package) -> dict[str, list[str]]:
 
 
 def rules_of(family: str) -> dict[str, dict[str, Any]]:
-    """Return the rules and fields by release of an engine, by their name."""
+    """Return the rules, fields and lists by release of an engine, by their kind and name."""
     path = ROOT / "data" / "engines" / family / "rules.yaml"
     read: Any = read_yaml(path, path.name) if path.is_file() else {}
-    return {one.get("rule") or one["field"]: one for one in (*read.get("rules", ()), *read.get("fields", ()))}
+    kinds = ("rule", "field", "list")
+    return {_key(kind, one[kind]): one for kind in kinds for one in read.get(f"{kind}s", ())}
+
+
+def _key(kind: str, name: str) -> str:
+    """Return what a rule, a field or a list is called in reports; a list may have the name of a rule."""
+    return f"list {name}" if kind == "list" else name
 
 
 def _decides(node: ast.AST) -> str:
-    """Return a digest of what a rule can be about: constants, comparisons and names of attributes."""
+    """Return a digest of what a rule can be about: constants, comparisons, names of attributes and listed names."""
     told = []
     for one in ast.walk(ast.parse(_bare(node))):
         if isinstance(one, ast.Constant) and not isinstance(one.value, str):
@@ -196,6 +208,8 @@ def _decides(node: ast.AST) -> str:
             told.append(one.attr)
         elif isinstance(one, ast.BinOp):
             told.append(type(one.op).__name__)
+        elif isinstance(one, ast.Set | ast.List | ast.Tuple):
+            told += [repr(each.value) for each in one.elts if isinstance(each, ast.Constant)]
     return sha256("\n".join(sorted(told)).encode()).hexdigest()
 
 
@@ -489,7 +503,10 @@ def extended(text: str, release: str, steady: set[str]) -> str:
 
 def _each_rule(text: str, change: Callable[[str, str], str]) -> str:
     parts = _RULE.split(text)
-    bodies = (change(name, body) for name, body in zip(parts[2::3], parts[3::3], strict=True))
+    bodies = (
+        change(_key(kind, name), body)
+        for kind, name, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+    )
     heads = (f"- {kind}: {name}" for kind, name in zip(parts[1::3], parts[2::3], strict=True))
     return parts[0] + "".join(map("".join, zip(heads, bodies, strict=True)))
 

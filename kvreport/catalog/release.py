@@ -82,31 +82,44 @@ class Change(Record):
 Digests = tuple[Annotated[str, Field(pattern=r"^([0-9a-f]{12}|-)$")], ...]
 
 
-class Rule(Record):
+class Read(Record):
+    """What was read in an engine's package, and where.
+
+    Attributes:
+        what: What it means.
+        read: Where it stands: ``path::name`` of a function, class or assignment.
+        at: The first and the last release that it was read in there; None where start-up logs alone show it, or where that was not kept.
+        digest: Of each name that it cites, in the last of them: the syntax tree (``make follow``); ``-`` for a file.
+    """
+
+    what: LongText
+    read: Text
+    at: tuple[Text, Text] | None = None
+    digest: Digests = ()
+
+    def read_in_order(self, name: str) -> Iterator[Contradiction]:
+        """Return what ``at`` says against itself."""
+        if self.at is not None and version_number(self.at[1]) <= version_number(self.at[0]):
+            yield Contradiction(f"at of {name}", " and ".join(self.at), "an earlier and a later release")
+
+
+class Rule(Read):
     """One rule of an engine, by release.
 
     Attributes:
         rule: Its name, which code asks a release for.
         term: The part of the answer that it decides; None for that of the rule before it.
-        what: What it means.
         values: Its value by the first release that has it, oldest first; ``"0"`` is the oldest. A list of names is given
             whole first, then as changes.
-        read: Where it stands in the engine's package.
-        at: The first and the last release that it was read in there; None where start-up logs alone show it, or where that was not kept.
-        digest: Of each function that it cites, in the last of them: the syntax tree (``make follow``); ``-`` for a file.
         evidence: What measurements say of it.
     """
 
     rule: Annotated[str, Field(pattern=_NAME)]
     term: Text | None = None
-    what: LongText
     values: Annotated[
         dict[Text, bool | int | float | Text | tuple[Text, ...] | Change],
         Field(min_length=2, max_length=_PER_RULE),
     ]
-    read: Text
-    at: tuple[Text, Text] | None = None
-    digest: Digests = ()
     evidence: LongText | None = None
 
     def by_release(self) -> dict[Numbers, Plain]:
@@ -128,28 +141,19 @@ class Rule(Record):
     def contradictions(self) -> Iterable[Contradiction]:
         """Return what it says against itself: values are of one kind, and each is later than the one before and another."""
         yield from _disordered(self.rule, self.values, list(self.by_release().values()))
-        if self.at is not None and version_number(self.at[1]) <= version_number(self.at[0]):
-            yield Contradiction(f"at of {self.rule}", " and ".join(self.at), "an earlier and a later release")
+        yield from self.read_in_order(self.rule)
 
 
-class FieldByRelease(Record):
+class FieldByRelease(Read):
     """A field of an engine's record that releases decide and that is no plain value, such as its classes of devices.
 
     Attributes:
         field: Its name in the record.
-        what: What it means.
         values: Its value by the first release that has it, oldest first, as a record states it.
-        read: Where it stands in the engine's package.
-        at: The first and the last release that it was read in there.
-        digest: Of each function that it cites, as a rule has it.
     """
 
     field: Annotated[str, Field(pattern=_NAME)]
-    what: LongText
     values: Annotated[dict[Text, JsonValue], Field(min_length=1, max_length=_PER_RULE)]
-    read: Text
-    at: tuple[Text, Text] | None = None
-    digest: Digests = ()
 
     def by_release(self) -> dict[Numbers, JsonValue]:
         """Its values by the first release that has each, oldest first."""
@@ -172,7 +176,7 @@ class RangeOfReleases(Record):
     version: Text
 
 
-class ClassList(Record):
+class ClassList(Read):
     """Model classes that an engine's source treats in a way of their own, by release.
 
     Attributes:
@@ -195,6 +199,7 @@ class ClassList(Record):
     def contradictions(self) -> Iterable[Contradiction]:
         """Return what it says against itself: each value is later than the one before and another."""
         yield from _disordered(self.list, self.values, list(self.by_release().values()))
+        yield from self.read_in_order(self.list)
 
 
 def _disordered(name: str, stated: Iterable[str], values: Sequence[Plain]) -> Iterator[Contradiction]:

@@ -25,6 +25,7 @@ def get_batch_defaults(memory):
     if memory >= 160:
         return 16384
     return 8192
+LISTED = {"A", "B"}
 def renamed(pool):
     blocks = pool // 16
     return blocks
@@ -47,6 +48,7 @@ def get_batch_defaults(memory):
     if memory > 160:
         return 16384
     return 8192
+LISTED = {"A"}
 def renamed(pool):
     count = pool // 16
     return count
@@ -89,6 +91,7 @@ def both(follow, tmp_path: Path):
         ("engine/arg_utils.py", "moved", "gone", "the name stands in v1/worker/gpu_worker.py"),
         ("engine/arg_utils.py", "EngineArgs.add_cli_args", "other words", "--new-flag"),
         ("engine/arg_utils.py", "never", "not found", ""),
+        ("engine/arg_utils.py", "LISTED", "changed", "-LISTED = {'A', 'B'}"),
         ("v1/worker/gpu_worker.py", "", "changed", "+def moved():"),
     ],
 )
@@ -129,6 +132,15 @@ def test_digests_of_the_rules_are_those_of_their_citations(follow) -> None:
     made = follow.stamped(text, {RULES[2]["rule"]: ["0123456789ab"]})
     assert made.count('digest: ["0123456789ab"]') == 1
     assert follow.stamped(made, {RULES[2]["rule"]: ["0123456789ab"]}) == made
+
+
+def test_every_list_is_followed_and_named_apart_from_a_rule(follow) -> None:
+    for family in follow.INSIDE:
+        rules = follow.rules_of(family)
+        lists = {name for name in rules if name.startswith("list ")}
+        assert len(lists) >= 28
+        assert all(follow.cited_in(rules[name]["read"]) and rules[name].get("digest") for name in lists)
+    assert {"second_runner", "list second_runner"} <= follow.rules_of("vllm").keys()
 
 
 def test_points_that_differ_are_counted_by_the_rule_they_rest_on(follow) -> None:

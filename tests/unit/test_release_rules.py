@@ -69,6 +69,24 @@ def test_a_rule_that_says_what_it_must_not_is_refused(
     assert any("engines/vllm/rules.yaml" in str(fault) for fault in Catalog(tmp_path).faults())
 
 
+def test_a_list_says_what_it_means_and_where_it_was_read(tmp_path: Path) -> None:
+    stated = {
+        "list": "alone",
+        "values": {"0": ["A"]},
+        "what": "What.",
+        "read": "a.py::f",
+        "at": ["0.3", "0.2"],
+    }
+    for missing, said in (("what", "lists.0.what"), ("read", "lists.0.read"), ("", "at of alone")):
+        kept = {name: value for name, value in stated.items() if name != missing}
+        path = written(tmp_path, rule({"0": True, "0.3": False})) / "engines" / "vllm" / "rules.yaml"
+        path.write_text(
+            yaml.safe_dump(yaml.safe_load(path.read_text()) | {"lists": [kept]}), encoding="utf-8"
+        )
+        faults = [str(fault) for fault in Catalog(tmp_path).faults()]
+        assert any(said in one for one in faults), faults
+
+
 def test_a_rule_stands_once(tmp_path: Path) -> None:
     stated = rule({"0": True, "0.3": False})
     with pytest.raises(CatalogError, match="packing twice"):

@@ -1,4 +1,4 @@
-"""What an engine does by release, as tables for the page about engines: every rule, its values, sources and logs."""
+"""What an engine does by release, as tables for the page about engines: every rule and list of classes, its values, sources and logs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kvreport.catalog.release import Numbers, RulesFile, read_rules, release_number
+from kvreport.catalog.release import ClassList, Numbers, Rule, RulesFile, read_rules, release_number
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.pages import validation
@@ -21,6 +21,8 @@ MARK: Final = re.compile(r"<!-- kv:(?P<what>rules|ranges) (?P<family>[a-z_]+) --
 _OF: Final = {"weights": ("weights",), "plans": ("tokens given pool", "concurrency given pool")}
 """Quantities of logs that confirm a term; the others are confirmed by pools, end to end."""
 _CLOSE: Final = 0.01
+_NAMED: Final = 6
+"""Model classes of a list that are named; the data has all."""
 
 
 def placed(html: str, catalog: Catalog, uri: str) -> str:
@@ -84,20 +86,25 @@ def _rules(rules: RulesFile, cases: Sequence[tuple[Numbers, Compared]]) -> Table
 
 def _rows(rules: RulesFile, cases: Sequence[tuple[Numbers, Compared]]) -> Iterator[Row]:
     term = ""
-    for rule in rules.rules:
-        term = rule.term or term
+    every: tuple[Rule | ClassList, ...] = (*rules.rules, *rules.lists)
+    for rule in every:
+        term = (rule.term or term) if isinstance(rule, Rule) else "classes"
         stated, values = list(rule.values), list(rule.by_release().items())
         told = []
         for place, (first, value) in enumerate(values):
             end = values[place + 1][0] if place + 1 < len(values) else None
             held = [case for number, case in cases if first <= number and (end is None or number < end)]
-            told.append(f"{_span(stated, place)}: {_said(value)}{_logs(term, held) if cases else ''}")
+            logs = _logs(term, held) if cases and isinstance(rule, Rule) else ""
+            told.append(f"{_span(stated, place)}: {_said(value)}{logs}")
         read = rule.read if rule.at is None else f"{rule.read} ({rule.at[0]} to {rule.at[1]})"
-        yield Row(Cell(rule.what), (Cell(term), Cell("; ".join(told)), Cell(read, hint=rule.evidence or "")))
+        hint = (rule.evidence or "") if isinstance(rule, Rule) else ""
+        yield Row(Cell(rule.what), (Cell(term), Cell("; ".join(told)), Cell(read, hint=hint)))
 
 
 def _span(stated: Sequence[str], place: int) -> str:
-    """The releases of a value: ``before 0.20``, ``0.20 to before 0.24``, ``from 0.24``."""
+    """The releases of a value: ``before 0.20``, ``0.20 to before 0.24``, ``from 0.24``; ``every release``."""
+    if len(stated) == 1:
+        return "every release"
     first = stated[place]
     if place + 1 == len(stated):
         return f"from {first}"
@@ -108,7 +115,7 @@ def _said(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, frozenset):
-        return ", ".join(sorted(value)) or "none"
+        return ", ".join(sorted(value)[:_NAMED]) + (" and others" * (len(value) > _NAMED)) or "none"
     return f"{value:,}" if isinstance(value, int | float) and value >= 1024 else str(value)
 
 
