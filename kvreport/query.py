@@ -418,6 +418,13 @@ class Query:
         choices=("auto", "float32", "bfloat16", "float16"),
         help="type of recurrent states in vLLM and SGLang (auto: the checkpoint's own)",
     )
+    indexer_kv_dtype: str | None = _option(
+        "--indexer-kv-dtype",
+        kind="choice",
+        group="engine",
+        choices=("auto", "bf16", "fp8"),
+        help="type of the index keys of sparse models in vLLM (auto: the model's default)",
+    )
     prefix_caching: bool | None = _option(
         "--prefix-caching",
         kind="tristate",

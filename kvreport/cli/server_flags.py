@@ -155,9 +155,15 @@ class FlagReader:
                 kept.append(("", [word]))
                 continue
             values = _values(found, waiting)
+            if keys := self._keys(found, values):
+                waiting += reversed(keys)
+                continue
             known = len(self.idle), len(self.named)
             told = self._told(word, found, values, pasted=pasted)
-            if pasted and known != (len(self.idle), len(self.named)):
+            restated = (
+                found.negative and found.flag.group.effect == "followed"
+            )  # what a switch is without being named
+            if pasted and not restated and known != (len(self.idle), len(self.named)):
                 self.passed.append([word, *values] if found.value is None else [word])
             once = pasted and (found.flag.group.ours or dashed(found.flag.name)) not in self.many
             kept.append((found.flag.name + found.shown.partition(".")[2] if once else "", told))
@@ -172,6 +178,22 @@ class FlagReader:
             for place, (name, told) in enumerate(kept)
             if not name or last[name] == place
             for word in told
+        ]
+
+    def _keys(self, found: Found, values: list[str]) -> list[str]:
+        """A flag's value in JSON as a flag a key, where an answer follows one of its keys."""
+        table = table_of(self.server)
+        if table is None or len(values) != 1 or not values[0].startswith("{"):
+            return []
+        try:
+            keys = json.loads(values[0])
+        except (ValueError, RecursionError):
+            return []
+        if not any(dashed(f"{found.flag.name}.{key}") in table for key in keys):
+            return []
+        return [
+            f"{found.flag.name}.{key}={value if isinstance(value, str) else json.dumps(value)}"
+            for key, value in keys.items()
         ]
 
     def _find(self, word: str, *, pasted: bool) -> Found | None:
@@ -215,7 +237,7 @@ class FlagReader:
                 if not written:
                     self.chosen.append(f"{shown} {value}")
                 return shlex.split(written)
-            if found.negative:  # what a switch is without being named
+            if found.negative:
                 self.idle.append(shown)
                 return []
             if group.ours is None and shown.partition(".")[0] not in self.own and found.flag.name in self.own:

@@ -19,7 +19,7 @@ from kvreport.accounting.extras import Draft, is_head, own_prediction_layer, wit
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving
 from kvreport.accounting.roofline import Peaks
-from kvreport.accounting.state_types import with_state_type
+from kvreport.accounting.state_types import with_precisions, with_state_type
 from kvreport.accounting.support import class_note, lacks_class
 from kvreport.accounting.text_drafts import TEXT_DRAFTS, drafts_from_text
 from kvreport.architectures.keys import MAX_CONTEXT
@@ -353,6 +353,8 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
     devices, held = with_others(devices_of(query, catalog), query, policy, assumed)
     layout, fallen = _laid_out(query, devices, policy, record, assumed)
     accelerator = devices[0]
+    record, untyped = _with_index_type(query, policy, record, accelerator)
+    fallen += untyped
     refuse_unsupported(record, policy, catalog.support)
     unfollowed = (*fallen, *passed_over, *_unused(asked or query, policy, catalog.support, layout.nodes))
     assumed += filter(None, [class_note(catalog.support, policy, record)])
@@ -537,6 +539,20 @@ def _longer(query: Query, policy: Engine, record: Model) -> tuple[Model, tuple[N
             return record, (*passed_over, NotFollowed("--any-context", "", None, said))
         record = record.model_copy(update={"context_tokens": min(told, MAX_CONTEXT)})
     return record, passed_over
+
+
+def _with_index_type(
+    query: Query, engine: Engine, model: Model, device: Accelerator
+) -> tuple[Model, tuple[NotFollowed, ...]]:
+    """A model with the type of index keys that was asked for, where its class in vLLM takes one."""
+    asked = query.indexer_kv_dtype
+    if asked in (None, "auto"):
+        return model, ()
+    name = "index_keys_typed_on_amd" if device.vendor.upper() == "AMD" else "index_keys_typed"
+    if engine.family != "vllm" or not engine.lists(name, model.architecture):
+        said = f"no effect: {engine.label} stores index keys of {model.architecture or model.id} in one type here"
+        return model, (NotFollowed("--indexer-kv-dtype", asked, None, said),)
+    return (with_precisions(model, (("index", "float8"),)) if asked == "fp8" else model), ()
 
 
 def _sampler_not_followed(query: Query, engine: Engine, accelerator: Accelerator) -> list[str]:

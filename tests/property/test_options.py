@@ -64,7 +64,7 @@ VALUES: Final[dict[str, tuple[Any, ...]]] = {
     "utilization": (0.7,), "memory": ("20GiB", "6GiB"), "held_by_others": ("20GiB", "2GiB"), "engines_per_gpu": (2,),
     "kv_pool": ("5GiB",), "kv_pool_blocks": (9000,), "max_batched_tokens": (16384,), "max_seqs": (17,), "block_size": (64, 512), "eager": (True,),
     "sampler": ("sort", "flashinfer"), "moe_backend": ("marlin", "triton", "deep_gemm"), "model_runner": ("first", "second"),
-    "mamba_ssm_cache_dtype": ("float32", "bfloat16"), "prefix_caching": (True, False), "parallel": (2,),
+    "mamba_ssm_cache_dtype": ("float32", "bfloat16"), "indexer_kv_dtype": ("bf16", "fp8"), "prefix_caching": (True, False), "parallel": (2,),
     "ubatch_size": (256,), "n_gpu_layers": (10,), "n_cpu_moe": (4,), "cache_type_k": ("q8_0",), "cache_type_v": ("q8_0",),
     "ctx_size": ("4K", 6000), "kv_unified": (True, False), "swa_full": (True,), "flash_attn": ("on", "off"), "batch_size": (128,), "cpu_moe": (True,),
     "override_tensor": ("ffn_.*_exps=CPU", "attn_q.*=CPU"), "split_mode": ("none", "row"), "tensor_split": ("3,1",),

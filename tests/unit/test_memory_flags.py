@@ -153,6 +153,28 @@ def test_the_type_of_states_changes_an_estimate():
     assert open_catalog().model("Qwen/Qwen3.8-27B").layers  # the record itself is left alone
 
 
+def test_the_type_of_index_keys_changes_an_estimate_where_the_class_takes_one(capsys):
+    """Of 57 layers with 128 elements: the engine's own planner is short of 61.1 GiB here, and of 68.2 without the flag."""
+    command = "vllm serve nvidia/MiniMax-M3-NVFP4 --kv-cache-dtype fp8 --block-size 128"
+    short = []
+    for told in (
+        "",
+        "--attention_config.indexer_kv_dtype=fp8",
+        """-ac '{"indexer_kv_dtype": "fp8_e4m3", "backend": "FLASHINFER"}'""",
+    ):
+        assert main(["estimate", f"{command} {told}", "--gpu", "B300", "--format", "json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        short.append(answer["shortfall_bytes"])
+        named = [one["flag"] for one in answer["not_followed"]]
+        assert named == (["--attention-config.backend"] if "backend" in told else [])
+    assert short[1] == short[2]
+    assert 0 <= short[0] - short[1] - 57 * 128 * 1048576 <= 57 * 128 * 128  # one more block
+    asked = {"gpu": "MI355X", "context_tokens": 8192, "tensor_parallel": 8, "indexer_kv_dtype": "fp8"}
+    for engine, followed in (("vllm@0.29.0", False), ("vllm@0.30.0", True), ("sglang", False)):
+        answer = estimate("MiniMaxAI/MiniMax-M3", engine=engine, **asked)
+        assert (not answer.request.not_followed) == followed, engine
+
+
 def test_text_only_leaves_the_encoder_out():
     words = ["estimate", "Qwen/Qwen3.8-27B", "--gpu", "H100", "--language-model-only"]
     assert '--limit-mm-per-prompt={"image": 0, "video": 0}' in in_our_spelling(

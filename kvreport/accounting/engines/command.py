@@ -60,6 +60,7 @@ class Served:
         inputs: Inputs of a kind per prompt, where they are limited and not text alone is served.
         model_runner: The model runner that was asked for, ``first`` or ``second``, or empty.
         state_type: Type of recurrent states that was asked for, or None.
+        index_type: Type of index keys that was asked for, or None.
         expert_kernels: Kernels of experts that were asked for, where the release has a flag for them, or None.
         changed_keys: Keys of ``config.json`` that are stated anew.
         any_context: True if a context beyond the model's limit is allowed.
@@ -100,6 +101,7 @@ class Served:
     inputs: tuple[tuple[str, int], ...] = ()
     model_runner: str = ""
     state_type: str | None = None
+    index_type: str | None = None
     expert_kernels: str | None = None
     changed_keys: Mapping[str, object] = field(default_factory=dict)
     any_context: bool = False

@@ -65,6 +65,7 @@ def _further(served: Served) -> list[Word]:
         ("--kv-cache-memory-bytes", served.kv_pool_bytes),
         ("--block-size", served.block_tokens),
         ("--mamba-ssm-cache-dtype", served.state_type),
+        ("--attention-config.indexer_kv_dtype", served.index_type),
         ("--moe-backend", served.expert_kernels),
     )
     words += ["--hf-overrides", dict(served.changed_keys)] if served.changed_keys else []
