@@ -105,13 +105,13 @@ def test_every_flag_that_a_server_s_flag_stands_for_is_one_of_ours():
             ("--engine", "sglang", "--max-model-len", "8K"),
             ("a flag of vLLM", "the rules of SGLang", "--context"),
         ),
-        (("--contxt", "8K"), ("'--contxt'", "did you mean --context?")),
+        (("--contxt", "8K"), ("'--contxt'", "did you mean --context")),
         (("--gpus", "2"), ("'--gpus'", "--gpu")),
         (("--concurrent", "4"), ("'--concurrent'", "kvreport size MODEL --concurrent")),
         (("--ep", "8"), ("'--ep'", "instead: --expert-parallel, without a number")),
         (("--ctx-size", "4096"), ("ctx-size", "with --engine llama-cpp")),
         (("--max-modle-len", "8K"), ("did you mean --max-model-len, a flag of vllm serve?",)),
-        (("--qzx", "3", "--contxt", "8K"), ("'--qzx'", "see kvreport", "'--contxt'", "--context?")),
+        (("--qzx", "3", "--contxt", "8K"), ("'--qzx'", "see kvreport", "'--contxt'", "--context")),
         (("-c", "4096"), ("-c: not an option here", "--context TOKENS for each request")),
         (("--count", "4"), ("'--count'", "--gpu 4xNAME")),
         (("--qzx",), ("'--qzx'", "see kvreport estimate --help")),
@@ -191,7 +191,7 @@ TAKEN = {
     "--speculative-config": '{"method":"ngram","num_speculative_tokens":2}', "--cache-type-k": "q8_0", "--cache-type-v": "q8_0",
 } | dict.fromkeys(("--spec-model", "--draft-model", "--speculative-draft-model-path"), "meta-llama/Llama-3.2-1B") | dict.fromkeys(
     ("--spec-draft-hf", "--spec-draft-model"), "HuggingFaceTB/SmolLM-360M-Instruct"
-)  # fmt: skip
+) | dict.fromkeys(("--hf-overrides", "--json-model-override-args"), '{"max_position_embeddings": 8192}')  # fmt: skip
 """Values of the flags that take no number; of a choice, its first."""
 REFUSED_ALONE = {("vllm", "--spec-tokens"), ("vllm", "--enable-expert-parallel"), ("vllm", "-ep")}
 """Halves of a pair, and what a model without experts refuses (``config/speculative.py``, ``config/model.py`` of vLLM 0.33)."""
