@@ -19,13 +19,13 @@ from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import (
     Tensors,
     embedding,
-    experts,
     gated_mlp,
     linear,
     norm,
     norms,
     out_linear,
     output_head,
+    routed_experts,
     router,
 )
 from kvreport.catalog.caches import Cache, Indexer, Latent, Ring
@@ -55,7 +55,7 @@ def deepseek_v4(keys: Keys) -> Blueprint:
     streams = keys.whole("hc_mult", high=64)
     attention = {ratio: _attention(keys, hidden, ratio) for ratio in dict.fromkeys(ratios)}
     caches = {ratio: _caches(keys, ratio) for ratio in dict.fromkeys(ratios)}
-    mixed = _mixture(keys, hidden, routed)
+    mixed = mixture_of(keys, hidden, routed, bias=keys.flag("mlp_bias", default=False))
     by_hash = Weight(
         "ffn.gate.tid2eid", "router", (vocabulary_size, per_token), looked_up=True, stored="int64"
     )
@@ -64,62 +64,68 @@ def deepseek_v4(keys: Keys) -> Blueprint:
         Layer(
             _NAMES[ratio],
             caches[ratio],
-            (
-                *norms("attn_norm", "ffn_norm", width=hidden),
-                *attention[ratio],
-                *streams_of("hc_attn", hidden, streams),
-                *mixed,
-                by_hash if index < hashed else by_score,
-                *streams_of("hc_ffn", hidden, streams),
+            layer_tensors(
+                hidden, attention[ratio], (*mixed, by_hash if index < hashed else by_score), streams
             ),
         )
         for index, ratio in enumerate(ratios)
     ]
-    wide = streams * hidden
-    outer = [
-        *embedding(vocabulary_size, hidden, "embed"),
-        *norm("norm", hidden),
-        *(() if tied(keys) else output_head(vocabulary_size, hidden, "head")),
-        Weight("hc_head_fn", "other", (streams, wide), stored="fp32"),
-        Weight("hc_head_base", "other", (streams,), stored="fp32"),
-        Weight("hc_head_scale", "other", (1,), stored="fp32"),
-        *(
-            _drafts(keys, hidden, (*mixed, by_score), streams, vocabulary_size)
-            if keys.has("dspark_markov_rank")
-            else _predictions(keys, hidden, (*mixed, by_score), streams)
-        ),
-    ]
+    head = _head_of_streams(hidden, streams)
+    ahead = (
+        _drafts(keys, hidden, (*mixed, by_score), streams, vocabulary_size, head)
+        if keys.has("dspark_markov_rank")
+        else _predictions(keys, hidden, (*mixed, by_score), streams, head)
+    )
+    return blueprint(keys, hidden, vocabulary_size, built, (routed, per_token), (*head, *ahead))
+
+
+def blueprint(
+    keys: Keys, hidden: int, words: int, layers: list[Layer], chosen: tuple[int, int], further: Tensors
+) -> Blueprint:
+    """Return a model of such layers; ``further`` stands behind its output head."""
+    head = () if tied(keys) else output_head(words, hidden, "head")
     return Blueprint(
         hidden_size=hidden,
         attention_heads=keys.whole("num_attention_heads", high=1 << 14),
-        vocabulary=vocabulary_size,
+        vocabulary=words,
         context_tokens=context(keys),
-        layers=built,
-        outer=outer,
+        layers=layers,
+        outer=[*embedding(words, hidden, "embed"), *norm("norm", hidden), *head, *further],
         prefix="layers",
-        experts=(routed, per_token),
+        experts=chosen,
         kv_format="fp8_ds_mla_v4",
         notes=[OWN_LAYOUT],
     )
 
 
-def _predictions(keys: Keys, hidden: int, mixture: Tensors, streams: int) -> Tensors:
+def layer_tensors(hidden: int, attention: Tensors, mixture: Tensors, streams: int, *others: str) -> Tensors:
+    """Return a layer: its norms and what ``others`` are called, and hyper-connections around attention and experts."""
+    return (
+        *norms("attn_norm", "ffn_norm", *others, width=hidden),
+        *attention,
+        *streams_of("hc_attn", hidden, streams),
+        *mixture,
+        *streams_of("hc_ffn", hidden, streams),
+    )
+
+
+def _head_of_streams(hidden: int, streams: int) -> Tensors:
+    """What joins the streams behind the last layer."""
+    shapes = {"fn": (streams, streams * hidden), "base": (streams,), "scale": (1,)}
+    return tuple(Weight(f"hc_head_{name}", "other", shape, stored="fp32") for name, shape in shapes.items())
+
+
+def _predictions(keys: Keys, hidden: int, mixture: Tensors, streams: int, head: Tensors) -> Tensors:
     """Layers for multi-token prediction: a window, a mixture routed by score, a head of streams of their own.
 
     vLLM 0.27.1, ``models/deepseek_v4``; embedding and output head are those of the model.
     """
     steps = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
     tensors: Tensors = (
-        *norms("attn_norm", "ffn_norm", "enorm", "hnorm", "norm", width=hidden),
-        *_attention(keys, hidden, 0),
-        *streams_of("hc_attn", hidden, streams),
-        *mixture,
-        *streams_of("hc_ffn", hidden, streams),
+        *layer_tensors(hidden, gated_attention(keys, hidden), mixture, streams, "enorm", "hnorm", "norm"),
         *linear("e_proj", "mtp", hidden, hidden),
         *linear("h_proj", "mtp", hidden, hidden),
-        Weight("hc_head_fn", "other", (streams, streams * hidden), stored="fp32"),
-        Weight("hc_head_base", "other", (streams,), stored="fp32"),
-        Weight("hc_head_scale", "other", (1,), stored="fp32"),
+        *head,
     )
     return tuple(
         replace(tensor, name=f"mtp.{step}.{tensor.name}", component="mtp")
@@ -128,23 +134,12 @@ def _predictions(keys: Keys, hidden: int, mixture: Tensors, streams: int) -> Ten
     )
 
 
-def _drafts(keys: Keys, hidden: int, mixture: Tensors, streams: int, words: int) -> Tensors:
+def _drafts(keys: Keys, hidden: int, mixture: Tensors, streams: int, words: int, head: Tensors) -> Tensors:
     """DSpark's layers, which take the place of those that predict one token more (vLLM 0.33, ``nvidia/dspark.py``).
 
     ``num_nextn_predict_layers`` does not count them: there are three unless ``n_mtp_layers`` says otherwise.
     """
-    layer: Tensors = (
-        *norms("attn_norm", "ffn_norm", width=hidden),
-        *_attention(keys, hidden, 0),
-        *streams_of("hc_attn", hidden, streams),
-        *mixture,
-        *streams_of("hc_ffn", hidden, streams),
-    )
-    head: Tensors = (
-        Weight("hc_head_fn", "other", (streams, streams * hidden), stored="fp32"),
-        Weight("hc_head_base", "other", (streams,), stored="fp32"),
-        Weight("hc_head_scale", "other", (1,), stored="fp32"),
-    )
+    layer = layer_tensors(hidden, gated_attention(keys, hidden), mixture, streams)
     steps = keys.whole("n_mtp_layers", default=_DSPARK_LAYERS, high=64)
     keys.has("num_nextn_predict_layers", "dspark_block_size")
     return dspark(keys, hidden, words, (layer,) * steps, head)
@@ -212,20 +207,25 @@ def _ratios(keys: Keys, layers: int) -> list[int]:
     return ratios[:layers]
 
 
-def _caches(keys: Keys, ratio: int) -> tuple[Cache, ...]:
+def window(keys: Keys) -> tuple[int, Latent]:
+    """Return the width of a vector that is key and value, and the window of such vectors that each layer keeps."""
     width = keys.whole("head_dim", high=1 << 14)
     rope = keys.whole("qk_rope_head_dim", default=width // 8, low=0, high=width - 1)
-    latent = width - rope
-    window = Latent(latent_dim=latent, rope_dim=rope, window=keys.whole("sliding_window", high=MAX_CONTEXT))
+    seen = keys.whole("sliding_window", high=MAX_CONTEXT)
+    return width, Latent(latent_dim=width - rope, rope_dim=rope, window=seen)
+
+
+def _caches(keys: Keys, ratio: int) -> tuple[Cache, ...]:
+    width, near = window(keys)
     if ratio == 0:
-        return (window,)
-    compressed = Latent(latent_dim=latent, rope_dim=rope, stride=ratio)
+        return (near,)
+    compressed = Latent(latent_dim=near.latent_dim, rope_dim=near.rope_dim, stride=ratio)
     if ratio == 128:
-        return (window, compressed, Ring(elements_per_token=2 * width, window=ratio))
+        return (near, compressed, Ring(elements_per_token=2 * width, window=ratio))
     index = keys.whole("index_head_dim", high=1 << 12)
     # Overlapping windows: twice the width, over two strides.
     return (
-        window,
+        near,
         compressed,
         Indexer(index_dim=index, stride=ratio, top_k=keys.optional("index_topk", low=1, high=1 << 20)),
         Ring(elements_per_token=4 * width, window=2 * ratio),
@@ -279,7 +279,8 @@ def _attention(keys: Keys, hidden: int, ratio: int) -> Tensors:
     return tensors
 
 
-def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
+def mixture_of(keys: Keys, hidden: int, routed: int, *offsets: Weight, bias: bool = False) -> Tensors:
+    """Return a mixture: the router with its ``offsets``, the experts, and one shared expert, with a ``bias`` or not."""
     width = keys.whole("moe_intermediate_size")
     shared = keys.whole("n_shared_experts", high=1 << 10)
     if shared != 1:
@@ -288,15 +289,9 @@ def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
     names = ("w1", "w3", "w2")
     return (
         *router(hidden, routed, "ffn.gate"),
-        *experts(gated_mlp(hidden, width, "ffn.experts.*", names=names, count=routed)),
-        *gated_mlp(
-            hidden,
-            width,
-            "ffn.shared_experts",
-            "shared_experts",
-            names=names,
-            bias=keys.flag("mlp_bias", default=False),
-        ),
+        *offsets,
+        *routed_experts(hidden, width, routed, "ffn.experts.*", names=names),
+        *gated_mlp(hidden, width, "ffn.shared_experts", "shared_experts", names=names, bias=bias),
     )
 
 

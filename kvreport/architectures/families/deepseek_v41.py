@@ -12,21 +12,22 @@ from typing import Final
 
 from kvreport.architectures.attention import layer_count
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import context, expert_counts, tied, vocabulary
-from kvreport.architectures.families.deepseek_v4 import OWN_LAYOUT, dspark, gated_attention, streams_of
-from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, Keys
+from kvreport.architectures.decoder import expert_counts, vocabulary
+from kvreport.architectures.families.deepseek_v4 import (
+    blueprint,
+    dspark,
+    gated_attention,
+    layer_tensors,
+    mixture_of,
+    window,
+)
+from kvreport.architectures.keys import MAX_EXPERTS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import (
     Tensors,
-    embedding,
-    experts,
-    gated_mlp,
     linear,
     norm,
-    norms,
-    output_head,
-    router,
 )
 from kvreport.catalog.caches import Cache, Indexer, Latent, Ring, Shared
 
@@ -55,36 +56,16 @@ def deepseek_v41(keys: Keys) -> Blueprint:
         own = index in sources
         if ratio and not own and not any(source < index for source in sources):
             raise keys.fault("kv_source_layer_ids", sorted(sources), f"a layer below {index}, which reads it")
-        tensors: Tensors = (
-            *norms("attn_norm", "ffn_norm", width=hidden),
+        attention = (
             *_attention(keys, hidden),
             *(_compressor(keys, hidden, ratio) if own else ()),
             *(_indexer(keys, hidden, owns=own) if index in indexed else ()),
-            *streams_of("hc_attn", hidden, streams),
-            *mixed,
-            *streams_of("hc_ffn", hidden, streams),
-            *_engram(keys, hidden, streams, tables.get(index)),
         )
+        tensors = layer_tensors(hidden, attention, mixed, streams)
+        tensors += _engram(keys, hidden, streams, tables.get(index))
         built.append(Layer(_name(ratio, own=own), _caches(keys, ratio, own=own), tensors))
-    outer = [
-        *embedding(words, hidden, "embed"),
-        *norm("norm", hidden),
-        *(() if tied(keys) else output_head(words, hidden, "head")),
-        *_vision(keys, hidden),
-        *_draft(keys, hidden, streams, words),
-    ]
-    return Blueprint(
-        hidden_size=hidden,
-        attention_heads=keys.whole("num_attention_heads", high=1 << 14),
-        vocabulary=words,
-        context_tokens=context(keys),
-        layers=built,
-        outer=outer,
-        prefix="layers",
-        experts=(routed, per_token),
-        kv_format="fp8_ds_mla_v4",
-        notes=[OWN_LAYOUT],
-    )
+    further = (*_vision(keys, hidden), *_draft(keys, hidden, streams, words))
+    return blueprint(keys, hidden, words, built, (routed, per_token), further)
 
 
 def _ratios(keys: Keys, layers: int) -> list[int]:
@@ -120,18 +101,15 @@ def _name(ratio: int, *, own: bool) -> str:
 
 
 def _caches(keys: Keys, ratio: int, *, own: bool) -> tuple[Cache, ...]:
-    width = keys.whole("head_dim", high=1 << 14)
-    rope = keys.whole("qk_rope_head_dim", default=width // 8, low=0, high=width - 1)
-    latent = width - rope
-    window = Latent(latent_dim=latent, rope_dim=rope, window=keys.whole("sliding_window", high=MAX_CONTEXT))
+    width, near = window(keys)
     if not ratio:
-        return (window,)
+        return (near,)
     if not own:
-        return (window, Shared(reads="latent"))
+        return (near, Shared(reads="latent"))
     index = keys.whole("index_head_dim", high=1 << 12)
     kept: tuple[Cache, ...] = (
-        window,
-        Latent(latent_dim=latent, rope_dim=rope, stride=ratio),
+        near,
+        Latent(latent_dim=near.latent_dim, rope_dim=near.rope_dim, stride=ratio),
         Indexer(index_dim=index, stride=ratio, top_k=keys.optional("index_topk", low=1, high=1 << 20)),
     )
     return kept if ratio == 1 else (*kept, Ring(elements_per_token=2 * width, window=_RING_ROWS))
@@ -172,18 +150,9 @@ def _indexer(keys: Keys, hidden: int, *, owns: bool) -> Tensors:
 
 
 def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
-    """Experts with one offset each for words and one for images, and one shared expert."""
-    width = keys.whole("moe_intermediate_size")
-    shared = keys.whole("n_shared_experts", high=1 << 10)
-    if shared != 1:
-        raise keys.fault("n_shared_experts", shared, "1")
-    names = ("w1", "w3", "w2")
-    return (
-        *router(hidden, routed, "ffn.gate"),
-        *(Weight(f"ffn.gate.{name}", "router", (routed,), stored="fp32") for name in ("bias", "bias_vl")),
-        *experts(gated_mlp(hidden, width, "ffn.experts.*", names=names, count=routed)),
-        *gated_mlp(hidden, width, "ffn.shared_experts", "shared_experts", names=names),
-    )
+    """As DeepSeek-V4's, with one offset of each expert for words and one for images."""
+    offsets = (Weight(f"ffn.gate.{name}", "router", (routed,), stored="fp32") for name in ("bias", "bias_vl"))
+    return mixture_of(keys, hidden, routed, *offsets)
 
 
 def _engram(keys: Keys, hidden: int, streams: int, rows: int | None) -> Tensors:
@@ -221,11 +190,5 @@ def _draft(keys: Keys, hidden: int, streams: int, words: int) -> Tensors:
     if not steps:
         return ()
     routed = keys.whole("dspark_n_routed_experts", high=MAX_EXPERTS)
-    layer: Tensors = (
-        *norms("attn_norm", "ffn_norm", width=hidden),
-        *_attention(keys, hidden),
-        *streams_of("hc_attn", hidden, streams),
-        *_mixture(keys, hidden, routed),
-        *streams_of("hc_ffn", hidden, streams),
-    )
+    layer = layer_tensors(hidden, _attention(keys, hidden), _mixture(keys, hidden, routed), streams)
     return dspark(keys, hidden, words, (layer,) * steps, markov="markov_head.w")

@@ -23,19 +23,18 @@ from kvreport.architectures.vision import MAX_DEPTH, section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     embedding,
-    experts,
     gated_mlp,
     linear,
     norm,
     norms,
     out_linear,
     output_head,
+    routed_experts,
     router,
 )
 from kvreport.catalog.caches import Cache, FullAttention, RecurrentState, SlidingWindow, StateTensor
 
 _FULL_EVERY: Final = 6
-_EXPERT_NAMES: Final = ("gate_proj", "up_proj", "down_proj")
 
 
 @reads(
@@ -57,7 +56,7 @@ def inkling(keys: Keys) -> Blueprint:
         # Both are float32 (vLLM 0.33, models/inkling/nvidia/moe.py), as in the checkpoint.
         Weight("mlp.gate.global_scale", "router", (1,), stored="fp32"),
         Weight("mlp.gate.e_score_correction_bias", "router", (experts_and_chosen[0],), stored="fp32"),
-        *_routed(hidden, routed, experts_and_chosen[0]),
+        *routed_experts(hidden, routed, experts_and_chosen[0]),
         *gated_mlp(hidden, routed, "mlp.shared_experts.*", "shared_experts", count=shared),
     )
     plain: Tensors = (*gated_mlp(hidden, dense), Weight("mlp.global_scale", "other", (1,)))
@@ -172,7 +171,7 @@ def _second(keys: Keys, looped: range, passes: int) -> Blueprint:
     moe: Tensors = (
         *router(hidden, chosen[0]),
         Weight("mlp.gate.e_score_correction_bias", "router", (chosen[0],)),
-        *_routed(hidden, width, chosen[0]),
+        *routed_experts(hidden, width, chosen[0]),
     )
     convolutions = ("post_attention_convolution", "post_mlp_convolution")
     layers = []
@@ -274,10 +273,6 @@ def _sparse(keys: Keys, count: int) -> list[bool]:
         return [name == "sparse" for name in listed]
     first = keys.whole("dense_mlp_idx", default=0, low=0, high=MAX_LAYERS)
     return [index >= first for index in range(count)]
-
-
-def _routed(hidden: int, width: int, count: int) -> Tensors:
-    return experts(gated_mlp(hidden, width, "mlp.experts.*", names=_EXPERT_NAMES, count=count))
 
 
 def _heads(keys: Keys, kind: str) -> tuple[int, int, int]:
