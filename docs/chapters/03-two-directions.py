@@ -341,7 +341,7 @@ choose(
     wrong(
         "The KV cache", f"It takes {64 * q.kv_request(QWEN, tokens=2048) / GiB:.0f} GiB, half of the weights."
     ),
-    right("Attention scores", "That framework stored the table of scores of every token with every other."),
+    right("Attention scores", "That framework stored the attention scores between every pair of tokens."),
 )
 
 # %%
@@ -373,7 +373,7 @@ assert all(row[4] > row[2] for row in rows)
 
 # %% tags=["hide"]
 bars(
-    "Three budgets of that experiment: one user at 2K, 64 users at 2K, seven users at 128K. Scores are one table of them.",
+    "Three budgets of that experiment: one user at 2K, 64 users at 2K, seven users at 128K. The scores shown are those of one layer.",
     {
         "1 × 2K": {
             "weights": ("weights", q.weights(QWEN)),
@@ -396,8 +396,7 @@ bars(
 # %% [markdown]
 # A matrix of scores has one row and one column per token: 2,048 by 2,048 for each head and user,
 # {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. More than one exists at a time, and all of them are gone after the step.
-# Engines compare piece by piece ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store the matrix. Their cache is therefore the largest thing that
-# grows. (Published with the measurement: 29 GB,
+# Engines compare piece by piece ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store the matrix. In engines, the cache is therefore what grows most. (Published with the measurement: 29 GB,
 # [nearly twice the product of its own factors](../evidence/claims/index.md#s5-scores).)
 
 # %% tags=["hide"]
@@ -409,7 +408,7 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - Few requests use their whole allowance. Memory in use follows the *average* length, a guarantee needs the longest.
+# - Few requests use their whole allowance. Memory in use follows the *average* length, but a guarantee needs the longest.
 #   [PagedAttention](08-pages.py) makes the difference usable.
 # - Time limits the number of requests too: see [prefill and decode](09-prefill-and-decode.py).
 #
@@ -454,13 +453,13 @@ quiz(
     item(
         "What is meant by: “weights are a fixed cost, the KV cache is shaped by traffic”?",
         right(
-            "Weights do not change with load, the cache grows with tokens and requests",
+            "Weights do not change with load, but the cache grows with tokens and requests",
             "The server loads weights once.",
         ),
         wrong("Both grow while the server runs", "Weights never grow."),
         wrong(
             "The cache is fixed because the engine reserves it",
-            "The pool is fixed. What traffic needs of it is not.",
+            "The pool is fixed, but the part that traffic uses is not.",
         ),
     ),
     item(

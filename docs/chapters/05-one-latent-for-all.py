@@ -105,8 +105,8 @@ claim(1_748_992 / 70_272, 24.9, within=0.001)
 
 # %% [markdown]
 # Several published calculators print the third line. They read the configuration as if it were a Llama's and are wrong by a factor
-# of 25. "MLA compresses about ten times" names no baseline. Against its own heads it is seventy-one times, against a model with eight
-# shared heads three and a half ([the ledger](../evidence/claims/index.md#s2-mla)).
+# of 25. "MLA compresses about ten times" names no baseline. Against its own heads the factor is 71, but against a model with eight
+# shared heads it is 3.6 ([the ledger](../evidence/claims/index.md#s2-mla)).
 #
 # ## What a second GPU is worth
 #
@@ -163,7 +163,7 @@ bars(
 )
 
 # %% [markdown]
-# On eight GPUs a token of the Llama takes {{ 40,960 bytes = kv_per_token("llama-3.1-70b", tp=8) }} of each, less than DeepSeek's
+# On eight GPUs a token of the Llama takes {{ 40,960 bytes = kv_per_token("llama-3.1-70b", tp=8) }} on each, less than DeepSeek's
 # {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }}. On one GPU it took more than four times as much as DeepSeek's. This is why
 # DeepSeek's models are served with **data-parallel attention**: each GPU takes whole requests of its own, so that the copies become
 # different requests. [Beyond one GPU](11-beyond-one-gpu.py) compares the layouts with numbers.
@@ -219,7 +219,7 @@ guess(
     unit="%",
     low=1,
     high=100,
-    why="Not half: the rotary part keeps 16 bits, and the scales take room. An engine does not choose this by itself either. A "
+    why="Not half: the rotary part keeps 16 bits, and the scales take room. Engines do not choose this format by themselves. A "
     "checkpoint with 8-bit weights has a 16-bit cache until its configuration or you say otherwise.",
 )
 

@@ -86,7 +86,7 @@ formula(
 # %% [markdown]
 # These are lower bounds (the *roofline*). No server is faster. Good ones come within a factor of two.
 #
-# How many operations must be done with each byte before compute is the limit? The quotient of the two rates, for an H100 in 16 bits
+# How many operations must be done with each byte before compute is the limit? The answer is the quotient of the two rates, for an H100 in 16 bits
 # {{ 295 FLOP/byte = peak("H100") / bandwidth("H100") }}. A weight of {{ 2 bytes = 16 / 8 }} gives two operations per token.
 
 # %% tags=["hide"]
@@ -138,8 +138,8 @@ instrument(
 # %% [markdown]
 # ## Worked example: a framework far above its bound
 #
-# A published experiment ran Qwen2.5 7B on an H100, a prompt of 37 tokens and then one token after another, in a framework that is not made for
-# serving.
+# A published experiment ran Qwen2.5 7B on an H100, in a framework that is not made for serving. It read a prompt of 37 tokens
+# and then wrote one token at a time.
 
 # %%
 MEASURED = {
@@ -219,7 +219,7 @@ curves(
 #
 # ## Where to invest: memory or bandwidth?
 #
-# What would one tenth more of each buy? Fewer bytes per token count too, because an FP8 cache needs no hardware. It costs some quality.
+# What does ten percent more of each bring? The table also has fewer bytes per token, because an FP8 cache needs no new hardware. It costs some quality.
 
 # %%
 TOKENS = 8192
@@ -306,7 +306,7 @@ exercise(
     long / short,
     unit="times",
     within=0.1,
-    solution=f"{long:.1f} s against {short:.2f} s, for sixteen times the tokens. Every token looks back at all before it, so that part of the work "
+    solution=f"{long:.1f} s against {short:.2f} s, for sixteen times the tokens. Every token attends to all tokens before it, so that part of the work "
     "grows with the square.",
     traps={16.0: "The attention part grows with the square of the length."},
 )

@@ -21,7 +21,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.resources import data_dir
 
-PAGE = Path(__file__).parents[2] / "docs" / "about" / "add-a-model.md"
+PAGE = Path(__file__).parents[2] / "docs" / "about" / "listings.md"
 
 WHISPER_LARGE_V3: dict[str, Any] = CONFIGS["listings"]["WHISPER_LARGE_V3"]
 T5_SMALL: dict[str, Any] = CONFIGS["listings"]["T5_SMALL"]
