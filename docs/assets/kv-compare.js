@@ -345,7 +345,7 @@
       if (!most) return `None serves ${what}. `;
       if (!less) return `Only ${first} serves ${what}: ${figure(most)}. `;
       if (most === less) return `${first} and ${next} serve as many ${what}: ${figure(most)}. `;
-      return `${first} serves the most ${what}: ${figure(most)}, ${
+      return `${first} ${/^\d+ ×/.test(first) ? "serve" : "serves"} the most ${what}: ${figure(most)}, ${
         fixed(most / less, most / less < 1.1 ? 2 : 1)
       } times the ${figure(less)} of ${next}. `;
     }

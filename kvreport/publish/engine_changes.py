@@ -25,7 +25,8 @@ from kvreport.publish.profiles import encode
 from kvreport.publish.site_data import SiteData
 
 NAMES: Final = ("data/engine-releases.xml", "data/engine-releases.json")
-_CONTEXT: Final = 8192
+CONTEXT: Final = 8192
+"""The context that every model is asked about."""
 _SHOWN: Final = 12
 _NOTABLE: Final = 0.02
 """A change of less than two percent is in the JSON and not in the feed."""
@@ -37,7 +38,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield NAMES[0], _feed(site, found).encode()
     yield (
         NAMES[1],
-        encode({"schema": 1, "release": site.version, "context_tokens": _CONTEXT, "changes": found}),
+        encode({"schema": 1, "release": site.version, "context_tokens": CONTEXT, "changes": found}),
     )
 
 
@@ -90,7 +91,7 @@ def _of_model(site: SiteData, model: Model, steps: Sequence[Engine], gpu: str) -
                 estimate(
                     model,
                     gpu=site.catalog.accelerator(gpu),
-                    context_tokens=_CONTEXT,
+                    context_tokens=CONTEXT,
                     engine=engine,
                     catalog=site.catalog,
                 )

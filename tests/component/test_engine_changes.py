@@ -9,7 +9,10 @@ from kvreport.catalog.load import open_catalog
 from kvreport.catalog.release import dated_releases
 from kvreport.estimation.difference import Side, compare
 from kvreport.publish import engine_changes
+from kvreport.publish.page_data import gather
 from kvreport.publish.parts import Parts
+from kvreport.site.page_type import Inputs
+from kvreport.site.pages import engine_releases
 
 CATALOG = open_catalog()
 
@@ -37,3 +40,18 @@ def test_a_step_is_the_comparison_of_its_two_releases(name: str) -> None:
             }
         ]
         assert made["models"] == (wanted if moved else [])
+
+
+def test_the_page_has_each_step_the_newest_first_with_every_model_that_it_moved() -> None:
+    site = gather(
+        CATALOG, models="Qwen/Qwen3-32B,Qwen/Qwen3.6-27B", gpus="h100-sxm-80gb", version="2026.11.22"
+    )
+    [page] = engine_releases.pages(Inputs(site, {}))
+    steps = [one for one in engine_changes.changes(site) if one["models"]][::-1]
+    assert [section.id for section in page.sections] == [step["to"] for step in steps]
+    assert len(steps) > 1
+    for section, step in zip(page.sections, steps, strict=True):
+        assert section.html.count("<tr") == 1 + len(step["models"])
+        for one in step["models"]:
+            assert f"{one['old']:,.2f}" in section.html
+            assert f"{one['new']:,.2f}" in section.html

@@ -1,0 +1,79 @@
+"""What each release of the site's engine changed: a section for each step, with every model whose requests it moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kvreport import units
+from kvreport.estimation.difference import WORDS
+from kvreport.publish import engine_changes
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
+from kvreport.words import counted
+
+URI: Final = "data/engine-releases/"
+ENGINES: Final = "about/engines/"
+_TITLE: Final = "What each engine release changed"
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page, where the catalog has rules of more than one release of the site's engine."""
+    site = inputs.site
+    steps = [one for one in engine_changes.changes(site) if one["models"]][::-1]
+    if not steps:
+        return
+    gpu = site.catalog.accelerator(steps[0]["gpu"]).name
+    yield Page(
+        uri=URI,
+        kind="tool",
+        title=_TITLE,
+        heading=_TITLE,
+        description=f"{site.engine.label.split()[0]}, release by release: which models hold more or fewer requests of "
+        f"{units.human_tokens(engine_changes.CONTEXT)} tokens, and which part of the memory did it.",
+        lead=render(
+            "engine_releases/lead.html",
+            URI,
+            {"gpu": gpu, "newest": _sentence(steps[0]), "engines": ENGINES in inputs.addresses},
+        ),
+        sections=tuple(
+            Section(one["to"], one["engine"], render("_only_table.html", URI, {"table": _table(site, one)}))
+            for one in steps
+        ),
+        names=("release notes", "upgrade", "changelog of the engine"),
+    )
+
+
+def _sentence(step: Mapping[str, Any]) -> str:
+    """How many models hold fewer and more requests after a step."""
+    fewer = sum(one["new"] < one["old"] for one in step["models"])
+    more = len(step["models"]) - fewer
+    hold = "holds" if fewer == 1 else "hold"
+    return f"{step['engine']}: {counted(fewer, 'model|models')} {hold} fewer requests, {more:,} more"
+
+
+def _table(site: SiteData, step: Mapping[str, Any]) -> Table:
+    rows = []
+    for one in step["models"]:
+        model, change = site.catalog.model(one["model"]), one["new"] / one["old"] - 1
+        cells = (
+            Cell(f"{one['old']:,.2f}", "kv-num", value=one["old"]),
+            Cell(f"{one['new']:,.2f}", "kv-num", value=one["new"]),
+            Cell(f"{100 * change:+,.1f}", "kv-num", value=change),
+            Cell(WORDS[one["cause"]] if one["cause"] else "unknown"),
+        )
+        rows.append(Row(Cell(model.name, href=f"models/{model.slug}/"), cells))
+    return Table(
+        f"{_sentence(step)}. Requests of {units.human_tokens(engine_changes.CONTEXT)} tokens that the cache holds on one GPU",
+        Column("Model", numeric=False),
+        (Column("Before"), Column("After"), Column("Change", "%"), Column("Largest cause", numeric=False)),
+        tuple(rows),
+        sortable=True,
+        noun="models",
+    )
+
+
+TYPE: Final = PageType("engine_releases", pages)
