@@ -34,7 +34,7 @@ MODELS = (
     "tiiuae/falcon-mamba-7b",
     "google/gemma-3-27b-it",
 )
-WITHOUT_CACHE = ("Qwen/Qwen-Image", "stabilityai/stable-audio-open-1.0")
+WITHOUT_CACHE = ("Qwen/Qwen-Image", "OpenMOSS-Team/MOVA-720p")
 COPY = "someone/Qwen3.6-27B-NVFP4"
 """A copy that is known by its name alone, whose numbers are a range."""
 GPUS = ("h100-sxm-80gb", "mi300x", "rtx-4090")
