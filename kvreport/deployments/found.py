@@ -31,6 +31,7 @@ from kvreport.deployments.shell import (
     shell_words,
 )
 from kvreport.errors import InputError
+from kvreport.units import GIB
 
 KINDS: Final = ("compose", "kubernetes", "lws", "kserve", "llm-d", "dynamo", "helm", "systemd", "script")
 """Kinds of files that are read."""
@@ -404,6 +405,8 @@ class _Finder:
             nodes = max(data // local, 1) if local else max(stages, 1) if "worker" in part else 1
             flags = _flags(sizes, _LAYOUT_FLAGS, {"", "1"})
             flags += ["--enable-expert-parallel"] if sizes.text("expert") == "true" else []
+            host = quantity(part.map("workload", "kvCacheOffloading").text("cpu"))
+            flags += ["--kv-offloading-size", f"{host / GIB:g}"] if host else []
             main = next(
                 (one for one in template.maps("containers") if one.text("name") in {"main", ""}), Map()
             )

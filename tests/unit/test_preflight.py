@@ -432,6 +432,8 @@ def test_options_of_tensorrt_llm_are_flags_where_they_have_one(
     [
         ("{kind: LLMInferenceService, apiVersion: x/v1, spec: {model: {uri: 'pvc://disk', name: a/b}, template: {containers: [{name: main}]}}}",
          "vllm serve a/b", 1),
+        ("{kind: LLMInferenceService, apiVersion: x/v1, spec: {model: {uri: 'hf://a/b'}, workload: {kvCacheOffloading: {cpu: 10Gi}}}}",
+         "vllm serve a/b --kv-offloading-size 10", 1),
         ("servingEngineSpec: {modelSpec: [{modelURL: a/b, vllmConfig: {pipelineParallelSize: 2}, raySpec: {enabled: true}}]}",
          "vllm serve a/b --no-enable-prefix-caching --pipeline-parallel-size 2", 2),
         ("servingEngineSpec: {modelSpec: [{modelURL: a/b, vllmConfig: {pipelineParallelSize: 2}}]}",
