@@ -121,7 +121,7 @@ def _run(options: argparse.Namespace) -> int:
         answers += [answered(name, one, options.gpu, catalog) for one in servers]
     if options.format == "json":
         write_json([to_dict(one) for one in answers])
-    else:
+    elif answers:
         print("\n".join(text(answers, options.require)))
     shown = {one.source for one in answers}
     for name, left in lists.items():

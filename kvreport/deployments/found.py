@@ -298,9 +298,13 @@ class _Finder:
         if _OPEN.search(image) and any(word.startswith("--model") for word in words):
             self.found.append(server)
         elif resources.asks:
-            said = " ".join(words[:3]) or image or "none"
-            text = f"a container with GPUs whose program starts no server that is known: {said}"
-            self.left.append((container.line, text))
+            self._unknown(container.line, words, image)
+
+    def _unknown(self, line: int, words: Sequence[str], image: str) -> None:
+        said = " ".join(words[:3]) or image or "none"
+        self.left.append(
+            (line, f"a container with GPUs whose program starts no server that is known: {said}")
+        )
 
     def _claimed(self, container: Map, pod: Map) -> int | None:
         """Devices of the claims that a container names (dynamic resource allocation); None where the file does not say."""
@@ -367,8 +371,11 @@ class _Finder:
         )
         left = (*image_open, *scope.unresolved, *missing)
         server = Server(line, "compose", name, (), image, of_service(service), unresolved=left)
-        own = () if entry else _own_program(image)
+        own, before = () if entry else _own_program(image), len(self.found)
         self._read(server, [*own, *entry, *command], environment, copies)
+        devices = service.maps("deploy", "resources", "reservations", "devices") or service.at("gpus")
+        if devices and len(self.found) == before:
+            self._unknown(line, entry or [image], image)
 
     def _dynamo(self, spec: Map) -> None:
         """Services of Dynamo's v1alpha1 and components of its v1beta1."""

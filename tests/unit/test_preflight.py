@@ -543,9 +543,14 @@ def test_the_exit_status_is_that_of_the_worst_server(
     assert "add --gpu GPU" in capsys.readouterr().out
     assert main(["preflight", str(path), "--gpu", "rtx-3060-12gb", "--format", "json"]) == 3
     assert json.loads(capsys.readouterr().out)[1]["verdict"] == "weights_exceed_memory"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"services: {x: {image: nginx}}")))
+    capsys.readouterr()
+    given = b"services: {x: {image: nginx}, y: {image: a/tei, gpus: all, command: --model-id x}}"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
     assert main(["preflight", "-", "--gpu", "H100"]) == 2
-    assert "found no start command" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "line 1: a container with GPUs whose program starts no server that is known: a/tei\n" in err
+    assert "found no start command" in err
     assert main(["preflight", str(path), "--gpu", "H100", "--require", "0"]) == 2
 
 
