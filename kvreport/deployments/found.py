@@ -458,7 +458,7 @@ class _Finder:
         if config:
             sign = "" if config.text("enablePrefixCaching") == "true" else "no-"
             words.append(f"--{sign}enable-prefix-caching")
-        words += _flags(config, _STACK_FLAGS)
+        words += _flags(config, STACK_FLAGS)
         words += _texts(config, "extraArgs")
         deployed = spec.map("deploymentConfig")
         memory = spec.text("limitMemory") or deployed.text("resources", "memory")
@@ -498,13 +498,8 @@ class _Finder:
             words = _texts(container, "args")
             if container.text("modelCommand") == "vllmServe":
                 stated = tensor == 1 or any("tensor-parallel" in one for one in words)
-                words = [
-                    "vllm",
-                    "serve",
-                    uri,
-                    *words,
-                    *([] if stated else ["--tensor-parallel-size", str(tensor)]),
-                ]
+                words = ["vllm", "serve", uri, *words]
+                words += [] if stated else ["--tensor-parallel-size", str(tensor)]
             else:
                 words = [*_texts(container, "command"), *words]
             resources = of_container(container, part)
@@ -592,7 +587,7 @@ _LAYOUT_FLAGS: Final = {
 _DYNAMO_FLAGS: Final = frozenset({"--is-prefill-worker", "--is-decode-worker"})
 """Roles of Dynamo's workers, which take their engine's flags besides (``components/src/dynamo``, 1.3)."""
 
-_STACK_FLAGS: Final = {
+STACK_FLAGS: Final = {
     "maxModelLen": "--max-model-len", "dtype": "--dtype", "tensorParallelSize": "--tensor-parallel-size", "maxNumSeqs": "--max-num-seqs",
     "gpuMemoryUtilization": "--gpu-memory-utilization", "maxLoras": "--max-loras",
 }  # fmt: skip

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
+from kvreport.deployments.found import STACK_FLAGS
 from kvreport.deployments.resources import DYNAMO
 from kvreport.errors import InputError
 from kvreport.units import GIB, count, gib
@@ -429,11 +430,8 @@ def _kserve(launch: Launch) -> str:
     return to_yaml(_header(launch), service)
 
 
-_STACK_KEYS: Final = {
-    "--max-model-len": "maxModelLen", "--dtype": "dtype", "--tensor-parallel-size": "tensorParallelSize", "--max-num-seqs": "maxNumSeqs",
-    "--gpu-memory-utilization": "gpuMemoryUtilization",
-}  # fmt: skip
-"""Flags that the production stack's chart has a key for (``helm/templates/deployment-vllm-multi.yaml``)."""
+_STACK_KEYS: Final = {flag: key for key, flag in STACK_FLAGS.items() if key != "maxLoras"}
+"""Flags that the production stack's chart has a key for; that of adapters it writes beside a switch of its own."""
 
 
 def _helm(launch: Launch) -> str:
