@@ -55,6 +55,13 @@ class KnownName(Record):
     path: Text
     tried: LongText | None = None
 
+    @property
+    def size(self) -> str:
+        """Its parameters as people say them, ``20B``; "" where nobody states them."""
+        if self.billions is None:
+            return ""
+        return f"{self.billions:g}B" if self.billions >= 1 else f"{self.billions * 1000:.3g}M"
+
 
 class KnownNames(Record):
     """The content of ``known_names.yaml``.
@@ -94,7 +101,7 @@ def why(model: KnownName, names: KnownNames) -> str:
         model: The model.
         names: The list that it stands in.
     """
-    size = f" of {model.billions:g}B parameters" if model.billions else ""
+    size = f" of {model.size} parameters" if model.size else ""
     if model.kind == "no_cache":
         return f"a model{size} that makes {model.makes} and keeps no KV cache; allowed: kvreport estimate, which says what it needs"
     what = (

@@ -129,7 +129,7 @@ def _no_cache(known: KnownByNameError, options: argparse.Namespace) -> int:
     print(plain(f"{known.model.id} keeps no KV cache: memory limits no number of requests"))
     if answer["weight_bytes"] is not None:
         write(
-            f"  weights: {known.model.billions:g}B parameters as published, {known.model.format} = "
+            f"  weights: {known.model.size} parameters as published, {known.model.format} = "
             f"{answer['weight_bytes']:,} B ({gib(answer['weight_bytes'])} GiB)"
         )
     if known.model.minimum_gb:
