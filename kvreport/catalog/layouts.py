@@ -43,7 +43,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Component
@@ -176,8 +176,31 @@ class Layouts(Mapping[str, WeightFormat]):
         return len(self._listed)
 
 
+def _made(
+    name: str,
+    label: str,
+    bits: float,
+    block: tuple[int, int] | None = None,
+    scale_bytes: float = 0,
+    **further: Any,  # noqa: ANN401 - other fields of a format
+) -> WeightFormat:
+    """A format of quantized linear layers."""
+    return WeightFormat(
+        name=name,
+        label=label,
+        bits=bits,
+        block=block,
+        scale_bytes=scale_bytes,
+        **{"quantises": QUANTISED} | further,
+    )
+
+
 def _plain(name: str) -> WeightFormat:
     return WeightFormat(name=name, label=f"{name.upper()}, unquantized", bits=_PLAIN[name])
+
+
+def _stated(name: str) -> WeightFormat:
+    return _made(name, **_STATED[name])
 
 
 def _integer(name: str, bits: str, group: str | None, zero: str, sparse: str | None) -> WeightFormat | None:
@@ -187,141 +210,55 @@ def _integer(name: str, bits: str, group: str | None, zero: str, sparse: str | N
     over = f"in groups of {size}" if size else "one scale per output channel"
     # What stands beside a 16-bit scale; the last has 16 bits more of it.
     zero_bytes = {"sym": 0.0, "zp": width / 8, "z16": 2.0, "s32": 2.0, "s32z8": 3.0}[zero]
-    return WeightFormat(
-        name=name,
-        label=f"INT{width} {over}{_ZERO[zero]}{', 2:4 sparse' if sparse else ''}",
-        bits=width / 2 + 1 if sparse else width,
-        block=(1, size),
-        scale_bytes=_SCALE_BYTES + zero_bytes,
-        quantises=QUANTISED,
-    )
+    label = f"INT{width} {over}{_ZERO[zero]}{', 2:4 sparse' if sparse else ''}"
+    return _made(name, label, width / 2 + 1 if sparse else width, (1, size), _SCALE_BYTES + zero_bytes)
 
 
 def _hqq(name: str, bits: str, group: str) -> WeightFormat | None:
     if not int(group):
         return None
-    return WeightFormat(
-        name=name,
-        label=f"HQQ, {bits} bits in groups of {group}",
-        # hqq 0.2.8, ``core/bitpack.py``: ten integers of 3 bits to a 32-bit word; the others fill their bytes.
-        bits=3.2 if bits == "3" else int(bits),
-        block=(1, int(group)),
-        scale_bytes=2 * _SCALE_BYTES,
-        quantises=QUANTISED,
-    )
+    # hqq 0.2.8, ``core/bitpack.py``: ten integers of 3 bits to a 32-bit word; the others fill their bytes.
+    width = 3.2 if bits == "3" else int(bits)
+    return _made(name, f"HQQ, {bits} bits in groups of {group}", width, (1, int(group)), 2 * _SCALE_BYTES)
 
 
 def _gptq(name: str, bits: str, group: str | None) -> WeightFormat | None:
     width, size = int(bits), int(group or 0)
     if not 2 <= width <= 8 or (group is not None and not size):
         return None
-    over = f"in groups of {size}" if size else "per output channel"
-    return WeightFormat(
-        name=name,
-        label=f"GPTQ, {width} bits {over}",
-        bits=width,
-        block=(1, size),
-        scale_bytes=_SCALE_BYTES + width / 8,
-        index_bytes=4,
-        quantises=QUANTISED,
-        note="In the file each input carries its group's number in 32 bits; engines drop it while loading.",
-    )
+    label = f"GPTQ, {width} bits {f'in groups of {size}' if size else 'per output channel'}"
+    note = "In the file each input carries its group's number in 32 bits; engines drop it while loading."
+    return _made(name, label, width, (1, size), _SCALE_BYTES + width / 8, index_bytes=4, note=note)
 
 
 def _fp8_block(name: str, rows: str, columns: str) -> WeightFormat | None:
     if not int(rows) or not int(columns):
         return None
-    return WeightFormat(
-        name=name,
-        label=f"FP8 in blocks of {rows} x {columns}",
-        bits=8,
-        block=(int(rows), int(columns)),
-        scale_bytes=4,
-        quantises=QUANTISED,
-        multiplies="fp8",
-    )
-
-
-def _sparse(name: str) -> WeightFormat:
-    return WeightFormat(name=name, label="16-bit, 2:4 sparse", bits=9, quantises=QUANTISED)
-
-
-def _fp8_sparse(name: str) -> WeightFormat:
-    return WeightFormat(
-        name=name,
-        label="FP8, one scale per output channel, 2:4 sparse",
-        bits=5,
-        block=(1, 0),
-        scale_bytes=4,
-        quantises=QUANTISED,
-        multiplies="fp8",
-    )
+    label = f"FP8 in blocks of {rows} x {columns}"
+    return _made(name, label, 8, (int(rows), int(columns)), 4, multiplies="fp8")
 
 
 def _mlx(name: str, bits: str, group: str) -> WeightFormat | None:
     if int(bits) not in (2, 3, 4, 5, 6, 8) or not int(group):
         return None
-    return WeightFormat(
-        name=name,
-        label=f"MLX, {bits} bits in groups of {group}",
-        bits=int(bits),
-        block=(1, int(group)),
-        scale_bytes=2 * _SCALE_BYTES,
-        quantises=_BY_MLX,
-    )
-
-
-def _mxfp6(name: str) -> WeightFormat:
-    return WeightFormat(
-        name=name,
-        label="MXFP6 (6 bits, a shared exponent per 32)",
-        bits=6,
-        block=(1, 32),
-        scale_bytes=1,
-        quantises=QUANTISED,
-    )
-
-
-def _nvfp4_wide(name: str) -> WeightFormat:
-    return WeightFormat(
-        name=name,
-        label="NVFP4 (4 bits, an FP8 scale per 32)",
-        bits=4,
-        block=(1, 32),
-        scale_bytes=1,
-        tensor_bytes=4,
-        quantises=QUANTISED,
-        multiplies="fp8",
-    )
+    label = f"MLX, {bits} bits in groups of {group}"
+    return _made(name, label, int(bits), (1, int(group)), 2 * _SCALE_BYTES, quantises=_BY_MLX)
 
 
 def _mlx_float(name: str, bits: str) -> WeightFormat | None:
-    shared = {"nvfp4": 16, "mxfp4": 32, "mxfp8": 32}[name.removeprefix("mlx-")]
-    return WeightFormat(
-        name=name,
-        label=f"MLX {name.removeprefix('mlx-').upper()} ({bits} bits, an 8-bit scale per {shared})",
-        bits=int(bits),
-        block=(1, shared),
-        scale_bytes=1,
-        quantises=_BY_MLX,
-    )
+    kind = name.removeprefix("mlx-")
+    shared = {"nvfp4": 16, "mxfp4": 32, "mxfp8": 32}[kind]
+    label = f"MLX {kind.upper()} ({bits} bits, an 8-bit scale per {shared})"
+    return _made(name, label, int(bits), (1, shared), 1, quantises=_BY_MLX)
 
 
 def _exl(name: str, version: str, bits: str) -> WeightFormat | None:
-    average = float(bits)
+    average, label = float(bits), f"EXL{version}, {bits} bits"
     if not 1 <= average <= 16:
         return None
     if version == "2":
-        return WeightFormat(name=name, label=f"EXL2, {bits} bits", bits=average, quantises=QUANTISED)
-    return WeightFormat(
-        name=name,
-        label=f"EXL3, {bits} bits",
-        bits=average,
-        block=(1, 0),
-        scale_bytes=_SCALE_BYTES,
-        column_bytes=_SCALE_BYTES,
-        quantises=QUANTISED,
-    )
+        return _made(name, label, average)
+    return _made(name, label, average, (1, 0), _SCALE_BYTES, column_bytes=_SCALE_BYTES)
 
 
 def _aqlm(name: str, books: str, bits: str, inputs: str, outputs: str | None) -> WeightFormat | None:
@@ -330,14 +267,10 @@ def _aqlm(name: str, books: str, bits: str, inputs: str, outputs: str | None) ->
         return None
     # Codes are stored as whole bytes; a codebook has 2^bits entries of one group, 16 bits each.
     code_bits = 8 if width <= 8 else 16
-    return WeightFormat(
-        name=name,
-        label=f"AQLM, {count} x {width} bits per {across}",
-        bits=count * code_bits / (across * down),
-        block=(down, 0),
-        scale_bytes=_SCALE_BYTES,
-        tensor_bytes=count * (1 << width) * across * down * 2,
-        quantises=QUANTISED,
+    label = f"AQLM, {count} x {width} bits per {across}"
+    tables = count * (1 << width) * across * down * 2
+    return _made(
+        name, label, count * code_bits / (across * down), (down, 0), _SCALE_BYTES, tensor_bytes=tables
     )
 
 
@@ -347,22 +280,14 @@ def _vptq(
     vector, tables, count = int(length), (int(codes), int(further or 1)), int(groups)
     if not (vector and count and all(1 <= size <= 1 << 16 for size in tables)) or vector * count > 1 << 10:
         return None
-    return WeightFormat(
-        name=name,
-        label=f"VPTQ, {sum(size.bit_length() - 1 for size in tables)} bits per {vector} weights",
-        bits=sum(size.bit_length() - 1 for size in tables) / vector,
-        tensor_bytes=2 * count * vector * (tables[0] + (tables[1] if further else 0)),
-        column_bytes=int(inputs),
-        quantises=QUANTISED,
-    )
+    bits = sum(size.bit_length() - 1 for size in tables)
+    held = 2 * count * vector * (tables[0] + (tables[1] if further else 0))
+    label = f"VPTQ, {bits} bits per {vector} weights"
+    return _made(name, label, bits / vector, tensor_bytes=held, column_bytes=int(inputs))
 
 
 def _spqr(name: str, bits: str) -> WeightFormat | None:
-    if not 1 <= float(bits) <= 16:
-        return None
-    return WeightFormat(
-        name=name, label=f"SpQR, {float(bits):.2f} bits", bits=float(bits), quantises=QUANTISED
-    )
+    return _made(name, f"SpQR, {float(bits):.2f} bits", float(bits)) if 1 <= float(bits) <= 16 else None
 
 
 SINQ_STORED: Final = {2: 2, 3: 3.2, 4: 4, 5: 32 / 6, 6: 6.4, 8: 8}
@@ -374,79 +299,45 @@ def _sinq(name: str, bits: str, group: str, square: str | None) -> WeightFormat 
         return None
     # Scales as bytes with two 16-bit numbers per 32 of them, zero points as bytes with two per tensor.
     scale = 2 + 4 / 32
-    return WeightFormat(
-        name=name,
-        label=f"SINQ, {bits} bits in {'squares' if square else 'groups'} of {group}",
-        bits=SINQ_STORED[int(bits)],
-        block=(1, int(group)),
-        scale_bytes=scale + (_SCALE_BYTES if square else 0),
+    return _made(
+        name,
+        f"SINQ, {bits} bits in {'squares' if square else 'groups'} of {group}",
+        SINQ_STORED[int(bits)],
+        (1, int(group)),
+        scale + (_SCALE_BYTES if square else 0),
         column_bytes=0 if square else _SCALE_BYTES,
         tensor_bytes=2 * _SCALE_BYTES,
-        quantises=QUANTISED,
         note="As in the file. GemLite's kernels widen scales and zero points to 16 bits while loading.",
     )
 
 
-def _bitnet(name: str) -> WeightFormat:
-    return WeightFormat(
-        name=name,
-        label="BitNet (ternary weights, 2 bits each)",
-        bits=2,
-        tensor_bytes=2,
-        quantises=QUANTISED,
-    )
-
-
 def _ascend(name: str, bits: str) -> WeightFormat:
-    return WeightFormat(
-        name=name,
-        label=f"Ascend W{bits}A8, scale and offset per output channel",
-        bits=int(bits),
-        block=(1, 0),
-        scale_bytes=8,
-        quantises=QUANTISED,
-        multiplies="int8",
-        note="A float32 scale and a float32 offset per output channel, as msModelSlim writes them.",
-    )
+    label = f"Ascend W{bits}A8, scale and offset per output channel"
+    note = "A float32 scale and a float32 offset per output channel, as msModelSlim writes them."
+    return _made(name, label, int(bits), (1, 0), 8, multiplies="int8", note=note)
 
 
 def _higgs(name: str, bits: str, group: str) -> WeightFormat:
     # Values of one code, and pairs of values of two codes.
-    tables = (1 << int(bits)) + 2 * (1 << 2 * int(bits))
-    return WeightFormat(
-        name=name,
-        label=f"HIGGS, {bits} bits in groups of {group}",
-        bits=int(bits),
-        block=(1, int(group)),
-        scale_bytes=_SCALE_BYTES,
-        tensor_bytes=2 * tables,
-        quantises=QUANTISED,
-    )
+    tables = 2 * ((1 << int(bits)) + 2 * (1 << 2 * int(bits)))
+    label = f"HIGGS, {bits} bits in groups of {group}"
+    return _made(name, label, int(bits), (1, int(group)), _SCALE_BYTES, tensor_bytes=tables)
 
 
 def _srq(name: str, bits: str, table: str | None) -> WeightFormat:
-    return WeightFormat(
-        name=name,
-        label=f"Gemma SRQ, {bits} bits, one scale per row",
-        bits=int(bits),
-        block=(1, 0),
-        scale_bytes=4,
-        tensor_bytes=0 if table else 8,
-        quantises=QUANTISED,
-    )
+    label = f"Gemma SRQ, {bits} bits, one scale per row"
+    return _made(name, label, int(bits), (1, 0), 4, tensor_bytes=0 if table else 8)
 
 
-def _fp8_short(name: str) -> WeightFormat:
-    return WeightFormat(
-        name=name,
-        label="FP8, one 16-bit scale per output channel",
-        bits=8,
-        block=(1, 0),
-        scale_bytes=_SCALE_BYTES,
-        quantises=QUANTISED,
-        multiplies="fp8",
-    )
-
+_STATED: Final[Mapping[str, dict[str, Any]]] = {
+    "bf16-2of4": {"label": "16-bit, 2:4 sparse", "bits": 9},
+    "bitnet": {"label": "BitNet (ternary weights, 2 bits each)", "bits": 2, "tensor_bytes": 2},
+    "fp8-channel-2of4": {"label": "FP8, one scale per output channel, 2:4 sparse", "bits": 5, "block": (1, 0), "scale_bytes": 4, "multiplies": "fp8"},
+    "fp8-channel-s16": {"label": "FP8, one 16-bit scale per output channel", "bits": 8, "block": (1, 0), "scale_bytes": 2, "multiplies": "fp8"},
+    "mxfp6": {"label": "MXFP6 (6 bits, a shared exponent per 32)", "bits": 6, "block": (1, 32), "scale_bytes": 1},
+    "nvfp4-g32": {"label": "NVFP4 (4 bits, an FP8 scale per 32)", "bits": 4, "block": (1, 32), "scale_bytes": 1, "tensor_bytes": 4, "multiplies": "fp8"},
+}  # fmt: skip
+"""Layouts whose names have no number to read."""
 
 FAMILIES: Final = ("exl2", "exl3", "aqlm", "vptq", "spqr")
 """How the names of layouts begin that state no group next; a rule may be about all of one family."""
@@ -455,24 +346,19 @@ _Build = Callable[..., WeightFormat | None]
 _N: Final = r"(\d{1,5})"
 _GRAMMAR: Final[tuple[tuple[re.Pattern[str], _Build], ...]] = (
     (re.compile(rf"(?:{'|'.join(_PLAIN)})"), _plain),
+    (re.compile("|".join(_STATED)), _stated),
     (re.compile(rf"int(\d)-(?:g{_N}|channel)-(sym|zp|z16|s32z8|s32)(-2of4)?"), _integer),
     (re.compile(rf"hqq([12348])-g{_N}"), _hqq),
     (re.compile(rf"gptq(\d)-(?:g{_N}|channel)"), _gptq),
     (re.compile(rf"fp8-block-{_N}x{_N}"), _fp8_block),
-    (re.compile(r"fp8-channel-2of4"), _fp8_sparse),
-    (re.compile(r"bf16-2of4"), _sparse),
     (re.compile(rf"mlx(\d)-g{_N}"), _mlx),
     (re.compile(r"mlx-(?:nvfp(?=4)|mxfp)([48])"), _mlx_float),
-    (re.compile(r"mxfp6"), _mxfp6),
-    (re.compile(r"nvfp4-g32"), _nvfp4_wide),
     (re.compile(r"exl([23])-(\d{1,2}(?:\.\d{1,2})?)bpw"), _exl),
     (re.compile(r"aqlm-(\d)x(\d{1,2})-g(\d{1,3})(?:o(\d{1,3}))?"), _aqlm),
     (re.compile(rf"vptq-v(\d{{1,2}})-k{_N}(?:-r{_N})?-n(\d{{1,2}})-c([0246])"), _vptq),
     (re.compile(r"spqr-(\d{1,2}(?:\.\d{1,6})?)bpw"), _spqr),
     (re.compile(rf"sinq([2-6]|8)-g{_N}(-2d)?"), _sinq),
-    (re.compile(r"bitnet"), _bitnet),
     (re.compile(r"higgs([234])-g(64|128|256)"), _higgs),
     (re.compile(r"srq([248])(-table)?"), _srq),
-    (re.compile(r"fp8-channel-s16"), _fp8_short),
     (re.compile(r"ascend-w([48])a8"), _ascend),
 )
