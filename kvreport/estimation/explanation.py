@@ -422,7 +422,8 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
         there = total // each_blocks if each_blocks else 0
         there = there if most is None else min(there, int(most))
         held = estimate.max_concurrent_requests_by_memory
-        fewer = there < min(held // ranks, estimate.deployment.max_requests or 0)
+        told = None if estimate.deployment is None else estimate.deployment.max_requests
+        fewer = there < min(held // ranks, told or 0)
         if plan.pool is not None and held // ranks != there:
             yield (
                 f"{label} told to run {'fewer' if fewer else 'more'} at once "

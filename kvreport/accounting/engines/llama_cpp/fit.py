@@ -124,7 +124,10 @@ def fit(
 def would_change(
     options: LocalOptions, layout: LocalLayout, devices: Sequence[LocalDevice], target: int = FIT_TARGET
 ) -> bool:
-    """True if ``--fit`` would place layers otherwise than a layout, for less than ``target`` bytes are left of a device."""
+    """True if ``--fit`` would place layers otherwise than a layout, for less than ``target`` bytes are left of a device.
+
+    Further arguments as of :func:`fit`.
+    """
     left = (device.usable - laid.total for device, laid in zip(devices, layout.devices, strict=True))
     return min(left, default=target) < target and _refusal(options, len(devices)) is None
 
