@@ -362,10 +362,13 @@
     }
 
     function chart(points, pool) {
-      const width = 700, height = 300, left = 52, bottom = 44, right = 12, top = 14;
+      // A unit is a pixel: letters have one size, whatever the width.
+      const width = Math.min(860, Math.max(320, form.clientWidth)), height = 320;
+      const left = 52, bottom = 44, right = 12, top = 20;
       const low = Math.log2(points[0].gib),
         high = Math.log2(Math.max(points[points.length - 1].gib, points[0].gib * 2));
-      const most = Math.max(0.1, Math.ceil(Math.max(...points.map((one) => one.best)) * 10) / 10);
+      const peak = Math.max(0.1, ...points.map((one) => one.best));
+      const step = peak > 0.5 ? 0.2 : peak > 0.2 ? 0.1 : 0.05, most = step * Math.ceil(peak / step - 1e-9);
       const x = (value) => left + ((Math.log2(value) - low) / (high - low)) * (width - left - right);
       const y = (value) => height - bottom - (value / most) * (height - top - bottom);
       const line = (key, colour, dash) =>
@@ -383,8 +386,7 @@
           words,
         );
       const parts = [];
-      for (let n = 0; n <= 5; n++) {
-        const value = (most * n) / 5;
+      for (let value = 0; value < most + step / 2; value += step) {
         parts.push(
           svg("line", {
             x1: left,
@@ -424,13 +426,14 @@
         text("LRU: solid", [width - right, height - bottom - 9], "end"),
       );
       const drawn = svg("svg", {
+        class: "kv-svg",
         viewBox: `0 0 ${width} ${height}`,
-        width: "100%",
         role: "img",
         "aria-label": `Hit rate against cache size: from ${percent(points[0].lru)} at ${
           points[0].gib.toFixed(1)
         } GiB to ${percent(last.lru)} at ${last.gib.toFixed(1)} GiB`,
       }, ...parts);
+      drawn.style.maxWidth = `${width}px`;
       return make("figure", { class: "kv-figure" }, drawn);
     }
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import urljoin
 
 from kvreport.publish import feeds
+from kvreport.site.kit import social_cards
 from kvreport.site.kit.page import Page, link
 
 _DATASET: Final = (
@@ -36,11 +37,8 @@ def tags(page: Page, site_url: str, release: str, repository: str, files: Collec
         ("og:description", page.description),
         ("og:url", address),
     ]
-    if page.card:
-        properties.append(("og:image", urljoin(site_url, page.card)))
     html = "".join(f'<meta property="{key}" content="{escape(text)}">' for key, text in properties)
-    if page.card:
-        html += '<meta name="twitter:card" content="summary_large_image">'
+    html += picture(site_url, page.card, files)
     if page.moved_to is not None:
         target = escape(urljoin(site_url, page.moved_to))
         return f'{html}<link rel="canonical" href="{target}"><meta http-equiv="refresh" content="0; url={target}">'
@@ -55,6 +53,23 @@ def tags(page: Page, site_url: str, release: str, repository: str, files: Collec
         text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
         html += f'<script type="application/ld+json">{text}</script>'
     return html
+
+
+def picture(site_url: str, card: str | None, files: Collection[str]) -> str:
+    """Return the tags of the picture that a shared link shows: the page's own, or the site's.
+
+    Args:
+        site_url: Where the site will be published, or "".
+        card: Address of the page's own, or None.
+        files: Addresses of the site's files.
+    """
+    shown = card or (social_cards.SITE if social_cards.SITE in files else None)
+    if shown is None:
+        return ""
+    return (
+        f'<meta property="og:image" content="{escape(urljoin(site_url, shown))}">'
+        '<meta name="twitter:card" content="summary_large_image">'
+    )
 
 
 def tools(release: str, repository: str) -> str:

@@ -309,10 +309,10 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
     def _tags(self, ours: Page | None, config: MkDocsConfig) -> str:
         """Return what goes to the head of a page: a generated one, or None for one that is written by hand."""
         release = self.report.version if self.report else ""
+        base = urljoin(config.site_url, self.mount.prefix) if config.site_url else ""
         if ours is None:
-            return head.tools(release, config.repo_url or "")
+            return head.tools(release, config.repo_url or "") + head.picture(base, None, self.known)
         if ours.uri not in self.tags:
-            base = urljoin(config.site_url, self.mount.prefix) if config.site_url else ""
             self.tags[ours.uri] = head.tags(ours, base, release, config.repo_url or "", self.known)
         return self.tags[ours.uri]
 

@@ -14,6 +14,8 @@ from kvreport.site.kit import boundary_plot, fonts
 from kvreport.site.kit.boundary_plot import PlotData
 from kvreport.site.kit.templating import render
 
+SITE: Final = "assets/cards/site.jpg"
+"""The picture of pages that have none of their own."""
 WIDTH: Final = 1000
 HEIGHT: Final = 525
 TEMPLATE: Final = "_boundary_svg.html"

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kvreport import units
 from kvreport.catalog.model import Model
 from kvreport.publish.confirmed import confirmed
 from kvreport.publish.site_data import SiteData
+from kvreport.site.kit import social_cards
 from kvreport.site.kit.boundary_plot import Plot
 from kvreport.site.kit.elements import Bar, KeyFigure, Link
 from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.social_cards import SocialCard
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
+from kvreport.site.pages.model import boundary
 from kvreport.site.pages.model import page as model_page
 from kvreport.site.pages.model.headline import plain
 
@@ -167,4 +170,25 @@ def example(site: SiteData) -> Model:
     return next((model for model in site.models if site.headline[model.id] is not None), site.models[0])
 
 
-TYPE: Final = PageType("home", pages)
+def _card(site: SiteData) -> SocialCard | None:
+    """The picture of a shared link to a page that has none of its own: what the site is, over the example's chart."""
+    model = example(site)
+    made = boundary.card(site, model, site.headline[model.id])
+    said = f"Memory and capacity of {len(site.models)} models on {len(site.gpus)} accelerators"
+    return made and replace(made, title=TITLE, conclusion=said)
+
+
+def requests(site: SiteData) -> Iterator[SocialCard]:
+    """Yield the picture of pages that have none of their own."""
+    made = _card(site)
+    if made:
+        yield made
+
+
+def assets(inputs: Inputs) -> Iterator[tuple[str, bytes]]:
+    """Yield the same picture, drawn."""
+    for made in requests(inputs.site):
+        yield social_cards.SITE, inputs.drawings[made.digest].card
+
+
+TYPE: Final = PageType("home", pages, requests=requests, assets=assets)
