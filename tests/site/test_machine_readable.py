@@ -151,3 +151,16 @@ def test_the_feed_says_what_each_engine_release_changed(tiny_site):
         for end, engine in (("old", last["from"]), ("new", last["to"])):
             answer = estimate(one["model"], gpu=last["gpu"], engine=engine, context_tokens=8192)
             assert one[end] == answer.max_concurrency
+
+
+def test_a_link_to_any_page_shows_a_picture_that_there_is(tiny_site) -> None:
+    seen = {}
+    for path in tiny_site.folder.rglob("index.html"):
+        html = path.read_text(encoding="utf-8")
+        if '<meta name="kv-release"' in html:
+            shown = re.search(r'<meta property="og:image" content="https://example.org/tiny/([^"]+)">', html)
+            assert shown, path
+            seen[path.parent.relative_to(tiny_site.folder).as_posix()] = shown[1]
+    assert len(set(seen.values())) > 3
+    assert seen["by-hand"] == seen["."]
+    assert all((tiny_site.folder / address).read_bytes()[:2] == b"\xff\xd8" for address in set(seen.values()))
