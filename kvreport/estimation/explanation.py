@@ -347,7 +347,7 @@ def _budget_lines(estimate: Estimate) -> Iterator[str]:
     if estimate.band_bytes:
         yield (
             f"activations, non-framework and graphs are estimates for {request.engine.label}; "
-            f"the pool is known to about {gib(estimate.band_bytes)} GiB either way"
+            f"the uncertainty of the pool is ± {gib(estimate.band_bytes)} GiB"
         )
     if estimate.optimistic is not None:
         pool = estimate.optimistic.budget.kv_pool_bytes
@@ -400,7 +400,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
         total = int(pool_blocks(estimate.budget.kv_pool_bytes, plan))
         each_blocks = each // plan.block_bytes
         divided = (
-            f"{estimate.budget.kv_pool_bytes:,} B // {plan.block_bytes:,} B per block = {total:,} blocks"
+            f"{estimate.budget.kv_pool_bytes:,} B / {plan.block_bytes:,} B per block = {total:,} whole blocks"
         )
         if plan.pool is not None:
             divided = f"of {estimate.budget.kv_pool_bytes:,} B, {total:,} blocks of {plan.block_bytes:,} B are for tokens"
@@ -485,8 +485,8 @@ def verdict_sentence(estimate: Estimate) -> str:
     match estimate.verdict:
         case Verdict.FITS.label:
             if not estimate.kv_bytes_per_request_per_gpu:
-                return "fits: the model keeps no cache, and weights and activations surely fit"
-            return f"fits: one request of {context} needs no more than the pool surely has"
+                return "fits: the model keeps no cache, and weights and activations fit with certainty"
+            return f"fits: one request of {context} fits even in the smallest pool within the uncertainty"
         case Verdict.TIGHT.label:
             if not estimate.kv_bytes_per_request_per_gpu:
                 return (

@@ -163,19 +163,18 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
     if found is None:
         return ""
     said = (
-        f"Predicted before anything was known of them, {counted(found.logs, 'found log|found logs')} of "
-        f"{engine_name(family.replace('_', '-'))} with {ALL_FLAGS}: {found.quantity} off by {_percent(found.median)} in the median and "
-        f"{_percent(found.p90)} at the 90th percentile"
+        f"Blind predictions for {counted(found.logs, 'log|logs')} of {engine_name(family.replace('_', '-'))} with {ALL_FLAGS}: "
+        f"{found.quantity} differ by {_percent(found.median)} (median) and {_percent(found.p90)} (90th percentile)."
     )
-    if found.pools:
-        said += f"; the 80% band holds {found.held} of {found.pools} pools"
+    also = [f"the 80% band contains {found.held} of {found.pools} pools"] if found.pools else []
     if found.refusals:
-        said += f"; {found.refusals_right} of {found.refusals} refusals predicted"
-    said += "."
+        also.append(f"{found.refusals_right} of {found.refusals} refusals were predicted")
+    if also:
+        said += f" {', and '.join(also).capitalize()}."
     if further is not None:
         said += (
-            f" With {SOME_ASSUMED} ({further.logs} logs): {_percent(further.median)} and {_percent(further.p90)}, "
-            f"{further.held} of {further.pools} pools."
+            f" For {further.logs} logs with {SOME_ASSUMED}, the figures are {_percent(further.median)} and {_percent(further.p90)}, "
+            f"with {further.held} of {further.pools} pools in the band."
         )
     return said
 

@@ -50,9 +50,9 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         running = [log for log in logs if log.starts_observed is not False]
         sizes = [abs(log.error) for log in running if log.error is not None]
         assert len(running) < len(logs) or family == "sglang"
-        assert f"{len(sizes)} found logs of {label} with all flags known" in told
-        assert f"{np.median(sizes):.1%} in the median and {np.quantile(sizes, 0.9):.1%} at the" in told
-        assert f"holds {sum(log.covered is True for log in running)} of" in told
+        assert f"{len(sizes)} logs of {label} with all flags known" in told
+        assert f"{np.median(sizes):.1%} (median) and {np.quantile(sizes, 0.9):.1%} (90th percentile)" in told
+        assert f"contains {sum(log.covered is True for log in running)} of" in told
         refused = [log for log in logs if log.starts_observed is False]
         assert f"{sum(not log.starts_predicted for log in refused)} of {len(refused)} refusals" in told
 
@@ -101,7 +101,7 @@ def test_pages_command_and_json_have_the_figure_of_the_records(
     assert said in capsys.readouterr().out
     assert main([*asked, "--format", "json"]) == 0
     seen = json.loads(capsys.readouterr().out)["first_sight"]
-    assert f"{seen['median']:.1%} in the median and {seen['p90']:.1%} at" in said
+    assert f"{seen['median']:.1%} (median) and {seen['p90']:.1%} (90th percentile)" in said
     assert main([*asked, "--engine", "tensorrt-llm", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["first_sight"] is None
 

@@ -159,7 +159,7 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext
         slug=gpu.id,
         headline=headline(site, gpu),
         conditions=_conditions(site, gpu)
-        + (f" Rented out by {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
+        + (f" Available from {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
         facts=tuple(_facts(gpu)),
         bar=_bar(gpu),
         memory=_memory(gpu),
@@ -264,7 +264,7 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
 
 
 def _facts(gpu: Accelerator) -> Iterator[KeyFigure]:
-    yield KeyFigure("Advertised memory", advertised(gpu), "installed, as its maker states it")
+    yield KeyFigure("Advertised memory", advertised(gpu), "installed, according to its maker")
     if gpu.memory.driver_visible is not None:
         yield KeyFigure("Reported by the driver", f"{units.gib(gpu.memory.driver_visible.value)} GiB")
     note = "" if gpu.memory.usable.evidence == "observed" else gpu.memory.usable.evidence
