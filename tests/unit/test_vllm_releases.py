@@ -11,7 +11,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.engines.vllm import releases
 from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel, triton_bytes
-from kvreport.accounting.engines.vllm.kernels import Device
+from kvreport.accounting.engines.vllm.kernels import Device, default_kv_format
 from kvreport.accounting.engines.vllm.plan import _Layers
 from kvreport.accounting.engines.vllm.profiling import (
     Shape,
@@ -171,6 +171,18 @@ def test_quantized_weights_and_rocm_kept_the_first_runner_longer(catalog: Catalo
     assert releases.second_runner(at(catalog, (0, 24)), llama, quantized=True, **asked)
     assert not releases.second_runner(at(catalog, (0, 29)), deepseek, vendor="AMD", **asked)
     assert releases.second_runner(at(catalog, (0, 32)), deepseek, vendor="AMD", **asked)
+
+
+@pytest.mark.parametrize(
+    ("model", "first"), [("zai-org/GLM-5.1-FP8", (0, 32)), ("zai-org/GLM-5.3-Flash", (0, 33))]
+)
+def test_the_cache_of_glm_is_fp8_on_data_center_blackwell_gpus_since(
+    catalog: Catalog, model: str, first: tuple[int, ...]
+) -> None:
+    before = (0, first[1] - 1)
+    assert default_kv_format(catalog.model(model), at(catalog, before), catalog.accelerator("b200")) is None
+    assert default_kv_format(catalog.model(model), at(catalog, first), catalog.accelerator("b200")) == "fp8"
+    assert default_kv_format(catalog.model(model), at(catalog, first), catalog.accelerator("h200")) is None
 
 
 def test_states_are_charged_for_by_release(catalog: Catalog) -> None:
