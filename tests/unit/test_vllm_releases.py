@@ -171,6 +171,11 @@ def test_quantized_weights_and_rocm_kept_the_first_runner_longer(catalog: Catalo
     assert releases.second_runner(at(catalog, (0, 24)), llama, quantized=True, **asked)
     assert not releases.second_runner(at(catalog, (0, 29)), deepseek, vendor="AMD", **asked)
     assert releases.second_runner(at(catalog, (0, 32)), deepseek, vendor="AMD", **asked)
+    glm = {"experts": True, "states": False, "vendor": "AMD"}
+    second = [
+        releases.second_runner(at(catalog, (0, one)), "GlmMoeDsaForCausalLM", **glm) for one in (29, 30, 32)
+    ]
+    assert second == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +188,17 @@ def test_the_cache_of_glm_is_fp8_on_data_center_blackwell_gpus_since(
     assert default_kv_format(catalog.model(model), at(catalog, before), catalog.accelerator("b200")) is None
     assert default_kv_format(catalog.model(model), at(catalog, first), catalog.accelerator("b200")) == "fp8"
     assert default_kv_format(catalog.model(model), at(catalog, first), catalog.accelerator("h200")) is None
+
+
+def test_dense_layers_of_sparse_latents_are_whole_in_one_stage_since_0_29(catalog: Catalog) -> None:
+    ranks = [
+        rules(at(catalog, release)).component_ranks(
+            catalog.model("deepseek-ai/DeepSeek-V3.2"),
+            Layout(tensor=2, data=2, expert=True, pipeline=stages),
+        )
+        for release, stages in (((0, 28), 1), ((0, 29), 1), ((0, 29), 2))
+    ]
+    assert [one.get("dense_mlp") for one in ranks] == [None, 1, None]
 
 
 def test_states_are_charged_for_by_release(catalog: Catalog) -> None:

@@ -45,6 +45,24 @@ def test_outputs_are_gathered_from_as_many_parts_as_ranks() -> None:
     assert shared.image >= max(alone.image, shared.kept)
 
 
+@pytest.mark.parametrize(
+    ("model", "engine"),
+    [
+        ("Qwen/Qwen2.5-VL-72B-Instruct", "vllm@0.30"),
+        ("Qwen/Qwen2.5-VL-72B-Instruct", "vllm@0.20"),
+        ("moonshotai/Kimi-K3", "vllm"),
+        ("moonshotai/Kimi-K3", "vllm@0.27"),
+        ("MiniMaxAI/MiniMax-M3", "vllm"),
+    ],
+)
+def test_every_class_that_has_it_in_a_release_is_served_so(model: str, engine: str) -> None:
+    """``supports_encoder_tp_data`` of each class, read in 0.11.0 to 0.33.0."""
+    asked = {"gpu": "b300", "tensor_parallel": 8, "engine": engine, "context_tokens": 8192}
+    divided, whole = (estimate(model, mm_encoder_tp_mode=mode, **asked) for mode in ("weights", "data"))
+    assert whole.budget.weights > divided.budget.weights
+    assert not whole.to_dict()["not_followed"]
+
+
 def test_what_does_not_have_it_is_refused_or_divided_as_the_engine_does() -> None:
     """vLLM 0.33 warns and falls back to weights (``config/model.py::ModelConfig.__post_init__``)."""
     asked = {"gpu": "h100-sxm-80gb", "tensor_parallel": 2, "context_tokens": 8192}
