@@ -36,11 +36,16 @@ def with_unfollowed(result: Estimate, given: argparse.Namespace) -> Estimate:
     """An estimate that names the flags and keys of a pasted command which it does not follow."""
     from dataclasses import replace
 
+    from kvreport.estimation.explanation import explain
+    from kvreport.estimation.local_answer import LocalEstimate
     from kvreport.estimation.not_followed import NotFollowed
 
+    if not given.not_followed:
+        return result
     stated = (NotFollowed(**not_followed_entry(text)) for text in given.not_followed)
     named = (*result.request.not_followed, *stated)
-    return replace(result, request=replace(result.request, not_followed=named))
+    found = replace(result, request=replace(result.request, not_followed=named))
+    return found if isinstance(found, LocalEstimate) else replace(found, explanation=tuple(explain(found)))
 
 
 def query_values(given: argparse.Namespace) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.weights import row_bytes
 from kvreport.estimation.commands import estimate_command
 from kvreport.estimation.first_sight import first_sight
+from kvreport.estimation.not_followed import open_terms
 from kvreport.estimation.request import Request
 from kvreport.words import notebook_table
 
@@ -245,6 +246,7 @@ class Estimate:
             "command": estimate_command(self),
             "shortfall_bytes": self.shortfall_bytes,
             "uncertainty_bytes": self.budget.uncertainty_bytes,
+            "uncertainty_unknown": open_terms(request.not_followed),
             "layout": layout_to_dict(request.layout),
             "per_rank": self._per_rank(),
             "kv_cache_bytes": self._kv_cache_bytes(),

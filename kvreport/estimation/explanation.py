@@ -37,6 +37,7 @@ from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import LayerGroup, Model
 from kvreport.catalog.release import unread_words
 from kvreport.estimation.answer import AtContext, Estimate
+from kvreport.estimation.not_followed import open_terms
 from kvreport.estimation.request import Request
 from kvreport.units import count, gib, human_bytes, human_parameters, human_tokens
 from kvreport.words import COMPONENTS, LOADING, counted, noun_for
@@ -347,7 +348,7 @@ def _budget_lines(estimate: Estimate) -> Iterator[str]:
     if estimate.band_bytes:
         yield (
             f"activations, non-framework and graphs are estimates for {request.engine.label}; "
-            f"the uncertainty of the pool is ± {gib(estimate.band_bytes)} GiB"
+            f"the uncertainty of the pool is ± {gib(estimate.band_bytes)} GiB{_but_for(estimate)}"
         )
     if estimate.optimistic is not None:
         pool = estimate.optimistic.budget.kv_pool_bytes
@@ -476,6 +477,12 @@ def _time_lines(estimate: Estimate) -> Iterator[str]:
     )
 
 
+def _but_for(estimate: Estimate) -> str:
+    """What the error band leaves out, where options are not followed; empty where none changes the memory."""
+    terms = open_terms(estimate.request.not_followed)
+    return f", but for what is not followed of: {', '.join(terms)}" if terms else ""
+
+
 def verdict_sentence(estimate: Estimate) -> str:
     """What the verdict means here, in one sentence."""
     request = estimate.request
@@ -486,7 +493,8 @@ def verdict_sentence(estimate: Estimate) -> str:
         case Verdict.FITS.label:
             if not estimate.kv_bytes_per_request_per_gpu:
                 return "fits: the model keeps no cache, and weights and activations fit with certainty"
-            return f"fits: one request of {context} fits even in the smallest pool within the uncertainty"
+            least = f"the smallest pool within the uncertainty{_but_for(estimate)}"
+            return f"fits: one request of {context} fits even in {least}"
         case Verdict.TIGHT.label:
             if not estimate.kv_bytes_per_request_per_gpu:
                 return (

@@ -42,9 +42,14 @@ class NotFollowed:
         return {"flag": self.flag, "value": self.value, "term": self.term, "effect": self.effect}
 
 
+def open_terms(passed_over: Iterable[NotFollowed]) -> list[str]:
+    """The parts of the memory that options change which are not followed: nobody knows by how much."""
+    return list(dict.fromkeys(one.term for one in passed_over if one.term is not None))
+
+
 def outside_band(passed_over: Iterable[NotFollowed]) -> list[str]:
     """What the error band of an answer says nothing of; a sentence, or none where nothing of the memory changes."""
-    terms = dict.fromkeys(one.term for one in passed_over if one.term is not None)
+    terms = open_terms(passed_over)
     return [f"the error band does not cover what this changes of: {', '.join(terms)}"] if terms else []
 
 

@@ -218,12 +218,16 @@ def test_text_and_json_name_what_is_not_followed(capsys: pytest.CaptureFixture[s
         "--eager",
     ]
     assert main(asked) == 0
-    said = capsys.readouterr().out.split("Not followed\n")[1]
+    whole = capsys.readouterr().out
+    assert whole.count("but for what is not followed of: graphs") == 2
+    said = whole.split("Not followed\n")[1]
     assert said.lstrip().startswith("--eager: ")
     assert "the error band does not cover what this changes of: graphs" in said
     assert main([*asked, "--format", "json"]) == 0
-    [entry] = json.loads(capsys.readouterr().out)["not_followed"]
+    told = json.loads(capsys.readouterr().out)
+    [entry] = told["not_followed"]
     assert (entry["flag"], entry["term"]) == ("--eager", "graphs")
+    assert told["uncertainty_unknown"] == ["graphs"]
     assert set(entry) == {"flag", "value", "term", "effect"}
 
 
@@ -235,6 +239,16 @@ def test_an_option_that_changes_no_memory_leaves_the_band_as_it_is(
     said = capsys.readouterr().out.split("Not followed\n")[1]
     assert "--network-bandwidth" in said
     assert "band does not cover" not in said
+
+
+def test_the_band_of_a_pasted_command_names_what_its_flags_leave_open(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = f"vllm serve {DENSE['model']} --cudagraph-capture-sizes 1 2 4"
+    assert main(["estimate", command, "--gpu", "h100-sxm-80gb", "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["uncertainty_unknown"] == [told["not_followed"][0]["term"]]
+    assert sum("but for what is not followed of" in line for line in told["explanation"]) == 2
 
 
 @pytest.mark.parametrize(
