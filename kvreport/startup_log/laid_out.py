@@ -10,7 +10,7 @@ from typing import Final, get_args
 from kvreport import words
 from kvreport.accounting import kernel, parallel
 from kvreport.accounting.all_to_all import AllToAll
-from kvreport.accounting.deployment import Case, Deployment, plan_blocks
+from kvreport.accounting.deployment import Case, Deployment, lay_out, plan_blocks
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.plan import BlockPlan
@@ -115,7 +115,7 @@ def pasted_start(
     if drafted:
         beside = own_prediction_layer(served) if own_drafts(reading, model) or draft is None else draft
         served = with_draft(served, beside).whole
-    return Start(
+    start = Start(
         known=known,
         engine=engine,
         model=served,
@@ -158,6 +158,18 @@ def pasted_start(
         ),
         pool_unclear=_pool_unclear(reading, model, drafted=drafted > 0),
     )
+    blocks = reading.whole("pool_blocks")
+    return start if not blocks else _with_blocks(start, blocks)
+
+
+def _with_blocks(start: Start, blocks: int) -> Start:
+    """A start that was told its pool in blocks: its lines are of that pool, whatever memory is left.
+
+    vLLM 0.33.0 ``v1/core/kv_cache_planning.py::get_kv_cache_configs``, as ``kvreport estimate`` follows the flag.
+    """
+    each = max(rank.plan.block_bytes for rank in lay_out(start.case()).ranks)
+    printed = replace(start.printed, pool=blocks * each)
+    return replace(start, printed=printed, pool_unclear=("a pool but the blocks that the server was told",))
 
 
 def adapters_of(reading: Reading) -> tuple[int, int]:
@@ -448,6 +460,8 @@ def pool_of(reading: Reading, model: Model | None = None) -> int | None:
     """
     if reading.engine == "sglang" and reading.facts.get("draft_weights") is not None:
         return None  # the draft's pool is printed by the same lines
+    if reading.facts.get("pool_blocks"):
+        return None  # what memory would hold is printed, and the number of blocks that was told is taken
     if model is not None and reading.engine == "sglang" and _several_pools(model):
         before, after = reading.whole("after_load"), reading.whole("after_pool")
         return before - after if before is not None and after is not None else None

@@ -133,9 +133,21 @@ def test_advice_in_a_log_is_no_flag():
 def test_a_log_says_which_flags_were_not_followed():
     found = diagnose(LOG % "'num_gpu_blocks_override': 256, 'mamba_cache_mode': 'align'")
     note = next(one for one in found.notes if "Not followed" in one)
-    assert "--num-gpu-blocks-override" in note
+    assert "--num-gpu-blocks-override" not in note
     assert "--mamba-cache-mode" in note
     assert not any("Not followed" in one for one in diagnose(LOG % "'max_num_seqs': 8").notes)
+
+
+def test_blocks_that_a_log_was_told_are_its_pool():
+    """It was named as not followed, and our plan as another than the log's: the tokens are not of the memory printed."""
+    told = LOG.replace("Qwen3.8-27B", "Qwen3-8B").replace("32768", "8192") % "'num_gpu_blocks_override': 1000"
+    told += "INFO GPU KV cache size: 16,000 tokens\nINFO Maximum concurrency for 8,192 tokens per request: 1.95x\n"
+    found = diagnose(told, gpu="h100-sxm-80gb")
+    assert {one.fact: one.predicted for one in found.comparisons} == {
+        "kv_tokens": 16_000,
+        "concurrency": 1000 / 512,
+    }
+    assert not any("Not followed" in one or "not the log's" in one for one in found.notes)
 
 
 def test_the_type_of_states_changes_a_log_s_plan():
