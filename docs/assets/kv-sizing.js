@@ -338,8 +338,10 @@
   function staticFractions(peaks, times, found, pools, each, work) {
     const { longest } = work;
     const { taken } = peaks.gpus[found.gpu.least || found.gpu.id];
-    const [kept, left, short] = times.static;
-    const share = longest <= short ? 1 : Array.isArray(left) ? left[found.gpu.laid ?? found.gpu.kind] : left;
+    const [usual, left, short, many, senders] = times.static;
+    const here = (values) => Array.isArray(values) ? values[found.gpu.laid ?? found.gpu.kind] : values;
+    const kept = here(found.each >= senders ? many : usual);
+    const share = longest <= short ? 1 : here(left);
     const { devices, dp } = found.layout;
     const place = devices === 1 ? 0 : (dp > 1 ? 3 : 1) + (devices > 2 ? 1 : 0);
     const of = (found.total - taken[place]) * share;

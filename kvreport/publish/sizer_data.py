@@ -16,6 +16,7 @@ from typing import Any, Final
 from kvreport.accounting.case import SINGLE
 from kvreport.accounting.demand import Demand, Reach, demand
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.sglang.settings import MANY_SENDERS
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout
 from kvreport.accounting.profile import UNBOUNDED
 from kvreport.accounting.roofline import MULTIPLIES, Peaks
@@ -128,19 +129,30 @@ def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
 def _static(site: SiteData, model: Model) -> list[Any]:
     """What SGLang keeps of its static memory for images, and what its attention leaves of a share.
 
-    The second is one number, or one for each kind of device. It leaves all where the longest request is no longer than
-    the third.
+    The first, second and fourth are one number, or one for each kind of device. The second leaves all where the longest
+    request is no longer than the third. The fourth is kept of a server that is told to run as many requests as the fifth, or more.
     """
     engine = site.catalog.engines.get("sglang")
     if engine is None:
-        return [0, 1, 0]
+        return [0, 1, 0, 0, 0]
     kinds = site.device_kinds
     examples = {kinds[gpu.id]: gpu for gpu in reversed(site.gpus)}
-    found = [rules(engine).static_memory(model, gpu, SINGLE) for _, gpu in sorted(examples.items())]
-    left = [1 if static is None else static.left for static in found]
-    kept = found[0].kept_bytes if found and found[0] else 0
-    short = rules(engine).short_context_tokens or 0
-    return [kept, left[0] if len(set(left)) == 1 else left, short]
+    ordered = [gpu for _, gpu in sorted(examples.items())]
+    usual, told = (
+        [rules(engine).static_memory(model, gpu, SINGLE, max_requests=number) for gpu in ordered]
+        for number in (None, MANY_SENDERS)
+    )
+
+    def of_kinds(values: list[Any]) -> Any:  # noqa: ANN401 - one value, or one for each kind
+        return values[0] if len(set(values)) == 1 else values
+
+    return [
+        of_kinds([0 if one is None else one.kept_bytes for one in usual]),
+        of_kinds([1 if one is None else one.left for one in usual]),
+        rules(engine).short_context_tokens or 0,
+        of_kinds([0 if one is None else one.kept_bytes for one in told]),
+        MANY_SENDERS,
+    ]
 
 
 def _taken(site: SiteData, gpu: Accelerator) -> list[int] | None:

@@ -118,6 +118,7 @@ ASK = """([data, asked, options]) => {
         (MODELS[0], "mi300x", "sglang", None),
         ("deepseek-ai/DeepSeek-V3", "h200-sxm-141gb", "sglang", ["dp8-ep"]),
         ("Qwen/Qwen3-Next-80B-A3B-Instruct", "h200-sxm-141gb", "sglang", None),
+        ("Qwen/Qwen3-VL-4B-Instruct", "h200-sxm-141gb", "sglang", None),
         ("google/gemma-4-31B-it", "h100-sxm-80gb", "sglang", None),
     ],
 )
@@ -136,6 +137,8 @@ ASK = """([data, asked, options]) => {
             "tpot": 0.05,
             "ttft": 1.5,
         },
+        # From 400 requests on SGLang keeps more for the images of some classes.
+        {"concurrent": 2500, "context": 271},
     ],
 )
 def test_the_inverses_and_commands_are_pythons(
