@@ -125,8 +125,11 @@
 
     names(box) {
       for (const { x, end, y, number, line } of this.labels()) {
+        // Of a line that ends earlier it would cross the others: there the name's color tells.
+        if (x > this.right - 20) {
+          box.append(svg("line", { class: "kv-leader", x1: x, y1: end, x2: this.right + 6, y2: y }));
+        }
         box.append(
-          svg("line", { class: "kv-leader", x1: x, y1: end, x2: this.right + 6, y2: y }),
           svg("text", { class: `kv-name kv-ink-${number}`, x: this.right + 9, y: y + 4 }, line.name),
         );
       }
