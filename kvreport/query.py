@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partialmethod
 from typing import Any, Final, Literal
 
 from kvreport.errors import InputError, shorten
@@ -74,34 +74,51 @@ MOST_BYTES: Final = 128 << 40
 """Largest size of an option without a limit of its own: 128 TiB of host memory."""
 
 
-def _option(
-    *flags: str,
-    kind: Kind,
-    help: str,  # noqa: A002 - argparse's own word
-    group: Group = "question",
-    default: Any = None,  # noqa: ANN401 - whatever the field holds
-    metavar: str | None = None,
-    low: int = 1,
-    high: int | None = None,
-    choices: tuple[str, ...] = (),
-    many: bool = False,
-    url: str = "",
-) -> Any:  # noqa: ANN401 - a dataclass field
-    meta = {
-        "flags": flags,
-        "kind": kind,
-        "help": help,
-        "group": group,
-        "metavar": metavar or _METAVARS.get(kind),
-        "low": low,
-        "high": (MOST_BYTES if kind == "bytes" else MOST_COUNT) if high is None else high,
-        "choices": choices,
-        "many": many,
-        "url": url,
-    }
-    return field(default=default, metadata=meta)
+class _Options:
+    """Makes the options of one group of help, each by its kind; the arguments are fields of :class:`Option`."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def _option(
+        self,
+        kind: Kind,
+        *flags: str,
+        help: str,  # noqa: A002 - argparse's own word
+        default: Any = None,  # noqa: ANN401 - whatever the field holds
+        metavar: str | None = None,
+        low: int = 1,
+        high: int | None = None,
+        choices: tuple[str, ...] = (),
+        many: bool = False,
+        url: str = "",
+    ) -> Any:  # noqa: ANN401 - a dataclass field
+        meta = {
+            "flags": flags,
+            "kind": kind,
+            "help": help,
+            "group": self._group,
+            "metavar": metavar or _METAVARS.get(kind),
+            "low": low,
+            "high": (MOST_BYTES if kind == "bytes" else MOST_COUNT) if high is None else high,
+            "choices": choices,
+            "many": many,
+            "url": url,
+        }
+        return field(default=default, metadata=meta)
+
+    text = partialmethod(_option, "text")
+    whole = partialmethod(_option, "whole")
+    share = partialmethod(_option, "share")
+    tokens = partialmethod(_option, "tokens")
+    bytes = partialmethod(_option, "bytes")
+    choice = partialmethod(_option, "choice")
+    pairs = partialmethod(_option, "pairs")
+    switch = partialmethod(_option, "switch", default=False)
+    tristate = partialmethod(_option, "tristate")
 
 
+_question, _layout, _engine, _home, _extras = (_Options(group) for group in GROUPS)
 _METAVARS: Final = {
     "text": "NAME",
     "whole": "N",
@@ -128,169 +145,115 @@ class Query:
     """
 
     model: Any
-    gpu: Any = _option(
+    gpu: Any = _question.text(
         "--gpu",
-        kind="text",
         metavar="GPU",
         many=True,
         help="accelerator slug or alias (H100), with their number where they are several (8xH100); repeat it for unequal GPUs",
         url="gpu",
     )
-    context_tokens: int | str | None = _option(
-        "--context",
-        kind="tokens",
-        help="tokens of every request, such as 32K (the limit of the model)",
-        url="context",
+    context_tokens: int | str | None = _question.tokens(
+        "--context", help="tokens of every request, such as 32K (the limit of the model)", url="context"
     )
-    any_context: bool = _option(
+    any_context: bool = _question.switch(
         "--any-context",
-        kind="switch",
-        default=False,
         help="allow a context beyond the model's limit, as VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 and SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 do",
     )
-    hf_overrides: Any = _option(
+    hf_overrides: Any = _question.text(
         "--hf-overrides",
-        kind="text",
         metavar="KEYS",
         many=True,
         help='keys of config.json that the server\'s command changes, as JSON such as {"max_position_embeddings": 131072}; the context follows lengths and rotary scaling',
     )
-    weights: str | None = _option(
-        "--weights",
-        kind="text",
-        metavar="FORMAT",
-        help="weight format (as released)",
-        url="weights",
+    weights: str | None = _question.text(
+        "--weights", metavar="FORMAT", help="weight format (as released)", url="weights"
     )
-    kv: str = _option(
+    kv: str = _question.text(
         "--kv",
-        kind="text",
         metavar="FORMAT",
         default="auto",
         help="KV format (auto: the checkpoint's own, else 16-bit)",
         url="kv",
     )
-    dtype: str = _option(
+    dtype: str = _question.choice(
         "--dtype",
-        kind="choice",
         default="auto",
         choices=("auto", "half", "float16", "bfloat16", "float32"),
         help="type to compute in (auto: the checkpoint's own)",
     )
-    assume_defaults: bool = _option(
+    assume_defaults: bool = _question.switch(
         "--assume-defaults",
-        kind="switch",
-        default=False,
         help="take the class's published defaults for dimensions that a config.json does not state",
     )
 
-    fetch: bool = _option(
-        "--fetch", kind="switch", default=False, help="ask the Hub for a model that the catalog does not have"
-    )
-    revision: str | None = _option(
-        "--revision", kind="text", metavar="REV", help="branch, tag or commit of the Hub's repository (main)"
+    fetch: bool = _question.switch("--fetch", help="ask the Hub for a model that the catalog does not have")
+    revision: str | None = _question.text(
+        "--revision", metavar="REV", help="branch, tag or commit of the Hub's repository (main)"
     )
 
-    tensor_parallel: int | None = _option(
-        "--tensor-parallel",
-        "--tp",
-        kind="whole",
-        group="layout",
-        high=_MOST_RANKS,
-        help="GPUs that share each layer (1)",
-        url="tp",
+    tensor_parallel: int | None = _layout.whole(
+        "--tensor-parallel", "--tp", high=_MOST_RANKS, help="GPUs that share each layer (1)", url="tp"
     )
-    data_parallel: int = _option(
+    data_parallel: int = _layout.whole(
         "--data-parallel",
         "--dp",
-        kind="whole",
-        group="layout",
         default=1,
         high=_MOST_RANKS,
         help="ranks of data parallelism, each with requests and a KV pool of its own (1)",
         url="dp",
     )
-    expert_parallel: bool = _option(
-        "--expert-parallel",
-        kind="switch",
-        group="layout",
-        default=False,
-        help="divide routed experts over all tensor x data ranks",
-        url="ep",
+    expert_parallel: bool = _layout.switch(
+        "--expert-parallel", help="divide routed experts over all tensor x data ranks", url="ep"
     )
-    pipeline_parallel: int = _option(
+    pipeline_parallel: int = _layout.whole(
         "--pipeline-parallel",
         "--pp",
-        kind="whole",
-        group="layout",
         default=1,
         high=_MOST_RANKS,
         help="stages that share the layers (1)",
         url="pp",
     )
-    decode_context_parallel: int = _option(
+    decode_context_parallel: int = _layout.whole(
         "--decode-context-parallel",
         "--dcp",
-        kind="whole",
-        group="layout",
         default=1,
         high=_MOST_RANKS,
         help="ranks that share a request's tokens while decoding (1)",
         url="dcp",
     )
-    nodes: int = _option(
-        "--nodes",
-        kind="whole",
-        group="layout",
-        default=1,
-        high=_MOST_RANKS,
-        help="servers that the GPUs stand in (1)",
-        url="nodes",
+    nodes: int = _layout.whole(
+        "--nodes", default=1, high=_MOST_RANKS, help="servers that the GPUs stand in (1)", url="nodes"
     )
 
-    pipeline_partition: str | None = _option(
+    pipeline_partition: str | None = _layout.text(
         "--pipeline-partition",
-        kind="text",
-        group="layout",
         metavar="N,N",
         help="layers of each pipeline stage, or 'best' for those that hold the most requests (the engine's)",
     )
-    num_redundant_experts: int = _option(
+    num_redundant_experts: int = _layout.whole(
         "--num-redundant-experts",
-        kind="whole",
-        group="layout",
         default=0,
         low=0,
         high=1 << 16,
         help="further copies of experts, divided over the expert ranks (0)",
     )
-    mm_encoder_tp_mode: str = _option(
+    mm_encoder_tp_mode: str = _layout.choice(
         "--mm-encoder-tp-mode",
-        kind="choice",
-        group="layout",
         default="weights",
         choices=("weights", "data"),
         help="what tensor ranks divide of an encoder: its weights, or the images, with the encoder whole on each (weights)",
     )
-    moe_dense_tp_size: int | None = _option(
+    moe_dense_tp_size: int | None = _layout.whole(
         "--moe-dense-tp-size",
-        kind="whole",
-        group="layout",
         low=1,
         high=1 << 16,
         help="ranks that divide dense MLPs of a mixture: 1, or all (all; SGLang)",
     )
-    enable_dp_lm_head: bool = _option(
-        "--enable-dp-lm-head",
-        kind="switch",
-        group="layout",
-        default=False,
-        help="the output head is divided over the ranks of one data rank (SGLang)",
+    enable_dp_lm_head: bool = _layout.switch(
+        "--enable-dp-lm-head", help="the output head is divided over the ranks of one data rank (SGLang)"
     )
-    all2all_backend: str | None = _option(
+    all2all_backend: str | None = _layout.choice(
         "--all2all-backend",
-        kind="choice",
-        group="layout",
         choices=(
             "allgather_reducescatter",
             "deepep_high_throughput",
@@ -305,277 +268,154 @@ class Query:
         help="kernels that exchange tokens between expert ranks (allgather_reducescatter)",
     )
 
-    network_bandwidth: int | str | None = _option(
+    network_bandwidth: int | str | None = _layout.bytes(
         "--network-bandwidth",
-        kind="bytes",
         high=_MOST_DEVICE_BYTES,
-        group="layout",
         help="bytes per second that a GPU passes to other servers, such as 50GB (400 Gb/s), for the lower bounds",
     )
 
-    engine: Any = _option(
+    engine: Any = _engine.text(
         "--engine",
-        kind="text",
-        group="engine",
         default=SERVER_ENGINE,
         help="whose rules apply (vllm; llama-cpp for a GGUF mix or a machine at home), or vllm@0.25.0; ceiling reserves nothing",
         url="engine",
     )
-    utilization: float | None = _option(
-        "--utilization",
-        kind="share",
-        group="engine",
-        help="memory share that the engine takes (its default)",
-        url="share",
+    utilization: float | None = _engine.share(
+        "--utilization", help="memory share that the engine takes (its default)", url="share"
     )
-    memory: int | str | None = _option(
+    memory: int | str | None = _engine.bytes(
         "--memory",
-        kind="bytes",
         high=_MOST_DEVICE_BYTES,
-        group="engine",
         help="usable memory per device, where it can be set (unified memory)",
     )
-    held_by_others: int | str | None = _option(
+    held_by_others: int | str | None = _engine.bytes(
         "--held-by-others",
-        kind="bytes",
         high=_MOST_DEVICE_BYTES,
-        group="engine",
         help="memory of each GPU that other processes hold when the engine starts, such as 36GiB",
     )
-    engines_per_gpu: int = _option(
+    engines_per_gpu: int = _engine.whole(
         "--engines-per-gpu",
-        kind="whole",
-        group="engine",
         default=1,
         high=MOST_ENGINES,
         help="engines of this kind on each GPU, started one after the other (1; vLLM)",
     )
-    kv_pool: int | str | None = _option(
+    kv_pool: int | str | None = _engine.bytes(
         "--kv-pool",
         "--kv-cache-memory-bytes",
-        kind="bytes",
         high=_MOST_DEVICE_BYTES,
-        group="engine",
         help="KV pool per GPU, such as 40GiB, instead of a budget",
     )
-    kv_pool_blocks: int | None = _option(
+    kv_pool_blocks: int | None = _engine.whole(
         "--kv-pool-blocks",
         "--num-gpu-blocks-override",
-        kind="whole",
-        group="engine",
         help="KV pool per GPU in blocks, instead of a budget (vLLM)",
     )
-    max_batched_tokens: int | None = _option(
-        "--max-batched-tokens",
-        kind="whole",
-        group="engine",
-        help="tokens of one scheduler step (engine's default)",
-        url="batched",
+    max_batched_tokens: int | None = _engine.whole(
+        "--max-batched-tokens", help="tokens of one scheduler step (engine's default)", url="batched"
     )
-    max_seqs: int | None = _option(
-        "--max-seqs",
-        kind="whole",
-        group="engine",
-        help="requests at once (engine's default)",
-        url="seqs",
+    max_seqs: int | None = _engine.whole("--max-seqs", help="requests at once (engine's default)", url="seqs")
+    block_size: int | None = _engine.whole(
+        "--block-size", high=1 << 20, help="tokens per block (engine's choice)"
     )
-    block_size: int | None = _option(
-        "--block-size", kind="whole", group="engine", high=1 << 20, help="tokens per block (engine's choice)"
-    )
-    eager: bool = _option(
-        "--eager",
-        kind="switch",
-        group="engine",
-        default=False,
-        help="no graphs are captured (--enforce-eager)",
-        url="eager",
-    )
-    sampler: str | None = _option(
+    eager: bool = _engine.switch("--eager", help="no graphs are captured (--enforce-eager)", url="eager")
+    sampler: str | None = _engine.choice(
         "--sampler",
-        kind="choice",
-        group="engine",
         choices=("auto", "flashinfer", "sort"),
         help="sampler of vLLM up to 0.16: sort where FlashInfer is not installed (auto)",
     )
-    moe_backend: str | None = _option(
+    moe_backend: str | None = _engine.text(
         "--moe-backend",
-        kind="text",
-        group="engine",
         metavar="NAME",
         help="kernels of experts in vLLM: marlin or triton for MXFP4 on Hopper (auto: those of the published images)",
     )
-    model_runner: str | None = _option(
+    model_runner: str | None = _engine.choice(
         "--model-runner",
-        kind="choice",
-        group="engine",
         choices=("auto", "first", "second"),
         help="model runner of vLLM since 0.22, as VLLM_USE_V2_MODEL_RUNNER tells it (auto: the release's choice)",
     )
-    mamba_ssm_cache_dtype: str | None = _option(
+    mamba_ssm_cache_dtype: str | None = _engine.choice(
         "--mamba-ssm-cache-dtype",
-        kind="choice",
-        group="engine",
         choices=("auto", "float32", "bfloat16", "float16"),
         help="type of recurrent states in vLLM and SGLang (auto: the checkpoint's own)",
     )
-    indexer_kv_dtype: str | None = _option(
+    indexer_kv_dtype: str | None = _engine.choice(
         "--indexer-kv-dtype",
-        kind="choice",
-        group="engine",
         choices=("auto", "bf16", "fp8"),
         help="type of the index keys of sparse models in vLLM (auto: the model's default)",
     )
-    prefix_caching: bool | None = _option(
-        "--prefix-caching",
-        kind="tristate",
-        group="engine",
-        help="prefix caching on or off (engine's default)",
+    prefix_caching: bool | None = _engine.tristate(
+        "--prefix-caching", help="prefix caching on or off (engine's default)"
     )
 
-    parallel: int | None = _option(
-        "--parallel",
-        "-np",
-        kind="whole",
-        group="home",
-        high=256,
-        help="slots of llama.cpp: requests at once (4 on one cache)",
+    parallel: int | None = _home.whole(
+        "--parallel", "-np", high=256, help="slots of llama.cpp: requests at once (4 on one cache)"
     )
-    ubatch_size: int | None = _option(
-        "--ubatch-size",
-        "-ub",
-        kind="whole",
-        group="home",
-        high=1 << 20,
-        help="tokens of one physical batch (512)",
+    ubatch_size: int | None = _home.whole(
+        "--ubatch-size", "-ub", high=1 << 20, help="tokens of one physical batch (512)"
     )
-    ctx_size: int | str | None = _option(
+    ctx_size: int | str | None = _home.tokens(
         "--ctx-size",
         "-c",
-        kind="tokens",
-        group="home",
         help="cells of all slots together; each request then has its slot's share (the context of one request)",
     )
-    n_gpu_layers: int | None = _option(
-        "--n-gpu-layers",
-        "-ngl",
-        kind="whole",
-        group="home",
-        low=0,
-        high=1 << 16,
-        help="layers on the GPU (all)",
+    n_gpu_layers: int | None = _home.whole(
+        "--n-gpu-layers", "-ngl", low=0, high=1 << 16, help="layers on the GPU (all)"
     )
-    n_cpu_moe: int | None = _option(
-        "--n-cpu-moe",
-        "-ncmoe",
-        kind="whole",
-        group="home",
-        low=0,
-        high=1 << 16,
-        help="leading layers whose experts stay on the CPU (0)",
+    n_cpu_moe: int | None = _home.whole(
+        "--n-cpu-moe", "-ncmoe", low=0, high=1 << 16, help="leading layers whose experts stay on the CPU (0)"
     )
-    cache_type_k: str | None = _option(
-        "--cache-type-k", "-ctk", kind="text", group="home", metavar="TYPE", help="ggml type of keys (f16)"
+    cache_type_k: str | None = _home.text(
+        "--cache-type-k", "-ctk", metavar="TYPE", help="ggml type of keys (f16)"
     )
-    cache_type_v: str | None = _option(
-        "--cache-type-v", "-ctv", kind="text", group="home", metavar="TYPE", help="ggml type of values (f16)"
+    cache_type_v: str | None = _home.text(
+        "--cache-type-v", "-ctv", metavar="TYPE", help="ggml type of values (f16)"
     )
-    kv_unified: bool | None = _option(
-        "--kv-unified", kind="tristate", group="home", help="one buffer of cells for all slots (by build)"
+    kv_unified: bool | None = _home.tristate(
+        "--kv-unified", help="one buffer of cells for all slots (by build)"
     )
-    swa_full: bool = _option(
-        "--swa-full", kind="switch", group="home", default=False, help="sliding-window layers keep every cell"
+    swa_full: bool = _home.switch("--swa-full", help="sliding-window layers keep every cell")
+    flash_attn: str | None = _home.choice(
+        "--flash-attn", "-fa", choices=("on", "off", "auto"), help="flash attention (auto)"
     )
-    flash_attn: str | None = _option(
-        "--flash-attn",
-        "-fa",
-        kind="choice",
-        group="home",
-        choices=("on", "off", "auto"),
-        help="flash attention (auto)",
+    batch_size: int | None = _home.whole(
+        "--batch-size", "-b", high=1 << 20, help="tokens of one logical batch (2048)"
     )
-    batch_size: int | None = _option(
-        "--batch-size",
-        "-b",
-        kind="whole",
-        group="home",
-        high=1 << 20,
-        help="tokens of one logical batch (2048)",
-    )
-    cpu_moe: bool = _option(
-        "--cpu-moe",
-        "-cmoe",
-        kind="switch",
-        group="home",
-        default=False,
-        help="experts of all layers stay on the CPU",
-    )
-    override_tensor: Any = _option(
+    cpu_moe: bool = _home.switch("--cpu-moe", "-cmoe", help="experts of all layers stay on the CPU")
+    override_tensor: Any = _home.text(
         "--override-tensor",
         "-ot",
-        kind="text",
-        group="home",
         metavar="PATTERN=BUFFER",
         many=True,
         help="buffer of tensors whose name matches, such as 'ffn_.*_exps=CPU'",
     )
-    split_mode: str | None = _option(
+    split_mode: str | None = _home.choice(
         "--split-mode",
         "-sm",
-        kind="choice",
-        group="home",
         choices=("none", "layer", "row"),
         help="how several GPUs share the model (layer)",
     )
-    tensor_split: str | None = _option(
-        "--tensor-split",
-        "-ts",
-        kind="text",
-        group="home",
-        metavar="N,N",
-        help="share of the model on each GPU (by free memory)",
+    tensor_split: str | None = _home.text(
+        "--tensor-split", "-ts", metavar="N,N", help="share of the model on each GPU (by free memory)"
     )
-    main_gpu: int | None = _option(
-        "--main-gpu", "-mg", kind="whole", group="home", low=0, high=255, help="GPU of --split-mode none (0)"
+    main_gpu: int | None = _home.whole(
+        "--main-gpu", "-mg", low=0, high=255, help="GPU of --split-mode none (0)"
     )
-    no_kv_offload: bool = _option(
-        "--no-kv-offload",
-        "-nkvo",
-        kind="switch",
-        group="home",
-        default=False,
-        help="caches stay in host memory",
+    no_kv_offload: bool = _home.switch("--no-kv-offload", "-nkvo", help="caches stay in host memory")
+    no_op_offload: bool = _home.switch(
+        "--no-op-offload", help="GPUs do not compute on weights in host memory"
     )
-    no_op_offload: bool = _option(
-        "--no-op-offload",
-        kind="switch",
-        group="home",
-        default=False,
-        help="GPUs do not compute on weights in host memory",
+    fit: bool = _home.switch(
+        "--fit", help="change what was not stated until it fits, as llama.cpp does by itself"
     )
-    fit: bool = _option(
-        "--fit",
-        kind="switch",
-        group="home",
-        default=False,
-        help="change what was not stated until it fits, as llama.cpp does by itself",
+    fit_target: int | str | None = _home.bytes(
+        "--fit-target", help="memory that --fit leaves free on each GPU (1GiB)"
     )
-    fit_target: int | str | None = _option(
-        "--fit-target", kind="bytes", group="home", help="memory that --fit leaves free on each GPU (1GiB)"
+    mmproj: str | None = _home.text("--mmproj", metavar="FILE", help="GGUF file of the vision projector")
+    no_mmproj_offload: bool = _home.switch(
+        "--no-mmproj-offload", help="the vision projector stays in host memory"
     )
-    mmproj: str | None = _option(
-        "--mmproj", kind="text", group="home", metavar="FILE", help="GGUF file of the vision projector"
-    )
-    no_mmproj_offload: bool = _option(
-        "--no-mmproj-offload",
-        kind="switch",
-        group="home",
-        default=False,
-        help="the vision projector stays in host memory",
-    )
-    spec_type: str | None = _option(
+    spec_type: str | None = _home.choice(
         "--spec-type",
-        kind="choice",
-        group="home",
         choices=(
             "none",
             "draft-simple",
@@ -588,76 +428,51 @@ class Query:
         ),
         help="what drafts tokens: a draft model, the prediction blocks of the file, or text that was seen (none)",
     )
-    cache_ram: int | str | None = _option(
-        "--cache-ram",
-        kind="text",
-        group="home",
-        metavar="SIZE",
-        help="host memory of the prompt cache (8GiB); 0: none",
+    cache_ram: int | str | None = _home.text(
+        "--cache-ram", metavar="SIZE", help="host memory of the prompt cache (8GiB); 0: none"
     )
-    ctx_checkpoints: int | None = _option(
+    ctx_checkpoints: int | None = _home.whole(
         "--ctx-checkpoints",
-        kind="whole",
-        group="home",
         low=0,
         high=1 << 16,
         help="checkpoints of windows and states that a slot keeps in host memory (32)",
     )
-    host_bandwidth: int | str | None = _option(
+    host_bandwidth: int | str | None = _home.bytes(
         "--host-bandwidth",
-        kind="bytes",
         high=_MOST_DEVICE_BYTES,
-        group="home",
         help="bytes per second that the processor reads, such as 90GB (89.6GB: two channels of DDR5-5600)",
     )
-    host_memory: int | str | None = _option(
-        "--host-memory", kind="bytes", group="home", help="memory of the computer for what stays on the CPU"
+    host_memory: int | str | None = _home.bytes(
+        "--host-memory", help="memory of the computer for what stays on the CPU"
     )
 
-    draft: Any = _option(
+    draft: Any = _extras.text(
         "--draft",
-        kind="text",
-        group="extras",
         metavar="MODEL",
         help="what drafts for speculative decoding: a catalog name, a config.json, ngram or suffix for text that was seen, or mtp for the prediction layers of the checkpoint",
     )
-    num_speculative_tokens: int = _option(
+    num_speculative_tokens: int = _extras.whole(
         "--num-speculative-tokens",
         "--speculative",
-        kind="whole",
-        group="extras",
         default=0,
         low=0,
         high=1024,
         help="draft tokens per step (0); without --draft those of the checkpoint's own prediction layers",
     )
-    max_loras: int = _option(
-        "--max-loras",
-        kind="whole",
-        group="extras",
-        default=0,
-        low=0,
-        high=1 << 16,
-        help="LoRA adapters held on the GPU at once (0)",
+    max_loras: int = _extras.whole(
+        "--max-loras", default=0, low=0, high=1 << 16, help="LoRA adapters held on the GPU at once (0)"
     )
-    max_lora_rank: int = _option(
-        "--max-lora-rank",
-        kind="whole",
-        group="extras",
-        default=16,
-        high=4096,
-        help="largest rank of an adapter (16)",
+    max_lora_rank: int = _extras.whole(
+        "--max-lora-rank", default=16, high=4096, help="largest rank of an adapter (16)"
     )
-    limit_mm_per_prompt: Any = _option(
+    limit_mm_per_prompt: Any = _extras.pairs(
         "--limit-mm-per-prompt",
-        kind="pairs",
-        group="extras",
         metavar="KIND=N",
         many=True,
         help="inputs of a kind per prompt, such as image=2 (engine's default); --language-model-only is image=0,video=0, for text alone",
     )
-    kv_offload: int | str | None = _option(
-        "--kv-offload", kind="bytes", group="extras", help="host memory for evicted KV blocks, such as 64GiB"
+    kv_offload: int | str | None = _extras.bytes(
+        "--kv-offload", help="host memory for evicted KV blocks, such as 64GiB"
     )
 
     def __post_init__(self) -> None:
