@@ -29,6 +29,9 @@ NOT_CALCULATED: Final = (
 """What nobody can derive from a count of parameters."""
 
 
+_FIRST_STAGE: Final = "the KV cache of its first stage, whose dimensions nobody states"
+
+
 class KnownName(Record):
     """One model.
 
@@ -120,7 +123,7 @@ _BYTES: Final = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 
 
 def without_cache(known: KnownByNameError) -> dict[str, Any]:
-    """Return what is known of a model without a KV cache, as ``kvreport estimate`` prints it as JSON.
+    """Return what is known of a model without a KV cache, or with one in one stage of several, as ``kvreport estimate`` prints it as JSON.
 
     Args:
         known: The model. Bytes are whole bytes of all its published parameters, before any split.
@@ -130,14 +133,14 @@ def without_cache(known: KnownByNameError) -> dict[str, Any]:
     total = None if model.billions is None else round(model.billions * 1e9)
     return {
         "model": model.id,
-        "verdict": "no_kv_cache",
+        "verdict": "no_kv_cache" if model.kind == "no_cache" else "cache_not_calculated",
         "makes": model.makes,
         "weight_format": model.format,
         "parameters": total,
         "weight_bytes": None if each is None or total is None else total * each,
         "stated_minimum_gb": model.minimum_gb,
         "max_concurrent_requests": None,
-        "not_calculated": list(NOT_CALCULATED),
+        "not_calculated": [*(() if model.kind == "no_cache" else (_FIRST_STAGE,)), *NOT_CALCULATED],
         "source": f"{source.title}, {model.path}"
         + (f", revision {source.revision[:12]}" if source.revision else ""),
     }

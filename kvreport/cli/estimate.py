@@ -109,24 +109,27 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _no_cache(known: KnownByNameError, options: argparse.Namespace) -> int:
-    """Answer for a model that keeps no KV cache: its weights, and what is not calculated.
+    """Answer for a model that keeps no KV cache, or runs in stages: its weights, and what is not calculated.
 
     Raises:
-        KnownByNameError: If the model does keep one, of unknown dimensions.
+        KnownByNameError: If it is a language model of unknown dimensions.
         InputError: If requests are required, or a deployment file is asked for.
     """
-    if known.model.kind != "no_cache":
+    if known.model.kind == "unread":
         raise known
+    staged = known.model.kind == "stages"
     for name in ("require", "as_kind", "ask_engine"):
         if getattr(options, name):
             raise InputError(
-                f"{name.removesuffix('_kind').replace('_', '-')}: found for a model without a KV cache; allowed: none"
+                f"{name.removesuffix('_kind').replace('_', '-')}: found for a model whose requests are not counted; allowed: none"
             )
     answer = without_cache(known)
     if options.format == "json":
         write_json(answer)
         return 0
-    print(plain(f"{known.model.id} keeps no KV cache: memory limits no number of requests"))
+    said = f"makes {known.model.makes} in stages, and the KV cache of the first is not calculated"
+    said = said if staged else "keeps no KV cache: memory limits no number of requests"
+    print(plain(f"{known.model.id} {said}"))
     if answer["weight_bytes"] is not None:
         write(
             f"  weights: {known.model.size} parameters as published, {known.model.format} = "

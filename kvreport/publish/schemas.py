@@ -19,7 +19,7 @@ STORE: Final = Path(__file__).parent / "schema_files"
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 TITLES: Final = {
     "estimate": "kvreport estimate --format json",
-    "estimate-no-cache": "kvreport estimate --format json, for a model that keeps no KV cache",
+    "estimate-no-cache": "kvreport estimate --format json, for a model without a KV cache or in stages",
     "size": "kvreport size --format json",
     "diff": "kvreport diff --format json",
     "log": "kvreport log --format json",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from shutil import copy, copytree
-from types import SimpleNamespace
 
 import pytest
 from bs4 import BeautifulSoup
@@ -69,7 +68,7 @@ def test_what_needs_a_number_of_requests_is_refused_without_a_cache(
     words: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["estimate", WITHOUT.id, "--gpu", "h100", *words]) == 2
-    assert f"{words[0][2:]}: found for a model without a KV cache" in capsys.readouterr().err
+    assert f"{words[0][2:]}: found for a model whose requests are not counted" in capsys.readouterr().err
 
 
 def test_a_model_of_unknown_dimensions_is_an_error_that_says_what_was_tried(
@@ -80,6 +79,17 @@ def test_a_model_of_unknown_dimensions_is_an_error_that_says_what_was_tried(
     said = capsys.readouterr().err
     assert all(place in said for place in NAMES.searched)
     assert "config.json" in said.rpartition("allowed: ")[2]
+
+
+def test_a_model_in_stages_has_weights_and_no_number_of_requests(capsys: pytest.CaptureFixture[str]) -> None:
+    staged = next(one for one in NAMES.models if one.kind == "stages" and one.billions)
+    assert main(["estimate", staged.id, "--gpu", "h100", "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verdict"], told["max_concurrent_requests"]) == ("cache_not_calculated", None)
+    assert told["weight_bytes"] > 0
+    assert "first stage" in told["not_calculated"][0]
+    assert main(["estimate", staged.id, "--gpu", "h100"]) == 0
+    assert "in stages, and the KV cache of the first is not calculated" in capsys.readouterr().out
 
 
 def test_bytes_need_a_published_count_and_a_known_width() -> None:
@@ -114,10 +124,7 @@ def test_a_listed_model_with_a_record_or_an_unknown_source_is_a_fault(tmp_path: 
 
 def test_the_data_page_lists_them_and_says_how_old_the_facts_are() -> None:
     """The page has days alone; how long ago they are is the reader's browser's to count."""
-    shown = {
-        section.id: BeautifulSoup(section.html, "html.parser")
-        for section in of_catalog(SimpleNamespace(catalog=CATALOG))
-    }
+    shown = {section.id: BeautifulSoup(section.html, "html.parser") for section in of_catalog(CATALOG)}
     listed = [row.th.get_text(strip=True) for row in shown["known"].select("tbody tr") if row.th]
     assert sorted(listed) == sorted(one.id for one in NAMES.models)
     ages = shown["age"].select("time[data-kv-age]")

@@ -10,6 +10,7 @@ from kvreport import units
 from kvreport.catalog.base import Source
 from kvreport.catalog.freshness import freshness, newest
 from kvreport.catalog.known_names import KnownNames
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.dataset import columns
 from kvreport.publish import archive, changes
@@ -112,15 +113,15 @@ def page(site: SiteData) -> Page:
             Section(
                 "releases", "Data releases at their own address", render("data/releases.html", "data/", names)
             ),
-            *of_catalog(site),
+            *of_catalog(site.catalog),
             Section("cite", "Cite", render("data/cite.html", "data/", names)),
         ),
     )
 
 
-def of_catalog(site: SiteData) -> Iterator[Section]:
+def of_catalog(catalog: Catalog) -> Iterator[Section]:
     """How old the facts are, and which models have no record; nothing for a catalog that states neither."""
-    found = freshness(site.catalog.folder)
+    found = freshness(catalog.folder)
     if found is not None:
         rows = [
             {
@@ -129,11 +130,11 @@ def of_catalog(site: SiteData) -> Iterator[Section]:
                 "day": one.day,
                 "published": found.published.get(one.family, "not asked" if one.family else ""),
             }
-            for one in newest(site.catalog)
+            for one in newest(catalog)
         ]
         shown = render("data/age.html", "data/", {"freshness": found, "newest": rows})
         yield Section("age", "How old the facts are", shown)
-    names = site.catalog.known_names
+    names = catalog.known_names
     if names is not None:
         table = _known(names)
         yield Section("known", table.caption, render("_only_table.html", "data/", {"table": table}))
@@ -176,7 +177,7 @@ def _file(source: Source, path: str) -> str:
 
 _NO_RECORD: Final = {
     "no_cache": "keeps no KV cache: estimate says what it needs",
-    "stages": "runs in stages, whose dimensions nobody states",
+    "stages": "runs in stages: estimate says what it needs without the cache of the first",
     "unread": "no source states all dimensions",
 }
 
