@@ -269,14 +269,12 @@ class FlagReader:
                 f"kvreport: left out, because the server then chooses by itself: {', '.join(self.chosen)}",
                 file=sys.stderr,
             )
+        passed = [f"{PASSED_ON}={json.dumps(self.passed)}"] if self.passed and PASSED_ON in self.own else []
         if NOT_FOLLOWED in self.own:
-            passed = (
-                [f"{PASSED_ON}={json.dumps(self.passed)}"] if self.passed and PASSED_ON in self.own else []
-            )
             return [*self.named, *passed]
         for entry in (not_followed_entry(word.partition("=")[2]) for word in self.named):
             print(f"kvreport: {entry['flag']}: {entry['effect']}", file=sys.stderr)
-        return []
+        return passed
 
 
 def _key_by_key(found: Found, followed: list[str], values: list[str]) -> list[str]:

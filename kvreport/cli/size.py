@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvreport import words
 from kvreport.accounting import kernel
-from kvreport.cli.deploy import add_as_option, check_as, launch_of
+from kvreport.cli.deploy import add_as_option, as_pasted, check_as, launch_of
 from kvreport.cli.numbers import finite, real, whole
 from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
 from kvreport.cli.query_options import query_values
@@ -299,7 +299,7 @@ def _write(deployments: Sequence[Mapping[str, Any]], options: argparse.Namespace
     asked = parser().parse_args(["estimate", "--gpu", best["gpu"], *shlex.split(command)])
     result = estimate(asked.model, catalog=catalog, **query_values(asked))
     launch = launch_of(result, catalog, replicas=best["replicas"]["with_spares"], disk_rate=options.disk_rate)
-    print(as_file(options.as_kind, launch), end="")
+    print(as_file(options.as_kind, as_pasted(launch, launch.model, options.passed_on)), end="")
     return 0
 
 

@@ -207,6 +207,10 @@ def test_a_sized_deployment_has_its_replicas(capsys: pytest.CaptureFixture[str])
     (model,) = yaml.safe_load(capsys.readouterr().out)["servingEngineSpec"]["modelSpec"]
     assert model["replicaCount"] == best["replicas"]["with_spares"] > 1
     assert model["vllmConfig"]["maxNumSeqs"] * model["replicaCount"] >= 300
+    pasted = [f"vllm serve {LLAMA} --tool-call-parser hermes", *asked[2:]]
+    assert main(["size", *pasted, "--as", "helm"]) == 0
+    (model,) = yaml.safe_load(capsys.readouterr().out)["servingEngineSpec"]["modelSpec"]
+    assert model["vllmConfig"]["extraArgs"] == ["--tool-call-parser", "hermes"]
 
 
 def test_what_does_not_start_is_not_written(capsys: pytest.CaptureFixture[str]) -> None:
