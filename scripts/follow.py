@@ -213,20 +213,11 @@ def _decides(node: ast.AST) -> str:
     return sha256("\n".join(sorted(told)).encode()).hexdigest()
 
 
-def citations(family: str, newest: str) -> list[Citation]:
-    """Return what the rules of today and the docstrings of an engine cite.
-
-    Args:
-        family: The engine.
-        newest: The newest release that was read; rules that were read in earlier ones alone are over.
-    """
+def citations(family: str) -> list[Citation]:
+    """Return what the rules and the docstrings of an engine cite; the last value of a rule holds however long ago it was read."""
     found: dict[tuple[str, str], list[str]] = {}
     for rule, record in rules_of(family).items():
-        if not record.get("read") or (
-            record.get("at") and version_number(record["at"][1]) < version_number(newest)
-        ):
-            continue
-        for key in cited_in(record["read"]):
+        for key in cited_in(record.get("read") or ""):
             found.setdefault(key, []).append(rule)
     for source in sorted((ROOT / "kvreport" / "accounting" / "engines" / family).rglob("*.py")):
         for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
@@ -413,7 +404,7 @@ def report(
             f"{len(steady)} rules: what each was read in has the digest that it had. No difference to look at."
         ]
     else:
-        cited = citations(family, since)
+        cited = citations(family)
         found = {one: judged(one, old, new, INSIDE[family]) for one in cited}
         kinds = ("changed", "other words", "gone", "not found", "ambiguous", "new", "unchanged")
         counted = {kind: [one for one in cited if found[one][0] == kind] for kind in kinds}

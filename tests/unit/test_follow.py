@@ -137,9 +137,9 @@ def test_digests_of_the_rules_are_those_of_their_citations(follow) -> None:
 def test_every_list_is_followed_and_named_apart_from_a_rule(follow) -> None:
     for family in follow.INSIDE:
         rules = follow.rules_of(family)
-        lists = {name for name in rules if name.startswith("list ")}
-        assert len(lists) >= 28
-        assert all(follow.cited_in(rules[name]["read"]) and rules[name].get("digest") for name in lists)
+        lists = [rule for name, rule in rules.items() if name.startswith("list ")]
+        assert all(name for rule in lists for _, name in follow.cited_in(rule["read"]))
+        assert sum(bool(rule.get("digest")) for rule in lists) >= 28
     assert {"second_runner", "list second_runner"} <= follow.rules_of("vllm").keys()
 
 
@@ -183,10 +183,8 @@ def test_only_rules_that_nothing_changed_for_are_said_to_be_read_in_the_release(
     assert follow.extended(text, "9.9.9", set()) == text
 
 
-def test_every_rule_of_the_newest_release_is_followed(follow) -> None:
-    now = {
-        rule["rule"] for rule in RULES if rule.get("at") and rule["at"][1] == NEWEST and ".py" in rule["read"]
-    }
-    followed = {name for one in follow.citations("vllm", NEWEST) for name in one.by}
-    assert now
+def test_every_rule_is_followed_however_long_ago_it_was_read(follow) -> None:
+    now = {name for name, rule in follow.rules_of("vllm").items() if ".py" in rule["read"]}
+    followed = {name for one in follow.citations("vllm") for name in one.by}
+    assert "measures_links" in now  # read in 0.22.1 and 0.23.0, and so ever since
     assert now <= followed
