@@ -219,7 +219,7 @@ claim(q.kv_request(MODEL, tokens=131072), 16 * GiB)
 # %% [markdown]
 # ## What an engine really leaves
 #
-# The count above reserved nothing for the rest. An engine does. This is what our model of vLLM 0.33 expects on the same GPU.
+# The count above reserved nothing for everything else. An engine does. This is what our model of vLLM 0.33 expects on the same GPU.
 
 # %% tags=["hide"]
 answer = kvreport.estimate(MODEL, gpu=GPU, context_tokens="2K")

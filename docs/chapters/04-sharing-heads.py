@@ -204,7 +204,7 @@ choose(
     "Two levers make a token cheaper: GQA and an FP8 cache. Llama 3 8B with both, against Llama 2 7B with neither: how many times "
     "smaller is a token?",
     wrong("4 times", "This is GQA alone."),
-    wrong("6 times", "The two multiply, they do not add."),
+    wrong("6 times", "The two factors multiply."),
     right(
         "8 times",
         f"{q.kv_per_token('llama-2-7b') / q.kv_per_token('llama-3-8b', 'fp8'):g} = 4 (heads) × 2 (bytes per number).",
@@ -252,7 +252,7 @@ large = int(
 claim(small, 7)
 claim(large, 7)
 exercise(
-    f"**2.** On an H200, Llama 2 7B would hold {small} requests of 32K tokens, if it could read that far. How many does Llama 3.1 70B "
+    f"**2.** On an H200, Llama 2 7B would hold {small} requests of 32K tokens, if its context were that long. How many does Llama 3.1 70B "
     "with 8-bit weights and a 16-bit cache hold? Subtract the weights and nothing else.",
     large,
     unit="requests",

@@ -72,7 +72,7 @@ guess(
 # ## Four ways to allocate
 #
 # - **The longest allowed.** One contiguous row for the longest request, from the first moment on.
-# - **A power of two.** The prompt plus the next power of two above what the answer turned out to need.
+# - **A power of two.** The prompt plus the next power of two above the final length of the answer.
 # - **Perfect foresight.** Exactly prompt plus answer. Nobody can do this. It shows what is lost merely because the row exists before it
 #   is filled.
 # - **Blocks.** A new block when the last one is full. A *block table* remembers where each block is, so blocks need not be neighbors.
@@ -125,7 +125,7 @@ assert 0.1 < waste["blocks of 256"] < 0.15
 
 # %% [markdown]
 # Three quarters are empty with the longest allowed, less than a hundredth with blocks of 16. Published figures of "about half" hold when
-# lengths are spread evenly up to the maximum. Here most are short, and it is worse.
+# lengths are spread evenly up to the maximum. Here most are short, and the waste is larger.
 #
 # Empty memory means requests that wait. The next table gives a pool of 400,000 tokens to all requests at once. Times are the lower bound of
 # Llama 3.1 8B on an H100.
@@ -213,7 +213,7 @@ instrument(
 
 # %% tags=["hide"]
 curves(
-    "Empty share of a request by its length, for three block sizes. Small blocks never waste memory, large ones waste it on short requests.",
+    "Empty share of a request by its length, for three block sizes. Small blocks waste almost no memory, but large ones waste it on short requests.",
     x=[2**k for k in range(7, 16)],
     lines={
         f"block of {block}": [

@@ -80,7 +80,7 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
     assert len(spec["layer"]) == 2 + 2 * request.data.named
     made = validation.page(open_catalog(), {request.digest: Drawing("<svg></svg>", "{}")})
     assert "first-sight-chart" in made.sections[0].html
-    assert f"Of {len(empty)} more, no room for a cache was predicted." in made.sections[0].html
+    assert f"For {len(empty)} more, the prediction leaves no room for a cache." in made.sections[0].html
     assert "first-sight-chart" not in validation.page(open_catalog()).sections[0].html
 
 

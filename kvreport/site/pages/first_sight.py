@@ -59,7 +59,7 @@ def picture(found: FirstSeen, validation: Validation) -> charts.ChartRequest | N
 def chart(request: charts.ChartRequest) -> Chart:
     """Return the picture, ready to stand in a page."""
     data = cast("charts.FirstSights", request.data)
-    empty = f" Of {data.empty} more, no room for a cache was predicted." if data.empty else ""
+    empty = f" For {data.empty} more, the prediction leaves no room for a cache." if data.empty else ""
     return Chart(
         id="first-sight-chart",
         title="Tokens of the KV cache: printed by the engine, and predicted before anything was known of the log",
