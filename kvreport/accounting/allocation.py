@@ -554,9 +554,9 @@ def overhead_on(
     )
     further: dict[str, int] = {}
     if any(case.lora_slots):
-        further["lora_adapters"] = lora_bytes(case.model, layout, *case.lora_slots) + vocabulary_slots(
-            case.model, *case.lora_slots, engine.vocabulary_adapters(case.model)
-        )
+        slots, words = case.lora_slots, engine.vocabulary_adapters(case.model)
+        further["lora_adapters"] = lora_bytes(case.model, layout, *slots, engine.adapted_if_named)
+        further["lora_adapters"] += vocabulary_slots(case.model, *slots, words)
     if layout.all_to_all:
         further["all_to_all_buffers"] = buffer_bytes(
             case.model, layout, engine.exchange, serving.max_batched_tokens

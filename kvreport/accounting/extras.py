@@ -184,7 +184,9 @@ def vocabulary_slots(model: Model, max_loras: int, max_rank: int, places: int) -
     return places * max_loras * max_rank * (model.vocabulary + model.hidden_size) * SERVED_BYTES
 
 
-def lora_bytes(model: Model, layout: Layout, max_loras: int, max_rank: int) -> int:
+def lora_bytes(
+    model: Model, layout: Layout, max_loras: int, max_rank: int, without: frozenset[str] = frozenset()
+) -> int:
     """Bytes of adapter slots on one device.
 
     Each slot holds two factors per linear layer, ``rank x input`` and ``output x rank``, 16 bits each. Of a
@@ -197,12 +199,17 @@ def lora_bytes(model: Model, layout: Layout, max_loras: int, max_rank: int) -> i
         layout: How it is spread over devices.
         max_loras: Slots (``--max-loras``).
         max_rank: Rank of each slot (``--max-lora-rank``).
+        without: Components that have no slots unless an adapter names them.
     """
     if not max_loras:
         return 0
     total = 0
     for row in model.weights:
-        if row.component not in ADAPTED or row.component in model.not_loaded or not is_matrix(row.shape):
+        if (
+            row.component not in ADAPTED - without
+            or row.component in model.not_loaded
+            or not is_matrix(row.shape)
+        ):
             continue
         out, inner = output_side(row.shape), row.shape[-1]
         ranks = layout.expert_ranks if row.component == "routed_experts" else layout.tensor

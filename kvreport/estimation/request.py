@@ -15,7 +15,7 @@ from kvreport.accounting.deployment import Case, lay_out
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import DraftKind, EngineStep
-from kvreport.accounting.extras import Draft, is_head, own_prediction_layer, with_draft
+from kvreport.accounting.extras import Draft, is_head, lora_bytes, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving
 from kvreport.accounting.roofline import Peaks
@@ -45,7 +45,7 @@ from kvreport.estimation.not_followed import NotFollowed, not_followed
 from kvreport.estimation.opened import Opened, listed
 from kvreport.estimation.sharing import with_others
 from kvreport.query import Query, options
-from kvreport.units import parse_bytes, parse_tokens
+from kvreport.units import human_bytes, parse_bytes, parse_tokens
 from kvreport.words import ENGINES
 
 
@@ -410,7 +410,10 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         context_tokens=min(context_tokens, record.context_tokens),
         narrow_cache=narrow_cache(record, cache, engine),
     )
-    assumed += engine.open_choices(record, accelerator, step, catalog.weight_formats)
+    assumed += (
+        *engine.open_choices(record, accelerator, step, catalog.weight_formats),
+        *_adapters_said(query, record, layout, policy),
+    )
     if query.utilization is None and engine.reserves:
         share = engine.share_on(accelerator, None)
         if share == policy.utilization:
@@ -468,6 +471,18 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         held_bytes=held,
     )
     return request if query.kv_pool_blocks is None else _with_blocks(request, query.kv_pool_blocks)
+
+
+def _adapters_said(query: Query, model: Model, layout: Layout, policy: Engine) -> list[str]:
+    """What adapters are taken not to change, and what they would take if they did."""
+    named = rules(policy).adapted_if_named
+    if not query.max_loras or model.experts is None or not named:
+        return []
+    slots = (model, layout, query.max_loras, query.max_lora_rank)
+    more = human_bytes(lora_bytes(*slots) - lora_bytes(*slots, named))
+    return [
+        f"adapters change no routed experts: those that do take {more} more per GPU, which {policy.label} sets aside only if they name them"
+    ]
 
 
 def _with_blocks(request: Request, blocks: int) -> Request:

@@ -64,7 +64,8 @@ def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, 
     q = Quantities(site.catalog)
     heads = _known(lambda: q.kv_heads(model.id))
     sizes = site.axes.tensor_parallel
-    table = vocabulary_slots(model, 1, 1, rules(site.engine).vocabulary_adapters(model))
+    engine = rules(site.engine)
+    table, named = vocabulary_slots(model, 1, 1, engine.vocabulary_adapters(model)), engine.adapted_if_named
     return {
         "layers": model.layer_count,
         "growing": q.growing_layers(model.id),
@@ -72,7 +73,7 @@ def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, 
         "kv_heads": heads,
         "components": {str(name): size for name, size in parameters_by_component(model).items()},
         **format_facts(site, model),
-        "lora": [lora_bytes(model, Layout(tensor=size), 1, 1) + table for size in sizes],
+        "lora": [lora_bytes(model, Layout(tensor=size), 1, 1, named) + table for size in sizes],
         "home": _home(laid),
     }
 

@@ -83,3 +83,25 @@ def test_requests_at_once_are_of_all_data_ranks_together(asked: int, runs: int) 
     again = invariants.ask({**question, "max_seqs": runs})
     assert again is not None
     assert invariants.hold(again)[invariants.RUNNING] == runs
+
+
+def test_adapters_of_sglang_have_no_slots_for_experts_that_they_do_not_name() -> None:
+    """Seven adapters of rank 32 took 102 GiB of a model that runs with them on one card of 96 (eve-112)."""
+    asked: dict[str, Any] = {
+        "gpu": "h200-sxm-141gb",
+        "context_tokens": 8192,
+        "max_loras": 7,
+        "max_lora_rank": 32,
+    }
+    asked |= {"model": "Qwen/Qwen3-30B-A3B"}
+    found, whole = (invariants.ask({**asked, "engine": engine}) for engine in ("sglang", "vllm"))
+    assert found is not None
+    assert whole is not None
+    model = found.request.model
+    factors = model.layer_count * 3 * 128 * 32 * (model.hidden_size + 768) * 7 * 2
+    words = (
+        2 * 32 * (model.vocabulary + model.hidden_size) * 7 * 2
+    )  # vLLM has slots of embedding and head, too
+    more = whole.loading_bytes["lora_adapters"] - found.loading_bytes["lora_adapters"]
+    assert more == factors + words
+    assert any(line.startswith("adapters change no routed experts") for line in found.request.assumptions)

@@ -223,6 +223,9 @@ class EngineRules:
         del clips
         return frozenset() if images else TOWERS
 
+    adapted_if_named: ClassVar[frozenset[str]] = frozenset()
+    """Components of the weights that have slots for adapters only where an adapter, or a flag, names them."""
+
     def vocabulary_adapters(self, model: Model) -> int:
         """Of how many modules with a row for every word adapters have slots."""
         del model

@@ -65,6 +65,10 @@ class Sglang(EngineRules):
 
     short_context_tokens: ClassVar[int | None] = settings.LONG_CONTEXT_TOKENS
 
+    adapted_if_named: ClassVar[frozenset[str]] = frozenset({"routed_experts"})
+    """Buffers are made for the modules that adapters or ``--lora-target-modules`` name (``lora/mem_pool.py::LoRAMemoryPool``,
+    0.5.23); those of routed experts would be more than many models, and few adapters name them."""
+
     ranks_agree_on_pool: ClassVar[bool] = True
     """What is free is the least of all ranks, pipeline stages included
     (0.5.23 ``kv_cache_configurator.py::_profile_available_bytes``)."""
