@@ -56,6 +56,14 @@ class Plan(Protocol):
     def pool(self) -> Pool | None:
         """How a budget becomes blocks, where that is no division."""
 
+    @property
+    def printed(self) -> CacheProfile | None:
+        """Bytes of a request as the line of concurrency counts them, where it does not count blocks."""
+
+    @property
+    def first_page_bytes(self) -> int:
+        """Bytes of a page that they are counted in."""
+
 
 class Verdict(IntEnum):
     """Whether one request of a context can be served; where several apply, the largest is the answer."""
@@ -132,6 +140,9 @@ def concurrency(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLi
         Float64 of the broadcast shape; infinite where a request holds nothing.
     """
     request = plan.profile.request_bytes(context_tokens)
+    if plan.printed is not None:
+        pages = -(-plan.printed.request_bytes(context_tokens) // plan.first_page_bytes)
+        request = xp.integers(pages * plan.block_bytes)
     pool = blocks(pool_bytes, plan) * plan.block_bytes
     unlimited = xp.where(xp.integers(pool_bytes) < 0, 0.0, xp.INFINITY)
     fitting = xp.reals(xp.where(request > 0, xp.divide(pool, request), unlimited))

@@ -79,6 +79,10 @@ class BlockPlan:
         context_parallel: Ranks that share the tokens of one block table.
         notes: What a reader should know about this plan.
         pool: How a budget becomes blocks, where other pools take a part of it; None for a division.
+        printed: Bytes of a request as the engine's line of concurrency counts them, in pages of ``first_page_bytes``, where
+            it does not count blocks (vLLM to 0.23, ``v1/core/kv_cache_utils.py::get_max_concurrency_for_kv_cache_config``);
+            None where it does.
+        first_page_bytes: Bytes of a block of its first group.
     """
 
     block_bytes: int
@@ -89,6 +93,8 @@ class BlockPlan:
     context_parallel: int = 1
     notes: tuple[str, ...] = ()
     pool: Pool | None = None
+    printed: CacheProfile | None = None
+    first_page_bytes: int = 0
 
     def request_bytes(self, context_tokens: xp.ArrayLike) -> Integers:
         """Everything that one request of each context reserves: its blocks, and its part of other pools.

@@ -79,8 +79,9 @@ class Engine(Record):
         token_line: What the engine's log line of cached tokens counts: ``concurrency`` times the
             context, or tokens of all ``blocks`` over the cache groups.
         graphs_reserved: True if the memory of captured graphs is taken off the pool.
-        packed_blocks: How large a block of unequal pages is: as the ``widest`` group of layers, or as
-            whole ``tuples`` of one page of every size, as many as the largest group has layers of a size.
+        packed_blocks: How large a block of unequal pages is: as the ``widest`` group of layers, as
+            ``buckets`` of pages of one size, as many of each as the largest group has layers of it, or as whole ``tuples``
+            of one page of every size, as many as the largest group has layers of a size.
         expert_workspace_kept: True if the buffers that experts compute in stay allocated after a forward
             pass, so that they come on top of sampling.
         audio_tokens: Tokens of the longest audio clip that each class takes; None where only the context limits it.
@@ -118,7 +119,7 @@ class Engine(Record):
     state_prefix_caching: bool = True
     token_line: Literal["concurrency", "blocks"] = "concurrency"
     graphs_reserved: bool = True
-    packed_blocks: Literal["widest", "tuples"] = "widest"
+    packed_blocks: Literal["widest", "buckets", "tuples"] = "widest"
     expert_workspace_kept: bool = False
     streams_buffer_kept: bool = False
     loaded_scales_kept: bool = False

@@ -17,7 +17,7 @@ from kvreport.catalog.local_logs import Part
 from kvreport.errors import InputError
 from kvreport.estimation.variants import narrowed
 from kvreport.startup_log.local_start import diagnose_local_start, local_start
-from kvreport.startup_log.start import SAME_RANK_WITHIN, STATED_WITHIN, Comparison, Start
+from kvreport.startup_log.start import OTHER_RANK_WITHIN, SAME_RANK_WITHIN, STATED_WITHIN, Comparison, Start
 from kvreport.units import GIB, MIB
 
 _HALVINGS: Final = 24
@@ -229,8 +229,9 @@ class _Judging:
     def _same_rank(self, laid: Deployment) -> bool:
         """False if the printed pool and tokens cannot belong together: each rank prints its own pool.
 
-        The smallest rank decides the tokens; a source may quote the pool of another. A pasted log has all ranks,
-        and its reader took the smallest of both.
+        The smallest rank decides the tokens; a source may quote the pool of another, which holds somewhat more of them.
+        More tokens than a pool holds, or far fewer, are an error to count. A pasted log has all ranks, and its reader
+        took the smallest of both.
         """
         printed, context = self.start.printed, self.start.flags.context_tokens
         layout = self.start.flags.layout
@@ -238,7 +239,7 @@ class _Judging:
         if alone or printed.pool is None or not printed.tokens or context is None:
             return True
         tokens = int(with_pool(laid, int(printed.pool)).printed_tokens(context))
-        together = abs(tokens / printed.tokens - 1) <= SAME_RANK_WITHIN
+        together = not SAME_RANK_WITHIN < tokens / printed.tokens - 1 <= OTHER_RANK_WITHIN
         if not together:
             self.excluded.append("pool: the quoted pool and tokens are of different ranks")
         return together

@@ -32,7 +32,10 @@ LEAST_FREE: Final = 0.95
 """Below this share of what is free on an idle device, other processes decided what was free (SGLang)."""
 
 SAME_RANK_WITHIN: Final = 0.05
-"""A pool and a token line further apart than this are not of one rank."""
+"""A pool that holds more tokens than are printed by a larger share than this may be another rank's."""
+
+OTHER_RANK_WITHIN: Final = 0.15
+"""By more than this, no rank's: pools of published ranks differ by less (``data/observations``)."""
 
 
 def as_found(accelerator: Accelerator, total_bytes: float | None, *, wsl: bool = False) -> Accelerator:

@@ -210,6 +210,35 @@ def tuple_block_bytes(groups: Iterable[Group]) -> int:
     return sum(sizes) * tuples
 
 
+def padded_in_tuples(groups: Iterable[Group]) -> tuple[Group, ...]:
+    """Groups whose windows' pages have the size of a page of the full-attention group, the next larger one.
+
+    vLLM 0.22.0 and 0.23.0, ``v1/core/kv_cache_utils.py::_get_kv_cache_groups_uniform_groups``.
+    """
+    groups = tuple(groups)
+    sizes = sorted({page.page_bytes for group in groups for page, _ in group.pages if page.growth == "full"})
+
+    def padded(page: CacheSpec) -> CacheSpec:
+        size = next((one for one in sizes if one >= page.page_bytes), page.page_bytes)
+        return page if size == page.page_bytes else replace(page, padded_bytes=size)
+
+    return tuple(
+        replace(group, pages=tuple((padded(page), count) for page, count in group.pages)) for group in groups
+    )
+
+
+def bucket_block_bytes(groups: Iterable[Group]) -> int:
+    """Bytes that one block id costs where layers of different groups share a tensor by the size of their pages.
+
+    vLLM 0.23.0, ``v1/core/kv_cache_utils.py::_bucket_layers_by_page_size``.
+    """
+    most: dict[int, int] = {}
+    for group in groups:
+        for size, layers in _layers_by_size(group.pages).items():
+            most[size] = max(most.get(size, 0), layers)
+    return sum(size * layers for size, layers in most.items())
+
+
 def promote_windows(layers: Sequence[tuple[CacheSpec, int]]) -> list[tuple[CacheSpec, int]]:
     """Charge windows and chunks like full attention, as without the hybrid cache manager.
 

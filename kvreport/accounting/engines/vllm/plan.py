@@ -16,7 +16,9 @@ from kvreport.accounting.engines.vllm.groups import (
     CacheSpec,
     Group,
     block_bytes,
+    bucket_block_bytes,
     group_layers,
+    padded_in_tuples,
     promote_windows,
     stage_groups,
     terms_of,
@@ -132,8 +134,18 @@ def plan(
             )
     if not groups:
         return BlockPlan(block_bytes=1, profile=CacheProfile(()))
-    in_tuples = interleaved and len(groups) > 1 and engine.packed_blocks == "tuples"
-    size = tuple_block_bytes(groups) if in_tuples else block_bytes(groups, interleaved=interleaved)
+    packed = engine.packed_blocks if interleaved and len(groups) > 1 else "widest"
+    printed, first_page = None, 0
+    if packed == "widest":
+        size = block_bytes(groups, interleaved=interleaved)
+    else:
+        groups = padded_in_tuples(groups)
+        size = tuple_block_bytes(groups) if packed == "tuples" else bucket_block_bytes(groups)
+        first_page = next(group.page_bytes for group in groups if group.first.growth == "full")
+        by_page = (
+            term for group in groups for term in terms_of(group, group.page_bytes, layout.decode_context)
+        )
+        printed = CacheProfile.of(by_page)
     terms = [term for group in groups for term in terms_of(group, size, layout.decode_context)]
     return BlockPlan(
         block_bytes=size,
@@ -143,6 +155,8 @@ def plan(
         block_tokens=layers.block_tokens,
         context_parallel=layout.decode_context,
         notes=tuple(layers.notes(groups)),
+        printed=printed,
+        first_page_bytes=first_page,
     )
 
 
