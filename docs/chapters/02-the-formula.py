@@ -49,6 +49,9 @@ claim(q.parameters(MODEL), 7_615_616_512)
 claim(q.memory(GPU), 84_943_715_697, within=0.002)
 
 # %% tags=["hide"]
+drawings.growing_row(["The", "cat", "sat", "down"])
+
+# %% tags=["hide"]
 guess(
     "One token stands for about four letters. How many bytes does it take in the KV cache of Qwen2.5 7B?",
     q.kv_per_token(MODEL),
@@ -73,9 +76,6 @@ formula(
 # **2: a key and a value.** To find out which earlier tokens matter, the model compares a *query* (what the new token looks
 # for) with every earlier token's *key* (what that token offers). Then it mixes the *values* (what those tokens contribute) of
 # the best matches. A query is used once. Keys and values are needed again for every later token, so both are stored.
-
-# %% tags=["hide"]
-drawings.growing_row(["The", "cat", "sat", "down"])
 
 # %% [markdown]
 # **Layers.** A model is a stack of identical layers, and a token passes through all of them. Each layer stores its own keys

@@ -49,6 +49,9 @@ claim(q.kv_per_token("Qwen/Qwen2.5-72B"), 327_680)
 claim(q.heads("llama-2-7b"), q.kv_heads("llama-2-7b"))
 
 # %% tags=["hide"]
+drawings.sharing(32, [("MHA", 32), ("GQA", 8), ("MQA", 1), ("MLA", 0)])
+
+# %% tags=["hide"]
 room = q.memory("H100") - q.weights(QWEN)
 shared = int(room // q.kv_request(QWEN, tokens=131072))
 alone = int(room // q.kv_bytes(layers=28, kv_heads=28, head_dim=128, tokens=131072))
@@ -77,9 +80,6 @@ guess(
 # - **MLA** (multi-head latent attention) stores one compressed list instead. It has [a chapter of its own](05-one-latent-for-all.py).
 #
 # The line in the configuration is `num_key_value_heads`. If it is missing, it equals `num_attention_heads`.
-
-# %% tags=["hide"]
-drawings.sharing(32, [("MHA", 32), ("GQA", 8), ("MQA", 1), ("MLA", 0)])
 
 # %% [markdown]
 # ## What remains is KV heads over heads

@@ -44,6 +44,9 @@ for ranks in (1, 2, 4, 8):
     claim(q.kv_per_token(V3, tp=ranks), 70_272)
 
 # %% tags=["hide"]
+drawings.sharing(32, [("GQA", 8), ("MLA", 0)])
+
+# %% tags=["hide"]
 full = 61 * 128 * ((128 + 64) + 128) * 2  # keys of 192 and values of 128, for each head
 claim(full, 4_997_120)
 guess(
@@ -70,9 +73,6 @@ formula(
 # There is no factor 2, because the latent stands for keys and values together. There is no number of heads, because one latent
 # serves all of them. The *rotary part* is the piece of the key that encodes a token's position. It cannot be folded into the latent
 # and is stored next to it. In `config.json` the two are `kv_lora_rank` and `qk_rope_head_dim`.
-
-# %% tags=["hide"]
-drawings.sharing(32, [("GQA", 8), ("MLA", 0)])
 
 # %% [markdown]
 # ## Worked example: one latent against all heads

@@ -59,6 +59,9 @@ for name, kind, block in (
 waste = {row[0]: float(row[1].rstrip("%")) / 100 for row in rows}
 
 # %% tags=["hide"]
+drawings.paged_blocks([21, 9, 34], 8, 56)
+
+# %% tags=["hide"]
 guess(
     "Prompts have 512 tokens on average and answers 400. What percentage of the memory is empty if every request gets 4,096 tokens?",
     100 * waste["contiguous, longest allowed"],
@@ -77,9 +80,6 @@ guess(
 #   is filled.
 # - **Blocks.** A new block when the last one is full. A *block table* remembers where each block is, so blocks need not be neighbors.
 #   This is **PagedAttention**. vLLM, SGLang and TensorRT-LLM do it. llama.cpp gives cells to slots.
-
-# %% tags=["hide"]
-drawings.paged_blocks([21, 9, 34], 8, 56)
 
 # %% [markdown]
 # ## On average half of one block stays empty
