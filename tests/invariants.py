@@ -214,7 +214,16 @@ def _pools(estimate: Estimate, told: dict[str, Any]) -> None:
 
 
 def _words(estimate: Estimate, told: dict[str, Any]) -> None:
-    """The bytes of the table, of the explanation and of JSON are the same ones."""
+    """The bytes of the table, of the explanation and of JSON are the same ones, and ranks are what they add up to."""
+    rank = told["per_rank"]
+    for name in (RUNNING, BY_MEMORY, "kv_pool_tokens", "max_concurrency"):
+        if told[name] is not None and rank[name] is not None:
+            assert math.isclose(told[name], rank[name] * rank["data_ranks"]), (
+                "ranks",
+                name,
+                told[name],
+                rank[name],
+            )
     row = next(one for one in told["by_context"] if one["context_tokens"] == told["context_tokens"])
     for name in (RESERVED, RUNNING, BY_MEMORY, CEILING, "limited_by", "shortfall_bytes", "verdict"):
         assert row[name] == told[name], (name, row[name], told[name])
