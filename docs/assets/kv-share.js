@@ -68,8 +68,15 @@
       const inner = card ? `<img src="${card}" alt="${text}" width="600">` : text;
       return `<a href="${address().replace(/&/g, "&amp;")}">${inner}</a>`;
     },
+    report: () => reported().get("body"),
   };
-  const LABELS = { link: "Link", markdown: "Markdown", bibtex: "BibTeX", embed: "Embed (HTML)" };
+  const LABELS = {
+    link: "Link",
+    markdown: "Markdown",
+    bibtex: "BibTeX",
+    embed: "Embed (HTML)",
+    report: "Report a wrong number",
+  };
 
   /** @type {() => HTMLScriptElement} */
   const script = () => document.querySelector('script[src*="assets/kvreport.js"]');
@@ -121,12 +128,9 @@
     });
     const print = make("button", { type: "button", class: "kv-button" }, "Print this page");
     print.addEventListener("click", () => globalThis.print());
-    const copied = make("button", { type: "button", class: "kv-button" }, "Copy a report of a wrong number");
-    copied.addEventListener("click", () => copy(reported().get("body"), copied));
-    const report = meta("kv-issues")
-      ? make("a", { class: "kv-button", href: reportAddress(), rel: "noopener" }, "Report a wrong number")
-      : copied;
-    body.replaceChildren(...rows, make("p", {}, print, " ", report));
+    const report = meta("kv-issues") &&
+      make("a", { class: "kv-button", href: reportAddress(), rel: "noopener" }, "Report a wrong number");
+    body.replaceChildren(...rows, make("p", {}, print, " ", report || null));
   }
 
   function reported() {
