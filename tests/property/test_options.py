@@ -281,7 +281,7 @@ def test_size_refuses_what_a_machine_at_home_has_no_use_for(
 ) -> None:
     words = [f"--{name}", *([] if value is None else [value])]
     assert main([*SIZED, "--gpu", "rtx-4090", "--engine", engine, *words]) == 2
-    assert capsys.readouterr().err.startswith(f"kvreport: error: {name}: found")
+    assert capsys.readouterr().err.startswith(f"kvreport: error: --{name}: found")
 
 
 @pytest.mark.parametrize(
