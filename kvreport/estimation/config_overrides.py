@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from kvreport.accounting.engines.registry import rules
 from kvreport.architectures.keys import MAX_CONTEXT
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
@@ -19,9 +20,6 @@ from kvreport.estimation.not_followed import NotFollowed
 Keys = Mapping[str, Any]
 
 FLAG: Final = "--hf-overrides"
-STATED_BY: Final = "rotary_schemes_stated"
-"""vLLM's list of rotary schemes whose factor does not extend the stated length (``config/model.py::_get_and_verify_max_len``)."""
-
 TEXT: Final = "text_config"
 LENGTHS: Final = ("model_max_length", "max_position_embeddings")
 """Keys of the longest context, the one that counts first."""
@@ -77,17 +75,13 @@ def key_tree(stated: Keys | Sequence[str] | str) -> dict[str, Any]:
 
 
 def _scaled(longest: int, rope: Keys, engine: Engine) -> int:
-    """The longest context by one rotary scheme: vLLM's rule by release, SGLang's of 0.5.9 to 0.5.23 (``get_context_length``)."""
+    """The longest context by one rotary scheme."""
     scheme, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
     original = rope.get("original_max_position_embeddings")
     if not isinstance(factor, int | float) or isinstance(factor, bool):
         return longest
-    if engine.family == "sglang":
-        extends = original is None and scheme != "llama3"
-    else:
-        extends = not engine.lists(STATED_BY, str(scheme))
-        longest = _length(original) if extends and scheme == "yarn" and original is not None else longest
-    return _length(longest * factor) if extends else longest
+    length = None if original is None else _length(original)
+    return _length(rules(engine).scaled_context(longest, str(scheme), factor, length))
 
 
 def _schemes(stated: object) -> Iterator[Keys]:

@@ -564,7 +564,7 @@ def _with_index_type(
     if asked in (None, "auto"):
         return model, ()
     name = "index_keys_typed_on_amd" if device.vendor.upper() == "AMD" else "index_keys_typed"
-    if engine.family != "vllm" or not engine.lists(name, model.architecture):
+    if not engine.lists(name, model.architecture):
         said = f"no effect: {engine.label} stores index keys of {model.architecture or model.id} in one type here"
         return model, (NotFollowed("--indexer-kv-dtype", asked, None, said),)
     return (with_precisions(model, (("index", "float8"),)) if asked == "fp8" else model), ()

@@ -122,20 +122,32 @@ def test_a_server_s_flags_of_speculation_are_read(server: str, words: list[str],
         ("vllm", ["--speculative-config", '{"model":3}']),
         ("vllm", ["--speculative-config"]),
         ("vllm", ["--speculative-config", '{"num_speculative_tokens":2}']),
-        ("vllm", ["--speculative-config", '{"method":"eagle3","num_speculative_tokens":2}']),
-        ("vllm", ["--speculative-config", '{"method":"extract_hidden_states","num_speculative_tokens":1}']),
-        ("vllm", ["--speculative-config", '{"method":"ngram_gpu","num_speculative_tokens":1}']),
-        ("vllm", ["--speculative-config", '{"method":"medusa","model":"a/b","num_speculative_tokens":1}']),
         ("vllm", ["--speculative-config", '{"method":["mtp"],"num_speculative_tokens":1}']),
         ("vllm", ["-sc", '{"method":"mtp"}', "--spec-method", "mtp"]),
         ("vllm", ["-sc", '{"method":"mtp"}', "-sc", '{"method":"mtp"}']),
-        ("sglang", ["--speculative-algo", "EAGLE", "--speculative-eagle-topk", "8"]),
-        ("sglang", ["--speculative-algo", "MEDUSA", "--speculative-num-steps", "3"]),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(server: str, words: list[str]) -> None:
     with pytest.raises(InputError, match=r"^-(-speculative-[a-z-]+|-spec-method|sc): found .*; allowed: "):
         speculation_in_our_spelling(words, server)
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ("vllm", ["--speculative-config", '{"method":"eagle3","num_speculative_tokens":2}']),
+        ("vllm", ["--speculative-config", '{"method":"extract_hidden_states","num_speculative_tokens":1}']),
+        ("vllm", ["--speculative-config", '{"method":"ngram_gpu","num_speculative_tokens":1}']),
+        ("vllm", ["--speculative-config", '{"method":"medusa","model":"a/b","num_speculative_tokens":1}']),
+        ("sglang", ["--speculative-algo", "EAGLE", "--speculative-eagle-topk", "8"]),
+        ("sglang", ["--speculative-algo", "MEDUSA", "--speculative-num-steps", "3"]),
+    ],
+)
+def test_drafts_that_are_not_counted_are_named_in_the_answer(server: str, words: list[str]) -> None:
+    """They ended the answer until every flag of a server got one."""
+    named = speculation_in_our_spelling(words, server)[0]
+    assert named.startswith('--not-followed={"flag": "--speculative-')
+    assert "a draft model" in named or "drafted tokens" in named
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])

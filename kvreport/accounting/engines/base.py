@@ -193,6 +193,19 @@ class EngineRules:
         del model
         return f"mm encoder tp mode: found data, which {self.engine.label} has no rules for; allowed: weights"
 
+    def scaled_context(self, longest: int, scheme: str, factor: float, original: int | None) -> float:
+        """The longest context in tokens by a rotary scheme that a command states: vLLM's rule (``config/model.py::_get_and_verify_max_len``).
+
+        Args:
+            longest: The stated length in tokens.
+            scheme: Name of the scheme, ``yarn``.
+            factor: What positions are divided by.
+            original: The length in tokens that the model was trained for; None where it is not stated.
+        """
+        if self.engine.lists("rotary_schemes_stated", scheme):
+            return longest
+        return (original if scheme == "yarn" and original is not None else longest) * factor
+
     def dense_refusal(self, model: Model, layout: Layout) -> str | None:
         """Why dense MLPs or the output head cannot be divided as asked, with what works instead; None if they can."""
         del model

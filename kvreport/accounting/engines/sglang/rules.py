@@ -181,6 +181,10 @@ class Sglang(EngineRules):
         shared = 1 if layout.all_to_all else ranks
         return {"dense_mlp": ranks, "shared_experts": shared, **head, **dense}
 
+    def scaled_context(self, longest: int, scheme: str, factor: float, original: int | None) -> float:
+        """The longest context in tokens by a rotary scheme (``get_context_length``, the same from 0.5.9 to 0.5.23)."""
+        return longest if original is not None or scheme == "llama3" else longest * factor
+
     def dense_refusal(self, model: Model, layout: Layout) -> str | None:
         """Only some classes ask for the two options; the others divide over all ranks whatever is asked."""
         asked = (
