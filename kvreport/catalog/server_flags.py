@@ -180,7 +180,9 @@ class FlagTable:
             begun = {
                 one.name: one
                 for other, one in self._by_name.items()
-                if other.startswith(spelled) and one.group.until is one.group.package is None
+                if other.startswith(spelled)
+                and ("." in spelled or "." not in other)
+                and one.group.until is one.group.package is None
             }
             if len(begun) == 1:
                 [flag] = begun.values()

@@ -80,7 +80,7 @@ def local_arguments(words: Sequence[str]) -> Parted | None:
 
     Examples:
         >>> local_arguments("--gpu l4 llama-server -hf org/M-GGUF:Q4_K_M -c 8192 -np 2".split())
-        (['--gpu', 'l4', 'org/M-GGUF:Q4_K_M', '--engine', 'llama-cpp'], ['-c', '8192', '-np', '2'])
+        (['--gpu', 'l4', 'org/M-GGUF:Q4_K_M', '--engine', 'llama-cpp'], ['-c', '8192', '-np', '2', '--fit'])
         >>> local_arguments("OLLAMA_CONTEXT_LENGTH=8192 ollama run llama3.1:8b --gpu l4".split())
         (['llama3.1:8b', '--engine', 'ollama', '--context', '8192', '--gpu', 'l4'], [])
     """

@@ -20,6 +20,7 @@ from kvreport.accounting.kv_cache import (
     state_tensor_bytes,
     vector_bytes,
 )
+from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.state_types import with_precisions
 from kvreport.catalog.caches import (
     Cache,
@@ -381,6 +382,14 @@ def _cut(at_once: float) -> str:
     return f"{math.floor(at_once * 100) / 100:.2f}"
 
 
+def _printed_otherwise(plan: BlockPlan, at_once: float, label: str) -> Iterator[str]:
+    if plan.printed is not None:
+        yield (
+            f"{_cut(at_once)} is the concurrency that {label} prints: its line counts bytes, in pages of "
+            f"{plan.first_page_bytes:,} B"
+        )
+
+
 def _block_lines(estimate: Estimate) -> Iterator[str]:
     plan, fewer = estimate.plan, False
     reserved = estimate.kv_bytes_per_request_per_gpu
@@ -416,10 +425,12 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
                 f"fewer than the {total // each_blocks:,} of the blocks"
             )
         elif at_once is not None:
+            fitting = at_once if plan.printed is None else total / each_blocks
             yield (
-                f"{total:,} / {each_blocks:,} = {_cut(at_once)} requests at once"
+                f"{total:,} / {each_blocks:,} = {_cut(fitting)} requests at once"
                 + (f" ({plan.kept_blocks} block is kept by the engine)" if plan.kept_blocks == 1 else "")
             )
+            yield from _printed_otherwise(plan, at_once, label)
         there = total // each_blocks if each_blocks else 0
         there = there if most is None else min(there, int(most))
         held = estimate.max_concurrent_requests_by_memory

@@ -210,6 +210,8 @@ class _Judging:
             if 0 < short <= band:
                 self.starts = None
                 self.excluded.append("start: what other processes leave free on this machine decides")
+        elif printed.refused:
+            self.excluded.append("start: the longest context is not stated")
         available = printed.pool if self._same_rank(laid) else None
         if available is None:
             available = printed.halves

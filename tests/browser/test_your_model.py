@@ -190,7 +190,7 @@ def test_a_gguf_file_is_named_in_the_command_and_its_limit_as_llama_cpp_calls_it
     page.set_input_files("[name=files]", path)
     said = text_of(page)
     assert "kvreport estimate tiny-Q4_K.gguf --gpu" in said
-    assert "--parallel" in said
+    assert "limited by -c" in said
     assert "max_num_seqs" not in said
 
 

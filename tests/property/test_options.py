@@ -291,7 +291,7 @@ def test_size_refuses_with_a_trace_what_a_trace_does_not_use(
     name: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["size", "Qwen/Qwen3-8B", "--trace", "none.jsonl", f"--{name}", value]) == 2
-    assert f"error: {name}: found" in capsys.readouterr().err
+    assert f"error: --{name}: found" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("engine", SERVERS)

@@ -51,7 +51,7 @@ def chosen(catalog):
 @pytest.fixture(scope="module")
 def folder(catalog, chosen, tmp_path_factory):
     out = tmp_path_factory.mktemp("published")
-    write.publish(catalog, chosen, out, version="2026.11.21", workers=1)
+    write.publish(catalog, chosen, out, version=data_version(catalog.folder), workers=1)
     return out
 
 
@@ -175,9 +175,9 @@ def test_the_checksums_are_right_and_cover_every_file(folder):
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
 
 
-def test_the_data_package_describes_every_column(folder):
+def test_the_data_package_describes_every_column(catalog, folder):
     package = json.loads((folder / "datapackage.json").read_text())
-    assert package["version"] == "2026.11.21"
+    assert package["version"] == data_version(catalog.folder)
     described = {resource["name"]: resource for resource in package["resources"]}
     for table in TABLES:
         resource = described[table.name]

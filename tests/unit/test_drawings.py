@@ -77,7 +77,7 @@ def test_a_card_takes_its_looks_from_the_style_sheet() -> None:
     path, text = styled.split("<text")
     assert 'stroke-width="3.4"' in path
     assert f'stroke="{social_cards.light_tokens()["l1"]}"' in path
-    assert 'font-size="12px"' in text
+    assert 'font-size="13px"' in text
     assert "font-family=" in text
     assert social_cards.styled('<g class="kv-no-such"/>') == "<g/>"
 
