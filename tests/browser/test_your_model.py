@@ -190,7 +190,9 @@ def test_a_gguf_file_is_named_in_the_command_and_its_limit_as_llama_cpp_calls_it
     page.set_input_files("[name=files]", path)
     said = text_of(page)
     assert "kvreport estimate tiny-Q4_K.gguf --gpu" in said
-    assert "limited by -c" in said
+    assert "1 request of 8K tokens fits on one H100" in said
+    assert "Limited by\n-c 8192" in said
+    assert "2K\t1\t0.002\t-c\n" in said
     assert "max_num_seqs" not in said
 
 
