@@ -378,7 +378,10 @@
         answer.verdict.replaceAll("_", " ");
       const refused = REFUSED.includes(answer.verdict);
       const sentence = requests
-        ? [make("strong", {}, plural(requests, "request|requests")), ` of ${length} ${requests === 1 ? "fits" : "fit"} on ${where}.`]
+        ? [
+          make("strong", {}, plural(requests, "request|requests")),
+          ` of ${length} ${requests === 1 ? "fits" : "fit"} on ${where}.`,
+        ]
         : [
           refused ? `${model.name} does not run on ${where}: ` : `No request of ${length} fits on ${where}: `,
           make("strong", {}, why),
@@ -495,7 +498,11 @@
     const limit = (row, answer) =>
       row.limited_by === "max_num_seqs"
         // Of another context llama.cpp's flag has another value.
-        ? make("code", {}, row === answer ? answer.most_requests_flag : answer.most_requests_flag.split(" ")[0])
+        ? make(
+          "code",
+          {},
+          row === answer ? answer.most_requests_flag : answer.most_requests_flag.split(" ")[0],
+        )
         : LIMITS[row.limited_by] || row.limited_by;
 
     const reason = (row) =>

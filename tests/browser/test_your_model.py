@@ -160,7 +160,7 @@ def test_a_gguf_file_is_read_from_its_header(page: Any, tmp_path: Path) -> None:
     path.write_bytes(gguf_file())
     page.set_input_files("[name=files]", path)
     said = text_of(page)
-    assert "fit on" in said
+    assert "fits on" in said
     assert page.input_value("select[name=engine]") == "llama-cpp"
 
 
