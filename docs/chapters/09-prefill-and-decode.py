@@ -86,7 +86,7 @@ formula(
 # %% [markdown]
 # These are lower bounds (the *roofline*). No server is faster. Good ones come within a factor of two.
 #
-# How many operations must be done with each byte before compute is the limit? The answer is the quotient of the two rates, for an H100 in 16 bits
+# How many operations must be done with each byte before compute is the limit? The answer is the ratio of the two rates. For an H100 in 16 bits it is
 # {{ 295 FLOP/byte = peak("H100") / bandwidth("H100") }}. A weight of {{ 2 bytes = 16 / 8 }} gives two operations per token.
 
 # %% tags=["hide"]
@@ -219,7 +219,8 @@ curves(
 #
 # ## Where to invest: memory or bandwidth?
 #
-# What does ten percent more of each bring? The table also has fewer bytes per token, because an FP8 cache needs no new hardware. It costs some quality.
+# What does ten percent more of each bring? The table also has an FP8 cache, which takes fewer bytes per token and needs no new hardware. It costs some
+# quality.
 
 # %%
 TOKENS = 8192

@@ -2,7 +2,7 @@
 # # Beyond one GPU: tensor, data, expert, pipeline and context parallelism
 #
 # When a model does not fit on one GPU, or its requests do not, there are several ways to use more GPUs. They differ in what they divide and what
-# they copy. "Eight GPUs have eight times the memory" is true for some of it only.
+# they copy. "Eight GPUs have eight times the memory" is only partly true.
 #
 # ## Do twice the GPUs serve twice the requests?
 #
@@ -65,8 +65,9 @@ guess(
 #
 # **Data parallelism (DP).** Each GPU, or group, has the whole model and its own requests. Nothing is shared. The weights are paid for each time.
 #
-# **Expert parallelism (EP).** The experts of a mixture (MoE) are divided over all GPUs. Everything else follows another rule. **DP attention + EP**
-# copies attention to every GPU, which then has its own requests, and divides the experts, most of the weights, over all.
+# **Expert parallelism (EP).** The experts of a mixture (MoE) are divided over all GPUs. The rest of the model is divided or copied by another method. **DP
+# attention + EP** copies attention to every GPU, so that each GPU has its own requests. It divides the experts, which are most of the weights, over all
+# GPUs.
 #
 # **Decode context parallelism (DCP).** The *tokens* of one request are spread over GPUs. Copies that TP makes then hold different tokens.
 
@@ -176,7 +177,7 @@ table(
 )
 
 # %% [markdown]
-# The sum stays as long as heads are divided. It doubles from the line where they begin to be copied.
+# The sum stays the same as long as heads can be divided. From the row where they begin to be copied, it doubles with each step.
 #
 # ## Which layout for which model: eight H200s, requests of 32K
 
@@ -289,8 +290,8 @@ curves(
 # %% [markdown]
 # ## Prefix caching: sharing a beginning
 #
-# Requests that begin alike (the same instructions, the same document) have the same keys and values there. With blocks they can point to the same
-# ones. This is **prefix caching**. A hundred requests of 4,000 tokens share a beginning of 3,000:
+# Requests that begin alike (the same instructions, the same document) have the same keys and values there. If the cache is divided into blocks, they can
+# share the same ones. This is **prefix caching**. A hundred requests of 4,000 tokens share a beginning of 3,000:
 
 # %% tags=["hide"]
 model, catalog = q.catalog.model("llama-3.1-8b"), q.catalog
@@ -363,7 +364,7 @@ assert disk.speedup[0] < 1 < disk.speedup[2]
 
 # %% [markdown]
 # Main memory wins clearly. A disk loses for short texts and wins for long ones: what is moved grows with the length, what is computed with its
-# square. What is not on the GPU is not being answered. Moving makes room for requests that *wait*, and adds none to those that run.
+# square. A request whose cache is not on the GPU is not being answered. Moving makes room for requests that *wait*, and adds none to those that run.
 
 # %% tags=["hide"]
 instrument(

@@ -182,13 +182,13 @@ listing(
 # %% [markdown]
 # Three habits to know:
 #
-# - **vLLM** prints GiB per GPU and tokens of the whole data rank. Since 0.20 the tokens are maximum concurrency × longest request.
+# - **vLLM** prints GiB per GPU, but tokens of the whole data rank. Since 0.20 the tokens are maximum concurrency × longest request.
 # - **SGLang** prints GB where it means GiB, and no concurrency. `max_total_num_tokens` is the pool. `max_running_requests` is the scheduler's limit.
 # - **llama.cpp** allocates cells for the context you set (`-c`), shared by its slots (`-np`). It fills the GPU only as far as you asked it to.
 #
 # ## Two GPUs
 #
-# Another log shows Qwen2 7B (built like Qwen2.5 7B) over two A100s, half of the memory, longest request 16,384. It prints
+# Another log is of Qwen2 7B (built like Qwen2.5 7B) on two A100s, with half of the memory and a longest request of 16,384. It prints
 # `Available KV cache memory: 31.83 GiB`, `1,192,160 tokens` and `72.76x`.
 
 # %% tags=["hide"]
@@ -218,9 +218,10 @@ table(
 # %% [markdown]
 # ## A hybrid
 #
-# This log looks broken: Qwen3.5 9B on an L40S, longest request 262,144: `165,792 tokens`, `2.52x`. But 165,792 / 262,144 is 0.63, not 2.52. The two
-# differ by a factor of four, and both are right. The model has a [state](06-forgetting-on-purpose.py) in three of four layers. The engine sorts its layers into four
-# groups of one size, and every group takes blocks from one pool. That release printed the tokens as if every block belonged to all four groups:
+# This log looks broken. For Qwen3.5 9B on an L40S with a longest request of 262,144, it prints `165,792 tokens` and `2.52x`. But 165,792 / 262,144
+# is 0.63, not 2.52. The two differ by a factor of four, and both are right. Three of every four layers have a [state](06-forgetting-on-purpose.py).
+# The engine sorts its layers into four groups of one size, and every group takes blocks from one pool. That release printed the tokens as if every block
+# belonged to all four groups:
 
 # %%
 claim(165_792 / 262_144 * 4, 2.52, within=0.005)
@@ -266,8 +267,8 @@ instrument(
 )
 
 # %% [markdown]
-# Newer releases print concurrency × longest request instead. That is consistent, and still no rate: change the longest request, and the "size in tokens"
-# changes with it. For such models, look at requests at *your* lengths. [Every model page](../models/index.md) has them.
+# Newer releases print concurrency × longest request instead. That is consistent, but still not a fixed ratio: change the longest request, and the "size in
+# tokens" changes with it. For such models, look at requests at *your* lengths. [Every model page](../models/index.md) has them.
 #
 # ## What else the lines mean
 #

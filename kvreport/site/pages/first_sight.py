@@ -66,8 +66,8 @@ def chart(request: charts.ChartRequest) -> Chart:
         digest=request.digest,
         legend=tuple(enumerate(data.bands, start=1)),
         notes=(),
-        caption=f"One mark is one found log of any engine, with all flags known or not. On the line both are equal. The {WORST} "
-        f"logs that were missed most are named. Both axes are logarithmic.{empty}",
+        caption=f"Each mark is one published log of any engine, whether or not all its flags are known. On the line both are equal. "
+        f"The {WORST} logs with the largest errors are named. Both axes are logarithmic.{empty}",
         table=Table("", Column(""), (), ()),
         points=True,
     )
