@@ -214,7 +214,7 @@ def test_the_small_tables_carry_the_catalogs_facts(folder):
 
 
 def test_any_number_of_processes_writes_the_same_bytes(catalog, chosen, folder, tmp_path):
-    write.publish(catalog, chosen, tmp_path, version="2026.11.21", workers=2)
+    write.publish(catalog, chosen, tmp_path, version=data_version(catalog.folder), workers=2)
     assert (tmp_path / "SHA256SUMS").read_bytes() == (folder / "SHA256SUMS").read_bytes()
 
 
