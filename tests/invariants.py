@@ -358,9 +358,14 @@ def longest_context(draw: Draw, asked: Question, first: Estimate) -> int:
     assert unbounded(told[BY_MEMORY]) >= 1, ("longest context", longest, told["verdict"])
     if longest < first.request.model.context_tokens:
         known = there.budget.uncertainty_bytes == 0
-        assert known or told["verdict"] != "fits", ("the last token that fits is within the error", longest)
         beyond = ask({**asked, "context_tokens": longest + 1})
         assert beyond is not None, longest
+        # Above a length an engine may take more: SGLang's AITER attention lowers the share above 8,192 tokens.
+        stepped = there.budget.kv_pool_bytes - beyond.budget.kv_pool_bytes > there.budget.uncertainty_bytes
+        assert known or stepped or told["verdict"] != "fits", (
+            "the last token that fits is within the error",
+            longest,
+        )
         assert not unbounded(hold(beyond)[BY_MEMORY]), ("beyond the longest context", longest)
         return 3
     return 2
