@@ -141,7 +141,8 @@ def plan(
     else:
         groups = padded_in_tuples(groups)
         size = tuple_block_bytes(groups) if packed == "tuples" else bucket_block_bytes(groups)
-        first_page = next(group.page_bytes for group in groups if group.first.growth == "full")
+        growing = (group.page_bytes for group in groups if group.first.growth == "full")
+        first_page = next(growing, groups[0].page_bytes)
         by_page = (
             term for group in groups for term in terms_of(group, group.page_bytes, layout.decode_context)
         )
