@@ -245,7 +245,10 @@ def _words(estimate: Estimate, told: dict[str, Any]) -> None:
     counted = not any("are not counted" in one for one in told["explanation"])
     if _classless(estimate):
         return
-    assert reserved >= held or not counted, ("reserves less than it holds", reserved, held)
+    # SGLang cuts a stage's share of the states to whole bytes (kv_cache_configurator.py, mamba_cache_per_req x pp_layer_scale).
+    asked = estimate.request
+    cut = 1 if asked.engine.family == "sglang" and asked.layout.pipeline > 1 else 0
+    assert reserved >= held - cut or not counted, ("reserves less than it holds", reserved, held)
 
 
 # --- neighbors of a question -------------------------------------------------------------------------------
