@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import StringConstraints
@@ -13,8 +12,7 @@ from kvreport.catalog.base import SCHEMA_VERSION, Count, Record, Text
 from kvreport.catalog.engine_classes import ClassLists
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import load_observations
-from kvreport.catalog.reads import note
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import read_yaml
 
 FILE: Final = "freshness.yaml"
 Whole = Annotated[str, StringConstraints(pattern=r"^20[0-9]{2}-[0-9]{2}-[0-9]{2}$")]
@@ -68,22 +66,6 @@ class Freshness(Record):
     checked: Whole
     published: dict[str, Text]
     data: tuple[Checked, ...]
-
-
-def freshness(folder: Path) -> Freshness | None:
-    """Read the file of a catalog; None where it has none.
-
-    Args:
-        folder: The catalog's folder.
-
-    Raises:
-        CatalogError: If the file does not hold.
-    """
-    path = folder / FILE
-    if not path.is_file():
-        return None
-    note(folder, FILE)
-    return validate(Freshness, read_yaml(path, FILE), FILE)
 
 
 def newest(catalog: Catalog) -> Iterator[Newest]:

@@ -6,7 +6,6 @@ no source that could be read states its dimensions.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -14,8 +13,6 @@ from pydantic import Field
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Source, Text
 from kvreport.catalog.model import ModelId
 from kvreport.catalog.observation import Day
-from kvreport.catalog.reads import note
-from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.errors import InputError
 
 FILE: Final = "known_names.yaml"
@@ -144,19 +141,3 @@ def without_cache(known: KnownByNameError) -> dict[str, Any]:
         "source": f"{source.title}, {model.path}"
         + (f", revision {source.revision[:12]}" if source.revision else ""),
     }
-
-
-def known_names(folder: Path) -> KnownNames | None:
-    """Read the list of a catalog; None where it has none.
-
-    Args:
-        folder: The catalog's folder.
-
-    Raises:
-        CatalogError: If the file does not hold.
-    """
-    path = folder / FILE
-    if not path.is_file():
-        return None
-    note(folder, FILE)
-    return validate(KnownNames, read_yaml(path, FILE), FILE)

@@ -25,7 +25,7 @@ from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
 from kvreport.catalog.home import home_accelerators, load_home_machines
 from kvreport.catalog.joined_names import files_by_joined_name, joined
 from kvreport.catalog.known_names import FILE as NAMES
-from kvreport.catalog.known_names import KnownNames, known_names
+from kvreport.catalog.known_names import KnownNames
 from kvreport.catalog.layouts import FAMILIES, GROUPS, Layouts, canonical, layout, regrouped
 from kvreport.catalog.log_lines import log_lines
 from kvreport.catalog.model import Model
@@ -39,7 +39,7 @@ from kvreport.catalog.release import (
     plain_release,
     refuse_far,
 )
-from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
+from kvreport.catalog.shelf import Shelf, optional, read_yaml, spoken, validate
 from kvreport.catalog.support import Support
 from kvreport.catalog.variant import FIELD, Variant, as_range, expand
 from kvreport.errors import CatalogError, Fault, InputError, shorten
@@ -130,7 +130,7 @@ class Catalog:
     @cached_property
     def known_names(self) -> KnownNames | None:
         """Models without a record, with the reason; None for a catalog without the list."""
-        return known_names(self.folder)
+        return optional(KnownNames, self.folder, NAMES)
 
     @cached_property
     def weight_formats(self) -> Mapping[str, WeightFormat]:

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from kvreport.catalog.base import SCHEMA_VERSION, Record
+from kvreport.catalog.reads import note
 from kvreport.errors import CatalogError, Fault, shorten
 
 MAX_FILE_BYTES: Final = 4 << 20
@@ -217,6 +218,19 @@ def _refuse_depth(text: str, fault: Callable[[str, str], CatalogError]) -> None:
             depth -= 1
         if depth > MAX_DEPTH:
             raise fault("values nested too deeply", f"at most {MAX_DEPTH} levels")
+
+
+def optional(record: type[R], folder: Path, name: str) -> R | None:
+    """Read a file that a catalog may have; None where it has none.
+
+    Raises:
+        CatalogError: With every fault of the file.
+    """
+    path = folder / name
+    if not path.is_file():
+        return None
+    note(folder, name)
+    return validate(record, read_yaml(path, name), name)
 
 
 def validate(record: type[R], data: object, where: str) -> R:

@@ -9,7 +9,7 @@ from shutil import copy, copytree
 import pytest
 from bs4 import BeautifulSoup
 
-from kvreport.catalog.known_names import KnownByNameError, KnownName, KnownNames, known_names, without_cache
+from kvreport.catalog.known_names import KnownByNameError, KnownName, KnownNames, without_cache
 from kvreport.catalog.load import load_catalog, open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
@@ -22,7 +22,7 @@ CATALOG = open_catalog(data_dir())
 
 
 def _names() -> KnownNames:
-    found = known_names(data_dir())
+    found = open_catalog().known_names
     assert found is not None
     return found
 

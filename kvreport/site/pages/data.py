@@ -8,10 +8,11 @@ from typing import Final
 
 from kvreport import units
 from kvreport.catalog.base import Source
-from kvreport.catalog.freshness import freshness, newest
+from kvreport.catalog.freshness import FILE, Freshness, newest
 from kvreport.catalog.known_names import KnownNames
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
+from kvreport.catalog.shelf import optional
 from kvreport.dataset import columns
 from kvreport.publish import archive, changes
 from kvreport.publish.downloads import FOLDER, SUMS
@@ -121,7 +122,7 @@ def page(site: SiteData) -> Page:
 
 def of_catalog(catalog: Catalog) -> Iterator[Section]:
     """How old the facts are, and which models have no record; nothing for a catalog that states neither."""
-    found = freshness(catalog.folder)
+    found = optional(Freshness, catalog.folder, FILE)
     if found is not None:
         rows = [
             {
