@@ -276,7 +276,9 @@ def _verdict(case: LocalCase, layout: LocalLayout, tokens: int) -> str:
     device = fullest(layout)
     confirmed, uncertainty = _bands(case, device)
     if layout.shortfall:
-        return "may_fit" if layout.shortfall <= confirmed else "cache_exceeds_pool"
+        caches = device.kv + device.state
+        nothing_left = caches and not _budget(device, uncertainty).kv_pool_bytes
+        return "cache_exceeds_pool" if nothing_left or layout.shortfall > confirmed else "may_fit"
     return "tight" if device.free < uncertainty else "fits"
 
 

@@ -279,6 +279,12 @@ def test_a_line_of_another_context_at_home_is_of_all_slots(gpu: str, parallel: i
         assert line in back.by_context
 
 
+def test_a_device_without_room_for_a_cache_is_no_start_at_home() -> None:
+    """Weights and buffers alone exceeded the device by less than the error: 2 slots "may fit" a pool of nothing."""
+    asked = {"gpu": "rtx-3060-12gb", "engine": "llama-cpp", "parallel": 2, "context_tokens": 17}
+    assert told("zai-org/chatglm3-6b", **asked)["verdict"] == "cache_exceeds_pool"
+
+
 def test_what_ollama_places_for_a_context_is_said_to_be_kept() -> None:
     first = invariants.ask({"model": "openai/gpt-oss-20b", "gpu": "a2", "engine": "ollama"})
     assert first is not None
