@@ -29,12 +29,7 @@ def cut_block(
 ) -> str | None:
     """Say which block of weights a layout cuts; None if it cuts none.
 
-    Args:
-        rules: The release's rules of alignment.
-        model: The model.
-        weight_format: What it is converted to; None is as released.
-        formats: Weight formats by name, for what released tensors carry.
-        layout: How it is spread over devices.
+    ``rules``: the release's rules of alignment.
     """
     if not rules or (layout.tensor == 1 and layout.expert_ranks == 1):
         return None

@@ -70,10 +70,8 @@ def low_latency_bytes(tokens: int, hidden: int, experts: int) -> int:
     Two sets of a send and a receive buffer, each with a message for every expert and token, as no rank knows where
     tokens go.
 
-    Args:
-        tokens: Tokens that a rank dispatches at most in a step.
-        hidden: Width of a token.
-        experts: Experts of a layer, redundant ones among them.
+    ``tokens``: tokens that a rank dispatches at most in a step. ``experts``: experts of a layer,
+    redundant ones among them.
     """
     scales = hidden // 128
     dispatch = _HEADER + max(2 * hidden, hidden + 4 * scales)
@@ -114,8 +112,7 @@ def two_sided_bytes(ranks: int) -> int:
     ``trtllm_alltoall.cuh::getMoeCommWorkspaceSize`` (0.7): half the multiprocessors send and receive, each channel
     with as many blocks as eighths of the ranks.
 
-    Args:
-        ranks: Ranks that experts are divided over.
+    ``ranks``: ranks that experts are divided over.
     """
     blocks = 2 * -(-ranks // _GROUPS_PER_BLOCK)
     channels = max(MULTIPROCESSORS // 2 // blocks, 1)
@@ -162,11 +159,7 @@ def _padded(size: int) -> int:
 def buffer_bytes(model: Model, layout: Layout, exchange: Exchange, max_batched_tokens: int) -> int:
     """Bytes that the exchange takes off the pools of one rank; 0 without data-parallel attention over whole experts.
 
-    Args:
-        model: The model.
-        layout: How it is spread over devices, and which kernels exchange.
-        exchange: How the engine uses the kernels.
-        max_batched_tokens: Tokens of one step.
+    ``exchange``: how the engine uses the kernels. ``max_batched_tokens``: tokens of one step.
 
     Raises:
         InputError: If the buffers are larger than DeepEP can make them, or the engine does not know the exchange.

@@ -94,10 +94,8 @@ def joined(
 ) -> FollowedLengths | None:
     """How the reserves of several fleets together follow the longest request; None where none does.
 
-    Args:
-        parts: Those of each fleet.
-        classes: An array of the shape of each fleet's devices, for a fleet whose reserve follows nothing.
-        by_row: How arrays of each fleet's devices become one.
+    ``parts``: those of each fleet. ``classes``: an array of the shape of each fleet's devices, for a
+    fleet whose reserve follows nothing. ``by_row``: how arrays of each fleet's devices become one.
     """
     # Fleets in several KV formats share one allocation.
     known = list({id(one): one for one in parts if one is not None}.values())
@@ -176,9 +174,7 @@ class Allocation:
 def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     """The first half of :func:`lay_out`: weights, load overhead, reserve and the pool that is left.
 
-    Args:
-        case: What is laid out; of its KV format only matters what the reserve follows.
-        memo: What other cases of the same model have worked out; None to work it out here.
+    ``case``: what is laid out; of its KV format only matters what the reserve follows.
     """
     known = Memo() if memo is None else memo
     engine = case.rules
@@ -218,10 +214,7 @@ def lengths_on(
 ) -> FollowedLengths | None:
     """How the reserve follows the longest request; None where it does not, or where the pool is given.
 
-    Args:
-        case: What is laid out.
-        classes: A device of each class, and the scheduler sizes that the engine takes there.
-        known: What other cases of the same model have worked out.
+    ``classes``: a device of each class, and the scheduler sizes that the engine takes there.
     """
     if case.kv_pool_bytes is not None:
         return None
@@ -277,8 +270,7 @@ def _shares_on(engine: Engine, devices: Sequence[Accelerator], utilization: floa
 def by_share(shares: Sequence[float]) -> list[tuple[float, Any]]:
     """The different shares, each with the places of the devices that it is taken of.
 
-    Args:
-        shares: Share of memory taken on each device.
+    ``shares``: share of memory taken on each device.
     """
     return [(share, [n for n, one in enumerate(shares) if one == share]) for share in dict.fromkeys(shares)]
 
@@ -337,10 +329,8 @@ def load_overheads(
 ) -> tuple[int, ...]:
     """Bytes that loading adds on one device, one number per weight format.
 
-    Args:
-        case: What is laid out; its own formats and its share of memory do not matter here.
-        forms: The weight formats; None is as released.
-        memo: What other cases of the same model have worked out; None to work it out here.
+    ``case``: what is laid out; its own formats and its share of memory do not matter here. ``forms``: the
+    weight formats; None is as released.
     """
     known = Memo() if memo is None else memo
     device = case.accelerator
@@ -355,9 +345,7 @@ def load_overheads(
 def plan_blocks(case: Case, memo: Memo | None = None) -> BlockPlan:
     """The second half of :func:`lay_out`: how requests are laid into the pool, whatever its size.
 
-    Args:
-        case: What is laid out; its weight formats and share of memory do not matter here.
-        memo: What other cases of the same model have worked out; None to work it out here.
+    ``case``: what is laid out; its weight formats and share of memory do not matter here.
 
     Raises:
         InputError: If the combination is impossible, saying why and what would work.
@@ -374,14 +362,7 @@ def shared_plan(case: Case, known: Memo) -> BlockPlan:
 
 
 def plan_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> BlockPlan:
-    """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
-
-    Args:
-        case: What is laid out.
-        device: The device.
-        serving: The scheduler sizes.
-        known: What other cases of the same model have worked out.
-    """
+    """The same on one device of a fleet, with the scheduler sizes that the engine takes there."""
     return known.get(
         _plan_key(case, device, serving),
         lambda: _new_plan(case, device, serving),
@@ -406,14 +387,7 @@ def shared_reserve(case: Case, known: Memo) -> Reserve:
 
 
 def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> Reserve:
-    """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
-
-    Args:
-        case: What is laid out.
-        device: The device.
-        serving: The scheduler sizes.
-        known: What other cases of the same model have worked out.
-    """
+    """The same on one device of a fleet, with the scheduler sizes that the engine takes there."""
     engine, step, model = case.rules, case.step_of(serving), _reserving(case)
 
     def worked_out() -> Reserve:
@@ -448,12 +422,7 @@ def plan_class(
 ) -> tuple[Hashable, ...]:
     """What of a device and of its scheduler decides a model's block plan: equal ones have the same, laid out alike.
 
-    Args:
-        engine: What the engine does with memory.
-        model: The model; of a pipeline stage the whole one.
-        form: How growing caches are stored; None for the type that the model is served in.
-        device: The device; None where it is not known.
-        serving: The scheduler sizes that the engine takes there.
+    ``model``: the model; of a pipeline stage the whole one.
     """
     return stored_key(form), engine.plan_class(model, form, device), engine.step_class(model, serving)
 
@@ -520,9 +489,7 @@ def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[
 def overhead_class(case: Case, *, all_to_all: bool) -> Hashable:
     """What of its device and of its scheduler decides what loading adds: equal ones have the same, laid out alike.
 
-    Args:
-        case: The whole model, or the part of a stage, on the device.
-        all_to_all: Whether ranks exchange tokens, whose buffers go by the scheduler.
+    ``all_to_all``: whether ranks exchange tokens, whose buffers go by the scheduler.
     """
     device = case.accelerator
     kernels = None if device is None else case.rules.overhead_class(case.model, device)
@@ -539,13 +506,7 @@ def overhead_on(
 ) -> dict[str, int]:
     """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
 
-    Args:
-        case: What is laid out.
-        form: The weight format; None is as released.
-        device: The device.
-        kernels: What of it decides what loading adds.
-        serving: The scheduler sizes.
-        known: What other cases of the same model have worked out.
+    ``form``: the weight format; None is as released. ``kernels``: what of it decides what loading adds.
     """
     engine, layout = case.rules, case.layout
     added = known.get(
@@ -572,10 +533,8 @@ def format_name(form: WeightFormat | None) -> str | None:
 def asked_memory(engine: EngineRules, total_bytes: int, utilization: float | None = None) -> int:
     """What an engine asks of a device for weights, reserve and pool together.
 
-    Args:
-        engine: The engine's rules.
-        total_bytes: What a process can use of the device.
-        utilization: Share of memory; None for the engine's default.
+    ``total_bytes``: what a process can use of the device. ``utilization``: share of memory; None for the
+    engine's default.
     """
     return engine.memory_bytes(total_bytes, utilization)
 

@@ -175,11 +175,8 @@ def started(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) 
 def if_told(held: Integers, pool_bytes: xp.ArrayLike, plan: Plan, request_bytes: xp.ArrayLike) -> Integers:
     """Requests that memory allows, of an engine that reserves states for as many as it is told to run at once.
 
-    Args:
-        held: Requests that run beside the states of those that the engine is told.
-        pool_bytes: Bytes left for the cache on one device.
-        plan: The engine's block plan.
-        request_bytes: Bytes of the pool's blocks that a request takes.
+    ``held``: requests that run beside the states of those that the engine is told. ``pool_bytes``: bytes
+    left for the cache on one device. ``request_bytes``: bytes of the pool's blocks that a request takes.
     """
     return held if plan.pool is None else plan.pool.if_told(held, pool_bytes, request_bytes)
 
@@ -195,11 +192,8 @@ def printed_tokens(
     The current release prints concurrency times the context; until 0.20 it was the blocks of one
     cache group times the tokens of a block. -1 where nothing limits them.
 
-    Args:
-        pool_bytes: Bytes left for the cache on one device.
-        plan: How requests are laid into the pool.
-        context_tokens: Length of each request.
-        token_line: How the release counts: a name of the engine record's ``token_line``.
+    ``pool_bytes``: bytes left for the cache on one device. ``context_tokens``: length of each request.
+    ``token_line``: how the release counts: a name of the engine record's ``token_line``.
     """
     if token_line == "blocks":
         per_group = blocks(pool_bytes, plan) // max(len(plan.groups), 1)
@@ -219,11 +213,8 @@ def longest_context(pool_bytes: xp.ArrayLike, plan: Plan, limit_tokens: int) -> 
 def boundary(pool_bytes: xp.ArrayLike, plan: Plan, users_wanted: xp.ArrayLike, limit_tokens: int) -> Integers:
     """The out-of-memory boundary: the longest context that each of so many users can have.
 
-    Args:
-        pool_bytes: Pools.
-        plan: The engine's block plan.
-        users_wanted: Simultaneous requests of equal length, at least 1.
-        limit_tokens: Where to stop looking.
+    ``pool_bytes``: pools. ``users_wanted``: simultaneous requests of equal length, at least 1.
+    ``limit_tokens``: where to stop looking.
     """
     wanted = xp.maximum(xp.integers(users_wanted), 1)
     # Engines that round a pool up hold more bytes of blocks than the pool has; one below 0 holds nothing.
@@ -255,9 +246,8 @@ def _held_beside(
 def followed(reach: Callable[[Any], Integers], limit_tokens: int) -> Integers:
     """The longest context that fits where the pool is larger for a server that is told a shorter one.
 
-    Args:
-        reach: The longest context that fits the pool of a server that is told so many tokens, which falls with them.
-        limit_tokens: Where to stop looking.
+    ``reach``: the longest context that fits the pool of a server that is told so many tokens, which falls
+    with them. ``limit_tokens``: where to stop looking.
     """
     low = reach(xp.integers(limit_tokens))
     # What is reached falls about evenly with what is told: a line through a length that fits and one that does not
@@ -383,9 +373,8 @@ def _for_other_pools(pool: Integers, plan: Plan, context_tokens: xp.ArrayLike) -
 def start_verdict(short_bytes: xp.ArrayLike, error_bytes: xp.ArrayLike) -> Codes:
     """Judge a start by what the engine asks for beyond what is free: codes of :class:`Verdict`.
 
-    Args:
-        short_bytes: What is asked for beyond what is free; negative where enough is.
-        error_bytes: Half width of the band of what is free.
+    ``short_bytes``: what is asked for beyond what is free; negative where enough is. ``error_bytes``:
+    half width of the band of what is free.
     """
     short, error = xp.integers(short_bytes), xp.integers(error_bytes)
     return xp.select(
@@ -403,11 +392,8 @@ def shortfall(
 ) -> Integers:
     """Bytes that a pool lacks for one request of each context, and for its states at start; 0 where none.
 
-    Args:
-        pool_bytes: Bytes left for the cache on one device.
-        plan: How requests are laid into the pool.
-        context_tokens: Length of each request.
-        state_slots_wanted: Blocks that must exist at start, or None.
+    ``pool_bytes``: bytes left for the cache on one device. ``context_tokens``: length of each request.
+    ``state_slots_wanted``: blocks that must exist at start, or None.
     """
     request = plan.profile.request_bytes(context_tokens)
     slots = 0 if state_slots_wanted is None else state_slots_wanted

@@ -34,13 +34,8 @@ def computed_in(
 ) -> str:
     """The type that a release computes in: the one asked for, else the checkpoint's own, else what it falls back to.
 
-    Args:
-        support: The rules.
-        engine: The engine's record.
-        accelerator: The device.
-        model: The model, whose class may not be computed in float16.
-        weight_format: What its weights are converted to; None is as released.
-        dtype: The type asked for; None is the checkpoint's own.
+    ``weight_format``: what its weights are converted to; None is as released. ``dtype``: the type asked
+    for; None is the checkpoint's own.
     """
     form = model.weight_format if weight_format is None else weight_format.name
     return computed_by(support.ruling(engine.family, engine.version), accelerator, model, form, dtype)
@@ -49,12 +44,8 @@ def computed_in(
 def computed_by(ruling: Ruling, accelerator: Accelerator, model: Model, form: str, dtype: str | None) -> str:
     """The same, once the release's rules were looked up.
 
-    Args:
-        ruling: What the release says.
-        accelerator: The device.
-        model: The model.
-        form: Name of its weights' format.
-        dtype: The type asked for; None is the checkpoint's own.
+    ``ruling``: what the release says. ``form``: name of its weights' format. ``dtype``: the type asked
+    for; None is the checkpoint's own.
     """
     if dtype is not None:
         return dtype

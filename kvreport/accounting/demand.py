@@ -174,8 +174,8 @@ class Demand:
     def stacked(cls, demands: Sequence[Sequence[Demand]]) -> Demand:
         """Demands of one model as one, with axes for layouts, devices, weight formats and contexts.
 
-        Args:
-            demands: For each layout one for each weight format; what is seen of the caches is the first one's.
+        ``demands``: for each layout one for each weight format; what is seen of the caches is the first
+        one's.
         """
         first = [each[0] for each in demands]
 
@@ -202,9 +202,8 @@ class Demand:
     def seeing(self, kv_format: KvFormat | None, reaches: Sequence[tuple[Reach, ...]]) -> Demand:
         """The same weights with other caches.
 
-        Args:
-            kv_format: How they are stored; None for the served 16-bit type.
-            reaches: What a token sees of them in each layout.
+        ``kv_format``: how they are stored; None for the served 16-bit type. ``reaches``: what a token
+        sees of them in each layout.
         """
         each = tuple(
             replace(
@@ -336,11 +335,8 @@ def reaches_of(
 ) -> tuple[Reach, ...]:
     """What a token sees of a model's caches, layer group by layer group.
 
-    Args:
-        model: The model.
-        kv_format: How the cache is stored; None means the served 16-bit type.
-        tensor_parallel: Devices that the model is split over.
-        interleaved: Ranks that a cache's tokens are dealt out over (:meth:`Demand.interleaved`).
+    ``kv_format``: how the cache is stored; None means the served 16-bit type. ``interleaved``: ranks that
+    a cache's tokens are dealt out over (:meth:`Demand.interleaved`).
 
     Raises:
         InputError: If the format cannot store one of the model's caches.

@@ -231,10 +231,8 @@ class Deployment(Allocation):
     def running(self, held: Integers, codes: Codes, at_start: Integers | None) -> Integers:
         """Requests that the engine runs at once on one data rank; 0 where it does not start.
 
-        Args:
-            held: What :meth:`requests` says of the contexts.
-            codes: What :meth:`verdicts` says of them.
-            at_start: What :meth:`at_start` says of them.
+        ``held``: what :meth:`requests` says of the contexts. ``codes``: what :meth:`verdicts` says of
+        them. ``at_start``: what :meth:`at_start` says of them.
         """
         held = held if at_start is None else xp.integers(xp.minimum(held, at_start))
         if self.max_requests is not None:
@@ -268,10 +266,6 @@ class Deployment(Allocation):
 
 def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
     """Lay a model out on a device: everything between a question and its answer.
-
-    Args:
-        case: What is laid out.
-        memo: What other cases of the same model have worked out; None to work it out here.
 
     Raises:
         InputError: If the combination is impossible, saying why and what would work.
@@ -317,9 +311,7 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
 def agreed(case: Case, ranks: list[Deployment]) -> list[Deployment]:
     """The ranks with the pools that they end up with: each its own, or all that of the one with least.
 
-    Args:
-        case: What is laid out.
-        ranks: The ranks, each by itself.
+    ``ranks``: the ranks, each by itself.
     """
     if not case.rules.ranks_agree_on_pool:
         return ranks
@@ -449,11 +441,8 @@ def bound_of(laid: Deployment, ceiling: Engine, contexts: xp.ArrayLike, memo: Me
 def bound_under(plan: BlockPlan, rank: Deployment, ceiling: Engine, contexts: xp.ArrayLike) -> Bound:
     """The upper bound of one rank.
 
-    Args:
-        plan: What :func:`ceiling_plan` says of it.
-        rank: The rank; others are not asked.
-        ceiling: The policy that reserves nothing.
-        contexts: Contexts in tokens.
+    ``plan``: what :func:`ceiling_plan` says of it. ``rank``: the rank; others are not asked.
+    ``contexts``: contexts in tokens.
     """
     room = rules(ceiling).pool_bytes(column(rank.total_bytes) - rank.case.held_bytes, rank.weight_bytes)
     return Bound(plan.profile, capacity.users(_spread(room), plan, contexts))
@@ -464,12 +453,8 @@ def ceiling_plan(
 ) -> BlockPlan:
     """What a rank's requests hold if nothing is rounded, in the layout that the engine stores.
 
-    Args:
-        case: What is laid out.
-        device: The device, whose kernels may lay a format out in their own way.
-        ceiling: The policy that reserves nothing.
-        layers: Layers of the rank.
-        known: What other cases of the same model have worked out.
+    ``device``: the device, whose kernels may lay a format out in their own way. ``layers``: layers of the
+    rank.
     """
     engine = case.rules
     form = engine.stored_format(case.model, case.kv_format, device)

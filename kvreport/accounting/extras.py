@@ -142,10 +142,6 @@ def borrowed_copies(model: Model, tensor_parallel: int) -> int:
 
     0 where there is no draft, one with an embedding of its own, or one of blocks, which builds neither. A head of
     its own is none that it gives up.
-
-    Args:
-        model: The target with its draft's layers and weights.
-        tensor_parallel: Ranks that the vocabulary is divided over.
     """
     draft = [row.component for row in model.weights if row.name.startswith(_DRAFT)]
     if not draft or "embedding" in draft or drafts_blocks(model):
@@ -194,12 +190,8 @@ def lora_bytes(
     (vLLM 0.33, ``lora/layers/column_parallel_linear.py``, ``row_parallel_linear.py``); experts have factors of
     their own each.
 
-    Args:
-        model: The model.
-        layout: How it is spread over devices.
-        max_loras: Slots (``--max-loras``).
-        max_rank: Rank of each slot (``--max-lora-rank``).
-        without: Components that have no slots unless an adapter names them.
+    ``max_loras``: slots (``--max-loras``). ``max_rank``: rank of each slot (``--max-lora-rank``).
+    ``without``: components that have no slots unless an adapter names them.
     """
     if not max_loras:
         return 0

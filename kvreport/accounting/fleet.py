@@ -94,11 +94,8 @@ def shared_plans(
 ) -> list[SharedPlan]:
     """The different plans of one layout and KV format on a fleet; groups on which it is impossible are in none.
 
-    Args:
-        case: What is laid out.
-        alike: Accelerators that the engine treats alike.
-        stages: What each pipeline stage lays out, and what other cases of it have worked out; one without stages.
-        memo: What other cases of the same model have worked out.
+    ``alike``: accelerators that the engine treats alike. ``stages``: what each pipeline stage lays out,
+    and what other cases of it have worked out; one without stages.
     """
     engine = case.rules
     form = None if case.kv_format is None else (case.kv_format.native, stored_key(case.kv_format))
@@ -136,10 +133,8 @@ def _kinds(case: Case, alike: Groups) -> list[list[int]]:
 def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[int], Deployment]]:
     """Lay one model out on many accelerators at once, whatever differs between them.
 
-    Args:
-        case: What is laid out, on all ``accelerators``; its ``serving`` is not asked.
-        alike: Accelerators that the engine treats alike. Positions that no group has are left out.
-        memo: What other cases of the same model have worked out.
+    ``case``: what is laid out, on all ``accelerators``; its ``serving`` is not asked. ``alike``:
+    accelerators that the engine treats alike. Positions that no group has are left out.
 
     Yields:
         Positions with their deployment, whose first axis they are. Accelerators with equal block plans are
@@ -188,10 +183,8 @@ def plans_on_fleet(
 ) -> Iterator[tuple[list[int], tuple[BlockPlan, ...], int | Integers]]:
     """Plan one model on many accelerators at once, without laying anything out.
 
-    Args:
-        case: What is planned, on all ``accelerators``; its ``serving`` is not asked.
-        alike: Accelerators that the engine treats alike. Positions that no group has are left out.
-        memo: What other cases of the same model have worked out.
+    ``case``: what is planned, on all ``accelerators``; its ``serving`` is not asked. ``alike``:
+    accelerators that the engine treats alike. Positions that no group has are left out.
 
     Yields:
         Positions of accelerators with equal plans, the plan of each stage in the order of layers, and the codes of
@@ -226,11 +219,7 @@ def _stages_of(case: Case, memo: Memo) -> tuple[Sequence[Stage], list[tuple[Case
 def allocation_on(case: Case, alike: Groups, known: Memo, memo: Memo) -> Allocation:
     """The allocation of all accelerators of a fleet, which KV formats share that reserve alike: arrays by their position.
 
-    Args:
-        case: What is laid out.
-        alike: Accelerators that the engine treats alike.
-        known: What other cases of the same stage have worked out.
-        memo: The same of the whole model.
+    ``alike``: accelerators that the engine treats alike.
     """
     return known.get(
         ("fleet", case.layout, _fleet_key(case), alike, case.context_tokens, case.narrow_cache),

@@ -54,9 +54,8 @@ def vector_bytes(elements: int, kv_format: KvFormat | None = None) -> int:
 
     ``ceil(elements * bits / 8)`` plus its scales, padded to the format's alignment.
 
-    Args:
-        elements: Width of the vector.
-        kv_format: How it is stored; None means the 16-bit type the model is served in.
+    ``elements``: width of the vector. ``kv_format``: how it is stored; None means the 16-bit type the
+    model is served in.
     """
     if kv_format is None:
         return elements * SERVED_BYTES
@@ -200,12 +199,9 @@ def held(
 ) -> CacheProfile:
     """What one request holds on one rank, summed over layers.
 
-    Args:
-        model: The model.
-        kv_format: How growing caches are stored; None means the served 16-bit type.
-        tensor_parallel: Ranks that heads and state channels are divided by.
-        context_parallel: Ranks that tokens of full-attention and latent caches are divided by.
-        layers: Layers of one pipeline stage; None for all.
+    ``kv_format``: how growing caches are stored; None means the served 16-bit type. ``context_parallel``:
+    ranks that tokens of full-attention and latent caches are divided by. ``layers``: layers of one
+    pipeline stage; None for all.
 
     Raises:
         InputError: If the format cannot store one of the model's caches.

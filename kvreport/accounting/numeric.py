@@ -58,8 +58,8 @@ def fixed(values: A) -> A:
 def on_arrays(formula: Callable[..., Any]) -> Callable[..., Any]:
     """The same formula of plain numbers for arrays: its ``min``, ``max`` and ``round`` are numpy's.
 
-    Args:
-        formula: A function; those of its module that it calls are taken likewise. What they decide on must be plain numbers.
+    ``formula``: a function; those of its module that it calls are taken likewise. What they decide on
+    must be plain numbers.
     """
     np = numpy()
     own: dict[str, Callable[..., Any]] = {

@@ -132,9 +132,7 @@ class Rank:
     def pool_for(self, requests: int, workload: Load) -> int:
         """The smallest pool that holds so many of a workload's requests, and one of the longest at start.
 
-        Args:
-            requests: Requests of one data rank.
-            workload: Their lengths.
+        ``requests``: requests of one data rank. ``workload``: their lengths.
         """
         mean, longest = workload.mean_tokens, workload.longest_tokens
         needed = pool_for(self.plan, requests, mean, longest, workload.shared_prefix_tokens)

@@ -114,9 +114,8 @@ class Lengths:
         Request ``i`` takes the quantile whose digits in ``base`` are those of ``i`` mirrored
         (van der Corput's sequence), so any stretch of requests covers the distribution evenly.
 
-        Args:
-            count: How many.
-            base: Prime base; two distributions drawn with different bases are independent.
+        ``count``: how many. ``base``: prime base; two distributions drawn with different bases are
+        independent.
         """
         index = np.arange(1, count + 1)
         place = np.zeros(count)

@@ -99,8 +99,7 @@ class BlockPlan:
     def request_bytes(self, context_tokens: xp.ArrayLike) -> Integers:
         """Everything that one request of each context reserves: its blocks, and its part of other pools.
 
-        Args:
-            context_tokens: Contexts, any shape.
+        ``context_tokens``: contexts, any shape.
         """
         blocks = self.profile.request_bytes(context_tokens)
         return blocks if self.pool is None else xp.integers(blocks + self.pool.bytes_beside(context_tokens))

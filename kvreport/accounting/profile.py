@@ -94,8 +94,7 @@ class CacheProfile:
     def request_bytes(self, context_tokens: xp.ArrayLike) -> Integers:
         """Bytes that one request of this context holds.
 
-        Args:
-            context_tokens: Contexts, any shape, whole numbers >= 0.
+        ``context_tokens``: contexts, any shape, whole numbers >= 0.
 
         Returns:
             Bytes, the same shape, int64.
@@ -157,9 +156,7 @@ class CacheProfile:
     def longest_context(self, pool_bytes: xp.ArrayLike, limit_tokens: int) -> Integers:
         """The longest context, up to ``limit_tokens``, whose request fits the pool.
 
-        Args:
-            pool_bytes: Pools, any shape.
-            limit_tokens: Where to stop looking, at least 1.
+        ``pool_bytes``: pools, any shape. ``limit_tokens``: where to stop looking, at least 1.
 
         Returns:
             Tokens, the shape of ``pool_bytes``; 0 where not even one token fits.
@@ -188,10 +185,7 @@ Terms = Sequence[tuple[int | Integers, int | Integers, int | Integers]]
 def held(tokens: Integers, constant: int | Integers, terms: Terms) -> Integers:
     """Bytes that requests hold: ``constant + rate * ceil(min(tokens, cap) / step)`` of every term.
 
-    Args:
-        tokens: Contexts.
-        constant: Bytes that a request holds whatever its length.
-        terms: What grows.
+    ``tokens``: contexts. ``constant``: bytes that a request holds whatever its length.
     """
     total = xp.integers(xp.full_like(tokens, 0) + constant)
     for rate, step, cap in terms:
@@ -202,9 +196,7 @@ def held(tokens: Integers, constant: int | Integers, terms: Terms) -> Integers:
 def marginal(tokens: Integers, terms: Terms) -> xp.Reals:
     """Bytes of one further token: ``rate / step`` of every term whose cap is not reached.
 
-    Args:
-        tokens: Contexts.
-        terms: What grows.
+    ``tokens``: contexts.
     """
     total: xp.Reals = xp.reals(xp.full_like(tokens, 0.0))
     for rate, step, cap in terms:
@@ -241,10 +233,8 @@ _NO_POOL: Final = 1 << 61
 def slope_of(constant: int, terms: Terms, limit_tokens: int) -> Slope | None:
     """The slope of a profile past all windows that end before a limit; None where steps differ.
 
-    Args:
-        constant: Bytes that a request holds whatever its length.
-        terms: What grows.
-        limit_tokens: The longest context that counts.
+    ``constant``: bytes that a request holds whatever its length. ``limit_tokens``: the longest context
+    that counts.
     """
     ending = [term for term in terms if term[2] < limit_tokens]
     growing = [term for term in terms if term[2] >= limit_tokens]
@@ -262,10 +252,8 @@ def slope_of(constant: int, terms: Terms, limit_tokens: int) -> Slope | None:
 def along(pool: Integers, slope: Slope, limit_tokens: int) -> Integers:
     """The longest context whose request fits; where it is before the slope's start, some context before that.
 
-    Args:
-        pool: Pools in bytes.
-        slope: Where requests grow by equal steps.
-        limit_tokens: Where to stop looking.
+    ``pool``: pools in bytes. ``slope``: where requests grow by equal steps. ``limit_tokens``: where to
+    stop looking.
     """
     steps = xp.maximum((pool - slope.constant_bytes) // slope.rate_bytes, 0)
     most = -(-limit_tokens // slope.step_tokens)
@@ -275,11 +263,8 @@ def along(pool: Integers, slope: Slope, limit_tokens: int) -> Integers:
 def searched(pool: Integers, constant: int | Integers, terms: Terms, most: int) -> Integers:
     """The longest context up to ``most`` whose request fits, by halving; 0 where not even one token fits.
 
-    Args:
-        pool: Pools in bytes.
-        constant: Bytes that a request holds whatever its length.
-        terms: What grows.
-        most: Where to stop looking, in tokens.
+    ``pool``: pools in bytes. ``constant``: bytes that a request holds whatever its length. ``most``:
+    where to stop looking, in tokens.
     """
     low, high = xp.full_like(pool, 0), xp.full_like(pool, most)
     for _ in range(most.bit_length()):

@@ -531,10 +531,8 @@ def _case(
 def _peaks(requests: int, users: int, sure: int) -> list[int]:
     """Replicas at the peak: as many as hold it, and as many as surely do where that is one of several more.
 
-    Args:
-        requests: Requests in flight at the peak.
-        users: Requests that a replica serves.
-        sure: Requests that it serves when its pool is smaller by the error of the estimate.
+    ``requests``: requests in flight at the peak. ``users``: requests that a replica serves. ``sure``:
+    requests that it serves when its pool is smaller by the error of the estimate.
     """
     found = replicas_for(requests, users)
     if found == 1 or not sure or sure * found >= requests:

@@ -131,11 +131,8 @@ class StepTime:
 def decode(demand: Demand, peaks: Peaks, batch: xp.ArrayLike, context_tokens: xp.ArrayLike) -> StepTime:
     """One decode step: every request of the batch gets one token (TPOT).
 
-    Args:
-        demand: What the model asks of one device.
-        peaks: The device.
-        batch: Requests in the batch; broadcasts with ``context_tokens``.
-        context_tokens: Tokens that each request already holds.
+    ``batch``: requests in the batch; broadcasts with ``context_tokens``. ``context_tokens``: tokens that
+    each request already holds.
     """
     requests, context = xp.broadcast(xp.reals(batch), xp.integers(context_tokens))
     read = demand.weight_bytes_read(requests)
@@ -164,12 +161,8 @@ def prefill(
 ) -> StepTime:
     """Prefilling ``batch`` prompts, each after a cached prefix; the time to first token (TTFT).
 
-    Args:
-        demand: What the model asks of one device.
-        peaks: The device.
-        prompt_tokens: Tokens of each prompt, the cached ones included.
-        batch: Prompts that are prefilled together.
-        cached_tokens: Leading tokens whose keys and values are already there.
+    ``prompt_tokens``: tokens of each prompt, the cached ones included. ``batch``: prompts that are
+    prefilled together. ``cached_tokens``: leading tokens whose keys and values are already there.
     """
     prompts, requests, cached = xp.broadcast(
         xp.integers(prompt_tokens),
@@ -197,11 +190,7 @@ def prefill(
 def decode_seconds(demand: Demand, peaks: Peaks, batch: xp.ArrayLike, context_tokens: xp.ArrayLike) -> Reals:
     """Lower bound of one decode step in seconds, NaN where no rate is known.
 
-    Args:
-        demand: What the model computes and reads per token.
-        peaks: The device's peak rates.
-        batch: Requests that decode together.
-        context_tokens: Tokens that each of them holds.
+    ``batch``: requests that decode together. ``context_tokens``: tokens that each of them holds.
     """
     return decode(demand, peaks, batch, context_tokens).seconds
 
@@ -216,12 +205,8 @@ def prefill_seconds(
 ) -> Reals:
     """Lower bound of a prefill in seconds, NaN where no rate is known.
 
-    Args:
-        demand: What the model computes and reads per token.
-        peaks: The device's peak rates.
-        prompt_tokens: Tokens of each prompt.
-        batch: Prompts that are read together.
-        cached_tokens: Tokens of each that are in the cache already.
+    ``prompt_tokens``: tokens of each prompt. ``batch``: prompts that are read together.
+    ``cached_tokens``: tokens of each that are in the cache already.
     """
     return prefill(demand, peaks, prompt_tokens, batch=batch, cached_tokens=cached_tokens).seconds
 
@@ -237,12 +222,9 @@ def step_bounds_ms(
 
     Rounded down to three digits: rates on paper bear no more, and down keeps them bounds.
 
-    Args:
-        demand: What the model asks of one device.
-        peaks: The device or devices.
-        users: Requests that fit; all of them decode together.
-        context_tokens: Tokens of each request, which is also the prompt of the prefill.
-        stages: Pipeline stages: they work on as many micro-batches at once, and on as many parts of a prompt.
+    ``users``: requests that fit; all of them decode together. ``context_tokens``: tokens of each request,
+    which is also the prompt of the prefill. ``stages``: pipeline stages: they work on as many
+    micro-batches at once, and on as many parts of a prompt.
 
     Returns:
         One decode step of all users, and the prefill of one prompt.

@@ -164,11 +164,8 @@ def fast_enough(demand: Demand, peaks: Peaks, workload: Load, at_most: npt.Array
 
     A time that is not known (no published rate) meets no target: such a device gives 0.
 
-    Args:
-        demand: What the model asks of one device.
-        peaks: One device, or arrays over several.
-        workload: Targets, lengths and the expected share of the roofline.
-        at_most: What memory holds; the shape of the answer.
+    ``workload``: targets, lengths and the expected share of the roofline. ``at_most``: what memory holds;
+    the shape of the answer.
     """
     high = np.asarray(at_most, dtype=np.int64)
     if workload.ttft_s is not None:

@@ -45,9 +45,7 @@ class Profiles:
     def __init__(self, each: Sequence[CacheProfile], rows: Integers) -> None:
         """Give each row its profile.
 
-        Args:
-            each: The profiles.
-            rows: Which of them each row has.
+        ``each``: the profiles. ``rows``: which of them each row has.
         """
         self.each = each
         self.rows = rows
@@ -154,11 +152,8 @@ def lay_out_rows(
 ) -> Iterator[Rows]:
     """Lay one model out on a fleet in many layouts and KV formats, as few deployments with many rows.
 
-    Args:
-        cases: The place of each case, the case on all ``accelerators``, and those that the engine treats alike.
-        ceiling: The policy that reserves nothing.
-        contexts: Contexts in tokens.
-        memo: What other cases of the same model have worked out.
+    ``cases``: the place of each case, the case on all ``accelerators``, and those that the engine treats
+    alike. ``contexts``: contexts in tokens.
     """
     waiting: list[_Entry] = []
     cells = 0

@@ -18,9 +18,7 @@ def with_state_type(model: Model, named: str | None) -> Model:
     vLLM 0.33.0 ``model_executor/layers/mamba/mamba_utils.py::MambaStateDtypeCalculator``, SGLang 0.5.23
     ``srt/configs/mamba_utils.py::mamba2_state_dtype``.
 
-    Args:
-        model: The model.
-        named: The type by name; None or ``auto`` for the checkpoint's own.
+    ``named``: the type by name; None or ``auto`` for the checkpoint's own.
     """
     if named is None or named == "auto" or named not in STATE_TYPES:
         return model
@@ -34,9 +32,7 @@ Precisions = tuple[tuple[str, Precision], ...]
 def with_precisions(model: Model, precisions: Precisions) -> Model:
     """A model whose states and index keys have the element types that an engine stores them in.
 
-    Args:
-        model: The model.
-        precisions: The types by name; what is not named keeps the checkpoint's.
+    ``precisions``: the types by name; what is not named keeps the checkpoint's.
     """
     if not precisions:
         return model

@@ -113,10 +113,8 @@ def judge(
 def on_accelerator(support: Support | None, engine: Engine, accelerator: Accelerator) -> Judgement:
     """Say whether an engine's release runs on an accelerator at all, whatever the model.
 
-    Args:
-        support: The rules; None for a catalog without any, where nothing is refused.
-        engine: The engine's record; its family and release decide.
-        accelerator: The device.
+    ``support``: the rules; None for a catalog without any, where nothing is refused. ``engine``: the
+    engine's record; its family and release decide.
     """
     if support is None:
         return RUNS
@@ -234,9 +232,7 @@ _LEAST_LETTERS: Final = 3
 def nearest_class(name: str, classes: Collection[str]) -> str | None:
     """The class of the same family that has most words of a name in common, in order; None if none is of its family.
 
-    Args:
-        name: A class as ``config.json`` names it.
-        classes: Those to choose from.
+    ``name``: a class as ``config.json`` names it. ``classes``: those to choose from.
     """
 
     def words(text: str) -> list[str]:
@@ -262,10 +258,7 @@ def nearest_class(name: str, classes: Collection[str]) -> str | None:
 def class_note(support: Support | None, engine: Engine, model: Model) -> str:
     """What an answer has to say of a model's class: that it was not checked, or that a backend runs it; empty otherwise.
 
-    Args:
-        support: The rules; None for a catalog without any.
-        engine: The engine's record.
-        model: The model.
+    ``support``: the rules; None for a catalog without any.
     """
     if not lists_classes(engine):
         return ""
@@ -425,12 +418,7 @@ def alone_codes(
 ) -> list[int]:
     """The codes of what a layout asks of a device, whatever the formats, one for each device.
 
-    Args:
-        support: What engines' releases run on.
-        engine: The engine's record, of one release.
-        accelerators: The devices.
-        model: The model.
-        layout: How the model is spread over devices.
+    ``accelerators``: the devices.
     """
     if layout.decode_context > 1:
         ruling = support.ruling(engine.family, engine.version)
@@ -454,12 +442,8 @@ def spread_codes(
 ) -> list[int]:
     """The codes of what a release refuses of a layout, one for each weight format, whatever the device.
 
-    Args:
-        support: What engines' releases run on.
-        engine: The engine's record, of one release.
-        model: The model.
-        weight_formats: The formats, one for each column; None for as released.
-        asked: Layout, adapters and drafts that are asked for.
+    ``weight_formats``: the formats, one for each column; None for as released. ``asked``: layout,
+    adapters and drafts that are asked for.
     """
     ruling = support.ruling(engine.family, engine.version)
     return [_spread(ruling, engine, model, form, asked).code for form in weight_formats]

@@ -20,9 +20,8 @@ another one: it holds the tokens of all requests on the device (``v1/worker/gpu_
 def drafts_from_text(family: str, method: str) -> bool:
     """Whether an engine's family has a method that drafts from text.
 
-    Args:
-        family: The family of the engine's record, such as ``vllm``.
-        method: A key of :data:`TEXT_DRAFTS`.
+    ``family``: the family of the engine's record, such as ``vllm``. ``method``: a key of
+    :data:`TEXT_DRAFTS`.
     """
     return family in TEXT_DRAFTS[method]
 

@@ -104,12 +104,7 @@ def offload(
 ) -> Offload:
     """Tabulate a tier over contexts.
 
-    Args:
-        tier: Where caches are kept: its size and speed.
-        profile: What one request holds, by its length.
-        demand: What the model computes and reads per token.
-        peaks: The device's peak rates.
-        context_tokens: Length of each request.
+    ``tier``: where caches are kept: its size and speed. ``context_tokens``: length of each request.
     """
     contexts = np.asarray(context_tokens, dtype=np.int64)
     return Offload(
@@ -158,13 +153,8 @@ def prefix_reuse(
 ) -> PrefixReuse:
     """Tabulate what sharing a prefix saves among ``requests`` prompts of equal length.
 
-    Args:
-        profile: What one request holds, by its length.
-        demand: What the model computes and reads per token.
-        peaks: The device's peak rates.
-        prompt_tokens: Tokens of each prompt.
-        prefix_tokens: Tokens that all prompts share.
-        requests: Requests that share them.
+    ``prompt_tokens``: tokens of each prompt. ``prefix_tokens``: tokens that all prompts share.
+    ``requests``: requests that share them.
 
     Raises:
         InputError: If a prefix is longer than the prompt.

@@ -41,10 +41,9 @@ def tensor_bytes(
     ``ceil(elements * bits / 8) + ceil(blocks * scale_bytes) + ceil(inputs * column_bytes) + tensor_bytes``,
     where the last block of a row or column counts in full.
 
-    Args:
-        shape: Output dimension first; leading dimensions beyond two are stacked matrices.
-        weight_format: How it is stored; None means unquantised.
-        plain_bytes: Bytes of one unquantised element.
+    ``shape``: output dimension first; leading dimensions beyond two are stacked matrices.
+    ``weight_format``: how it is stored; None means unquantised. ``plain_bytes``: bytes of one unquantised
+    element.
     """
     return _rank_bytes(shape, weight_format, None, plain_bytes, (1, 1))
 
@@ -111,12 +110,7 @@ def row_bytes(
 ) -> int:
     """Bytes that one rank holds of one row's tensors, all ``count`` of them.
 
-    Args:
-        model: The model.
-        row: The tensors.
-        weight_format: The format that the model is converted to; None for as released.
-        formats: Weight formats by name, for what released tensors carry.
-        tensor_parallel: Ranks that share each layer.
+    ``row``: the tensors.
     """
     return _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=_tied(model))
 
@@ -176,12 +170,7 @@ def weight_bytes(
 ) -> int:
     """Bytes that one rank holds: the sum of :func:`weights_by_component`.
 
-    Args:
-        model: The model.
-        weight_format: The format that the model is converted to; None for as released.
-        formats: Weight formats by name, for what released tensors carry.
-        tensor_parallel: Ranks that share each layer.
-        without: Components that are not loaded; None for the model's own ``not_loaded``.
+    ``without``: components that are not loaded; None for the model's own ``not_loaded``.
     """
     return sum(weights_by_component(model, weight_format, formats, tensor_parallel, without=without).values())
 
@@ -268,11 +257,7 @@ def format_of(
 ) -> WeightFormat | None:
     """The format of one row, None where it stays in the plain type.
 
-    Args:
-        model: The model.
-        row: The tensor.
-        asked: The format that the model is converted to; None for as released.
-        formats: Weight formats by name, for what released tensors carry.
+    ``row``: the tensor.
 
     Raises:
         InputError: If the row names a format that ``formats`` does not have.

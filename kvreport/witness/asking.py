@@ -217,10 +217,8 @@ def case_of(
 def ours(result: Estimate, pool_bytes: int, length: int | None = None) -> dict[str, int | float | None]:
     """Return our figures under the names of the engine's; no blocks and tokens where nothing starts.
 
-    Args:
-        result: The answer whose plan is taken.
-        pool_bytes: Bytes for the cache on one GPU.
-        length: Tokens of a request; those of the answer if not given.
+    ``result``: the answer whose plan is taken. ``pool_bytes``: bytes for the cache on one GPU.
+    ``length``: tokens of a request; those of the answer if not given.
     """
     request = result.request
     plans = [result.plan] if result.deployment is None else [rank.plan for rank in result.deployment.ranks]
@@ -271,10 +269,8 @@ def engine_says(
 ) -> dict[str, Any]:
     """Return what the engine under an interpreter says of an estimate's start, as ``engine_says`` of its JSON.
 
-    Args:
-        result: Our answer.
-        python: The interpreter.
-        files: The model's ``config.json`` and its ``hf_quant_config.json``; None where no config is at hand.
+    ``result``: our answer. ``python``: the interpreter. ``files``: the model's ``config.json`` and its
+    ``hf_quant_config.json``; None where no config is at hand.
     """
     family = result.request.engine.family
     if family not in ASKED:
@@ -323,10 +319,9 @@ def compare_engines(
 ) -> list[dict[str, Any]]:
     """Return what the engines under two interpreters say of the same starts with the same pool of bytes.
 
-    Args:
-        pythons: The interpreters, the old one first.
-        results: Our answers for one model on one GPU, whose commands and pools both are asked about.
-        files: The model's ``config.json`` and its ``hf_quant_config.json``.
+    ``pythons``: the interpreters, the old one first. ``results``: our answers for one model on one GPU,
+    whose commands and pools both are asked about. ``files``: the model's ``config.json`` and its
+    ``hf_quant_config.json``.
 
     Returns:
         For each start ``old`` and ``new``, and ``differs``: each quantity with both values.

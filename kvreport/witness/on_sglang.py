@@ -41,9 +41,8 @@ class Planner:
     def answer(self, folder: str, case: dict[str, Any]) -> dict[str, Any]:
         """Return what the engine says of one start.
 
-        Args:
-            folder: A folder with the model's ``config.json``.
-            case: ``words``, or ``flags`` by the fields of ``ServerArgs``, and ``pools`` in bytes of one GPU.
+        ``folder``: a folder with the model's ``config.json``. ``case``: ``words``, or ``flags`` by the
+        fields of ``ServerArgs``, and ``pools`` in bytes of one GPU.
         """
         found: dict[str, Any] = {}
         for pool in case["pools"]:

@@ -82,9 +82,8 @@ class Planner:
     def answer(self, folder: str, case: dict[str, Any]) -> dict[str, Any]:
         """Return what the engine says of one start.
 
-        Args:
-            folder: A folder with the model's ``config.json``.
-            case: ``words``, ``pools`` in bytes of one GPU, ``lengths`` in tokens.
+        ``folder``: a folder with the model's ``config.json``. ``case``: ``words``, ``pools`` in bytes of
+        one GPU, ``lengths`` in tokens.
         """
         parser = self.args.add_cli_args(
             _of("utils.argparse_utils:FlexibleArgumentParser", "utils:FlexibleArgumentParser")()

@@ -141,8 +141,7 @@ def stand_in(engine: str) -> None:
 def pretend(device: dict[str, Any]) -> None:
     """Make torch believe in a device.
 
-    Args:
-        device: ``name``, ``memory_bytes`` and ``capability``, two whole numbers.
+    ``device``: ``name``, ``memory_bytes`` and ``capability``, two whole numbers.
     """
     import torch
 

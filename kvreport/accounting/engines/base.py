@@ -103,14 +103,7 @@ class EngineRules:
         accelerator: Accelerator | None,
         layout: Layout,
     ) -> str | None:
-        """Why the release refuses this combination, in words; None if it does not.
-
-        Args:
-            model: The model.
-            kv_format: How growing caches are to be stored; None for the type that the model is served in.
-            accelerator: The device; None where it is not known.
-            layout: How the model is spread over devices.
-        """
+        """Why the release refuses this combination, in words; None if it does not."""
         del model, kv_format, accelerator, layout
         return None
 
@@ -179,12 +172,7 @@ class EngineRules:
         return False
 
     def unequal_refusal(self, devices: Sequence[Accelerator], layout: Layout) -> str | None:
-        """Why devices that differ are refused, with what works instead; None if they are not.
-
-        Args:
-            devices: The devices, rank by rank.
-            layout: How the model is spread.
-        """
+        """Why devices that differ are refused, with what works instead; None if they are not."""
         del devices, layout
         return None
 
@@ -229,9 +217,7 @@ class EngineRules:
     def encoders_left_out(self, *, images: bool, clips: bool) -> frozenset[Component]:
         """Encoders that are not loaded where nothing is taken that they read.
 
-        Args:
-            images: False for text only.
-            clips: False if no audio is taken.
+        ``images``: False for text only. ``clips``: False if no audio is taken.
         """
         del clips
         return frozenset() if images else TOWERS
@@ -258,22 +244,13 @@ class EngineRules:
     ) -> BlockPlan:
         """How requests are laid into the pool of one pipeline stage: as if the stage were a model of its own.
 
-        Args:
-            whole: The model that the stage is of.
-            layers: Layers of it that the stage runs.
-            stage: Those layers as a model.
-            setup: As for :meth:`plan`.
+        ``layers``: layers of it that the stage runs.
         """
         del whole, layers
         return self.plan(stage, setup)
 
     def step_class(self, model: Model, serving: Serving) -> Hashable:
-        """What of the scheduler decides the plan of a model; equal classes get the same.
-
-        Args:
-            model: The model, whole.
-            serving: The scheduler sizes, of one data rank.
-        """
+        """What of the scheduler decides the plan of a model; equal classes get the same."""
         del model
         return serving.max_batched_tokens, serving.max_seqs
 
@@ -284,13 +261,7 @@ class EngineRules:
     def plan_class(
         self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
     ) -> Hashable:
-        """What of an accelerator decides the plan of a model in a KV format; equal classes get the same.
-
-        Args:
-            model: The model, whole.
-            kv_format: How growing caches are stored; None for the type that the model is served in.
-            accelerator: The device; None where it is not known.
-        """
+        """What of an accelerator decides the plan of a model in a KV format; equal classes get the same."""
         del model, kv_format
         return self.kernel_class(accelerator)
 
@@ -309,15 +280,7 @@ class EngineRules:
         accelerator: Accelerator,
         layout: Layout,
     ) -> dict[str, int]:
-        """Bytes per rank that loading adds to the checkpoint's tensors, by what they are for.
-
-        Args:
-            model: The model.
-            weight_format: The format that the model is converted to; None for as released.
-            formats: Weight formats by name, for what released tensors carry.
-            accelerator: The device.
-            layout: How the model is spread over devices.
-        """
+        """Bytes per rank that loading adds to the checkpoint's tensors, by what they are for."""
         del model, weight_format, formats, accelerator, layout
         return {}
 
@@ -335,12 +298,7 @@ class EngineRules:
     ) -> Reserve:
         """The reserve where a share of memory was given by hand; most engines reserve the same.
 
-        Args:
-            reserve: The reserve without a share given.
-            share: The share given.
-            model: The model.
-            accelerator: The device.
-            step: What decides the reserve beside model and device.
+        ``reserve``: the reserve without a share given. ``share``: the share given.
         """
         del share, model, accelerator, step
         return reserve
@@ -352,11 +310,8 @@ class EngineRules:
 
         :meth:`reserve` then takes an array of lengths in a step, too.
 
-        Args:
-            model: The model, or the part of it that a pipeline stage runs.
-            accelerator: The device.
-            step: What decides the reserve beside model and device, but for the length.
-            share: The share of memory, for engines whose reserve follows it.
+        ``step``: what decides the reserve beside model and device, but for the length. ``share``: the
+        share of memory, for engines whose reserve follows it.
 
         Returns:
             What decides it, and its bytes for a length, or for each of an array.
@@ -424,11 +379,7 @@ class EngineRules:
     ) -> tuple[float, ...] | None:
         """The reserve before scheduler sizes are known, as rates; None without such rules.
 
-        Args:
-            model: The model, or the part of it that a pipeline stage runs.
-            layout: How it is spread over devices.
-            amd: True for AMD's devices.
-            receives: True for a pipeline stage after the first.
+        ``amd``: True for AMD's devices. ``receives``: True for a pipeline stage after the first.
         """
         del model, layout, amd, receives
         return None
@@ -531,24 +482,17 @@ class EngineRules:
     ) -> StaticMemory | None:
         """What a share given by hand is taken of, where that is what is free before loading; else None.
 
-        Args:
-            model: The model.
-            accelerator: The device.
-            layout: How the model is spread.
-            images: Whether images are served.
-            context_tokens: The longest request that the server is told to take; None for the model's longest.
-            max_requests: Requests at once that the server is told to run, as its flag counts them; None for its default.
+        ``images``: whether images are served. ``context_tokens``: the longest request that the server is
+        told to take; None for the model's longest. ``max_requests``: requests at once that the server is
+        told to run, as its flag counts them; None for its default.
         """
         return None
 
     def share_for(self, pool: int, weights: int, reserve: int, total: int) -> float | None:
         """The smallest share of a device's memory, in steps of 0.001, that leaves a pool; None if even 1 does not.
 
-        Args:
-            pool: The pool that is wanted, in bytes.
-            weights: Weights as loaded.
-            reserve: What the engine keeps beside them.
-            total: Memory that a process can use.
+        ``pool``: the pool that is wanted, in bytes. ``reserve``: what the engine keeps beside them.
+        ``total``: memory that a process can use.
         """
         if self.engine.utilization_of == "memory_less_weights":
             return None
@@ -598,14 +542,7 @@ class EngineRules:
     def open_choices(
         self, model: Model, accelerator: Accelerator, step: EngineStep, formats: Mapping[str, WeightFormat]
     ) -> tuple[str, ...]:
-        """What an installation decides and no flag tells, with what the other choice takes; none by default.
-
-        Args:
-            model: The model.
-            accelerator: The device.
-            step: The scheduler's sizes.
-            formats: All weight formats, by name.
-        """
+        """What an installation decides and no flag tells, with what the other choice takes; none by default."""
         del model, accelerator, step, formats
         return ()
 
@@ -614,10 +551,7 @@ class EngineRules:
     def max_requests(self, serving: Serving, model: Model, layout: Layout) -> int | None:
         """Requests of one data rank that run at once whatever memory says; None for an engine without such a limit.
 
-        Args:
-            serving: The scheduler's sizes.
-            model: The model, whose class may have a default of its own.
-            layout: How the model is spread; a default may be shared by data ranks.
+        ``layout``: how the model is spread; a default may be shared by data ranks.
         """
         del model, layout
         return serving.max_seqs if self.engine.device_classes else None

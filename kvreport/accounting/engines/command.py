@@ -162,11 +162,7 @@ def named(*pairs: tuple[str, object | None]) -> list[Word]:
 def ranks(flags: ServeFlags, served: Served, tensor_parallel: int, experts: tuple[Word, ...]) -> list[Word]:
     """Ranks of each kind, which vLLM and SGLang say in the same order.
 
-    Args:
-        flags: The server's names of them.
-        served: What must be said.
-        tensor_parallel: Tensor ranks as the server counts them.
-        experts: What divides experts, where they are divided.
+    ``experts``: what divides experts, where they are divided.
     """
     numbers = (
         (flags.tensor_parallel, tensor_parallel, ()),
@@ -181,10 +177,7 @@ def ranks(flags: ServeFlags, served: Served, tensor_parallel: int, experts: tupl
 def limits(flags: ServeFlags, served: Served, max_seqs: int | None) -> list[Word]:
     """Context, requests at once, memory share and formats, which vLLM and SGLang say in the same order.
 
-    Args:
-        flags: The server's names of them.
-        served: What must be said.
-        max_seqs: Requests at once as the server counts them.
+    ``max_seqs``: requests at once as the server counts them.
     """
     share = None if served.share is None else f"{served.share:g}"
     online = served.weight_format if served.weight_format in ONLINE_WEIGHTS else None

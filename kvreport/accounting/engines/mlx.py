@@ -152,10 +152,8 @@ class Mlx(EngineRules):
 def latent_score_bytes(heads: int, context: Any, seen: Any = None) -> Any:  # noqa: ANN401
     """Scores of latent attention while a chunk is read: products and weights, 16 bits each.
 
-    Args:
-        heads: Query heads.
-        context: Tokens of the prompt, or an array of them.
-        seen: Stored vectors that the last chunk attends to; None for one of each token.
+    ``heads``: query heads. ``context``: tokens of the prompt, or an array of them. ``seen``: stored
+    vectors that the last chunk attends to; None for one of each token.
     """
     return 2 * SCORE_BYTES * heads * xp.minimum(PREFILL_STEP, context) * (context if seen is None else seen)
 

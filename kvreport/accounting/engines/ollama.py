@@ -36,9 +36,7 @@ that the prediction may take for it."""
 def default_context(total_bytes: int, model: Model) -> int:
     """``num_ctx`` where nobody states it.
 
-    Args:
-        total_bytes: Memory of all devices together.
-        model: The model, whose own context caps it.
+    ``total_bytes``: memory of all devices together.
     """
     usual = next(context for least, context in CONTEXT_TIERS if total_bytes >= least)
     return min(usual, model.context_tokens)
@@ -47,10 +45,7 @@ def default_context(total_bytes: int, model: Model) -> int:
 def predicted_bytes(model: Model, file_bytes: int, context: int) -> int:
     """What Ollama expects before it starts the server: the file and plain 16-bit caches of every layer.
 
-    Args:
-        model: The model.
-        file_bytes: Size of its file.
-        context: Cells of all slots.
+    ``file_bytes``: size of its file. ``context``: cells of all slots.
     """
     heads = [
         c.kv_heads for g in model.layers for c in g.caches if isinstance(c, FullAttention | SlidingWindow)

@@ -23,9 +23,7 @@ _VALUE: Final = ".v_proj.weight"
 def allocated_rows(model: Model, joined: bool) -> tuple[WeightGroup, ...]:  # noqa: FBT001 - part of a memo's key
     """A model's tensors, those of attention as an engine allocates them.
 
-    Args:
-        model: The model.
-        joined: True if a layer that reads another's cache has places for keys and values of its own.
+    ``joined``: True if a layer that reads another's cache has places for keys and values of its own.
     """
     return tuple(_allocated(model, joined=joined))
 
@@ -38,15 +36,7 @@ def missing_projections(
     *,
     joined: bool,
 ) -> int:
-    """Bytes per rank of the places whose tensors the checkpoint lacks.
-
-    Args:
-        model: The model.
-        weight_format: The format that the model is converted to; None for as released.
-        formats: Weight formats by name.
-        tensor_parallel: Ranks that share each layer.
-        joined: As for :func:`allocated_rows`.
-    """
+    """Bytes per rank of the places whose tensors the checkpoint lacks."""
     rows = allocated_rows(model, joined)
     if rows == tuple(model.weights):
         return 0

@@ -105,13 +105,7 @@ def attention(
 ) -> Tensor:
     """Attention with cached keys and values, from the layer's normed input to the output projection.
 
-    Args:
-        graph: The graph that is planned.
-        inputs: Tensors that every layer reads: positions, masks, rows of the cache.
-        attn: The layer.
-        x: The residual stream.
-        home: Where the layer computes.
-        cache_home: Where its cache lies.
+    ``inputs``: tensors that every layer reads: positions, masks, rows of the cache.
     """
     picks = None
     if attn.picker is not None:
@@ -372,13 +366,7 @@ def latent_attention(
 ) -> Tensor:
     """Latent attention with absorbed projections (``deepseek2.cpp``, ``deepseek32.cpp``).
 
-    Args:
-        graph: The graph that is planned.
-        inputs: Tensors that every layer reads: positions, masks, rows of the cache.
-        attn: The layer.
-        x: The residual stream.
-        home: Where the layer computes.
-        cache_home: Where its cache lies.
+    ``inputs``: tensors that every layer reads: positions, masks, rows of the cache.
     """
     step, tokens = inputs.step, x.ne[1]
     compressed = _compressed_query(attn, x, home)

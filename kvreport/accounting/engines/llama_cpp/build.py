@@ -67,10 +67,7 @@ class Homes:
 def build_graph(network: Network, step: WorstStep, homes: Homes) -> Graph:
     """The graph of one step.
 
-    Args:
-        network: What is computed.
-        step: Tokens, sequences, outputs and cells of the step.
-        homes: Where weights and caches are.
+    ``step``: tokens, sequences, outputs and cells of the step. ``homes``: where weights and caches are.
     """
     graph = Graph()
     stream = _embed(graph, network, step, homes)

@@ -16,9 +16,7 @@ FAMILY: Final = "llama_cpp"
 def for_build(options: LocalOptions, version: str) -> LocalOptions:
     """Options with what an older build does differently.
 
-    Args:
-        options: What was asked.
-        version: A build such as ``b9849``, or a commit, which means the current rules.
+    ``version``: a build such as ``b9849``, or a commit, which means the current rules.
     """
     release = release_at(FAMILY, release_number(FAMILY, version))
     outputs = 0 if options.outputs is None and release.has("whole_batch_outputs") else options.outputs

@@ -53,10 +53,7 @@ def windows_of(network: Network) -> tuple[int, ...]:
 def count_cells(network: Network, options: LocalOptions, trained: int) -> Cells:
     """How many cells each layer gets.
 
-    Args:
-        network: The network.
-        options: Options of the server.
-        trained: The model's own context, used where the options name none.
+    ``trained``: the model's own context, used where the options name none.
     """
     slots, unified = options.slots, options.is_unified
     context = padded(options.context or trained)

@@ -37,9 +37,7 @@ def cell_plan(model: Model, kv_format: KvFormat | None, serving: Serving) -> Blo
 def stored_caches(model: Model, caches: tuple[Cache, ...]) -> tuple[Cache, ...]:
     """What llama.cpp caches of a layer: keys and values of every head where it unfolds latents before (MiniCPM3).
 
-    Args:
-        model: The model.
-        caches: The layer's caches.
+    ``caches``: the layer's caches.
     """
     known = load_local_architectures().by_class.get(model.architecture)
     widths = latent_widths(model) if known is not None and known.unfolded else None

@@ -78,10 +78,7 @@ def ollama_environment(options: LocalOptions) -> tuple[str, ...]:
 def modelfile(name: str, context: int, options: LocalOptions | None = None) -> str:
     """An Ollama Modelfile with the same parameters: the only place for a micro-batch and a number of layers.
 
-    Args:
-        name: Model in Ollama's library.
-        context: Tokens of one slot.
-        options: The options whose parameters are written too.
+    ``name``: model in Ollama's library. ``context``: tokens of one slot.
     """
     lines = [f"FROM {name}", f"PARAMETER num_ctx {context}"]
     if options is not None and options.ubatch_given:

@@ -13,8 +13,7 @@ from kvreport.units import human_bytes, human_tokens
 def check_of(name: str) -> CheckedArchitecture | None:
     """What the check of an architecture found (``data/llama_cpp/check.yaml``); None where it was not checked.
 
-    Args:
-        name: Name in a GGUF file.
+    ``name``: name in a GGUF file.
     """
     check = load_llama_check()
     found = [] if check is None else [one for one in check.architectures if one.architecture == name]

@@ -69,13 +69,8 @@ def _linear(x: Tensor, inner: int, outer: int, home: int, *, biased: bool) -> Te
 def mixture(graph: Graph, moe: Mixture, x: Tensor, residual: Tensor, home: int, experts: FeedHomes) -> Tensor:
     """A mixture of experts with what runs beside it.
 
-    Args:
-        graph: The graph that is planned.
-        moe: The layer.
-        x: The residual stream.
-        residual: The stream before the norm, which Gemma 4's router reads.
-        home: Where the layer computes.
-        experts: Where its experts lie.
+    ``moe``: the layer. ``residual``: the stream before the norm, which Gemma 4's router reads.
+    ``experts``: where its experts lie.
     """
     if moe.dense_beside is not None:
         return _beside_dense(graph, moe, x, residual, home, experts)

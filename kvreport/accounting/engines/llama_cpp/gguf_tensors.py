@@ -16,10 +16,7 @@ _BLOCK: Final = re.compile(r"^blk\.(\d+)\.(.+)$")
 def local_tensor(name: str, shape: Sequence[int], kind: GgmlType) -> LocalTensor:
     """One tensor of a file.
 
-    Args:
-        name: Its name.
-        shape: Elements per dimension, the fastest first.
-        kind: Its storage type.
+    ``name``: its name. ``kind``: its storage type.
     """
     found = _BLOCK.match(name)
     layer, rest = (int(found[1]), found[2]) if found else (-1, name)

@@ -62,11 +62,7 @@ def stacked(hyper: Hyper, stream: Tensor) -> Tensor:
 def embedded(graph: Graph, network: Network, tokens: int, cpu: int) -> Tensor | None:
     """Rows of the table of n-grams for every token, side by side (``build_inp_ple``).
 
-    Args:
-        graph: The graph, which takes the operations.
-        network: The model's blocks.
-        tokens: Tokens of one micro-batch.
-        cpu: Number of the host's backend, where the table lies.
+    ``tokens``: tokens of one micro-batch. ``cpu``: number of the host's backend, where the table lies.
     """
     ngram = next((block.ngram for block in network.blocks if block.ngram is not None), None)
     if ngram is None:

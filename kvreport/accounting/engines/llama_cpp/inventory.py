@@ -199,9 +199,7 @@ def _experts_in(row: WeightGroup, routed: int) -> int:
 def tensors_of(model: Model, *, prediction: bool = False) -> tuple[LocalTensor, ...]:
     """Every tensor of the text model, in the order of its layers, types not chosen yet.
 
-    Args:
-        model: The model.
-        prediction: True to list multi-token prediction blocks, too; they count as one more layer.
+    ``prediction``: True to list multi-token prediction blocks, too; they count as one more layer.
     """
     sets = layer_sets(model)
     widths = _width_layers(model)

@@ -185,11 +185,8 @@ def lay_out_local(
 ) -> LocalLayout:
     """Lay a model out as llama.cpp would.
 
-    Args:
-        local: The model, its tensors with types.
-        options: Options of the server.
-        devices: Devices in order; none runs everything on the CPU.
-        host_memory: Bytes that the host has; None where it is not known, or part of a device's.
+    ``devices``: devices in order; none runs everything on the CPU. ``host_memory``: bytes that the host
+    has; None where it is not known, or part of a device's.
 
     Raises:
         InputError: What llama.cpp refuses, in one sentence.
@@ -293,12 +290,7 @@ def compute_bytes(
 ) -> tuple[list[int], list[int]]:
     """Compute buffers of every device, the host last, and what operations on host weights add to each.
 
-    Args:
-        local: The model.
-        options: Options of the server.
-        devices: Devices in order.
-        placement: Where layers are.
-        cells: Numbers of cells.
+    ``cells``: numbers of cells.
     """
     network = local.network
     if len(placement.all_homes | set(placement.caches)) == 1 and not _has_inputs_by_layer(network):

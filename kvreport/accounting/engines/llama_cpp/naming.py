@@ -97,9 +97,8 @@ _RULES: Final[tuple[tuple[Component | None, str, str], ...]] = (
 def role_of(path: str, component: Component) -> str:
     """Name a tensor as ggml does, without layer number and without ``.weight``.
 
-    Args:
-        path: Module path of a weight group, ``*`` for numbers; or a name of a GGUF file.
-        component: What the weight is for.
+    ``path``: module path of a weight group, ``*`` for numbers; or a name of a GGUF file. ``component``:
+    what the weight is for.
     """
     if path.startswith("blk.*."):
         return path.removeprefix("blk.*.").removesuffix(".weight")

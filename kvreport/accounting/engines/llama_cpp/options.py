@@ -111,8 +111,7 @@ class LocalOptions:
     def check(self, *, latent: bool = False) -> None:
         """Refuse what llama.cpp refuses.
 
-        Args:
-            latent: True for a model with latent attention.
+        ``latent``: True for a model with latent attention.
 
         Raises:
             InputError: Which option, what was found, what is allowed.
@@ -145,8 +144,7 @@ class LocalOptions:
 def parse_overrides(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Read ``--override-tensor`` values: ``PATTERN=BUFFER`` with commas between them.
 
-    Args:
-        texts: One text per flag.
+    ``texts``: one text per flag.
 
     Returns:
         Patterns and buffer types, in order.

@@ -190,11 +190,7 @@ def weight_bytes(
 
     Token embeddings are always on the CPU; a tied output matrix is loaded a second time where the output layer is.
 
-    Args:
-        tensors: The file's tensors.
-        placement: Where layers are.
-        options: Options of the server.
-        tied: True if the embedding is the output matrix, too.
+    ``tied``: True if the embedding is the output matrix, too.
     """
     finder = _Overrides(options, placement.cpu)
     total = [0] * (placement.cpu + 1)

@@ -44,11 +44,9 @@ class Backend:
 def plan(graph: Graph, backends: Sequence[Backend], *, copies: int = 1, op_offload: bool = True) -> list[int]:
     """Bytes of each backend's compute buffer.
 
-    Args:
-        graph: What is computed.
-        backends: In order of preference; the CPU is the last.
-        copies: Copies of every split's inputs (pipeline parallelism keeps four).
-        op_offload: Whether devices may take over operations on weights in host memory.
+    ``backends``: in order of preference; the CPU is the last. ``copies``: copies of every split's inputs
+    (pipeline parallelism keeps four). ``op_offload``: whether devices may take over operations on weights
+    in host memory.
     """
     assign(graph, backends, op_offload=op_offload)
     return sizes(graph, backends, copies=copies)

@@ -57,10 +57,8 @@ def read_local(
 ) -> LocalModel:
     """Read a model the way llama.cpp does.
 
-    Args:
-        model: The model; from the catalog, a config or a GGUF header.
-        architecture: What llama.cpp knows of its class.
-        tensors: The tensor table of a file; None lists the model's weights.
+    ``model``: the model; from the catalog, a config or a GGUF header. ``tensors``: the tensor table of a
+    file; None lists the model's weights.
     """
     listed = tensors_of(model) if tensors is None else tensors
     roles: dict[int, dict[str, LocalTensor]] = {}

@@ -38,13 +38,7 @@ def layer(
 ) -> Tensor:
     """One recurrent layer, from its normed input to its output projection.
 
-    Args:
-        graph: The graph that is planned.
-        inputs: Tensors that every layer reads: positions, masks, rows of the cache.
-        mixer: The layer.
-        x: The residual stream.
-        home: Where the layer computes.
-        cache_home: Where its cache lies.
+    ``inputs``: tensors that every layer reads: positions, masks, rows of the cache. ``mixer``: the layer.
     """
     at = RecurrentPlace(graph, inputs, mixer, home, cache_home)
     match mixer.mechanism:

@@ -49,12 +49,7 @@ class LlamaCpp(EngineRules):
     ) -> LocalOptions:
         """Put the engine's defaults where nothing was asked.
 
-        Args:
-            options: What was asked.
-            model: The model.
-            total_bytes: Memory of all devices together.
-            tensors: The file's tensors, with their types.
-            architecture: The file's architecture.
+        ``total_bytes``: memory of all devices together.
         """
         del model, total_bytes, tensors, architecture
         return for_build(options, self.engine.version or "")

@@ -30,10 +30,8 @@ _SCALES: Final = 8 + 256 * 4
 def scratch_bytes(tensor: Tensor, rules: Scratch, *, copies: bool) -> int:
     """Bytes in addition to the result of one operation.
 
-    Args:
-        tensor: The operation's result.
-        rules: The backend's rules.
-        copies: True if flash attention reserves 16-bit copies of keys and values.
+    ``tensor``: the operation's result. ``rules``: the backend's rules. ``copies``: True if flash
+    attention reserves 16-bit copies of keys and values.
     """
     if rules == "cuda":
         return _copied(tensor) if copies and tensor.op == "flash_attn" else 0

@@ -31,12 +31,8 @@ def longest_context(
 ) -> int:
     """The largest ``--ctx-size`` that fits, up to the model's own context; 0 if none does.
 
-    Args:
-        local: The model.
-        options: Options; their context does not matter.
-        devices: Devices.
-        margin: Bytes to leave free on each device.
-        host_memory: Bytes that the host has, where that is known.
+    ``options``: options; their context does not matter. ``margin``: bytes to leave free on each device.
+    ``host_memory``: bytes that the host has, where that is known.
     """
     step = CELL_MULTIPLE * (1 if options.is_unified else options.slots)
     most = max(local.model.context_tokens // step, 1)
@@ -59,12 +55,8 @@ def longest_of_slots(
 ) -> int:
     """The longest context that each of so many slots can have, up to the model's own; 0 if none.
 
-    Args:
-        local: The model.
-        options: Options; their context and slots do not matter.
-        devices: Devices.
-        slots: Slots, each with cells of its own (:func:`most_slots`).
-        host_memory: Bytes that the host has, where that is known.
+    ``options``: options; their context and slots do not matter. ``slots``: slots, each with cells of its
+    own (:func:`most_slots`). ``host_memory``: bytes that the host has, where that is known.
     """
     if slots > MOST_SLOTS:
         return 0
@@ -116,13 +108,8 @@ def most_slots(
 ) -> int:
     """How many slots of ``context`` tokens each fit (``-c context*N -np N``), at most 256.
 
-    Args:
-        local: The model, its tensors with types.
-        options: Options of the server.
-        devices: Devices in order.
-        context: Tokens of one slot.
-        host_memory: Bytes that the host has, where that is known.
-        guess: Where to look first.
+    ``context``: tokens of one slot. ``host_memory``: bytes that the host has, where that is known.
+    ``guess``: where to look first.
     """
 
     def holds(slots: int) -> bool:
@@ -153,12 +140,8 @@ def fewest_cpu_experts(
 ) -> int | None:
     """The smallest ``--n-cpu-moe`` that fits; None if no number of them helps.
 
-    Args:
-        local: The model, its tensors with types.
-        options: Options of the server.
-        devices: Devices in order.
-        margin: Bytes to leave free on every device.
-        host_memory: Bytes that the host has, where that is known.
+    ``margin``: bytes to leave free on every device. ``host_memory``: bytes that the host has, where that
+    is known.
     """
 
     def laid(layers: int) -> LocalLayout:
@@ -186,12 +169,8 @@ def most_gpu_layers(
 ) -> int:
     """The largest ``--n-gpu-layers`` that fits; 0 if none does.
 
-    Args:
-        local: The model, its tensors with types.
-        options: Options of the server.
-        devices: Devices in order.
-        margin: Bytes to leave free on every device.
-        host_memory: Bytes that the host has, where that is known.
+    ``margin``: bytes to leave free on every device. ``host_memory``: bytes that the host has, where that
+    is known.
     """
 
     def laid(layers: int) -> LocalLayout:

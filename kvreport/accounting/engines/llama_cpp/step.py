@@ -56,11 +56,8 @@ class WorstStep:
 def norm(x: Tensor, home: int, *, layer_norm: bool = False, weighted: bool = True) -> Tensor:
     """A norm and its weight (``build_norm``); a layer norm has a bias, too.
 
-    Args:
-        x: What is normed.
-        home: Where the layer computes.
-        layer_norm: True for a layer norm, False for RMS norm.
-        weighted: False for a norm without a weight.
+    ``layer_norm``: True for a layer norm, False for RMS norm. ``weighted``: False for a norm without a
+    weight.
     """
     cur = like("norm" if layer_norm else "rms_norm", x)
     if not weighted:

@@ -54,11 +54,7 @@ def plan(
 ) -> BlockPlan:
     """How requests are laid into the pools of one rank.
 
-    Args:
-        model: The model, whole.
-        engine: The engine's record, of one release.
-        setup: Flags, format, layout and device.
-        stage: The layers of a pipeline stage as a model; None for all.
+    ``stage``: the layers of a pipeline stage as a model; None for all.
 
     Raises:
         InputError: If the format cannot store one of the model's caches.
@@ -106,10 +102,6 @@ def counted(model: Model, engine: Engine) -> Model:
     0.5.20 where the config says ``num_nextn_predict_layers`` (``spec_aux_hidden_state.py``). The caches of others come
     out of what is kept free. Drafts of blocks are counted in every release, as layers of the target or by
     their own widths (:func:`own_draft_bytes`).
-
-    Args:
-        model: The model, with the layers of a draft if there is one.
-        engine: The engine's record, of one release.
     """
     drafts = {group.name for group in model.layers if group.name.startswith(_DRAFT)}
     if not drafts or compressed.is_compressed(model):
@@ -135,11 +127,7 @@ def own_draft_bytes(model: Model, engine: Engine, ranks: int, element: float) ->
     ``srt/speculative/dflash_utils.py::dflash_draft_cell_size_per_token``; the draft's cache has the type of
     the target's. Compressed pools are widened instead.
 
-    Args:
-        model: The model, with the layers of a draft if there is one.
-        engine: The engine's record, of one release.
-        ranks: Ranks that divide the heads.
-        element: Bytes of one cached element.
+    ``ranks``: ranks that divide the heads. ``element``: bytes of one cached element.
     """
     early = not release_of(engine).has("block_drafts_by_own_widths")
     if early or not drafts_blocks(model) or compressed.is_compressed(model):
@@ -161,13 +149,6 @@ def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, s
     Every stage sets as much aside for states as the stage with most of them needs, and up to 0.5.16 as much as the whole
     model does (``kv_cache_configurator.py::_handle_max_mamba_cache``). Up to 0.5.20 a stage with a window pool counts
     the layers of the whole model (``pool_configurator.py::HybridSWAPoolConfigurator``).
-
-    Args:
-        model: The model, whole.
-        engine: The engine's record, of one release.
-        flags: The resolved flags.
-        layout: How the model is spread.
-        stage: The stage's layers as a model.
     """
     rule = pool_rule(stage, engine, flags)
     if shapes.layers(model, engine).windowed and not release_of(engine).has("windows_of_stage"):
@@ -255,14 +236,7 @@ def step_sizes(serving: Serving) -> tuple[int | None, int]:
 def device_traits(
     model: Model, engine: Engine, kv_format: KvFormat | None, accelerator: Accelerator | None
 ) -> tuple[Hashable, ...]:
-    """What of a device decides the pools of a model, with a prefix cache and without one.
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        kv_format: How growing caches are stored; None for 16 bits.
-        accelerator: The device; None where it is not known.
-    """
+    """What of a device decides the pools of a model, with a prefix cache and without one."""
     caching, without = (
         settings.attention_backend(model, engine, accelerator, prefix_cache=one) for one in (True, False)
     )
@@ -296,11 +270,8 @@ def scaled_latents(
     the tokens, TensorRT-LLM's kernels are taken everywhere in newer releases
     (``model_overrides/deepseek_v2.py::_dsa_dcp_overrides``).
 
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        accelerator: The device; None for a Hopper GPU.
-        context_ranks: Ranks that divide the tokens of a request (``--dcp-size``).
+    ``accelerator``: the device; None for a Hopper GPU. ``context_ranks``: ranks that divide the tokens of
+    a request (``--dcp-size``).
     """
     plain = context_ranks > 1 and release_of(engine).has("index_on_every_rank")
     if plain or (accelerator is not None and accelerator.vendor == "AMD"):

@@ -333,10 +333,7 @@ class Division:
 def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> Division:
     """Which pools a model has, and what a token takes of them.
 
-    Args:
-        model: The model.
-        engine: The release, whose lists of model classes decide which models have a window pool.
-        flags: The resolved flags.
+    ``engine``: the release, whose lists of model classes decide which models have a window pool.
     """
     if compressed.is_compressed(model):
         return _compressed_rule(model, engine, flags)
@@ -357,11 +354,7 @@ def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> Division:
 def size_pools(model: Model, engine: Engine, budget_bytes: int, flags: PoolFlags) -> RankPools:
     """Divide a budget over a model's pools as SGLang does.
 
-    Args:
-        model: The model.
-        engine: The release.
-        budget_bytes: What weights and the reserve leave on the rank.
-        flags: The resolved flags.
+    ``budget_bytes``: what weights and the reserve leave on the rank.
 
     Raises:
         InputError: If the budget holds no token, no state, or no window of one request.
@@ -372,9 +365,7 @@ def size_pools(model: Model, engine: Engine, budget_bytes: int, flags: PoolFlags
 def pools_of(rule: Division, budget_bytes: int) -> RankPools:
     """Divide a budget over the pools of a rule.
 
-    Args:
-        rule: Which pools there are, and what a token takes of them.
-        budget_bytes: What weights and the reserve leave on the rank.
+    ``budget_bytes``: what weights and the reserve leave on the rank.
 
     Raises:
         InputError: If the budget holds no token, no state, or no window of one request.

@@ -23,11 +23,6 @@ def unequal_refusal(devices: Sequence[Accelerator], engine: Engine, layout: Layo
     """Why unequal devices are refused; None if they are not.
 
     Pipeline stages alone are not compared (0.5.23 ``distributed/bootstrap.py::_check_tp_memory_balance``).
-
-    Args:
-        devices: The devices, rank by rank.
-        engine: The release.
-        layout: How the model is spread.
     """
     sizes = [one.usable_bytes for one in devices]
     if layout.tensor * layout.data == 1 or min(sizes) >= kernel.LEAST_OF_LARGEST * max(sizes):
@@ -45,15 +40,7 @@ def refusal(
     accelerator: Accelerator | None,
     layout: Layout,
 ) -> str | None:
-    """The engine's reason in words, with what works instead; None if it starts resolving.
-
-    Args:
-        model: The model.
-        engine: The release.
-        kv_format: How growing caches are to be stored; None for 16 bits.
-        accelerator: The device; None where it is not known.
-        layout: How the model is spread over devices.
-    """
+    """The engine's reason in words, with what works instead; None if it starts resolving."""
     bits = 16.0 if kv_format is None else kv_format.bits
     name = "bf16" if kv_format is None else kv_format.name
     if compressed.is_compressed(model) and bits not in SPARSE_BITS:
@@ -89,11 +76,6 @@ def refusal(
 
 
 def stores_narrow(kv_format: KvFormat | None, accelerator: Accelerator | None) -> bool:
-    """False for fewer than 8 bits on a device before Blackwell, whose kernels do not read them.
-
-    Args:
-        kv_format: How growing caches are to be stored; None for 16 bits.
-        accelerator: The device; None where it is not known.
-    """
+    """False for fewer than 8 bits on a device before Blackwell, whose kernels do not read them."""
     narrow = kv_format is not None and kv_format.bits < SPARSE_BITS[0]
     return not narrow or settings.capability(accelerator) >= settings.BLACKWELL

@@ -504,7 +504,6 @@ def grown(memory_bytes: float) -> float:
 
     Buffers for other ranks are larger on larger devices, and do not grow in proportion: the links' channels do.
 
-    Args:
-        memory_bytes: Memory of the device.
+    ``memory_bytes``: memory of the device.
     """
     return float((memory_bytes / (80 * GIB)) ** 0.5)

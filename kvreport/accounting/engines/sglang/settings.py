@@ -293,13 +293,9 @@ def images_mib(
 ) -> int:
     """MiB that images take of the device beside weights and pools; 0 for a model without.
 
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        accelerator: The device.
-        nodes: Servers of one replica: across them images are sent through the hosts.
-        max_requests: ``--max-running-requests``, or None.
-        through: ``--mm-feature-transport``; "" for the engine's choice.
+    ``nodes``: servers of one replica: across them images are sent through the hosts. ``max_requests``:
+    ``--max-running-requests``, or None. ``through``: ``--mm-feature-transport``; "" for the engine's
+    choice.
     """
     if not shapes.takes_images(model, engine):
         return 0
@@ -320,11 +316,8 @@ def backend_share(backend: str, context_tokens: int) -> float:
 def chunk_of(model: Model, engine: Engine, chunk_tokens: int, data_attention: int = 1) -> int:
     """``chunked_prefill_size`` of one data rank; -1 for a class whose prefill is never chunked.
 
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        chunk_tokens: Tokens of one prefill chunk, where given.
-        data_attention: Ranks of data-parallel attention.
+    ``chunk_tokens``: tokens of one prefill chunk, where given. ``data_attention``: ranks of data-parallel
+    attention.
     """
     return -1 if engine.lists("unchunked", model.architecture) else chunk_tokens // data_attention
 
@@ -343,11 +336,8 @@ def device_mib(accelerator: Accelerator) -> float:
 def reserved_mib(device: float, chunk_tokens: int, ranks: int, graphs: float) -> float:
     """MiB that SGLang keeps free beside weights and pools (``handle_gpu_memory_settings``).
 
-    Args:
-        device: Memory of the device, MiB.
-        chunk_tokens: Tokens of one prefill chunk.
-        ranks: Tensor ranks times pipeline stages.
-        graphs: MiB for captured graphs.
+    ``chunk_tokens``: tokens of one prefill chunk. ``ranks``: tensor ranks times pipeline stages.
+    ``graphs``: MiB for captured graphs.
     """
     tokens = chunk_tokens if chunk_tokens > 0 else UNCHUNKED_TOKENS
     reserved = OTHER_MIB + max(tokens, LEAST_CHUNK) * MIB_PER_TOKEN + ranks / 8 * 1024 + graphs
@@ -400,11 +390,7 @@ def exchange_kept(engine: Engine) -> bool:
 
 
 def exchanged_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Token counts that prefill is captured at with DeepEP: by eights (``apply_deepep_adjustments``).
-
-    Args:
-        sizes: Token counts without it.
-    """
+    """Token counts that prefill is captured at with DeepEP: by eights (``apply_deepep_adjustments``)."""
     return tuple(sorted({-(-size // 8) * 8 for size in sizes}))
 
 
@@ -414,10 +400,7 @@ def largest_prefill(model: Model, engine: Engine, chunk_tokens: int) -> int:
     Llama 2 is known by its name (``memory_hook.py``), Muse Glimmer by its class
     (``apply_muse_glimmer_prefill_cuda_graph_max_bs_default``).
 
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        chunk_tokens: Tokens of one prefill chunk.
+    ``chunk_tokens``: tokens of one prefill chunk.
     """
     if engine.lists("small_prefill_graphs", model.architecture):
         return SMALL_PREFILL
@@ -528,11 +511,7 @@ def attention_backend(
 ) -> str:
     """The attention backend that is taken by default (``get_default_attn_backend`` and overrides).
 
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        accelerator: The device.
-        prefix_cache: True if prefixes are cached.
+    ``prefix_cache``: True if prefixes are cached.
     """
     if is_compressed(model):
         return "dsv4"
@@ -565,11 +544,7 @@ def attention_backend(
 def page_size(model: Model, engine: Engine, backend: str, given: int | None = None) -> int:
     """Tokens of one page: as given, or as a kernel or a model needs.
 
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        backend: The attention backend.
-        given: Tokens given by hand, or None.
+    ``backend``: the attention backend. ``given``: tokens given by hand, or None.
     """
     index = shapes.indexer_of(model)
     if is_compressed(model):
@@ -608,12 +583,8 @@ def states_per_request(
     Pipeline stages prepare no step ahead. That is decided after the slots for tracking are, so that one of the two
     stays (``_pipeline_parallel_overlap_disable``).
 
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        prefix_cache: True if prefixes are cached.
-        overlap: True if the scheduler prepares a step while the one before runs.
-        staged: True with pipeline stages.
+    ``prefix_cache``: True if prefixes are cached. ``overlap``: True if the scheduler prepares a step
+    while the one before runs. ``staged``: True with pipeline stages.
     """
     if not prefix_cache:
         return 1
@@ -627,12 +598,6 @@ def narrows_index(
     """True if index keys without scales follow an FP8 cache on the device (``get_minimax_sparse_index_dtype``).
 
     Keys of pooled tokens do not (``mem_cache/qsa_kv_pool.py::resolve_qsa_indexer_dtype``, 0.5.22 and 0.5.23).
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        kv_format: How growing caches are stored; None for 16 bits.
-        accelerator: The device.
     """
     index = shapes.indexer_of(model)
     if index is None or index.scaled or index.stride > 1 or kv_format is None or kv_format.bits != 8:

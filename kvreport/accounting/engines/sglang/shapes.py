@@ -94,10 +94,8 @@ def _has_towers(model: Model) -> bool:
 def token_elements(model: Model, attention_ranks: int, *, windowed: bool = False) -> int:
     """Elements of keys and values (or of one latent) that one token takes in one layer of one rank.
 
-    Args:
-        model: The model.
-        attention_ranks: Ranks that divide the heads; fewer heads than ranks replicate.
-        windowed: True for a layer of the window pool, whose heads may differ from the others'.
+    ``attention_ranks``: ranks that divide the heads; fewer heads than ranks replicate. ``windowed``: True
+    for a layer of the window pool, whose heads may differ from the others'.
     """
     latent = latent_of(model)
     if latent is not None:
@@ -142,10 +140,8 @@ def window_of(model: Model) -> int | None:
 def state_bytes(model: Model, attention_ranks: int, state_dtype: str | None = None) -> int:
     """Bytes of one request's states in all layers of one rank (``mamba_cache_per_req``).
 
-    Args:
-        model: The model.
-        attention_ranks: Ranks that divide the channels; groups that do not divide become one per rank.
-        state_dtype: Type of the recurrent part; None for what the config says, else float32.
+    ``attention_ranks``: ranks that divide the channels; groups that do not divide become one per rank.
+    ``state_dtype``: type of the recurrent part; None for what the config says, else float32.
     """
     total = 0
     for group in model.layers:
@@ -161,9 +157,7 @@ def alike_states_bytes(model: Model, attention_ranks: int) -> int:
     Those of keys and values are divided by whole heads; those of a layer's outputs, as wide as the
     model, lie whole on each rank (0.5.16 to 0.5.23, ``configs/inkling.py::mamba2_cache_params``).
 
-    Args:
-        model: The model.
-        attention_ranks: Ranks that divide the heads.
+    ``attention_ranks``: ranks that divide the heads.
     """
     channels = columns = 0
     for windowed in (False, True):

@@ -46,11 +46,8 @@ def block_float_kernel(engine: Engine, architecture: str, major: int, installed:
 
     Hopper takes OpenAI's Triton kernels where they are installed, as part of the package or as a package of their own.
 
-    Args:
-        engine: The record of the release.
-        architecture: The model's class.
-        major: Major compute capability.
-        installed: What a log or a user says runs on Hopper; None for how the release is published.
+    ``major``: major compute capability. ``installed``: what a log or a user says runs on Hopper; None for
+    how the release is published.
     """
     if major == 10:
         return "flashinfer"
@@ -74,10 +71,7 @@ def triton_bytes(release: Release, outputs: int, inputs: int) -> int:
     groups of 32 inputs to 2, or as vLLM does. Biases are widened to 32 bits. What vLLM allocates before has the inner side in
     multiples of 64 (``oracle/mxfp4.py``).
 
-    Args:
-        release: The vLLM release.
-        outputs: Outputs of the matrix on one rank, gate and up together.
-        inputs: Inputs on one rank.
+    ``outputs``: outputs of the matrix on one rank, gate and up together. ``inputs``: inputs on one rank.
     """
     wide = release.has("wide_triton_tiles")
     values = rounded_up(outputs, 64 if wide else 16) * rounded_up(inputs, 128 if wide else 64) // 2

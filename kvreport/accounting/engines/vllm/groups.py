@@ -134,10 +134,9 @@ def terms_of(group: Group, block_bytes: int, context_parallel: int = 1) -> Itera
 def group_layers(layers: Sequence[tuple[CacheSpec, int]], *, interleaved: bool = False) -> tuple[Group, ...]:
     """Put layers into groups.
 
-    Args:
-        layers: Pages in layer order of first appearance, with the number of layers of each.
-        interleaved: True if all layers of a block lie side by side in memory (block outermost);
-            then pages of different size can share a block without being made equal.
+    ``layers``: pages in layer order of first appearance, with the number of layers of each.
+    ``interleaved``: True if all layers of a block lie side by side in memory (block outermost); then
+    pages of different size can share a block without being made equal.
 
     Raises:
         ValueError: If pages cannot be made equal (no engine version serves such a model).
@@ -164,11 +163,8 @@ def stage_groups(
     (``_project_kv_cache_groups_to_worker``): a request takes blocks of all groups on every stage, also of those
     that have no layer there.
 
-    Args:
-        groups: Groups of the whole model.
-        pages: The pages that they were made of, as :func:`group_layers` took them.
-        layers: The layers that have each.
-        stage: Layers of the stage.
+    ``pages``: the pages that they were made of, as :func:`group_layers` took them. ``layers``: the layers
+    that have each.
     """
     largest = max(page.page_bytes for page in pages)
     final = {page for group in groups for page, _ in group.pages}

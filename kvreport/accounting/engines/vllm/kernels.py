@@ -199,12 +199,6 @@ def plan_class(
 
     Latents, states and the widest heads have kernels with block sizes of their own, sparse latents layouts of their
     own, and windows count in full where there is no hybrid cache manager.
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        kv_format: How growing caches are stored; None for the type that the model is served in.
-        accelerator: The device.
     """
     shape = Traits.of(model, engine)
     if shape.plain and shape.widest_head < _WIDE_HEAD:
@@ -258,12 +252,6 @@ def stored_format(
     Sparse MLA in FP8 (DeepSeek-V3.2, GLM-5): everywhere but on Blackwell data-center GPUs, whose kernels
     take plain rows, one latent is FP8 with a float32 scale per 128 elements and a 16-bit rotary part.
     The format keeps its name; its bytes are those of the layout.
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        kv_format: How growing caches are stored; None for the type that the model is served in.
-        accelerator: The device.
     """
     shape, device = Traits.of(model, engine), Device.of(accelerator)
     if shape.latent is None or not shape.indexed or shape.packed or not device.nvidia:

@@ -107,14 +107,6 @@ def load_overhead(
 ) -> dict[str, int]:
     """Bytes per rank that loading adds, by what they are for.
 
-    Args:
-        model: The model.
-        engine: The engine, whose release decides the kernels.
-        weight_format: The format the model is converted to; None means as released.
-        formats: Weight formats by name.
-        accelerator: The device, which decides the kernels.
-        layout: How the weights are divided.
-
     Returns:
         ``position_table``, ``missing_projections``, ``absorbed_projection``, ``widened_scales``, ``grouped_scales``,
         ``expert_padding``, ``read_plain``, ``float_connections``, ``row_padding`` and ``allocated_blocks``, where they apply.
@@ -185,10 +177,8 @@ def _position_table(model: Model, floats: bool, apart: bool) -> int:  # noqa: FB
     are floats (0.27.1 and 0.33.0, ``rotary_embedding/deepseek_scaling_rope.py::DeepseekV4ScalingRotaryEmbedding``).
     Layers share a table where width and parameters are equal (0.10.2 to 0.33.0 ``rotary_embedding/__init__.py::get_rope``).
 
-    Args:
-        model: The model.
-        floats: True for classes that ask for a table of 32-bit numbers.
-        apart: True for classes whose windows rotate by parameters of their own.
+    ``floats``: True for classes that ask for a table of 32-bit numbers. ``apart``: True for classes whose
+    windows rotate by parameters of their own.
     """
     if not model.rotary_axes:
         return 0

@@ -87,11 +87,7 @@ def plan(
 ) -> BlockPlan:
     """Plan the blocks of one model on one rank.
 
-    Args:
-        model: The whole model.
-        engine: The engine's release.
-        setup: Flags, format, layout and device.
-        stage: Layers of the pipeline stage that the rank belongs to; None for all.
+    ``stage``: layers of the pipeline stage that the rank belongs to; None for all.
 
     Raises:
         InputError: If the cache format or the parallel layout is impossible.

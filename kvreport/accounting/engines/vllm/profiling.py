@@ -214,12 +214,7 @@ def partial_bytes_per_row(
     by the results that are given back, and is taken off the whole: they count again, nearly as large (0.29.0 to 0.33.0
     ``v1/worker/gpu/cudagraph_utils.py``, ``measured - sum(mem_samples)``).
 
-    Args:
-        model: The model.
-        release: The vLLM release.
-        tensor_parallel: Ranks that share the heads.
-        second: True for the second model runner.
-        decode_context: Ranks that divide a context.
+    ``decode_context``: ranks that divide a context.
     """
     caches = [cache for group in model.layers for cache in group.caches]
     plain = [one for one in caches if isinstance(one, FullAttention | SlidingWindow)]
@@ -277,11 +272,7 @@ def embedded_bytes_per_token(shape: Shape, release: Release, *, second: bool, im
     The first runner has it for every model (0.28.0 ``v1/worker/gpu_model_runner.py``, ``inputs_embeds``), the second
     one for those that are asked for images or sounds (0.33.0 ``v1/worker/gpu/mm/encoder_runner.py::EncoderRunner``).
 
-    Args:
-        shape: The model's widths.
-        release: The vLLM release.
-        second: True for the second runner.
-        images: True if the model encodes images or sounds and was not told to serve text only.
+    ``images``: True if the model encodes images or sounds and was not told to serve text only.
     """
     charged = release.has("charges_all_that_stays") and (images or not second)
     return SERVED_BYTES * shape.hidden if charged else 0
@@ -298,9 +289,7 @@ def received_bytes_per_token(shape: Shape, *, alone: bool) -> int:
     It is made for a whole step, by the second runner after loading, by the first in the measuring run
     (``make_empty_intermediate_tensors``, read in 0.11.2, 0.27.1 and 0.33.0). Several residual streams pass as one tensor.
 
-    Args:
-        shape: The model's widths.
-        alone: True for classes that pass hidden states with the residual already added, not both.
+    ``alone``: True for classes that pass hidden states with the residual already added, not both.
     """
     tensors = shape.streams if shape.streams > 1 else 1 if alone else 2
     return tensors * SERVED_BYTES * shape.hidden
@@ -357,9 +346,7 @@ def loaded_bytes_per_row(model: Model, engine: Engine) -> int:
     One for each layer with an indexer, of as many rows as requests run at once (0.30.0 to 0.33.0
     ``models/deepseek_v2.py`` and ``models/deepseek_v32/nvidia/model.py``, ``get_sparse_mla_index_group_max_rows``).
 
-    Args:
-        model: The model.
-        engine: The engine's record, of one release; it lists the classes as ``picks_of_rows``.
+    ``engine``: the engine's record, of one release; it lists the classes as ``picks_of_rows``.
     """
     if not engine.lists("picks_of_rows", model.architecture):
         return 0
@@ -394,11 +381,8 @@ def forward_bytes_per_token(
     compute in buffers that stay allocated (``inner_kept``), their inner side lies there
     (:func:`expert_workspace_bytes`), and a forward pass adds only their outputs.
 
-    Args:
-        shape: The model's widths.
-        tensor_parallel: Ranks that share each layer.
-        whole_experts: True with expert parallelism.
-        inner_kept: True where experts compute in buffers that stay allocated.
+    ``whole_experts``: True with expert parallelism. ``inner_kept``: True where experts compute in buffers
+    that stay allocated.
     """
     stream = stream_bytes_per_token(shape)
     dense = FORWARD_INNER_BYTES * shape.inner / tensor_parallel
@@ -477,12 +461,6 @@ def scored_bytes_per_row(
     (:func:`partial_bytes_per_row`). DeepSeek-V4.1-Flash was measured with 1,048,576 and with 4,096 tokens on B300: what follows the length
     is 11.9 GiB of peak and graphs, where 1,024 rows of 1.5 x 1,048,576 places are 12.0, counted twice (brook-012, -014). On four
     GB200, one start of GLM-5.2 with 819,200 tokens estimated 0.9 GiB more than its other launches are counted with (web-004).
-
-    Args:
-        model: The model.
-        shape: The model's widths.
-        release: The vLLM release.
-        second: True for the second model runner.
     """
     if not shape.gathers_keys:
         return 0.0, 0.0
@@ -536,13 +514,9 @@ def compiling_bytes(
     the first kernel reads the embedding table. Where images or sounds may be asked for, embeddings are looked up
     outside of the compiled graph (``gpu_model_runner.py::_dummy_run``).
 
-    Args:
-        model: The model.
-        release: The vLLM release.
-        tensor_parallel: Ranks that the table is divided over.
-        images: False if the engine was told to serve text only.
-        hashed: True if tables of hashed n-grams lie on the device, whose lookup is compiled with the layers (a bug
-            report of Flash-Next before 0.30 names tens of GiB per GPU).
+    ``images``: False if the engine was told to serve text only. ``hashed``: True if tables of hashed
+    n-grams lie on the device, whose lookup is compiled with the layers (a bug report of Flash-Next before
+    0.30 names tens of GiB per GPU).
     """
     if not release.has("compiles_on_copies"):
         return 0

@@ -65,10 +65,8 @@ def second_runner(
 def state_slots(release: Release, *, caching: bool, checkpoint: bool) -> int:
     """Blocks of state that a request is charged for, without speculation.
 
-    Args:
-        release: The release.
-        caching: True with prefix caching.
-        checkpoint: True if layers keep a state from inside a prefill (:func:`keeps_checkpoint`), which takes one more.
+    ``caching``: True with prefix caching. ``checkpoint``: True if layers keep a state from inside a
+    prefill (:func:`keeps_checkpoint`), which takes one more.
     """
     slots = release.count("state_slots_cached") if caching else 1
     return slots + (checkpoint and slots > 1)
@@ -95,11 +93,8 @@ def encoder_profiled(release: Release, *, second: bool) -> bool:
 def sampler(release: Release, *, second: bool, flashinfer: bool | None = None) -> Sampler:
     """How the sampling step is computed that runs while memory is measured (``_dummy_sampler_run``).
 
-    Args:
-        release: The release.
-        second: True for the second model runner.
-        flashinfer: Whether FlashInfer's sampler is installed, which runs on NVIDIA's devices only; None for how the
-            release is published.
+    ``flashinfer``: whether FlashInfer's sampler is installed, which runs on NVIDIA's devices only; None
+    for how the release is published.
 
     Returns:
         ``sort`` where all logits are sorted, ``probabilities`` where masks and probabilities of all logits

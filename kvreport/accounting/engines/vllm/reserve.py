@@ -349,11 +349,7 @@ def bytes_of_graph_layer(
 
     No log shows those of Intel's.
 
-    Args:
-        engine: The engine's record, of one release.
-        second: True for the second model runner.
-        vendor: Who makes the devices, in capitals.
-        hopper: True on Hopper, for a model whose graphs take less there (:func:`less_on_hopper`).
+    ``hopper``: True on Hopper, for a model whose graphs take less there (:func:`less_on_hopper`).
     """
     if second and vendor == "AMD":
         return float(ROCM_GRAPH_BYTES)
@@ -372,14 +368,7 @@ def less_on_hopper(sizes: Shape, *, second: bool) -> bool:
 
 
 def runs_second(model: Model, sizes: Shape, engine: Engine, *, vendor: str = "NVIDIA") -> bool:
-    """Whether the second model runner serves a model by default.
-
-    Args:
-        model: The model.
-        sizes: The model's widths.
-        engine: The engine's record, of one release.
-        vendor: Who makes the devices, in capitals.
-    """
+    """Whether the second model runner serves a model by default."""
     return releases.second_runner(
         engine,
         model.architecture,
@@ -392,21 +381,13 @@ def runs_second(model: Model, sizes: Shape, engine: Engine, *, vendor: str = "NV
 
 
 def follows_length(model: Model) -> bool:
-    """Whether the reserve may follow the longest request: one with an indexer or latents, or with images that become videos.
-
-    Args:
-        model: The model, or a stage of it.
-    """
+    """Whether the reserve may follow the longest request: one with an indexer or latents, or with images that become videos."""
     sizes = Shape.of(model)
     return bool(sizes.indexed or sizes.latent_heads) or sizes.tower is not None
 
 
 def follows_cache(model: Model) -> bool:
-    """Whether the reserve may follow the format of the cache: with latents, whose kernels on Hopper go by it.
-
-    Args:
-        model: The model, or a stage of it.
-    """
+    """Whether the reserve may follow the format of the cache: with latents, whose kernels on Hopper go by it."""
     sizes = Shape.of(model)
     return sizes.latent_heads > 0 or sizes.gathers_keys
 
@@ -414,10 +395,7 @@ def follows_cache(model: Model) -> bool:
 def band_kind(model: Model, *, tensor_parallel: int, images: bool) -> str:
     """The kind of start whose logs an error band rests on; pipeline stages have their own.
 
-    Args:
-        model: The model, or a stage of it, with its draft layers.
-        tensor_parallel: Devices of a group.
-        images: False if the engine was told to serve text only.
+    ``images``: False if the engine was told to serve text only.
     """
     if drafts(model):
         return "drafted"
@@ -436,10 +414,7 @@ def band(engine: Engine, device_class: str, kind: str) -> tuple[float, float]:
     sampling, which is the peak of most whole models and hides what a forward pass takes beside what is counted, is run by
     the last stage alone.
 
-    Args:
-        engine: The engine's record, of one release.
-        device_class: Of :func:`device_class`.
-        kind: Of :data:`BANDS`.
+    ``device_class``: of :func:`device_class`. ``kind``: of :data:`BANDS`.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.

@@ -150,11 +150,8 @@ class Encoding:
 def encoding(tower: Tower | None, hidden: int, release: Release, ranks: int = 1) -> Encoding:
     """What is held while images are encoded, and after.
 
-    Args:
-        tower: The tower; None without one, or where images are not encoded.
-        hidden: Width of the language model's residual stream.
-        release: The release.
-        ranks: Ranks that the tower is split over.
+    ``tower``: the tower; None without one, or where images are not encoded. ``hidden``: width of the
+    language model's residual stream. ``ranks``: ranks that the tower is split over.
     """
     if tower is None:
         return Encoding()
@@ -180,11 +177,8 @@ def whole_encoding(tower: Tower | None, hidden: int, release: Release, ranks: in
     longest, and what is kept are views of all that (0.33 ``models/vision.py::run_dp_sharded_mrope_vision_model``).
     No log of a start confirms it.
 
-    Args:
-        tower: The tower; None without one, or where images are not encoded.
-        hidden: Width of the language model's residual stream.
-        release: The release.
-        ranks: Ranks that share the images.
+    ``tower``: the tower; None without one, or where images are not encoded. ``hidden``: width of the
+    language model's residual stream. ``ranks``: ranks that share the images.
     """
     alone = encoding(tower, hidden, release)
     kept = alone.kept * ranks
@@ -194,9 +188,7 @@ def whole_encoding(tower: Tower | None, hidden: int, release: Release, ranks: in
 def listening(model: Model, tokens: int | None) -> Encoding:
     """What stays of the clips that a model is measured with which takes audio and no images; the pass is not counted.
 
-    Args:
-        model: The model.
-        tokens: Tokens of the longest clip (:func:`clip_tokens`); None where they are not known.
+    ``tokens``: tokens of the longest clip (:func:`clip_tokens`); None where they are not known.
     """
     sees = any(row.component == "vision" for row in model.weights)
     if tokens is None or sees:
@@ -210,10 +202,7 @@ def clip_tokens(model: Model, engine: Engine, context_tokens: int | None = None)
 
     Layers that attend to a clip's states see as many of them as the encoder has positions.
 
-    Args:
-        model: The model.
-        engine: The engine's record, which lists the classes.
-        context_tokens: The longest request; None for the model's longest.
+    ``context_tokens``: the longest request; None for the model's longest.
     """
     if not any(row.component == "audio" for row in model.weights):
         return None
