@@ -162,19 +162,21 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
     )
     if found is None:
         return ""
+    name = engine_name(family.replace("_", "-"))
     said = (
-        f"Blind predictions for {counted(found.logs, 'log|logs')} of {engine_name(family.replace('_', '-'))} with {ALL_FLAGS}: "
-        f"{found.quantity} differ by {_percent(found.median)} (median) and {_percent(found.p90)} (90th percentile)."
+        f"First predictions for {counted(found.logs, 'log|logs')} of {name} with {ALL_FLAGS}, made before any rule was "
+        f"corrected with the log: {found.quantity} are off by {_percent(found.median)} (median) and "
+        f"{_percent(found.p90)} (90th percentile)."
     )
-    also = [f"the 80% band contains {found.held} of {found.pools} pools"] if found.pools else []
+    if found.pools:
+        said += f" The 80% band of that time contained {found.held} of {found.pools}"
+        said += "; today's bands are wider." if found.held < 0.8 * found.pools else "."
     if found.refusals:
-        also.append(f"{found.refusals_right} of {found.refusals} refusals were predicted")
-    if also:
-        said += f" {', and '.join(also).capitalize()}."
+        said += f" Of {counted(found.refusals, 'server|servers')} that failed to start, {found.refusals_right} were predicted to fail."
     if further is not None:
         said += (
-            f" For {further.logs} logs with {SOME_ASSUMED}, the figures are {_percent(further.median)} and {_percent(further.p90)}, "
-            f"with {further.held} of {further.pools} pools in the band."
+            f" For {further.logs} logs with {SOME_ASSUMED}, the errors are {_percent(further.median)} and "
+            f"{_percent(further.p90)}."
         )
     return said
 

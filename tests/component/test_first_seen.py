@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, Run, errors_of, load_first_seen
+from kvreport.catalog.left_out import load_left_out
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.cli import main
@@ -52,9 +53,16 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         assert len(running) < len(logs) or family == "sglang"
         assert f"{len(sizes)} logs of {label} with all flags known" in told
         assert f"{np.median(sizes):.1%} (median) and {np.quantile(sizes, 0.9):.1%} (90th percentile)" in told
-        assert f"contains {sum(log.covered is True for log in running)} of" in told
+        inside = [log.covered for log in running if log.covered is not None]
+        assert f"contained {sum(inside)} of {len(inside)}; today's bands are wider" in told
         refused = [log for log in logs if log.starts_observed is False]
-        assert f"{sum(not log.starts_predicted for log in refused)} of {len(refused)} refusals" in told
+        right = sum(not log.starts_predicted for log in refused)
+        assert f"{len(refused)} servers that failed to start, {right} were predicted" in told
+        known = load_left_out(data_dir())
+        assert known is not None
+        today = known.summary if family == "vllm" else known.others[family].bands["one"]
+        assert today.first_sight is not None
+        assert today.first_sight.coverage > sum(inside) / len(inside)
 
 
 def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: FirstSeen) -> None:
@@ -80,7 +88,7 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
     assert len(spec["layer"]) == 2 + 2 * request.data.named
     made = validation.page(open_catalog(), {request.digest: Drawing("<svg></svg>", "{}")})
     assert "first-sight-chart" in made.sections[0].html
-    assert f"For {len(empty)} more, the prediction leaves no room for a cache." in made.sections[0].html
+    assert f"For {len(empty)} more, the prediction left no memory for the cache." in made.sections[0].html
     assert "first-sight-chart" not in validation.page(open_catalog()).sections[0].html
 
 
@@ -136,7 +144,7 @@ def test_the_first_table_has_the_newest_day_first_and_counts_every_log(found: Fi
     assert days == sorted(days, reverse=True)
     assert len(set(names)) == len(names)
     logs = [log for run in found.runs for log in run.logs]
-    for beginning, of in (("all days", False), ("20", False), ("our own starts", True)):
+    for beginning, of in (("all days", False), ("20", False), ("our own servers", True)):
         counts = [row.cells[0].value for row in table.rows if row.head.text.startswith(beginning)]
         kept = [log for log in logs if log.id.startswith("own-") is of]
         assert sum(int(count or 0) for count in counts) == len(errors_of(kept))

@@ -1,4 +1,4 @@
-"""The part of the evidence page on logs that were predicted before any rule knew of them."""
+"""The part of the evidence page on logs that were predicted before any rule was corrected with them."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def picture(found: FirstSeen, validation: Validation) -> charts.ChartRequest | N
 def chart(request: charts.ChartRequest) -> Chart:
     """Return the picture, ready to stand in a page."""
     data = cast("charts.FirstSights", request.data)
-    empty = f" For {data.empty} more, the prediction leaves no room for a cache." if data.empty else ""
+    empty = f" For {data.empty} more, the prediction left no memory for the cache." if data.empty else ""
     return Chart(
         id="first-sight-chart",
-        title="Tokens of the KV cache: printed by the engine, and predicted before anything was known of the log",
+        title="KV cache size in tokens: first prediction against the engine's log",
         digest=request.digest,
         legend=tuple(enumerate(data.bands, start=1)),
         notes=(),
-        caption=f"Each mark is one published log of any engine, whether or not all its flags are known. On the line both are equal. "
+        caption="Each mark is one published log; on the line, prediction and log are equal. "
         f"The {WORST} logs with the largest errors are named. Both axes are logarithmic.{empty}",
         table=Table("", Column(""), (), ()),
         points=True,
@@ -88,7 +88,7 @@ def _days(found: FirstSeen) -> Table:
     listed = [
         ("all days", every, False),
         *((day, {day}, False) for day in days),
-        ("our own starts", every, True),
+        ("our own servers", every, True),
     ]
     for name, kept, own in listed:
         for words, complete in ((ALL_FLAGS, True), (SOME_ASSUMED, False)):
@@ -120,7 +120,7 @@ def _days(found: FirstSeen) -> Table:
                 )
             )
     return Table(
-        "Blind predictions, by the day on which they were made",
+        "First predictions, by day",
         Column("Day", numeric=False),
         (
             Column("Logs"),
@@ -157,14 +157,14 @@ def _logs(found: FirstSeen, validation: Validation) -> Table:
             )
         )
     return Table(
-        "Every blind prediction, and the same log with the rules of today",
+        "Every first prediction, and the error by today's rules",
         Column("Log", numeric=False),
         (
             Column("Engine", numeric=False),
             Column("All flags known", numeric=False),
             Column("First error"),
             Column("80% band", numeric=False),
-            Column("Error now"),
+            Column("Error today"),
         ),
         tuple(rows),
     )

@@ -18,15 +18,15 @@ def conclusion(found: Sequence[Scored]) -> str:
     done = [one for one in found if one.observation is not None]
     run = found[-1].run
     said = (
-        f"Open: {len(found) - len(done):,} of {counted(len(found), 'forecast|forecasts')}. The newest are of {run.day}, by vLLM "
-        f"{run.release} and the rules of {run.rules}. A log counts if it is published later, with the same model, GPUs and flags"
+        f"{len(found) - len(done):,} of {counted(len(found), 'forecast|forecasts')} are open. The newest are from {run.day}, for vLLM "
+        f"{run.release} with the rules of {run.rules}. A later log with the same model, GPUs and flags scores a forecast"
     )
     errors = [abs(one.error) for one in done if one.error is not None]
     starts = [one.starts_right for one in done if one.starts_right is not None]
     if errors:
-        said += f". Tokens off by {median(errors):.1%} in the median of {len(errors)}"
+        said += f". The median error of {len(errors)} scored token counts is {median(errors):.1%}"
     if starts:
-        said += f". Starts and refusals predicted correctly: {sum(starts)} of {len(starts)}"
+        said += f". Whether the server starts was right for {sum(starts)} of {len(starts)}"
     return f"{said}."
 
 
@@ -36,7 +36,7 @@ def tables(catalog: Catalog, found: Sequence[Scored]) -> Iterator[Table]:
     by_key = {one.forecast.key: one.forecast for one in found}
     context = units.count(found[-1].run.context_tokens)
     yield Table(
-        f"{conclusion(found)} Each cell has the tokens of the pool for requests of up to {context} tokens",
+        f"{conclusion(found)} Cells are the tokens of the KV pool for requests of up to {context} tokens",
         Column("Model", numeric=False),
         tuple(Column(_machine(catalog, gpu, devices), "tokens") for gpu, devices in machines),
         tuple(

@@ -40,16 +40,16 @@ def conclusion(found: Sequence[JudgedStart], old: int = 0) -> str:
     """One sentence: how many are predicted correctly now, how many were at first sight, and how many are too old."""
     right = sum(one.right for one in found)
     met = [one.case.first_sight for one in found if one.case.first_sight is not None]
-    now = f"Predicted correctly: {right} of {len(found)} documented starts and refusals"
-    now = f"{now}; at first sight {sum(met)} of {len(met)}" if met else now
-    return f"{now}; {old} more are of releases that are too old to be computed" if old else now
+    now = f"Servers documented to start or to fail: {right} of {len(found)} are predicted correctly today"
+    now = f"{now}, {sum(met)} of {len(met)} were when first seen" if met else now
+    return f"{now}. {old} more are of releases too old to be computed" if old else now
 
 
 def tables(found: Sequence[JudgedStart], old: int = 0) -> Iterator[Table]:
     """A summary by what decides a case, and every case with its source."""
     yield Table(conclusion(found, old), Column("Decided by", numeric=False), _COUNTS, tuple(_summary(found)))
     yield Table(
-        "Every documented start and refusal, with its prediction",
+        "Every documented case with its prediction",
         Column("Model", numeric=False),
         (
             Column("Engine", numeric=False),
@@ -65,7 +65,7 @@ def tables(found: Sequence[JudgedStart], old: int = 0) -> Iterator[Table]:
 
 _COUNTS = (
     Column("Starts (cases)"),
-    Column("Refusals (cases)"),
+    Column("Fails to start (cases)"),
     Column("Predicted correctly (cases)"),
 )
 

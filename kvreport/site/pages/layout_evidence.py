@@ -9,7 +9,7 @@ from kvreport.evidence.by_layout import KINDS, Errors, by_layout
 from kvreport.evidence.validation import Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 
-_WORDS: Final = KINDS | {"any": "any of these", "tensor": "none of these: tensor parallel or one device"}
+_WORDS: Final = KINDS | {"any": "any of the above", "tensor": "tensor parallel or one device only"}
 
 
 def tables(found: Validation) -> list[Table]:
@@ -23,14 +23,14 @@ def tables(found: Validation) -> list[Table]:
     )
     return [
         Table(
-            "Relative errors of tokens or requests at once, by layout; a log can be in several rows",
-            Column("The log has", numeric=False),
+            "Relative errors of tokens or concurrency, by parallel layout; a log can be in several rows",
+            Column("Layout", numeric=False),
             (
                 Column("Logs"),
-                Column("From flags alone: compared"),
+                Column("From flags alone: logs"),
                 Column("Median error"),
                 Column("90th percentile"),
-                Column("From the logged pool: compared"),
+                Column("From the printed pool: logs"),
                 Column("Median error"),
                 Column("90th percentile"),
             ),

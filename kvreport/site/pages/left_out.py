@@ -27,24 +27,24 @@ BANDS: Final = {
 
 CONSTANTS: Final = {
     "non_framework_bytes": ("non-framework memory on one device", "GiB"),
-    "non_framework_rank_bytes": ("for every additional rank, where links multicast (up to 0.22)", "GiB"),
+    "non_framework_rank_bytes": (
+        "for each additional rank whose links support multicast (up to 0.22)",
+        "GiB",
+    ),
     "unified_bytes": ("on a device that shares its memory with a CPU", "GiB"),
-    "graph_bytes_per_layer": ("of a captured graph, per layer", "MB"),
-    "graph_bytes_per_layer_second": ("of a captured graph, per layer, by the second model runner", "MB"),
+    "graph_bytes_per_layer": ("per layer of a captured CUDA graph", "MB"),
+    "graph_bytes_per_layer_second": ("per layer of a captured CUDA graph, second model runner", "MB"),
 }
 
 
 def lead(found: LeftOut) -> str:
     """Say the headline of the page in one sentence."""
     told, first = found.summary, found.summary.first_sight
-    seen = ""
-    if first is not None:
-        seen = f", and {first.coverage:.0%} of all {first.logs} first predictions, some with unknown flags"
+    seen = "" if first is None else f", and {first.coverage:.0%} of {first.logs} pools as first predicted"
     return (
-        f"On {told.logs} vLLM logs of {told.sources} sources, each predicted with constants that were fitted without "
-        f"its source. KV pool tokens differ by {told.median_error:.1%} in the median and {told.p90_error:.1%} at the "
-        f"90th percentile. The 80% band contains {told.band_coverage:.0%} of the pools, each as first predicted where that was "
-        f"recorded. It contains {told.coverage:.0%} by today's rules{seen}"
+        f"{told.logs} vLLM logs from {told.sources} sources, by today's rules with constants fitted without the log's "
+        f"source. KV pool tokens are off by {told.median_error:.1%} (median) and {told.p90_error:.1%} (90th "
+        f"percentile). Today's 80% band contains {told.coverage:.0%} of these pools{seen}"
     )
 
 
@@ -80,8 +80,8 @@ def _bands(family: str, bands: dict[str, Band]) -> Table:
         for name, one in bands.items()
     ]
     return Table(
-        f"{engine_name(family)}'s band for 80% of sources, and what it covers. A source counts once, with its largest error. "
-        "On several ranks the width is that of a device of 80 GiB and grows with the square root of the memory",
+        f"{engine_name(family)}: the band that contains 80% of the sources, each counted once with its largest error. "
+        "For several ranks, the width is for a GPU of 80 GiB and grows with the square root of the memory",
         Column("Devices", numeric=False),
         (
             Column("Sources"),
@@ -90,8 +90,8 @@ def _bands(family: str, bands: dict[str, Band]) -> Table:
             Column("Band"),
             Column("Held-out sources within the band"),
             Column("Logs with all flags inside it"),
-            Column("Blind predictions"),
-            Column("Blind predictions inside it"),
+            Column("First predictions"),
+            Column("First predictions inside it"),
         ),
         tuple(rows),
     )
@@ -114,32 +114,32 @@ def _classes(found: LeftOut) -> Table:
     )
     rows.append(Row(Cell("all"), whole))
     return Table(
-        "Sources left out of the fit, by class of devices",
+        "Held-out sources, by device class",
         Column("Devices", numeric=False),
         (
             Column("Logs"),
             Column("Median error"),
             Column("Inside the 80% band"),
-            Column("Blind predictions"),
-            Column("Blind predictions inside it"),
+            Column("First predictions"),
+            Column("First predictions inside it"),
         ),
         tuple(rows),
     )
 
 
 KINDS: Final = {
-    "plain": "text models, NVIDIA's cards",
-    "encoder": "models that measure an encoder",
-    "experts": "experts on several ranks",
-    "undrafted": "without drafts",
-    "drafted": "with drafts",
+    "plain": "text models on NVIDIA GPUs",
+    "encoder": "models with an encoder in the profile run",
+    "experts": "mixtures of experts on several ranks",
+    "undrafted": "without speculative decoding",
+    "drafted": "with speculative decoding",
     "stages": "pipeline stages",
-    "other": "devices of other makers",
+    "other": "GPUs of other vendors",
     "unified": "memory shared with a CPU",
-    "eight_bits": "of all: weights of eight bits",
-    "four_bits": "of all: weights of four bits",
-    "states": "of all: hybrids with states",
-    "copies": "of all: copies known by name",
+    "eight_bits": "of all: 8-bit weights",
+    "four_bits": "of all: 4-bit weights",
+    "states": "of all: hybrid models",
+    "copies": "of all: copies known by name alone",
 }
 """Kinds of starts with a band of their own, and what else is told of logs."""
 
@@ -158,17 +158,17 @@ def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
         )
         for name, one in kinds.items()
     ]
-    measure = ", which is that of the devices above"
+    measure = "; widths are in the table above"
     if any(one.width is not None for one in kinds.values()):
-        measure = ", in shares of reserve and a GiB. A kind of fewer than ten sources has no narrower one"
+        measure = ". The unit is the predicted reserve plus 1 GiB; a kind with fewer than ten sources has no band of its own"
     return Table(
-        f"{engine_name(family)}'s band for 80% of found logs at first sight, by kind of start{measure}",
-        Column("Kind of start", numeric=False),
+        f"{engine_name(family)}: the band that contains 80% of first predictions, by kind of server{measure}",
+        Column("Kind of server", numeric=False),
         (
-            Column("Blind predictions"),
+            Column("First predictions"),
             Column("Sources"),
             Column("Band"),
-            Column("Blind predictions inside it, their source left out"),
+            Column("Inside a band made without their source"),
         ),
         tuple(rows),
     )
@@ -195,7 +195,7 @@ def _releases(found: LeftOut, validation: Validation) -> Table:
         for name, values in sorted(errors.items())
     ]
     return Table(
-        "Sources left out of the fit, by engine record",
+        "Held-out sources, by engine record",
         Column("Engine record", numeric=False),
         (Column("Logs"), Column("Median error"), Column("Largest")),
         tuple(rows),
@@ -218,7 +218,7 @@ def _constants(found: LeftOut) -> Table:
             )
         )
     return Table(
-        "Fitted constants: values that no source of the engine states",
+        "Fitted constants: values that the engine's source does not state",
         Column("Constant", numeric=False),
         (Column("Value"), Column("80% interval")),
         tuple(rows),
@@ -245,7 +245,7 @@ def _misses(found: LeftOut, validation: Validation) -> Table:
             )
         )
     return Table(
-        "The ten largest errors on sources left out of the fit",
+        "The ten largest errors on held-out sources",
         Column("Log", numeric=False),
         (
             Column("Compared", numeric=False),

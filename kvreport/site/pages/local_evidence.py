@@ -35,10 +35,10 @@ def tables(catalog: Catalog) -> Iterator[Table]:
     """Public logs with their totals, and every architecture that was planned by llama.cpp itself."""
     score = of(catalog)
     yield Table(
-        f"Totals of {len(score.judged)} public logs: {score.median_error:.1%} off in the median, {score.p90_error:.1%} at "
-        f"the 90th percentile. {score.first_count} of them were found after the rules were written: "
-        f"{score.first_median:.1%} and {score.first_p90:.1%} at first sight. "
-        f"Fits or not: {score.right} of {score.said} right",
+        f"Total memory in {len(score.judged)} public logs: predictions are off by {score.median_error:.1%} (median) and "
+        f"{score.p90_error:.1%} (90th percentile). First predictions of the {score.first_count} logs found after the rules were "
+        f"written: {score.first_median:.1%} and {score.first_p90:.1%}. "
+        f"Whether the model fits: {score.right} of {score.said} correct",
         Column("Log", numeric=False),
         (
             Column("Engine", numeric=False),
@@ -46,7 +46,7 @@ def tables(catalog: Catalog) -> Iterator[Table]:
             Column("Printed", "MiB"),
             Column("Predicted", "MiB"),
             Column("Error"),
-            Column("Error at first sight"),
+            Column("First error"),
             Column("Log says", numeric=False),
             Column("Prediction", numeric=False),
             Column("Source", numeric=False),

@@ -109,7 +109,7 @@ def page(catalog: Catalog, drawings: Mapping[str, Drawing] | None = None) -> Pag
             0,
             (
                 "starts",
-                "Documented starts and refusals",
+                "Does the server start? Documented cases",
                 _tables(*known_starts.tables(documented, known_starts.too_old(catalog))),
             ),
         )
@@ -159,14 +159,12 @@ def page_of(
         first: Errors on logs before any rule knew of them.
         drawings: What was drawn, by the request's digest.
     """
-    told = [("Rules of today", _conclusion(found))]
+    told = [("All logs", _conclusion(found))]
     leading: list[str] = []
     sections = []
     if blind is not None:
-        told.insert(0, ("Sources left out of the fit", f"{left_out.lead(blind)}."))
-        sections.append(
-            ("left-out", "Errors on sources left out of the fit", _tables(*left_out.tables(blind, found)))
-        )
+        told.insert(0, ("Held-out sources", f"{left_out.lead(blind)}."))
+        sections.append(("left-out", "Errors on held-out sources", _tables(*left_out.tables(blind, found))))
     if first is not None and (leading := first_sight.leads(first)):
         body = _tables(*first_sight.tables(first, found))
         request = first_sight.picture(first, found)
@@ -174,11 +172,11 @@ def page_of(
         if request is not None and drawn is not None:
             chart = first_sight.chart(request)
             body = render("_chart.html", URI, {"chart": chart, "drawing": drawn}) + body
-        sections.insert(0, ("first-sight", "Blind predictions", body))
+        sections.insert(0, ("first-sight", "First predictions", body))
     sections += [
         ("errors", "Prediction errors", _tables(_errors(found), _starts(found))),
         ("distribution", "Error distribution", _distribution(found)),
-        ("layouts", "Errors by layout", _tables(*layout_evidence.tables(found))),
+        ("layouts", "Errors by parallel layout", _tables(*layout_evidence.tables(found))),
         ("where", "Errors by engine and model family", _tables(*_by(found))),
         *others,
     ]
@@ -205,24 +203,25 @@ def _tables(*tables: Table) -> Markup:
 def _conclusion(found: Validation) -> str:
     compared = sum(bool(case.comparisons) or case.starts_predicted is not None for case in found.cases)
     parts = [f"{compared} of {len(found.cases)} published start-up logs contain enough information to test"]
-    for quantity, words in (
-        ("weights", "weights"),
-        ("pool", "pools"),
-        ("tokens given pool", "tokens from a logged pool"),
-    ):
-        one = found.statistic(quantity)
-        if one is not None:
-            parts.append(
-                f"{words} off by {_share(one.median)} in the median, {_share(one.p90)} at the 90th percentile"
-            )
+    errors = [
+        f"{words} {_share(one.median)} and {_share(one.p90)}"
+        for quantity, words in (
+            ("weights", "weights"),
+            ("pool", "KV pool"),
+            ("tokens given pool", "tokens computed from the printed pool"),
+        )
+        if (one := found.statistic(quantity)) is not None
+    ]
+    if errors:
+        parts.append(f"Median and 90th-percentile errors of today's rules: {', '.join(errors)}")
     right = sum(count for predicted, observed, count in found.starts if predicted == observed)
     total = sum(count for _, _, count in found.starts)
     if total:
-        parts.append(f"{right} of {total} starts and refusals predicted correctly")
+        parts.append(f"Whether the server starts is predicted correctly for {right} of {total} logs")
     old = sum(case.old for case in found.cases)
     if old:
-        parts.append(f"{old} logs are of releases that are too old to be computed (18 months)")
-    return ". ".join(part[:1].upper() + part[1:] for part in parts) + "."
+        parts.append(f"{old} logs are from releases more than 18 months old, which are not computed")
+    return ". ".join(parts) + "."
 
 
 def _statistic_cells(one: Statistic) -> tuple[Cell, ...]:
@@ -261,7 +260,7 @@ def _starts(found: Validation) -> Table:
     counts = {(predicted, observed): count for predicted, observed, count in found.starts}
     rows = tuple(
         Row(
-            Cell("predicted: starts" if predicted else "predicted: refuses"),
+            Cell("predicted to start" if predicted else "predicted to fail"),
             tuple(
                 Cell(
                     units.count(counts.get((predicted, observed), 0)),
@@ -274,9 +273,9 @@ def _starts(found: Validation) -> Table:
         for predicted in (True, False)
     )
     return Table(
-        "Starts and refusals: complete logs that show whether the engine started",
+        "Does the server start? Prediction and log, where all flags are known",
         Column("Prediction", numeric=False),
-        (Column("Started"), Column("Refused")),
+        (Column("Started"), Column("Failed to start")),
         rows,
     )
 
@@ -289,24 +288,24 @@ def _planner(found: PlannerCheck) -> Table:
         return Row(Cell(text), (Cell(units.count(count), "kv-num", value=count), share))
 
     return Table(
-        f"Blocks, tokens and concurrency of {found.engine}'s planner, run without a GPU, from config.json alone",
+        f"Blocks, tokens and concurrency from {found.engine}'s own planner, run without a GPU on config.json alone",
         Column("Compared", numeric=False),
         (Column("Count"), Column("Share")),
         (
             row("models", found.models),
-            row("rows: a model under one set of flags", found.rows),
-            row("points: pools and lengths", found.points),
-            row("points that are equal", found.equal, found.points),
+            row("rows (a model with one set of flags)", found.rows),
+            row("points (a row with one pool size and one length)", found.points),
+            row("points where both are equal", found.equal, found.points),
             row("points within 1%", found.near, found.points),
-            row("points that are equal without inferring a flag", found.equal_as_recorded, found.points),
-            row(f"rows that a missing flag is inferred for ({found.inferred_flag})", found.inferred_rows),
-            row("rows left out, because their config is not available", found.left_out_rows),
+            row("equal points without inferring a flag", found.equal_as_recorded, found.points),
+            row(f"rows with an inferred flag ({found.inferred_flag})", found.inferred_rows),
+            row("rows left out because the config is not available", found.left_out_rows),
             *(
                 (
-                    row("models over pipeline stages or decode-context ranks", found.layout_models),
-                    row("rows of those: a model under one set of flags in one layout", found.layout_rows),
-                    row("points of those: pools and lengths", found.layout_points),
-                    row("points of those that are equal", found.layout_equal, found.layout_points),
+                    row("models with pipeline or decode-context parallelism", found.layout_models),
+                    row("their rows (a model with one set of flags in one layout)", found.layout_rows),
+                    row("their points", found.layout_points),
+                    row("their points where both are equal", found.layout_equal, found.layout_points),
                 )
                 if found.layout_points
                 else ()
@@ -330,7 +329,7 @@ def _distribution(found: Validation) -> Markup:
             lines.append((QUANTITIES[quantity], values))
     if not lines:
         return Markup()
-    title = "Share of logs with an error below each value, up to nine in ten"
+    title = "Share of logs with an error below each value, up to 90%"
     drawn = figures.curves(
         figures.Curves(
             title=title,
@@ -364,15 +363,15 @@ def _by(found: Validation) -> list[Table]:
 
 def _oracle(found: OracleCheck) -> tuple[Table, ...]:
     rows = (
-        ("points: a model under one set of flags on one device", found.points),
-        ("share, chunk, captured batch, page, tokens, windows, states and requests all equal", found.equal),
-        ("answered by the engine with an error, so not compared", found.refused_by_engine),
-        ("configs that are not the catalog's, or of no class that the engine has", found.other_classes),
+        ("points (a model with one set of flags on one device)", found.points),
+        ("points where every setting and count is equal", found.equal),
+        ("points where the engine stopped with an error (not compared)", found.refused_by_engine),
+        ("configs not compared: different from the catalog's, or an unsupported class", found.other_classes),
     )
     tables = [
         Table(
-            f"{found.engine}: its argument resolution and pool configurators run on {found.models} models and "
-            f"{len(found.accelerators)} devices on {found.day}, without a GPU",
+            f"{found.engine}: its own argument resolution and pool configurators, run without a GPU for {found.models} models and "
+            f"{len(found.accelerators)} devices ({found.day})",
             Column("Compared", numeric=False),
             (Column("Points"),),
             tuple(Row(Cell(words), (count_cell(number),)) for words, number in rows),
