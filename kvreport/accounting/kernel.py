@@ -17,7 +17,19 @@ Rules of the subset, which the translator enforces:
 JavaScript has one kind of number. An integer stays exact below 2^53, and so does the floor of a
 quotient of two such integers; every size in bytes of one device is below it.
 
-Units: sizes are bytes on one device, lengths are tokens, times are seconds.
+Units: sizes are bytes on one device, lengths are tokens, times are seconds. Where a function does not say otherwise:
+
+* ``total`` is the memory of a device, ``usable`` what a process can use of it, ``memory`` what the engine may take,
+  ``weights`` those loaded, ``reserve`` what it keeps beside them and the cache;
+* ``pool`` is what is left (:func:`room_left`, or the budget of a ``rule``), ``error`` half its error band, ``block`` the bytes
+  of a block or page, ``kept`` the blocks that the engine keeps for itself;
+* ``request`` is the bytes of one, ``constant`` those that do not grow, ``terms`` what grows; ``context`` is its tokens, ``limit``
+  the model's longest, ``mean`` the average tokens of requests, ``longest`` those of the longest, ``prefix`` those all share;
+* ``requests`` run at once; ``judged`` is a verdict, ``held`` what memory holds, ``max_num_seqs`` what the engine runs (0: no limit);
+* ``rates`` are a model's on one device, ``tokens`` those of one scheduler step, ``context`` there the longest request that the
+  engine was told to take. ``own_kernels`` tells that the device's kernels for experts bring their own buffers, ``splits`` that
+  its workspace for products of matrices is cut out of what compiling frees, ``eager`` that layers run one by one (no graphs),
+  ``compiled`` that nothing is compiled meanwhile: eager, or compiled graphs are kept.
 """
 
 from __future__ import annotations
@@ -291,14 +303,6 @@ def room_left(
     The pool, where requests hold something. An engine makes no pool for a model whose requests hold nothing
     and does not hold it to its share: weights and reserve may take all that is usable (vLLM 0.33.0,
     ``EngineCore._initialize_kv_caches``).
-
-    Args:
-        usable: Memory that a process can use.
-        memory: What the engine may take of it.
-        weights: Weights as loaded.
-        reserve: What the engine keeps beside weights and cache.
-        constant: Bytes of a request that do not grow.
-        terms: What grows with the tokens.
     """
     if constant == 0 and len(terms) == 0:
         return pool_left(usable, weights, reserve)
@@ -321,14 +325,7 @@ def free_bytes(pool: int, block: int, kept: int) -> int:
 
 
 def lacks(pool: int, block: int, kept: int, request: int) -> bool:
-    """Return whether a pool does not hold one request; a negative pool does not hold even one of no bytes.
-
-    Args:
-        pool: What :func:`room_left` says.
-        block: Bytes of a block.
-        kept: Blocks that the engine keeps for itself.
-        request: Bytes of the request.
-    """
+    """Return whether a pool does not hold one request; a negative pool does not hold even one of no bytes."""
     if pool < 0:
         return True
     return request > free_bytes(pool, block, kept)
@@ -363,24 +360,14 @@ def in_flight(terms: Sequence[Term], further: int) -> list[Term]:
 def tokens_in_flight(terms: Sequence[Term], steps: int, tokens: int, supposed: int) -> list[Term]:
     """Return a plan's terms for steps of ``tokens`` where they were made for steps of ``supposed``.
 
-    Args:
-        terms: The plan's terms.
-        steps: Scheduler steps in flight at once.
-        tokens: Tokens of one step.
-        supposed: Tokens of the steps that the plan was made for.
+    ``steps``: scheduler steps in flight at once. ``supposed``: tokens of the steps that the plan was made
+    for.
     """
     return in_flight(terms, steps * (tokens - supposed))
 
 
 def longest_context(free: int, constant: int, terms: Sequence[Term], limit: int) -> int:
-    """Return the longest request, up to ``limit`` tokens, that ``free`` bytes hold; 0 if none.
-
-    Args:
-        free: Bytes that one request may take.
-        constant: Bytes of a request that do not grow.
-        terms: What grows with the tokens.
-        limit: The model's longest context.
-    """
+    """Return the longest request, up to ``limit`` tokens, that ``free`` bytes hold; 0 if none."""
     low = 0
     high = limit
     while low < high:
@@ -400,12 +387,6 @@ def num_requests(pool: int, block: int, kept: int, request: int) -> int:
 
     The engine counts the blocks that it keeps when it prints its concurrency, but not when it
     decides whether one request fits; where it would refuse to start this is 0.
-
-    Args:
-        pool: Bytes of the pool.
-        block: Bytes of a block.
-        kept: Blocks that the engine keeps for itself.
-        request: Bytes of one request.
     """
     if lacks(pool, block, kept, request):
         return 0
@@ -429,14 +410,7 @@ def concurrency(pool: int, block: int, request: int) -> float:
 
 
 def printed_tokens(pool: int, block: int, request: int, context: int) -> int:
-    """Return vLLM's "GPU KV cache size" since 0.20: concurrency times context; -1 without a limit.
-
-    Args:
-        pool: Bytes of the pool.
-        block: Bytes of a block.
-        request: Bytes of one request.
-        context: Tokens of a request.
-    """
+    """Return vLLM's "GPU KV cache size" since 0.20: concurrency times context; -1 without a limit."""
     if request == 0 and pool >= 0:
         return -1
     return math.floor(concurrency(pool, block, request) * context)
@@ -445,17 +419,7 @@ def printed_tokens(pool: int, block: int, request: int, context: int) -> int:
 def boundary_context(
     pool: int, block: int, kept: int, constant: int, terms: Sequence[Term], wanted: int, limit: int
 ) -> int:
-    """Return the longest context that each of ``wanted`` simultaneous requests can have.
-
-    Args:
-        pool: Bytes of the pool.
-        block: Bytes of a block.
-        kept: Blocks that the engine keeps for itself.
-        constant: Bytes of a request that do not grow.
-        terms: What grows with the tokens.
-        wanted: Simultaneous requests.
-        limit: The model's longest context.
-    """
+    """Return the longest context that each of ``wanted`` simultaneous requests can have."""
     share = free_bytes(pool, block, 0) // max(wanted, 1)
     return longest_context(min(pool, free_bytes(pool, block, kept), share), constant, terms, limit)
 
@@ -474,17 +438,7 @@ def verdict(
 ) -> int:
     """Judge one request; the first that applies.
 
-    Args:
-        usable: Memory that a process can use.
-        weights: Weights as loaded.
-        pool: What :func:`room_left` says.
-        error: Half width of the pool's error band.
-        block: Bytes of a block.
-        kept: Blocks that the engine keeps for itself.
-        request: Bytes of the request.
-        wanted: Blocks that the engine wants at start, one for each sequence's states; 0 without that rule.
-        context: Tokens of the request.
-        limit: Longest context that the model supports.
+    ``wanted``: blocks that the engine wants at start, one for each sequence's states; 0 without that rule.
     """
     if context > limit:
         return CONTEXT_EXCEEDS_MODEL
@@ -504,10 +458,7 @@ def verdict(
 def start_verdict(asked: int, free: int, error: int) -> int:
     """Judge a start by what the engine asks for and what is free then.
 
-    Args:
-        asked: Memory that the engine may take.
-        free: What is free of it at start.
-        error: Half width of the band of what is free.
+    ``asked``: memory that the engine may take. ``free``: what is free of it at start.
     """
     if asked - free > error:
         return CACHE_EXCEEDS_POOL
@@ -521,12 +472,7 @@ def start_verdict(asked: int, free: int, error: int) -> int:
 def ceiling_verdict(usable: int, weights: int, requests: int, context: int, limit: int) -> int:
     """Judge one request where nothing is reserved and nothing rounded.
 
-    Args:
-        usable: Memory that a process can use.
-        weights: Weights of the checkpoint.
-        requests: What :func:`ceiling_requests` says.
-        context: Tokens of the request.
-        limit: Longest context that the model supports.
+    ``weights``: weights of the checkpoint. ``requests``: what :func:`ceiling_requests` says.
     """
     if context > limit:
         return CONTEXT_EXCEEDS_MODEL
@@ -607,12 +553,7 @@ def requests_beside(rule: PoolRule, pool: int, context: int) -> int:
 
 
 def bytes_beside(rule: PoolRule, context: int) -> int:
-    """Return what a request reserves beside its pages: states, a slot, and its window beyond the share in its pages.
-
-    Args:
-        rule: How the budget is divided.
-        context: Tokens of the request.
-    """
+    """Return what a request reserves beside its pages: states, a slot, and its window beyond the share in its pages."""
     beside = rule.state_bytes * rule.states_each + rule.slot_bytes
     if rule.window > 0 and rule.shared == 0:
         paged = -(-context // rule.page) * rule.page
@@ -622,15 +563,7 @@ def bytes_beside(rule: PoolRule, context: int) -> int:
 
 
 def pools_lack(rule: PoolRule, pool: int, block: int, request: int, context: int) -> bool:
-    """Return whether a budget does not hold one request.
-
-    Args:
-        rule: How it is divided.
-        pool: What :func:`pool_left` says.
-        block: Bytes of a page.
-        request: Bytes of the request.
-        context: Its tokens.
-    """
+    """Return whether a budget does not hold one request."""
     if pool < 0 or request > pool_room(rule, pool, block):
         return True
     return requests_beside(rule, pool, context) < 1
@@ -654,19 +587,7 @@ def pools_verdict(
     context: int,
     limit: int,
 ) -> int:
-    """Judge one request; the first that applies.
-
-    Args:
-        rule: How the budget is divided.
-        usable: Memory that a process can use.
-        weights: Weights as loaded.
-        pool: The budget.
-        error: Half width of its error band.
-        block: Bytes of a page.
-        request: Bytes of the request.
-        context: Tokens of the request.
-        limit: Longest context that the model supports.
-    """
+    """Judge one request; the first that applies."""
     if context > limit:
         return CONTEXT_EXCEEDS_MODEL
     if weights > usable:
@@ -694,15 +615,7 @@ def pools_shortfall(rule: PoolRule, pool: int, block: int, request: int, context
 
 
 def pools_limited_by(rule: PoolRule, pool: int, judged: int, held: int, max_num_seqs: int) -> int:
-    """Return what keeps one more request from running: states, where as many requests are held as these allow.
-
-    Args:
-        rule: How the budget is divided.
-        pool: The budget.
-        judged: The verdict.
-        held: Requests that are held.
-        max_num_seqs: Requests that the engine runs at once; 0 is no limit.
-    """
+    """Return what keeps one more request from running: states, where as many requests are held as these allow."""
     found = limited_by(judged, held, max_num_seqs)
     if found != KV_POOL or judged > TIGHT or rule.state_bytes == 0:
         return found
@@ -718,17 +631,7 @@ def pools_boundary(
     wanted: int,
     limit: int,
 ) -> int:
-    """Return the longest context that each of ``wanted`` simultaneous requests can have; see :func:`boundary_context`.
-
-    Args:
-        rule: How the budget is divided.
-        pool: The budget.
-        block: Bytes of a page.
-        constant: Bytes of a request that do not grow.
-        terms: What grows with the tokens.
-        wanted: Simultaneous requests.
-        limit: The model's longest context.
-    """
+    """Return the longest context that each of ``wanted`` simultaneous requests can have; see :func:`boundary_context`."""
     room = pool_room(rule, pool, block)
     longest = longest_context(room // max(wanted, 1), constant, terms, limit)
     if requests_beside(rule, pool, longest) >= wanted:
@@ -754,18 +657,7 @@ def pools_replica_requests(
     longest: int,
     prefix: int,
 ) -> int:
-    """Return the requests of average length that one replica holds; see :func:`replica_requests`.
-
-    Args:
-        rule: How the budget is divided.
-        pool: The budget.
-        block: Bytes of a page.
-        constant: Bytes of a request that do not grow.
-        terms: What grows with the tokens.
-        mean: Average tokens of a request.
-        longest: Tokens of the longest request.
-        prefix: Tokens of a prefix that all share.
-    """
+    """Return the requests of average length that one replica holds; see :func:`replica_requests`."""
     if pools_lack(rule, pool, block, request_bytes(constant, terms, longest), longest):
         return 0
     held = replica_requests(pool_room(rule, pool, block), block, 0, constant, terms, mean, 0, prefix)
@@ -776,13 +668,6 @@ def pool_with_others(rule: PoolRule, block: int, needed: int, requests: int, mea
     """Return the smallest budget whose pages hold ``needed`` bytes and whose other pools hold the requests.
 
     Where memory buys one state more, it leaves fewer tokens than a little less memory does: one state less may do.
-
-    Args:
-        rule: How it is divided.
-        block: Bytes of a page.
-        needed: What :func:`pool_for` says.
-        requests: Requests at once.
-        mean: Average tokens of a request.
     """
     low = max(needed - block, 0)
     high = needed
@@ -801,16 +686,7 @@ def pool_with_others(rule: PoolRule, block: int, needed: int, requests: int, mea
 
 
 def pool_holds(rule: PoolRule, pool: int, block: int, needed: int, requests: int, mean: int) -> bool:
-    """Return whether a budget's pages hold ``needed`` bytes and its other pools the requests.
-
-    Args:
-        rule: How the budget is divided.
-        pool: The budget.
-        block: Bytes of a page.
-        needed: What :func:`pool_for` says.
-        requests: Requests at once.
-        mean: Average tokens of a request.
-    """
+    """Return whether a budget's pages hold ``needed`` bytes and its other pools the requests."""
     if pool_room(rule, pool, block) < needed:
         return False
     return requests_beside(rule, pool, mean) >= requests
@@ -845,21 +721,13 @@ def sampled_activation_bytes(
     tokens: int,
     max_num_seqs: int,
     context: int,
-    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
-    splits: bool,  # noqa: FBT001
-    compiled: bool,  # noqa: FBT001
+    own_kernels: bool,
+    splits: bool,
+    compiled: bool,
 ) -> int:
     """Return vLLM's activation peak with a sampler that takes so much of one row of logits.
 
-    Args:
-        rates: The model's rates on one device.
-        sampling_per_row: Bytes of one row of logits while it is sampled from.
-        tokens: Tokens of one scheduler step.
-        max_num_seqs: Requests that run at once.
-        context: Tokens of the longest request that it was told to take.
-        own_kernels: Whether the device's kernels for experts bring their own buffers.
-        splits: Whether the device's workspace for products of matrices is cut out of what compiling frees.
-        compiled: Whether nothing is compiled meanwhile: layers run one by one, or compiled graphs are kept.
+    ``sampling_per_row``: bytes of one row of logits while it is sampled from.
     """
     rows = min(max_num_seqs, tokens)
     # Latents of eight of the longest requests are expanded, or of four blocks for each that runs at once.
@@ -895,21 +763,11 @@ def activation_bytes(
     tokens: int,
     max_num_seqs: int,
     context: int,
-    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
-    splits: bool,  # noqa: FBT001
-    compiled: bool,  # noqa: FBT001
+    own_kernels: bool,
+    splits: bool,
+    compiled: bool,
 ) -> int:
-    """Return vLLM's activation peak while it measures itself: the largest of its passes, and what stays.
-
-    Args:
-        rates: The model's rates on one device.
-        tokens: Tokens of one scheduler step.
-        max_num_seqs: Requests that run at once.
-        context: Tokens of the longest request that it was told to take.
-        own_kernels: Whether the device's kernels for experts bring their own buffers.
-        splits: Whether the device's workspace for products of matrices is cut out of what compiling frees.
-        compiled: Whether nothing is compiled meanwhile: layers run one by one, or compiled graphs are kept.
-    """
+    """Return vLLM's activation peak while it measures itself: the largest of its passes, and what stays."""
     return sampled_activation_bytes(
         rates, rates.sampling_per_row, tokens, max_num_seqs, context, own_kernels, splits, compiled
     )
@@ -920,9 +778,9 @@ def open_sampler_bytes(
     tokens: int,
     max_num_seqs: int,
     context: int,
-    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
-    splits: bool,  # noqa: FBT001
-    compiled: bool,  # noqa: FBT001
+    own_kernels: bool,
+    splits: bool,
+    compiled: bool,
 ) -> int:
     """Return how far vLLM's activation peak is open because either of two samplers may be installed; arguments as there."""
     one = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, compiled)
@@ -937,13 +795,13 @@ def spared_bytes(
     tokens: int,
     max_num_seqs: int,
     context: int,
-    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
-    splits: bool,  # noqa: FBT001
-    compiled: bool,  # noqa: FBT001
+    own_kernels: bool,
+    splits: bool,
+    compiled: bool,
 ) -> int:
     """Return what a later start of vLLM has of the activation peak, because it compiles nothing; arguments as there."""
     first = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, compiled)
-    return first - activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, True)  # noqa: FBT003
+    return first - activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, True)
 
 
 def follows_length(rates: ReserveRates) -> bool:
@@ -962,21 +820,13 @@ def freed_bytes(
     max_num_seqs: int,
     context: int,
     longest: int,
-    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
-    splits: bool,  # noqa: FBT001
-    eager: bool,  # noqa: FBT001
+    own_kernels: bool,
+    splits: bool,
+    eager: bool,
 ) -> int:
     """Return how much smaller vLLM's reserve is with a shorter longest request.
 
-    Args:
-        rates: The model's rates on one device.
-        tokens: Tokens of one scheduler step.
-        max_num_seqs: Requests that run at once.
-        context: Tokens of the longest request that it was told to take.
-        longest: The longest that it would take by itself.
-        own_kernels: As of :func:`activation_bytes`.
-        splits: As there.
-        eager: Whether layers run one by one, so that nothing is compiled and no graphs are captured.
+    ``longest``: the longest that it would take by itself.
     """
     most = following_bytes(rates, tokens, max_num_seqs, longest, own_kernels, splits, eager, eager)
     return most - following_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, eager, eager)
@@ -987,10 +837,10 @@ def following_bytes(
     tokens: int,
     max_num_seqs: int,
     context: int,
-    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
-    splits: bool,  # noqa: FBT001
-    compiled: bool,  # noqa: FBT001
-    eager: bool,  # noqa: FBT001
+    own_kernels: bool,
+    splits: bool,
+    compiled: bool,
+    eager: bool,
 ) -> int:
     """Return what of vLLM's reserve may follow the longest request: its activation peak, and logits in graphs.
 
@@ -1001,12 +851,7 @@ def following_bytes(
 
 
 def graph_bytes(
-    rates: ReserveRates,
-    max_num_seqs: int,
-    tokens: int,
-    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
-    partial: bool,  # noqa: FBT001
-    context: int,
+    rates: ReserveRates, max_num_seqs: int, tokens: int, own_kernels: bool, partial: bool, context: int
 ) -> int:
     """Return the bytes of all captured graphs; arguments as of :func:`activation_bytes`.
 
@@ -1019,13 +864,7 @@ def graph_bytes(
     return round(each * graphs_up_to(largest, max_num_seqs, tokens) + results) + scored
 
 
-def scored_bytes(
-    rates: ReserveRates,
-    max_num_seqs: int,
-    tokens: int,
-    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
-    context: int,
-) -> int:
+def scored_bytes(rates: ReserveRates, max_num_seqs: int, tokens: int, own_kernels: bool, context: int) -> int:
     """Return the bytes of an indexer's logits in captured graphs; arguments as of :func:`activation_bytes`.
 
     A graph must do for every length, so that it scores as many places as the longest request has.
@@ -1036,11 +875,7 @@ def scored_bytes(
 
 
 def narrow_cache_bytes(
-    rates: ReserveRates,
-    max_num_seqs: int,
-    tokens: int,
-    eager: bool,  # noqa: FBT001 - JavaScript has no keywords
-    partial: bool,  # noqa: FBT001
+    rates: ReserveRates, max_num_seqs: int, tokens: int, eager: bool, partial: bool
 ) -> int:
     """Return the bytes that graphs keep less where the cache has fewer than 16 bits; arguments as of :func:`graph_bytes`.
 
@@ -1051,19 +886,12 @@ def narrow_cache_bytes(
     return round(rates.narrow_per_row * min(max_num_seqs, LARGEST_CAPTURE, tokens))
 
 
-def outside_bytes(
-    rates: ReserveRates,
-    multicast: bool,  # noqa: FBT001 - JavaScript has no keywords
-    shared: int,
-    handles: bool,  # noqa: FBT001
-) -> int:
+def outside_bytes(rates: ReserveRates, multicast: bool, shared: int, handles: bool) -> int:
     """Return the bytes outside the framework.
 
-    Args:
-        rates: The model's rates on one device.
-        multicast: Whether the device's links multicast.
-        shared: What a device adds that shares its memory with a CPU.
-        handles: Whether the handles of the device's linear algebra are made after the engine looked at free memory.
+    ``multicast``: whether the device's links multicast. ``shared``: what a device adds that shares its memory
+    with a CPU. ``handles``: whether the handles of the device's linear algebra are made after the engine
+    looked at free memory.
     """
     taken = (rates.non_framework if handles else 0.0) + (rates.linked if multicast else 0.0)
     return round(taken) + shared * rates.shared
@@ -1073,13 +901,13 @@ def reserve_bytes(
     rates: ReserveRates,
     tokens: int,
     max_num_seqs: int,
-    eager: bool,  # noqa: FBT001 - JavaScript has no keywords
-    own_kernels: bool,  # noqa: FBT001
-    splits: bool,  # noqa: FBT001
-    partial: bool,  # noqa: FBT001
-    multicast: bool,  # noqa: FBT001
+    eager: bool,
+    own_kernels: bool,
+    splits: bool,
+    partial: bool,
+    multicast: bool,
     shared: int,
-    handles: bool,  # noqa: FBT001
+    handles: bool,
     context: int,
 ) -> int:
     """Return vLLM's reserve under given scheduler sizes; arguments as of the functions above.
@@ -1147,12 +975,7 @@ def per_gpu(requests: int, devices: int) -> float:
 def shortfall(pool: int, block: int, kept: int, request: int, wanted: int) -> int:
     """Return the bytes that a pool lacks for one request, or for the blocks wanted at start; 0 if it does not.
 
-    Args:
-        pool: What :func:`room_left` says.
-        block: Bytes of a block.
-        kept: Blocks that the engine keeps for itself.
-        request: Bytes of the request.
-        wanted: Blocks that must exist at start.
+    ``wanted``: blocks that must exist at start.
     """
     if request == 0:
         return max(-pool, 0)
@@ -1206,18 +1029,7 @@ def replica_requests(
     longest: int,
     prefix: int,
 ) -> int:
-    """Return the requests of average length that one replica holds; 0 if one of the longest does not fit.
-
-    Args:
-        pool: What :func:`room_left` says.
-        block: Bytes of a block.
-        kept: Blocks that the engine keeps for itself.
-        constant: Bytes of a request that do not grow.
-        terms: What grows with the tokens.
-        mean: Average tokens of a request.
-        longest: Tokens of the longest request.
-        prefix: Tokens of a prefix that all share.
-    """
+    """Return the requests of average length that one replica holds; 0 if one of the longest does not fit."""
     if lacks(pool, block, kept, request_bytes(constant, terms, longest)):
         return 0
     shared = shared_bytes(terms, prefix)
@@ -1237,43 +1049,22 @@ def pool_for(
     longest: int,
     prefix: int,
 ) -> int:
-    """Return the smallest pool for which :func:`replica_requests` is ``requests``.
-
-    Args:
-        block: Bytes of a block.
-        kept: Blocks that the engine keeps for itself.
-        constant: Bytes of a request that do not grow.
-        terms: What grows with the tokens.
-        requests: Requests at once.
-        mean: Average tokens of a request.
-        longest: Tokens of the longest request.
-        prefix: Tokens of a prefix that all share.
-    """
+    """Return the smallest pool for which :func:`replica_requests` is ``requests``."""
     shared = shared_bytes(terms, prefix)
     each = request_bytes(constant, terms, mean) - shared
     return max(requests * each + shared, request_bytes(constant, terms, longest) + kept * block)
 
 
 def utilization_for(pool: int, weights: int, reserve: int, total: int) -> float:
-    """Return the smallest memory share, in steps of 0.001, that leaves this pool; above 1 if none does.
-
-    Args:
-        pool: Bytes of the pool.
-        weights: Bytes of weights, as loaded.
-        reserve: Bytes kept beside weights and cache.
-        total: Bytes of the device.
-    """
+    """Return the smallest memory share, in steps of 0.001, that leaves this pool; above 1 if none does."""
     return math.ceil((pool + weights + reserve) / total * 1000) / 1000
 
 
 def lowest_static_fraction(pool: int, weights: int, kept: int, of: float) -> float:
     """Return the smallest ``--mem-fraction-static`` of SGLang 0.5, in steps of 0.001, that leaves this pool.
 
-    Args:
-        pool: Bytes of the pool.
-        weights: Bytes of weights, as loaded.
-        kept: Bytes that the engine keeps of its static memory beside them.
-        of: Bytes that the fraction is taken of.
+    ``kept``: bytes that the engine keeps of its static memory beside them. ``of``: bytes that the fraction is
+    taken of.
     """
     return math.ceil((pool + weights + kept) / of * 1000) / 1000
 
@@ -1286,11 +1077,8 @@ def static_pool(fraction: float, weights: int, kept: int, of: float) -> int:
 def own_static_fraction(total: int, reserve: int, kept: int, of: float) -> float:
     """Return the ``--mem-fraction-static`` that comes, in steps of 0.001 below it, to what SGLang takes by itself.
 
-    Args:
-        total: Bytes of the device.
-        reserve: Bytes kept beside weights and cache when no fraction is given.
-        kept: Bytes that the engine keeps of its static memory beside them.
-        of: Bytes that the fraction is taken of.
+    ``reserve``: bytes kept beside weights and cache when no fraction is given. ``kept``: bytes that the
+    engine keeps of its static memory beside them. ``of``: bytes that the fraction is taken of.
     """
     return math.floor((total - reserve + kept) / of * 1000 + ROUNDING) / 1000
 
@@ -1313,9 +1101,8 @@ def share_of_peak(peak: int, each: int) -> int:
 def is_quick(step: float, fastest: float) -> bool:
     """Return whether a decode step is about as short as the shortest on the same hardware; an unknown one is not.
 
-    Args:
-        step: Lower bound of the step, in seconds; NaN if it is not known.
-        fastest: The shortest of those on the same hardware; NaN if none is known.
+    ``step``: lower bound of the step, in seconds; NaN if it is not known. ``fastest``: the shortest of those
+    on the same hardware; NaN if none is known.
     """
     return step <= CLOSE_STEPS * fastest
 
@@ -1328,12 +1115,7 @@ def micro_batch(requests: int, data_ranks: int, stages: int) -> int:
 def what_limits(request: int, constant: int, held: int, fast: int, max_num_seqs: int) -> str:
     """Return what keeps one more request from a replica, as the command line names it.
 
-    Args:
-        request: Bytes of an average request.
-        constant: Its bytes that do not grow.
-        held: Requests that memory holds.
-        fast: Requests that meet the time targets.
-        max_num_seqs: Requests that the engine runs at once.
+    ``fast``: requests that meet the time targets.
     """
     if max_num_seqs <= min(held, fast):
         return "max_seqs"
@@ -1451,11 +1233,7 @@ def prefill_seconds(step: Step, prompt: int, cached: int) -> float:
 def fast_batch(step: Step, context: int, target: float, held: int) -> int:
     """Return the largest batch, up to ``held``, whose decode step takes at most ``target`` seconds.
 
-    Args:
-        step: What one decode step costs.
-        context: Tokens of a request.
-        target: Seconds.
-        held: Largest batch that memory holds.
+    ``target``: seconds. ``held``: largest batch that memory holds.
     """
     low = 0
     high = held
@@ -1495,12 +1273,7 @@ def raised_pool(pool: int, share: float, total: int) -> float:
 def concurrency_at(fits: float, pool: int, share: float, raised: float, total: int) -> float:
     """Return the concurrency after raising the memory share of a device of ``total`` bytes.
 
-    Args:
-        fits: Concurrency before.
-        pool: Bytes of the pool before.
-        share: Memory share before.
-        raised: Memory share after.
-        total: Bytes of the device.
+    ``fits``: concurrency before. ``share``: memory share before. ``raised``: memory share after.
     """
     return fits * (pool + (raised - share) * total) / pool
 
@@ -1508,10 +1281,8 @@ def concurrency_at(fits: float, pool: int, share: float, raised: float, total: i
 def raised_fraction(fraction: float, spare: float, before: float) -> float:
     """Return SGLang's static fraction that leaves a comfortable spare, in steps of 0.001.
 
-    Args:
-        fraction: The fraction of the log.
-        spare: Bytes free while the server runs.
-        before: Bytes free before loading.
+    ``fraction``: the fraction of the log. ``spare``: bytes free while the server runs. ``before``: bytes free
+    before loading.
     """
     raised = int((fraction + (spare - COMFORTABLE_SPARE_BYTES) / before) * 1000) / 1000
     return min(raised, RAISED_UTILIZATION)

@@ -104,14 +104,12 @@ class EngineRules:
         layout: Layout,
     ) -> str | None:
         """Why the release refuses this combination, in words; None if it does not."""
-        del model, kv_format, accelerator, layout
         return None
 
     # --- formats ----------------------------------------------------------------------------------------
 
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
         """The KV format taken when told ``auto``, by name; None for the model's own 16-bit type."""
-        del accelerator
         return model.kv_format
 
     def stored_format(
@@ -121,14 +119,12 @@ class EngineRules:
 
         The format keeps its name. What one token of it takes is :func:`kvreport.accounting.kv_cache.held`.
         """
-        del model, accelerator
         return kv_format
 
     def stored_precisions(
         self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
     ) -> Precisions:
         """Element types in which the engine keeps states and index keys, where they are not the checkpoint's."""
-        del model, kv_format, accelerator
         return ()
 
     def kept_term(self, term: Term) -> Term:
@@ -163,7 +159,6 @@ class EngineRules:
 
     def stage_sizes(self, layers: int, stages: int) -> tuple[int, ...]:
         """Layers of each pipeline stage where the engine divides them otherwise than vLLM; empty where it does not."""
-        del layers, stages
         return ()
 
     @property
@@ -173,12 +168,10 @@ class EngineRules:
 
     def unequal_refusal(self, devices: Sequence[Accelerator], layout: Layout) -> str | None:
         """Why devices that differ are refused, with what works instead; None if they are not."""
-        del devices, layout
         return None
 
     def encoder_refusal(self, model: Model) -> str | None:
         """Why encoders cannot be whole on each tensor-parallel rank, with what works instead; None if they can."""
-        del model
         return f"mm encoder tp mode: found data, which {self.engine.label} has no rules for; allowed: weights"
 
     def scaled_context(self, longest: int, scheme: str, factor: float, original: int | None) -> float:
@@ -196,7 +189,6 @@ class EngineRules:
 
     def dense_refusal(self, model: Model, layout: Layout) -> str | None:
         """Why dense MLPs or the output head cannot be divided as asked, with what works instead; None if they can."""
-        del model
         if not (layout.whole_dense or layout.head_by_data_rank):
             return None
         name = "moe dense tp size" if layout.whole_dense else "enable dp lm head"
@@ -206,12 +198,10 @@ class EngineRules:
 
     def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
         """Ranks that a component is divided over where that is not the tensor-parallel group; experts are not asked."""
-        del model, layout
         return {}
 
     def buffers_with_weights(self, model: Model, step: EngineStep) -> int:
         """Bytes of the reserve that the engine's line of loaded weights has among them."""
-        del model, step
         return 0
 
     def encoders_left_out(self, *, images: bool, clips: bool) -> frozenset[Component]:
@@ -219,7 +209,6 @@ class EngineRules:
 
         ``images``: False for text only. ``clips``: False if no audio is taken.
         """
-        del clips
         return frozenset() if images else TOWERS
 
     adapted_if_named: ClassVar[frozenset[str]] = frozenset()
@@ -227,12 +216,10 @@ class EngineRules:
 
     def vocabulary_adapters(self, model: Model) -> int:
         """Of how many modules with a row for every word adapters have slots."""
-        del model
         return 0
 
     def on_host(self, model: Model, accelerator: Accelerator | None = None) -> frozenset[str]:
         """Names of weight rows that lie in host memory by default, on a device or on most."""
-        del model, accelerator
         return frozenset()
 
     def plan_stage(
@@ -246,12 +233,10 @@ class EngineRules:
 
         ``layers``: layers of it that the stage runs.
         """
-        del whole, layers
         return self.plan(stage, setup)
 
     def step_class(self, model: Model, serving: Serving) -> Hashable:
         """What of the scheduler decides the plan of a model; equal classes get the same."""
-        del model
         return serving.max_batched_tokens, serving.max_seqs
 
     def kernel_class(self, accelerator: Accelerator | None) -> Hashable:
@@ -262,12 +247,10 @@ class EngineRules:
         self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
     ) -> Hashable:
         """What of an accelerator decides the plan of a model in a KV format; equal classes get the same."""
-        del model, kv_format
         return self.kernel_class(accelerator)
 
     def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
         """What of an accelerator decides what loading a model adds; equal classes get the same."""
-        del model
         return self.kernel_class(accelerator)
 
     # --- what loading and running take ----------------------------------------------------------------------
@@ -281,7 +264,6 @@ class EngineRules:
         layout: Layout,
     ) -> dict[str, int]:
         """Bytes per rank that loading adds to the checkpoint's tensors, by what they are for."""
-        del model, weight_format, formats, accelerator, layout
         return {}
 
     def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
@@ -290,7 +272,6 @@ class EngineRules:
         Raises:
             InputError: If the engine's data lacks a coefficient.
         """
-        del model, accelerator, step
         return NOTHING
 
     def given_share_reserve(
@@ -300,7 +281,6 @@ class EngineRules:
 
         ``reserve``: the reserve without a share given. ``share``: the share given.
         """
-        del share, model, accelerator, step
         return reserve
 
     def following_peak(
@@ -316,17 +296,14 @@ class EngineRules:
         Returns:
             What decides it, and its bytes for a length, or for each of an array.
         """
-        del model, accelerator, step, share
         return None
 
     def reserve_follows_cache(self, model: Model) -> bool:
         """True if the reserve may be another where the cache has fewer than 16 bits (``EngineStep.narrow_cache``)."""
-        del model
         return False
 
     def expert_kernel_of(self, named: str) -> str | None:
         """The kernels of experts that a user names, as an engine's record calls them; None where they are not followed."""
-        del named
         return None
 
     @staticmethod
@@ -348,22 +325,18 @@ class EngineRules:
 
     def leaves_draft_to_first_runner(self, drafts: DraftKind) -> bool:
         """True if the release's second model runner lacks drafts of this kind."""
-        del drafts
         return False
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True if the device's kernels for experts bring buffers of their own."""
-        del accelerator
         return False
 
     def splits_freed(self, accelerator: Accelerator) -> bool:
         """True if a workspace of the device is cut out of memory that compiling freed, and keeps all of it reserved."""
-        del accelerator
         return False
 
     def keeps_partial_results(self, accelerator: Accelerator) -> bool:
         """True if captured graphs of the device keep partial results of attention for every request."""
-        del accelerator
         return False
 
     def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int, bool]:
@@ -371,7 +344,6 @@ class EngineRules:
 
         Multicasting links, bytes shared with a CPU, and whether handles of linear algebra are taken off.
         """
-        del accelerator
         return False, 0, False
 
     def reserve_rates(
@@ -381,17 +353,14 @@ class EngineRules:
 
         ``amd``: True for AMD's devices. ``receives``: True for a pipeline stage after the first.
         """
-        del model, layout, amd, receives
         return None
 
     def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:
         """False where the reserve's rates are those of AMD's devices."""
-        del accelerator
         return True
 
     def error_bands(self, accelerator: Accelerator) -> tuple[tuple[float, float], ...]:
         """Half widths of the reserve's error band by kind of start: shares of the reserve, and bytes beside them."""
-        del accelerator
         return ((0.0, 0.0),)
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
@@ -419,7 +388,6 @@ class EngineRules:
         Raises:
             InputError: If a given number is below 1.
         """
-        del context_tokens
         self.check_sizes(max_batched_tokens, max_seqs)
         classes = self.engine.device_classes
         if not classes:
@@ -448,7 +416,6 @@ class EngineRules:
 
     def at_release(self, version: str) -> Engine:
         """The record as it is for one release of its range; most engines behave alike in all of it."""
-        del version
         return self.engine
 
     # --- the division of memory -------------------------------------------------------------------------------
@@ -463,22 +430,21 @@ class EngineRules:
 
     def share_on(self, accelerator: Accelerator | None, utilization: float | None) -> float:
         """The share that is taken of a device: as given, or the engine's default there."""
-        del accelerator
         return self.share(utilization)
 
-    def free_before_loading(self, accelerator: Accelerator, layout: Layout) -> int:  # noqa: ARG002 - an engine may
+    def free_before_loading(self, accelerator: Accelerator, layout: Layout) -> int:
         """Bytes of a device that are free right before weights are loaded, if nothing else runs on it."""
         return accelerator.usable_bytes
 
     def static_memory(
         self,
-        model: Model,  # noqa: ARG002 - an engine may
-        accelerator: Accelerator,  # noqa: ARG002
-        layout: Layout,  # noqa: ARG002
+        model: Model,
+        accelerator: Accelerator,
+        layout: Layout,
         *,
-        images: bool = True,  # noqa: ARG002
-        context_tokens: int | None = None,  # noqa: ARG002
-        max_requests: int | None = None,  # noqa: ARG002
+        images: bool = True,
+        context_tokens: int | None = None,
+        max_requests: int | None = None,
     ) -> StaticMemory | None:
         """What a share given by hand is taken of, where that is what is free before loading; else None.
 
@@ -504,7 +470,6 @@ class EngineRules:
 
         Negative where enough is free.
         """
-        del accelerator, utilization
         return None
 
     def memory_bytes(self, total_bytes: int, utilization: float | None = None) -> int:
@@ -536,14 +501,12 @@ class EngineRules:
 
     def state_slots_wanted(self, model: Model, serving: Serving, *, eager: bool) -> int | None:
         """Blocks of the pool that must exist at start, one for each sequence; None without such a rule."""
-        del model, serving, eager
         return None
 
     def open_choices(
         self, model: Model, accelerator: Accelerator, step: EngineStep, formats: Mapping[str, WeightFormat]
     ) -> tuple[str, ...]:
         """What an installation decides and no flag tells, with what the other choice takes; none by default."""
-        del model, accelerator, step, formats
         return ()
 
     # --- limits -------------------------------------------------------------------------------------------------
@@ -553,7 +516,6 @@ class EngineRules:
 
         ``layout``: how the model is spread; a default may be shared by data ranks.
         """
-        del model, layout
         return serving.max_seqs if self.engine.device_classes else None
 
     # --- how it is started ----------------------------------------------------------------------------------------
@@ -567,19 +529,16 @@ class EngineRules:
     @staticmethod
     def command(served: Served) -> Command | None:
         """The command that starts a server with what was laid out; None for an engine without a server."""
-        del served
         return None
 
     @staticmethod
     def local_command(served: LocalServed) -> Command | None:
         """The command that starts an engine of one's own machine; None for others."""
-        del served
         return None
 
     @staticmethod
     def modelfile(served: LocalServed) -> str | None:
         """A file of parameters that starts the same; None for engines that have no such file."""
-        del served
         return None
 
 

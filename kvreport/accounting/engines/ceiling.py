@@ -20,10 +20,8 @@ class Ceiling(EngineRules):
 
     def step_class(self, model: Model, serving: Serving) -> Hashable:
         """None: there are no steps."""
-        del model, serving
         return None
 
     def kernel_class(self, accelerator: Accelerator | None) -> Hashable:
         """None: all accelerators are alike."""
-        del accelerator
         return None

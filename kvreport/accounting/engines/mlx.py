@@ -99,14 +99,12 @@ class Mlx(EngineRules):
 
     def reserve_follows_cache(self, model: Model) -> bool:
         """No fused kernel reads a quantized cache."""
-        del model
         return True
 
     def following_peak(
         self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
     ) -> tuple[Hashable, Callable[[Any], Any]] | None:
         """Scores that no fused kernel keeps out of memory grow with the prompt."""
-        del share
         narrow, units = step.narrow_cache, self._has_matrix_units(accelerator)
 
         def peak(tokens: Any) -> Any:  # noqa: ANN401 - a number or an array

@@ -96,7 +96,6 @@ class Ollama(LlamaCpp):
 
     def at_release(self, version: str) -> Engine:
         """One record for all releases that start llama-server."""
-        del version
         return self.engine
 
     def local_options(

@@ -78,12 +78,10 @@ class StatesFirst:
 
     def state_requests(self, pool_bytes: xp.ArrayLike) -> Integers | None:
         """None: states are there for every request that may run."""
-        del pool_bytes
         return None
 
     def requests_beside(self, pool_bytes: xp.ArrayLike, context_tokens: xp.ArrayLike) -> Integers | None:
         """None: states are there for every request that may run."""
-        del pool_bytes, context_tokens
         return None
 
     def bytes_beside(self, context_tokens: xp.ArrayLike) -> Integers:
@@ -173,7 +171,6 @@ class TensorRtLlm(EngineRules):
         A log of gpt-oss-120b on a GB10 states 49.3 GiB outside torch and a pool of 6 GiB (``_util.py`` takes them from
         ``torch.cuda.mem_get_info``).
         """
-        del model, formats
         if step.layout.tensor > 1 and not _is_linked(accelerator):
             linked = human_bytes(round(constant(self.engine, "non_framework_parallel_bytes")))
             return (

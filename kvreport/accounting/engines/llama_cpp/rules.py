@@ -51,7 +51,6 @@ class LlamaCpp(EngineRules):
 
         ``total_bytes``: memory of all devices together.
         """
-        del model, total_bytes, tensors, architecture
         return for_build(options, self.engine.version or "")
 
     def at_release(self, version: str) -> Engine:
@@ -73,12 +72,10 @@ class LlamaCpp(EngineRules):
 
     def usual_mix(self, model: Model) -> str | None:
         """The quantization mix that is run where nobody names one; None for the checkpoint's own types."""
-        del model
         return None
 
     def reason_of_mix(self, model: Model) -> str:
         """Why the weights have the types they have where nobody names a mix."""
-        del model
         return "converted without quantizing"
 
     def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:

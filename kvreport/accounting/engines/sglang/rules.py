@@ -146,7 +146,6 @@ class Sglang(EngineRules):
         Raises:
             InputError: If the release refuses the combination.
         """
-        del layers
         reason = self.supports(whole, setup.kv_format, setup.accelerator, setup.layout)
         if reason is not None:
             raise InputError(reason)
@@ -172,7 +171,6 @@ class Sglang(EngineRules):
         shared experts, which are whole where all-to-all kernels exchange tokens (``models/deepseek_v2.py``, 0.5.13 and
         0.5.23).
         """
-        del model
         dense: dict[Component, int] = {"dense_mlp": 1} if layout.whole_dense else {}
         if layout.data == 1:
             return dense
@@ -208,7 +206,6 @@ class Sglang(EngineRules):
 
     def step_class(self, model: Model, serving: Serving) -> Hashable:
         """Requests at once where they are given; tokens of a chunk where they size a pool."""
-        del model
         return step_sizes(serving)
 
     def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
@@ -357,7 +354,6 @@ class Sglang(EngineRules):
 
     def share_for(self, pool: int, weights: int, reserve: int, total: int) -> float | None:
         """None: its share is of the memory that is free before loading (:meth:`static_memory`)."""
-        del pool, weights, reserve, total
         return None
 
     def _share_left(self, model: Model, accelerator: Accelerator, context_tokens: int | None = None) -> float:

@@ -100,7 +100,6 @@ class Vllm(EngineRules):
         setup: CacheSetup,
     ) -> BlockPlan:
         """The stage's layers in the groups of the whole model; a draft's layer runs on the last stage."""
-        del stage
         last = layers.stop == whole.layer_count
         stage_layers = range(layers.start, layers.stop + 1) if last else layers
         return plan.plan(whole, self.engine, setup, stage=stage_layers)
@@ -178,7 +177,6 @@ class Vllm(EngineRules):
         self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
     ) -> tuple[Hashable, Callable[[Any], Any]] | None:
         """Activations and graphs of models with an indexer, and activations of those whose longest video goes by the length."""
-        del share
         if not reserve.follows_length(model):
             return None
         compiled = step.eager or step.compiled
@@ -502,7 +500,6 @@ class Vllm(EngineRules):
         That is the default since 0.30 (``config/engram.py::EngramConfig.cpu_offload``; 0.29.0 keeps them on the device;
         ``models/qwen4_exp/nvidia/ngram_embedding.py`` of 0.30.0, 0.31.0 and 0.33.0).
         """
-        del accelerator
         if not self.engine.lists("tables_on_host", model.architecture):
             return frozenset()
         return frozenset(row.name for row in model.weights if is_hashed(model, row))
