@@ -24,13 +24,7 @@ _SKIPPED: Final = {"__pycache__"}
 
 
 def digest(roots: Iterable[Path], packages: Iterable[str], *values: object) -> str:
-    """Return a digest of files, of installed packages' versions and of plain values.
-
-    Args:
-        roots: Files, and folders with everything in them.
-        packages: Distributions whose version matters.
-        values: Anything that JSON can write.
-    """
+    """Return a digest of files, of installed packages' versions and of plain values."""
     found = sha256(json.dumps([[*values], [version(name) for name in packages]]).encode())
     for root in roots:
         paths = [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.is_file())
@@ -42,11 +36,7 @@ def digest(roots: Iterable[Path], packages: Iterable[str], *values: object) -> s
 
 
 def code(without: Iterable[str] = ()) -> str:
-    """Return a digest of the package's code.
-
-    Args:
-        without: Rooms that do not count.
-    """
+    """Return a digest of the package's code."""
     return _code(frozenset(without))
 
 

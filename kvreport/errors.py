@@ -51,11 +51,7 @@ class ServerRefusalError(InputError):
 
 
 class CatalogError(InputError):
-    """All faults of a catalog at once.
-
-    Attributes:
-        faults: Every fault found, in file order.
-    """
+    """All faults of a catalog at once."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         """Collect ``faults``; the message has one line for each."""

@@ -137,11 +137,6 @@ def workers(
 
     Fresh, because a fork of a process that has threads (the host's, Arrow's) may hang.
 
-    Args:
-        count: Processes.
-        initializer: Called once in each of them.
-        arguments: What it is called with.
-
     Raises:
         InputError: If the system ended a worker, which it does when memory runs out.
     """
@@ -171,15 +166,7 @@ def workers(
 def shared_out(
     items: Iterable[A], pool: Executor, others: int, there: Callable[[A], B], here: Callable[[A], B]
 ) -> Iterator[B]:
-    """Yield what is computed of each item in order, by other processes and, while they are busy, by this one.
-
-    Args:
-        items: What to compute something of.
-        pool: The other processes.
-        others: How many they are.
-        there: Computes it in another process.
-        here: The same in this one.
-    """
+    """Yield what is computed of each item in order, by other processes and, while they are busy, by this one."""
     from concurrent.futures import Future  # noqa: PLC0415 - as above
 
     coming = iter(items)
@@ -269,13 +256,7 @@ def follow_standard_input() -> None:
 
 
 def run_beside(module: str, arguments: Sequence[str], cwd: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
-    """Start ``python -m module`` quietly, as a process that ends when this one does.
-
-    Args:
-        module: The module.
-        arguments: Its arguments.
-        cwd: Where it runs.
-    """
+    """Start ``python -m module`` quietly, as a process that ends when this one does."""
     code = f"{_FOLLOW}runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
     return subprocess.Popen(  # noqa: S603 - our own interpreter and module
         [sys.executable, "-c", code, module, *arguments],

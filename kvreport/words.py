@@ -80,20 +80,10 @@ class ServeFlags:
     """How a server is started, and what its flags are called.
 
     Attributes:
-        start: The words before the model.
         tensor_parallel: Ranks that the model is split over.
-        context: Longest request.
-        max_num_seqs: Requests at once.
         share: Memory share (vLLM) or static memory fraction (SGLang).
-        weights: Weight format made while loading.
-        kv: KV format.
         kv_names: The server's names of KV formats, where they are not ours.
-        batched: Tokens of one scheduler step.
-        eager: No graphs are captured.
-        pipeline_parallel: Pipeline stages.
-        data_parallel: Ranks of data parallelism.
         data_attention: What attention by data rank asks for beside their number.
-        expert_parallel: What expert parallelism asks for.
         decode_context_parallel: Parts that a cache's tokens are divided into.
     """
 
@@ -178,13 +168,7 @@ def pieces(*sentences: str) -> Pieces:
 
 
 def notebook_table(title: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return what a notebook shows of an answer: a sentence and a table, both escaped.
-
-    Args:
-        title: The sentence.
-        head: Names of the columns.
-        rows: Cells, row by row; whole numbers get separators.
-    """
+    """Return what a notebook shows of an answer: a sentence and a table, both escaped."""
 
     def row(cells: Iterable[object], tag: str) -> str:
         told = (f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in cells)

@@ -109,9 +109,6 @@ def _exchanged(new: Path, place: Path) -> bool:
 def recover(place: Path) -> bool:
     """Bring back what a process left half replaced when it died.
 
-    Args:
-        place: Where the folder stands, or stood.
-
     Returns:
         Whether there was anything to bring back.
     """

@@ -31,11 +31,7 @@ _LOCK: Final = ".lock"
 
 
 class Workspace:
-    """A temporary folder with an owner.
-
-    Attributes:
-        folder: The folder.
-    """
+    """A temporary folder with an owner."""
 
     def __init__(self, folder: Path, lock: IO[bytes]) -> None:
         """Own a folder whose lock is held; use :func:`claim`."""
@@ -82,10 +78,6 @@ def claim(parent: Path, prefix: str, *, make: bool = True) -> Workspace:
 
 def sweep(parent: Path, prefix: str) -> int:
     """Remove folders whose owner is gone.
-
-    Args:
-        parent: Where they are.
-        prefix: What their names begin with.
 
     Returns:
         How many were removed.

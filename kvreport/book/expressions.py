@@ -115,7 +115,6 @@ class PrintedFigure:
     """A number as printed.
 
     Attributes:
-        text: The digits as they stand.
         unit: A key of :data:`UNITS` or a counting noun.
         about: True if it is marked as rough; trailing zeros are then not exact digits.
     """
@@ -204,10 +203,6 @@ def is_counted(unit: str) -> bool:
 
 def evaluate(expression: str, vocabulary: Mapping[str, Value]) -> float:
     """Compute an expression.
-
-    Args:
-        expression: Arithmetic over numbers, named values and calls of named functions.
-        vocabulary: What the names mean.
 
     Raises:
         InputError: If it is no such expression, a name is unknown or the result is not finite.

@@ -24,11 +24,7 @@ _LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 
 
 class Html:
-    """A piece of a page; the last expression of a cell is shown as this.
-
-    Attributes:
-        html: Finished, escaped HTML.
-    """
+    """A piece of a page; the last expression of a cell is shown as this."""
 
     def __init__(self, html: str) -> None:
         """Take finished HTML."""

@@ -72,13 +72,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A state that the reader is asked to reach, in the order given.
-
-    Attributes:
-        text: What to do.
-        output: The output that tells.
-        value: Its value when the goal is reached.
-    """
+    """A state that the reader is asked to reach, in the order given."""
 
     text: str
     output: str

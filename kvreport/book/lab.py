@@ -17,13 +17,7 @@ from kvreport.book.html import Html, identity, inline, plain
 
 @dataclass(frozen=True, slots=True)
 class AnswerOption:
-    """One of several answers.
-
-    Attributes:
-        text: The answer as a reader sees it.
-        why: Why it is right, or the mistake that leads to it.
-        right: Whether it is the right one.
-    """
+    """One of several answers."""
 
     text: str
     why: str

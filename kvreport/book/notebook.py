@@ -32,7 +32,6 @@ class NotebookCell:
 
     Attributes:
         kind: ``markdown`` or ``code``.
-        text: Its content.
         hidden: Whether the page shows only its output.
     """
 

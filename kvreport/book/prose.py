@@ -73,8 +73,6 @@ class Allowed(Record):
 
     Attributes:
         text: The quantity as it stands, ``16-bit``.
-        where: Pattern of the pages' paths.
-        reason: Why it needs no recomputing.
     """
 
     text: Text
@@ -94,10 +92,7 @@ class Naked:
     """A quantity in prose that nothing computes.
 
     Attributes:
-        where: Path of the page.
         line: Line in the file, from 1.
-        text: The quantity as it stands.
-        around: The words around it.
     """
 
     where: str
@@ -108,11 +103,6 @@ class Naked:
 
 def resolve(html: str, quantities: Quantities, where: str) -> tuple[str, list[Fault]]:
     """Replace every ``{{ … }}`` of a rendered page.
-
-    Args:
-        html: The page's content.
-        quantities: The vocabulary.
-        where: The page, for the faults.
 
     Returns:
         The content, and a fault for each expression that fails or no longer gives its figure.

@@ -38,12 +38,6 @@ class Reader:
     """A reader's case.
 
     Attributes:
-        model: Id of the model.
-        gpu: Id of the accelerator.
-        gpus: How many of them, tensor parallel.
-        context: Tokens of a request.
-        requests: Requests at once.
-        weights: Weight format; None is as released.
         names: How a page says each of :data:`NAMES`.
     """
 
@@ -69,10 +63,6 @@ class Reader:
 
 def of_front_matter(meta: Mapping[str, Any], catalog: Catalog) -> Reader | None:
     """Return the case that a page's front matter names; None where it names none.
-
-    Args:
-        meta: The front matter.
-        catalog: Where model, accelerator and format are looked up.
 
     Raises:
         InputError: If a field or a name is unknown.

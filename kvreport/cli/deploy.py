@@ -119,11 +119,6 @@ def as_pasted(launch: Launch, name: str, passed_on: str) -> Launch:
     """A launch with what a pasted command says and no answer depends on: the model's own name, and flags without memory.
 
     Where a server listens, and what its nodes are called, the file says itself.
-
-    Args:
-        launch: What is deployed.
-        name: The model as it was named.
-        passed_on: Flags with their values, as JSON.
     """
     from kvreport.architectures.hub import is_repository_id
 
@@ -151,13 +146,7 @@ def host_bytes(told: Mapping[str, int], *, most: bool = False) -> int:
 
 
 def with_requests(result: Estimate, values: Mapping[str, Any], ask: Callable[[int], Estimate]) -> Estimate:
-    """The answer with ``max_num_seqs`` as many as fit, where the question states none: the file states it.
-
-    Args:
-        result: The answer.
-        values: What was asked.
-        ask: Answers again with a number of requests.
-    """
+    """The answer with ``max_num_seqs`` as many as fit, where the question states none: the file states it."""
     from kvreport.estimation.local_answer import LocalEstimate
 
     if isinstance(result, LocalEstimate) or "max_seqs" in values or result.max_concurrent_requests < 1:

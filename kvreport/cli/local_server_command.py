@@ -72,9 +72,6 @@ def started_by(words: Sequence[str]) -> Parted:
 def local_arguments(words: Sequence[str]) -> Parted | None:
     """Replace a pasted command of llama.cpp or Ollama by this program's arguments; None where there is none.
 
-    Args:
-        words: The words of the command line, a quoted command taken apart.
-
     Raises:
         InputError: If the command names no model.
 

@@ -55,8 +55,6 @@ class Answered:
     """One server of a file with its answer.
 
     Attributes:
-        source: The file.
-        server: The server.
         estimate: Its answer; None where its command or its GPU could not be read.
         gpu: The accelerator that was answered for; empty without one.
         verdict: The verdict of its launch; None without an answer.

@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 def add_query_options(command: argparse.ArgumentParser, *, without: Sequence[Group] = ()) -> None:
-    """Add the flags of :class:`kvreport.query.Query`, in groups.
-
-    Args:
-        command: The command.
-        without: Groups whose flags it does not have.
-    """
+    """Add the flags of :class:`kvreport.query.Query`, in groups."""
     for group, title in GROUPS.items():
         if group in without:
             continue

@@ -81,9 +81,6 @@ MOST_WORDS: Final = 2048
 def refuse_long(words: Sequence[str]) -> None:
     """Refuse a command line that is too long to be one.
 
-    Args:
-        words: Its words, a quoted command as one or taken apart.
-
     Raises:
         InputError: Naming its length and the limit.
     """
@@ -96,9 +93,6 @@ def refuse_long(words: Sequence[str]) -> None:
 
 def without_server_command(words: Sequence[str]) -> list[str]:
     """Replace a pasted start command by this program's arguments; other words stay as they are.
-
-    Args:
-        words: The arguments of a command that asks about a deployment.
 
     Returns:
         What stood before the command, the model, ``--engine`` where the words name none, and the command's flags.

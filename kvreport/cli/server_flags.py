@@ -109,7 +109,6 @@ class FlagReader:
     """Reads a command's words by the flags of one server.
 
     Attributes:
-        own: Flags of this program's command.
         choices: Values that one of them allows, where it is a choice.
         many: Flags of this program that may be given again, with another value.
         server: Whose the other flags are.
@@ -134,10 +133,6 @@ class FlagReader:
 
     def read(self, words: Sequence[str], *, pasted: bool) -> list[str]:
         """Leave out and note the flags that are not followed.
-
-        Args:
-            words: Arguments.
-            pasted: Whether they are a server's command, whose flags come before those of this program.
 
         Returns:
             The other words, with values written as here.

@@ -86,10 +86,6 @@ _ELSEWHERE: Final[dict[str, str]] = {
 def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
     """Replace a server's spellings of flags by this program's.
 
-    Args:
-        words: A command's arguments.
-        known: The flags of that command; a spelling whose flag is not among them stays as it is.
-
     Returns:
         The arguments. vLLM reads ``32k`` after ``--max-model-len`` as 32,000 tokens, so the number is written out. A flag
         of the server that no answer follows is passed on in :data:`kvreport.cli.server_flags.NOT_FOLLOWED`.

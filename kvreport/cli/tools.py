@@ -53,9 +53,6 @@ def _mcp(options: argparse.Namespace) -> int:
 def server(data: str | None = None) -> MCPServer[Any]:
     """Return an MCP server whose tools answer what the commands answer.
 
-    Args:
-        data: Folder of a catalog; None for the public one.
-
     Raises:
         InputError: If the optional package is not installed, or there is no such catalog.
     """

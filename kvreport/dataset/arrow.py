@@ -64,15 +64,7 @@ def arrow_type(column: DatasetColumn) -> pa.DataType:
 
 
 class _Rows:
-    """A cube's possible combinations in the order of rows, with what each has on the axes of its key.
-
-    Attributes:
-        gpus: Position of each combination's accelerator.
-        layouts: Of its layout.
-        weights: Of its weight format.
-        caches: Of its KV format.
-        contexts: Contexts of each combination: a row each.
-    """
+    """A cube's possible combinations in the order of rows, with what each has on the axes of its key."""
 
     def __init__(self, cube: Cube, *, by_size: bool) -> None:
         gpus, layouts, weights, caches = cube.possible.shape

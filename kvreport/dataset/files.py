@@ -67,9 +67,6 @@ class StagedFiles:
 def staged(target: Path) -> Iterator[StagedFiles]:
     """Collect files for ``target``; they are put there only if nothing fails before the end.
 
-    Args:
-        target: The folder.
-
     What a killed run left there is put right or removed first.
 
     Raises:

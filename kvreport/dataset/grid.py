@@ -48,10 +48,6 @@ class Fleet:
     """The accelerators of a matrix under its engine, and which of them it treats alike.
 
     Groups are lists of positions; they are found once, however many models are computed.
-
-    Attributes:
-        accelerators: By slug.
-        engine: Whose answer the rows carry.
     """
 
     accelerators: tuple[Accelerator, ...]
@@ -144,15 +140,12 @@ class Axes:
     """The axes of a matrix, each sorted as the rows are.
 
     Attributes:
-        models: Models, by id.
-        fleet: Accelerators, by slug, and the engine.
         tensor_parallel: Device counts; each model has those that its shapes allow.
         layouts: Further layouts, for the models that are deployed so (:meth:`layouts_of`).
         weight_formats: Names with formats; None for the checkpoint as released.
         kv_formats: KV formats that every model is asked for, None for the one that ``auto`` means;
             those that its caches cannot be kept in are left out.
         contexts: Contexts in tokens.
-        ceiling: The policy that reserves nothing.
         formats: All weight formats, for what released tensors carry.
         all_kv_formats: All KV formats, for what checkpoints declare.
         support: What engines' releases run on; None not to judge it.

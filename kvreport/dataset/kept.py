@@ -34,14 +34,7 @@ _SPARE = 4
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """One model's rows, compressed.
-
-    Attributes:
-        slug: The model's slug.
-        rows: Number of rows.
-        parquet: A whole Parquet file.
-        csv_body: A gzip member with the CSV rows, without the header.
-    """
+    """One model's rows, compressed."""
 
     slug: str
     rows: int
@@ -50,11 +43,7 @@ class ModelFiles:
 
 
 class Kept:
-    """A folder of kept rows.
-
-    Attributes:
-        folder: Where they are.
-    """
+    """A folder of kept rows."""
 
     def __init__(self, folder: Path, axes: Axes) -> None:
         """Look into ``folder`` for rows over these axes."""

@@ -30,13 +30,7 @@ _SHOWN: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What every file of a partitioned folder has in common.
-
-    Attributes:
-        digest: Of the axes, the records behind them, the code and the libraries.
-        shards: Parts that the work is dealt into.
-        axes: The axes in words that a person can compare.
-    """
+    """What every file of a partitioned folder has in common."""
 
     digest: str
     shards: int
@@ -72,11 +66,6 @@ def _few(values: list[Any]) -> dict[str, Any]:
 
 def enter(folder: Path, manifest: Manifest, *, replace: bool = False) -> None:
     """Open a partitioned folder for a run: new, the same again, or with leave to replace another.
-
-    Args:
-        folder: The folder; made if missing.
-        manifest: What the run will write.
-        replace: Whether rows over other axes may be removed.
 
     Raises:
         InputError: If the folder holds rows over other axes, or cannot be written.

@@ -43,10 +43,7 @@ class Published:
     """One published file.
 
     Attributes:
-        name: File name.
-        table: What it holds.
         size: Bytes.
-        sha256: Digest, in hexadecimal.
     """
 
     name: str
@@ -67,9 +64,7 @@ class DatasetRelease:
     """What is published, and under which version.
 
     Attributes:
-        version: Dated version of the data.
         engine: Engine whose answers the matrix carries, with its version.
-        files: Published tables.
         site_url: Where the files stand, or "".
     """
 

@@ -30,7 +30,6 @@ class Piece:
 
     Attributes:
         name: Its path in the folder: ``model_slug=<slug>/<first accelerator>.parquet``.
-        axes: What it combines.
     """
 
     name: str

@@ -20,9 +20,6 @@ def data_version(folder: Path) -> str:
 
     ``SOURCE_DATE_EPOCH`` decides where it is set; else the catalog's file ``RELEASE``.
 
-    Args:
-        folder: The catalog's folder.
-
     Raises:
         InputError: If ``SOURCE_DATE_EPOCH`` is no time, or there is no ``RELEASE``.
     """

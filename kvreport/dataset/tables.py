@@ -18,12 +18,7 @@ _DECISIVE = frozenset({"layers", "weights", "context_tokens"})
 
 
 def model_rows(models: Iterable[Model], formats: Mapping[str, WeightFormat]) -> list[dict[str, Any]]:
-    """Rows of ``models.csv``, by id.
-
-    Args:
-        models: Models, any order.
-        formats: Weight formats by name, for what released tensors carry.
-    """
+    """Rows of ``models.csv``, by id."""
     return [_model_row(model, formats) for model in sorted(models, key=lambda model: model.id)]
 
 

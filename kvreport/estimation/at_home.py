@@ -205,10 +205,5 @@ def has_metal(accelerator: Accelerator) -> bool:
 
 
 def backend_bytes(accelerator: Accelerator, coefficients: dict[str, float]) -> int:
-    """What the backend of a device takes for itself.
-
-    Args:
-        accelerator: The device.
-        coefficients: Constants of llama.cpp's engine record.
-    """
+    """What the backend of a device takes for itself."""
     return local_device(accelerator, coefficients).context

@@ -150,12 +150,7 @@ def _local(family: str, kind: str, folder: Path | None) -> FirstSight | None:
 
 
 def sentence(family: str, seen: FirstSeen | None = None) -> str:
-    """Say how far an engine's logs were off at first sight; empty where there are too few.
-
-    Args:
-        family: Family of the engine's record.
-        seen: Predictions of another catalog; None for the package's own.
-    """
+    """Say how far an engine's logs were off at first sight; empty where there are too few."""
     found, further = (
         first_sight(family, kind) if seen is None else summary(seen, family, kind)
         for kind in (ALL_FLAGS, SOME_ASSUMED)

@@ -32,9 +32,6 @@ def listed(asked: object) -> list[tuple[str | Accelerator, int]]:
 
     ``"H100*8"``, ``"8xH100"`` and ``"8 × H100"`` are eight; ``"rtx-5090*2+rtx-3090"`` are three.
 
-    Args:
-        asked: A name, a record, or a sequence of them.
-
     Raises:
         InputError: If none is named, or a number is none of 1 to 1,024.
     """
@@ -67,10 +64,6 @@ def _numbered(text: str) -> tuple[str, int]:
 def devices_of(query: Query, catalog: Catalog) -> tuple[Accelerator, ...]:
     """The accelerators asked for, one for each device where several are named.
 
-    Args:
-        query: The question.
-        catalog: Where accelerators are looked up.
-
     Raises:
         InputError: If one is unknown, too many are named, or slices are to be joined.
     """
@@ -99,11 +92,6 @@ def _ranks(query: Query) -> int:
 
 def layout_of(query: Query, devices: int, assumed: list[str]) -> Layout:
     """The layout asked for; where GPUs are listed and nothing else is said, tensor parallel over all.
-
-    Args:
-        query: The question.
-        devices: Devices that were named.
-        assumed: What was not stated is added here.
 
     Raises:
         InputError: If the devices named are not those of the layout.

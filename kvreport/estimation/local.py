@@ -98,11 +98,6 @@ def _laid_out(query: Query, named: Named, engine: Engine, catalog: Catalog) -> L
 def open_query(query: Query, engine: Engine, catalog: Catalog) -> LocalCase:
     """Open a question whose engine is known.
 
-    Args:
-        query: The question; a name of Ollama's library is replaced by its base model already.
-        engine: The engine's record.
-        catalog: Where names are looked up.
-
     Raises:
         InputError: If something asked for is unknown, out of range, or refused by the engine.
     """
@@ -202,13 +197,7 @@ def _budget(device: DeviceBytes, uncertainty: int) -> Budget:
 
 
 def _at(case: LocalCase, tokens: int, asked: LocalLayout) -> AtContext:
-    """A start for requests of a context, with all its slots, and how many slots of them memory would hold.
-
-    Args:
-        case: The question, opened.
-        tokens: The context.
-        asked: The start for the context that was asked.
-    """
+    """A start for requests of a context, with all its slots, and how many slots of them memory would hold."""
     options, usual = case.options, case.request.context_tokens
     one, device = case.laid(tokens)
     each = device.kv + device.state

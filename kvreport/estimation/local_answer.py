@@ -36,11 +36,7 @@ class LocalEstimate(Estimate):
     engine_reason: str = field(default="", kw_only=True)
 
     def with_engine_taken(self, reason: str) -> LocalEstimate:
-        """The same, with why its engine was taken where none was stated.
-
-        Args:
-            reason: In words.
-        """
+        """The same, with why its engine was taken where none was stated."""
         said = f"engine {self.request.engine.name}: {reason}; --engine names another"
         request = replace(self.request, assumptions=(said, *self.request.assumptions))
         return replace(self, request=request, engine_reason=reason)

@@ -87,11 +87,6 @@ def refuse_forks(engine: object) -> None:
 def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tuple[LocalModel, str]:
     """A model with a type for every tensor.
 
-    Args:
-        model: The model.
-        weights: Name of a mix; None for what the checkpoint is converted to.
-        file: The GGUF file it was read from, if it was.
-
     Raises:
         InputError: If llama.cpp does not convert the model's class, or there is no such mix.
     """
@@ -117,10 +112,6 @@ def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tup
 
 def with_mix(local: LocalModel, mix: str) -> LocalModel:
     """The same model with the types of a quantization mix.
-
-    Args:
-        local: The model.
-        mix: The quantizer's name of the mix.
 
     Raises:
         InputError: If there is no such mix.
@@ -159,10 +150,6 @@ def _released_mix(model: Model) -> str:
 
 def options_of(query: Query, context: int) -> LocalOptions:
     """llama.cpp's options from a question.
-
-    Args:
-        query: The question.
-        context: Cells of all slots; 0 if none was named.
 
     Raises:
         InputError: If an option cannot be read.
@@ -269,12 +256,7 @@ def devices_of(request: Request) -> tuple[LocalDevice, ...]:
 
 
 def local_device(accelerator: Accelerator, coefficients: Mapping[str, float]) -> LocalDevice:
-    """One device with what its backend does.
-
-    Args:
-        accelerator: The accelerator, with its usable memory.
-        coefficients: Constants of the engine's record.
-    """
+    """One device with what its backend does."""
     apple = accelerator.vendor.lower() == "apple"
     own = coefficients.get("device_context_metal" if apple else "device_context", 0.0)
     return LocalDevice(
@@ -375,12 +357,7 @@ class LocalCase:
         return engine.reason_of_mix(self.request.model) if isinstance(engine, LlamaCpp) else ""
 
     def lay_out(self, options: LocalOptions | None = None, local: LocalModel | None = None) -> LocalLayout:
-        """The layout on this machine, its main memory included.
-
-        Args:
-            options: Other options than the case's.
-            local: The model with other types.
-        """
+        """The layout on this machine, its main memory included."""
         return lay_out_local(
             local or self.local, options or self.options, self.devices, host_memory=self.host_memory
         )

@@ -135,10 +135,6 @@ def by_local_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
     A repository's file that was fetched, or may be, is read; else the name says base model and mix. Other
     questions stay as they are.
 
-    Args:
-        query: The question.
-        catalog: Where base models are looked up.
-
     Returns:
         The question with the base model and its mix, or with the file's own record; what the name was taken to say.
 

@@ -90,10 +90,6 @@ def open_name(name: str, catalog: Catalog, *, fetching: bool = False, revision: 
 def refuse_known(spellings: Iterable[str], catalog: Catalog) -> None:
     """Refuse a model that is known by its name alone, with the reason.
 
-    Args:
-        spellings: Names that may be meant: none of a model that has a record.
-        catalog: Where the list is.
-
     Raises:
         KnownByNameError: If the name is in the list.
     """

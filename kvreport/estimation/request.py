@@ -209,10 +209,6 @@ AUTO = "auto"
 def resolve_model(model: str | Path | Model, catalog: Catalog) -> Model:
     """Find a model by id, slug or alias, or read it from a ``config.json``.
 
-    Args:
-        model: A name, a path, or a record.
-        catalog: Where names are looked up.
-
     Raises:
         InputError: If there is no such model or file, naming near ones.
     """
@@ -831,11 +827,6 @@ def refuse_unsupported(model: Model, engine: Engine, support: Support | None = N
 
 def refuse_class(model: Model, engine: Engine, support: Support | None) -> None:
     """Refuse a model whose class the engine's release does not serve, where no single deployment is asked for.
-
-    Args:
-        model: The model.
-        engine: The engine, whose release decides.
-        support: What engines' releases run on; None not to judge it.
 
     Raises:
         InputError: With the release that has the class, or the nearest class that the release has.

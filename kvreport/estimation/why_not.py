@@ -123,12 +123,7 @@ class WhyNot:
 
 
 def why_not(result: Estimate, catalog: Catalog) -> WhyNot | None:
-    """Say why an estimate does not fit and try what could change it; None where it fits.
-
-    Args:
-        result: An estimate.
-        catalog: Where formats, other accelerators and engines are looked up, and where logs are.
-    """
+    """Say why an estimate does not fit and try what could change it; None where it fits."""
     if result.verdict not in (*HOPELESS, *REFUSED):
         return None
     return WhyNot(

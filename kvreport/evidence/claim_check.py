@@ -80,10 +80,6 @@ class Statement:
 def check(statement: Statement, catalog: Catalog) -> Entry:
     """Judge a statement by recomputing it.
 
-    Args:
-        statement: What is claimed.
-        catalog: Where the model, its formats and the accelerator are looked up.
-
     Raises:
         InputError: If the model, the quantity, the format, the accelerator or the unit is not known, a context or an
             accelerator is missing, or the unit is not one of the quantity.

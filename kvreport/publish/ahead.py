@@ -31,15 +31,7 @@ Values = dict[str, dict[bytes, object]]
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """What decides the values of a build's models.
-
-    Attributes:
-        folder: Folder of the catalog.
-        models: Pattern over model ids.
-        gpus: Pattern over accelerator ids.
-        version: The data release.
-        state: State of the parts that the values are for.
-    """
+    """What decides the values of a build's models."""
 
     folder: Path
     models: str
@@ -76,12 +68,7 @@ class Work:
 
 
 def compute(facts: SiteData, asked: ModelInputs) -> None:
-    """Compute the values that a build does not keep, if they are many, and give them to its parts.
-
-    Args:
-        facts: The facts of the build, without any rows.
-        asked: What decides the values.
-    """
+    """Compute the values that a build does not keep, if they are many, and give them to its parts."""
     parts = facts.parts
     missing = parts.missing("rates", map(parts.of_model, facts.models))
     others = min(available_processors() - 1, len(missing) // _FEW)

@@ -34,7 +34,6 @@ class ArchivedRelease:
 
     Attributes:
         version: The release, ``2026.11.21``.
-        folder: Where its files are.
         files: (name, bytes, SHA-256) of each.
     """
 
@@ -53,11 +52,7 @@ class ArchivedRelease:
         return tuple(f"{FOLDER}/{self.version}/{name}" for name in (*(one[0] for one in self.files), SUMS))
 
     def place(self, site: Path) -> None:
-        """Put its files into a site: as links where that is possible, else as copies.
-
-        Args:
-            site: Folder of the site.
-        """
+        """Put its files into a site: as links where that is possible, else as copies."""
         target = site / FOLDER / self.version
         target.mkdir(parents=True, exist_ok=True)
         for name, _, _ in self.files:
@@ -106,10 +101,6 @@ def joined(
     before: tuple[ArchivedRelease, ...], now: tuple[ArchivedRelease, ...]
 ) -> tuple[ArchivedRelease, ...]:
     """Return the releases of a site, the latest first.
-
-    Args:
-        before: Those published before.
-        now: The one of this site, if it has its dataset.
 
     Raises:
         InputError: If this site's release was published before with other content.

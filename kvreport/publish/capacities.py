@@ -39,11 +39,9 @@ class Capacity:
     """One model's outcomes.
 
     Attributes:
-        outcomes: By accelerator.
         headline: The series that its headline speaks of; None where nothing serves it.
         single: Its first series on one device, whichever; None if it cannot run on one.
         known: The same on the first of the well-known accelerators.
-        runs: True if there is any series.
     """
 
     outcomes: dict[str, Outcome]

@@ -38,7 +38,6 @@ class Snapshot(Record):
     """The figures of one release that a later one is compared with.
 
     Attributes:
-        version: The release.
         engine: Label of the engine that they were computed for.
         gpu: The accelerator that they were computed on.
         models: Figures by name, for each model's id.
@@ -54,12 +53,7 @@ class Snapshot(Record):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What one release changed.
-
-    Attributes:
-        version: The release.
-        lines: What changed, a sentence each.
-    """
+    """What one release changed."""
 
     version: str
     lines: tuple[str, ...]

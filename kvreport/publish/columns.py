@@ -274,11 +274,7 @@ class Columns:
         return shown
 
     def loaded_alike(self, *, all_to_all: bool) -> list[list[int]]:
-        """Kinds of devices in groups: loading adds the same on those of a group, in every column.
-
-        Args:
-            all_to_all: Whether ranks exchange tokens in the columns.
-        """
+        """Kinds of devices in groups: loading adds the same on those of a group, in every column."""
         if all_to_all not in self.overhead_classes:
             groups: dict[Hashable, list[int]] = {}
             for kind, gpu in self.examples.items():

@@ -15,12 +15,7 @@ from kvreport.words import SENTENCES
 
 
 def confirmed(catalog: Catalog, engine: Engine) -> str:
-    """Say how far an engine's rules were off at first sight; nothing for one with too few logs.
-
-    Args:
-        catalog: The facts, whose folder has the predictions.
-        engine: The engine's record.
-    """
+    """Say how far an engine's rules were off at first sight; nothing for one with too few logs."""
     found = _seen(catalog.folder)
     return "" if found is None else sentence(engine.family, found)
 
@@ -31,24 +26,13 @@ def _seen(folder: Path) -> FirstSeen | None:
 
 
 def confirmed_on(catalog: Catalog, engine: Engine, gpu: Accelerator) -> str:
-    """Say it under an answer on an accelerator: that no log is of it, where none is.
-
-    Args:
-        catalog: The facts.
-        engine: The engine's record; one that runs on the computer at hand has logs of its own kind.
-        gpu: The accelerator.
-    """
+    """Say it under an answer on an accelerator: that no log is of it, where none is."""
     said = confirmed(catalog, engine)
     return said if not said or is_local(engine.family) or is_logged(catalog, gpu) else SENTENCES["no_log"]
 
 
 def is_logged(catalog: Catalog, gpu: Accelerator) -> bool:
-    """Whether a published start-up log is of an accelerator.
-
-    Args:
-        catalog: The facts, whose folder has the logs.
-        gpu: The accelerator.
-    """
+    """Whether a published start-up log is of an accelerator."""
     return gpu.id in _logged(catalog.folder)
 
 

@@ -13,14 +13,7 @@ from kvreport.publish.site_data import SiteData, page_format
 
 
 def served(site: SiteData, gpu: str, context: int, devices: int) -> tuple[Model, ...]:
-    """Return the models that at most so many devices serve as released.
-
-    Args:
-        site: What every page may ask.
-        gpu: The accelerator's id.
-        context: Tokens of one request, a context of the grid.
-        devices: Most devices.
-    """
+    """Return the models that at most so many devices serve as released."""
     return tuple(model for model in _fitting(site, gpu, context, devices) if page_format(model) == RELEASED)
 
 

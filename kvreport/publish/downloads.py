@@ -36,9 +36,7 @@ class Downloads:
     """The published files, as they lie in the cache.
 
     Attributes:
-        folder: Where they are.
         files: (name, bytes) of each, by name; empty if the dataset is not published.
-        rows: Rows of the capacity matrix.
     """
 
     folder: Path

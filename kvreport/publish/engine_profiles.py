@@ -50,13 +50,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 def of_models(
     site: SiteData, name: str, models: Sequence[Model]
 ) -> Iterator[tuple[Model, bytes, bytes, bytes]]:
-    """Yield each model that another engine runs, its file, its part of the file with all models, and its reserves.
-
-    Args:
-        site: What every page may ask.
-        name: The other engine.
-        models: Some models of the site.
-    """
+    """Yield each model that another engine runs, its file, its part of the file with all models, and its reserves."""
     other = site.under(name)
     shape = other.once(
         "kinds", lambda: json.dumps([other.device_kinds, other.reserve_classes], sort_keys=True)
@@ -89,13 +83,7 @@ def _contents(site: SiteData, model: Model, usual: set[str]) -> tuple[bytes, byt
 
 
 def facts_of(site: SiteData, model: Model, usual: set[str]) -> dict[str, Any]:
-    """What an engine decides of a model.
-
-    Args:
-        site: What every page may ask, under that engine.
-        model: The model.
-        usual: Ids of the accelerators whose reserve is listed where no rates give it.
-    """
+    """What an engine decides of a model."""
     rates = columns.reserve_rates(site, model)
     return profiles.engine_facts(site, model, reserves=() if rates["rates"] else usual) | rates
 

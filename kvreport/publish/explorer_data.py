@@ -149,13 +149,7 @@ def _of_folder(
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """The folder of a column.
-
-    Attributes:
-        name: Its name.
-        plain: True for tensor parallelism alone.
-        staged: True for a pipeline stage, whose error band is that of stages.
-    """
+    """The folder of a column."""
 
     name: str
     plain: bool

@@ -86,10 +86,8 @@ class Translation:
     """JavaScript made from Python.
 
     Attributes:
-        body: Type definitions, constants and functions.
         names: What the body defines and a caller may use, in order.
         declarations: The same as TypeScript, ``name: type;`` each.
-        types: Type definitions as TypeScript.
         aliases: What each type's name stands for, for a module that imports it.
     """
 

@@ -21,11 +21,7 @@ T = TypeVar("T")
 
 
 class Noted:
-    """Values in one file, by key.
-
-    Attributes:
-        made: How many were computed because none was kept.
-    """
+    """Values in one file, by key."""
 
     def __init__(self, path: Path, state: str, records: Records) -> None:
         """Take what is kept.
@@ -46,13 +42,7 @@ class Noted:
                 self.made += len(kept) - len(self._kept)  # what is outdated is dropped, whoever asks for it
 
     def get(self, key: str, make: Callable[[], T], keeps: Callable[[T], bool] = lambda _: True) -> T:
-        """Return the value under a key.
-
-        Args:
-            key: What decides the value beside the records and the shared state.
-            make: Computes it; what it reads of the records is noted.
-            keeps: Whether a value may be kept.
-        """
+        """Return the value under a key."""
         found = self._kept.get(key)
         if found is None:
             with noting() as notes:
@@ -88,11 +78,6 @@ def keeping(noted: Noted) -> Iterator[None]:
 
 
 def kept(key: str, make: Callable[[], T]) -> T:
-    """Return a value that this build keeps, or what ``make`` computes where none is kept.
-
-    Args:
-        key: What decides the value beside records, facts and code: all of it, for the catalog that is built.
-        make: Computes it.
-    """
+    """Return a value that this build keeps, or what ``make`` computes where none is kept."""
     noted = _OPEN.get()
     return make() if noted is None else noted.get(key, make)

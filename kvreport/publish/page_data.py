@@ -71,13 +71,6 @@ def gather(
 def facts_alone(catalog: Catalog, *, models: str, gpus: str, version: str, parts: Parts) -> SiteData:
     """Return the same without any rows and downloads: all that a single model's own values need.
 
-    Args:
-        catalog: The facts.
-        models: Pattern over model ids.
-        gpus: Pattern over accelerator ids.
-        version: The data release.
-        parts: Values of single models.
-
     Raises:
         InputError: If nothing matches a pattern.
     """
@@ -112,13 +105,7 @@ Served = list[tuple[str, str, int]]
 
 @dataclass(frozen=True)
 class ModelRows:
-    """The rows of each model that pages about all of them show.
-
-    Attributes:
-        on_known: Axes of every format on the first well-known accelerator.
-        alone: Axes of one device of each kind.
-        parts: Values of single models.
-    """
+    """The rows of each model that pages about all of them show."""
 
     on_known: Axes
     alone: Axes

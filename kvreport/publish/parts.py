@@ -21,19 +21,10 @@ _SUFFIX: Final = ".parts"
 
 
 class PartGroup:
-    """Values of one kind, by key.
-
-    Attributes:
-        used: What this build asked for.
-    """
+    """Values of one kind, by key."""
 
     def __init__(self, path: Path | None, ahead: Mapping[bytes, object] | None = None) -> None:
-        """Keep values in a file; None keeps nothing.
-
-        Args:
-            path: The file.
-            ahead: Values by key that were computed before they are asked for.
-        """
+        """Keep values in a file; None keeps nothing."""
         self._path, self._ahead = path, ahead or {}
         self._kept = {} if path is None else _read(path)
         self.used: dict[bytes, object] = {}
@@ -103,13 +94,7 @@ class Parts:
         )
 
     def value(self, name: str, key: bytes, make: Callable[[], T]) -> T:
-        """Return the one value of a name, computed by ``make`` unless it is kept under this key.
-
-        Args:
-            name: What the value is called; its file holds one value at a time.
-            key: What decides the value.
-            make: Computes it.
-        """
+        """Return the one value of a name, computed by ``make`` unless it is kept under this key."""
         if self._folder is None:
             return make()
         path = self._folder / f"{name}{_SUFFIX}"

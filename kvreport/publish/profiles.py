@@ -50,12 +50,7 @@ def shape(site: SiteData) -> bytes:
 
 
 def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[tuple[bytes, dict[str, Any]]]:
-    """Return each model's file, and its facts in the published layouts, which several files are made from.
-
-    Args:
-        site: What every page may ask.
-        models: Some of its models; None for all.
-    """
+    """Return each model's file, and its facts in the published layouts, which several files are made from."""
     published = published_columns(site)
     lists = site.once("shape", lambda: shape(site))
     with site.parts.group("profiles") as kept:

@@ -60,7 +60,6 @@ class Pinned:
     """One file of the runtime.
 
     Attributes:
-        name: Its name.
         sha256: Digest of its content.
     """
 
@@ -81,11 +80,7 @@ def pinned() -> tuple[Pinned, ...]:
 
 
 def found(cache: Path) -> dict[str, bytes]:
-    """Return the runtime that a cache holds; empty if a file is missing or is not what the lock pins.
-
-    Args:
-        cache: The build's cache.
-    """
+    """Return the runtime that a cache holds; empty if a file is missing or is not what the lock pins."""
     return pinned_files.read(cache / KEPT, {file.name: file.sha256 for file in pinned()})
 
 
@@ -95,11 +90,7 @@ def state(cache: Path) -> str:
 
 
 def files(cache: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, content) of every file that the page loads; nothing without a runtime.
-
-    Args:
-        cache: The build's cache.
-    """
+    """Yield (address, content) of every file that the page loads; nothing without a runtime."""
     runtime = found(cache)
     if not runtime:
         return

@@ -145,13 +145,7 @@ def _kind(value: object) -> str:
 
 
 def narrowed(old: Mapping[str, Any], new: Mapping[str, Any], place: str = "") -> Iterator[str]:
-    """Yield a sentence for every promise of a schema that its successor does not keep.
-
-    Args:
-        old: What was published.
-        new: What shall be.
-        place: Where in the document, for the sentences.
-    """
+    """Yield a sentence for every promise of a schema that its successor does not keep."""
     before, after = _types(old), _types(new)
     if before and not after >= before and not ("integer" in before and "number" in after):
         missing = sorted(before - after)

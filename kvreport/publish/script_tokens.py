@@ -21,7 +21,6 @@ class Token(NamedTuple):
     Attributes:
         kind: What it is. A template is in pieces: from its first sign or from the brace that ends a value, to the
             next value or its last sign.
-        text: Its source.
     """
 
     kind: Kind

@@ -145,7 +145,6 @@ class ModelRefusal(NamedTuple):
 
     Attributes:
         kind: Key of the group's sentence in ``words.json`` (``group_…``, ``row_…``).
-        number: Devices of the widest split.
         short_bytes: Bytes missing per device, or 0 where bytes are not the reason.
     """
 

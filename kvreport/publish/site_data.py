@@ -48,20 +48,15 @@ class SiteData:
     """Everything that pages are made from.
 
     Attributes:
-        catalog: Models, accelerators, formats, engines, grid.
         engine: The engine whose answers the pages show.
-        contexts: The grid's contexts.
         models: Every published model, by name as people read it.
-        accelerators: Every published accelerator.
         released: Each model's series in its released weights and its own KV format, by model id.
         on_headline_gpu: Each model's series of all formats on the first of :data:`KNOWN_GPUS`.
         on_one: For each (accelerator, weight format): (model id, weight bytes) that one device serves at
             ``counted_context``.
         version: The data release, ``2026.11.21``.
-        downloads: The dataset's files.
         releases: Whole data releases that the site has, the latest first.
         site_url: Where the site will stand, or "".
-        progress: Told how far the build is.
         parts: Values of single models, kept between builds.
     """
 
@@ -204,12 +199,7 @@ class SiteData:
         return self.once(f"under {name}", lambda: replace(self, engine=self.catalog.engine(name)))
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """Return what is made of the whole site, made when it is first asked for.
-
-        Args:
-            name: What it is called; one name has one kind of value.
-            make: Makes it.
-        """
+        """Return what is made of the whole site, made when it is first asked for."""
         if name not in self._made:
             self._made[name] = make()
         return self._made[name]  # type: ignore[return-value] # as the name says

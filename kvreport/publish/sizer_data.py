@@ -32,12 +32,7 @@ NOTHING_SEEN: Final = -1
 
 
 def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[dict[str, Any]]:
-    """Return :func:`times_facts` of every model, which several files are made from.
-
-    Args:
-        site: What every page may ask.
-        models: Some of its models; None for all.
-    """
+    """Return :func:`times_facts` of every model, which several files are made from."""
     lists = site.once("shape", lambda: shape(site))
     with site.parts.group("times") as kept:
         return [

@@ -103,13 +103,8 @@ class Report:
     """A finished report.
 
     Attributes:
-        pages: Every generated page.
         assets: (address, content) of generated files that pages need to be shown.
         files: (address, content) of the files beside the pages: data for the browser, feeds, citation.
-        downloads: The dataset's files.
-        before: Data releases published before.
-        cache: Folder kept between builds.
-        version: Release of the data.
     """
 
     pages: tuple[Page, ...]
@@ -135,11 +130,7 @@ class Report:
         return archive.joined(self.before, archive.present(self.downloads, self.version))
 
     def write_files(self, target: Path) -> None:
-        """Write the files beside the pages.
-
-        Args:
-            target: Folder of the site.
-        """
+        """Write the files beside the pages."""
         for address, content in self.files:
             write_whole(target / address, content)
         write_whole(target / VEGA, vega.bundle(self.cache))
@@ -286,12 +277,7 @@ def _build(
 
 
 def pages(inputs: Inputs, written: tuple[str, ...] = ()) -> tuple[Page, ...]:
-    """Return every generated page, the front page first.
-
-    Args:
-        inputs: What pages are made from.
-        written: Addresses of pages that the site has beside these.
-    """
+    """Return every generated page, the front page first."""
     made: list[Page] = []
     for kind in PAGE_TYPES:
         addresses = frozenset((*written, *(page.uri for page in made)))

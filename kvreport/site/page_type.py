@@ -26,15 +26,7 @@ File = tuple[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What pages are made from.
-
-    Attributes:
-        site: The catalog, the matrix's rows and the release.
-        drawings: Every chart and picture that a page type requested, by the request's digest.
-        addresses: Pages that the site has so far: the written ones, and those of the types before.
-        runtime_bytes: Size of the files that run Python in the browser; 0 for a site without them.
-        sql_bytes: Size of the files that run SQL in the browser; 0 for a site without them.
-    """
+    """What pages are made from."""
 
     site: SiteData
     drawings: Mapping[str, Drawing]

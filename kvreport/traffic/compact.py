@@ -82,12 +82,7 @@ def _path(text: str, known: int, where: str) -> tuple[list[int], int]:
 
 
 def write_compact(trace: Trace, *, source: str = "") -> Iterator[str]:
-    """Write a trace in the compact form, line by line.
-
-    Args:
-        trace: The trace.
-        source: Where it comes from, for the first line.
-    """
+    """Write a trace in the compact form, line by line."""
     yield f"{MAGIC}1 block={trace.block_tokens} time=ms requests={len(trace)} source={source}\n"
     before, known = 0, 0
     numbers: dict[int, int] = {}

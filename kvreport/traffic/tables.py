@@ -27,10 +27,6 @@ def csv_requests(lines: Iterable[str], name: str) -> tuple[Iterator[TracedReques
     Without a header, one column is prompt lengths, two are prompt and output lengths, three are arrival
     seconds, prompt and output. Times are counted from the first row.
 
-    Args:
-        lines: Lines of text.
-        name: The file's name, for messages.
-
     Returns:
         The requests, and whether they have times.
 

@@ -57,14 +57,7 @@ class PlotData:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A chart, ready to stand in a page.
-
-    Attributes:
-        id: Anchor of the figure.
-        title: What it shows, also for a screen reader.
-        data: The data.
-        table: The same as a table.
-    """
+    """A chart, ready to stand in a page."""
 
     id: str
     title: str
@@ -83,13 +76,7 @@ class Plot:
 
 
 def positions(data: PlotData, width: int = plot.PLOT_WIDTH, height: int = plot.PLOT_HEIGHT) -> dict[str, Any]:
-    """Return where everything of a chart stands, for ``_boundary_svg.html``.
-
-    Args:
-        data: What it shows.
-        width: Width of the drawing in its own units; text is 12 units high in any.
-        height: Its height.
-    """
+    """Return where everything of a chart stands, for ``_boundary_svg.html``."""
     return _Drawing(data, width, height).parts()
 
 

@@ -96,7 +96,6 @@ class ChartRequest:
 
     Attributes:
         name: Key of :data:`CHARTS`.
-        data: What it shows.
     """
 
     name: str

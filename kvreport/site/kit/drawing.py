@@ -46,13 +46,7 @@ Wanted = ChartRequest | SocialCard
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A chart or a picture of a shared link, drawn.
-
-    Attributes:
-        svg: A chart as inline SVG; its colours are the style sheet's tokens.
-        spec: A chart's specification as JSON, for the interactive chart.
-        card: The picture of a shared link as JPEG.
-    """
+    """A chart or a picture of a shared link, drawn."""
 
     svg: str = ""
     spec: str = ""
@@ -72,13 +66,7 @@ class Drawings(Mapping[str, Drawing]):
         requests: Iterable[Wanted],
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Begin to draw what is not kept in a folder.
-
-        Args:
-            folder: Folder of earlier drawings; made if missing.
-            requests: What to draw; the same request twice is drawn once.
-            progress: Told now and then how far it is.
-        """
+        """Begin to draw what is not kept in a folder."""
         self._folder, self._progress = folder, progress
         # A site may replace the template of cards, and change it between two builds of one process.
         self._code = _code(templating.source(social_cards.TEMPLATE))
@@ -136,11 +124,6 @@ def begin(
 
     Drawings are made beside what the caller does meanwhile: many by other processes, a few by a thread, because the
     chart compiler needs no Python.
-
-    Args:
-        requests: What to draw; the same request twice is drawn once.
-        cache_dir: Folder of earlier drawings; made if missing.
-        progress: Told now and then how far it is.
     """
     return Drawings(cache_dir / "charts", requests, progress)
 

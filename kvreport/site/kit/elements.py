@@ -17,8 +17,6 @@ class KeyFigure:
     """A number worth a large figure.
 
     Attributes:
-        label: What it is.
-        value: The figure with its unit.
         note: A remark in small print, or "".
         slot: The name of its place where it follows the state of its page, or "".
     """
@@ -34,13 +32,10 @@ class Chart:
     """A chart, ready to stand in a page.
 
     Attributes:
-        id: Anchor of the figure.
         title: What it shows, in words: also what a screen reader says.
         digest: Names the drawing that the page asked for.
         legend: (line number from 1, text) of each line.
         notes: Further legend entries: (css class of the sample, text).
-        caption: How to read it.
-        table: The same data.
         points: Whether the legend's samples are points instead of lines.
     """
 
@@ -60,11 +55,7 @@ class BarPart:
 
     Attributes:
         css: Role that gives it its colour: ``weights``, ``cache``, ``state``, ``reserve``, ``free``.
-        label: What it is.
-        text: Its size with the unit.
         start: Where it begins, in thousandths of the bar.
-        width: How wide it is, in thousandths.
-        inside: Whether its text has room inside.
     """
 
     css: str
@@ -77,13 +68,7 @@ class BarPart:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar of one device's memory.
-
-    Attributes:
-        title: What it shows, for a screen reader.
-        slices: Its parts from left to right.
-        caption: What is held in it.
-    """
+    """A bar of one device's memory."""
 
     title: str
     slices: tuple[BarPart, ...]
@@ -97,8 +82,6 @@ class LayerTick:
     Attributes:
         css: Role of its colour: ``cache``, ``window``, ``state``, ``none``.
         below: Role of its lower half where it keeps two kinds, or "".
-        x: Where it begins.
-        title: What it is, for a pointer.
     """
 
     css: str
@@ -138,10 +121,8 @@ class SourceLine:
     """Where facts come from.
 
     Attributes:
-        title: What was read.
         url: Where it can be read again, or "".
         covers: Which fields it speaks for, in words.
-        evidence: How far it can be trusted.
         revision: Version of what was read, or "".
         note: A remark, or "".
     """

@@ -43,8 +43,6 @@ class Curves:
 
     Attributes:
         title: What the figure shows, in one sentence; read aloud and printed under it.
-        x_title: The axis across.
-        y_title: The axis up.
         x: Positions, ascending.
         lines: Name and values of each line; None leaves a gap.
         x_log: Whether the axis across is in powers of two.
@@ -73,8 +71,6 @@ class Bars:
     Attributes:
         title: What the figure shows, in one sentence.
         bars: Name of each bar, and its parts: role (a key of :data:`COLOURS`), name, bytes.
-        limit_bytes: A limit to mark, or None.
-        limit_name: What the limit is.
     """
 
     title: str

@@ -11,9 +11,6 @@ class Member:
     """One accelerator or model of a group.
 
     Attributes:
-        anchor: Its anchor on the page.
-        name: What people call it.
-        href: Its page.
         note: Its own figure, or "".
     """
 
@@ -25,12 +22,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class ReasonGroup:
-    """What shares a reason.
-
-    Attributes:
-        reason: The reason, one sentence without its full stop.
-        members: What it holds for.
-    """
+    """What shares a reason."""
 
     reason: str
     members: tuple[Member, ...]

@@ -42,12 +42,7 @@ def dead(uri: str, found: Iterable[tuple[str, str]], known: Collection[str]) -> 
 
 
 def targets(uri: str, html: str) -> Iterator[tuple[str, str]]:
-    """Yield each address within the site that a page links to, as written and as it stands in the site.
-
-    Args:
-        uri: Address of the page within the site.
-        html: The finished page.
-    """
+    """Yield each address within the site that a page links to, as written and as it stands in the site."""
     for target in dict.fromkeys(_LINK.findall(html)):
         address = unquote(unescape(target))
         if not _OUTSIDE.match(address):

@@ -22,13 +22,7 @@ _ODD: Final = frozenset({"", ".", ".."})
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A titled part of a page.
-
-    Attributes:
-        id: Anchor, stable over releases.
-        title: Plain text of its heading.
-        html: Its body: finished, escaped HTML.
-    """
+    """A titled part of a page."""
 
     id: str
     title: str
@@ -41,12 +35,10 @@ class Page:
 
     Attributes:
         uri: Address within the site, ``models/org--name/``; ``""`` is the home page.
-        kind: What sort of page it is.
         title: Plain text: the window's title and the search result's.
         heading: Plain text of the page's own heading.
         description: One plain sentence: the conclusion, for search results and link previews.
         lead: HTML under the heading, before the first section.
-        sections: The titled parts, in order.
         names: Other names under which a search should find it.
         boost: How much a search favours it among equals.
         moved_to: For a redirect: the address that holds the content now.
@@ -87,11 +79,6 @@ def _relative(there: list[str], here: list[str]) -> str:
 @lru_cache(maxsize=1 << 16)
 def link(source: str, target: str) -> str:
     """Return the relative address that leads from one page to another.
-
-    Args:
-        source: Address of the page that holds the link.
-        target: Address within the site; a fragment or a query may follow. An address outside it
-            stays as it is.
 
     >>> link("models/a--b/", "gpus/h100/#users")
     '../../gpus/h100/#users'

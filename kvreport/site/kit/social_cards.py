@@ -53,13 +53,7 @@ _ATTRIBUTES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SocialCard:
-    """A picture that a page wants for links to it.
-
-    Attributes:
-        title: What the page is about.
-        conclusion: Its headline.
-        data: What its chart shows.
-    """
+    """A picture that a page wants for links to it."""
 
     title: str
     conclusion: str
@@ -100,11 +94,7 @@ class SocialCard:
 
 
 def styled(drawing: str) -> str:
-    """Return a drawing with what the style sheet says of its classes as attributes, in the colours of light pages.
-
-    Args:
-        drawing: SVG whose elements have classes of the style sheet.
-    """
+    """Return a drawing with what the style sheet says of its classes as attributes, in the colours of light pages."""
 
     def attributes(found: re.Match[str]) -> str:
         said: dict[str, str] = {}

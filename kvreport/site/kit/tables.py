@@ -22,12 +22,10 @@ class Cell:
     """One cell.
 
     Attributes:
-        text: What is printed.
         css: Classes that give it its colour and alignment.
         value: What it sorts by, or None to sort by its text.
         hint: What a pointer over it and a screen reader say, or "".
         href: Where it leads, or "".
-        span: Columns that it covers.
     """
 
     text: str
@@ -53,8 +51,6 @@ class Row:
     """A row: its head, its cells, and what a filter looks at.
 
     Attributes:
-        head: The first cell, a row header.
-        cells: The others.
         anchor: Fragment that leads to this row, or "".
         keys: Facet name to value, for filtering in the browser.
         search: Lower-case text that a text filter looks in.
@@ -87,12 +83,7 @@ class Table:
 
     Attributes:
         caption: What it shows and under which conditions.
-        head: The column of row headers.
-        columns: The other columns.
-        rows: Its rows.
         name: Identifier that scripts find it by, or "".
-        css: Further classes.
-        sortable: Whether its heads become buttons.
         dense: Whether cells go without sort values and hints, which a legend makes up for.
         noun: What its rows are, in the plural.
     """

@@ -58,11 +58,7 @@ def source(name: str) -> str:
 
 
 def state(names: Iterable[str]) -> str:
-    """Return a digest of the templates in some folders, and of those that all page types share.
-
-    Args:
-        names: Folders' names; the shared templates lie beside them.
-    """
+    """Return a digest of the templates in some folders, and of those that all page types share."""
     return _state(tuple(sorted(names)), folders())
 
 

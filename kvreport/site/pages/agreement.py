@@ -62,11 +62,6 @@ def of_model(
 def of_gpu(gpu: Accelerator, alone: int, grid: Table) -> None:
     """Check an accelerator's page.
 
-    Args:
-        gpu: The accelerator.
-        alone: Models that the first line says a single one serves.
-        grid: The models that it serves: the number of GPUs, then requests as released where models are counted.
-
     Raises:
         InputError: If the first line and the table differ.
     """

@@ -60,20 +60,7 @@ class ApiName:
 
 @dataclass(frozen=True, slots=True)
 class ApiEntry:
-    """A function, a class or a method.
-
-    Attributes:
-        name: Its name.
-        id: Anchor.
-        signature: As one calls it.
-        text: The docstring's paragraphs.
-        parameters: What it is given, or what it has.
-        options: The fields of a query, where it takes them as keywords.
-        returns: What comes back; empty if the docstring does not say.
-        raises: When it fails.
-        examples: Code of the docstring.
-        members: Public methods and properties of a class.
-    """
+    """A function, a class or a method."""
 
     name: str
     id: str

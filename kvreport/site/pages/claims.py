@@ -50,13 +50,9 @@ class Line:
     """One row of the page.
 
     Attributes:
-        claim: The claim as recorded.
         stated: The figure as printed, with its unit.
         computed: The recomputed value in the same unit.
         ratio: Stated over computed, or "".
-        verdict: Its name.
-        css: Class suffix of the verdict.
-        explanation: Why.
     """
 
     claim: Claim
@@ -88,11 +84,7 @@ class Finding:
     """One cause or unstated assumption, and the claims that it explains.
 
     Attributes:
-        text: The cause or the assumption.
         kind: ``mistake`` or ``unstated assumption``.
-        file: Short key of the publication.
-        first: Anchor of the first claim.
-        count: How many claims it explains.
         factor: The largest factor by which it moves a figure, or "".
     """
 
@@ -110,14 +102,9 @@ class LedgerContext:
 
     Attributes:
         parts: The publications with a section of their own, in order.
-        short: The others.
         short_counts: Claims of the others, by verdict.
         findings: What explains the figures that do not hold, the most frequent first; the page leads with them.
-        rest: Further causes, each of fewer claims.
         verdicts: Name, meaning and number of claims of each verdict.
-        total: Number of claims.
-        file: Address of the machine-readable ledger.
-        chart: The picture of the verdicts.
         drawing: The same, drawn; None where nothing is drawn.
     """
 
@@ -159,13 +146,7 @@ def files(catalog: Catalog) -> dict[str, bytes]:
 def page(
     catalog: Catalog, drawings: Mapping[str, Drawing] | None = None, runtime_bytes: int = 0
 ) -> Page | None:
-    """Return the ledger's page, or None if the catalog has no claims.
-
-    Args:
-        catalog: The catalog, next to whose models the claims lie.
-        drawings: The picture of the verdicts, by its digest.
-        runtime_bytes: Size of the files that run Python in the browser; 0 for a site without them.
-    """
+    """Return the ledger's page, or None if the catalog has no claims."""
     found = entries(catalog)
     if not found:
         return None

@@ -19,14 +19,7 @@ MOST: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class CompareContext:
-    """The comparison.
-
-    Attributes:
-        controls: The formats and settings on offer.
-        models: Slugs of the models compared first.
-        gpu: The accelerator compared on first.
-        most: Things compared at once.
-    """
+    """The comparison."""
 
     controls: Controls
     models: tuple[str, ...]

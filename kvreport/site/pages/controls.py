@@ -22,7 +22,6 @@ class Controls:
     """A page's form.
 
     Attributes:
-        page: Which page's script takes it.
         start: The state that the page shows as it is printed.
         model: (slug, name) where the model can be changed, else None.
         gpu: (id, name) where the accelerator can be changed, else None.
@@ -30,7 +29,6 @@ class Controls:
         weights: (name, label) of the weight formats offered.
         kv: (name, label) of the KV formats offered; "" is the model's own.
         engines: (name, label) of the engines offered.
-        contexts: Contexts that the field suggests.
         settings: Whether engine, memory share and scheduler sizes are offered.
         examples: Slugs of the models that the page's chart shows.
     """

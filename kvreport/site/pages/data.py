@@ -71,16 +71,10 @@ class DataContext:
     """The data page.
 
     Attributes:
-        headline: What is published, in one sentence.
-        facts: Rows, models, accelerators, version.
-        downloads: Every file with its size.
         tables: (title, description, dictionary) of every published table.
         readers: (library, code) that reads the Parquet file.
         releases: (release, its files) of every whole dataset that the site has, the latest first.
         changes: (release, what it changed, a sentence each), the latest first.
-        cite: How to cite the dataset.
-        bibtex: The same for BibTeX.
-        version: The release's version.
     """
 
     headline: str

@@ -26,13 +26,7 @@ _NAMED: Final = 6
 
 
 def placed(html: str, catalog: Catalog, uri: str) -> str:
-    """A page with its tables where it asks for them.
-
-    Args:
-        html: The page's content.
-        catalog: Where the rules are, and logs to hold them against.
-        uri: The page's address.
-    """
+    """A page with its tables where it asks for them."""
 
     def made(match: re.Match[str]) -> str:
         rules = read_rules(catalog.folder, match["family"])

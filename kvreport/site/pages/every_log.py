@@ -21,12 +21,7 @@ PARENT: Final = "evidence/"
 
 
 def page(found: Validation, quantities: Mapping[str, str]) -> Page:
-    """Return the page of one validation's logs.
-
-    Args:
-        found: The validation.
-        quantities: The words for each quantity that is compared.
-    """
+    """Return the page of one validation's logs."""
     cases = _cases(found, quantities)
     conclusion = (
         f"{units.count(len(cases.rows))} printed figures of {units.count(len(found.cases))} published start-up logs, "

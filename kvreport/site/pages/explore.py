@@ -26,14 +26,7 @@ START_TOKENS: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class FirstQuestion:
-    """What the explorer answers before anything is chosen: one accelerator, one context, weights as released.
-
-    Attributes:
-        address: The choice as an address has it, for the script.
-        question: The same in words.
-        fit: Configurations of it that fit.
-        configurations: All of them.
-    """
+    """What the explorer answers before anything is chosen: one accelerator, one context, weights as released."""
 
     address: str
     question: str
@@ -53,7 +46,6 @@ class ToolContext:
         example: A table that stands there without JavaScript.
         example_href: Address of the same table with every model.
         usual: Slugs of well-known models, to begin a comparison with.
-        engine: Label of the engine.
         sql: Folder of the files that run SQL in the browser; "" for a site without them or without the dataset.
         start: The explorer's first answer, which is painted before the numbers are there.
     """

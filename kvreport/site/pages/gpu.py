@@ -56,24 +56,17 @@ class GpuContext:
     """An accelerator's page.
 
     Attributes:
-        slug: Name on the command line.
         headline: The conclusion in one sentence; (text, emphasised) pieces.
         conditions: Under which engine and formats the headline holds, and which clouds rent it out.
-        facts: Figures under the headline.
         bar: Advertised, visible and usable memory as one bar.
         memory: The three sizes with their evidence and quotes.
         chart: The boundary of a few models on it, or None.
-        grid: Models that it serves, by contexts.
         groups: Models that it does not serve, by reason.
         controls: The form that changes formats and number of GPUs; None for a machine whose engine the browser
             does not compute.
         largest: The largest model that fits, by weight format.
         slices: The devices that it can be divided into, each with the largest model that it serves; None for none.
         rates: Bandwidth and peak rates with their evidence.
-        notes: Remarks of the catalog.
-        sources: Where its facts come from.
-        estimate: Command that computes a row again.
-        cite: How to cite this page.
     """
 
     slug: str

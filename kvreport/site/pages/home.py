@@ -60,20 +60,7 @@ class HomeContext:
 
     Attributes:
         answer: The example's answer; (text, emphasised) pieces.
-        model_slug: The example's model.
-        model_name: What people call it.
-        gpu_slug: The example's accelerator.
-        gpu_name: What people call it.
         conditions: Under which engine and formats.
-        bar: Where the example's memory goes.
-        chart: The example's boundary.
-        controls: The form.
-        command: Command that serves the example.
-        estimate: Command that computes it again.
-        cite: How to cite the example.
-        facts: How much is here.
-        doors: Where a reader starts from.
-        rest: What else there is.
     """
 
     answer: tuple[tuple[str, bool], ...]

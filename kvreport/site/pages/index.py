@@ -42,7 +42,6 @@ class IndexContext:
     """An index: every model, or every accelerator.
 
     Attributes:
-        headline: What stands here, in one sentence.
         table: One row each, with the keys that the facets use.
         facets: (key, label) of the facets, in order.
         noun: What rows are called, a form for each number.

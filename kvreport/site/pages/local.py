@@ -65,13 +65,7 @@ _MAC: Final = "MacBook Air Mac mini iMac"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A model that people run at home.
-
-    Attributes:
-        model: The model.
-        at_home: Its layout.
-        ollama: Its name in Ollama's library.
-    """
+    """A model that people run at home."""
 
     model: Model
     at_home: AtHome
@@ -150,7 +144,6 @@ class Pick:
     """A model for a machine.
 
     Attributes:
-        candidate: The model.
         mix: The largest good quantization that holds the context that is wanted.
         longest: The longest usual context with it, in tokens.
     """

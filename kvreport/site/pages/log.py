@@ -50,12 +50,9 @@ class LogContext:
     """What the log reader's template is given.
 
     Attributes:
-        folder: Address of the machine-readable files.
         slugs: Slugs of every model, which a log may name.
-        example: A log to try it with.
         lines: The kinds of lines, for a reader.
         runtime: True if this site has Python for the browser.
-        python: Address of its files.
         manifest: Name of the list of those files.
         megabytes: What the first use of Python downloads.
     """
@@ -71,12 +68,7 @@ class LogContext:
 
 
 def page(site: SiteData, runtime_bytes: int) -> Page:
-    """Return the page.
-
-    Args:
-        site: The site's data.
-        runtime_bytes: Size of the runtime's files; 0 for a site without them.
-    """
+    """Return the page."""
     return Page(
         uri=URI,
         kind="tool",

@@ -48,17 +48,7 @@ _QUIET: Final = ("tensors", "probes", "parameters", "room_bytes", "tries", "step
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """How an experiment's readings become a chart.
-
-    Attributes:
-        quantity: The quantity that is drawn.
-        across: The setting that lies across.
-        x_title: What it is.
-        y_title: What lies up, with its unit.
-        per: What a reading is divided by to get that unit.
-        y_log: Whether the axis up is in powers of two.
-        x_log: Whether the axis across is.
-    """
+    """How an experiment's readings become a chart."""
 
     quantity: str
     across: str
@@ -71,14 +61,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentQuestion:
-    """One experiment, as the page asks it.
-
-    Attributes:
-        experiment: Its name in the files.
-        title: Heading.
-        asks: What it finds out, and what the arithmetic says beforehand.
-        picture: Its chart, or None.
-    """
+    """One experiment, as the page asks it."""
 
     experiment: str
     title: str
@@ -147,15 +130,9 @@ class MeasuredRun:
     """One file as the page shows it.
 
     Attributes:
-        where: The machine, in words.
         says: How it came out, in one sentence.
-        chart: The chart, or empty.
         summary: A line for each case and quantity.
         readings: Every reading, or None where the summary says it all.
-        versions: Versions and date, in words.
-        file: Address of the JSON.
-        command: The command that runs it again.
-        failures: What could not be run.
     """
 
     where: str
@@ -174,8 +151,6 @@ class AskedQuestion:
     """A question with its answers.
 
     Attributes:
-        asks: What is asked.
-        runs: The files that answer it.
         remains: The command that a GPU has yet to run, or "".
     """
 

@@ -21,12 +21,7 @@ POOL_BYTES: Final = 40 * units.GIB
 
 
 def tables(catalog: Catalog, peers: PeersFile) -> Iterator[Table]:
-    """Requests that fit by tool, requests in a given pool by tool, further tools, and how each was run.
-
-    Args:
-        catalog: Where our answers come from.
-        peers: What other tools answered.
-    """
+    """Requests that fit by tool, requests in a given pool by tool, further tools, and how each was run."""
     yield _peers(catalog, peers)
     if peers.pools:
         yield _pools(catalog, peers)

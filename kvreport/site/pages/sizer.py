@@ -38,7 +38,6 @@ class Preset:
     """A workload to start from.
 
     Attributes:
-        name: What it is called.
         values: ``field=value`` for each field of the form that it fills; it empties the others.
     """
 
@@ -79,12 +78,8 @@ class Field:
     """A field to type into.
 
     Attributes:
-        name: Its name in the address.
-        label: What it is, with its unit.
         help: What it means, its default and an example.
         flag: The engine's flag, or "".
-        value: What it begins with.
-        mode: The keyboard that a phone shows.
     """
 
     name: str
@@ -134,16 +129,11 @@ class SizerContext:
     """What the sizer's template is given.
 
     Attributes:
-        folder: Address of the machine-readable files.
         model: (slug, name) of the model to start with.
-        fields: The fields to type into.
         layouts: What each layout that is tried is called, by its label, as JSON.
         weights: (value, label) of the weight formats; values are names joined by commas.
         engines: (name, label) of the engines whose memory rules can be chosen.
-        presets: Workloads to start from.
         local: Address of the pages about machines at home; empty without them.
-        example: One ranking, for readers without JavaScript.
-        command: The command that answers the example.
     """
 
     folder: str

@@ -30,18 +30,7 @@ BLOCK_TOKENS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class TraceLink:
-    """A published trace, as the template shows it.
-
-    Attributes:
-        key: Its name.
-        label: What people call it.
-        what: One sentence.
-        address: Where its file is.
-        source: Repository and path of the original.
-        url: Where that is.
-        license: Its license.
-        attribution: Who made it.
-    """
+    """A published trace, as the template shows it."""
 
     key: str
     label: str
@@ -58,15 +47,9 @@ class TrafficContext:
     """What the template is given.
 
     Attributes:
-        folder: Address of the machine-readable files.
-        traces: The published traces.
         model: Slug of the model to start with.
-        model_name: Its name.
         gpu: Slug of the accelerator to start with.
-        gpu_name: Its name.
-        sizes: Tensor-parallel sizes.
         block_tokens: Tokens of a block in the table.
-        table: Hit rates of the published traces.
         left_out: What the table leaves out of them, in a sentence.
         command: The command that answers on a command line.
         chapter: Address of the chapter, or "" where the site has none.

@@ -48,13 +48,9 @@ class YourModelContext:
 
     Attributes:
         runtime: True if this site has Python for the browser.
-        folder: Address of the runtime's files.
         manifest: Name of the list of those files.
-        megabytes: What the first click downloads.
         hub: Address that Hub ids are fetched from.
         files: Names of the files that are read, separated by spaces.
-        example: A config to try.
-        gpu: Accelerator that the page starts with.
         context_tokens: Context per request that the page starts with.
         commands: Commands that do the same without a browser.
     """
@@ -72,12 +68,7 @@ class YourModelContext:
 
 
 def page(site: SiteData, runtime_bytes: int) -> Page:
-    """Return the page.
-
-    Args:
-        site: The site's data.
-        runtime_bytes: Size of the runtime's files; 0 for a site without them.
-    """
+    """Return the page."""
     return Page(
         uri=URI,
         kind="tool",

@@ -28,14 +28,7 @@ LINES: Final = 6
 def boundary_data(
     site: SiteData, model: Model, best: Series, answer: Estimate
 ) -> tuple[PlotData, list[Series]]:
-    """Return what the boundary chart shows, and its series, the headline's first.
-
-    Args:
-        site: What every page may ask.
-        model: The model.
-        best: The headline's series.
-        answer: The headline's estimate.
-    """
+    """Return what the boundary chart shows, and its series, the headline's first."""
     serving = [one for gpu in site.known_gpus if (one := site.serving(model, gpu)) is not None]
     others = [one for one in serving if one.config.gpu != best.config.gpu]
     shown = [best, *others][:LINES]

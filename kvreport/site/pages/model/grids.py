@@ -23,14 +23,7 @@ def _maker(site: SiteData, gpu: Accelerator) -> str:
 
 
 def users_table(site: SiteData, model: Model, best: Series | None) -> tuple[Table, tuple[ReasonGroup, ...]]:
-    """Return the requests on the fewest GPUs of each accelerator that serve the model, and those that do not.
-
-    Args:
-        site: What every page may ask.
-        model: The model.
-        best: The series that the page's first line speaks of. Where it takes more GPUs than the fewest that serve,
-            it has a row of its own.
-    """
+    """Return the requests on the fewest GPUs of each accelerator that serve the model, and those that do not."""
     contexts = contexts_of(site, model)
     rows = []
     devices = CAPTIONS["fewest"]

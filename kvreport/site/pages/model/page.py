@@ -60,22 +60,12 @@ class ModelContext:
         headline: The conclusion in one sentence; (text, emphasised) pieces.
         conditions: Under which engine, formats and version the headline holds.
         open_mix: What the name of a copy leaves open; "" where its formats are known.
-        facts: Figures under the headline.
-        strip: Its layers.
         chart: The boundary, or None where no accelerator of the catalog holds it.
-        grid: Accelerators that serve it, by contexts.
-        groups: Accelerators that do not, by reason.
         steps: The arithmetic of the headline with the numbers put in.
         bar: One device's memory at the headline's point, or None.
-        weights: Weights by format.
         controls: The form that changes the case, or None where nothing serves the model.
-        case: What the arithmetic is about.
         command: Command that serves it, to copy; "" where the engine does not run it.
-        estimate: Command that computes the headline again.
         notes: Remarks of the catalog on this model.
-        sources: Where its facts come from.
-        downloads: Files of just this page.
-        cite: How to cite this page.
         neighbours: Models of the same family or of like size.
     """
 

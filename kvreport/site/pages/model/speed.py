@@ -70,15 +70,8 @@ class SpeedContext:
 
     Attributes:
         sentence: The conclusion: (text, emphasised) pieces.
-        title: What the drawing shows, in words.
-        width: Width of the drawing in pixels.
-        height: Height of it.
-        paths: Its lines.
-        across: Ticks of the users.
         up: Ticks of the tokens per second.
-        left: Where the plot begins.
         top: Where it begins, below the name of its vertical axis.
-        bottom: Where it ends.
         table: The numbers at the edge of memory.
     """
 

@@ -46,19 +46,7 @@ class HitLine:
 
 @dataclass(frozen=True, slots=True)
 class TrafficSection:
-    """What the section's template is given.
-
-    Attributes:
-        lines: The curves.
-        across: Labels of cache sizes.
-        up: Labels of hit rates.
-        pool: Where the deployment's pool stands, or None beyond the axis.
-        sentence: What the deployment reaches, in words.
-        title: What the drawing shows, for those who do not see it.
-        table: The same as a table.
-        command: Command that replays a trace on the deployment.
-        partial: True if windows or states take memory that the curve does not count.
-    """
+    """What the section's template is given."""
 
     lines: tuple[HitLine, ...]
     across: tuple[Tick, ...]
