@@ -35,6 +35,8 @@ _OF_TEXT: Final = {name: name for name in TEXT_DRAFTS} | {"[ngram]": "ngram"}
 """Names of methods that draft from text, as values of ``method`` and of ``model`` (``config/speculative.py``, vLLM 0.33)."""
 _WITH_OWN_LAYERS: Final = ("mtp", "dspark", "nextn", "eagle")
 """Methods that take a checkpoint's own prediction layers where no model is named (the same; SGLang's NEXTN, EAGLE)."""
+_WITHOUT_A_MODEL: Final = (*_OF_TEXT, "dspark", "extract_hidden_states", "ngram_gpu")
+"""Methods of vLLM that name no model, beside those of prediction layers (``config/speculative.py``, 0.33)."""
 _WITH_A_MODEL: Final = (
     "",
     "draft_model",
@@ -132,13 +134,18 @@ def _of_vllm(given: Mapping[str, str]) -> Iterator[str]:
     if tokens is None and "suffix" in (model, method):
         depth = asked.get("suffix_decoding_max_tree_depth", _SUFFIX_TOKENS)
         tokens = depth if isinstance(depth, int) else _SUFFIX_TOKENS
-    if tokens is None and "ngram" in (_OF_TEXT.get(method), _OF_TEXT.get(model or "")):
-        raise ServerRefusalError(
-            f"{flag}: found no number of tokens, without which vLLM does not start; allowed: as in {_EXAMPLE}"
-        )
+    of_text = "ngram" in (_OF_TEXT.get(method), _OF_TEXT.get(model or ""))
     if model is None and not method:
+        lacking = "no method and no draft model"
+    elif model is None and not (method in _WITHOUT_A_MODEL or method.endswith(_OWN)):
+        lacking = f"{shorten(method)} without a draft model"
+    elif tokens is None and (model is None or of_text):
+        lacking = "no number of tokens"
+    else:
+        lacking = ""
+    if lacking:
         raise ServerRefusalError(
-            f"{flag}: found no method and no draft model, without which vLLM does not start; allowed: as in {_EXAMPLE}"
+            f"{flag}: found {lacking}, and vLLM does not start so; allowed: as in {_EXAMPLE}"
         )
     yield from _ours(flag, model, method, None if tokens is None else str(tokens))
 
@@ -196,6 +203,10 @@ def _of_sglang(given: Mapping[str, str]) -> Iterator[str]:
     if steps is None and verified is not None and verified.isdecimal():
         steps = _fewer(verified, 1)  # a chain's first token is the target's own
     model = next((given[flag] for flag in _MODEL if flag in given), None)
+    if model is None and method == "dflash":
+        raise ServerRefusalError(
+            f"{_ALGORITHM}: found DFLASH without {_MODEL[0]}, and SGLang does not start so; allowed: with a model"
+        )
     if steps is None and method.startswith(_WITH_OWN_LAYERS):
         steps = _STEPS_CHOSEN
     yield from _ours(_ALGORITHM, model, method, steps)

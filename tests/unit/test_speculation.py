@@ -12,7 +12,7 @@ import pytest
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.cli.speculation import speculation_in_our_spelling
-from kvreport.errors import InputError
+from kvreport.errors import InputError, ServerRefusalError
 from kvreport.estimation.estimate import estimate
 
 CATALOG = open_catalog()
@@ -132,10 +132,41 @@ def test_what_cannot_be_read_is_one_sentence(server: str, words: list[str]) -> N
         speculation_in_our_spelling(words, server)
 
 
+METHODS = {
+    "eagle": False, "eagle3": False, "dflash": False, "draft_model": False, "custom_class": False, "medusa": False,
+    "mtp": True, "deepseek_mtp": True, "qwen3_next_mtp": True, "dspark": True, "extract_hidden_states": True,
+    "ngram": True, "ngram_gpu": True, "suffix": True,
+}  # fmt: skip
+"""Methods of vLLM, and whether it starts without a model (``SpeculativeConfig.__post_init__``, 0.33)."""
+
+
+@pytest.mark.parametrize("tokens", [None, 2])
+@pytest.mark.parametrize("model", [None, "a/b"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_without_its_model_or_its_tokens_is_refused_as_vllm_refuses_it(
+    method: str, model: str | None, tokens: int | None
+) -> None:
+    """``eagle3`` without a draft model was answered, and vLLM ends with an error."""
+    given = {"method": method, "model": model, "num_speculative_tokens": tokens}
+    words = ["-sc", json.dumps({name: value for name, value in given.items() if value is not None})]
+    starts = (model is not None or METHODS[method]) and (
+        tokens is not None or method == "suffix" or (model is not None and method != "ngram")
+    )
+    if starts:
+        assert speculation_in_our_spelling(words, "vllm")
+    else:
+        with pytest.raises(ServerRefusalError, match="vLLM does not start so; allowed: "):
+            speculation_in_our_spelling(words, "vllm")
+
+
+def test_sglang_does_not_draft_blocks_without_a_model() -> None:
+    with pytest.raises(ServerRefusalError, match="DFLASH"):
+        speculation_in_our_spelling(["--speculative-algorithm", "DFLASH"], "sglang")
+
+
 @pytest.mark.parametrize(
     ("server", "words"),
     [
-        ("vllm", ["--speculative-config", '{"method":"eagle3","num_speculative_tokens":2}']),
         ("vllm", ["--speculative-config", '{"method":"extract_hidden_states","num_speculative_tokens":1}']),
         ("vllm", ["--speculative-config", '{"method":"ngram_gpu","num_speculative_tokens":1}']),
         ("vllm", ["--speculative-config", '{"method":"medusa","model":"a/b","num_speculative_tokens":1}']),
