@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from kvreport.catalog.release import version_number
 from kvreport.catalog.server_flags import FAMILIES, FlagTable, Found, dashed, flag_table
-from kvreport.errors import InputError, shorten
+from kvreport.errors import InputError, ServerRefusalError, shorten
 
 NOT_FOLLOWED: Final = "--not-followed"
 """A flag of this program alone: what of a server's command the answer does not depend on, for the answer to say."""
@@ -112,6 +113,7 @@ class FlagReader:
         choices: Values that one of them allows, where it is a choice.
         many: Flags of this program that may be given again, with another value.
         server: Whose the other flags are.
+        release: The server's release as it is stated; empty where none is.
         ours: Words that are written here for a flag of another name, and are no beginning of a server's.
         idle: Flags that change no memory, as they are found.
         given: Every flag that was written, by its name.
@@ -124,6 +126,7 @@ class FlagReader:
     choices: dict[str, Sequence[str]]
     many: frozenset[str]
     server: str
+    release: tuple[int, ...] = ()
     ours: frozenset[str] = frozenset()
     idle: list[str] = field(default_factory=list)
     chosen: list[str] = field(default_factory=list)
@@ -150,11 +153,12 @@ class FlagReader:
                 kept.append(("", [word]))
                 continue
             values = _values(found, waiting)
+            gone = self._gone(found) if pasted else ""
             if keys := self._keys(found, values):
                 waiting += reversed(keys)
                 continue
             known = len(self.idle), len(self.named)
-            told = self._told(word, found, values, pasted=pasted)
+            told = self._told(word, found, values, pasted=pasted, gone=gone)
             restated = (
                 found.negative and found.flag.group.effect == "followed"
             )  # what a switch is without being named
@@ -213,9 +217,31 @@ class FlagReader:
         _, sign, text = word.partition("=")
         return Found(found.flag, found.shown, found.takes, text if sign else None)
 
-    def _told(self, word: str, found: Found, values: list[str], *, pasted: bool) -> list[str]:
+    def _gone(self, found: Found) -> str:
+        """That the parser of a later release has a flag no more, in words; empty where it is of the stated release's.
+
+        Raises:
+            ServerRefusalError: If the stated release is the newest read, whose server does not start with it.
+        """
+        until, table = found.flag.group.until, table_of(self.server)
+        last = version_number(until or "")
+        if until is None or table is None or (last and self.release and self.release <= last):
+            return ""
+        newest, instead = table.server.release, found.flag.group.ours
+        if self.release and self.release >= (version_number(newest) or self.release):
+            nearest = f"--engine {self.server.replace('_', '-')}@{until}" if last else until
+            raise ServerRefusalError(
+                f"{found.shown}: {table.server.command} ({newest}) has no such flag and does not start; "
+                f"the last release read with it: {nearest}{f'; instead: {instead}' if instead else ''}"
+            )
+        return f"read until {until}, and {table.server.command} ({newest}) refuses it"
+
+    def _told(self, word: str, found: Found, values: list[str], *, pasted: bool, gone: str = "") -> list[str]:
         group, shown = found.flag.group, found.shown
         value = " ".join(values)
+        given = shorten(value or found.value or "").strip("'") if value or found.value else ""
+        if gone and group.effect in {"followed", "none"}:
+            self.named.append(not_followed_word(shown, given, None, gone))
         followed = [word, *values] if found.value is None else [word]
         if group.needs and self.given.isdisjoint(group.needs.split()):
             effect = f"no effect without {group.needs.split()[0]}"
@@ -246,7 +272,7 @@ class FlagReader:
         if group.effect == "none":
             self.idle.append(shown)
         else:
-            effect = _EFFECTS[group.effect].format(group.changes)
+            effect = "; ".join(filter(None, [_EFFECTS[group.effect].format(group.changes), gone]))
             term = None if group.effect in {"starts", "unknown"} else group.changes
             self.named.append(
                 not_followed_word(shown, shorten(value).strip("'") if value else "", term, effect)

@@ -15,6 +15,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
+from kvreport.catalog.release import version_number
 from kvreport.catalog.server_flags import FAMILIES, dashed
 from kvreport.cli.server_command import data_attention, taken_apart
 from kvreport.cli.server_flags import FlagReader, having, ours_of, table_of
@@ -101,9 +102,9 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
     if flags.isdisjoint(_READ_BY):  # the parser of all commands: the command's own comes after it
         return list(words)
     own, theirs = taken_apart(words) if "--context" in flags else (list(words), [])
-    server = _server([*own, *theirs])
+    server, release = _server([*own, *theirs])
     if "--context" in flags:
-        reader = FlagReader(flags, *_of_options(), server, frozenset(_ELSEWHERE))
+        reader = FlagReader(flags, *_of_options(), server, release, frozenset(_ELSEWHERE))
         own, theirs = reader.read(own, pasted=False), reader.read(theirs, pasted=True)
         words = [*own, *theirs, *reader.said()]
     if server in {"sglang", "tensorrt_llm"} and "--data-parallel" in flags:
@@ -163,15 +164,16 @@ def _ours(spelled: str, server: str, pasted: Container[str]) -> str:
     return ours or spelled
 
 
-def _server(words: Sequence[str]) -> str:
-    """The server whose rules the arguments name; vLLM where they name none."""
+def _server(words: Sequence[str]) -> tuple[str, tuple[int, ...]]:
+    """The server whose rules the arguments name, and its release where they state one; vLLM where they name none."""
     for word, after in pairwise([*words, ""]):
         name, sign, value = word.partition("=")
         if name == "--engine":
             named = value if sign else after
             heard = named.lower().replace("-", "_")
-            return next((server for server in FAMILIES if heard.startswith(server)), heard)
-    return "vllm"
+            server = next((server for server in FAMILIES if heard.startswith(server)), heard)
+            return server, version_number(named)
+    return "vllm", ()
 
 
 _WITH_LETTERS: Final = frozenset({"--max-model-len", "--max-num-batched-tokens", "--kv-cache-memory-bytes"})
@@ -213,7 +215,7 @@ def unknown_argument(
     Returns:
         The error; a :class:`ServerRefusalError` where a server's command has a flag that its parser does not take.
     """
-    server = _server(given)
+    server, _ = _server(given)
     flags, title = sorted(flags_of(command)), command.prog
     if not words[0].startswith("-"):
         return InputError(

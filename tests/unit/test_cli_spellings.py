@@ -7,6 +7,7 @@ import json
 import pytest
 
 from kvreport.catalog.load import open_catalog
+from kvreport.catalog.release import version_number
 from kvreport.catalog.server_flags import load_server_flags
 from kvreport.cli import main, parser
 from kvreport.cli.query_options import query_values
@@ -162,7 +163,7 @@ FLAGS = [
 ]
 READ_WHOLE = {
     "--speculative-config": '{"method":"mtp","num_speculative_tokens":2}', "-sc": '{"method":"mtp","num_speculative_tokens":2}',
-    "--spec-method": "mtp", "--speculative-algorithm": "EAGLE", "--speculative-algo": "EAGLE", "--speculative-eagle-topk": "1",
+    "--spec-method": "mtp", "--spec-tokens": "1", "--speculative-algorithm": "EAGLE", "--speculative-algo": "EAGLE", "--speculative-eagle-topk": "1",
     "--speculative-draft-model-path": "m", "--speculative-draft-model": "m", "--spec-model": "m", "--fit": "off", "-fit": "off",
 }  # fmt: skip
 """Values of flags that say a draft, or that are not the default; a number elsewhere."""
@@ -193,7 +194,12 @@ TAKEN = {
     ("--spec-draft-hf", "--spec-draft-model"), "HuggingFaceTB/SmolLM-360M-Instruct"
 ) | dict.fromkeys(("--hf-overrides", "--json-model-override-args"), '{"max_position_embeddings": 8192}')  # fmt: skip
 """Values of the flags that take no number; of a choice, its first."""
-REFUSED_ALONE = {("vllm", "--spec-tokens"), ("vllm", "--enable-expert-parallel"), ("vllm", "-ep")}
+REFUSED_ALONE = {
+    ("vllm", "--spec-tokens"),
+    ("vllm", "--spec-method"),
+    ("vllm", "--enable-expert-parallel"),
+    ("vllm", "-ep"),
+}
 """Halves of a pair, and what a model without experts refuses (``config/speculative.py``, ``config/model.py`` of vLLM 0.33)."""
 
 
@@ -223,6 +229,30 @@ def test_every_flag_of_every_recorded_parser_alone_is_answered_or_refused_as_the
     capsys.readouterr()
 
 
+EARLIER = [one for one in FLAGS if one[2].group.until is not None]
+
+
+@pytest.mark.parametrize(("family", "name", "flag"), EARLIER, ids=[name for _, name, _ in EARLIER])
+def test_a_flag_that_later_parsers_lack_is_named_or_refused_under_them(family, name, flag, capsys):
+    """``--rope-scaling`` of vLLM 0.11 was followed under 0.33, whose server does not start with it."""
+    command = next(action for action in parser()._actions if action.choices and "estimate" in action.choices)
+    own, server = flags_of(command.choices["estimate"]), load_server_flags(data_dir())[family]
+    written = [name, *[READ_WHOLE.get(name, "1")] * {"0": 0, "2": 2}.get(flag.takes, 1)]
+    engine, until = family.replace("_", "-"), flag.group.until
+
+    def named(release):
+        stated = ["--engine", f"{engine}@{release}"] if release else []
+        made = in_our_spelling([*stated, *pasted(family, *written)], own)
+        capsys.readouterr()
+        return any("refuses it" in word for word in made)
+
+    assert named("")
+    if version_number(until):
+        assert not named(until)
+        with pytest.raises(ServerRefusalError, match=f"{name}: .*has no such flag .*{engine}@{until}"):
+            named(server.release)
+
+
 def outcomes(family, name, flag, own, capsys):
     """What becomes of a flag with each of a few values: other words, a name of what is not followed, or a refusal."""
     drafts = [] if "spec" not in name or name in READ_WHOLE else ["--speculative-algorithm", "EAGLE"]
@@ -230,7 +260,7 @@ def outcomes(family, name, flag, own, capsys):
     for value in (READ_WHOLE.get(name, "1"), "2", "7", "true"):
         written = [name, *[value] * {"0": 0, "2": 2}.get(flag.takes, 1)]
         if drafts and family != "sglang":
-            drafts = ["--spec-method", "mtp"] if family == "vllm" else []
+            drafts = ["--spec-method", "mtp", "--spec-tokens", "3"] if family == "vllm" else []
         without = in_our_spelling(pasted(family, *drafts), own)
         capsys.readouterr()
         try:
