@@ -8,7 +8,7 @@ one module that ends in ``TYPE = PageType(...)``, its templates, and one line th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvreport.publish.site_data import SiteData
@@ -18,7 +18,7 @@ from kvreport.site.kit.page import Page, link
 from kvreport.site.kit.templating import render
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+    pass
 
 File = tuple[str, bytes]
 """An address within the site, and what is there."""
@@ -60,11 +60,6 @@ class PageType:
     requests: Callable[[SiteData], Iterable[Wanted]] = _none
     assets: Callable[[Inputs], Iterable[File]] = _none
     files: Callable[[SiteData], Iterable[File]] = _none
-
-
-def names_of(context: DataclassInstance) -> dict[str, Any]:
-    """Return a context's fields by name, as a template reads them."""
-    return {field.name: getattr(context, field.name) for field in fields(context)}
 
 
 def moved(uri: str, target: str, name: str) -> Page:

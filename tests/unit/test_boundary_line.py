@@ -47,7 +47,7 @@ def test_a_facet_s_values_stand_in_the_order_in_which_people_look_for_them():
     )
     table = Table("", Column("model", numeric=False), (), rows)
     facets = (("size", "size"), ("year", "released"), ("maker", "maker"))
-    found = index.facet_values(index.IndexContext("", table, facets, "models", None))
+    found = index.facet_values({"table": table, "facets": facets})
     assert [[value for value, _, _ in values] for _, _, values in found] == [
         ["under 4B", "16B to 48B", "160B and more"],
         ["2026", "2024", "unknown"],

@@ -17,12 +17,12 @@ from kvreport.units import GIB
 def test_the_headline_is_short_and_the_reason_stands_below():
     site = gather(open_catalog(), models="Qwen/Qwen3-8B", gpus="tpu-v6e,h100-sxm-80gb", version="test")
     made = {gpu.id: gpu_page.context(site, gpu, gpu_rows.served(site)) for gpu in site.gpus}
-    said = plain(made["tpu-v6e"].headline)
+    said = plain(made["tpu-v6e"]["headline"])
     assert said.endswith("does not run on TPU v6e Trillium.")
     assert len(said) < 90
-    assert made["tpu-v6e"].conditions.startswith("The release leaves TPUs to the plug-in")
-    assert "with its defaults" not in made["tpu-v6e"].conditions
-    assert "with its defaults" in made["h100-sxm-80gb"].conditions
+    assert made["tpu-v6e"]["conditions"].startswith("The release leaves TPUs to the plug-in")
+    assert "with its defaults" not in made["tpu-v6e"]["conditions"]
+    assert "with its defaults" in made["h100-sxm-80gb"]["conditions"]
 
 
 def test_scripts_have_no_plan_of_a_checkpoint_that_the_engine_does_not_run():
@@ -86,9 +86,9 @@ def test_pages_of_models_that_the_engine_does_not_run_say_so_beside_rows_of_othe
     for model in refused:
         assert site.headline[model.id] is None
         made = model_page.context(site, model, site.headline[model.id])
-        assert plain(made.headline).startswith(f"No estimate for {model.name} with {site.engine.label}: "), (
-            model.id
-        )
-        assert made.controls is None
-        with_rows += bool(made.grid.rows)
+        assert plain(made["headline"]).startswith(
+            f"No estimate for {model.name} with {site.engine.label}: "
+        ), model.id
+        assert made["controls"] is None
+        with_rows += bool(made["grid"].rows)
     assert (len(refused) > 15, with_rows > 0) == (True, True)

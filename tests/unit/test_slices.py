@@ -125,7 +125,7 @@ def test_every_slice_is_a_part_of_its_device(catalog: Catalog) -> None:
 def test_the_page_lists_each_slice_with_the_largest_model_that_it_serves(catalog: Catalog) -> None:
     names = ("Qwen/Qwen3-8B", "Qwen/Qwen3-1.7B")
     site = gather(catalog, models=",".join(names), gpus="h100-sxm-80gb,rtx-4090", version="test")
-    made = {gpu.id: gpu_page.context(site, gpu, gpu_rows.served(site)).slices for gpu in site.gpus}
+    made = {gpu.id: gpu_page.context(site, gpu, gpu_rows.served(site))["slices"] for gpu in site.gpus}
     assert made["rtx-4090"] is None
     table = made["h100-sxm-80gb"]
     assert table is not None

@@ -8,9 +8,8 @@ from bs4 import BeautifulSoup
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
-from kvreport.site.kit.templating import render
+from kvreport.site.kit.templating import Names, render
 from kvreport.site.pages.model import speed
-from kvreport.site.pages.model.speed import SpeedContext
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -28,7 +27,7 @@ def site() -> SiteData:
 
 
 @cache
-def made() -> SpeedContext:
+def made() -> Names:
     here = site()
     found = speed.context(here, here.models[0], here.headline[here.models[0].id])
     assert found is not None
@@ -37,20 +36,20 @@ def made() -> SpeedContext:
 
 def test_one_user_of_llama_8b_on_an_h100_waits_four_and_a_half_milliseconds() -> None:
     # 15.01 GB at 3.35 TB/s (test_roofline.py works it out).
-    assert ("4.5 ms", True) in made().sentence
+    assert ("4.5 ms", True) in made()["sentence"]
 
 
 def test_lines_start_together_at_one_user_and_fall() -> None:
-    starts = {path.dots[0].x for path in made().paths}
+    starts = {path.dots[0].x for path in made()["paths"]}
     assert starts == {float(speed.LEFT)}
-    for path in made().paths:
+    for path in made()["paths"]:
         heights = [dot.y for dot in path.dots]
         assert heights == sorted(heights)
         assert all(0 <= dot.x <= speed.WIDTH and 0 <= dot.y <= speed.HEIGHT for dot in path.dots)
 
 
 def test_the_table_says_that_all_users_together_get_users_times_one() -> None:
-    for row in made().table.rows:
+    for row in made()["table"].rows:
         users, _, each, together, *_ = (cell.value for cell in row.cells)
         assert users is not None
         assert each is not None
@@ -59,7 +58,7 @@ def test_the_table_says_that_all_users_together_get_users_times_one() -> None:
 
 def test_the_section_is_one_figure_with_its_data() -> None:
     page = BeautifulSoup(render("model/speed.html", "models/x/", made()), "html5lib")
-    assert len(page.select("figure svg.kv-speed path")) == len(made().paths) == 4
+    assert len(page.select("figure svg.kv-speed path")) == len(made()["paths"]) == 4
     assert len(page.select("table tbody tr")) == 4
     assert page.select_one("[role=img]")["aria-label"]  # type: ignore[index]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -118,22 +117,17 @@ def is_program(text: str) -> bool:
     return "\n" in text and "\\\n" not in text
 
 
-def render(template: str, uri: str, context: object) -> Markup:
+Names = dict[str, Any]
+"""What a template is given, by the names that it uses; one that it lacks is an error."""
+
+
+def render(template: str, uri: str, context: Mapping[str, Any]) -> Markup:
     """Render a template with a context.
 
     Args:
         template: Name of the template, ``model/headline.html``.
         uri: Address of the page that it stands on; ``link("gpus/")`` in a template is relative to it.
-        context: A dataclass instance or a mapping; its fields are the template's names.
+        context: What the template uses, by name.
     """
-    names = _names(context)
-    html = environment().get_template(template).render(**names, link=partial(link, uri))
+    html = environment().get_template(template).render(**context, link=partial(link, uri))
     return Markup(html.strip())  # noqa: S704 (rendered with escaping on)
-
-
-def _names(context: object) -> Mapping[str, Any]:
-    if isinstance(context, Mapping):
-        return context
-    if is_dataclass(context):
-        return {field.name: getattr(context, field.name) for field in fields(context)}
-    raise TypeError(f"a context is a dataclass or a mapping, not {type(context).__name__}")

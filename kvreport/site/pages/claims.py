@@ -20,7 +20,7 @@ from kvreport.site.kit import charts
 from kvreport.site.kit.elements import Chart
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Column, Table
-from kvreport.site.kit.templating import render
+from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 
 if TYPE_CHECKING:
@@ -96,30 +96,6 @@ class Finding:
     factor: str
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerContext:
-    """What the ledger's templates print.
-
-    Attributes:
-        parts: The publications with a section of their own, in order.
-        short_counts: Claims of the others, by verdict.
-        findings: What explains the figures that do not hold, the most frequent first; the page leads with them.
-        verdicts: Name, meaning and number of claims of each verdict.
-        drawing: The same, drawn; None where nothing is drawn.
-    """
-
-    parts: tuple[Part, ...]
-    short: tuple[Part, ...]
-    short_counts: tuple[int, ...]
-    findings: tuple[Finding, ...]
-    rest: tuple[Finding, ...]
-    verdicts: tuple[tuple[str, str, int], ...]
-    total: int
-    file: str
-    chart: Chart
-    drawing: Drawing | None
-
-
 def entries(catalog: Catalog) -> tuple[Entry, ...]:
     """Recompute the claims that lie beside a catalog; none if it has none."""
     return ledger(_files(catalog.folder), Quantities(catalog), _kept)
@@ -174,9 +150,9 @@ def page(
     sections.insert(0, Section("check", "Check a figure of your own", render("claims/form.html", URI, form)))
     sections += [
         Section(part.source.key, part.source.title, render("claims/source.html", URI, {"part": part}))
-        for part in context.parts
+        for part in context["parts"]
     ]
-    if context.short:
+    if context["short"]:
         sections.append(
             Section(SHORT, "Issue threads, model cards and guides", render("claims/short.html", URI, context))
         )
@@ -189,7 +165,7 @@ def page(
         lead=render(
             "claims/lead.html",
             URI,
-            {"conclusion": conclusion, "long": len(context.parts), "short": len(context.short)},
+            {"conclusion": conclusion, "long": len(context["parts"]), "short": len(context["short"])},
         ),
         sections=tuple(sections),
         names=("claims", "errors", "fact check"),
@@ -201,7 +177,7 @@ def _context(
     found: Sequence[Entry],
     quantities: Quantities,
     drawings: Mapping[str, Drawing],
-) -> LedgerContext:
+) -> Names:
     parts = []
     for file in sources:
         own = [entry for entry in found if entry.file == file.source.key]
@@ -211,16 +187,16 @@ def _context(
         )
     counted, findings = summary(found), _findings(found)
     request = _picture(found)
-    return LedgerContext(
-        parts=tuple(part for part in parts if part.anchor != SHORT),
-        short=(short := tuple(part for part in parts if part.anchor == SHORT)),
-        short_counts=tuple(sum(column) for column in zip(*(part.counts for part in short), strict=True)),
-        findings=findings[:LEADING],
-        rest=findings[LEADING:],
-        verdicts=tuple((v.value, MEANINGS[v], counted[v]) for v in ClaimVerdict),
-        total=len(found),
-        file=FILE,
-        chart=Chart(
+    return {
+        "parts": tuple(part for part in parts if part.anchor != SHORT),
+        "short": (short := tuple(part for part in parts if part.anchor == SHORT)),
+        "short_counts": tuple(sum(column) for column in zip(*(part.counts for part in short), strict=True)),
+        "findings": findings[:LEADING],
+        "rest": findings[LEADING:],
+        "verdicts": tuple((v.value, MEANINGS[v], counted[v]) for v in ClaimVerdict),
+        "total": len(found),
+        "file": FILE,
+        "chart": Chart(
             id="verdicts-chart",
             title="Stated over recomputed value, one stroke per claim, in rows by verdict",
             digest=request.digest,
@@ -230,8 +206,8 @@ def _context(
             "state a bound, such as more than 80 GB, are not shown. The axis is logarithmic.",
             table=Table("", Column(""), (), ()),
         ),
-        drawing=drawings.get(request.digest),
-    )
+        "drawing": drawings.get(request.digest),
+    }
 
 
 def _picture(found: Sequence[Entry]) -> charts.ChartRequest:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section
-from kvreport.site.kit.templating import render
+from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.gpu import EXAMPLES
@@ -17,23 +16,13 @@ MOST: Final = 6
 """Things compared at once: a chart has six colors that can be told apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompareContext:
-    """The comparison."""
-
-    controls: Controls
-    models: tuple[str, ...]
-    gpu: str
-    most: int
-
-
-def context(site: SiteData) -> CompareContext:
+def context(site: SiteData) -> Names:
     """Return the comparison's context: two models that people know, on the accelerator that they know best."""
     gpu = site.known_gpus[0]
     known = [site.catalog.models[name] for name in EXAMPLES if name in {model.id for model in site.models}]
     models = tuple(model.slug for model in (*known, *site.models))
-    return CompareContext(
-        controls=Controls(
+    return {
+        "controls": Controls(
             page="compare",
             start={},
             gpu=(gpu, site.catalog.accelerators[gpu].name),
@@ -43,10 +32,10 @@ def context(site: SiteData) -> CompareContext:
             kv=kv_choices(site),
             engines=engine_choices(site),
         ),
-        models=tuple(dict.fromkeys(models))[:2],
-        gpu=gpu,
-        most=MOST,
-    )
+        "models": tuple(dict.fromkeys(models))[:2],
+        "gpu": gpu,
+        "most": MOST,
+    }
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
@@ -20,8 +19,8 @@ from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.elements import KeyFigure, Link
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.site.kit.templating import render
-from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.kit.templating import Names, render
+from kvreport.site.page_type import Inputs, PageType
 from kvreport.words import ENGINES
 
 _PANDAS: Final = """\
@@ -66,39 +65,16 @@ NOTES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class DataContext:
-    """The data page.
-
-    Attributes:
-        tables: (title, description, dictionary) of every published table.
-        readers: (library, code) that reads the Parquet file.
-        releases: (release, its files) of every whole dataset that the site has, the latest first.
-        changes: (release, what it changed, a sentence each), the latest first.
-    """
-
-    headline: str
-    facts: tuple[KeyFigure, ...]
-    downloads: tuple[Link, ...]
-    tables: tuple[tuple[str, str, Table], ...]
-    readers: tuple[tuple[str, str], ...]
-    releases: tuple[tuple[str, tuple[Link, ...]], ...]
-    changes: tuple[tuple[str, tuple[str, ...]], ...]
-    cite: str
-    bibtex: str
-    version: str
-
-
 def page(site: SiteData) -> Page:
     """Return the data page."""
     made = context(site)
-    names = names_of(made)
+    names = made
     return Page(
         uri="data/",
         kind="data",
         title="Data: downloads and dictionary",
         heading="Download the data",
-        description=made.headline,
+        description=made["headline"],
         names=("data", "download", "downloads", "dataset", "Parquet", "CSV", "freshness", "age of the data"),
         sections=(
             Section("downloads", "Downloads", render("data/files.html", "data/", names)),
@@ -177,24 +153,24 @@ _NO_RECORD: Final = {
 }
 
 
-def context(site: SiteData) -> DataContext:
+def context(site: SiteData) -> Names:
     """Return the data page's context."""
-    return DataContext(
-        headline="Every number on this site comes from one open dataset: one row per model, accelerator, layout, formats and context.",
-        facts=tuple(_facts(site)),
-        downloads=tuple(_files(site)),
-        tables=tuple((table.title, table.description, _dictionary(table)) for table in columns.TABLES),
-        readers=READERS,
-        releases=tuple((one.version, tuple(_release_files(one))) for one in site.releases),
-        changes=tuple((one.version, one.lines) for one in changes.history(site)),
-        cite=f"kvreport: memory and capacity of language models on accelerators, data release {site.version}. CC BY 4.0.",
-        bibtex=(
+    return {
+        "headline": "Every number on this site comes from one open dataset: one row per model, accelerator, layout, formats and context.",
+        "facts": tuple(_facts(site)),
+        "downloads": tuple(_files(site)),
+        "tables": tuple((table.title, table.description, _dictionary(table)) for table in columns.TABLES),
+        "readers": READERS,
+        "releases": tuple((one.version, tuple(_release_files(one))) for one in site.releases),
+        "changes": tuple((one.version, one.lines) for one in changes.history(site)),
+        "cite": f"kvreport: memory and capacity of language models on accelerators, data release {site.version}. CC BY 4.0.",
+        "bibtex": (
             "@misc{kvreport,\n  title  = {kvreport: memory and capacity of language models on accelerators},\n"
             f"  author = {{The kvreport authors}},\n  year   = {{{site.version[:4]}}},\n"
             f"  note   = {{data release {site.version}, CC BY 4.0}}\n}}"
         ),
-        version=site.version,
-    )
+        "version": site.version,
+    }
 
 
 def _facts(site: SiteData) -> Iterator[KeyFigure]:

@@ -13,7 +13,7 @@ from kvreport.publish.site_data import SiteData, devices
 from kvreport.site.kit import tables
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.site.kit.templating import render
+from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages.gpu import EXAMPLES
 
@@ -32,34 +32,6 @@ class FirstQuestion:
     question: str
     fit: int
     configurations: int
-
-
-@dataclass(frozen=True, slots=True)
-class ToolContext:
-    """A page whose work is done in the browser: explore, compare.
-
-    Attributes:
-        data_url: Address of the machine-readable file that it reads.
-        models: (slug, name) of every model.
-        gpus: (slug, name) of every accelerator.
-        contexts: (tokens, label) of the grid's contexts.
-        example: A table that stands there without JavaScript.
-        example_href: Address of the same table with every model.
-        usual: Slugs of well-known models, to begin a comparison with.
-        sql: Folder of the files that run SQL in the browser; "" for a site without them or without the dataset.
-        start: The explorer's first answer, which is painted before the numbers are there.
-    """
-
-    data_url: str
-    models: tuple[tuple[str, str], ...]
-    gpus: tuple[tuple[str, str], ...]
-    contexts: tuple[tuple[int, str], ...]
-    example: Table
-    example_href: str
-    usual: tuple[str, ...]
-    engine: str
-    sql: str
-    start: FirstQuestion
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
@@ -81,22 +53,22 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     )
 
 
-def context(site: SiteData, *, runs_sql: bool = False) -> ToolContext:
+def context(site: SiteData, *, runs_sql: bool = False) -> Names:
     """Return what the explorer and the comparison are given."""
-    return ToolContext(
-        data_url=DATA,
-        models=tuple((m.slug, m.name) for m in site.models),
-        gpus=tuple((g.id, g.name) for g in site.gpus),
-        contexts=tuple((n, units.human_tokens(n)) for n in site.contexts),
-        example=_example(site),
-        example_href=f"gpus/{site.known_gpus[0]}/#users",
-        usual=tuple(
+    return {
+        "data_url": DATA,
+        "models": tuple((m.slug, m.name) for m in site.models),
+        "gpus": tuple((g.id, g.name) for g in site.gpus),
+        "contexts": tuple((n, units.human_tokens(n)) for n in site.contexts),
+        "example": _example(site),
+        "example_href": f"gpus/{site.known_gpus[0]}/#users",
+        "usual": tuple(
             site.catalog.models[m].slug for m in EXAMPLES if m in site.capacities and site.capacities[m].runs
         ),
-        engine=site.engine.label,
-        sql=f"{sql_runtime.FOLDER}/" if runs_sql and site.downloads.size("capacity.parquet") else "",
-        start=start(site),
-    )
+        "engine": site.engine.label,
+        "sql": f"{sql_runtime.FOLDER}/" if runs_sql and site.downloads.size("capacity.parquet") else "",
+        "start": start(site),
+    }
 
 
 def start(site: SiteData) -> FirstQuestion:

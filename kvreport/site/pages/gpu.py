@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
@@ -18,13 +17,13 @@ from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import diagrams, tables
 from kvreport.site.kit.boundary_plot import Plot, PlotData, PlotLine
-from kvreport.site.kit.elements import Bar, KeyFigure, SourceLine
+from kvreport.site.kit.elements import Bar, KeyFigure
 from kvreport.site.kit.groups import Member, ReasonGroup, grouped
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.sources import evidence_cell, source_cell, source_lines
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.site.kit.templating import render
-from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.kit.templating import Names, render
+from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import agreement, local
 from kvreport.site.pages.controls import (
     Controls,
@@ -51,43 +50,6 @@ EXAMPLES: Final = (
 _TERA: Final = 10**12
 
 
-@dataclass(frozen=True, slots=True)
-class GpuContext:
-    """An accelerator's page.
-
-    Attributes:
-        headline: The conclusion in one sentence; (text, emphasised) pieces.
-        conditions: Under which engine and formats the headline holds, and which clouds rent it out.
-        bar: Advertised, visible and usable memory as one bar.
-        memory: The three sizes with their evidence and quotes.
-        chart: The boundary of a few models on it, or None.
-        groups: Models that it does not serve, by reason.
-        controls: The form that changes formats and number of GPUs; None for a machine whose engine the browser
-            does not compute.
-        largest: The largest model that fits, by weight format.
-        slices: The devices that it can be divided into, each with the largest model that it serves; None for none.
-        rates: Bandwidth and peak rates with their evidence.
-    """
-
-    slug: str
-    headline: tuple[tuple[str, bool], ...]
-    conditions: str
-    facts: tuple[KeyFigure, ...]
-    bar: Bar | None
-    memory: Table
-    chart: Plot | None
-    grid: Table
-    groups: tuple[ReasonGroup, ...]
-    controls: Controls | None
-    largest: Table
-    slices: Table | None
-    rates: Table
-    notes: tuple[str, ...]
-    sources: tuple[SourceLine, ...]
-    estimate: str
-    cite: str
-
-
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield every accelerator's page."""
     rows = served(inputs.site)
@@ -100,7 +62,7 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
     uri = f"{FOLDER}/{gpu.id}/"
     made = context(inputs.site, gpu, rows)
     at_home = local.gpu_section(inputs, gpu)
-    names = names_of(made) | {"local": f"local/{gpu.id}/" if at_home is not None else ""}
+    names = {**made} | {"local": f"local/{gpu.id}/" if at_home is not None else ""}
 
     def section(anchor: str, title: str, template: str, **more: object) -> Section:
         return Section(anchor, title, render(template, uri, names | more))
@@ -108,9 +70,9 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
     return Page(
         uri=uri,
         kind="gpu",
-        title=f"{gpu.name}: {plain(made.headline).rstrip('.')}",
+        title=f"{gpu.name}: {plain(made['headline']).rstrip('.')}",
         heading=gpu.name,
-        description=f"{gpu.name}: {plain(made.headline)}",
+        description=f"{gpu.name}: {plain(made['headline'])}",
         lead=render(
             "gpu/lead.html",
             uri,
@@ -127,14 +89,14 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
             section("memory", "Memory: advertised and usable", "gpu/memory.html"),
             section("boundary", "Capacity by context length", "gpu/boundary.html"),
             section("users", "Capacity by model", "gpu/users.html"),
-            section("largest", "The largest model that fits", "_only_table.html", table=made.largest),
+            section("largest", "The largest model that fits", "_only_table.html", table=made["largest"]),
             *(
-                [section("slices", "Slices of the GPU (MIG)", "_only_table.html", table=made.slices)]
-                if made.slices is not None
+                [section("slices", "Slices of the GPU (MIG)", "_only_table.html", table=made["slices"])]
+                if made["slices"] is not None
                 else []
             ),
             *([at_home] if at_home is not None else []),
-            section("rates", "Bandwidth and peak rates", "_only_table.html", table=made.rates),
+            section("rates", "Bandwidth and peak rates", "_only_table.html", table=made["rates"]),
             section("sources", "Sources", "gpu/sources.html"),
         ),
         names=tuple(dict.fromkeys([gpu.id, *gpu.aliases])),
@@ -143,23 +105,23 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
     )
 
 
-def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext:
+def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> Names:
     """Return an accelerator's page; ``served_rows`` are those of all models."""
     grid, groups = _grid(site, gpu, served_rows)
     machine = site.local_engine(gpu)
     agreement.of_gpu(gpu, len(_alone(site, gpu)), grid)
-    return GpuContext(
-        slug=gpu.id,
-        headline=headline(site, gpu),
-        conditions=_conditions(site, gpu)
+    return {
+        "slug": gpu.id,
+        "headline": headline(site, gpu),
+        "conditions": _conditions(site, gpu)
         + (f" Available from {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
-        facts=tuple(_facts(gpu)),
-        bar=_bar(gpu),
-        memory=_memory(gpu),
-        chart=boundary_plot(site, gpu),
-        grid=grid,
-        groups=groups,
-        controls=None
+        "facts": tuple(_facts(gpu)),
+        "bar": _bar(gpu),
+        "memory": _memory(gpu),
+        "chart": boundary_plot(site, gpu),
+        "grid": grid,
+        "groups": groups,
+        "controls": None
         if machine is not None
         else Controls(
             page="gpu",
@@ -170,12 +132,12 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext
             engines=engine_choices(site),
             examples=tuple(site.catalog.models[one.config.model].slug for _, one, _ in _shown(site, gpu)),
         ),
-        largest=_largest(site, gpu),
-        slices=_slices(site, gpu) if gpu.slices else None,
-        rates=_rates(gpu),
-        notes=gpu.notes,
-        sources=source_lines(gpu.sources),
-        estimate=f"kvreport estimate {example.id} --gpu {gpu.id}"
+        "largest": _largest(site, gpu),
+        "slices": _slices(site, gpu) if gpu.slices else None,
+        "rates": _rates(gpu),
+        "notes": gpu.notes,
+        "sources": source_lines(gpu.sources),
+        "estimate": f"kvreport estimate {example.id} --gpu {gpu.id}"
         + (
             f" --engine {(machine or site.engine).name}"
             if machine or gpu.id in site.catalog.local_first
@@ -183,8 +145,8 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext
         )
         if (example := _example(site))
         else "",
-        cite=f"kvreport, {gpu.name}: memory and capacity, data release {site.version}. Data CC BY 4.0.",
-    )
+        "cite": f"kvreport, {gpu.name}: memory and capacity, data release {site.version}. Data CC BY 4.0.",
+    }
 
 
 def _alone(site: SiteData, gpu: Accelerator) -> tuple[Model, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from kvreport import units
@@ -11,12 +11,11 @@ from kvreport.catalog.model import Model
 from kvreport.publish.confirmed import confirmed
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import social_cards
-from kvreport.site.kit.boundary_plot import Plot
-from kvreport.site.kit.elements import Bar, KeyFigure, Link
+from kvreport.site.kit.elements import KeyFigure, Link
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.social_cards import SocialCard
-from kvreport.site.kit.templating import render
-from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.kit.templating import Names, render
+from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import boundary
 from kvreport.site.pages.model import page as model_page
@@ -54,45 +53,19 @@ LOCAL: Final = ("local/", "mac/", "home/")
 """Addresses of a page for local machines, where the site has one."""
 
 
-@dataclass(frozen=True, slots=True)
-class HomeContext:
-    """The front page.
-
-    Attributes:
-        answer: The example's answer; (text, emphasised) pieces.
-        conditions: Under which engine and formats.
-    """
-
-    answer: tuple[tuple[str, bool], ...]
-    model_slug: str
-    model_name: str
-    gpu_slug: str
-    gpu_name: str
-    conditions: str
-    bar: Bar | None
-    chart: Plot | None
-    controls: Controls
-    command: str
-    estimate: str
-    cite: str
-    facts: tuple[KeyFigure, ...]
-    doors: tuple[Link, ...]
-    rest: tuple[Link, ...]
-
-
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the front page; its doors lead to the pages that the site has."""
     site = inputs.site
     model = example(site)
     made = context(site, model, inputs.addresses)
-    names = names_of(made)
+    names = made
     yield Page(
         uri="",
         kind="home",
         title=TITLE,
         heading=TITLE,
         names=("how many users", "memory calculator"),
-        description=f"{plain(made.answer)} {len(site.models)} models on "
+        description=f"{plain(made['answer'])} {len(site.models)} models on "
         f"{len(site.gpus)} accelerators, as an open dataset.",
         lead=render("home/lead.html", "", names | {"confirmed": confirmed(site.catalog, site.engine)}),
         sections=(
@@ -104,21 +77,21 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     )
 
 
-def context(site: SiteData, model: Model, known: Collection[str]) -> HomeContext:
+def context(site: SiteData, model: Model, known: Collection[str]) -> Names:
     """Return the front page's context for an example model, with doors to the pages that are known."""
     best = site.headline[model.id]
     gpu = best.config.gpu if best else site.gpus[0].id
     detail = model_page.context(site, model, best)
-    return HomeContext(
-        answer=detail.headline,
-        model_slug=model.slug,
-        model_name=model.name,
-        gpu_slug=gpu,
-        gpu_name=site.catalog.accelerators[gpu].name,
-        conditions=detail.conditions,
-        bar=detail.bar,
-        chart=detail.chart,
-        controls=Controls(
+    return {
+        "answer": detail["headline"],
+        "model_slug": model.slug,
+        "model_name": model.name,
+        "gpu_slug": gpu,
+        "gpu_name": site.catalog.accelerators[gpu].name,
+        "conditions": detail["conditions"],
+        "bar": detail["bar"],
+        "chart": detail["chart"],
+        "controls": Controls(
             page="home",
             start={"model": model.slug} | model_page.start_of(site, model, best),
             model=(model.slug, model.name),
@@ -128,17 +101,17 @@ def context(site: SiteData, model: Model, known: Collection[str]) -> HomeContext
             kv=kv_choices(site),
             engines=engine_choices(site),
         ),
-        command=detail.command,
-        estimate=detail.estimate,
-        cite=detail.cite,
-        facts=(
+        "command": detail["command"],
+        "estimate": detail["estimate"],
+        "cite": detail["cite"],
+        "facts": (
             KeyFigure("Models", units.count(len(site.models))),
             KeyFigure("GPUs and accelerators", units.count(len(site.gpus))),
             KeyFigure("Data release", site.version),
         ),
-        doors=tuple(_doors(known)),
-        rest=tuple(link for link in REST if link.href in known),
-    )
+        "doors": tuple(_doors(known)),
+        "rest": tuple(link for link in REST if link.href in known),
+    }
 
 
 def _doors(known: Collection[str]) -> Iterator[Link]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from kvreport import units
@@ -19,8 +19,8 @@ from kvreport.site.kit import charts, tables
 from kvreport.site.kit.elements import Chart
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.site.kit.templating import render
-from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.kit.templating import Names, render
+from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages.gpu import advertised
 from kvreport.site.pages.model.headline import HEADLINE_CONTEXT
 from kvreport.words import counted
@@ -35,24 +35,6 @@ SIZES: Final = (
     (160, "48B to 160B"),
     (10**9, "160B and more"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class IndexContext:
-    """An index: every model, or every accelerator.
-
-    Attributes:
-        table: One row each, with the keys that the facets use.
-        facets: (key, label) of the facets, in order.
-        noun: What rows are called, a form for each number.
-        chart: A picture of all of them, or None.
-    """
-
-    headline: str
-    table: Table
-    facets: tuple[tuple[str, str], ...]
-    noun: str
-    chart: Chart | None
 
 
 def size_class(model: Model) -> str:
@@ -90,28 +72,28 @@ def _index(
     inputs: Inputs,
     uri: str,
     title: str,
-    context: IndexContext,
+    context: Names,
     description: str,
     *,
     names: tuple[str, ...],
 ) -> Page:
-    given = names_of(context) | {
+    given = {**context} | {
         "facet_values": facet_values(context),
-        "drawing": inputs.drawing(context.chart),
+        "drawing": inputs.drawing(context["chart"]),
     }
     return Page(
         uri=uri,
         kind="index",
         title=title,
         heading=title,
-        description=f"{description}. {context.headline}",
+        description=f"{description}. {context['headline']}",
         sections=(Section("all", "", render("index/body.html", uri, given)),),
         names=names,
         boost=3.0,
     )
 
 
-def models(site: SiteData) -> IndexContext:
+def models(site: SiteData) -> Names:
     """Return the index of models."""
     gpu = site.known_gpus[0]
     name = site.gpu_name(gpu)
@@ -165,12 +147,12 @@ def models(site: SiteData) -> IndexContext:
                 search=words,
             )
         )
-    return IndexContext(
-        headline=(
+    return {
+        "headline": (
             f"{len(site.models)} models, newest first: memory for the weights, KV cache per token, and how many "
             f"requests of 8K run at once on the fewest {name}s."
         ),
-        table=Table(
+        "table": Table(
             caption=f"Weights as released{_stand_in(stand_in)}; concurrent requests of 8K each on the fewest {name}s that "
             f"serve the model, {site.engine.label}",
             head=Column("Model", numeric=False),
@@ -192,15 +174,15 @@ def models(site: SiteData) -> IndexContext:
             dense=True,
             noun="models",
         ),
-        facets=(
+        "facets": (
             ("size", "Parameters"),
             ("kind", "Attention type"),
             ("maker", "Maker"),
             ("year", "Released"),
         ),
-        noun="model|models",
-        chart=landscape(site),
-    )
+        "noun": "model|models",
+        "chart": landscape(site),
+    }
 
 
 def _stand_in(number: int) -> str:
@@ -268,7 +250,7 @@ def landscape(site: SiteData) -> Chart:
     )
 
 
-def gpus(site: SiteData) -> IndexContext:
+def gpus(site: SiteData) -> Names:
     """Return the index of accelerators."""
     rows = []
     most, context = max(site.catalog.grid.tensor_parallel), units.human_tokens(site.counted_context)
@@ -307,12 +289,12 @@ def gpus(site: SiteData) -> IndexContext:
                 search=words,
             )
         )
-    return IndexContext(
-        headline=(
+    return {
+        "headline": (
             f"{len(site.gpus)} accelerators: installed and usable memory, bandwidth, and how many of "
             f"{len(site.models)} models they serve as released at {context} tokens."
         ),
-        table=Table(
+        "table": Table(
             caption="Each row is one device as software sees it",
             head=Column("Accelerator", numeric=False),
             columns=(
@@ -336,18 +318,18 @@ def gpus(site: SiteData) -> IndexContext:
             sortable=True,
             noun="accelerators",
         ),
-        facets=(
+        "facets": (
             ("vendor", "Maker"),
             ("memory", "Memory type"),
             ("architecture", "Architecture"),
             ("evidence", "Evidence for usable memory"),
         ),
-        noun="accelerator|accelerators",
-        chart=None,
-    )
+        "noun": "accelerator|accelerators",
+        "chart": None,
+    }
 
 
-def facet_values(context: IndexContext) -> tuple[tuple[str, str, tuple[tuple[str, str, int], ...]], ...]:
+def facet_values(context: Names) -> tuple[tuple[str, str, tuple[tuple[str, str, int], ...]], ...]:
     """Return each facet as (key, label, ((value, value in words, count), …)).
 
     Sizes rise, years fall, and of everything else the most frequent comes first; what is not known
@@ -360,8 +342,8 @@ def facet_values(context: IndexContext) -> tuple[tuple[str, str, tuple[tuple[str
         return value == "unknown", order.get(key, -count), value
 
     found = []
-    for key, label in context.facets:
-        counts = Counter(dict(row.keys).get(key, "") for row in context.table.rows)
+    for key, label in context["facets"]:
+        counts = Counter(dict(row.keys).get(key, "") for row in context["table"].rows)
         values = sorted(counts.items(), key=lambda item: place(key, *item))
         named = tuple((value, attention_label(value) if key == "kind" else value, n) for value, n in values)
         found.append((key, label, named))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from kvreport.publish.profiles import FOLDER, encode
@@ -12,7 +11,7 @@ from kvreport.publish.python_runtime import MANIFEST
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.site.kit.templating import render
+from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.startup_log import FACTS, patterns, table
 from kvreport.startup_log.llama_cpp import browser_table
@@ -45,28 +44,6 @@ _OWNERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LogContext:
-    """What the log reader's template is given.
-
-    Attributes:
-        slugs: Slugs of every model, which a log may name.
-        lines: The kinds of lines, for a reader.
-        runtime: True if this site has Python for the browser.
-        manifest: Name of the list of those files.
-        megabytes: What the first use of Python downloads.
-    """
-
-    folder: str
-    slugs: tuple[str, ...]
-    example: str
-    lines: Table
-    runtime: bool
-    python: str
-    manifest: str
-    megabytes: int
-
-
 def page(site: SiteData, runtime_bytes: int) -> Page:
     """Return the page."""
     return Page(
@@ -81,18 +58,18 @@ def page(site: SiteData, runtime_bytes: int) -> Page:
     )
 
 
-def context(site: SiteData, runtime_bytes: int) -> LogContext:
+def context(site: SiteData, runtime_bytes: int) -> Names:
     """Return what the template is given."""
-    return LogContext(
-        folder=f"{FOLDER}/",
-        slugs=tuple(model.slug for model in site.models),
-        example=EXAMPLE,
-        lines=_lines(),
-        runtime=runtime_bytes > 0,
-        python=f"{PYTHON}/",
-        manifest=MANIFEST,
-        megabytes=round(runtime_bytes / 1e6),
-    )
+    return {
+        "folder": f"{FOLDER}/",
+        "slugs": tuple(model.slug for model in site.models),
+        "example": EXAMPLE,
+        "lines": _lines(),
+        "runtime": runtime_bytes > 0,
+        "python": f"{PYTHON}/",
+        "manifest": MANIFEST,
+        "megabytes": round(runtime_bytes / 1e6),
+    }
 
 
 def _lines() -> Table:

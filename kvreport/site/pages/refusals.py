@@ -16,7 +16,7 @@ from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
-from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import log
 from kvreport.startup_log import FACTS
 from kvreport.units import gib
@@ -34,7 +34,7 @@ def _page(site: SiteData, runtime_bytes: int, refusal: Refusal) -> Page:
     engine, line = engines[refusal.lines[0]]
     means = (refusal.means,) if refusal.means else _meanings([engines[name][1] for name in refusal.lines])
     result = _answer(site, refusal)
-    context: dict[str, Any] = names_of(log.context(site, runtime_bytes)) | {
+    context: dict[str, Any] = {**log.context(site, runtime_bytes)} | {
         "refusal": refusal,
         "means": means,
         "remedies": _remedies(engine or "any", line),

@@ -20,7 +20,7 @@ from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.site.kit.templating import render
+from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import local
 from kvreport.words import LIMITS, WAYS
@@ -124,30 +124,6 @@ FIELDS: Final = (
 """The fields, those of the short form first the advanced ones after them."""
 
 
-@dataclass(frozen=True, slots=True)
-class SizerContext:
-    """What the sizer's template is given.
-
-    Attributes:
-        model: (slug, name) of the model to start with.
-        layouts: What each layout that is tried is called, by its label, as JSON.
-        weights: (value, label) of the weight formats; values are names joined by commas.
-        engines: (name, label) of the engines whose memory rules can be chosen.
-        local: Address of the pages about machines at home; empty without them.
-    """
-
-    folder: str
-    model: tuple[str, str]
-    fields: tuple[Field, ...]
-    layouts: str
-    weights: tuple[tuple[str, str], ...]
-    engines: tuple[tuple[str, str], ...]
-    presets: tuple[Preset, ...]
-    local: str
-    example: Table
-    command: str
-
-
 def page(site: SiteData) -> Page:
     """Return the page."""
     return Page(
@@ -162,28 +138,30 @@ def page(site: SiteData) -> Page:
     )
 
 
-def context(site: SiteData) -> SizerContext:
+def context(site: SiteData) -> Names:
     """Return what the template is given."""
     model = _example(site)
     longest = min(LONGEST_EXAMPLE, model.context_tokens)
     formats = [(name, form.label if form else "As released") for name, form in site.axes.weight_formats]
     formats.sort(key=lambda pair: pair[0] != RELEASED)
-    return SizerContext(
-        folder=f"{FOLDER}/",
-        model=(model.slug, model.name),
-        fields=FIELDS,
-        layouts=json.dumps({layout.label: _words(layout) for layout in _layouts(site)}, ensure_ascii=False),
-        weights=(*formats, (",".join(name for name, _ in formats), "Any of these")),
-        engines=tuple(
+    return {
+        "folder": f"{FOLDER}/",
+        "model": (model.slug, model.name),
+        "fields": FIELDS,
+        "layouts": json.dumps(
+            {layout.label: _words(layout) for layout in _layouts(site)}, ensure_ascii=False
+        ),
+        "weights": (*formats, (",".join(name for name, _ in formats), "Any of these")),
+        "engines": tuple(
             (one["name"], one["label"])
             for one in engines(site)
             if rules(site.catalog.engine(one["name"])).reserves
         ),
-        presets=PRESETS,
-        local=local.URI if site.catalog.folder.resolve() == data_dir().resolve() else "",
-        example=_table(site, model, longest),
-        command=f"kvreport size {model.id} --concurrent 64 --context {longest} --burst 1.5 --spares 1",
-    )
+        "presets": PRESETS,
+        "local": local.URI if site.catalog.folder.resolve() == data_dir().resolve() else "",
+        "example": _table(site, model, longest),
+        "command": f"kvreport size {model.id} --concurrent 64 --context {longest} --burst 1.5 --spares 1",
+    }
 
 
 def _layouts(site: SiteData) -> list[Layout]:

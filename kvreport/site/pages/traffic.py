@@ -13,7 +13,7 @@ from kvreport.publish.site_data import SiteData
 from kvreport.publish.traffic_data import TRACES, curve_of, files, left_out, reused, said_left_out, served
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.site.kit.templating import render
+from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.traffic.shipped import shipped_traces
 from kvreport.units import GIB
@@ -42,42 +42,15 @@ class TraceLink:
     attribution: str
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficContext:
-    """What the template is given.
-
-    Attributes:
-        model: Slug of the model to start with.
-        gpu: Slug of the accelerator to start with.
-        block_tokens: Tokens of a block in the table.
-        left_out: What the table leaves out of them, in a sentence.
-        command: The command that answers on a command line.
-        chapter: Address of the chapter, or "" where the site has none.
-    """
-
-    folder: str
-    traces: tuple[TraceLink, ...]
-    model: str
-    model_name: str
-    gpu: str
-    gpu_name: str
-    sizes: tuple[int, ...]
-    block_tokens: int
-    table: Table
-    left_out: str
-    command: str
-    chapter: str
-
-
-def context(site: SiteData, addresses: frozenset[str] = frozenset()) -> TrafficContext:
+def context(site: SiteData, addresses: frozenset[str] = frozenset()) -> Names:
     """Return what the template is given."""
     known = {model.id: model for model in site.models}
     model = next((known[name] for name in EXAMPLES if name in known), site.models[0])
     gpus = {gpu.id: gpu for gpu in site.gpus}
     gpu = next((name for name in GPUS if name in gpus), site.gpus[0].id)
-    return TrafficContext(
-        folder=f"{FOLDER}/",
-        traces=tuple(
+    return {
+        "folder": f"{FOLDER}/",
+        "traces": tuple(
             TraceLink(
                 one.key,
                 one.label,
@@ -90,18 +63,18 @@ def context(site: SiteData, addresses: frozenset[str] = frozenset()) -> TrafficC
             )
             for one in shipped_traces().values()
         ),
-        model=model.slug,
-        model_name=model.name,
-        gpu=gpu,
-        gpu_name=gpus[gpu].name,
-        sizes=tuple(site.catalog.grid.tensor_parallel),
-        block_tokens=BLOCK_TOKENS,
-        table=_table(int(held(model, None).marginal_bytes(1 << 20)), model.context_tokens),
-        left_out=said_left_out(shipped_traces(), model.context_tokens)
+        "model": model.slug,
+        "model_name": model.name,
+        "gpu": gpu,
+        "gpu_name": gpus[gpu].name,
+        "sizes": tuple(site.catalog.grid.tensor_parallel),
+        "block_tokens": BLOCK_TOKENS,
+        "table": _table(int(held(model, None).marginal_bytes(1 << 20)), model.context_tokens),
+        "left_out": said_left_out(shipped_traces(), model.context_tokens)
         or "Every request of the traces is counted.",
-        command=f"kvreport replay mooncake-conversation {model.id} --gpu {gpu}",
-        chapter=CHAPTER if CHAPTER in addresses else "",
-    )
+        "command": f"kvreport replay mooncake-conversation {model.id} --gpu {gpu}",
+        "chapter": CHAPTER if CHAPTER in addresses else "",
+    }
 
 
 def _table(token_bytes: int, limit_tokens: int) -> Table:

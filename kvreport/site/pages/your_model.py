@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from kvreport.architectures.hub import ENDPOINT
@@ -12,7 +11,7 @@ from kvreport.estimation.your_model import FILES
 from kvreport.publish.python_runtime import FOLDER, MANIFEST
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section
-from kvreport.site.kit.templating import render
+from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 
 URI: Final = "your-model/"
@@ -42,31 +41,6 @@ CONTEXT_TOKENS: Final = 8192
 """Context per request that the page starts with."""
 
 
-@dataclass(frozen=True, slots=True)
-class YourModelContext:
-    """What the page's template is given.
-
-    Attributes:
-        runtime: True if this site has Python for the browser.
-        manifest: Name of the list of those files.
-        hub: Address that Hub ids are fetched from.
-        files: Names of the files that are read, separated by spaces.
-        context_tokens: Context per request that the page starts with.
-        commands: Commands that do the same without a browser.
-    """
-
-    runtime: bool
-    folder: str
-    manifest: str
-    megabytes: int
-    hub: str
-    files: str
-    example: str
-    gpu: str
-    context_tokens: int
-    commands: str
-
-
 def page(site: SiteData, runtime_bytes: int) -> Page:
     """Return the page."""
     return Page(
@@ -93,23 +67,23 @@ def page(site: SiteData, runtime_bytes: int) -> Page:
     )
 
 
-def context(site: SiteData, runtime_bytes: int) -> YourModelContext:
+def context(site: SiteData, runtime_bytes: int) -> Names:
     """Return what the template is given."""
     gpu = next((one.id for one in site.gpus if one.id == "h100-sxm-80gb"), site.gpus[0].id)
-    return YourModelContext(
-        runtime=runtime_bytes > 0,
-        folder=f"{FOLDER}/",
-        manifest=MANIFEST,
-        megabytes=round(runtime_bytes / 1e6),
-        hub=ENDPOINT,
-        files=" ".join(FILES),
-        example=json.dumps(EXAMPLE, indent=2),
-        gpu=gpu,
-        context_tokens=CONTEXT_TOKENS,
-        commands=f"kvreport estimate path/to/config.json --gpu {gpu} --context 8K\n"
+    return {
+        "runtime": runtime_bytes > 0,
+        "folder": f"{FOLDER}/",
+        "manifest": MANIFEST,
+        "megabytes": round(runtime_bytes / 1e6),
+        "hub": ENDPOINT,
+        "files": " ".join(FILES),
+        "example": json.dumps(EXAMPLE, indent=2),
+        "gpu": gpu,
+        "context_tokens": CONTEXT_TOKENS,
+        "commands": f"kvreport estimate path/to/config.json --gpu {gpu} --context 8K\n"
         f"kvreport estimate ORG/NAME --fetch --gpu {gpu} --context 8K\n"
         f"kvreport estimate model.gguf --engine llama-cpp --gpu {gpu}",
-    )
+    }
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
 from typing import Any, Final
@@ -24,15 +23,12 @@ from kvreport.publish.downloads import FOLDER
 from kvreport.publish.series import Config, Series
 from kvreport.publish.site_data import SiteData, devices
 from kvreport.site.kit import diagrams, templating
-from kvreport.site.kit.boundary_plot import Plot
-from kvreport.site.kit.elements import ArithmeticLine, Bar, KeyFigure, Link, SourceLine, Strip
-from kvreport.site.kit.groups import ReasonGroup
+from kvreport.site.kit.elements import ArithmeticLine, KeyFigure, Link
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.social_cards import SocialCard
 from kvreport.site.kit.sources import source_lines
-from kvreport.site.kit.tables import Table
-from kvreport.site.kit.templating import render
-from kvreport.site.page_type import Inputs, PageType, moved, names_of
+from kvreport.site.kit.templating import Names, render
+from kvreport.site.page_type import Inputs, PageType, moved
 from kvreport.site.pages import agreement, local
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import speed, traffic
@@ -48,50 +44,6 @@ from kvreport.site.pages.model.headline import (
     open_mix,
     plain,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ModelContext:
-    """A model's page.
-
-    Attributes:
-        slug: Address part of the model, also the name of its download files.
-        model_id: ``org/name``.
-        headline: The conclusion in one sentence; (text, emphasised) pieces.
-        conditions: Under which engine, formats and version the headline holds.
-        open_mix: What the name of a copy leaves open; "" where its formats are known.
-        chart: The boundary, or None where no accelerator of the catalog holds it.
-        steps: The arithmetic of the headline with the numbers put in.
-        bar: One device's memory at the headline's point, or None.
-        controls: The form that changes the case, or None where nothing serves the model.
-        command: Command that serves it, to copy; "" where the engine does not run it.
-        notes: Remarks of the catalog on this model.
-        neighbours: Models of the same family or of like size.
-    """
-
-    slug: str
-    model_id: str
-    headline: tuple[tuple[str, bool], ...]
-    conditions: str
-    open_mix: str
-    facts: tuple[KeyFigure, ...]
-    strip: Strip
-    chart: Plot | None
-    grid: Table
-    groups: tuple[ReasonGroup, ...]
-    steps: tuple[ArithmeticLine, ...]
-    bar: Bar | None
-    weights: Table
-    controls: Controls | None
-    case: str
-    command: str
-    estimate: str
-    notes: tuple[str, ...]
-    sources: tuple[SourceLine, ...]
-    downloads: tuple[Link, ...]
-    cite: str
-    neighbours: tuple[Link, ...]
-
 
 TEMPLATES: Final = ("model", "local")
 """Folders of the templates that these pages use, beside the shared ones."""
@@ -130,16 +82,16 @@ def page(inputs: Inputs, model: Model) -> Page:
     site, best = inputs.site, inputs.site.headline[model.id]
     made = context(site, model, best)
     answer = headline_estimate(site, model, best) if best else None
-    names = names_of(made)
+    names = made
 
     def section(anchor: str, title: str, template: str) -> Section:
         return Section(anchor, title, render(template, uri, names))
 
-    conclusion = plain(made.headline)
+    conclusion = plain(made["headline"])
     return Page(
         uri=uri,
         kind="model",
-        title=first_sentence(made.headline) if best else model.name,
+        title=first_sentence(made["headline"]) if best else model.name,
         heading=model.name,
         description=conclusion,
         lead=render(
@@ -181,7 +133,7 @@ def page(inputs: Inputs, model: Model) -> Page:
         ),
         names=_search_names(model),
         boost=_boost(site, model),
-        card=card_address(model) if made.chart else None,
+        card=card_address(model) if made["chart"] else None,
     )
 
 
@@ -216,7 +168,7 @@ def card_address(model: Model) -> str:
     return f"assets/cards/{model.slug}.jpg"
 
 
-def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
+def context(site: SiteData, model: Model, best: Series | None) -> Names:
     """Return a model's page.
 
     Args:
@@ -229,30 +181,30 @@ def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
     kv_format = best.config.kv_format if best else _any_kv(site, model)
     grid, groups = users_table(site, model, best)
     agreement.of_model(model, best, shown, answer, grid, refused=bool(site.refusal(model)))
-    return ModelContext(
-        slug=model.slug,
-        model_id=model.id,
-        headline=headline(site, model, best, answer),
-        conditions=conditions(site, model, kv_format) if best else "",
-        open_mix=open_mix(site, model),
-        facts=tuple(_facts(model, best, shown)),
-        strip=diagrams.strip(model),
-        chart=boundary_plot(site, model, best, answer),
-        grid=grid,
-        groups=groups,
-        steps=_steps(answer),
-        bar=memory_bar(answer, best, shown),
-        weights=weights_table(site, model),
-        controls=_controls(site, model, best),
-        case=_case(site, best, shown),
-        command=_command(site, model, best),
-        estimate=_estimate_command(site, model, best),
-        notes=model.notes,
-        sources=source_lines(model.sources),
-        downloads=_downloads(site, model),
-        cite=f"kvreport, {model.name}: memory and capacity, data release {site.version}. Data CC BY 4.0.",
-        neighbours=_neighbours(site, model),
-    )
+    return {
+        "slug": model.slug,
+        "model_id": model.id,
+        "headline": headline(site, model, best, answer),
+        "conditions": conditions(site, model, kv_format) if best else "",
+        "open_mix": open_mix(site, model),
+        "facts": tuple(_facts(model, best, shown)),
+        "strip": diagrams.strip(model),
+        "chart": boundary_plot(site, model, best, answer),
+        "grid": grid,
+        "groups": groups,
+        "steps": _steps(answer),
+        "bar": memory_bar(answer, best, shown),
+        "weights": weights_table(site, model),
+        "controls": _controls(site, model, best),
+        "case": _case(site, best, shown),
+        "command": _command(site, model, best),
+        "estimate": _estimate_command(site, model, best),
+        "notes": model.notes,
+        "sources": source_lines(model.sources),
+        "downloads": _downloads(site, model),
+        "cite": f"kvreport, {model.name}: memory and capacity, data release {site.version}. Data CC BY 4.0.",
+        "neighbours": _neighbours(site, model),
+    }
 
 
 def _boost(site: SiteData, model: Model) -> float:

@@ -21,6 +21,7 @@ from kvreport.catalog.model import Model
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import Names
 from kvreport.words import counted, noun_for
 
 CONTEXTS: Final = (2048, 8192, 32768, 131072)
@@ -64,31 +65,7 @@ class Path:
     dots: tuple[Dot, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SpeedContext:
-    """What the template is given.
-
-    Attributes:
-        sentence: The conclusion: (text, emphasised) pieces.
-        up: Ticks of the tokens per second.
-        top: Where it begins, below the name of its vertical axis.
-        table: The numbers at the edge of memory.
-    """
-
-    sentence: tuple[tuple[str, bool], ...]
-    title: str
-    width: int
-    height: int
-    paths: tuple[Path, ...]
-    across: tuple[AxisMark, ...]
-    up: tuple[AxisMark, ...]
-    left: int
-    top: int
-    bottom: int
-    table: Table
-
-
-def context(site: SiteData, model: Model, best: Series | None) -> SpeedContext | None:
+def context(site: SiteData, model: Model, best: Series | None) -> Names | None:
     """Return the section's context; None where nothing holds the model or no rate is known."""
     if best is None:
         return None
@@ -120,19 +97,19 @@ def context(site: SiteData, model: Model, best: Series | None) -> SpeedContext |
         for tokens, batches in lines
     ]
     paths, across, up = _drawing(speeds)
-    return SpeedContext(
-        sentence=tuple(_sentence(asked, peaks, alone, speeds, on)),
-        title=f"{model.name} on {on}: upper bound of tokens per second per request, by concurrent requests",
-        width=WIDTH,
-        height=HEIGHT,
-        paths=paths,
-        across=across,
-        up=up,
-        left=LEFT,
-        top=TOP,
-        bottom=HEIGHT - BOTTOM,
-        table=_table(model, on, asked, peaks, lines),
-    )
+    return {
+        "sentence": tuple(_sentence(asked, peaks, alone, speeds, on)),
+        "title": f"{model.name} on {on}: upper bound of tokens per second per request, by concurrent requests",
+        "width": WIDTH,
+        "height": HEIGHT,
+        "paths": paths,
+        "across": across,
+        "up": up,
+        "left": LEFT,
+        "top": TOP,
+        "bottom": HEIGHT - BOTTOM,
+        "table": _table(model, on, asked, peaks, lines),
+    }
 
 
 def _batches(users: int) -> list[int]:

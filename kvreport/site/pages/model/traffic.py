@@ -11,6 +11,7 @@ from kvreport import units
 from kvreport.estimation import Estimate
 from kvreport.publish.traffic_data import curve_of, said_left_out, served
 from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import Names
 from kvreport.traffic.shipped import shipped_traces
 from kvreport.units import GIB
 
@@ -44,22 +45,7 @@ class HitLine:
     points: str
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficSection:
-    """What the section's template is given."""
-
-    lines: tuple[HitLine, ...]
-    across: tuple[Tick, ...]
-    up: tuple[Tick, ...]
-    pool: float | None
-    sentence: str
-    title: str
-    table: Table
-    command: str
-    partial: bool
-
-
-def context(answer: Estimate | None) -> TrafficSection | None:
+def context(answer: Estimate | None) -> Names | None:
     """Return what the template is given; None where nothing fits, no layer keeps every token, or prompts are too long."""
     if answer is None or answer.budget.kv_pool_bytes <= 0:
         return None
@@ -80,21 +66,23 @@ def context(answer: Estimate | None) -> TrafficSection | None:
     devices = f"{request.tensor_parallel} × {request.accelerator.name}"
     found = " and ".join(f"{here[key]:.0%} on {known[key].label}" for key in keys)
     gone = said_left_out(keys, limit)
-    return TrafficSection(
-        lines=tuple(
+    return {
+        "lines": tuple(
             HitLine(number, known[key].label, axis.line(sizes, rates[key]))
             for number, key in enumerate(keys, 1)
         ),
-        across=axis.across(),
-        up=tuple(Tick(axis.y(share / 5), f"{share * 20}%") for share in range(6)),
-        pool=axis.x(pool / GIB) if sizes[0] <= pool / GIB <= sizes[-1] else None,
-        sentence=(f"{gone} " if gone else "")
+        "across": axis.across(),
+        "up": tuple(Tick(axis.y(share / 5), f"{share * 20}%") for share in range(6)),
+        "pool": axis.x(pool / GIB) if sizes[0] <= pool / GIB <= sizes[-1] else None,
+        "sentence": (f"{gone} " if gone else "")
         + f"The KV pool of {devices} ({units.gib(pool, 1)} GiB per GPU) reaches a hit rate of {found}.",
-        title=f"Hit rate against KV cache per GPU: {found} at {units.gib(pool, 1)} GiB",
-        table=_table(sizes, rates),
-        command=_command(answer, keys[0]),
-        partial=any(not term.rate_bytes or term.cap_tokens < 1 << 30 for term in answer.plan.profile.terms),
-    )
+        "title": f"Hit rate against KV cache per GPU: {found} at {units.gib(pool, 1)} GiB",
+        "table": _table(sizes, rates),
+        "command": _command(answer, keys[0]),
+        "partial": any(
+            not term.rate_bytes or term.cap_tokens < 1 << 30 for term in answer.plan.profile.terms
+        ),
+    }
 
 
 def _rates(key: str, limit: int, tokens: Sequence[int]) -> list[float]:
