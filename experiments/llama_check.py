@@ -21,7 +21,7 @@ from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.weights import parameters
-from kvreport.catalog.llama_cpp import load_local_architectures
+from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -71,7 +71,7 @@ class Outcome:
 
 def smallest_of_each(catalog: Catalog) -> Iterator[tuple[str, Model]]:
     """The smallest model of each architecture that llama.cpp converts."""
-    known = load_local_architectures()
+    known = LocalArchitectures.need()
     by_name: dict[str, Model] = {}
     for model in catalog.models.values():
         found = known.by_class.get(model.architecture)
@@ -206,7 +206,7 @@ def _package() -> str:
 def _record(outcomes: list[Outcome]) -> dict[str, Any]:
     return {
         "schema_version": 1,
-        "build": load_local_architectures().build,
+        "build": LocalArchitectures.need().build,
         "package": _package(),
         "settings": [dict(setting) for setting in SETTINGS],
         "architectures": [

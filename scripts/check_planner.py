@@ -39,7 +39,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import load_catalog
 from kvreport.catalog.model import Model
-from kvreport.catalog.planner_check import PlannerCheck, load_planner_check
+from kvreport.catalog.planner_check import PlannerCheck
 from kvreport.errors import InputError
 from kvreport.resources import data_dir
 from kvreport.units import GIB
@@ -124,7 +124,7 @@ def main() -> None:
         print(f"not compared ({count} rows): {reason}")
     print(f"{repeated} rows repeat the flags of an earlier one: planned with --block-size {GIVEN_BLOCK}")
     print(f"equal without that flag {without} ({without / points:.2%})")
-    known = load_planner_check(data_dir())
+    known = PlannerCheck.read(data_dir())
     if given.write and any(row.get("pp", 1) > 1 for row in rows):
         assert known is not None
         layouts = {

@@ -66,7 +66,7 @@ from kvreport.accounting.engines.vllm.reserve import (
 from kvreport.accounting.kernel import LARGEST_CAPTURE, graphs_up_to
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.first_seen import load_first_seen
+from kvreport.catalog.first_seen import FirstSeen
 from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.catalog.release import engine_for_version, release_of, version_number
@@ -273,7 +273,7 @@ def without(logs: list[Log], source: str) -> list[Row]:
 
 def at_first_sight() -> dict[str, float]:
     """The error of every log as it was when the log was first seen."""
-    known = load_first_seen(data_dir())
+    known = FirstSeen.read(data_dir())
     runs = () if known is None else known.runs
     return {log.id: log.error for run in runs for log in run.logs if log.error is not None}
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import yaml
 
 from kvreport.atomic.files import write_whole
-from kvreport.catalog.forecasts import FILE, Forecast, ForecastRun, Forecasts, load_forecasts
+from kvreport.catalog.forecasts import Forecast, ForecastRun, Forecasts
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -120,12 +120,12 @@ def main() -> None:
     day = arguments.parse_args().day
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", day):
         arguments.error(f"--day: found {day!r}; allowed: a day, as 2026-11-28")
-    found = add(open_catalog(), load_forecasts(data_dir()), day)
+    found = add(open_catalog(), Forecasts.read(data_dir()), day)
     if found is not None:
         content = yaml.safe_dump(
             found.model_dump(exclude_none=True), sort_keys=False, width=200, default_flow_style=None
         )
-        write_whole(data_dir() / FILE, content.encode())
+        write_whole(data_dir() / Forecasts.FILE, content.encode())
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import yaml
 from sync import DISTRIBUTIONS
 from sync import published as releases
 
-from kvreport.catalog.freshness import FILE, Checked, Freshness, Newest, newest
+from kvreport.catalog.freshness import Checked, Freshness, Newest, newest
 from kvreport.catalog.load import open_catalog
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -70,7 +70,7 @@ def facts(published: Mapping[str, str], days: Mapping[str, date], on: date) -> F
             oldest_file=min(many)[1],
         )
         for folder, many in folders.items()
-        if folder != FILE
+        if folder != Freshness.FILE
     )
     return Freshness(checked=on.isoformat(), published=dict(published), data=data)
 
@@ -111,7 +111,7 @@ def main(words: list[str]) -> int:
         "--on", type=date.fromisoformat, default=None, metavar="DATE", help="the day to count from (today)"
     )
     parser.add_argument("--data", type=Path, default=ROOT / "data", help="the catalog, in a Git checkout")
-    parser.add_argument("--write", action="store_true", help=f"write {FILE}, which the site shows")
+    parser.add_argument("--write", action="store_true", help=f"write {Freshness.FILE}, which the site shows")
     given = parser.parse_args(words)
     on, days = given.on or datetime.now(tz=UTC).date(), checked(given.data)
     published = {family: known[-1] for family, name in DISTRIBUTIONS.items() if (known := releases(name))}
@@ -119,7 +119,7 @@ def main(words: list[str]) -> int:
     print("\n".join(report(found, newest(open_catalog(given.data)), days, given.older_than)))
     if given.write:
         text = yaml.safe_dump(found.model_dump(exclude_none=True, mode="json"), sort_keys=False, width=120)
-        (given.data / FILE).write_text(
+        (given.data / Freshness.FILE).write_text(
             f"# Written by scripts/freshness.py --write.\n{text}", encoding="utf-8"
         )
         return 0

@@ -21,9 +21,9 @@ from typing import Any
 import yaml
 
 from kvreport.atomic.files import write_whole
-from kvreport.catalog.first_seen import load_first_seen
+from kvreport.catalog.first_seen import FirstSeen
 from kvreport.catalog.load import load_catalog
-from kvreport.catalog.local_logs import FILE, load_local_logs
+from kvreport.catalog.local_logs import LocalLogs
 from kvreport.catalog.observation import load_observations
 from kvreport.evidence.judgment import end_to_end
 from kvreport.evidence.local_logs import judge_log
@@ -62,9 +62,9 @@ def with_first_errors(text: str, errors: dict[str, float]) -> str:
 def record_local(names: list[str]) -> None:
     """Write the errors of local engines' logs as they are predicted now."""
     catalog = load_catalog()
-    wanted = [log for log in load_local_logs().logs if log.id in names and log.first_error is None]
+    wanted = [log for log in LocalLogs.need().logs if log.id in names and log.first_error is None]
     found = {log.id: judge_log(log, catalog).total_error for log in wanted}
-    path = data_dir() / FILE
+    path = data_dir() / LocalLogs.FILE
     told = {name: error for name, error in found.items() if error is not None}
     write_whole(path, with_first_errors(path.read_text(encoding="utf-8"), told).encode())
 
@@ -105,7 +105,7 @@ def main() -> None:
         return
     if not (given.file and given.day and given.revision):
         arguments.error("name files with --day and --revision, or logs with --local")
-    known = load_first_seen(data_dir())
+    known = FirstSeen.read(data_dir())
     runs = [] if known is None else [run.model_dump(exclude_none=True) for run in known.runs]
     seen = {log["id"] for run in runs for log in run["logs"]} | {
         name for run in runs for name in run.get("not_predicted", {})

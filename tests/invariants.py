@@ -30,7 +30,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.support import lacks_class
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.load import Catalog, open_catalog
-from kvreport.catalog.local_logs import LocalLog, load_local_logs
+from kvreport.catalog.local_logs import LocalLog, LocalLogs
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.cli import main
 from kvreport.errors import InputError
@@ -540,7 +540,7 @@ def sources() -> dict[str, Callable[[], dict[str, float]]]:
     folder = catalog().folder
     found: dict[str, Callable[[], dict[str, float]]] = {}
     found |= {f"start {one.id}": partial(_of_start, one) for one in load_observations(folder)}
-    found |= {f"home {one.id}": partial(_of_log, one) for one in load_local_logs().logs}
+    found |= {f"home {one.id}": partial(_of_log, one) for one in LocalLogs.need().logs}
     runs = json.loads((folder / "llama_cpp" / "runs.json").read_text(encoding="utf-8"))["rows"]
     return found | {f"run {number}": partial(_of_run, *row) for number, row in enumerate(runs)}
 

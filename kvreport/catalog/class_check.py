@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Text
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.base import LongText, Record, Text
+from kvreport.catalog.shelf import CatalogFile
 
 Count = Annotated[int, Field(ge=0)]
 Status = Literal["exact", "differs", "refused", "not built"]
@@ -54,7 +53,7 @@ class CheckedClass(Record):
     note: LongText | None = None
 
 
-class ClassCheck(Record):
+class ClassCheck(CatalogFile):
     """The content of ``class_check.yaml``, which ``python -m experiments classes`` writes.
 
     Attributes:
@@ -64,7 +63,7 @@ class ClassCheck(Record):
         classes: One entry per class and model type.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "class_check.yaml"
     transformers: Text
     torch: Text
     readers: Text | None = None
@@ -73,13 +72,3 @@ class ClassCheck(Record):
     def counts(self) -> dict[str, int]:
         """Return how many classes have each status."""
         return dict(Counter(entry.status for entry in self.classes))
-
-
-def load_class_check(data_dir: Path) -> ClassCheck | None:
-    """Read ``class_check.yaml`` of a catalog's folder; None if there is none.
-
-    Raises:
-        CatalogError: If the file is not right.
-    """
-    path = data_dir / "class_check.yaml"
-    return validate(ClassCheck, read_yaml(path, path.name), path.name) if path.is_file() else None

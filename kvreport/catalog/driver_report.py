@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree as ET
 
 from kvreport.catalog.accelerator import Accelerator, Figure, Memory
-from kvreport.catalog.home import GIB, MIB, load_home_machines
+from kvreport.catalog.home import GIB, MIB, HomeMachines
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.shelf import validate
 from kvreport.errors import InputError, shorten
@@ -206,7 +206,7 @@ def _memory(
 ) -> Memory:
     """The three sizes: what the tool shows is the driver's, and what a process finds follows from it."""
     total = device.total or 0
-    homes = load_home_machines(catalog.folder)
+    homes = HomeMachines.read(catalog.folder)
     share = {} if homes is None else homes.cards.share_found
     sets = [] if homes is None else [one for one in homes.apple.working_set if one.size <= installed]
     if device.vendor == "Apple" and sets:

@@ -7,14 +7,13 @@ file is a set of logs that were added together, with the errors of the rules as 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from kvreport.catalog.base import SCHEMA_VERSION, Record, Slug, Text
+from kvreport.catalog.base import Record, Slug, Text
 from kvreport.catalog.observation import Day
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import CatalogFile
 
 Error = Annotated[float, Field(ge=-1, le=1e6)]
 
@@ -76,10 +75,10 @@ class Run(Record):
     logs: tuple[FirstSeenLog, ...]
 
 
-class FirstSeen(Record):
+class FirstSeen(CatalogFile):
     """The content of ``first_seen.yaml``, which ``scripts/record_first_sight.py`` adds to."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "first_seen.yaml"
     runs: tuple[Run, ...]
 
     @property
@@ -101,13 +100,3 @@ def bands_of(logs: Iterable[FirstSeenLog]) -> list[bool]:
 def started(logs: Iterable[FirstSeenLog]) -> Iterator[FirstSeenLog]:
     """Yield the logs that are not of a refused start."""
     return (log for log in logs if log.starts_observed is not False)
-
-
-def load_first_seen(data_dir: Path) -> FirstSeen | None:
-    """Read ``first_seen.yaml`` of a catalog's folder; None if there is none.
-
-    Raises:
-        CatalogError: If the file is not right.
-    """
-    path = data_dir / "first_seen.yaml"
-    return validate(FirstSeen, read_yaml(path, path.name), path.name) if path.is_file() else None

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Final, Literal
-
-from kvreport.catalog.base import SCHEMA_VERSION, Count, Positive, Record, Slug, Text
+from kvreport.catalog.base import Count, Positive, Record, Slug, Text
 from kvreport.catalog.model import ModelId
 from kvreport.catalog.observation import Day
-from kvreport.catalog.shelf import read_yaml, validate
-
-FILE: Final = "forecasts.yaml"
+from kvreport.catalog.shelf import CatalogFile
 
 
 class Forecast(Record):
@@ -64,18 +59,8 @@ class ForecastRun(Record):
     forecasts: tuple[Forecast, ...]
 
 
-class Forecasts(Record):
+class Forecasts(CatalogFile):
     """The content of ``forecasts.yaml``."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "forecasts.yaml"
     runs: tuple[ForecastRun, ...]
-
-
-def load_forecasts(data_dir: Path) -> Forecasts | None:
-    """Read ``forecasts.yaml`` of a catalog's folder; None if there is none.
-
-    Raises:
-        CatalogError: If the file is not right.
-    """
-    path = data_dir / FILE
-    return validate(Forecasts, read_yaml(path, path.name), path.name) if path.is_file() else None

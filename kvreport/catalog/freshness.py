@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated
 
 from pydantic import StringConstraints
 
-from kvreport.catalog.base import SCHEMA_VERSION, Count, Record, Text
+from kvreport.catalog.base import Count, Record, Text
 from kvreport.catalog.engine_classes import ClassLists
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import load_observations
-from kvreport.catalog.shelf import read_yaml
+from kvreport.catalog.shelf import CatalogFile, read_yaml
 
-FILE: Final = "freshness.yaml"
 Whole = Annotated[str, StringConstraints(pattern=r"^20[0-9]{2}-[0-9]{2}-[0-9]{2}$")]
 
 
@@ -53,7 +52,7 @@ class Checked(Record):
     oldest_file: Text
 
 
-class Freshness(Record):
+class Freshness(CatalogFile):
     """The content of ``freshness.yaml``.
 
     Attributes:
@@ -62,7 +61,7 @@ class Freshness(Record):
         data: Every folder and file of the data.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "freshness.yaml"
     checked: Whole
     published: dict[str, Text]
     data: tuple[Checked, ...]

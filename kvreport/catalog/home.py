@@ -15,13 +15,11 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from kvreport.catalog.accelerator import Accelerator, Figure, Memory
-from kvreport.catalog.base import SCHEMA_VERSION, Positive, Record, Slug, Source, Text, YearMonth
-from kvreport.catalog.shelf import read_yaml, validate
-from kvreport.resources import data_dir
+from kvreport.catalog.base import Positive, Record, Slug, Source, Text, YearMonth
+from kvreport.catalog.shelf import CatalogFile
 
 GIB: Final = 1 << 30
 MIB: Final = 1 << 20
-FILE: Final = "home/machines.yaml"
 _UNCHECKED: Final = "General knowledge of the maker's figures, not yet checked against a datasheet"
 
 
@@ -97,7 +95,7 @@ class Cards(Record):
     list: tuple[Card, ...]
 
 
-class HomeMachines(Record):
+class HomeMachines(CatalogFile):
     """The content of ``home/machines.yaml``.
 
     Attributes:
@@ -108,7 +106,7 @@ class HomeMachines(Record):
         shared: Other machines whose GPU shares the computer's memory.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "home/machines.yaml"
     also: tuple[Slug, ...] = ()
     local_first: tuple[Slug, ...] = ()
     apple: AppleChips
@@ -214,19 +212,5 @@ def home_accelerators(folder: Path | None = None) -> Mapping[str, Accelerator]:
     Raises:
         CatalogError: If the file has a fault.
     """
-    machines = load_home_machines(folder)
+    machines = HomeMachines.read(folder)
     return MappingProxyType({} if machines is None else {one.id: one for one in machines.accelerators()})
-
-
-@lru_cache(maxsize=4)
-def load_home_machines(folder: Path | None = None) -> HomeMachines | None:
-    """Read ``home/machines.yaml``; None for a catalog without it.
-
-    Args:
-        folder: The catalog's folder; None for the published one.
-
-    Raises:
-        CatalogError: If the file has a fault.
-    """
-    path = (folder or data_dir()) / FILE
-    return validate(HomeMachines, read_yaml(path, FILE), FILE) if path.is_file() else None

@@ -10,13 +10,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Source, Text
+from kvreport.catalog.base import LongText, Record, Source, Text
 from kvreport.catalog.model import ModelId
 from kvreport.catalog.observation import Day
+from kvreport.catalog.shelf import CatalogFile
 from kvreport.errors import InputError
-
-FILE: Final = "known_names.yaml"
-
 
 NOT_CALCULATED: Final = (
     "text encoders and decoders where the published count leaves them out",
@@ -63,7 +61,7 @@ class KnownName(Record):
         return f"{self.billions:g}B" if self.billions >= 1 else f"{self.billions * 1000:.3g}M"
 
 
-class KnownNames(Record):
+class KnownNames(CatalogFile):
     """The content of ``known_names.yaml``.
 
     Attributes:
@@ -73,7 +71,7 @@ class KnownNames(Record):
         models: The models.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "known_names.yaml"
     checked: Day
     searched: Annotated[tuple[Text, ...], Field(min_length=1)]
     sources: dict[str, Source]

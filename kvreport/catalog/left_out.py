@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from kvreport.catalog.base import SCHEMA_VERSION, Positive, Record, Slug, Text
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.base import Positive, Record, Slug, Text
+from kvreport.catalog.shelf import CatalogFile
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Error = Annotated[float, Field(ge=-1, le=1e6)]
@@ -168,7 +167,7 @@ class FamilyErrors(Record):
     kinds: dict[Slug, Kind] = Field(default_factory=dict)
 
 
-class LeftOut(Record):
+class LeftOut(CatalogFile):
     """The content of ``left_out.yaml``, which ``scripts/fit_reserve.py`` writes.
 
     Attributes:
@@ -179,19 +178,9 @@ class LeftOut(Record):
         others: Errors on logs of engines that no constant is fitted for, by family.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "left_out.yaml"
     fitted: Slug = "vllm"
     constants: dict[Slug, Constant]
     summary: Summary
     logs: tuple[LeftOutLog, ...]
     others: dict[Slug, FamilyErrors] = Field(default_factory=dict)
-
-
-def load_left_out(data_dir: Path) -> LeftOut | None:
-    """Read ``left_out.yaml`` of a catalog's folder; None if there is none.
-
-    Raises:
-        CatalogError: If the file is not right.
-    """
-    path = data_dir / "left_out.yaml"
-    return validate(LeftOut, read_yaml(path, path.name), path.name) if path.is_file() else None

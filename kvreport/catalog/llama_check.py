@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from kvreport.catalog.base import SCHEMA_VERSION, Count, LongText, Record, Text
-from kvreport.catalog.shelf import read_yaml, validate
-from kvreport.resources import data_dir
-
-FILE: Final = "llama_cpp/check.yaml"
+from kvreport.catalog.base import Count, LongText, Record, Text
+from kvreport.catalog.shelf import CatalogFile
 
 
 class CheckedArchitecture(Record):
@@ -45,31 +40,14 @@ class CheckedArchitecture(Record):
     error: LongText | None = None
 
 
-class LlamaCheck(Record):
+class LlamaCheck(CatalogFile):
     """The content of ``llama_cpp/check.yaml``."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "llama_cpp/check.yaml"
     build: Text
     package: Text
     settings: tuple[dict[str, Any], ...]
     architectures: Annotated[tuple[CheckedArchitecture, ...], Field(min_length=1)]
-
-
-@lru_cache(maxsize=4)
-def load_llama_check(folder: Path | None = None) -> LlamaCheck | None:
-    """Read ``llama_cpp/check.yaml``; None for a catalog without it.
-
-    Args:
-        folder: The catalog's folder; None for the published one.
-
-    Raises:
-        CatalogError: If the file has a fault.
-    """
-    path = (folder or data_dir()) / FILE
-    return validate(LlamaCheck, read_yaml(path, FILE), FILE) if path.is_file() else None
-
-
-MLX_FILE: Final = "llama_cpp/mlx_check.yaml"
 
 
 class CheckedCache(Record):
@@ -88,23 +66,9 @@ class CheckedCache(Record):
     ours: Count
 
 
-class MlxCheck(Record):
+class MlxCheck(CatalogFile):
     """The content of ``llama_cpp/mlx_check.yaml`` (``python -m experiments mlx-check --out``)."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "llama_cpp/mlx_check.yaml"
     package: Text
     rows: Annotated[tuple[CheckedCache, ...], Field(min_length=1)]
-
-
-@lru_cache(maxsize=4)
-def load_mlx_check(folder: Path | None = None) -> MlxCheck | None:
-    """Read ``llama_cpp/mlx_check.yaml``; None for a catalog without it.
-
-    Args:
-        folder: The catalog's folder; None for the published one.
-
-    Raises:
-        CatalogError: If the file has a fault.
-    """
-    path = (folder or data_dir()) / MLX_FILE
-    return validate(MlxCheck, read_yaml(path, MLX_FILE), MLX_FILE) if path.is_file() else None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from kvreport.catalog.base import SCHEMA_VERSION, Count, Record, Source, Text
-from kvreport.catalog.shelf import read_yaml, validate
-from kvreport.resources import data_dir
+from kvreport.catalog.base import Count, Record, Source, Text
+from kvreport.catalog.shelf import CatalogFile
 
 OLLAMA_PREFIX: Final = "ollama-"
 """What begins the names of mixes that Ollama's own quantizer makes, whose bytes differ from llama.cpp's."""
@@ -81,10 +79,10 @@ class LocalArchitecture(Record):
     compute_reported: ReportedCompute | None = None
 
 
-class LocalArchitectures(Record):
+class LocalArchitectures(CatalogFile):
     """All architectures of one build of llama.cpp."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "llama_cpp/architectures.yaml"
     build: Text
     architectures: Annotated[tuple[LocalArchitecture, ...], Field(min_length=1)]
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
@@ -98,21 +96,6 @@ class LocalArchitectures(Record):
     def by_name(self) -> dict[str, LocalArchitecture]:
         """Architectures by their names in a GGUF file."""
         return {item.name: item for item in self.architectures}
-
-
-@lru_cache(maxsize=4)
-def load_local_architectures(folder: Path | None = None) -> LocalArchitectures:
-    """Read ``llama_cpp/architectures.yaml`` of a catalog.
-
-    Args:
-        folder: The catalog's folder; None for the published one.
-
-    Raises:
-        CatalogError: If the file has a fault.
-    """
-    path = (folder or data_dir()) / "llama_cpp" / "architectures.yaml"
-    where = "llama_cpp/architectures.yaml"
-    return validate(LocalArchitectures, read_yaml(path, where), where)
 
 
 class OllamaModel(Record):
@@ -129,7 +112,7 @@ class OllamaModel(Record):
     size_gb: Annotated[float, Field(gt=0, le=10_000)] | None = None
 
 
-class OllamaNames(Record):
+class OllamaNames(CatalogFile):
     """Names of Ollama's library.
 
     Attributes:
@@ -138,7 +121,7 @@ class OllamaNames(Record):
         coding: Names without a size whose models were published for writing code.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "llama_cpp/ollama.yaml"
     names: dict[Text, OllamaModel]
     defaults: dict[Text, Text]
     coding: frozenset[Text] = frozenset()
@@ -196,7 +179,7 @@ class PublishedFile(Record):
     title: Text | None = None
 
 
-class PublishersMixes(Record):
+class PublishersMixes(CatalogFile):
     """The content of ``llama_cpp/publishers.yaml``.
 
     Attributes:
@@ -204,7 +187,7 @@ class PublishersMixes(Record):
         files: What the ranges were checked with.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "llama_cpp/publishers.yaml"
     ranges: dict[Text, MixRange]
     files: tuple[PublishedFile, ...]
 
@@ -217,33 +200,3 @@ class PublishersMixes(Record):
         name = mix.lower().removeprefix("ud-")
         begins = [start for start in self.ranges if name.startswith(start)]
         return self.ranges[max(begins, key=len)] if begins else None
-
-
-@lru_cache(maxsize=4)
-def load_publishers_mixes(folder: Path | None = None) -> PublishersMixes:
-    """Read ``llama_cpp/publishers.yaml`` of a catalog.
-
-    Args:
-        folder: The catalog's folder; None for the published one.
-
-    Raises:
-        CatalogError: If the file has a fault.
-    """
-    path = (folder or data_dir()) / "llama_cpp" / "publishers.yaml"
-    where = "llama_cpp/publishers.yaml"
-    return validate(PublishersMixes, read_yaml(path, where), where)
-
-
-@lru_cache(maxsize=4)
-def load_ollama_names(folder: Path | None = None) -> OllamaNames:
-    """Read ``llama_cpp/ollama.yaml`` of a catalog.
-
-    Args:
-        folder: The catalog's folder; None for the published one.
-
-    Raises:
-        CatalogError: If the file has a fault.
-    """
-    path = (folder or data_dir()) / "llama_cpp" / "ollama.yaml"
-    where = "llama_cpp/ollama.yaml"
-    return validate(OllamaNames, read_yaml(path, where), where)

@@ -22,9 +22,8 @@ from kvreport.catalog.engine_classes import FILE as CLASSES
 from kvreport.catalog.engine_classes import ClassLists
 from kvreport.catalog.engine_records import EngineShelf
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
-from kvreport.catalog.home import home_accelerators, load_home_machines
+from kvreport.catalog.home import HomeMachines, home_accelerators
 from kvreport.catalog.joined_names import files_by_joined_name, joined
-from kvreport.catalog.known_names import FILE as NAMES
 from kvreport.catalog.known_names import KnownNames
 from kvreport.catalog.layouts import FAMILIES, GROUPS, Layouts, canonical, layout, regrouped
 from kvreport.catalog.log_lines import log_lines
@@ -39,7 +38,7 @@ from kvreport.catalog.release import (
     plain_release,
     refuse_far,
 )
-from kvreport.catalog.shelf import Shelf, optional, read_yaml, spoken, validate
+from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
 from kvreport.catalog.support import Support
 from kvreport.catalog.variant import FIELD, Variant, as_range, expand
 from kvreport.errors import CatalogError, Fault, InputError, shorten
@@ -130,7 +129,7 @@ class Catalog:
     @cached_property
     def known_names(self) -> KnownNames | None:
         """Models without a record, with the reason; None for a catalog without the list."""
-        return optional(KnownNames, self.folder, NAMES)
+        return KnownNames.read(self.folder)
 
     @cached_property
     def weight_formats(self) -> Mapping[str, WeightFormat]:
@@ -262,10 +261,10 @@ class Catalog:
                 pass
         return _only(matches, "accelerator", name, [*self._accelerators.files, *self.home_accelerators])
 
-    @property
+    @cached_property
     def local_first(self) -> frozenset[str]:
         """Ids of machines at home, about which a question without an engine is one for llama.cpp."""
-        listed = load_home_machines(self.folder)
+        listed = HomeMachines.read(self.folder)
         return frozenset() if listed is None else frozenset((*listed.local_first, *self.home_accelerators))
 
     @property
@@ -415,8 +414,11 @@ class Catalog:
         unknown = [one for one in names.models if one.source not in names.sources]
         sources = ", ".join(names.sources)
         return [
-            *(Fault(NAMES, one, "a model that has a record", "models without one") for one in recorded),
-            *(Fault(NAMES, one.id, f"source {one.source}", f"one of {sources}") for one in unknown),
+            *(
+                Fault(KnownNames.FILE, one, "a model that has a record", "models without one")
+                for one in recorded
+            ),
+            *(Fault(KnownNames.FILE, one.id, f"source {one.source}", f"one of {sources}") for one in unknown),
         ]
 
     def _clashes(self) -> list[Fault]:

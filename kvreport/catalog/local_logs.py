@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from kvreport.catalog.base import SCHEMA_VERSION, Record, Slug, Source, Text
-from kvreport.catalog.shelf import read_yaml, validate
-from kvreport.resources import data_dir
+from kvreport.catalog.base import Record, Slug, Source, Text
+from kvreport.catalog.shelf import CatalogFile
 
-FILE: Final = "llama_cpp/logs.yaml"
 PRINTED: Final = "printed"
 Part = Literal[
     "weights", "kv", "state", "compute", "companions", "host_weights", "host_kv", "host_state", "host_compute",
@@ -86,22 +82,9 @@ class LocalLog(Record):
     first_error: float | None = None
 
 
-class LocalLogs(Record):
+class LocalLogs(CatalogFile):
     """The content of ``llama_cpp/logs.yaml``."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "llama_cpp/logs.yaml"
     logs: Annotated[tuple[LocalLog, ...], Field(min_length=1)]
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
-
-
-@lru_cache(maxsize=4)
-def load_local_logs(folder: Path | None = None) -> LocalLogs:
-    """Read ``llama_cpp/logs.yaml`` of a catalog.
-
-    Args:
-        folder: The catalog's folder; None for the published one.
-
-    Raises:
-        CatalogError: If the file has a fault.
-    """
-    return validate(LocalLogs, read_yaml((folder or data_dir()) / FILE, FILE), FILE)

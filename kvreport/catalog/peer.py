@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from kvreport.catalog.base import SCHEMA_VERSION, Count, LongText, Positive, Record, Slug, Text
+from kvreport.catalog.base import Count, LongText, Positive, Record, Slug, Text
 from kvreport.catalog.model import ModelId
 from kvreport.catalog.observation import Day, Share
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import CatalogFile
 
 
 class Tool(Record):
@@ -100,7 +99,7 @@ class CitedTool(Record):
     why: LongText
 
 
-class PeersFile(Record):
+class PeersFile(CatalogFile):
     """The content of ``peers.yaml``: tools, the day they were run, their answers.
 
     Attributes:
@@ -112,7 +111,7 @@ class PeersFile(Record):
         pools_date: The day those were asked, if another.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "peers.yaml"
     date: Day
     tools: Annotated[tuple[Tool, ...], Field(min_length=1)]
     cited: tuple[CitedTool, ...] = ()
@@ -129,13 +128,3 @@ class PeersFile(Record):
             if tool not in known:
                 raise ValueError(f"tool: found {tool}; allowed: {', '.join(sorted(known))}")
         return self
-
-
-def load_peers(data_dir: Path) -> PeersFile | None:
-    """Read ``peers.yaml`` of a catalog's folder; None if there is none.
-
-    Raises:
-        CatalogError: If the file is not right.
-    """
-    path = data_dir / "peers.yaml"
-    return validate(PeersFile, read_yaml(path, path.name), path.name) if path.is_file() else None

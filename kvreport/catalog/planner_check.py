@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from kvreport.catalog.base import SCHEMA_VERSION, Positive, Record, Text
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.base import Positive, Record, Text
+from kvreport.catalog.shelf import CatalogFile
 
 Count = Annotated[int, Field(ge=0)]
 
 
-class PlannerCheck(Record):
+class PlannerCheck(CatalogFile):
     """The content of ``planner_check.yaml``, which the script writes.
 
     Attributes:
@@ -33,7 +32,7 @@ class PlannerCheck(Record):
         layout_equal: Points of those whose blocks, tokens and concurrency (or refusal) are equal.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "planner_check.yaml"
     engine: Text
     models: Positive
     rows: Positive
@@ -86,7 +85,7 @@ class PlannerDifference(Record):
     quantities: tuple[Text, ...]
 
 
-class OracleCheck(Record):
+class OracleCheck(CatalogFile):
     """The content of ``planner_check_sglang.yaml``, which ``scripts/check_sglang.py`` writes.
 
     Attributes:
@@ -103,7 +102,7 @@ class OracleCheck(Record):
         differences: Points that differ, by model.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "planner_check_sglang.yaml"
     engine: Text
     day: Text
     models: Positive
@@ -121,23 +120,3 @@ class OracleCheck(Record):
         if self.equal > self.points:
             raise ValueError("equal: found more than there are points; allowed: at most points")
         return self
-
-
-def load_oracle_check(data_dir: Path) -> OracleCheck | None:
-    """Read ``planner_check_sglang.yaml`` of a catalog's folder; None if there is none.
-
-    Raises:
-        CatalogError: If the file is not right.
-    """
-    path = data_dir / "planner_check_sglang.yaml"
-    return validate(OracleCheck, read_yaml(path, path.name), path.name) if path.is_file() else None
-
-
-def load_planner_check(data_dir: Path) -> PlannerCheck | None:
-    """Read ``planner_check.yaml`` of a catalog's folder; None if there is none.
-
-    Raises:
-        CatalogError: If the file is not right.
-    """
-    path = data_dir / "planner_check.yaml"
-    return validate(PlannerCheck, read_yaml(path, path.name), path.name) if path.is_file() else None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from kvreport.catalog.base import Count, LongText, Positive, Record, Text
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import CatalogFile
 
 
 class EngineSays(Record):
@@ -68,21 +66,12 @@ class CheckedCheckout(Record):
     commit: Text | None
 
 
-class RecipesCheck(Record):
+class RecipesCheck(CatalogFile):
     """The report."""
 
+    FILE = "recipes_check.yaml"
     source: CheckedCheckout
     checked_with: Text
     counts: dict[Text, Count]
     low_minimums: tuple[LowMinimum, ...]
     commands_that_do_not_start: tuple[Stopped, ...]
-
-
-def load_recipes_check(data_dir: Path) -> RecipesCheck | None:
-    """Read ``recipes_check.yaml`` of a catalog's folder; None if there is none.
-
-    Raises:
-        CatalogError: If the file is not right.
-    """
-    path = data_dir / "recipes_check.yaml"
-    return validate(RecipesCheck, read_yaml(path, path.name), path.name) if path.is_file() else None

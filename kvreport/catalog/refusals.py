@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Text
+from kvreport.catalog.base import LongText, Record, Text
 from kvreport.catalog.log_lines import Name
-from kvreport.catalog.shelf import read_yaml, validate
-from kvreport.resources import data_dir
+from kvreport.catalog.shelf import CatalogFile
 
-FILE: Final = "refusals.yaml"
 FOLDER: Final = "refusals/"
 """Where their pages are in the site."""
 
@@ -42,10 +40,10 @@ class Refusal(Record):
         return f"{FOLDER}{self.slug}/"
 
 
-class Refusals(Record):
+class Refusals(CatalogFile):
     """The content of ``refusals.yaml``."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "refusals.yaml"
     refusals: tuple[Refusal, ...]
 
 
@@ -56,8 +54,7 @@ def refusals() -> tuple[Refusal, ...]:
     Raises:
         CatalogError: If the file does not hold.
     """
-    path = data_dir() / FILE
-    return validate(Refusals, read_yaml(path, FILE), FILE).refusals
+    return Refusals.need().refusals
 
 
 def refusal_of(names: frozenset[str]) -> Refusal | None:

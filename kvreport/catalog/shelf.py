@@ -11,15 +11,15 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeVar
 
 import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from kvreport.catalog.base import SCHEMA_VERSION, Record
-from kvreport.catalog.reads import note
 from kvreport.errors import CatalogError, Fault, shorten
+from kvreport.resources import data_dir
 
 MAX_FILE_BYTES: Final = 4 << 20
 MAX_JSON_BYTES: Final = 8 << 20
@@ -220,17 +220,54 @@ def _refuse_depth(text: str, fault: Callable[[str, str], CatalogError]) -> None:
             raise fault("values nested too deeply", f"at most {MAX_DEPTH} levels")
 
 
-def optional(record: type[R], folder: Path, name: str) -> R | None:
-    """Read a file that a catalog may have; None where it has none.
+class CatalogFile(Record):
+    """The content of one file of a catalog.
 
-    Raises:
-        CatalogError: With every fault of the file.
+    Attributes:
+        FILE: Its path in the catalog's folder.
     """
-    path = folder / name
-    if not path.is_file():
-        return None
-    note(folder, name)
-    return validate(record, read_yaml(path, name), name)
+
+    FILE: ClassVar[str]
+    schema_version: Literal[1] = SCHEMA_VERSION
+
+    @classmethod
+    def read(cls, folder: Path | None = None) -> Self | None:
+        """Read it; None for a catalog without it. A file that does not change is read once.
+
+        Args:
+            folder: The catalog's folder; None for the published one.
+
+        Raises:
+            CatalogError: With every fault of the file.
+        """
+        path = (folder or data_dir()) / cls.FILE
+        if not path.is_file():
+            return None
+        state = path.stat()
+        key = (cls, path, state.st_mtime_ns, state.st_size)
+        if key not in _read_files:
+            _read_files[key] = validate(cls, read_yaml(path, cls.FILE), cls.FILE)
+        found: Self = _read_files[key]
+        return found
+
+    @classmethod
+    def need(cls, folder: Path | None = None) -> Self:
+        """Read a file that every catalog with such engines has, once a process.
+
+        Raises:
+            CatalogError: With every fault of the file, or if it is not there.
+        """
+        if (cls, folder) not in _needed:
+            found = cls.read(folder)
+            if found is None:
+                raise CatalogError([Fault(cls.FILE, "", "no regular file", "a YAML file")])
+            _needed[cls, folder] = found
+        needed: Self = _needed[cls, folder]
+        return needed
+
+
+_read_files: Final[dict[tuple[type, Path, int, int], Any]] = {}
+_needed: Final[dict[tuple[type, Path | None], Any]] = {}
 
 
 def validate(record: type[R], data: object, where: str) -> R:

@@ -5,14 +5,13 @@ They are evidence, not input: no estimate reads them.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Slug, Text
+from kvreport.catalog.base import LongText, Record, Slug, Text
 from kvreport.catalog.model import ModelId
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import CatalogFile
 
 About = Literal[
     "attention",
@@ -59,18 +58,8 @@ class KnownStart(Record):
     first_sight: bool | None = None
 
 
-class KnownStarts(Record):
+class KnownStarts(CatalogFile):
     """The content of ``starts.yaml``."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    FILE = "starts.yaml"
     cases: Annotated[tuple[KnownStart, ...], Field(min_length=1)]
-
-
-def load_known_starts(data_dir: Path) -> KnownStarts | None:
-    """Read ``starts.yaml`` of a catalog's folder; None if there is none.
-
-    Raises:
-        CatalogError: With every fault of the file.
-    """
-    path = data_dir / "starts.yaml"
-    return validate(KnownStarts, read_yaml(path, "starts.yaml"), "starts.yaml") if path.is_file() else None

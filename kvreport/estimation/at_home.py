@@ -18,7 +18,7 @@ from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place, 
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.lessons import layers_to_move, sizes_within
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.llama_cpp import load_local_architectures
+from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.local_case import local_device, open_local, with_mix
@@ -127,7 +127,7 @@ def at_home(model: Model, mixes: tuple[str, ...] = MIXES) -> AtHome | None:
 
 
 def _laid_out(model: Model, mixes: tuple[str, ...]) -> AtHome | None:
-    if model.architecture not in load_local_architectures().by_class:
+    if model.architecture not in LocalArchitectures.need().by_class:
         return None
     try:
         local, _ = open_local(model, mixes[-1], None)

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, bands_of, errors_of, load_first_seen
-from kvreport.catalog.local_logs import load_local_logs
+from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, bands_of, errors_of
+from kvreport.catalog.local_logs import LocalLogs
 from kvreport.resources import data_dir
 from kvreport.words import counted, engine_name
 
@@ -85,7 +85,7 @@ def first_sight(family: str, kind: str = ALL_FLAGS, folder: Path | None = None) 
     """
     if is_local(family):
         return _local(family, kind, folder)
-    found = load_first_seen(folder or data_dir())
+    found = FirstSeen.read(folder or data_dir())
     return None if found is None else summary(found, family, kind)
 
 
@@ -139,7 +139,7 @@ def _local(family: str, kind: str, folder: Path | None) -> FirstSight | None:
     engine = family.replace("_", "-")
     sizes = sorted(
         abs(log.first_error)
-        for log in load_local_logs(folder).logs
+        for log in LocalLogs.need(folder).logs
         if log.engine == engine and log.first_error is not None
     )
     if kind != ALL_FLAGS or len(sizes) < LEAST:

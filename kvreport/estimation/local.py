@@ -17,7 +17,7 @@ from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.llama_cpp import load_local_architectures
+from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.estimation.answer import AtContext, between_ends
@@ -378,7 +378,7 @@ def _encoders_said(case: LocalCase) -> list[str]:
 
 def said_of_file(file: GgufModel | None) -> list[str]:
     """What has to be said of a GGUF file whatever is asked: that the build known here refuses its architecture."""
-    if file is None or file.architecture in load_local_architectures().by_name:
+    if file is None or file.architecture in LocalArchitectures.need().by_name:
         return []
     unknown = f"architecture {file.architecture} is unknown to the build that the rules read"
     return [f"{unknown}: it refuses the file; computed from the tensors for a newer one"]
@@ -386,7 +386,7 @@ def said_of_file(file: GgufModel | None) -> list[str]:
 
 def not_read_of_file(file: GgufModel | None) -> tuple[str, ...]:
     """Keys that nobody used of a file whose architecture the known build does not have: that build reads all of its own."""
-    if file is None or file.architecture in load_local_architectures().by_name:
+    if file is None or file.architecture in LocalArchitectures.need().by_name:
         return ()
     return file.not_read
 

@@ -37,7 +37,7 @@ from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_projector import read_projector
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import FullAttention
-from kvreport.catalog.llama_cpp import LocalArchitecture, load_local_architectures
+from kvreport.catalog.llama_cpp import LocalArchitecture, LocalArchitectures
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
@@ -90,7 +90,7 @@ def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tup
     Raises:
         InputError: If llama.cpp does not convert the model's class, or there is no such mix.
     """
-    known = load_local_architectures()
+    known = LocalArchitectures.need()
     if file is not None:
         # A file may carry an architecture that the table lacks; its tensors say enough.
         own = known.by_name.get(file.architecture)

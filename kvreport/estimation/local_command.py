@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kvreport.accounting.engines.command import LocalServed
-from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, load_ollama_names
+from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, OllamaNames
 from kvreport.estimation.commands import shell_line
 from kvreport.estimation.local_inverse import keeps_layers
 
@@ -52,7 +52,7 @@ def line_of(case: LocalCase, served: LocalServed) -> str:
 
 def ollama_name(model: str, mix: str) -> str:
     """The name of Ollama's library that carries a model; the model's own id where there is none."""
-    names = load_ollama_names().names
+    names = OllamaNames.need().names
     found = next((name for name, held in names.items() if held.model == model), None)
     if found is None:
         return model

@@ -14,7 +14,7 @@ from kvreport.architectures.gguf_names import mix_of, stem_of
 from kvreport.architectures.hub import GgufFile, NoConnectionError, fetch_gguf, kept_gguf
 from kvreport.architectures.names import mix_before_gguf, repository_name
 from kvreport.catalog.base import Source
-from kvreport.catalog.llama_cpp import load_ollama_names, load_publishers_mixes
+from kvreport.catalog.llama_cpp import OllamaNames, PublishersMixes
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
@@ -72,7 +72,7 @@ def engine_of(model: str | Path, catalog: Catalog | None = None) -> dict[str, st
         return {"engine": "llama-cpp"}
     if _MLX_REPOSITORY.match(name):
         return {"engine": "mlx"}
-    if load_ollama_names().find(name) is not None and (":" in name or _unlisted(name, catalog)):
+    if OllamaNames.need().find(name) is not None and (":" in name or _unlisted(name, catalog)):
         return {"engine": "ollama"}
     return {}
 
@@ -143,7 +143,7 @@ def by_local_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
     """
     if not isinstance(query.model, str) or Path(query.model).exists():
         return query, Named()
-    found = load_ollama_names().find(query.model)
+    found = OllamaNames.need().find(query.model)
     if found is not None:
         return replace(query, model=found.model, weights=query.weights or found.format), Named()
     if is_gguf(query.model):
@@ -248,7 +248,7 @@ def _by_base(query: Query, name: str, mix: str | None, catalog: Catalog) -> tupl
     if is_mix(weights) and not mix.upper().startswith("UD-"):
         said = f"{name}: by its name, types are those of llama.cpp's quantizer for {mix.upper()}{_FETCH}"
         return replace(query, model=base, weights=weights), Named((said,))
-    between = load_publishers_mixes().range_of(mix)
+    between = PublishersMixes.need().range_of(mix)
     if between is None:
         raise InputError(
             f"model: found {name}, whose publisher chose types for {mix.upper()} that only the file says; allowed: "

@@ -17,7 +17,7 @@ from kvreport.architectures.names import QuantizedName, quantized_name, reposito
 from kvreport.catalog.base import Source
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.layouts import GROUPS, QUANTISED, group_of, regrouped
-from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, load_ollama_names
+from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, OllamaNames
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Component, Model
 from kvreport.catalog.variant import Variant, as_range, expand, largest
@@ -43,7 +43,7 @@ def by_name(name: str, catalog: Catalog, base: Model | None = None) -> tuple[Mod
     Raises:
         InputError: If the name says a mix of types, which only llama.cpp's rules lay out.
     """
-    ollama = load_ollama_names().find(name)
+    ollama = OllamaNames.need().find(name)
     if ollama is not None:
         said: QuantizedName | None = QuantizedName(
             (ollama.model,), ollama.format.lower().removeprefix(OLLAMA_PREFIX)

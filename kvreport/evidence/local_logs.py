@@ -11,7 +11,7 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions, parse_ov
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.scratch import Scratch
 from kvreport.catalog.load import Catalog
-from kvreport.catalog.local_logs import PRINTED, LocalLog, LogDevice, Part, load_local_logs
+from kvreport.catalog.local_logs import PRINTED, LocalLog, LocalLogs, LogDevice, Part
 from kvreport.estimation.estimate import estimate
 from kvreport.startup_log.local_start import diagnose_local_start, local_start
 from kvreport.units import MIB
@@ -74,7 +74,7 @@ def judge(catalog: Catalog, judge: Callable[[LocalLog, Catalog], Judged] | None 
         catalog: Where models are looked up.
         judge: Judges one; None for :func:`judge_log`, others may keep what it returns.
     """
-    judged = tuple((judge or judge_log)(log, catalog) for log in load_local_logs().logs)
+    judged = tuple((judge or judge_log)(log, catalog) for log in LocalLogs.need().logs)
     errors = sorted(abs(error) for one in judged if (error := one.total_error) is not None)
     first = sorted(abs(one.log.first_error) for one in judged if one.log.first_error is not None)
     told = [one for one in judged if one.log.fits is not None and one.fits is not None]

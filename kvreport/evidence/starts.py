@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.release import oldest_computed
-from kvreport.catalog.starts import KnownStart, load_known_starts
+from kvreport.catalog.starts import KnownStart, KnownStarts
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 
@@ -51,7 +51,7 @@ def judge_starts(
         judge: Predicts one; None for :func:`judge_start`, others may keep what it returns.
     """
     if cases is None:
-        known = load_known_starts(catalog.folder)
+        known = KnownStarts.read(catalog.folder)
         cases = () if known is None else known.cases
     return tuple((judge or judge_start)(catalog, case) for case in cases if not is_too_old(catalog, case))
 

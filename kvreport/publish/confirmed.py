@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.first_seen import FirstSeen, load_first_seen
+from kvreport.catalog.first_seen import FirstSeen
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.estimation.first_sight import is_local, sentence
@@ -22,7 +22,7 @@ def confirmed(catalog: Catalog, engine: Engine) -> str:
 
 @cache
 def _seen(folder: Path) -> FirstSeen | None:
-    return load_first_seen(folder)
+    return FirstSeen.read(folder)
 
 
 def confirmed_on(catalog: Catalog, engine: Engine, gpu: Accelerator) -> str:

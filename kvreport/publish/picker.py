@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.home import home_accelerators, load_home_machines
+from kvreport.catalog.home import HomeMachines, home_accelerators
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import load_observations
@@ -53,7 +53,7 @@ def facts(site: SiteData) -> dict[str, Any]:
 def home_machines(catalog: Catalog) -> tuple[Accelerator, ...]:
     """The machines that have a page of their own on the public site; none for another catalog."""
     public = catalog.folder.resolve() == data_dir().resolve()
-    listed = load_home_machines(catalog.folder) if public else None
+    listed = HomeMachines.read(catalog.folder) if public else None
     if listed is None:
         return ()
     own = (catalog.accelerator(name) for name in listed.also)

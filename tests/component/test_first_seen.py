@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, Run, errors_of, load_first_seen
-from kvreport.catalog.left_out import load_left_out
+from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, Run, errors_of
+from kvreport.catalog.left_out import LeftOut
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.cli import main
@@ -26,7 +26,7 @@ from kvreport.words import SENTENCES
 
 @pytest.fixture(scope="module")
 def found() -> FirstSeen:
-    known = load_first_seen(data_dir())
+    known = FirstSeen.read(data_dir())
     assert known is not None
     return known
 
@@ -58,7 +58,7 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         refused = [log for log in logs if log.starts_observed is False]
         right = sum(not log.starts_predicted for log in refused)
         assert f"{len(refused)} servers that failed to start, {right} were predicted" in told
-        known = load_left_out(data_dir())
+        known = LeftOut.read(data_dir())
         assert known is not None
         today = known.summary if family == "vllm" else known.others[family].bands["one"]
         assert today.first_sight is not None
@@ -119,9 +119,9 @@ def test_the_figure_of_sources_left_out_stands_on_the_evidence_page_alone(reposi
     reading = [
         path.relative_to(repository).as_posix()
         for path in (repository / "kvreport").rglob("*.py")
-        if "load_left_out" in path.read_text("utf-8")
+        if "LeftOut.read(" in path.read_text("utf-8")
     ]
-    assert sorted(reading) == ["kvreport/catalog/left_out.py", "kvreport/site/pages/validation.py"]
+    assert reading == ["kvreport/site/pages/validation.py"]
 
 
 def test_an_accelerator_that_no_log_is_of_says_so() -> None:
@@ -172,10 +172,10 @@ def test_no_log_is_missed_by_more_than_at_first_sight_unless_the_record_says_why
 
 
 def test_a_catalog_without_the_file_has_none(tmp_path: Path) -> None:
-    assert load_first_seen(tmp_path) is None
+    assert FirstSeen.read(tmp_path) is None
 
 
 def test_a_wrong_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "first_seen.yaml").write_text("schema_version: 1\nruns: 3\n")
     with pytest.raises(CatalogError):
-        load_first_seen(tmp_path)
+        FirstSeen.read(tmp_path)

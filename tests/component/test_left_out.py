@@ -13,7 +13,7 @@ import yaml
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.parallel import Layout
-from kvreport.catalog.left_out import load_left_out
+from kvreport.catalog.left_out import LeftOut
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.evidence.validation import Validation
@@ -273,7 +273,7 @@ def test_logs_with_unknown_flags_widen_a_band_of_sglang_s_as_first_sights_alone(
 
 
 def test_the_evidence_page_says_what_sglang_s_band_covers(published: dict[str, Any]) -> None:
-    found = load_left_out(data_dir())
+    found = LeftOut.read(data_dir())
     assert found is not None
     table = next(
         one

@@ -15,7 +15,7 @@ import pytest
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.load import Catalog, open_catalog
-from kvreport.catalog.planner_check import load_oracle_check
+from kvreport.catalog.planner_check import OracleCheck
 from kvreport.estimation import estimate
 from kvreport.units import GIB
 from kvreport.witness.asking import ours
@@ -123,7 +123,7 @@ def test_a_wrong_answer_is_told(catalog: Catalog, script: ModuleType) -> None:
 
 
 def test_the_published_run_adds_up_and_holds_each_release(catalog: Catalog) -> None:
-    found = load_oracle_check(catalog.folder)
+    found = OracleCheck.read(catalog.folder)
     assert found is not None
     assert sum(one.points for one in found.releases) == found.points
     assert sum(one.equal for one in found.releases) == found.equal

@@ -9,8 +9,8 @@ import pytest
 from bs4 import BeautifulSoup
 
 from kvreport.catalog.load import Catalog, open_catalog
-from kvreport.catalog.peer import load_peers
-from kvreport.catalog.planner_check import load_oracle_check, load_planner_check
+from kvreport.catalog.peer import PeersFile
+from kvreport.catalog.planner_check import OracleCheck, PlannerCheck
 from kvreport.errors import CatalogError
 from kvreport.evidence.validation import Validation
 from kvreport.resources import data_dir
@@ -65,7 +65,7 @@ def test_starts_and_refusals_add_up(page: Page, found: Validation) -> None:
 
 
 def test_the_planner_check_is_published_as_it_was_written(page: Page, catalog: Catalog) -> None:
-    written = load_planner_check(catalog.folder)
+    written = PlannerCheck.read(catalog.folder)
     assert written is not None
     cells = {row.th.get_text(): row.td.get_text() for row in section(page, "planner").select("tbody tr")}
     assert cells["points where both are equal"] == f"{written.equal:,}"
@@ -77,8 +77,8 @@ def test_a_check_cannot_agree_in_more_points_than_there_are(tmp_path: Path) -> N
     text = (data_dir() / "planner_check.yaml").read_text()
     (tmp_path / "planner_check.yaml").write_text(text.replace("points: 10000", "points: 9000"))
     with pytest.raises(CatalogError, match="equal <= near <= points"):
-        load_planner_check(tmp_path)
-    assert load_planner_check(tmp_path / "none") is None
+        PlannerCheck.read(tmp_path)
+    assert PlannerCheck.read(tmp_path / "none") is None
 
 
 def test_the_published_file_is_the_validation(catalog: Catalog, found: Validation) -> None:
@@ -96,7 +96,7 @@ def test_links_within_the_site_lead_to_the_file_the_method_and_models(page: Page
 def test_other_tools_stand_beside_our_own_answer_and_a_missing_one_says_why(
     page: Page, catalog: Catalog
 ) -> None:
-    peers = load_peers(catalog.folder)
+    peers = PeersFile.read(catalog.folder)
     assert peers is not None
     rows = section(page, "peers").select("table")[0].select("tbody tr")
     assert len(rows) == len(peers.cases)
@@ -108,7 +108,7 @@ def test_other_tools_stand_beside_our_own_answer_and_a_missing_one_says_why(
 
 
 def test_tools_that_know_no_reserve_are_asked_for_a_pool(page: Page, catalog: Catalog) -> None:
-    peers = load_peers(catalog.folder)
+    peers = PeersFile.read(catalog.folder)
     assert peers is not None
     rows = section(page, "peers").select("table")[1].select("tbody tr")
     assert len(rows) == len(peers.pools) == 16
@@ -123,7 +123,7 @@ def test_tools_that_know_no_reserve_are_asked_for_a_pool(page: Page, catalog: Ca
 
 
 def test_sglangs_configurators_agree_in_99_of_100_points(page: Page, catalog: Catalog) -> None:
-    written = load_oracle_check(catalog.folder)
+    written = OracleCheck.read(catalog.folder)
     assert written is not None
     assert f"{written.equal:,}" in section(page, "oracle").get_text()
     assert written.points > 5000
@@ -136,7 +136,7 @@ def test_an_answer_without_a_number_or_a_reason_is_refused(tmp_path: Path) -> No
         "cases: [{model: a/b, gpu: c, utilization: 0.9, context_tokens: 1, answers: [{tool: a}]}]\n"
     )
     with pytest.raises(CatalogError, match=r"peers\.yaml.*a note that says why"):
-        load_peers(tmp_path)
+        PeersFile.read(tmp_path)
 
 
 def test_a_logs_own_words_are_escaped(found: Validation) -> None:
@@ -169,7 +169,7 @@ def test_other_comparisons_have_a_page_and_keep_their_anchors(page: Page, catalo
 
 
 def test_every_tool_has_its_version_and_the_day_it_was_run(page: Page, catalog: Catalog) -> None:
-    peers = load_peers(catalog.folder)
+    peers = PeersFile.read(catalog.folder)
     assert peers is not None
     tables = section(page, "peers").select("table")
     rows = {row.th.get_text(): row.get_text() for row in tables[3].select("tbody tr")}
@@ -180,7 +180,7 @@ def test_every_tool_has_its_version_and_the_day_it_was_run(page: Page, catalog: 
 
 
 def test_all_rows_of_the_comparison_have_the_planners_answer_and_ours_equals_it(catalog: Catalog) -> None:
-    peers = load_peers(catalog.folder)
+    peers = PeersFile.read(catalog.folder)
     assert peers is not None
     assert len(peers.pools) == 16
     assert all(question.planner is not None for question in peers.pools)

@@ -129,10 +129,10 @@ def test_ling_3_obeys_the_list_of_its_mlps() -> None:
 
 
 def test_the_table_of_classes_names_what_is_not_exact() -> None:
-    from kvreport.catalog.class_check import load_class_check
+    from kvreport.catalog.class_check import ClassCheck
     from kvreport.resources import data_dir
 
-    check = load_class_check(data_dir())
+    check = ClassCheck.read(data_dir())
     assert check is not None
     summary, odd, *_ = class_table.tables(check)
     total = summary.rows[-1].cells[0].value
@@ -146,10 +146,10 @@ def test_the_table_of_classes_names_what_is_not_exact() -> None:
 
 
 def test_no_class_differs_without_a_reason() -> None:
-    from kvreport.catalog.class_check import load_class_check
+    from kvreport.catalog.class_check import ClassCheck
     from kvreport.resources import data_dir
 
-    check = load_class_check(data_dir())
+    check = ClassCheck.read(data_dir())
     assert check is not None
     assert [one.name for one in check.classes if one.followed_wrongly] == []
     different = [one for one in check.classes if "differs" in (one.status, one.small, one.cache)]

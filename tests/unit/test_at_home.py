@@ -10,9 +10,9 @@ from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.llama_check import load_llama_check
+from kvreport.catalog.llama_check import LlamaCheck
 from kvreport.catalog.load import Catalog, open_catalog
-from kvreport.catalog.local_logs import load_local_logs
+from kvreport.catalog.local_logs import LocalLogs
 from kvreport.estimation.at_home import MIXES, at_home
 from kvreport.estimation.local_case import open_local
 from kvreport.evidence.local_logs import judge
@@ -103,7 +103,7 @@ def test_machines_of_one_chip_belong_together(catalog: Catalog) -> None:
 def test_public_logs_are_told_right(catalog: Catalog) -> None:
     """Totals within 2% in the median and 6% at the 90th percentile; fits or not right in 95% of the logs."""
     score = judge(catalog)
-    assert len(score.judged) == len(load_local_logs().logs) >= 20
+    assert len(score.judged) == len(LocalLogs.need().logs) >= 20
     assert score.median_error <= 0.02
     assert score.p90_error <= 0.06
     assert score.right >= 0.95 * score.said
@@ -125,7 +125,7 @@ def test_mixes_are_sorted(catalog: Catalog) -> None:
 
 def test_what_the_real_llama_cpp_planned() -> None:
     """Caches, states and outputs of every compared architecture are equal; so are nearly all compute buffers."""
-    found = load_llama_check()
+    found = LlamaCheck.read()
     assert found is not None
     good = [one for one in found.architectures if one.error is None]
     assert len(good) == len(found.architectures) >= 77

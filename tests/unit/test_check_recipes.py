@@ -10,7 +10,7 @@ import yaml
 from huggingface_configs import LLAMA_3_1_8B
 
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.recipes_check import EngineSays, load_recipes_check
+from kvreport.catalog.recipes_check import EngineSays, RecipesCheck
 from kvreport.resources import data_dir
 from kvreport.site.kit.templating import render
 from kvreport.site.pages import comparisons, recipes
@@ -111,7 +111,7 @@ def test_each_claim_is_asked_or_says_why_not(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_each_claim_with_the_engine_s_word() -> None:
-    check = load_recipes_check(data_dir())
+    check = RecipesCheck.read(data_dir())
     assert check is not None
     html = "".join(render("_table.html", comparisons.URI, {"table": one}) for one in recipes.tables(check))
     for one in (*check.low_minimums, *check.commands_that_do_not_start):

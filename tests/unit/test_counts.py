@@ -15,7 +15,7 @@ from fuzzing import thinned
 from kvreport import estimate, units
 from kvreport.accounting.weights import parameters
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.llama_cpp import load_ollama_names
+from kvreport.catalog.llama_cpp import OllamaNames
 from kvreport.catalog.load import RELEASED, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.dataset.frames import matrix
@@ -277,7 +277,7 @@ def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimat
     site: SiteData,
 ) -> None:
     """In the largest good quantization; the set is the one that the sentence names, models of Ollama's library."""
-    names = {held.model for held in load_ollama_names().names.values()}
+    names = {held.model for held in OllamaNames.need().names.values()}
     inputs = Inputs(site, {})
     found = local._candidates(inputs)
     assert {one.model.id for one in found} <= names

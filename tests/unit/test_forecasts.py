@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kvreport.catalog.forecasts import FILE, Forecast, ForecastRun, Forecasts, load_forecasts
+from kvreport.catalog.forecasts import Forecast, ForecastRun, Forecasts
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.evidence.forecasts import is_later, scored
@@ -149,8 +149,8 @@ def test_new_models_are_those_of_the_last_months_of_the_catalog_s_own_dates(
 
 @pytest.fixture(scope="module")
 def public() -> Forecasts:
-    found = load_forecasts(data_dir())
-    assert found is not None, FILE
+    found = Forecasts.read(data_dir())
+    assert found is not None, Forecasts.FILE
     return found
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from kvreport.catalog.freshness import FILE, Freshness, Newest, newest
+from kvreport.catalog.freshness import Freshness, Newest, newest
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.shelf import optional
 from kvreport.resources import data_dir
 
 
@@ -73,7 +72,7 @@ def test_a_file_is_as_old_as_the_last_commit_that_changed_it(freshness: Any, tmp
 
 def test_the_file_is_what_the_script_writes(freshness: Any) -> None:
     """It has a folder of every kind, and days that the check does not precede."""
-    found = optional(Freshness, data_dir(), FILE)
+    found = Freshness.read(data_dir())
     assert found is not None
     assert {"models", "accelerators", "observations", "engines"} <= {one.name for one in found.data}
     assert all(one.oldest <= one.newest <= found.checked for one in found.data)

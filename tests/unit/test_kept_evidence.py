@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.local_logs import load_local_logs
+from kvreport.catalog.local_logs import LocalLogs
 from kvreport.catalog.records import Records
 from kvreport.evidence import local_logs
 from kvreport.publish import pinned, traffic_data
@@ -21,7 +21,7 @@ def noted(folder: Path) -> Noted:
 
 
 def test_a_changed_record_judges_its_own_logs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = load_local_logs().logs[0]
+    one = LocalLogs.need().logs[0]
     judged: list[str] = []
     judge = local_logs.judge_log
 

@@ -9,7 +9,7 @@ import yaml
 
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.shelf import validate
-from kvreport.catalog.starts import KnownStart, KnownStarts, load_known_starts
+from kvreport.catalog.starts import KnownStart, KnownStarts
 from kvreport.errors import CatalogError
 from kvreport.evidence.starts import judge_starts
 
@@ -73,7 +73,7 @@ def test_a_wrong_prediction_counts_as_wrong():
 
 def test_a_case_without_a_source_is_a_fault():
     catalog = open_catalog()
-    assert load_known_starts(catalog.folder) is not None
+    assert KnownStarts.read(catalog.folder) is not None
     data = yaml.safe_load((catalog.folder / "starts.yaml").read_text(encoding="utf-8"))
     del data["cases"][0]["url"]
     with pytest.raises(CatalogError, match="url"):

@@ -16,7 +16,7 @@ from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listed import read_listed
 from kvreport.architectures.registry import nearest_class
-from kvreport.catalog.class_check import load_class_check
+from kvreport.catalog.class_check import ClassCheck
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.resources import data_dir
@@ -202,7 +202,7 @@ def test_default_configs_come_out_to_the_last_parameter(
 ) -> None:
     model = read_config({"architectures": [name], **more}, assume_defaults=True)
     assert total(model) == parameters
-    table = load_class_check(data_dir())
+    table = ClassCheck.read(data_dir())
     assert table is not None
     assert next(entry.parameters for entry in table.classes if entry.name == name) == parameters
 
@@ -289,7 +289,7 @@ def test_the_worked_example_of_the_page_is_true() -> None:
 
 
 def test_the_table_of_classes_is_published_as_it_was_written() -> None:
-    table = load_class_check(data_dir())
+    table = ClassCheck.read(data_dir())
     assert table is not None
     assert len(table.classes) > 300
     unexplained = [entry.name for entry in table.classes if entry.status == "differs" and not entry.note]

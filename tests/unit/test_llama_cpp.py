@@ -31,9 +31,9 @@ from kvreport.accounting.engines.ollama import automatic_batch
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.parallel import Layout
-from kvreport.catalog.llama_cpp import load_local_architectures, load_ollama_names
+from kvreport.catalog.llama_cpp import LocalArchitectures, OllamaNames
 from kvreport.catalog.load import Catalog, open_catalog
-from kvreport.catalog.local_logs import Part, load_local_logs
+from kvreport.catalog.local_logs import LocalLogs, Part
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.local_answer import LocalEstimate
@@ -260,7 +260,7 @@ def test_ollama_names(catalog: Catalog) -> None:
 
 def test_every_ollama_name_is_in_the_catalog(catalog: Catalog) -> None:
     """The table names models that can be answered for."""
-    for found in load_ollama_names().names.values():
+    for found in OllamaNames.need().names.values():
         assert catalog.model(found.model).id == found.model
         assert mix_name(found.format)
 
@@ -543,14 +543,14 @@ def test_older_builds_keep_masks_in_32_bits(catalog: Catalog) -> None:
 def test_buffers_of_public_logs_are_equal_to_the_printed_digit(
     catalog: Catalog, name: str, part: Part
 ) -> None:
-    log = next(one for one in load_local_logs().logs if one.id == name)
+    log = next(one for one in LocalLogs.need().logs if one.id == name)
     assert judge_log(log, catalog).ours[part] == pytest.approx(log.printed[part], rel=1e-3)
 
 
 def test_hyper_connections_are_read_from_files_too(catalog: Catalog) -> None:
     """A checkpoint keeps both sets of a layer and the index's matrices in one tensor each, a GGUF file does not."""
     model = catalog.model("Qwen/Qwen3.8-Flash-Next")
-    architecture = load_local_architectures().by_class[model.architecture]
+    architecture = LocalArchitectures.need().by_class[model.architecture]
     names = {"key_proj": "ple_key", "conv1d": "ple_conv1d"}
     halves = {"block_inject_weight": "hc_attn_inject", "input_mix_weight_down": "hc_attn_down"}
     listed = []

@@ -13,7 +13,7 @@ from fake_hub import SHA, FakeHub, serve
 from kvreport.accounting.engines.llama_cpp.quantize import is_mix
 from kvreport.accounting.weights import parameters_by_component
 from kvreport.architectures.hub import GGUF_STEP_BYTES, fetch_gguf, gguf_parts, kept_gguf
-from kvreport.catalog.llama_cpp import PublishedFile, load_ollama_names, load_publishers_mixes
+from kvreport.catalog.llama_cpp import OllamaNames, PublishedFile, PublishersMixes
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.cli.server_command import without_server_command
@@ -143,7 +143,7 @@ def test_a_name_implies_its_engine(name: str, engine: str | None) -> None:
     assert engine_of(name, CATALOG).get("engine") == engine
 
 
-MIXES_OF_PUBLISHERS = load_publishers_mixes()
+MIXES_OF_PUBLISHERS = PublishersMixes.need()
 
 
 @pytest.mark.parametrize(
@@ -232,11 +232,11 @@ def test_a_server_that_loads_encoders_by_itself_says_what_is_not_counted() -> No
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, held in load_ollama_names().names.items() if held.size_gb is not None]
+    "name", [name for name, held in OllamaNames.need().names.items() if held.size_gb is not None]
 )
 def test_the_bytes_of_a_name_are_those_that_ollamas_library_lists(name: str) -> None:
     """Listed sizes are rounded to two or three digits; one file is 3.5% larger than both quantizers make it."""
-    held = load_ollama_names().names[name]
+    held = OllamaNames.need().names[name]
     model = CATALOG.model(held.model)
     local, _ = open_local(model, held.format, None)
     text = sum(tensor.nbytes for tensor in local.tensors)

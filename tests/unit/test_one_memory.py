@@ -12,7 +12,7 @@ from fuzzing import examples
 
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.llama_cpp import load_local_architectures
+from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
@@ -41,7 +41,7 @@ def machines(catalog: Catalog) -> list[Accelerator]:
 
 def models(catalog: Catalog) -> list[str]:
     """Every model that llama.cpp converts."""
-    known = load_local_architectures().by_class
+    known = LocalArchitectures.need().by_class
     return [one.id for one in catalog.models.values() if one.architecture in known]
 
 

@@ -19,7 +19,7 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.catalog.caches import FullAttention, SlidingWindow
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.llama_cpp import OllamaModel, load_ollama_names
+from kvreport.catalog.llama_cpp import OllamaModel, OllamaNames
 from kvreport.catalog.model import Model
 
 CONTEXT_TIERS: Final = ((47 << 30, 262144), (23 << 30, 32768), (0, 4096))
@@ -83,7 +83,7 @@ def _has_headroom(batch: int, predicted: int, available: int) -> bool:
 
 def _library_name(model: Model) -> str | None:
     """The name of Ollama's library that carries a model, the first one listed; None if there is none."""
-    return next((name for name, held in load_ollama_names().names.items() if held.model == model.id), None)
+    return next((name for name, held in OllamaNames.need().names.items() if held.model == model.id), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Ollama(LlamaCpp):
         A tag without a quantization is the one that ``ollama run`` pulls (``data/llama_cpp/ollama.yaml``).
         """
         name = _library_name(model)
-        return OllamaModel(model=model.id).format if name is None else load_ollama_names().names[name].format
+        return OllamaModel(model=model.id).format if name is None else OllamaNames.need().names[name].format
 
     def reason_of_mix(self, model: Model) -> str:
         """The command that pulls that mix."""

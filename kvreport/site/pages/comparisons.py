@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
 
-from kvreport.catalog.class_check import load_class_check
-from kvreport.catalog.recipes_check import load_recipes_check
+from kvreport.catalog.class_check import ClassCheck
+from kvreport.catalog.recipes_check import RecipesCheck
 from kvreport.resources import data_dir
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
@@ -27,7 +27,7 @@ TITLE: Final = "Comparisons with other code and published results"
 def page(catalog: Catalog) -> Page | None:
     """Return the page, or None if the catalog has nothing to compare."""
     sections = []
-    classes = load_class_check(catalog.folder)
+    classes = ClassCheck.read(catalog.folder)
     if classes is not None:
         sections.append(
             _section("classes", "Architectures compared with transformers", class_table.tables(classes))
@@ -37,7 +37,7 @@ def page(catalog: Catalog) -> Page | None:
             _section("local", "Local engines: llama.cpp and mlx-lm", local_evidence.tables(catalog)),
             _section("traffic", "Comparison with published traffic results", traffic_checks.tables()),
         ]
-    recipes_check = load_recipes_check(catalog.folder)
+    recipes_check = RecipesCheck.read(catalog.folder)
     if recipes_check is not None:
         sections.append(
             _section("recipes", "vLLM's recipes: minimums and commands", recipes.tables(recipes_check))

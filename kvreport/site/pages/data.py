@@ -7,11 +7,10 @@ from typing import Final
 
 from kvreport import units
 from kvreport.catalog.base import Source
-from kvreport.catalog.freshness import FILE, Freshness, newest
+from kvreport.catalog.freshness import Freshness, newest
 from kvreport.catalog.known_names import KnownNames
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
-from kvreport.catalog.shelf import optional
 from kvreport.dataset import columns
 from kvreport.publish import archive, changes
 from kvreport.publish.downloads import FOLDER, SUMS
@@ -92,7 +91,7 @@ def page(site: SiteData) -> Page:
 
 def of_catalog(catalog: Catalog) -> Iterator[Section]:
     """How old the facts are, and which models have no record; nothing for a catalog that states neither."""
-    found = optional(Freshness, catalog.folder, FILE)
+    found = Freshness.read(catalog.folder)
     if found is not None:
         rows = [
             {

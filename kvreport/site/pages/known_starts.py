@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kvreport import units
-from kvreport.catalog.starts import load_known_starts
+from kvreport.catalog.starts import KnownStarts
 from kvreport.evidence.starts import JudgedStart, is_too_old, judge_start, judge_starts
 from kvreport.publish.noted import kept
 from kvreport.site.kit.tables import Cell, Column, Row, Table
@@ -32,7 +32,7 @@ def _kept(catalog: Catalog, case: KnownStart) -> JudgedStart:
 
 def too_old(catalog: Catalog) -> int:
     """How many cases beside a catalog are of releases too old to be computed."""
-    known = load_known_starts(catalog.folder)
+    known = KnownStarts.read(catalog.folder)
     return 0 if known is None else sum(is_too_old(catalog, case) for case in known.cases)
 
 

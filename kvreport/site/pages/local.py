@@ -17,8 +17,8 @@ from kvreport.accounting.engines.llama_cpp.command import modelfile
 from kvreport.accounting.weights import parameters
 from kvreport.build_cache import code
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.home import home_accelerators, load_home_machines
-from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, load_ollama_names
+from kvreport.catalog.home import HomeMachines, home_accelerators
+from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, OllamaNames
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
@@ -74,7 +74,7 @@ class Candidate:
 
 def machines(catalog: Catalog) -> tuple[Accelerator, ...]:
     """Every machine with a page, by maker and name; none for a catalog without the list."""
-    listed = load_home_machines(catalog.folder)
+    listed = HomeMachines.read(catalog.folder)
     if listed is None:
         return ()
     own = [catalog.accelerator(name) for name in listed.also]
@@ -112,7 +112,7 @@ def _of_matrix(inputs: Inputs, machine: Accelerator) -> str:
 def _candidates(inputs: Inputs) -> tuple[Candidate, ...]:
     """Models of Ollama's library that the site has, by parameters, falling."""
     names: dict[str, str] = {}
-    for name, held in load_ollama_names().names.items():
+    for name, held in OllamaNames.need().names.items():
         names.setdefault(held.model, name)
     found = []
     for model in inputs.site.models:
@@ -163,7 +163,7 @@ class Pick:
 
 def _uses() -> dict[str, tuple[int, Callable[[Candidate], bool]]]:
     """What a model is wanted for: the context that it takes, and which models are for it."""
-    coding = load_ollama_names().coding
+    coding = OllamaNames.need().coding
 
     def codes(one: Candidate) -> bool:
         return one.ollama.partition(":")[0] in coding
@@ -494,7 +494,7 @@ def _commands(machine: Accelerator, best: Candidate | None, backend: int) -> lis
 
 def _ollama_context(machine: Accelerator, best: Candidate, backend: int, usual: int) -> int:
     """The longest context of the file that Ollama's library has, which its own quantizer may have made; 0 if none."""
-    form = load_ollama_names().names[best.ollama].format
+    form = OllamaNames.need().names[best.ollama].format
     laid = at_home(best.model, (form,)) if form.startswith(OLLAMA_PREFIX) else None
     return usual if laid is None else longest_on(machine, laid, form, backend)
 
@@ -605,7 +605,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     if site.catalog.folder.resolve() != data_dir().resolve():
         return
     lines = ["model,weights,context_tokens,device_bytes,host_bytes,metal_bytes"]
-    names = {held.model for held in load_ollama_names().names.values()}
+    names = {held.model for held in OllamaNames.need().names.values()}
     for name, laid in sorted(home_layouts.every_model(site).items()):
         if name not in names:
             continue

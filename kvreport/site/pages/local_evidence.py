@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from kvreport import units
-from kvreport.catalog.llama_check import LlamaCheck, MlxCheck, load_llama_check, load_mlx_check
+from kvreport.catalog.llama_check import LlamaCheck, MlxCheck
 from kvreport.catalog.local_logs import LocalLog
 from kvreport.evidence.local_logs import Judged, LogScore, judge, judge_log
 from kvreport.publish.noted import kept
@@ -54,10 +54,10 @@ def tables(catalog: Catalog) -> Iterator[Table]:
         tuple(_log(one) for one in score.judged),
         sortable=True,
     )
-    checked = load_llama_check(catalog.folder)
+    checked = LlamaCheck.read(catalog.folder)
     if checked is not None:
         yield _checked(checked)
-    held = load_mlx_check(catalog.folder)
+    held = MlxCheck.read(catalog.folder)
     if held is not None:
         yield _held(held)
 

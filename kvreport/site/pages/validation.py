@@ -16,12 +16,12 @@ import numpy as np
 from markupsafe import Markup
 
 from kvreport import units
-from kvreport.catalog.first_seen import FirstSeen, load_first_seen
-from kvreport.catalog.forecasts import load_forecasts
-from kvreport.catalog.left_out import LeftOut, load_left_out
+from kvreport.catalog.first_seen import FirstSeen
+from kvreport.catalog.forecasts import Forecasts
+from kvreport.catalog.left_out import LeftOut
 from kvreport.catalog.observation import load_observations
-from kvreport.catalog.peer import load_peers
-from kvreport.catalog.planner_check import OracleCheck, PlannerCheck, load_oracle_check, load_planner_check
+from kvreport.catalog.peer import PeersFile
+from kvreport.catalog.planner_check import OracleCheck, PlannerCheck
 from kvreport.evidence.forecasts import scored
 from kvreport.evidence.validation import Compared, Statistic, Validation, compare, validate
 from kvreport.publish.noted import kept
@@ -97,7 +97,7 @@ def page(catalog: Catalog, drawings: Mapping[str, Drawing] | None = None) -> Pag
     found = of(catalog)
     if found is None:
         return None
-    peers = load_peers(catalog.folder)
+    peers = PeersFile.read(catalog.folder)
     others = (
         []
         if peers is None
@@ -113,13 +113,13 @@ def page(catalog: Catalog, drawings: Mapping[str, Drawing] | None = None) -> Pag
                 _tables(*known_starts.tables(documented, known_starts.too_old(catalog))),
             ),
         )
-    checked = load_planner_check(catalog.folder)
+    checked = PlannerCheck.read(catalog.folder)
     if checked is not None:
         others.insert(0, ("planner", "Comparison with vLLM's planner", _tables(_planner(checked))))
-    oracle = load_oracle_check(catalog.folder)
+    oracle = OracleCheck.read(catalog.folder)
     if oracle is not None:
         others.insert(1, ("oracle", "Comparison with SGLang's configurators", _tables(*_oracle(oracle))))
-    foretold = load_forecasts(catalog.folder)
+    foretold = Forecasts.read(catalog.folder)
     if foretold is not None:
         open_and_scored = tuple(scored(foretold, load_observations(catalog.folder)))
         others.append(
@@ -134,8 +134,8 @@ def page(catalog: Catalog, drawings: Mapping[str, Drawing] | None = None) -> Pag
         found,
         others,
         public=public,
-        blind=load_left_out(catalog.folder),
-        first=load_first_seen(catalog.folder),
+        blind=LeftOut.read(catalog.folder),
+        first=FirstSeen.read(catalog.folder),
         drawings=drawings or {},
     )
 
@@ -437,7 +437,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
 
 def requests(site: SiteData) -> Iterator[charts.ChartRequest]:
     """Yield the picture of logs at first sight, where there are any."""
-    found, first = of(site.catalog), load_first_seen(site.catalog.folder)
+    found, first = of(site.catalog), FirstSeen.read(site.catalog.folder)
     request = None if found is None or first is None else first_sight.picture(first, found)
     if request is not None:
         yield request

@@ -12,7 +12,7 @@ from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
 from kvreport.catalog.caches import Cache, FullAttention, Latent, RecurrentState
 from kvreport.catalog.formats import KvFormat
-from kvreport.catalog.llama_cpp import load_local_architectures
+from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.model import Model
 
 CELL_STEP: Final = 256
@@ -39,7 +39,7 @@ def stored_caches(model: Model, caches: tuple[Cache, ...]) -> tuple[Cache, ...]:
 
     ``caches``: the layer's caches.
     """
-    known = load_local_architectures().by_class.get(model.architecture)
+    known = LocalArchitectures.need().by_class.get(model.architecture)
     widths = latent_widths(model) if known is not None and known.unfolded else None
     if widths is None:
         return caches

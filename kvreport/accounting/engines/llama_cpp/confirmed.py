@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from kvreport.catalog.llama_check import CheckedArchitecture, load_llama_check
+from kvreport.catalog.llama_check import CheckedArchitecture, LlamaCheck
 from kvreport.catalog.llama_cpp import LocalArchitecture
 from kvreport.units import human_bytes, human_tokens
 
@@ -15,7 +15,7 @@ def check_of(name: str) -> CheckedArchitecture | None:
 
     ``name``: name in a GGUF file.
     """
-    check = load_llama_check()
+    check = LlamaCheck.read()
     found = [] if check is None else [one for one in check.architectures if one.architecture == name]
     return found[0] if found and found[0].compared else None
 

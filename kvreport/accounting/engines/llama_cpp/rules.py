@@ -22,7 +22,7 @@ from kvreport.accounting.engines.step import EngineStep, Reserve
 from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.llama_cpp import LocalArchitecture, load_local_architectures
+from kvreport.catalog.llama_cpp import LocalArchitecture, LocalArchitectures
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import build_number, first_with, release_at
 from kvreport.errors import InputError, shorten
@@ -86,7 +86,7 @@ class LlamaCpp(EngineRules):
         apple = accelerator.vendor.lower() == "apple"
         own = self.engine.coefficients.get("device_context_metal" if apple else "device_context", 0.0)
         compute = _compute_bytes(model, step.context_tokens or model.context_tokens)
-        architecture = load_local_architectures().by_class.get(model.architecture)
+        architecture = LocalArchitectures.need().by_class.get(model.architecture)
         larger = 0.0 if architecture is None else times_larger(architecture) - 1
         return Reserve(
             activations=compute,
