@@ -17,46 +17,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from kvreport import __version__
-from kvreport.cli import (
-    catalog,
-    claim,
-    difference,
-    estimate,
-    gpu,
-    listing,
-    log,
-    matrix,
-    observe,
-    preflight,
-    replay,
-    site,
-    size,
-    tools,
-    validate,
-)
-from kvreport.cli.output import Run, cut, write
+from kvreport.cli.arguments import add_commands
+from kvreport.cli.output import cut, write
 from kvreport.cli.server_command import refuse_long
 from kvreport.cli.spellings import flags_of, in_our_spelling, unknown_argument
 from kvreport.errors import CatalogError, InputError, missing
 from kvreport.processes import collect_garbage_less, exit_on_signals
-
-_COMMANDS = (
-    estimate,
-    size,
-    replay,
-    difference,
-    log,
-    observe,
-    validate,
-    claim,
-    preflight,
-    listing,
-    matrix,
-    catalog,
-    gpu,
-    site,
-    tools,
-)
 
 _DATA_PACKAGES = ("pandas", "pyarrow")
 """What the extra ``data`` brings; what else is missing comes with ``site``."""
@@ -101,22 +67,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     root.add_argument("--version", action="version", version=f"kvreport {__version__}")
-    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
-
-    def add(name: str, run: Run, summary: str, epilog: str = "") -> argparse.ArgumentParser:
-        command = commands.add_parser(
-            name,
-            help=summary,
-            description=summary,
-            epilog=epilog,
-            allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        command.set_defaults(run=run)
-        return command
-
-    for module in _COMMANDS:
-        module.register(add)
+    add_commands(root.add_subparsers(dest="command", metavar="COMMAND", required=True))
     return root
 
 

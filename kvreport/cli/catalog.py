@@ -6,24 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from kvreport.cli.output import Add, add_data_option, write, write_text
+from kvreport.cli.output import write, write_text
 
 
-def register(add: Add) -> None:
-    """Add the commands."""
-    model = add("model", _model, "Print a Hugging Face config.json as a catalog entry (YAML).")
-    model.add_argument("config", metavar="CONFIG.JSON", help="the file, or a folder that holds one")
-    model.add_argument("--id", metavar="ORG/NAME", help="id of the model, if the file does not say it")
-
-    check = add("check", _check, "Validate a catalog and print every fault at once.")
-    where = check.add_mutually_exclusive_group()
-    where.add_argument(
-        "folder", nargs="?", metavar="DATA", help="folder of the catalog (default: the one of this package)"
-    )
-    add_data_option(where)
-
-
-def _model(options: argparse.Namespace) -> int:
+def print_model(options: argparse.Namespace) -> int:
+    """Carry out the command."""
     from kvreport.architectures import read_config
     from kvreport.catalog.load import dump_model
 
@@ -31,7 +18,8 @@ def _model(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check(options: argparse.Namespace) -> int:
+def check_catalog(options: argparse.Namespace) -> int:
+    """Carry out the command."""
     from kvreport.catalog.load import load_catalog
 
     stated = options.data if options.folder is None else options.folder

@@ -9,64 +9,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kvreport.cli.numbers import whole
-from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, progress, table, write, write_json
+from kvreport.cli.output import REQUIREMENT_NOT_MET, progress, table, write, write_json
 
 if TYPE_CHECKING:
     from kvreport.catalog.engine import Engine
     from kvreport.catalog.load import Catalog
     from kvreport.estimation.difference import Difference, Side
 
-_EPILOG = """\
-examples:
-  kvreport diff vllm@0.11.0 vllm --model 'qwen/*' --gpu H100 --context 8K,128K
-  kvreport diff old/config.json new/config.json --gpu H200 --tp 8 --context 32K
-  kvreport diff last-release/data data --model '*' --gpu h100-sxm-80gb
-  kvreport diff 2026.11.21 data/releases/2026.12.01.json
-  kvreport diff base/bin/python head/bin/python --ask-engine --model path/to/config.json --gpu H100
-
-Two engines are compared on the same models, two models or configs on the same engine, two folders of data
-on the models that both have. Exit status 3 with --no-decrease means that some capacity became smaller.
-"""
-
-
 MOST_ASKED: Final = 16
 """Starts that two engines are asked about: each model is built for each of them."""
 
 
-def register(add: Add) -> None:
-    """Add the command."""
-    command = add("diff", _run, "What changed in capacity, and which term of the budget did it.", _EPILOG)
-    what = "data release, folder of data, engine release, model or config.json"
-    command.add_argument("old", metavar="OLD", help=what)
-    command.add_argument("new", metavar="NEW", help="the same kind of thing")
-    command.add_argument(
-        "--model", default="*", metavar="GLOB", help="models to compare engines or data on (all)"
-    )
-    command.add_argument(
-        "--gpu", default="h100-sxm-80gb", metavar="GPU", help="accelerators, with commas between"
-    )
-    command.add_argument(
-        "--tensor-parallel", "--tp", type=whole(1, 1024), default=1, metavar="N", help="GPUs of one copy (1)"
-    )
-    command.add_argument("--context", default="8K", metavar="LIST", help="tokens of each request (8K)")
-    command.add_argument("--engine", default="vllm", metavar="NAME", help="engine for models and data (vllm)")
-    command.add_argument(
-        "--top", type=whole(), default=20, metavar="N", help="lines to print, largest change first (20)"
-    )
-    command.add_argument(
-        "--no-decrease", action="store_true", help="exit with status 3 if any capacity became smaller"
-    )
-    command.add_argument(
-        "--ask-engine",
-        action="store_true",
-        help="OLD and NEW are interpreters: ask the vllm or sglang under each about --model, whose config.json it needs",
-    )
-    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
-    add_data_option(command)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command."""
     from kvreport.catalog.load import open_catalog
     from kvreport.catalog.model import Model
     from kvreport.cli.matrix import parse_contexts

@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.catalog.known_names import KnownByNameError, without_cache
-from kvreport.cli.deploy import add_as_option, as_pasted, check_as, launch_of, with_requests
-from kvreport.cli.numbers import whole
+from kvreport.cli.deploy import as_pasted, check_as, launch_of, with_requests
 from kvreport.cli.output import (
     REQUIREMENT_NOT_MET,
-    Add,
-    add_data_option,
     paint,
     plain,
     table,
     write,
     write_json,
 )
-from kvreport.cli.query_options import add_query_options, query_values, with_unfollowed
+from kvreport.cli.query_options import query_values, with_unfollowed
 from kvreport.errors import InputError
 from kvreport.units import count, gib, human_bytes, human_tokens
 
@@ -32,52 +29,11 @@ if TYPE_CHECKING:
     from kvreport.estimation.remedies import Remedy
     from kvreport.estimation.why_not import WhyNot
 
-_EPILOG = """\
-examples:
-  kvreport estimate Qwen/Qwen2.5-7B --gpu H100 --context 32K
-  kvreport estimate deepseek-ai/DeepSeek-V3 --gpu h200-sxm-141gb --tensor-parallel 8 --kv fp8
-  kvreport estimate path/to/config.json --gpu rtx-4090 --weights int4 --format json
-  kvreport estimate Qwen/Qwen3-32B --gpu H100 -tp 2 --max-model-len 32768 --gpu-memory-utilization 0.9
-  kvreport estimate --gpu H200 vllm serve deepseek-ai/DeepSeek-V3 -dp 8 --enable-expert-parallel
-  kvreport estimate "python -m sglang.launch_server --model-path Qwen/Qwen3-32B --tp 2" --gpu H100
-
-Flags of vllm serve are read as they are, and those of another server with --engine. A whole start command may be
-pasted, of vllm, sglang, trtllm-serve, llama-server, ollama or mlx_lm.server: it names model, engine and layout. It may
-stand in a container, a shell, numactl, srun or kubectl exec. A flag that no answer follows is named in the answer.
-"""
-
-
 _ROLES = {"fits": "good", "tight": "warning", "may_fit": "warning"}
 
 
-def register(add: Add) -> None:
-    """Add the command."""
-    command = add(
-        "estimate", _run, "How many requests of a context fit, and the arithmetic behind the answer.", _EPILOG
-    )
-    command.add_argument(
-        "model",
-        metavar="MODEL",
-        help="catalog id, slug or alias, a Hub id, or the path of a Hugging Face config.json or its folder",
-    )
-    add_query_options(command)
-    command.add_argument(
-        "--require",
-        type=whole(),
-        metavar="N",
-        help="exit with status 3 unless N requests of this context run at once",
-    )
-    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
-    add_as_option(command)
-    command.add_argument(
-        "--ask-engine",
-        metavar="PYTHON",
-        help="also ask the vllm or sglang installed under this interpreter, with a stand-in device; no GPU is used",
-    )
-    add_data_option(command)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command."""
     from kvreport.catalog.load import open_catalog
     from kvreport.estimation import estimate
     from kvreport.estimation.local_answer import LocalEstimate

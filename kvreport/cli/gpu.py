@@ -7,30 +7,11 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from kvreport.cli.output import Add, add_data_option, write_text
-
-_EPILOG = """\
-examples:
-  nvidia-smi -q -x | kvreport gpu - > data/accelerators/my-card.yaml
-  kvreport gpu nvidia-smi.xml
-  rocm-smi --showproductname --showmeminfo vram --showmaxpower --json | kvreport gpu -
-  xpu-smi discovery -d 0 -j | kvreport gpu -
-  system_profiler SPDisplaysDataType SPHardwareDataType -json | kvreport gpu -
-
-Figures that no such tool prints come from the catalog, if it has a device of that name; otherwise the record names them.
-"""
+from kvreport.cli.output import write_text
 
 
-def register(add: Add) -> None:
-    """Add the command."""
-    command = add(
-        "gpu", _run, "Print the accelerator that a driver's tool lists as a catalog entry (YAML).", _EPILOG
-    )
-    command.add_argument("file", metavar="FILE", help="what the tool printed, or - for standard input")
-    add_data_option(command)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command."""
     import yaml
 
     from kvreport.catalog.driver_report import MAX_BYTES, records

@@ -7,38 +7,13 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from kvreport.cli.output import Add, add_data_option, table, write, write_json
+from kvreport.cli.output import table, write, write_json
 from kvreport.units import human_bytes, human_parameters, human_tokens
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
 
-_EPILOG = """\
-examples:
-  kvreport list models 'qwen/*'
-  kvreport list gpus h200
-  kvreport list engines --format json
-
-A pattern is a shell pattern; a plain word matches anywhere in an id, a name or an alias.
-"""
-
 Row = dict[str, Any]
-
-
-def register(add: Add) -> None:
-    """Add the command."""
-    command = add("list", _run, "List models, GPUs, engines or formats by name.", _EPILOG)
-    command.add_argument(
-        "what", type=_kind, choices=tuple(_KINDS), metavar="WHAT", help="models, gpus, engines or formats"
-    )
-    command.add_argument("pattern", nargs="?", default="*", metavar="PATTERN", help="which of them (all)")
-    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
-    add_data_option(command)
-
-
-def _kind(word: str) -> str:
-    """``gpu`` is ``gpus``."""
-    return f"{word}s" if f"{word}s" in _KINDS else word
 
 
 _PRINTED: dict[str, Callable[[int], str]] = {
@@ -49,7 +24,8 @@ _PRINTED: dict[str, Callable[[int], str]] = {
 """Columns of numbers, as a reader takes them in; JSON keeps what they are."""
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command."""
     from kvreport.catalog.load import open_catalog
 
     rows = rows_of(open_catalog(options.data), options.what, options.pattern)

@@ -6,67 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvreport.cli.numbers import whole
-from kvreport.cli.output import Add, add_data_option, progress, write
+from kvreport.cli.output import progress, write
 
 if TYPE_CHECKING:
     from kvreport.accounting.parallel import Layout
 
-_EPILOG = """\
-examples:
-  kvreport matrix --out downloads
-  kvreport matrix --out mine --data my-catalog --gpus 'h100*,h200*' --contexts 8K,32K,128K
-  kvreport matrix --out large --partitioned --contexts 1K..1M/1K --shard 3/16
 
-Contexts are tokens (8192), with K or M (32K), or ranges FIRST..LAST/STEP (1K..128K/1K).
-Patterns are shell patterns over ids, in any case; several with commas between.
-"""
-
-
-def register(add: Add) -> None:
-    """Add the command."""
-    command = add("matrix", _run, "Write every combination of a catalog as a dataset.", _EPILOG)
-    command.add_argument("--out", required=True, metavar="DIR", help="folder to write into")
-    command.add_argument("--models", default="*", metavar="GLOB", help="models, by id (all)")
-    command.add_argument("--gpus", default="*", metavar="GLOB", help="accelerators, by slug (all)")
-    command.add_argument("--contexts", metavar="LIST", help="contexts (default: those of the catalog's grid)")
-    command.add_argument(
-        "--tensor-parallel",
-        "--tp",
-        metavar="LIST",
-        help="GPUs that one copy is split over (those of the grid)",
-    )
-    command.add_argument(
-        "--layouts", metavar="LIST", help="further layouts by name, such as tp2-dp8-ep,tp8-dcp8 (the grid's)"
-    )
-    command.add_argument(
-        "--weights", metavar="LIST", help="weight formats, 'released' among them (the grid's)"
-    )
-    command.add_argument("--kv", metavar="LIST", help="KV formats, 'auto' among them (the grid's)")
-    command.add_argument("--engine", metavar="NAME", help="whose answer the rows carry (the grid's)")
-    command.add_argument(
-        "--partitioned", action="store_true", help="Parquet only, a folder for each model, in constant memory"
-    )
-    command.add_argument(
-        "--shard", default="1/1", metavar="I/N", help="only the I-th of N parts; needs --partitioned"
-    )
-    command.add_argument(
-        "--replace",
-        action="store_true",
-        help="remove rows over other axes that the folder holds; needs --partitioned",
-    )
-    command.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="compute on a Dask cluster, such as tcp://10.0.0.1:8786; needs --partitioned",
-    )
-    command.add_argument(
-        "--workers", type=whole(1, 1024), metavar="N", help="processes (as many as processors)"
-    )
-    add_data_option(command)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command."""
     from kvreport.catalog.load import load_catalog
     from kvreport.dataset.grid import axes, parse_shard
     from kvreport.dataset.partitions import write_partitioned

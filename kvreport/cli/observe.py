@@ -7,41 +7,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from kvreport.cli.log import read_text
-from kvreport.cli.output import Add, add_data_option, write, write_json
+from kvreport.cli.output import write, write_json
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
     from kvreport.catalog.observation import Observation
 
-_EPILOG = """\
-examples:
-  kvreport observe vllm.log --gpu h100-sxm-80gb > observation.yaml
-  kvreport validate observation.yaml
 
-The record has the settings and figures that the log states, the lines that they stand in, and the prediction of
-today. Keys and tokens in the lines are left out; read them before you send the file.
-"""
-
-
-def register(add: Add) -> None:
-    """Add the command."""
-    command = add("observe", _run, "Make an observation of a start-up log, to be sent or kept.", _EPILOG)
-    command.add_argument("file", metavar="LOG", help="the start-up log, or - for standard input")
-    command.add_argument(
-        "--gpu",
-        metavar="GPU",
-        action="append",
-        help="the accelerator; repeat it, rank by rank, for unequal GPUs",
-    )
-    command.add_argument(
-        "--model", metavar="MODEL", help="the model, if the log does not name it as the catalog does"
-    )
-    command.add_argument("--id", metavar="ID", help="the record's id (made of what the log says)")
-    command.add_argument("--format", choices=("yaml", "json"), default="yaml", help="what to print (yaml)")
-    add_data_option(command)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command."""
     import yaml
 
     from kvreport.catalog.load import open_catalog

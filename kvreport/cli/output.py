@@ -2,49 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 import unicodedata
-from collections.abc import Callable
-from typing import Final, Protocol, TextIO
+from typing import Final, TextIO
 
 from kvreport.units import columns
 
 REQUIREMENT_NOT_MET: Final = 3
 """Exit status where something is answered and falls short of what was required."""
 
-Run = Callable[[argparse.Namespace], int]
-
 _COLORS: Final = {"good": "32", "warning": "33", "bad": "31"}
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
-
-
-class Add(Protocol):
-    """Adds a command to the parser."""
-
-    def __call__(self, name: str, run: Run, summary: str, epilog: str = "") -> argparse.ArgumentParser:
-        """Add the command ``name``, which ``run`` carries out."""
-
-
-def add_data_option(command: argparse._ActionsContainer) -> None:
-    """Add ``--data``, the same in every command."""
-    command.add_argument(
-        "--data", metavar="DIR", help="folder of another catalog (the public one of this package)"
-    )
-
-
-def add_fetch_options(command: argparse.ArgumentParser) -> None:
-    """Add ``--fetch`` and ``--revision``, the same in every command that takes a model."""
-    command.add_argument(
-        "--fetch",
-        action="store_true",
-        help="ask the Hugging Face Hub for a model that is not known; what it answers is kept for later",
-    )
-    command.add_argument(
-        "--revision", metavar="REV", help="branch, tag or commit of the Hub's repository (main)"
-    )
 
 
 def cut(text: str, limit: int = 300) -> str:

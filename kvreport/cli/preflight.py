@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.cli.deploy import host_bytes
-from kvreport.cli.numbers import whole
-from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, paint, plain, write, write_json
+from kvreport.cli.output import REQUIREMENT_NOT_MET, paint, plain, write, write_json
 from kvreport.errors import InputError, ServerRefusalError, shorten
 from kvreport.units import count, gib
 
@@ -26,18 +25,6 @@ if TYPE_CHECKING:
     from kvreport.deployments.found import Server
     from kvreport.deployments.resources import Resources
     from kvreport.estimation import Estimate
-
-_EPILOG = """\
-examples:
-  kvreport preflight compose.yaml --gpu RTX-3090
-  kvreport preflight deployment.yaml lws.yaml --require 32
-  helm template my-release chart | kvreport preflight - --gpu H100 --format json
-  kvreport preflight /etc/systemd/system/vllm.service start.sh --gpu L40S
-
-Read are Docker Compose, Kubernetes (Deployment, StatefulSet, Job, LeaderWorkerSet), KServe, llm-d, Dynamo and production-stack
-specifications, Helm values, systemd units and shell scripts. Nothing is executed. What has no value in the file is listed with
-its line. Exit status: 3 if a server does not start or serves fewer than required, else 2 if one could not be answered.
-"""
 
 STARTS: Final = frozenset({"fits", "tight", "may_fit"})
 PASTED: Final = "pasted"
@@ -86,24 +73,8 @@ class Answered:
         )
 
 
-def register(add: Add) -> None:
-    """Add the command."""
-    command = add(
-        "preflight", _run, "Whether the servers of a deployment file start, and how much they serve.", _EPILOG
-    )
-    command.add_argument("file", metavar="FILE", nargs="+", help="deployment files; - for standard input")
-    command.add_argument("--gpu", metavar="GPU", help="accelerator of the servers whose file names none")
-    command.add_argument(
-        "--require",
-        type=whole(),
-        metavar="N",
-        help="exit with status 3 unless every server runs N requests at once (all its replicas)",
-    )
-    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
-    add_data_option(command)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command."""
     from kvreport.catalog.load import open_catalog
     from kvreport.deployments.found import find_servers
 

@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvreport.cli.numbers import real, whole
-from kvreport.cli.output import Add, add_data_option, table, write, write_json
-from kvreport.cli.query_options import add_query_options, query_values, with_unfollowed
+from kvreport.cli.output import table, write, write_json
+from kvreport.cli.query_options import query_values, with_unfollowed
 from kvreport.units import count, gib
 
 if TYPE_CHECKING:
@@ -16,77 +15,11 @@ if TYPE_CHECKING:
     from kvreport.traffic.curves import CurvePoint
     from kvreport.traffic.results import Sample
 
-_EPILOG = """\
-TRACE is a file (Mooncake or Bailian JSON lines, kv-cache-tester sessions, CSV of Azure, BurstGPT or Vidur, CSV of
-lengths, a server's request log) or a folder of sessions. These traces ship with kvreport:
-mooncake-conversation, mooncake-synthetic, claude-code-sessions.
-
-examples:
-  kvreport replay mooncake-conversation Qwen/Qwen2.5-7B-Instruct --gpu H100
-  kvreport replay requests.jsonl meta-llama/Llama-3.1-70B-Instruct --gpu H200 --tp 4 --host-memory 512GiB
-  kvreport replay lengths.csv Qwen/Qwen3-32B --gpu H100 --rate 2 --wait 5
-"""
-
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
-def register(add: Add) -> None:
-    """Add the command."""
-    command = add(
-        "replay", _run, "Capacity under a recorded traffic: hit rates, queue, preemptions.", _EPILOG
-    )
-    command.add_argument(
-        "trace", metavar="TRACE", help="file, folder of sessions, or name of a shipped trace"
-    )
-    command.add_argument(
-        "model", metavar="MODEL", help="catalog id, slug or alias, or the path of a config.json"
-    )
-    # Local engines batch otherwise than a server does: no rule here replays them.
-    add_query_options(command, without=("home",))
-    command.add_argument(
-        "--replicas", type=whole(1, 100_000), default=1, metavar="N", help="copies that share the traffic (1)"
-    )
-    tiers = command.add_argument_group("cache")
-    tiers.add_argument(
-        "--host-memory",
-        dest="host_tier",
-        metavar="SIZE",
-        help="host memory for cache, per GPU, such as 256GiB",
-    )
-    tiers.add_argument(
-        "--host-policy",
-        choices=("write_through", "on_eviction"),
-        default="write_through",
-        help="when blocks are copied to the host (write_through: when a request ends)",
-    )
-    tiers.add_argument("--ttl", type=real(), metavar="S", help="seconds after which cached blocks expire")
-    tiers.add_argument(
-        "--hit-rate", type=real(), metavar="F", help="find the cache that reaches this hit rate"
-    )
-    load = command.add_argument_group("traffic")
-    load.add_argument(
-        "--speed", type=real(), default=1.0, metavar="F", help="arrivals this many times as fast (1)"
-    )
-    load.add_argument(
-        "--rate", type=real(), metavar="R", help="requests per second, for traces without times"
-    )
-    load.add_argument(
-        "--closed-loop", action="store_true", help="a session's next request waits for its answer"
-    )
-    load.add_argument(
-        "--block-tokens", type=whole(), metavar="N", help="tokens of the trace's blocks, if not stated"
-    )
-    load.add_argument("--limit", type=whole(), metavar="N", help="read no more than N requests")
-    load.add_argument(
-        "--wait", type=real(), metavar="S", help="find the copies whose 95th percentile of waiting is S"
-    )
-    load.add_argument("--order-only", action="store_true", help="hit rates only, without time")
-    load.add_argument("--efficiency", type=real(), metavar="F", help="share of the roofline reached (0.6)")
-    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
-    add_data_option(command)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command."""
     from dataclasses import replace
 
     from kvreport.accounting.sizing import DEFAULT_EFFICIENCY

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvreport import words
 from kvreport.accounting import kernel
-from kvreport.cli.deploy import add_as_option, as_pasted, check_as, launch_of
-from kvreport.cli.numbers import finite, real, whole
-from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
+from kvreport.cli.deploy import as_pasted, check_as, launch_of
+from kvreport.cli.numbers import finite
+from kvreport.cli.output import table, write, write_json
 from kvreport.cli.query_options import query_values
 from kvreport.errors import InputError, shorten
 from kvreport.query import SERVER_ENGINE
@@ -26,137 +26,6 @@ if TYPE_CHECKING:
     from kvreport.accounting.sizing import Load
     from kvreport.catalog.load import Catalog
     from kvreport.estimation.size import Sizing
-
-_EPILOG = """\
-examples:
-  kvreport size meta-llama/Llama-3.1-70B-Instruct --concurrent 64 --context 6000 --weights fp8 --kv fp8
-  kvreport size Qwen/Qwen2.5-7B --users 500 --requests-per-minute 0.5 --latency 20 --prompt 3000 --output 500 \\
-      --context 8K --burst 2 --spares 1 --tpot 30ms --ttft 1s
-  kvreport size Qwen/Qwen3-30B-A3B --engine llama-cpp --gpu rtx-4090 --gpu 'm4-*' --context 32K --concurrent 2
-  kvreport size openai/gpt-oss-120b --concurrent 40 --context 32K --price H100=2.5 --price h200-sxm-141gb=3.6
-"""
-
-
-def register(add: Add) -> None:
-    """Add the command."""
-    command = add(
-        "size", _run, "Which GPUs, how many and with which flags serve a workload, best first.", _EPILOG
-    )
-    command.add_argument(
-        "models", nargs="+", metavar="MODEL", help="a model, or a shortlist that would all do"
-    )
-    load = command.add_argument_group("workload")
-    load.add_argument("--context", metavar="TOKENS", help="longest request in tokens, prompt and answer")
-    load.add_argument(
-        "--lengths",
-        metavar="FILE",
-        help="observed request lengths in tokens (prompt and answer), one per line: gives the longest and the average",
-    )
-    load.add_argument(
-        "--trace",
-        metavar="FILE",
-        help="recorded traffic, as kvreport replay reads it: the number of replicas is found by replaying it",
-    )
-    load.add_argument(
-        "--wait",
-        type=real(),
-        metavar="S",
-        help="with --trace: target for the 95th percentile of the time in the queue, in seconds (5)",
-    )
-    load.add_argument(
-        "--rate", type=real(), metavar="R", help="with --trace: requests per second, for traces without times"
-    )
-    load.add_argument("--average", metavar="TOKENS", help="average tokens per request")
-    load.add_argument("--concurrent", type=real(), metavar="N", help="concurrent requests")
-    load.add_argument("--users", type=whole(), metavar="N", help="instead of --concurrent: people …")
-    load.add_argument(
-        "--requests-per-minute", type=real(), metavar="R", help="… and how many each sends per minute …"
-    )
-    load.add_argument(
-        "--latency", metavar="TIME", help="… and the end-to-end latency of each, such as 20s (Little's law)"
-    )
-    load.add_argument("--prompt", metavar="TOKENS", help="prompt length")
-    load.add_argument("--output", metavar="TOKENS", help="answer length")
-    load.add_argument("--ttft", metavar="TIME", help="target for the time to first token, such as 800ms")
-    load.add_argument("--tpot", metavar="TIME", help="target for the time per output token, such as 30ms")
-    load.add_argument("--burst", type=real(), default=1.0, metavar="F", help="peak load ÷ average load (1)")
-    load.add_argument(
-        "--spares", type=whole(0), default=0, metavar="N", help="replicas that may fail; 1 is N+1 (0)"
-    )
-    load.add_argument(
-        "--shared-prefix", metavar="TOKENS", help="leading tokens that all requests share, held once"
-    )
-    load.add_argument(
-        "--efficiency", type=real(), metavar="F", help="share of the peak rates that servers reach (0.6)"
-    )
-    limits = command.add_argument_group("limits")
-    limits.add_argument(
-        "--gpu",
-        action="append",
-        default=[],
-        metavar="GPU",
-        help="slug, alias or pattern, or unequal GPUs of one machine: rtx-5090+rtx-3090*2 (any, commonly rented first); repeatable",
-    )
-    limits.add_argument("--available", type=whole(), metavar="N", help="GPUs available of each kind")
-    limits.add_argument(
-        "--price",
-        action="append",
-        default=[],
-        metavar="GPU=PRICE",
-        help="price of one GPU per hour; repeatable",
-    )
-    limits.add_argument(
-        "--weights",
-        default="released",
-        metavar="FORMATS",
-        help="weight formats to try, separated by commas (as released)",
-    )
-    limits.add_argument(
-        "--kv", default="auto", metavar="FORMATS", help="KV formats to try, separated by commas (auto)"
-    )
-    limits.add_argument(
-        "--tensor-parallel",
-        "--tp",
-        metavar="SIZES",
-        help="sizes to try, and no other layouts (1,2,4,8, and DP attention with EP, DCP and PP where they suit the model)",
-    )
-    limits.add_argument(
-        "--layouts",
-        metavar="NAMES",
-        help="other layouts to try instead, separated by commas, such as tp2-dp8-ep,dp32-ep,tp8-dcp8",
-    )
-    limits.add_argument(
-        "--engine",
-        metavar="NAME",
-        help="whose rules apply (vllm; llama-cpp for a GGUF mix or a machine at home)",
-    )
-    limits.add_argument(
-        "--utilization", type=real(), metavar="F", help="share of memory that the engine takes (its default)"
-    )
-    limits.add_argument(
-        "--max-seqs", type=whole(), metavar="N", help="limit of concurrent requests per engine (its default)"
-    )
-    limits.add_argument(
-        "--max-batched-tokens",
-        type=whole(),
-        metavar="N",
-        help="tokens of one step of an engine (its default)",
-    )
-    command.add_argument(
-        "--host-memory",
-        metavar="SIZE",
-        help="with llama.cpp or Ollama: main memory of the computer for what stays on the CPU (64GiB)",
-    )
-    command.add_argument(
-        "--disaggregated",
-        action="store_true",
-        help="separate pools for prefill and decode, on the best GPU",
-    )
-    add_fetch_options(command)
-    command.add_argument("--top", type=whole(), default=10, metavar="N", help="deployments to print (10)")
-    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
-    add_as_option(command)
-    add_data_option(command)
 
 
 def _engine(options: argparse.Namespace, catalog: Catalog) -> tuple[str, str]:
@@ -202,7 +71,8 @@ def _refuse_given(options: argparse.Namespace, names: Sequence[str], found: str,
             raise InputError(f"{name.replace('_', '-')}: {found}; allowed: {allowed}")
 
 
-def _run(options: argparse.Namespace) -> int:  # noqa: PLR0912 - one an option that another excludes
+def run(options: argparse.Namespace) -> int:  # noqa: PLR0912 - one an option that another excludes
+    """Carry out the command."""
     from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
     from kvreport.catalog.load import open_catalog
     from kvreport.estimation.local_size import is_local

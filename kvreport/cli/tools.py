@@ -7,33 +7,12 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from kvreport.cli.output import Add, add_data_option
-
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
-_SHELLS = ("bash", "zsh", "tcsh")
 
-
-def register(add: Add) -> None:
-    """Add the commands."""
-    mcp = add(
-        "mcp",
-        _mcp,
-        "Serve estimate, size, diff and list to an assistant, over standard input and output (MCP).",
-        "Needs the optional extra mcp of the wheel. It reads no file and opens no connection.\n",
-    )
-    add_data_option(mcp)
-    completion = add(
-        "completion",
-        _completion,
-        "Print a completion script for a shell.",
-        "examples:\n  kvreport completion bash > ~/.local/share/bash-completion/completions/kvreport\n",
-    )
-    completion.add_argument("shell", choices=_SHELLS, metavar="SHELL", help="bash, zsh or tcsh")
-
-
-def _completion(options: argparse.Namespace) -> int:
+def print_completion(options: argparse.Namespace) -> int:
+    """Carry out the command."""
     from kvreport.cli import parser
     from kvreport.errors import InputError
 
@@ -45,7 +24,8 @@ def _completion(options: argparse.Namespace) -> int:
     return 0
 
 
-def _mcp(options: argparse.Namespace) -> int:
+def serve_mcp(options: argparse.Namespace) -> int:
+    """Carry out the command."""
     server(options.data).run()
     return 0
 

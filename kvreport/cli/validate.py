@@ -6,28 +6,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kvreport.cli.output import Add, add_data_option, table, write, write_json
-
-_EPILOG = """\
-examples:
-  kvreport validate observations.jsonl
-  kvreport validate data/observations/vllm.yaml --format json
-
-A record is as in data/observations; a .jsonl file has one in each line.
-"""
+from kvreport.cli.output import table, write, write_json
 
 
-def register(add: Add) -> None:
-    """Add the command."""
-    command = add(
-        "validate", _run, "Judge start-up observations: what was printed, what we predict.", _EPILOG
-    )
-    command.add_argument("file", metavar="FILE", nargs="+", help="observations: YAML, or JSON lines (.jsonl)")
-    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
-    add_data_option(command)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command."""
     from kvreport.catalog.load import open_catalog
     from kvreport.evidence.judgment import judge
     from kvreport.evidence.records import read_observations
