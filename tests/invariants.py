@@ -176,6 +176,10 @@ def hold(estimate: Estimate) -> dict[str, Any]:
         assert by_memory <= ceiling, ("ceiling", by_memory, ceiling)
     if told["verdict"] in SERVES:
         assert running >= 1, "serves none"
+    if told["uncertainty_unknown"]:
+        # What an option changes by nobody knows how much is in no band.
+        met = {told["verdict"], *(one["verdict"] for one in told["by_context"])}
+        assert "fits" not in met, ("fits with what is not known", told["uncertainty_unknown"])
     if told["verdict"] == "may_fit":
         # A copy by its name has the pool of its narrowest layers, too.
         pools = [one.budget.kv_pool_bytes for one in (estimate, estimate.optimistic) if one is not None]

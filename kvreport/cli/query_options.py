@@ -31,6 +31,7 @@ def with_unfollowed(result: Estimate, given: argparse.Namespace) -> Estimate:
     """An estimate that names the flags and keys of a pasted command which it does not follow."""
     from dataclasses import replace
 
+    from kvreport.estimation.answer import with_open_terms
     from kvreport.estimation.explanation import explain
     from kvreport.estimation.local_answer import LocalEstimate
     from kvreport.estimation.not_followed import NotFollowed
@@ -39,7 +40,7 @@ def with_unfollowed(result: Estimate, given: argparse.Namespace) -> Estimate:
         return result
     stated = (NotFollowed(**not_followed_entry(text)) for text in given.not_followed)
     named = (*result.request.not_followed, *stated)
-    found = replace(result, request=replace(result.request, not_followed=named))
+    found = with_open_terms(replace(result, request=replace(result.request, not_followed=named)))
     return found if isinstance(found, LocalEstimate) else replace(found, explanation=tuple(explain(found)))
 
 

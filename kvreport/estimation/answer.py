@@ -19,7 +19,7 @@ from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.weights import row_bytes
 from kvreport.estimation.commands import estimate_command
 from kvreport.estimation.first_sight import first_sight
-from kvreport.estimation.not_followed import open_terms
+from kvreport.estimation.not_followed import open_terms, outside_band
 from kvreport.estimation.request import Request
 from kvreport.words import notebook_table
 
@@ -84,8 +84,8 @@ class Estimate:
         kv_pool_tokens: Tokens as the engine's log line counts them; None where nothing limits them.
         max_context_tokens: The longest single request that fits, up to the model's limit.
         verdict: One of the verdicts of the dataset.
-        verdict_reason: Why the engine's release refuses it, whatever the memory, or what weight-only means; else
-            empty.
+        verdict_reason: Why the engine's release refuses it, whatever the memory, what weight-only means, or which
+            parts of the memory options change that are not followed; else empty.
         optimistic: The same question with every layer in the format with the fewest bytes, where a copy is known by
             its name alone; all other fields are then those of the wide end, and the error covers both. Else None.
         decode_ms_lower_bound: Least time of one decode step of all those requests; None where
@@ -434,6 +434,7 @@ _SHORT: Final = (
     Verdict.CACHE_EXCEEDS_POOL.label,
     Verdict.WEIGHTS_EXCEED_MEMORY.label,
 )
+_REFUSED: Final = (Verdict.ENGINE_DOES_NOT_RUN.label, Verdict.FORMAT_NOT_SUPPORTED.label)
 _POSSIBLE: Final = (Verdict.FITS.label, Verdict.TIGHT.label, Verdict.MAY_FIT.label)
 _Answer = TypeVar("_Answer", bound=Estimate)
 
@@ -455,6 +456,25 @@ def between_ends(widest: _Answer, narrowest: _Answer) -> _Answer:
             for row, best in zip(widest.by_context, narrowest.by_context, strict=True)
         ),
         budget=replace(widest.budget, uncertainty_bytes=widest.budget.uncertainty_bytes + spread),
+    )
+
+
+def with_open_terms(result: _Answer) -> _Answer:
+    """An answer that nothing surely fits where options change memory which it does not follow: by how much is not known.
+
+    ``fits`` is then ``tight``, and the verdict's reason names the parts of the memory; other answers stay as they are.
+    """
+    said = outside_band(result.request.not_followed)
+    if not said or result.verdict in _REFUSED:
+        return result
+    surely, hardly = Verdict.FITS.label, Verdict.TIGHT.label
+    rows = tuple(replace(row, verdict=hardly) if row.verdict == surely else row for row in result.by_context)
+    return replace(
+        result,
+        verdict=hardly if result.verdict == surely else result.verdict,
+        by_context=rows,
+        verdict_reason="; ".join(dict.fromkeys([*filter(None, [result.verdict_reason]), *said])),
+        optimistic=None if result.optimistic is None else with_open_terms(result.optimistic),
     )
 
 

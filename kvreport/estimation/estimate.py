@@ -21,7 +21,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.answer import AtContext, Estimate, between_ends
+from kvreport.estimation.answer import AtContext, Estimate, between_ends, with_open_terms
 from kvreport.estimation.explanation import explain
 from kvreport.estimation.hardware import BEST
 from kvreport.estimation.local import estimate_local
@@ -205,6 +205,7 @@ def answer(request: Request) -> Estimate:
         explanation=(),
         verdict_reason=_reason(request),
     )
+    result = with_open_terms(result)
     return replace(result, explanation=tuple(explain(result)))
 
 

@@ -68,9 +68,8 @@ def explain(estimate: Estimate) -> Iterator[str]:
 def headline(estimate: Estimate) -> str:
     """The conclusion in one sentence: ``14 requests at 32K fit on one H100 SXM 80GB``."""
     request = estimate.request
-    return (
-        f"{unread_words(request.engine, request.release_read)}{estimate.engine_words}{_conclusion(estimate)}"
-    )
+    begun = f"{unread_words(request.engine, request.release_read)}{estimate.engine_words}"
+    return f"{begun}{_conclusion(estimate)}{_but_for(estimate)}"
 
 
 def _conclusion(estimate: Estimate) -> str:
@@ -490,12 +489,18 @@ def _time_lines(estimate: Estimate) -> Iterator[str]:
 
 def _but_for(estimate: Estimate) -> str:
     """What the error band leaves out, where options are not followed; empty where none changes the memory."""
+    if estimate.verdict in (Verdict.ENGINE_DOES_NOT_RUN.label, Verdict.FORMAT_NOT_SUPPORTED.label):
+        return ""
     terms = open_terms(estimate.request.not_followed)
     return f", but for what is not followed of: {', '.join(terms)}" if terms else ""
 
 
 def verdict_sentence(estimate: Estimate) -> str:
-    """What the verdict means here, in one sentence."""
+    """What the verdict means here, in one sentence, with the parts of the memory that are not known."""
+    return f"{_verdict_sentence(estimate)}{_but_for(estimate)}"
+
+
+def _verdict_sentence(estimate: Estimate) -> str:
     request = estimate.request
     context = human_tokens(request.context_tokens)
     if estimate.start_shortage_bytes is not None:
@@ -504,18 +509,16 @@ def verdict_sentence(estimate: Estimate) -> str:
         case Verdict.FITS.label:
             if not estimate.kv_bytes_per_request_per_gpu:
                 return "fits: the model keeps no cache, and weights and activations fit with certainty"
-            least = f"the smallest pool within the uncertainty{_but_for(estimate)}"
-            return f"fits: one request of {context} fits even in {least}"
+            return f"fits: one request of {context} fits even in the smallest pool within the uncertainty"
         case Verdict.TIGHT.label:
             if not estimate.kv_bytes_per_request_per_gpu:
                 return (
                     "tight: the model keeps no cache; weights and activations leave less of the usable memory "
                     f"than the uncertainty of {gib(estimate.band_bytes)} GiB"
                 )
-            return (
-                f"tight: one request of {context} fits the estimated pool, but not one smaller by its "
-                f"uncertainty of {gib(estimate.band_bytes)} GiB"
-            )
+            least = f", but not one smaller by its uncertainty of {gib(estimate.band_bytes)} GiB"
+            known = "" if _but_for(estimate) else least
+            return f"tight: one request of {context} fits the estimated pool{known}"
         case Verdict.ENGINE_DOES_NOT_RUN.label | Verdict.FORMAT_NOT_SUPPORTED.label:
             return f"{estimate.verdict}: {estimate.verdict_reason}"
         case Verdict.CONTEXT_EXCEEDS_MODEL.label:

@@ -20,7 +20,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
-from kvreport.estimation.answer import AtContext, between_ends
+from kvreport.estimation.answer import AtContext, between_ends, with_open_terms
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.local_answer import LocalEstimate, explain_local
 from kvreport.estimation.local_case import (
@@ -142,7 +142,7 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
         notes=("allocated at start for all slots; nothing is paged",),
     )
     budget = _budget(device, uncertainty)
-    return LocalEstimate(
+    result = LocalEstimate(
         request=request,
         deployment=lay_out(request.case),
         parameters={
@@ -179,6 +179,7 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
         advice=() if own.verdict in _STARTS else advice(case),
         case=case,
     )
+    return with_open_terms(result)
 
 
 def _budget(device: DeviceBytes, uncertainty: int) -> Budget:

@@ -219,7 +219,8 @@ def test_text_and_json_name_what_is_not_followed(capsys: pytest.CaptureFixture[s
     ]
     assert main(asked) == 0
     whole = capsys.readouterr().out
-    assert whole.count("but for what is not followed of: graphs") == 2
+    assert whole.count("but for what is not followed of: graphs") == 3
+    assert "tight: one request of 8K fits the estimated pool, but for what is not followed" in whole
     said = whole.split("Not followed\n")[1]
     assert said.lstrip().startswith("--eager: ")
     assert "the error band does not cover what this changes of: graphs" in said
@@ -248,6 +249,9 @@ def test_the_band_of_a_pasted_command_names_what_its_flags_leave_open(
     assert main(["estimate", command, "--gpu", "h100-sxm-80gb", "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["uncertainty_unknown"] == [told["not_followed"][0]["term"]]
+    assert told["verdict"] == "tight"
+    assert {row["verdict"] for row in told["by_context"]} == {"tight"}
+    assert told["verdict_reason"] == "the error band does not cover what this changes of: graphs"
     assert sum("but for what is not followed of" in line for line in told["explanation"]) == 2
 
 

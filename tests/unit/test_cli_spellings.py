@@ -229,6 +229,24 @@ def test_every_flag_of_every_recorded_parser_alone_is_answered_or_refused_as_the
     capsys.readouterr()
 
 
+TERMS = {(family, flag.group.changes): flag for family, _, flag in FLAGS if flag.group.effect == "changes"}
+
+
+@pytest.mark.parametrize(("family", "term"), TERMS)
+def test_nothing_surely_fits_where_a_flag_changes_memory_by_nobody_knows_how_much(family, term, capsys):
+    """One flag of each term: the answer said ``fits``, and that its band does not cover the term."""
+    flag, (command, gpu) = TERMS[family, term], ALONE[family]
+    words = [*command.split(), flag.name, *["1"] * {"0": 0, "2": 2}.get(flag.takes, 1), "--gpu", gpu]
+    assert main(["estimate", *words, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    if term in found["uncertainty_unknown"]:
+        assert found["verdict"] == "tight"
+        assert "fits" not in {row["verdict"] for row in found["by_context"]}
+        assert term in found["verdict_reason"]
+    else:  # without the flag that it belongs to it has no effect
+        assert flag.group.needs, flag.name
+
+
 EARLIER = [one for one in FLAGS if one[2].group.until is not None]
 
 
