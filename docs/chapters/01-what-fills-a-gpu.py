@@ -1,11 +1,11 @@
 # %% [markdown]
 # # KV cache: what fills a GPU's memory
 #
-# A language model is a large file of numbers and a small program that multiplies them. To answer quickly, the whole file
-# must be in the memory of a graphics processor, a **GPU**. This chapter shows what else is in that memory. The second part,
+# A language model is a large file of numbers and a small program that multiplies them. To answer quickly, the whole file must
+# be in the memory of a graphics processor, a **GPU**. This chapter shows what else is in that memory. The largest other part,
 # the **KV cache**, decides how many people can use the model at the same time.
 #
-# You need no knowledge of GPUs. Every figure is computed when this page is built.
+# You need no knowledge of GPUs.
 #
 # ## How many conversations fit on an 80 GB GPU?
 #
@@ -14,7 +14,7 @@
 # Each takes {{ 2 bytes = 16 / 8 }}, so the weights take {{ 16.06 GB = weights("llama-3.1-8b") }}, a fifth of the GPU.
 #
 # A **token** is a piece of text, about three quarters of an English word. A conversation of 2,048 tokens is three or four
-# printed pages. The field writes 2K for 2,048 and 128K for 131,072, because its K is 1,024.
+# printed pages. In this field, K means 1,024, so 2K is 2,048 and 128K is 131,072.
 
 # %% tags=["hide"]
 import kvreport
@@ -65,7 +65,7 @@ guess(
     low=1,
     high=100_000,
     why=f"The weights leave {(memory - weights) / GiB:.1f} GiB, and each conversation of 2K tokens takes "
-    f"{q.kv_request(MODEL, tokens=2048) / GiB:.2f} GiB. An engine holds fewer, because it keeps memory for itself.",
+    f"{q.kv_request(MODEL, tokens=2048) / GiB:.2f} GiB. An engine holds fewer, because it reserves memory for itself.",
 )
 
 # %% tags=["hide"]
@@ -76,7 +76,7 @@ guess(
     low=0,
     high=10_000,
     why=f"Each of them takes {q.kv_request(MODEL, tokens=131072) / GiB:.0f} GiB. The GPU and the model are the same. "
-    "An answer without the length is half an answer.",
+    "Without the length, the number of conversations means nothing.",
 )
 
 # %% [markdown]
@@ -86,12 +86,12 @@ guess(
 #
 # **The KV cache.** A model writes one token at a time. To choose the next token, it looks back at every earlier token. The
 # model is a stack of identical *layers*. Each layer stores two lists of numbers for every token: a *key*, which is used to
-# find the token, and a *value*, which the token contributes. The model could compute them again at every step. Storing them is what
-# makes it fast. This store is the **KV cache**. Every conversation has its own, and it grows with every token. This cost
-# follows your traffic.
+# find the token, and a *value*, which the token contributes. The model could compute them again at every step, but storing
+# them is much faster. The store is the **KV cache**. Every conversation has its own cache, which grows with every token. This
+# cost follows your traffic.
 #
 # **Everything else.** Intermediate results (activations), the driver, communication buffers and recorded programs (CUDA
-# graphs). The serving program, the **engine**, measures these when it starts and reserves room for them. vLLM, SGLang,
+# graphs). The serving program, called the **engine**, measures these at start-up and reserves memory for them. vLLM, SGLang,
 # TensorRT-LLM and llama.cpp are engines.
 #
 # ## Weights, caches and everything else must fit
@@ -106,9 +106,9 @@ formula(
 # One token of Llama 3.1 8B takes {{ 131,072 bytes = kv_per_token("llama-3.1-8b") }}, which is
 # {{ 128 KiB = kv_per_token("llama-3.1-8b") }}. [The next chapter](02-the-formula.py) derives this figure.
 #
-# **GB and GiB.** One GB is 1,000,000,000 bytes. One GiB is {{ 1,073,741,824 bytes = GiB }}, seven percent more. Labels and log lines mix
-# the two. A process can use {{ 79.1 GiB = memory("H100") }} on this GPU, which is {{ 84.9 GB = memory("H100") }}. This book always
-# says which unit it means.
+# **GB and GiB.** One GB is 1,000,000,000 bytes. One GiB is {{ 1,073,741,824 bytes = GiB }}, seven percent more. Labels and log
+# lines mix the two. On this GPU, a process can use {{ 79.1 GiB = memory("H100") }} , which is {{ 84.9 GB =
+# memory("H100") }}. This book always names the unit.
 #
 # ## Worked example: weights and eight conversations
 
@@ -133,15 +133,14 @@ claim(cache / total, 0.0164, within=0.005)
 # %% [markdown]
 # The cache is
 # {{ 1.6% = kv_request("llama-3.1-8b", tokens=2048) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=2048)) }}
-# of the memory in use. This is why many people believe that memory is about the weights. Now add conversations, or make them
-# longer.
+# of the memory in use. This is why many people think only of the weights. Now add conversations, or make them longer.
 
 # %% tags=["hide"]
 choose(
     "One conversation of 128K tokens compared with the weights of the model: which needs more memory?",
     wrong(
         "The weights, by far",
-        "This holds for short conversations only: at 2K the cache is under two percent of the total.",
+        "That is true only for short conversations: at 2K, the cache is less than two percent of the total.",
     ),
     right(
         "The conversation",
@@ -181,7 +180,7 @@ bars(
 # %% [markdown]
 # One conversation of 128K tokens takes as much as
 # {{ 64 conversations = kv_request("llama-3.1-8b", tokens=131072) / kv_request("llama-3.1-8b", tokens=2048) }} of 2K. Only the
-# product of length and number counts. Try it:
+# product of length and number matters:
 
 # %% tags=["hide"]
 constant, terms = cache_terms(q, MODEL)
@@ -219,7 +218,8 @@ claim(q.kv_request(MODEL, tokens=131072), 16 * GiB)
 # %% [markdown]
 # ## What an engine really leaves
 #
-# The count above reserved nothing for everything else. An engine does. This is what our model of vLLM 0.33 expects on the same GPU.
+# The calculation above leaves out everything else. An engine reserves memory for it. These are our estimates for vLLM 0.33 on
+# the same GPU.
 
 # %% tags=["hide"]
 answer = kvreport.estimate(MODEL, gpu=GPU, context_tokens="2K")

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # The KV cache formula: bytes per token, one factor at a time
 #
-# The KV cache of a request is a product of a few whole numbers. All but one of them are in `config.json`, a small public file
-# that comes with every model. This chapter reads them, multiplies them, and ends with the table people buy hardware by: how
+# The KV cache of a request is a product of a few numbers. Those that belong to the model are in `config.json`, a small public
+# file that comes with every model. You choose the others. This chapter multiplies them and ends with a capacity table: how
 # many requests fit, at which length.
 #
-# A **request** is one question that is being answered, with everything said before it. This book uses the word from here on,
-# because engines count requests and not conversations.
+# A **request** is one question that is being answered, together with everything said before it. Engines count requests, not
+# conversations, so this book uses the word from here on.
 #
 # ## How many requests, and how long?
 #
@@ -58,11 +58,11 @@ guess(
     unit="bytes",
     low=1,
     high=10_000_000,
-    why="That is more than ten thousand times the letters it stands for. The next section derives the number.",
+    why="That is more than ten thousand times as much as the four letters. The next section derives the number.",
 )
 
 # %% [markdown]
-# ## Five factors make a token's bytes
+# ## Five factors determine the bytes per token
 
 # %% tags=["hide"]
 formula(
@@ -71,7 +71,7 @@ formula(
 )
 
 # %% [markdown]
-# The model fixes the first line. Your users decide the second. Here is each factor.
+# The model determines the first line, your users the second. The factors are:
 #
 # **2: a key and a value.** To find out which earlier tokens matter, the model compares a *query* (what the new token looks
 # for) with every earlier token's *key* (what that token offers). Then it mixes the *values* (what those tokens contribute) of
@@ -81,12 +81,13 @@ formula(
 # **Layers.** A model is a stack of identical layers, and a token passes through all of them. Each layer stores its own keys
 # and values. Qwen2.5 7B has {{ 28 layers = layers("qwen2.5-7b") }}.
 #
-# **KV heads.** Inside a layer several look-ups run in parallel, called *heads*. One may follow who is speaking, another which
-# bracket is open. Each has its own query, but several can share one key and one value. Only the stored KV heads count: here
-# {{ 4 heads = kv_heads("qwen2.5-7b") }} for {{ 28 heads = heads("qwen2.5-7b") }} that ask. See
+# **KV heads.** Inside a layer, several look-ups run in parallel. They are called *heads*. One may track who is speaking,
+# another which bracket is open. Each head has its own query, but several heads can share one key and one value. Only the
+# stored KV heads count: here
+# {{ 4 heads = kv_heads("qwen2.5-7b") }} for {{ 28 heads = heads("qwen2.5-7b") }} with queries. See
 # [GQA and MQA](04-sharing-heads.py).
 #
-# **Head dim.** Each key is a list of numbers, and so is each value. Here a list has
+# **Head dim.** Each key and each value is a list of numbers. Here a list has
 # {{ 128 numbers = head_dim("qwen2.5-7b") }}.
 
 # %% tags=["hide"]
@@ -95,20 +96,23 @@ drawings.heads_by_layers(q.layers(MODEL), q.kv_heads(MODEL), q.head_dim(MODEL))
 # %% [markdown]
 # **Bytes per number.** Sixteen bits (BF16 or FP16) are {{ 2 bytes = 16 / 8 }}. Eight bits (FP8) are one.
 #
-# **Tokens.** Everything the request has read and written so far, the system prompt included.
+# **Tokens.** All tokens that the request has read and written so far, including the system prompt.
 #
-# **Requests.** All that are in flight at the same moment. Each has its own cache.
+# **Requests.** All requests that are in flight at the same time. Each has its own cache.
 
 # %% tags=["hide"]
 choose(
     "Which of these factors can you change without choosing another model?",
-    wrong("Layers and head dim", "They belong to the model: change them and it is a different model."),
+    wrong("Layers and head dim", "They belong to the model. With other values it is a different model."),
     wrong("KV heads", "They are fixed in training. You choose them by choosing the model."),
     right(
         "Bytes per number, tokens and requests",
-        "The cache's format is a flag of the engine, the length is a limit you set, and the number of requests is traffic.",
+        "The cache format is an engine flag, you set the limit on length, and traffic decides the number of requests.",
     ),
-    wrong("The 2", "Keys and values are both needed. Only MLA replaces them by something else."),
+    wrong(
+        "The 2",
+        "Keys and values are both needed. MLA replaces them with one compressed vector, but that is a different model.",
+    ),
 )
 
 # %% [markdown]
@@ -137,7 +141,7 @@ table(
 # %% [markdown]
 # Caches measured on a real H100 for this model agree at every length tried, from
 # {{ 7 MiB = kv_request("qwen2.5-7b", tokens=128) }} at 128 tokens to
-# {{ 896 MiB = kv_request("qwen2.5-7b", tokens=16384) }} at 16,384. Nothing here is estimated. The formula is a count.
+# {{ 896 MiB = kv_request("qwen2.5-7b", tokens=16384) }} at 16,384. The formula counts; nothing in it is estimated.
 
 # %% tags=["hide"]
 for tokens, mib in ((128, 7), (1024, 56), (4096, 224), (16384, 896)):
@@ -215,7 +219,7 @@ guess(
 )
 
 # %% [markdown]
-# "What the weights leave" has more than one meaning, and published tables differ here:
+# Published tables differ in what they mean by "the memory that the weights leave":
 
 # %%
 contexts = [2048, 8192, 32768, 131072]
@@ -241,9 +245,9 @@ assert all(low < high for low, high in zip(engine, everything, strict=True))
 
 # %% [markdown]
 # The middle row is widely quoted as a measurement: 504, 126, 31, 7. It is this formula with a factor of 0.85, and
-# [the ledger shows it](../evidence/claims/index.md#s5-e3-2048). Some memory does have to stay free. But an engine does not leave
-# a share of what the weights leave. It measures its own needs, and the result depends on the model, the flags and the release.
-# [Chapter 12](12-what-the-log-says.py) reads them from a start-up log.
+# [the ledger shows it](../evidence/claims/index.md#s5-e3-2048). An engine does need some memory for itself, but not a fixed
+# share. It measures what it needs, and the result depends on the model, the flags and the release. [Chapter
+# 12](12-what-the-log-says.py) reads it from a start-up log.
 
 # %% tags=["hide"]
 wide = [1024 * 2**k for k in range(8)]

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Context × concurrency: what fills the KV cache
 #
-# The KV cache grows when requests get longer, and it grows when there are more of them. Neither alone is a problem. Their product
-# exhausts the cache, and then requests wait. "How many users fit" has no answer without "how long are their requests".
+# The KV cache grows when requests get longer, and when there are more of them. Their product can exhaust the cache, and then
+# requests wait. The question "how many users fit" has no answer without the length of their requests.
 #
 # ## Four times the length: how many requests are left?
 #
-# A server holds 64 requests of 2K tokens without trouble. Marketing wants longer documents: 8K. How many requests does it hold
-# then? And what if the number of users doubles as well?
+# A server just holds 64 requests of 2K tokens. Then the documents grow to 8K tokens. How many requests does it hold now? And
+# what if the number of users doubles as well?
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
@@ -66,8 +66,8 @@ formula("cache  =  bytes per token  ×  tokens of each request  ×  requests")
 # %% [markdown]
 # ## Worked example: length and number multiply
 #
-# Llama 3.1 8B in 16 bits runs on one H100 with {{ 79.1 GiB = memory("H100") }}. Only the weights are subtracted. Each cell of
-# this grid is the cache in GiB.
+# Llama 3.1 8B in 16 bits runs on one H100, where a process can use {{ 79.1 GiB = memory("H100") }}. Only the weights are
+# subtracted. Each cell of this grid shows the cache in GiB.
 
 # %% tags=["hide"]
 constant, terms = cache_terms(q, MODEL)
@@ -83,7 +83,7 @@ growth_grid(
 # %% [markdown]
 # Every step to the right doubles the cache. Every step down doubles it too. The edge of memory runs diagonally through the grid.
 #
-# One row and one column of it in detail:
+# One row and one column of the grid in detail:
 
 # %%
 rows = []
@@ -184,8 +184,8 @@ instrument(
 # %% [markdown]
 # ## The boundary of memory
 #
-# Put length across and the number of requests up. The points where memory just suffices form a line. On axes in powers of two
-# the line is straight, because twice the length costs half the requests.
+# In this chart, length is on the horizontal axis and the number of requests on the vertical axis. The points where memory is
+# just full form a line. With logarithmic axes the line is straight, because twice the length means half the requests.
 
 # %% tags=["hide"]
 contexts = [2**k for k in range(9, 18)]
@@ -214,7 +214,7 @@ curves(
 #
 # An engine reserves the pool at start-up, so traffic cannot make it run out of memory. A request that finds no free blocks waits in the queue. If running
 # requests outgrow the pool, the engine *preempts* one: it frees the blocks, and computes the request again later ([PagedAttention](08-pages.py)). Users notice
-# latency, not an error. Here is an hour in which more requests arrive for twenty minutes:
+# latency, not an error. The chart shows an hour in which more requests arrive for twenty minutes:
 
 # %%
 HELD = q.fits(MODEL, GPU, tokens=8192)  # requests of 8K that run at once
@@ -244,8 +244,8 @@ assert waiting[19] == 0 < waiting[40]
 claim(max(waiting), 20 * 0.3 * HELD / STAY * 60)
 
 # %% [markdown]
-# Second by second, on a small pool: each request takes one more block a second, and the newest is preempted first. Press Play, or move
-# the second by hand.
+# The drawing below shows a small pool second by second. Each request takes one more block per second, and the newest request
+# is preempted first. Press Play, or move the slider.
 
 # %%
 POOL, PROMPT, ANSWER, SECONDS = 96, 8, 16, 90  # blocks, blocks, seconds of one block each, seconds

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # MHA, GQA and MQA: sharing KV heads
 #
-# Of all factors in the formula, model makers have cut the number of KV heads the most. This chapter shows by how much, what would
-# happen without sharing, and how to read it in a model's `config.json`.
+# Of all factors in the formula, model developers have reduced the number of KV heads the most. This chapter shows by how much,
+# what would happen without sharing, and where a model's `config.json` states it.
 #
 # ## The same size, a quarter of the cache: why?
 #
-# Llama 2 7B and Llama 3 8B have about the same size and design. One of them needs four times the cache of the other. Which line of
-# the configuration makes the difference?
+# Llama 2 7B and Llama 3 8B have about the same size and design, but one of them needs four times the cache of the other. Which
+# line of the configuration makes the difference?
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
@@ -77,7 +77,7 @@ guess(
 # - **GQA** (grouped-query attention): groups of heads share one key and one value. Llama 3 8B has
 #   {{ 32 heads = heads("llama-3-8b") }} that ask and stores {{ 8 heads = kv_heads("llama-3-8b") }}. Four heads share each.
 # - **MQA** (multi-query attention): all heads share a single key and value. The cache is smallest, and quality suffers most.
-# - **MLA** (multi-head latent attention) stores one compressed list instead. It has [a chapter of its own](05-one-latent-for-all.py).
+# - **MLA** (multi-head latent attention) stores one compressed list instead. See [the next chapter](05-one-latent-for-all.py).
 #
 # The line in the configuration is `num_key_value_heads`. If it is missing, it equals `num_attention_heads`.
 
@@ -190,10 +190,11 @@ instrument(
 # %% [markdown]
 # ## A worked example without sharing
 #
-# Llama 2 7B runs on a GPU of 80 GB. A token takes {{ 524,288 bytes = kv_per_token("llama-2-7b") }}, half a MiB. A request of
+# A lesson runs Llama 2 7B on a GPU of 80 GB. A token takes {{ 524,288 bytes = kv_per_token("llama-2-7b") }}, half a MiB. A
+# request of
 # 4,096 tokens takes {{ 2 GiB = kv_request("llama-2-7b", tokens=4096) }}, and eight take
 # {{ 16 GiB = 8 * kv_request("llama-2-7b", tokens=4096) }}. The lesson behind this example reserves 14 GiB for the weights.
-# That leaves {{ 66 GiB = (80 - 14) * GiB }} of eighty, enough for
+# That leaves {{ 66 GiB = (80 - 14) * GiB }} of the memory, enough for
 # {{ 33 requests = floor((80 - 14) * GiB / kv_request("llama-2-7b", tokens=4096)) }}. The weights are really
 # {{ 12.55 GiB = weights("llama-2-7b") }}, and the answer is still 33.
 
@@ -219,8 +220,8 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - Sharing changes the model. It is decided before training, so you choose it by choosing the model.
-# - "It does not affect quality" is too strong. Makers accept a small loss, because the memory is worth more.
+# - Sharing is part of the model. It is fixed before training, so you choose it by choosing the model.
+# - Sharing does affect quality. Developers accept a small loss, because the saved memory is worth more.
 # - Tensor parallelism divides KV heads among GPUs until each has one. Beyond that, heads are copied: see
 #   [Beyond one GPU](11-beyond-one-gpu.py).
 #

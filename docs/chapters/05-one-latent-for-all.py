@@ -2,13 +2,13 @@
 # # MLA: one latent for all heads
 #
 # DeepSeek's models do not share keys and values. They store one short list of numbers per token and layer. Every head's
-# key and value can be reconstructed from this list, the **latent**. The method is multi-head latent attention, **MLA**. It changes the formula, and
-# it changes what a second GPU is worth.
+# key and value can be reconstructed from this list, the **latent**. The method is called multi-head latent attention, **MLA**.
+# It changes the formula, and a second GPU helps less.
 #
 # ## More heads and less cache: how?
 #
-# DeepSeek-V3 has {{ 128 heads = heads("deepseek-v3") }} and {{ 61 layers = layers("deepseek-v3") }}, more of both than most models.
-# Why does one of its tokens take less cache than one of Llama 3.1 8B?
+# DeepSeek-V3 has {{ 128 heads = heads("deepseek-v3") }} and {{ 61 layers = layers("deepseek-v3") }}, more of both than most
+# models. Why does a token take less cache than in Llama 3.1 8B?
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
@@ -70,9 +70,9 @@ formula(
 )
 
 # %% [markdown]
-# There is no factor 2, because the latent stands for keys and values together. There is no number of heads, because one latent
-# serves all of them. The *rotary part* is the piece of the key that encodes a token's position. It cannot be folded into the latent
-# and is stored next to it. In `config.json` the two are `kv_lora_rank` and `qk_rope_head_dim`.
+# The factor 2 is missing, because the latent replaces keys and values together. The number of heads is missing, because all
+# heads use the same latent. The *rotary part* of the key encodes a token's position and is stored next to the latent. In
+# `config.json`, the sizes of the two are `kv_lora_rank` and `qk_rope_head_dim`.
 
 # %% [markdown]
 # ## Worked example: one latent against all heads
@@ -104,13 +104,14 @@ claim(2 * 61 * 128 * 56 * 2, 1_748_992)
 claim(1_748_992 / 70_272, 24.9, within=0.001)
 
 # %% [markdown]
-# Several published calculators print the third line. They read the configuration as if it were a Llama's and are wrong by a factor
-# of 25. "MLA compresses about ten times" names no baseline. Against its own heads the factor is 71, but against a model with eight
-# shared heads it is 3.6 ([the ledger](../evidence/claims/index.md#s2-mla)).
+# Several published calculators give the third line. They read the configuration like a Llama's and are wrong by a factor of
+# 25. The claim that "MLA compresses about ten times" names no baseline. Compared with all heads of the same model the factor
+# is 71, and compared with a model of eight KV heads it is 3.6 ([the ledger](../evidence/claims/index.md#s2-mla)).
 #
-# ## What a second GPU is worth
+# ## How much a second GPU helps
 #
-# **Tensor parallelism** splits the heads of a layer over GPUs. With Llama, two GPUs then hold half of the cache each.
+# **Tensor parallelism** divides the heads of each layer among GPUs. With a Llama model, each of two GPUs then holds half of
+# the cache.
 
 # %% tags=["hide"]
 choose(
@@ -163,10 +164,11 @@ bars(
 )
 
 # %% [markdown]
-# On eight GPUs a token of the Llama takes {{ 40,960 bytes = kv_per_token("llama-3.1-70b", tp=8) }} on each, less than DeepSeek's
-# {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }}. On one GPU it took more than four times as much as DeepSeek's. This is why
-# DeepSeek's models are served with **data-parallel attention**: each GPU takes whole requests of its own, so that the copies become
-# different requests. [Beyond one GPU](11-beyond-one-gpu.py) compares the layouts with numbers.
+# On eight GPUs, a token of Llama 3.1 70B takes {{ 40,960 bytes = kv_per_token("llama-3.1-70b", tp=8) }} on each GPU, less than
+# the
+# {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }}. of DeepSeek-V3. On one GPU, it takes more than four times as much as
+# a token of DeepSeek-V3. DeepSeek's models are therefore served with **data-parallel attention**: each GPU has its own
+# requests, so no latent is stored twice. [Beyond one GPU](11-beyond-one-gpu.py) compares the layouts with numbers.
 
 # %% tags=["hide"]
 heads = {n: max(1, 8 // n) for n in ranks}
@@ -208,8 +210,9 @@ curves(
 # %% [markdown]
 # ## Eight bits
 #
-# The latent can be stored in FP8. A format made for it stores the compressed part in 8 bits with four scales, and the rotary part
-# in 16 bits. That is {{ 656 bytes = kv_per_token("deepseek-v3", "fp8_ds_mla") / layers("deepseek-v3") }} per layer instead of
+# The latent can be stored in FP8. A special format stores the compressed part in 8 bits with four scales, and the rotary part
+# in 16 bits. This takes {{ 656 bytes = kv_per_token("deepseek-v3", "fp8_ds_mla") / layers("deepseek-v3") }} per layer instead
+# of
 # {{ 1,152 bytes = kv_per_token("deepseek-v3") / layers("deepseek-v3") }}.
 
 # %% tags=["hide"]
@@ -231,9 +234,10 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - An engine without MLA code reconstructs all keys and values and stores them. That is the second line of the first table,
-#   seventy times the memory.
-# - Later models store *index keys* next to the latent, which select the tokens worth reading: {{ 132 bytes = 128 + 4 }} a token and
+# - An engine without MLA code reconstructs all keys and values and stores them. This takes seventy times the memory (the
+#   second line of the first table).
+# - Later models store *index keys* next to the latent, which select the tokens that attention reads: {{ 132 bytes = 128 + 4 }}
+#   a token and
 #   layer, whatever the cache's format.
 #
 # ## Exercises

@@ -1,15 +1,15 @@
 # %% [markdown]
 # # Sliding windows and hybrid models: a KV cache that forgets
 #
-# Not every layer has to remember every token. Some layers look back over a window only. Some keep one running state of constant
-# size. A model that mixes them can read a book with the memory of a page. A calculator that does not know this is wrong by a factor of
+# Not every layer has to remember every token. Some layers look back over a window only. Others keep a state of constant size.
+# Models that mix such layers need far less cache for long texts. A calculator that does not know this is wrong by a factor of
 # four or more.
 #
 # ## Sixty-four layers or a quarter of them: who is right?
 #
-# Qwen3.6 27B has {{ 64 layers = layers("qwen3.6-27b") }}. A lesson on the web counts
-# {{ 16 GiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} for one request of 128K in 8 bits. An engine
-# reserves about a quarter of that. Who is right?
+# Qwen3.6 27B has {{ 64 layers = layers("qwen3.6-27b") }}. A lesson on the web calculates
+# {{ 16 GiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} for one request of 128K in 8 bits. An
+# engine reserves about a quarter of that.
 
 # %% tags=["hide"]
 import kvreport
@@ -51,7 +51,7 @@ claim(q.window("gemma-3-27b"), 1024)
 
 # %% tags=["hide"]
 guess(
-    "How many of its 64 layers store keys and values of every token?",
+    "How many of the 64 layers of Qwen3.6 27B store keys and values of every token?",
     q.growing_layers(HYBRID),
     unit="layers",
     low=0,
@@ -63,17 +63,18 @@ guess(
 # %% [markdown]
 # ## Three ways to forget
 #
-# **A sliding window.** The layer sees the last tokens only. Its cache grows up to the window and then stays. gpt-oss 120B does this in
-# half of its layers with a window of {{ 128 tokens = window("gpt-oss-120b") }}. Gemma 3 27B does it in five of six layers with
+# **A sliding window.** The layer sees only the last tokens. Its cache grows until the window is full and then stays the same.
+# gpt-oss 120B does this in half of its layers, with a window of {{ 128 tokens = window("gpt-oss-120b") }}. Gemma 3 27B does
+# this in five of six layers, with
 # {{ 1,024 tokens = window("gemma-3-27b") }}.
 #
-# **A chunk.** The layer sees its own chunk of the text and starts empty in the next (Llama 4). For memory it is a window that empties
-# now and then, and this book counts it full.
+# **A chunk.** The layer sees only the current chunk of the text and starts empty in the next one (Llama 4). This book counts a
+# chunk like a full window.
 #
-# **A state.** The layer keeps a table of fixed size and updates it with every token: Mamba, linear attention, Gated DeltaNet. It takes
-# the same memory for a greeting and for a novel. That is little for the novel and much for the greeting.
+# **A state.** The layer keeps a table of fixed size and updates it with every token: Mamba, linear attention, Gated DeltaNet.
+# The state takes the same memory for a greeting and for a novel.
 #
-# The few layers that still see everything carry the long-range memory for all. A model that mixes states with attention is a
+# The few layers with full attention carry the long-range memory of the model. A model that mixes states with attention is a
 # **hybrid**.
 #
 # ## Only full layers grow with every token
@@ -86,14 +87,17 @@ formula(
 )
 
 # %% [markdown]
-# A model therefore needs **two** numbers: what one more token takes at the present length, and what a request takes however short it
-# is.
+# **Two** numbers therefore describe such a model: the bytes of one more token at the current length, and the bytes that every
+# request takes, however short.
 
 # %% tags=["hide"]
 choose(
     "gpt-oss 120B has a window of 128 tokens in half of its layers. From the 129th token on, what does one more token take compared "
     "with the first ones?",
-    wrong("The same", "The window layers are full: they drop an old token for each new one."),
+    wrong(
+        "The same",
+        "Only half of the layers still grow. The window layers are full and drop an old token for each new one.",
+    ),
     right(
         "Half",
         f"{q.kv_per_token('gpt-oss-120b') / KiB:g} KiB instead of {q.kv_per_token('gpt-oss-120b', at=1) / KiB:g} KiB.",
@@ -141,7 +145,7 @@ table(
 # %% tags=["hide"]
 lengths = [2**k for k in range(9, 18)]
 curves(
-    "Cache of one request in GiB. A window bends the line down, a state lifts its beginning.",
+    "Cache of one request in GiB. A window makes the line flatter, and a state raises its beginning.",
     x=lengths,
     lines={name: [q.kv_request(m, tokens=n) / GiB for n in lengths] for name, m in models.items()},
     x_title="Context (tokens)",
@@ -180,7 +184,7 @@ instrument(
 # ## A real machine
 #
 # The lesson's machine is an H100 NVL, sold as {{ 94 GB = label_memory("h100-nvl-94gb") }}, with Qwen3.6 27B, 8-bit weights, an 8-bit
-# cache and three quarters of the memory for the engine. Its arithmetic counts all 64 layers:
+# cache and three quarters of the memory for the engine. The lesson counts all 64 layers:
 # {{ 128 KiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1) }} a token, and
 # {{ 2.7 requests = 43 * GiB / kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} of 128K in 43 GiB.
 
@@ -188,7 +192,7 @@ instrument(
 true = int(43 * GiB // q.kv_request(HYBRID, "fp8", tokens=131072))
 claim(true, 10)
 guess(
-    "Count only what the layers really store. How many requests of 128K fit into the same 43 GiB?",
+    "Count only what the layers store. How many requests of 128K fit into the same 43 GiB?",
     true,
     unit="requests",
     low=0,
@@ -226,19 +230,21 @@ assert answer.max_concurrent_requests_by_memory > 3
 claim(answer.kv_bytes_per_request_per_gpu, 4 * GiB, within=0.2)
 
 # %% [markdown]
-# The engine holds fewer than this count says, because it reserves memory for itself and rounds up. It gives states and keys blocks of
-# one size, so that one pool serves both. Memory still holds
+# An engine holds fewer than this count, because it reserves memory for itself and rounds up to whole blocks. Memory still holds
 # {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }}, where the lesson
-# counts two or three. "The cache, not the weights, is the limit" stays true. The number under it does not.
+# counts two or three. The lesson's conclusion, that the cache is the limit and not the weights, stays true. Its number does
+# not.
 
 # %% tags=["hide"]
-takeaway("Ask how many layers of which kind a model has. One number per token describes full attention only.")
+takeaway(
+    "Ask how many layers of each kind a model has. A single number of bytes per token describes only full attention."
+)
 
 # %% [markdown]
 # ## Limitations
 #
-# - While an engine reads a long prompt, it needs more than the window, because it works on thousands of tokens in one step.
-#   [Chapter 12](12-what-the-log-says.py) shows the line.
+# - While an engine reads a long prompt, a window layer needs more than its window, because one step works on thousands of
+#   tokens.
 # - Some engines and some flags treat all layers as full attention. The model pages say what each engine does.
 # - States cannot be shared between requests with a common prefix as easily as keys and values
 #   ([prefix caching](11-beyond-one-gpu.py)).

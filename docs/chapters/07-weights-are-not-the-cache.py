@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Weight quantization is not KV cache quantization
 #
-# Stored in 4 bits, a model's file shrinks to about a quarter. It is tempting to think that everything shrinks. The KV cache does not
-# depend on how the weights are stored.
+# In 4 bits, a model's file shrinks to about a quarter. It is tempting to think that the KV cache shrinks, too. But the KV
+# cache does not depend on the format of the weights.
 #
 # ## Do 4-bit weights shrink the cache?
 #
@@ -46,14 +46,14 @@ guess(
     unit="KiB",
     low=1,
     high=1000,
-    why="Nothing changed. Keys and values are **results**, made while the model runs. The engine stores them in the type it was told to "
-    "use (`--kv-cache-dtype`), which is 16 bits unless somebody says otherwise.",
+    why="Nothing changed. Keys and values are **results**, made while the model runs. The engine stores them in the type that "
+    "`--kv-cache-dtype` sets. Without that flag, it uses 16 bits.",
 )
 
 # %% [markdown]
 # ## Two costs, two formats
 #
-# Each is multiplied by a format of its own:
+# Weights and cache have separate formats, and so separate numbers of bits:
 
 # %% tags=["hide"]
 formula(
@@ -66,17 +66,18 @@ formula(
 # %% [markdown]
 # ## Worked example: smaller weights
 #
-# A format rarely covers a whole model. The table that turns tokens into numbers (the *embedding*) and the one that turns numbers back
-# into tokens (the *output head*) usually stay at 16 bits. Every block of small numbers also has a *scale*, a factor for all of them.
+# A quantized format rarely covers the whole model. The table that turns tokens into numbers (the *embedding*) and the one that
+# turns numbers back into tokens (the *output head*) usually stay at 16 bits. Every block of quantized numbers also has a
+# *scale*, one factor that applies to the whole block.
 
 # %% tags=["hide"]
 guess(
-    "Llama 3.1 8B takes about 15 GiB in 16 bits. How many percent of that are its 4-bit weights?",
+    "Llama 3.1 8B takes about 15 GiB in 16 bits. What percentage of that do its 4-bit weights take?",
     100 * q.weights(MODEL, "int4") / q.weights(MODEL, "bf16"),
     unit="%",
     low=1,
     high=100,
-    why="More than a quarter: embedding and output head stay at 16 bits, and the scales take room.",
+    why="More than a quarter: embedding and output head stay at 16 bits, and the scales take memory.",
 )
 
 # %%
@@ -100,7 +101,7 @@ assert q.weights(MODEL, "fp8") > q.parameters(MODEL)
 assert q.weights(MODEL, "int4") > q.parameters(MODEL) / 2
 
 # %% [markdown]
-# ## Worked example: the cache stays as it was
+# ## Worked example: the cache stays the same
 
 # %%
 table(
@@ -110,7 +111,7 @@ table(
 )
 
 # %% [markdown]
-# All rows are equal. Only the column changes the cache.
+# All rows are equal: the weight format does not change the cache. Only the KV format does.
 #
 # ## What it means for concurrency
 
@@ -119,7 +120,7 @@ choose(
     "On an H100, which change gives Llama 3.1 8B more concurrent requests of 8K tokens?",
     wrong("4-bit weights", "The weights are a fifth of the memory. Shrinking them adds a few requests."),
     right("An 8-bit cache", "It halves what each request needs, and the cache is most of the memory."),
-    wrong("Both give the same", "On a small GPU they come close. On a large one they do not."),
+    wrong("Both give the same", "On a small GPU, both give about the same. On a large GPU, they do not."),
 )
 
 # %%
@@ -135,8 +136,8 @@ fits = {row[0]: row[2] for row in rows}
 table("Requests of 8K tokens, only weights subtracted", ["Configuration", "Left, GiB", "Requests"], rows)
 
 # %% [markdown]
-# On the small GPU either change about doubles the requests. On the large one only the cache's format does. Find out which of the two
-# costs is the larger before you choose what to compress.
+# On the small GPU, either change about doubles the requests. On the large GPU, only the smaller cache does. Find out which of
+# the two costs is larger before you choose what to compress.
 
 # %% tags=["hide"]
 small, large = (fits[f"{name}, weights bf16, cache bf16"] for name in cards)
@@ -206,16 +207,16 @@ bars(
 # %% [markdown]
 # ## What teams do about it
 #
-# Teams that have learned this stop treating a 4-bit file as the whole victory. They model traffic, and then reduce one factor of the
-# formula: a model with fewer KV heads ([GQA, MQA](04-sharing-heads.py)), [paged allocation](08-pages.py), [windows](06-forgetting-on-purpose.py),
-# a quantized cache, or a limit on concurrency. The knobs have names: vLLM's `--kv-cache-dtype`, SGLang's `--kv-cache-dtype`,
-# TensorRT-LLM's `kv_cache_config`, llama.cpp's `--cache-type-k` and `--cache-type-v`. Hosted services such as the Claude
-# API, ChatGPT and the Mistral API pay the same bill: every active conversation holds its cache, whatever its weights take. vLLM's scheduler tracks the
-# growing blocks of requests of different lengths.
+# A 4-bit file is only half of the job. Teams also reduce a factor of the cache formula: a model with fewer KV heads ([GQA,
+# MQA](04-sharing-heads.py)), [paged allocation](08-pages.py), [windows](06-forgetting-on-purpose.py),
+# a quantized cache, or a limit on concurrency. The cache format is set with `--kv-cache-dtype` in vLLM and SGLang,
+# `kv_cache_config` in TensorRT-LLM, and `--cache-type-k` and `--cache-type-v` in llama.cpp. Hosted services such as the Claude
+# API, ChatGPT and the Mistral API face the same cost: every active conversation holds a cache, however small the weights are.
+# vLLM's scheduler tracks the blocks of every running request.
 
 # %% tags=["hide"]
 takeaway(
-    "Two formats, two costs. Weight quantization moves the fixed cost, KV quantization moves the cost per token."
+    "Two formats, two costs. Weight quantization changes the fixed cost. KV cache quantization changes the cost per token."
 )
 
 # %% [markdown]

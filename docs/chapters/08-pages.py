@@ -1,13 +1,14 @@
 # %% [markdown]
 # # PagedAttention: KV cache in blocks instead of rows
 #
-# How much memory a request *needs* is arithmetic. How much it *occupies* depends on who allocates it. The first engines gave every
-# request one contiguous row as long as the longest text allowed. Today engines allocate **blocks** of a few tokens, as an operating
-# system allocates pages to programs. This chapter measures what that is worth, and what the block size changes.
+# The formula says how much memory a request *needs*. How much it *occupies* depends on the engine's allocation. The first
+# engines gave every request one contiguous row as long as the longest text allowed. Today engines allocate **blocks** of a few
+# tokens, as an operating
+# system allocates pages to programs. This chapter computes how much memory blocks save, and how the block size matters.
 #
 # ## How much of the memory is reserved and never used?
 #
-# Requests may be 4,096 tokens long, and most end far earlier. How much of the memory is reserved and never used?
+# Requests may be 4,096 tokens long, but most are far shorter. How much of the memory is reserved and never used?
 
 # %% tags=["hide"]
 from kvreport.accounting.batching import Allocator, at_best, simulate
@@ -68,18 +69,18 @@ guess(
     unit="%",
     low=0,
     high=100,
-    why="Averaged over the lives of 2,000 requests. The row is reserved from the first token on, and most requests end early.",
+    why="This is the average over the lives of 2,000 requests. The row is reserved from the first token on, and most requests end early.",
 )
 
 # %% [markdown]
 # ## Four ways to allocate
 #
-# - **The longest allowed.** One contiguous row for the longest request, from the first moment on.
-# - **A power of two.** The prompt plus the next power of two above the final length of the answer.
-# - **Perfect foresight.** Exactly prompt plus answer. Nobody can do this. It shows what is lost merely because the row exists before it
-#   is filled.
-# - **Blocks.** A new block when the last one is full. A *block table* remembers where each block is, so blocks need not be neighbors.
-#   This is **PagedAttention**. vLLM, SGLang and TensorRT-LLM do it. llama.cpp gives cells to slots.
+# - **The longest allowed.** Each request gets a contiguous row for the longest request, from the start.
+# - **A power of two.** The row has room for the prompt, plus the length of the answer rounded up to a power of two.
+# - **Perfect foresight.** The row has exactly the length of prompt plus answer. No engine knows that length in advance. The
+#   row shows what is lost only because it is reserved before it is filled.
+# - **Blocks.** The request gets a new block when the last one is full. A *block table* records where each block is, so blocks
+#   need not be adjacent. vLLM, SGLang and TensorRT-LLM use this method, **PagedAttention**. llama.cpp assigns cells to slots.
 
 # %% [markdown]
 # ## On average half of one block stays empty
@@ -101,14 +102,13 @@ guess(
     digits=1,
     step="any",
     why=f"The last block is half empty, whatever the length of the request. With blocks of 256 it is "
-    f"{float(last_page_waste(256)):.1f} tokens. A waste that does not grow with the request matters for short ones only.",
+    f"{float(last_page_waste(256)):.1f} tokens. Waste that does not grow with the request matters only for short requests.",
 )
 
 # %% [markdown]
 # ## Worked example: blocks waste least
 #
-# The same two thousand requests, many short and a few long, none above 4,096 tokens. No chance is involved. The lengths are spread evenly over
-# their distribution, so the table is the same in every build.
+# The table compares the four methods for the same two thousand requests: many short and a few long, none above 4,096 tokens.
 
 # %%
 table(
@@ -124,11 +124,12 @@ assert waste["blocks of 16"] < 0.01
 assert 0.1 < waste["blocks of 256"] < 0.15
 
 # %% [markdown]
-# Three quarters are empty with the longest allowed, less than a hundredth with blocks of 16. Published figures of "about half" hold when
-# lengths are spread evenly up to the maximum. Here most are short, and the waste is larger.
+# With rows of the longest allowed length, three quarters of the memory are empty. With blocks of 16, it is less than one
+# percent. Published figures of "about half" hold when lengths are spread evenly up to the maximum. Here most requests are
+# short, so the waste is larger.
 #
-# Empty memory means requests that wait. The next table gives a pool of 400,000 tokens to all requests at once. Times are the lower bound of
-# Llama 3.1 8B on an H100.
+# While memory is reserved and empty, other requests wait. In the next table, all requests arrive at once and share a pool of
+# 400,000 tokens. Times are the lower bounds of Llama 3.1 8B on an H100.
 
 # %%
 model = q.catalog.model(MODEL)

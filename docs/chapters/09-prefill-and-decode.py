@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Prefill and decode: compute-bound and memory-bound
 #
-# Memory says how many requests *fit*. Time says how many are *served*. A model works in two phases that stress opposite parts of the GPU.
-# The KV cache connects them.
+# Memory determines how many requests *fit*, and time determines how many are *served*. A model works in two phases that load
+# different parts of the GPU. The KV cache connects them.
 #
-# ## What limits a GPU that serves one reader?
+# ## What limits a GPU that serves one user?
 #
-# An H100 can do nearly {{ 989 TFLOP/s = peak("H100") }}: multiplications and additions in 16 bits. Serving one reader, it produces a few hundred
-# tokens in that second. What does it do the rest of the time?
+# An H100 can do up to {{ 989 TFLOP/s = peak("H100") }}: multiplications and additions per second in 16 bits. For a single
+# user, it produces only a few hundred tokens per second. What limits it?
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
@@ -59,14 +59,14 @@ guess(
 # %% [markdown]
 # ## Two phases
 #
-# **Prefill** reads the prompt. All its tokens are known, so they go through the model together. Every weight that is read from memory is used
-# for every token. The compute units are busy.
+# **Prefill** reads the prompt. All its tokens are known, so they go through the model together. Every weight that is read from
+# memory is used for every token, which keeps the compute units busy.
 #
 # **Decode** writes the answer, one token at a time, because each token depends on the one before. Every weight is read for a single token of
 # each request. Memory bandwidth is saturated, and the compute units wait.
 #
-# Several requests can decode together. One reading of the weights then serves all of them. Each request still has its own cache, and that
-# is read for it alone.
+# Several requests can decode together and share one reading of the weights. The cache of each request is still read for that
+# request alone.
 
 # %% tags=["hide"]
 drawings.phases(
@@ -84,10 +84,12 @@ formula(
 )
 
 # %% [markdown]
-# These are lower bounds (the *roofline*). No server is faster. Good ones come within a factor of two.
+# These are lower bounds (the *roofline*): no server is faster. Good servers come within a factor of two.
 #
-# How many operations must be done with each byte before compute is the limit? The answer is the ratio of the two rates. For an H100 in 16 bits it is
-# {{ 295 FLOP/byte = peak("H100") / bandwidth("H100") }}. A weight of {{ 2 bytes = 16 / 8 }} gives two operations per token.
+# Compute is the limit if the GPU does more operations per byte than the ratio of its two rates. For an H100 in 16 bits the
+# ratio is
+# {{ 295 FLOP/byte = peak("H100") / bandwidth("H100") }}. A weight of {{ 2 bytes = 16 / 8 }} takes part in two operations per
+# token.
 
 # %% tags=["hide"]
 guess(
@@ -138,8 +140,8 @@ instrument(
 # %% [markdown]
 # ## Worked example: a framework far above its bound
 #
-# A published experiment ran Qwen2.5 7B on an H100, in a framework that is not made for serving. It read a prompt of 37 tokens
-# and then wrote one token at a time.
+# A published experiment ran Qwen2.5 7B on an H100 in a framework that is not made for serving. The experiment read a prompt of
+# 37 tokens and then wrote one token at a time.
 
 # %%
 MEASURED = {
@@ -162,10 +164,11 @@ claim(
 )
 # %% [markdown]
 # Reading 37 tokens and writing one have the *same* bound, because both read the weights once, and 37 tokens are too few to make compute the limit.
-# Both took more than a hundred times as long. The framework between the steps limited that run, not the GPU. The author's lesson, prefill for
-# compute and decode for bandwidth, is right for longer prompts and tuned engines ([the ledger](../evidence/claims/index.md#s5-e5-compute)).
+# Both took more than a hundred times as long as the bound. The framework's work between the steps limited that run, not the
+# GPU. The author's conclusion, that compute limits prefill and bandwidth limits decode, is right for longer prompts and
+# optimized engines ([the ledger](../evidence/claims/index.md#s5-e5-compute)).
 #
-# ## Requests cost time as well
+# ## More requests make each step slower
 
 # %% tags=["hide"]
 one, many = (q.decode_time(MODEL, GPU, batch=b, tokens=2048) for b in (1, 128))
@@ -214,13 +217,13 @@ curves(
 )
 
 # %% [markdown]
-# At 32K each, the caches of a few requests are soon larger than the weights, and reading them takes as long. The cache counts twice: it decides how
-# many requests fit, and how fast they run.
+# At 32K tokens, the caches of a few requests are larger than the weights and take longer to read. The cache therefore decides
+# both how many requests fit and how fast they run.
 #
 # ## Where to invest: memory or bandwidth?
 #
-# What does ten percent more of each bring? The table also has an FP8 cache, which takes fewer bytes per token and needs no new hardware. It costs some
-# quality.
+# The table shows what ten percent more memory or bandwidth brings. It also shows an FP8 cache, which needs no new hardware but
+# costs some quality.
 
 # %%
 TOKENS = 8192
@@ -269,7 +272,7 @@ table(
 )
 
 # %% [markdown]
-# Without the cache, every token would mean reading the whole text again.
+# Without the cache, the model would read the whole text again for every token.
 
 # %% tags=["hide"]
 takeaway(
@@ -280,8 +283,9 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - Bounds leave out what happens between steps. Engines record CUDA graphs to shorten it.
-# - A prefill in the middle makes everybody else wait. Engines cut long prompts into chunks and mix them with decode. Some separate the phases:
+# - The bounds leave out the work between steps. Engines record CUDA graphs to shorten it.
+# - While a prompt is read, other requests wait. Engines cut long prompts into chunks and mix them with decode steps. Some use
+#   separate GPUs for each phase:
 #   [how many prefill and decode GPUs?](../questions/prefill-decode-ratio.md)
 #
 # ## Exercises

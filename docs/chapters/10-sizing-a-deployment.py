@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Sizing a deployment: from a workload to GPUs
 #
-# Somebody asks for a number of GPUs. You get a model, a target and a deadline. This chapter turns a workload into hardware. One example runs
-# through the whole chapter and shows which inputs change the answer.
+# This chapter turns a workload into a number of GPUs. One example runs through the whole chapter and shows which inputs change
+# the answer.
 #
 # ## How many GPUs does a retrieval application need?
 #
-# A retrieval application (RAG) runs on Llama 3.1 70B in 8 bits. Prompts have 6,000 tokens with what was retrieved and the conversation
-# so far. At the peak, 64 requests are in flight. How many H100s does it need, or how many H200s?
+# A retrieval application (RAG) runs on Llama 3.1 70B in 8 bits. A prompt has 6,000 tokens, including the retrieved documents
+# and the conversation so far. At the peak, 64 requests are in flight. How many H100s or H200s does the application need?
 
 # %% tags=["hide"]
 from math import ceil
@@ -60,18 +60,18 @@ guess(
 # %% [markdown]
 # ## Seven parameters
 #
-# Seven answers decide nearly everything. Get them before anybody opens a price list:
+# Seven parameters decide nearly everything:
 #
 # 1. **The model**: its size, and how it [shares heads](04-sharing-heads.py), [compresses](05-one-latent-for-all.py) or
 #    [forgets](06-forgetting-on-purpose.py).
 # 2. **The precision** of the weights and, separately, [of the cache](07-weights-are-not-the-cache.py).
-# 3. **The context**: the longest that must work, and the average that will happen.
-# 4. **Concurrency**: requests in flight at the same time, not accounts.
-# 5. **Request rate**: requests per minute. With the time per request it gives the number in flight.
+# 3. **The context**: the longest that must work, and the expected average.
+# 4. **Concurrency**: the number of requests in flight at the same time, not the number of accounts.
+# 5. **Request rate**: requests per minute. The rate times the time per request is the number in flight.
 # 6. **Latency**: time to the first token, time per output token.
 # 7. **Burst factor**: peak divided by average.
 #
-# Two more multiply the result at the end: how many replicas may fail (N+1), and which engine runs.
+# Two more choices change the result at the end: how many replicas may fail (N+1), and which engine runs.
 #
 # ## From arrivals to replicas in four lines
 
@@ -177,8 +177,8 @@ choose(
 )
 
 # %% [markdown]
-# That is the back-of-the-envelope answer. Two things are missing. An engine reserves memory on every GPU. And a model is split over one, two,
-# four or eight GPUs, not over three. This is what an engine would hold:
+# This simple division leaves out two things. An engine reserves memory on every GPU, and a model can be split over one, two,
+# four or eight GPUs, but not over three. This is what an engine holds:
 
 # %%
 matrix = kvreport.matrix(
@@ -218,13 +218,13 @@ assert [int(found.to_frame().iloc[0]["devices"]) for found in five.values()] == 
 # %% [markdown]
 # Two H100s hold {{ fits("llama-3.1-70b", "H100", tokens=6000, tp=2, weights="fp8", kv="fp8") as requests }} at 6,000 tokens and
 # {{ fits("llama-3.1-70b", "H100", tokens=12000, tp=2, weights="fp8", kv="fp8") as requests }} at 12,000. Two H200s hold
-# {{ fits("llama-3.1-70b", "H200", tokens=12000, tp=2, weights="fp8", kv="fp8") as requests }} of the long ones. One H200 holds
+# {{ fits("llama-3.1-70b", "H200", tokens=12000, tp=2, weights="fp8", kv="fp8") as requests }} of 12,000 tokens. One H200 holds
 # {{ fits("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests }} at 6,000, just below 64. The pool is known to
 # ± {{ uncertainty("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as GiB.1 }}, which is
 # {{ uncertainty("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") / request("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests.1 }}
-# more or fewer. (The verdict *tight* in our tables is about one request: it fits, by less than the error.)
+# more or fewer.
 #
-# A published budget plans three H200s at 12,000 tokens. By its own figures it is two. Three is right with one spare
+# A published plan for 12,000 tokens uses three H200s. By its own figures, two are enough, and the third is a spare
 # ([the ledger](../evidence/claims/index.md#s2-rag-three-h200)).
 
 # %% tags=["hide"]
@@ -244,7 +244,7 @@ bars(
 # %% [markdown]
 # ## Burst and N+1
 #
-# Twenty requests a second that take 3.2 seconds each are 64 in flight on average. The peak may be half as much again.
+# Twenty requests per second that take 3.2 seconds each give an average of 64 in flight. The peak may be half as high again.
 
 # %%
 average = 20 * 3.2
@@ -287,14 +287,15 @@ curves(
 # %% [markdown]
 # ## On Kubernetes
 #
-# The KV cache lives and dies with a request, like an `emptyDir` volume with a pod. It also limits how many requests one GPU takes, as memory
-# limits how many pods one node takes. In practice:
+# In Kubernetes, this means:
 #
-# - One pod is one replica: a whole layout, all its GPUs. Request exactly as many GPUs as tensor × pipeline × data ranks
+# - One pod is one replica with all its GPUs. Request exactly as many GPUs as tensor × pipeline × data ranks
 #   (`nvidia.com/gpu: 2`). GPU requests and limits must be equal, and a GPU is not shared.
-# - The pod's *CPU memory* request covers loading, the tokenizer and host offload. It does not limit GPU memory. `--gpu-memory-utilization` does.
+# - The pod's *CPU memory* request covers loading, the tokenizer and host offload. GPU memory is limited by
+#   `--gpu-memory-utilization`.
 # - Scale on waiting requests or on KV cache usage, not on GPU utilization. GPU utilization is high at every load.
-# - A new replica loads {{ weights("llama-3.1-70b", "fp8") as GB.0 }} before it answers, so the burst must fit while it loads.
+# - A new replica loads {{ weights("llama-3.1-70b", "fp8") as GB.0 }} before it answers, so the running replicas must handle a
+#   burst until then.
 
 # %% tags=["hide"]
 takeaway(
@@ -304,9 +305,10 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - If lengths differ, an engine with blocks holds as many requests as their *average* allows. The longest decides whether it starts. Give both.
-# - Time may be the limit before memory: check [the table of step times](09-prefill-and-decode.py) for your batch.
-# - A cap on the context costs nothing and is the first thing to try. At 16K instead of 128K the cache of a request is
+# - If lengths differ, the *average* length decides how many requests fit, and the longest decides whether the engine starts.
+# - Time can be the limit before memory is. Check [the table of step times](09-prefill-and-decode.py) for your batch.
+# - Try a lower limit on the context first, because it needs no hardware. At 16K instead of 128K, the largest cache of a
+#   request is
 #   {{ 8 times = kv_request("llama-3.1-70b", "fp8", tokens=131072) / kv_request("llama-3.1-70b", "fp8", tokens=16384) }} smaller.
 #
 # ## Exercises

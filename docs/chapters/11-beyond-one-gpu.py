@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Beyond one GPU: tensor, data, expert, pipeline and context parallelism
 #
-# When a model does not fit on one GPU, or its requests do not, there are several ways to use more GPUs. They differ in what they divide and what
-# they copy. "Eight GPUs have eight times the memory" is only partly true.
+# If a model or its requests do not fit on one GPU, there are several ways to use more GPUs. They differ in what they divide
+# and what they copy. Whatever is copied takes memory on every GPU, so eight GPUs do not always hold eight times as much.
 #
 # ## Do twice the GPUs serve twice the requests?
 #
-# You double the GPUs. Does the number of requests double?
+# If you double the GPUs, does the number of requests double?
 
 # %% tags=["hide"]
 import kvreport
@@ -50,26 +50,29 @@ guess(
     unit="requests",
     low=1,
     high=10_000,
-    why=f"{four / two:.1f} times as many. The weights had taken most of the first two GPUs. The next two are nearly all cache.",
+    why=f"{four / two:.1f} times as many. The weights take most of the first two GPUs. The next two are almost entirely free for the cache.",
 )
 
 # %% [markdown]
 # ## Ways to divide
 #
-# **Tensor parallelism (TP).** Every layer is split. Each GPU has its share of every weight and of the KV heads. The GPUs communicate after every
+# **Tensor parallelism (TP).** Every layer is divided. Each GPU has a part of every weight and some of the KV heads. The GPUs
+# communicate after every
 # layer, so they should be in one server. The cache per GPU shrinks until each GPU has one KV head. Beyond that, heads are *copied*. A
 # [latent](05-one-latent-for-all.py) is copied from the start.
 #
-# **Pipeline parallelism (PP).** Each GPU has some of the layers, whole. There is little communication, so servers may be apart. Each GPU holds the
-# cache of its own layers. The stage with the least room limits all.
+# **Pipeline parallelism (PP).** Each GPU has some of the layers. There is little communication, so the GPUs may be in
+# different servers. Each GPU holds the cache of its own layers. The stage with the least free memory limits all requests.
 #
-# **Data parallelism (DP).** Each GPU, or group, has the whole model and its own requests. Nothing is shared. The weights are paid for each time.
+# **Data parallelism (DP).** Each GPU, or group of GPUs, has the whole model and its own requests. Every copy of the weights
+# takes memory.
 #
-# **Expert parallelism (EP).** The experts of a mixture (MoE) are divided over all GPUs. The rest of the model is divided or copied by another method. **DP
-# attention + EP** copies attention to every GPU, so that each GPU has its own requests. It divides the experts, which are most of the weights, over all
-# GPUs.
+# **Expert parallelism (EP).** The experts of a mixture-of-experts (MoE) model are divided among all GPUs. Another method
+# divides or copies the other weights. **DP attention + EP** copies attention to every GPU, so that each GPU has its own
+# requests, and divides the experts, which are most of the weights.
 #
-# **Decode context parallelism (DCP).** The *tokens* of one request are spread over GPUs. Copies that TP makes then hold different tokens.
+# **Decode context parallelism (DCP).** The *tokens* of one request are divided among GPUs that would otherwise hold copies of
+# its cache.
 
 # %% tags=["hide"]
 fills = {}
@@ -177,7 +180,7 @@ table(
 )
 
 # %% [markdown]
-# The sum stays the same as long as heads can be divided. From the row where they begin to be copied, it doubles with each step.
+# The sum over all GPUs stays the same while heads can be divided. Once they are copied, it doubles with each step.
 #
 # ## Which layout for which model: eight H200s, requests of 32K
 
@@ -246,13 +249,14 @@ assert gqa["DP attention 8 + EP"][1] == gqa["TP8 + DCP8"][1] == "not possible"
 assert int(gqa["TP8"][1]) > int(gqa["DP 4 × TP 2"][1])
 
 # %% [markdown]
-# Read the two tables side by side:
+# The two tables show:
 #
-# - **MLA.** TP copies the latent, so eight pools hold the requests of one. DP attention + EP holds more than twice as many, if steps are small.
-#   With vLLM's default exchange, experts on each GPU take the tokens of all eight ranks, and their buffers grow with the step. DCP and PP hold the
+# - **MLA.** TP copies the latent, so eight pools hold the requests of one. DP attention + EP holds more than twice as many if
+#   scheduler steps are small. With vLLM's default communication, the experts on each GPU receive the tokens of all eight
+#   ranks, and their buffers grow with the step. DCP and PP hold the
 #   most, because each GPU stores a part of every request.
-# - **GQA.** TP already divides the cache, and there is no copy for DCP to remove. A model without experts has nothing for EP to divide. DP pays for
-#   the weights again and holds fewer.
+# - **GQA.** TP already divides the cache, and there is no copy for DCP to remove. A model without experts has nothing for EP
+#   to divide. DP copies the weights and holds fewer requests.
 # - **Speed decides among those that fit.** PP adds latency and needs many requests in flight. DCP and TP communicate in every layer. DP attention
 #   needs a balanced load, and its all-to-all exchange grows with the batch. The tables do not include communication buffers beyond what the engine's
 #   logs show.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Reading vLLM, SGLang and llama.cpp start-up logs: KV cache size and maximum concurrency
 #
-# At start-up, an engine prints a few lines about memory. They answer this book's question for your machine. This chapter takes lines from real
-# logs and computes every figure in them.
+# At start-up, an engine prints a few lines about memory. These lines say how many requests fit on your machine. This chapter
+# takes lines from real logs and recomputes every figure in them.
 #
 # ## Do twelve users crash the server?
 #
@@ -45,7 +45,7 @@ choose(
     "Is “maximum concurrency” a limit, a guarantee or a measurement?",
     wrong(
         "A limit: the twelfth request is refused",
-        "The common wrong answer. Shorter requests need less, so more of them run.",
+        "The common wrong answer. Shorter requests need less memory, so more of them run.",
     ),
     wrong(
         "A measurement of the server's throughput",
@@ -53,15 +53,15 @@ choose(
     ),
     right(
         "None of the three: it is a division",
-        "It says how many requests of the **longest** length would fill the cache. A request that finds no room waits, and nothing crashes.",
+        "It says how many requests of the **longest** length fill the cache. A request that finds no room waits, and nothing crashes.",
     ),
 )
 
 # %% [markdown]
 # ## The lines of vLLM
 #
-# A log of vLLM 0.11 with Mistral Small 3.2, a model of 24 billion parameters, on an H100. It was published with its flags: memory share 0.95, longest
-# request 16,000 tokens. It gives these sizes:
+# The first log comes from vLLM 0.11 with Mistral Small 3.2, a model of 24 billion parameters, on an H100. Its flags were
+# published, too: a memory share of 0.95 and a longest request of 16,000 tokens. The log gives these sizes:
 #
 # | Size | GiB |
 # | --- | --- |
@@ -133,7 +133,7 @@ guess(
     unit="%",
     low=0,
     high=100,
-    why=f"{0.05 * 79.18:.1f} GiB of the GPU, and all of it comes out of the cache. Weights and activations stay as they are.",
+    why=f"The change takes {0.05 * 79.18:.1f} GiB of the GPU, all of it from the cache. Weights and activations stay the same.",
 )
 
 # %%
@@ -154,7 +154,7 @@ table(
 # %% [markdown]
 # ## What vLLM 0.33, SGLang and llama.cpp print
 #
-# The same questions, asked of three engines on today's releases. The numbers in these lines are our predictions for Llama 3.1 8B.
+# These are the lines of three engines in their current releases. Their numbers are our predictions for Llama 3.1 8B.
 
 # %% tags=["hide"]
 vllm = kvreport.estimate(LLAMA, gpu="H100", context_tokens="16K")
@@ -180,15 +180,19 @@ listing(
 )
 
 # %% [markdown]
-# Three habits to know:
+# The engines differ in what they count:
 #
-# - **vLLM** prints GiB per GPU, but tokens of the whole data rank. Since 0.20 the tokens are maximum concurrency × longest request.
-# - **SGLang** prints GB where it means GiB, and no concurrency. `max_total_num_tokens` is the pool. `max_running_requests` is the scheduler's limit.
-# - **llama.cpp** allocates cells for the context you set (`-c`), shared by its slots (`-np`). It fills the GPU only as far as you asked it to.
+# - **vLLM** prints GiB per GPU, but tokens for all GPUs that share one copy of the model. Since 0.20, the tokens are maximum
+#   concurrency × longest request.
+# - **SGLang** writes GB for GiB and prints no concurrency. `max_total_num_tokens` is the pool, and `max_running_requests` is
+#   the scheduler's limit.
+# - **llama.cpp** allocates cells for the context you set (`-c`), which its slots (`-np`) share. It does not fill the rest of
+#   the GPU.
 #
 # ## Two GPUs
 #
-# Another log is of Qwen2 7B (built like Qwen2.5 7B) on two A100s, with half of the memory and a longest request of 16,384. It prints
+# Another log shows Qwen2 7B (with the same dimensions as Qwen2.5 7B) on two A100s, with a memory share of 0.5 and a longest
+# request of 16,384. It prints
 # `Available KV cache memory: 31.83 GiB`, `1,192,160 tokens` and `72.76x`.
 
 # %% tags=["hide"]
@@ -200,7 +204,7 @@ guess(
     high=1000,
     digits=1,
     step="any",
-    why="The GiB in the log are **per GPU**, the tokens are **in all**. “Only 31.83 GiB on two GPUs” is a misreading.",
+    why="The GiB figure is **per GPU**. The token count covers **both GPUs**. “Only 31.83 GiB on two GPUs” is a misreading.",
 )
 
 # %%
@@ -216,12 +220,13 @@ table(
 )
 
 # %% [markdown]
-# ## A hybrid
+# ## A hybrid model
 #
-# This log looks broken. For Qwen3.5 9B on an L40S with a longest request of 262,144, it prints `165,792 tokens` and `2.52x`. But 165,792 / 262,144
-# is 0.63, not 2.52. The two differ by a factor of four, and both are right. Three of every four layers have a [state](06-forgetting-on-purpose.py).
-# The engine sorts its layers into four groups of one size, and every group takes blocks from one pool. That release printed the tokens as if every block
-# belonged to all four groups:
+# The log of a hybrid model can look wrong. For Qwen3.5 9B on an L40S with a longest request of 262,144, it prints
+# `165,792 tokens` and `2.52x`. But 165,792 / 262,144 is 0.63, not 2.52. The two differ by a factor of four, and both are
+# right. In this model, three of every four layers keep a [state](06-forgetting-on-purpose.py) of constant size instead of keys
+# and values. The engine sorts the layers into four groups of the same size, and every group takes blocks from one pool. That
+# release printed the tokens as if every block belonged to all four groups:
 
 # %%
 claim(165_792 / 262_144 * 4, 2.52, within=0.005)

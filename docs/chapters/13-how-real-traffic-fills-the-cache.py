@@ -1,16 +1,17 @@
 # %% [markdown]
 # # How real traffic fills the KV cache: prefix hits, idle agents, prompt caching
 #
-# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B, without the 829 of 12,031 whose prompts have 32,768 tokens or more. The model
-# serves none of these {{ 6.9% = 829 / 12031 }}, which hold a third of all prompt tokens. [The traffic page](../traffic/index.md) leaves out the same ones for this model.
+# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. It leaves out 829 of 12,031, {{ 6.9% =
+# 829 / 12031 }}, because their prompts exceed the model's limit of 32,768 tokens. They have a third of all prompt tokens. [The
+# traffic page](../traffic/index.md) leaves out the same requests for this model.
 #
-# "52 requests of 8K tokens" assumes that every request has one length, that none shares a prefix and that none waits. Real requests have long tails,
-# repeat each other's beginnings and leave conversations idle.
+# A figure such as "52 requests of 8K tokens" assumes that all requests have the same length, share no prefix and never pause.
+# In real traffic, lengths vary widely, prompts repeat earlier prompts, and conversations pause.
 #
-# ## How much of its prompts does one GPU find again?
+# ## How much of the prompts does one GPU's cache supply?
 #
-# A chat assistant's prompts repeat: the same system prompt, the same conversation one turn later. An unlimited cache would find more than a third of
-# all prompt tokens again. How much of that does one GPU find?
+# The prompts of a chat assistant repeat earlier prompts: the same system prompt, and the same conversation one turn later. An
+# unlimited cache would supply more than a third of all prompt tokens. How much of that does one GPU's cache supply?
 
 # %% tags=["hide"]
 from statistics import fmean
@@ -67,9 +68,9 @@ guess(
 )
 
 # %% [markdown]
-# ## Lengths: the mean describes no request
+# ## Lengths vary too much for an average
 #
-# Three published traces: a chat assistant, long documents, and sessions of a coding agent.
+# The chart shows three published traces: a chat assistant, long documents, and sessions of a coding agent.
 
 # %%
 traces = {
@@ -98,13 +99,14 @@ table(
 )
 
 # %% [markdown]
-# A pool divided by the mean length gives a number of requests that fits only on average. When several long requests meet, blocks run out while answers
-# grow. The engine then preempts the last admitted request and computes it again later ([PagedAttention](08-pages.py)).
+# The pool divided by the mean length is the number of requests that fits on average. When several long requests run at once,
+# blocks run out while answers grow. The engine then preempts the last admitted request and computes it again later
+# ([PagedAttention](08-pages.py)).
 #
-# ## Hit rates: which definition?
+# ## Hit rates have several definitions
 #
-# A prompt *hits* as far as its leading blocks are still cached: the longest unbroken run from the start. One trace has many hit rates. This is the
-# synthetic trace with a cache that evicts nothing:
+# The leading blocks of a prompt that are still cached are *hits*. The hit rate of a trace depends on what is counted. These
+# are hit rates of the synthetic trace with a cache that evicts nothing:
 
 # %%
 synthetic = reuse(traces["mooncake-synthetic"])
@@ -120,13 +122,13 @@ table(
 claim(unlimited.rate("full_blocks"), 0.661, within=0.002)
 claim(half.rate("tokens"), 0.863, within=0.002)
 # %% [markdown]
-# The [Mooncake paper](https://arxiv.org/abs/2407.00079)'s 66% for this trace is the third line. A rate without its definition says little. A rate of the last half, after the cache has
-# warmed up, is another quantity than a rate of all requests. From here on, a hit rate is hit tokens divided by prompt tokens.
+# The [Mooncake paper](https://arxiv.org/abs/2407.00079)'s 66% for this trace is the third line. From here on, the hit rate is
+# hit tokens divided by prompt tokens.
 #
 # ## A block hits while its reuse distance fits
 #
-# Order all cached blocks by the time of their last use, the most recent first, and within one request from its beginning to its end. A block's *reuse
-# distance* is the number of blocks in front of it when it is needed again.
+# Sort all cached blocks by their last use, the most recent first, and the blocks of one request from its beginning to its end.
+# The *reuse distance* of a block is the number of blocks before it when it is needed again.
 
 # %% tags=["hide"]
 formula(
@@ -135,9 +137,8 @@ formula(
 )
 
 # %% [markdown]
-# This is LRU, which evicts what was used longest ago. Engines evict from the end of a prefix, never from its middle. This order does exactly that, because
-# a beginning is used whenever its continuation is. The distances do not depend on the size of the cache. One pass over a trace therefore gives the hit
-# rate of every size.
+# This is the LRU policy, which evicts the block that was used longest ago. Reuse distances do not depend on the size of the
+# cache, so one pass over a trace gives the hit rate for every size.
 #
 # ## Worked example: hit rate by cache size
 
@@ -176,13 +177,14 @@ curves(
 )
 
 # %% [markdown]
-# The best possible policy knows the future: it evicts the block that is needed last, and does not store what is never needed (Belady's policy). A
-# better engine could gain what is between the columns. Only memory could gain what is between the best and the last line.
+# The best possible policy knows the future: it evicts the block that is needed last, and does not store blocks that are never
+# needed (Belady's policy). A better policy could gain at most the difference between the columns. Any further gain needs more
+# memory.
 #
 # ## Rounds of a conversation
 #
-# Suppose nothing is evicted and every turn adds as much as the one before. Turn r + 1 then finds r of its r + 1 parts. Over a conversation of R turns
-# this makes (R − 1) / (R + 1):
+# Suppose that nothing is evicted and every turn adds the same number of tokens. In turn r + 1, r of the r + 1 parts are then
+# cached. For a conversation of R turns, the hit rate is (R − 1) / (R + 1):
 
 # %%
 PART = 64  # blocks of 16 tokens that every turn adds
@@ -213,12 +215,14 @@ table(
 for turns, rate in rates.items():
     assert abs(rate - (turns - 1) / (turns + 1)) < 1e-12
 # %% [markdown]
-# Long conversations approach a rate of one. This is why agents depend on the cache: almost everything they send was there before.
+# In long conversations, the hit rate approaches one. Agents depend on the cache, because almost everything they send was sent
+# before.
 #
-# ## With time: queues and preemptions
+# ## Queues and preemptions
 #
-# A replay with the engine's scheduler and a step time from the [roofline](09-prefill-and-decode.py) shows the rest. The same trace runs with arrivals
-# twice as fast, at the recorded speed, and slowed to a fifth:
+# The next table replays the same trace with the engine's scheduler and step times from the
+# [roofline](09-prefill-and-decode.py). Requests arrive at twice the recorded speed, at the recorded speed, and at a fifth of
+# it:
 
 # %%
 runs = {
@@ -259,15 +263,15 @@ assert courses[2.0]["peak_waiting"] > 1000
 assert courses[1.0]["idle_lifetime_s"]["p50"] < 15
 assert 120 < courses[0.2]["idle_lifetime_s"]["p50"] < 240
 # %% [markdown]
-# At twice the speed one GPU is too small: the queue grows as long as the trace lasts. At the recorded speed it keeps up, but running requests hold
-# nearly the whole pool, and an idle context is evicted after seconds. At a fifth, idle contexts stay for minutes. The last column decides what the cache is
-# worth: a conversation that pauses longer starts from nothing.
+# At twice the speed, one GPU is too small, and the queue grows until the trace ends. At the recorded speed, the GPU keeps up,
+# but running requests hold nearly the whole pool, and an idle context is evicted after seconds. At a fifth of the speed, idle
+# contexts stay for minutes. A conversation that pauses for longer must be computed again.
 #
 # ## Prompt caching and its time to live
 #
-# Hosted services sell this effect as *prompt caching*: a discount for tokens that are found again, and a *time to live* (TTL) after which they are
-# not. A coding session is cheap while you work and costly to resume tomorrow, because its cache is gone and the whole context is prefilled again.
-# What does one resumption cost in GPU time?
+# Hosted services sell this as *prompt caching*: cached tokens have a discount until their *time to live* (TTL) ends. A coding
+# session is cheap while you work but expensive to resume the next day, because the whole context is computed again. How much
+# GPU time does that take?
 
 # %% tags=["hide"]
 llama = kvreport.estimate(

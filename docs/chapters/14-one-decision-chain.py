@@ -1,9 +1,9 @@
 # %% [markdown]
-# # One decision chain: from the smallest GPU slice to cost per million tokens
+# # One decision chain: from the fewest GPUs to cost per million tokens
 #
 # The other chapters explain one effect each. This chapter uses them together. One model and one workload go through ten decisions, and each
 # decision uses the result of the one before. Every number is computed, so you can download the chapter, change the first cell and run the chain for
-# your own model. The tables follow; the words stay those of this case.
+# your own model. The tables then show your model, while the text still describes this one.
 #
 # ## From one request to a price: which deployment?
 #
@@ -66,11 +66,11 @@ claim(q.memory(GPU), 150_109_945_856, within=0.002)
 # %% [markdown]
 # ## The chain in one picture
 #
-# Each line uses the line above:
+# Each line uses the results of the lines above:
 
 # %% tags=["hide"]
 formula(
-    "slice      =  fewest GPUs whose memory holds weights + reserve + one longest request",
+    "GPUs       =  fewest whose memory holds weights + reserve + one longest request",
     "batch      =  pool / cache of an average request",
     "step       =  max(bytes read / bandwidth, operations / rate)",
     "throughput =  batch / step",
@@ -82,9 +82,10 @@ formula(
 # %% [markdown]
 # ## Worked example: ten decisions
 #
-# ### 1. Which slice fits?
+# ### 1. How many GPUs does the model need?
 #
-# Try one GPU, then two, four and eight, in both precisions. "Fits" means that one request of the longest length fits after the engine's reserve.
+# Compare one, two, four and eight GPUs in both precisions. "Fits" means that after the engine's reserve there is room for one
+# request of the longest length.
 
 # %% tags=["hide"]
 slices = {}
@@ -95,14 +96,14 @@ fewest = {
     w: min((n for n in SIZES if slices[w, n].max_concurrent_requests_by_memory), default=SIZES[-1])
     for w in ("bf16", "fp8")
 }
-RANKS = min(2 * fewest["fp8"], SIZES[-1])  # twice the smallest slice, so that a batch fits too
+RANKS = min(2 * fewest["fp8"], SIZES[-1])  # twice the fewest, so that a batch fits too
 guess(
-    "How many H200s does the model need at least with 16-bit weights?",
+    "What is the smallest number of H200s that the model needs with 16-bit weights?",
     fewest["bf16"],
     unit="GPUs",
     low=1,
     high=64,
-    why=f"The weights take {q.weights(MODEL) / GiB:.0f} GiB, more than one GPU manages. With 8-bit weights {fewest['fp8']} is enough to start.",
+    why=f"The weights take {q.weights(MODEL) / GiB:.0f} GiB. One {GPU} has {q.memory(GPU) / GiB:.0f} GiB, of which the engine uses 92% by default. With 8-bit weights, {fewest['fp8']} is enough to start.",
 )
 
 # %%
@@ -123,14 +124,14 @@ table(
 
 # %% tags=["hide"]
 takeaway(
-    "Decision 1: 8-bit weights. They halve the smallest slice, and quality loss is small for this model. Test it on your own texts. "
-    f"Plan with twice that slice, {RANKS} GPUs, so that a batch fits next to the weights."
+    f"Decision 1: 8-bit weights. The smallest number of GPUs is then {fewest['fp8']} instead of {fewest['bf16']}. Test the quality on your own texts. "
+    f"Plan with twice the smallest number, {RANKS} GPUs, so that a batch fits next to the weights."
 )
 
 # %% [markdown]
 # ### 2. Which cache format?
 #
-# The cache format decides how many requests share the reading of the weights.
+# The cache format decides how many requests fit into one batch and so share each reading of the weights.
 
 # %% tags=["hide"]
 base = {kv: estimate(kv=kv, tensor_parallel=RANKS) for kv in ("bf16", "fp8")}
@@ -143,7 +144,7 @@ guess(
     unit="requests",
     low=1,
     high=10_000,
-    why="Half the bytes per token, and the pool is the same.",
+    why="A token takes half the bytes, and the pool stays the same. The result can be one more than double, because both are rounded down.",
 )
 
 # %%
@@ -154,7 +155,9 @@ table(
 )
 
 # %% tags=["hide"]
-takeaway("Decision 2: FP8 cache. It doubles the batch and halves what each step reads.")
+takeaway(
+    "Decision 2: an FP8 cache. It doubles the batch and halves the bytes that each step reads per request."
+)
 
 # %% [markdown]
 # ### 3. What limits the batch: memory or compute?
@@ -164,12 +167,12 @@ takeaway("Decision 2: FP8 cache. It doubles the batch and halves what each step 
 # %% tags=["hide"]
 knee = q.knee(MODEL, GPU, tp=RANKS, weights="fp8")
 guess(
-    f"Ignore the caches. From which batch on would compute limit a decode step on {RANKS} × {GPU} with 8-bit weights?",
+    f"Ignore the caches. At what batch size would compute start to limit a decode step on {RANKS} × {GPU} with 8-bit weights?",
     knee,
     unit="requests",
     low=1,
     high=100_000,
-    why=f"Memory holds {batch_of['fp8']} average requests. Memory limits the batch before compute does, and reading the caches moves that point further away.",
+    why=f"Memory holds {batch_of['fp8']} average requests. Memory limits the batch before compute does. Reading the caches moves that point to even larger batches.",
 )
 
 # %%
@@ -199,8 +202,9 @@ takeaway(
 # %% [markdown]
 # ### 4. Is it fast enough?
 #
-# The table shows each step's lower bound, and the bound divided by an efficiency of 0.6. That is an assumption:
-# [measured on an H100](../evidence/measured/index.md#e5), prefill reaches 0.47 to 0.69 of the bound and a small batch's decode 0.48, without an engine.
+# The table shows each step's lower bound, and the bound divided by an assumed efficiency of 0.6. In [our measurements on an
+# H100](../evidence/measured/index.md#e5), with plain PyTorch code instead of an engine, prefill reached 0.47 to 0.69 of the
+# bound's speed, and decode with a small batch 0.48.
 
 
 # %%
@@ -253,7 +257,8 @@ takeaway(
 # %% [markdown]
 # ### 5. Where on the frontier?
 #
-# Throughput and latency trade against each other. Each point of this chart is the largest batch that meets a step time, if memory holds it.
+# Throughput and latency trade off against each other. Each point of this chart is the largest batch that memory holds and that
+# meets the step time.
 
 # %% tags=["hide"]
 steps = [4, 5, 6, 8, 10, 15, 20, 30, 50]
@@ -275,7 +280,7 @@ def frontier(ranks: int, context: int) -> list[float | None]:
 
 
 curves(
-    f"Throughput per GPU against step time on replicas of {RANKS} × {GPU}, for three lengths. Beyond the memory limit, waiting longer gains nothing.",
+    f"Throughput per GPU against step time on replicas of {RANKS} × {GPU}, for three lengths. Once memory is full, allowing more time gains nothing.",
     x=steps,
     lines={f"{n // 1000 or 1}K tokens each": frontier(RANKS, n) for n in (2000, MEAN, 16_000)},
     x_title="Time per output token allowed (ms)",
@@ -286,13 +291,14 @@ curves(
 
 # %% tags=["hide"]
 takeaway(
-    "Decision 5: take the largest batch that memory holds. The curve has its peak where memory ends, and your target is beyond it."
+    "Decision 5: take the largest batch that memory holds. Throughput peaks there, and its step is still faster than your target."
 )
 
 # %% [markdown]
 # ### 6. How many requests are in flight?
 #
-# Little's law: arrivals times the seconds that each request stays, at the batch and efficiency of decision 4.
+# By Little's law, the number is the arrival rate times the seconds that each request stays. Batch and efficiency are those of
+# decision 4.
 
 # %%
 batch, step = batches[RANKS], seconds(RANKS, max(batches[RANKS], 1)) / EFFICIENCY
@@ -316,7 +322,7 @@ choose(
     "Which of the last two lines decides the number of replicas?",
     wrong(
         "Decode: it takes most of a request's seconds",
-        "Many requests share each of its steps. A prompt shares with nobody.",
+        "Many requests share each decode step. A prompt does not share its computation.",
     ),
     right(
         "Their sum: prefill and decode use the same GPUs",
@@ -590,7 +596,7 @@ fold(
 quiz(
     item(
         "Which decision comes first, and why?",
-        right("The smallest slice", "Everything after it depends on what memory is left."),
+        right("The smallest number of GPUs", "Everything after it depends on the memory that is left."),
         wrong("The price", "It multiplies the result at the end."),
         wrong("The number of replicas", "It follows from the batch of one replica."),
     ),

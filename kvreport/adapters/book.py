@@ -115,7 +115,7 @@ class Book:
             stem = f"{folder}{folder.rstrip('/').rpartition('/')[2]}"
             made += [(f"{stem}.ipynb", notebook.notebook(parts)), (f"{stem}.py", notebook.script(parts))]
             elsewhere = notebook.browser_link(config.repo_url or "", config.remote_branch, f"{stem}.ipynb")
-            self.taken[uri] = [("Download as a notebook", f"{stem}.ipynb"), ("as a script", f"{stem}.py")]
+            self.taken[uri] = [("as a notebook", f"{stem}.ipynb"), ("as a script", f"{stem}.py")]
             if elsewhere:
                 self.taken[uri].append(("open in a browser notebook", elsewhere))
         return made
@@ -346,12 +346,12 @@ def frame(
         taken: Words and address of each way to take the chapter along.
     """
     time = f'<p class="kv-kicker">{minutes(html)} minutes to read. Every number is computed.</p>'
-    links = ", ".join(
+    links = " or ".join(
         f'<a href="{escape(url, quote=True)}"{"" if "://" in url else " download"}>{escape(words)}</a>'
         for words, url in taken
     )
     if links:
-        time += f'<p class="kv-take-away">{links}. It runs in the environment of a checkout (<code>make venv</code>).</p>'
+        time += f'<p class="kv-take-away">Download this chapter {links}. It runs in the virtual environment of a repository checkout (<code>make venv</code>).</p>'
     head, close, rest = html.partition("</h1>")
     return f"{head}{close}{time if close else ''}{rest}{ways(before, after, 'Chapters')}"
 

@@ -26,9 +26,9 @@ FOLDER: Final = "releases"
 Figure = Annotated[int, Field(ge=0, lt=1 << 63)]
 _MODEL_FIGURES: Final = {
     "parameters": "parameters",
-    "weight_bytes": "bytes of weights as released",
-    "token_bytes": "bytes of one more token at 8K",
-    "request_bytes": "bytes that one request of 8K reserves",
+    "weight_bytes": "weight bytes as released",
+    "token_bytes": "bytes per additional token at 8K",
+    "request_bytes": "bytes reserved per request of 8K",
 }
 _NAMED: Final = 12
 """How many changed entries a line names before it counts the rest."""

@@ -34,7 +34,7 @@ def test_every_kind_of_change_is_a_sentence():
         "Removed models (1): a/two.",
         "Removed accelerators (1): old.",
         "Engine: vLLM 0.32 became vLLM 0.33.",
-        "Changed bytes of one more token at 8K (1): a/one (131,072 → 65,536).",
+        "Changed bytes per additional token at 8K (1): a/one (131,072 → 65,536).",
         "Changed usable memory (1): h100 (79.11 → 80.00 GiB).",  # 2^30 x 80 and the log's 79.11
     ]
 

@@ -121,10 +121,10 @@ def test_gpu_page_and_index_say_the_same_numbers(site: SiteData, rows: pd.DataFr
         if models:
             most = max(site.parameters[name] for name in models)
             assert (
-                f"by parameters is {counts.largest(site, counts.served(site, gpu.id, context, 1)).name} ("
+                f"The largest is {counts.largest(site, counts.served(site, gpu.id, context, 1)).name} ("
                 in plain(page.headline)
             )
-            assert plain(page.headline).endswith(f"({units.human_parameters(most)}).")
+            assert plain(page.headline).endswith(f"({units.human_parameters(most)} parameters).")
         for row in page.largest.rows:
             form = next(
                 (name for name, one in site.catalog.weight_formats.items() if one.label == row.head.text),
@@ -229,7 +229,7 @@ def test_the_index_of_models_and_the_explorers_first_answer_count_the_rows(
     gpu = site.known_gpus[0]
     table = index.models(site).table
     stand_in = sum(page_format(model) != RELEASED for model in site.models)
-    assert f"name says for {stand_in} models with unverified stored formats" in table.caption
+    assert f"name suggests for {stand_in} models with unverified storage formats" in table.caption
     by_slug = {model.slug: model for model in site.models}
     compared = 0
     for row in table.rows:

@@ -55,7 +55,7 @@ READERS: Final = (("pandas", _PANDAS), ("DuckDB", _DUCKDB), ("Polars", _POLARS))
 """Code that reads the matrix, shown on the page and run by a test."""
 
 NOTES: Final = {
-    "capacity.parquet": "every row, typed, zstd-compressed",
+    "capacity.parquet": "every row with typed columns, zstd-compressed",
     "models.csv": "one row per model",
     "accelerators.csv": "one row per accelerator",
     "datapackage.json": "Frictionless description of every column",
@@ -80,9 +80,7 @@ def page(site: SiteData) -> Page:
             Section("dictionary", "Dictionary", render("data/dictionary.html", "data/", names)),
             Section("read", "Read the data", render("data/read.html", "data/", names)),
             Section("changes", "What changed", render("data/changes.html", "data/", names)),
-            Section(
-                "releases", "Data releases at their own address", render("data/releases.html", "data/", names)
-            ),
+            Section("releases", "Data releases", render("data/releases.html", "data/", names)),
             *of_catalog(site.catalog),
             Section("cite", "Cite", render("data/cite.html", "data/", names)),
         ),
@@ -146,8 +144,8 @@ def _file(source: Source, path: str) -> str:
 
 
 _NO_RECORD: Final = {
-    "no_cache": "keeps no KV cache: estimate says what it needs",
-    "stages": "runs in stages: estimate says what it needs without the cache of the first",
+    "no_cache": "keeps no KV cache; kvreport estimate says what it needs",
+    "stages": "runs in stages; kvreport estimate says what it needs without the first stage's cache",
     "unread": "no source states all dimensions",
 }
 
@@ -155,7 +153,7 @@ _NO_RECORD: Final = {
 def context(site: SiteData) -> Names:
     """Return the data page's context."""
     return {
-        "headline": "Every number on this site comes from one open dataset: one row per model, accelerator, layout, formats and context.",
+        "headline": "Every number on this site comes from one open dataset. A row is one combination of model, accelerator, engine, layout, weight format, KV format and context.",
         "facts": tuple(_facts(site)),
         "downloads": tuple(_files(site)),
         "tables": tuple((table.title, table.description, _dictionary(table)) for table in columns.TABLES),
@@ -174,9 +172,7 @@ def context(site: SiteData) -> Names:
 
 def _facts(site: SiteData) -> Iterator[KeyFigure]:
     if site.downloads.rows:
-        yield KeyFigure(
-            "Rows", units.count(site.downloads.rows), "model × accelerator × layout × formats × context"
-        )
+        yield KeyFigure("Rows", units.count(site.downloads.rows), "one for each combination")
     yield KeyFigure("Models", units.count(len(site.models)), sourced(site.models))
     yield KeyFigure("Accelerators", units.count(len(site.gpus)))
     yield KeyFigure("Data release", site.version)
@@ -191,7 +187,7 @@ def sourced(models: Sequence[Model]) -> str:
         for field in ("release", "licence", "context_tokens")
     ]
     release, licence, context = (f"{100 * share:.0f}%" for share in shares)
-    return f"with a source: release date {release}, license {licence}, context limit {context}"
+    return f"share with a cited source: release date {release}, license {licence}, context limit {context}"
 
 
 def _has_source(model: Model, field: str) -> bool:
@@ -208,7 +204,7 @@ def _files(site: SiteData) -> Iterator[Link]:
         note = NOTES.get(name, "every row as text" if name.startswith("capacity") else "")
         yield Link(name, f"{FOLDER}/{name}", f"{note}, {units.human_bytes(size)}")
     yield Link("v1/site.json", f"{FOLDER}/v1/site.json", "accelerators, formats and contexts for programs")
-    yield Link("v1/explore.json", f"{FOLDER}/v1/explore.json", "every model's profiles in one file")
+    yield Link("v1/explore.json", f"{FOLDER}/v1/explore.json", "cache profiles of all models in one file")
 
 
 def _release_files(release: archive.ArchivedRelease) -> Iterator[Link]:

@@ -190,7 +190,7 @@ def _stand_in(number: int) -> str:
     if not number:
         return ""
     models = counted(number, "model|models")
-    return f", or in the format that its name says for {models} with unverified stored formats"
+    return f", or in the format that the name suggests for {models} with unverified storage formats"
 
 
 def one_device(site: SiteData, model: Model) -> Series | None:
