@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvreport.accounting.engines.llama_cpp.network import Attention, BlockIndexer, IndexKeys, LatentAttention
-from kvreport.accounting.engines.llama_cpp.step import WorstStep, norm
+from kvreport.accounting.engines.llama_cpp.step import WorstStep, linear, norm
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F16,
     F32,
@@ -155,8 +155,6 @@ def _project(inputs: AttentionInputs, attn: Attention, x: Tensor, home: int) -> 
     query = _position(inputs, attn, query, home)
     if attn.gate == "doubled":
         gate = cont(view(full, (attn.key_dim, attn.heads, tokens), stride), attn.key_dim * attn.heads, tokens)
-    if attn.scaled_query:
-        query = like("scale", query)
     if key is None or value is None:
         return _Heads(query, None, None), gate
     key = _position(inputs, attn, key, home)
@@ -172,21 +170,20 @@ def _position(inputs: AttentionInputs, attn: Attention, heads: Tensor, home: int
 
 
 def _qkv(attn: Attention, x: Tensor, home: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    hidden, tokens = x.ne[0], x.ne[1]
+    tokens = x.ne[1]
     q_width = attn.heads * attn.key_dim * (2 if attn.gate == "doubled" else 1)
     k_width, v_width = attn.kv_heads * attn.key_dim, attn.kv_heads * attn.value_dim
     if attn.fused:
         return _fused_qkv(attn, x, home)
-    query = _projection(attn, x, q_width, home)
+    query = linear(x, q_width, home, biased=attn.biased)
     if attn.gate != "doubled":
         query = _shaped(attn, query, attn.heads, attn.key_dim, tokens, home, normed=True)
     if not attn.owns_cache:
         return query, None, None
-    key = _projection(attn, x, k_width, home)
-    value = key if attn.same_kv else _projection(attn, x, v_width, home)
+    key = linear(x, k_width, home, biased=attn.biased)
+    value = key if attn.same_kv else linear(x, v_width, home, biased=attn.biased)
     key = _shaped(attn, key, attn.kv_heads, attn.key_dim, tokens, home, normed=True)
     value = _shaped(attn, value, attn.kv_heads, attn.value_dim, tokens, home)
-    del hidden
     return query, key, value
 
 
@@ -198,15 +195,10 @@ def _shaped(
     return reshape(x, dim, heads, tokens)
 
 
-def _projection(attn: Attention, x: Tensor, width: int, home: int) -> Tensor:
-    cur = mul_mat(weight(x.ne[0], width, home=home), x)
-    return add(cur, weight(width, home=home)) if attn.biased else cur
-
-
 def _fused_qkv(attn: Attention, x: Tensor, home: int) -> tuple[Tensor, Tensor, Tensor]:
     tokens = x.ne[1]
     widths = (attn.heads * attn.key_dim, attn.kv_heads * attn.key_dim, attn.kv_heads * attn.value_dim)
-    both = _projection(attn, x, sum(widths), home)
+    both = linear(x, sum(widths), home, biased=attn.biased)
     row = both.nb[1]
     query = view(both, (attn.key_dim, attn.heads, tokens), (attn.key_dim * F32, row))
     key = view(both, (attn.key_dim, attn.kv_heads, tokens), (attn.key_dim * F32, row))
@@ -251,7 +243,6 @@ def _attend(
         home=home,
         cache_home=cache_home,
         sinks=sinks,
-        softcap=attn.softcap,
     )
     rotation = inputs.value_rotation[windowed]
     return _hadamard(out, rotation) if rotation is not None else out
@@ -309,7 +300,6 @@ def attend(
     home: int,
     cache_home: int,
     sinks: Tensor | None = None,
-    softcap: bool = False,
     up: Tensor | None = None,
 ) -> Tensor:
     """Scores, softmax and values, or one fused operation (``build_attn_mha``).
@@ -324,7 +314,6 @@ def attend(
         home: Backend of the layer.
         cache_home: Backend of the layer's cache; scores are computed there (``--no-kv-offload``).
         sinks: Attention sinks, if any.
-        softcap: True if scores are capped.
         up: Matrix that widens a latent to value heads, if attention is latent.
     """
     transposed = v.nb[1] > v.nb[2]
@@ -344,8 +333,6 @@ def attend(
         out = reshape(out, out.ne[0] * out.ne[1], out.ne[2] * out.ne[3])
     else:
         scores = mul_mat(k, q)
-        if softcap:
-            scores = like("scale", like("unary", like("scale", scores)))
         scores = like("soft_max", scores, mask, *extra)
         if not transposed:
             v = Tensor("cont", transpose(v).ne, F16, (transpose(v),))
@@ -390,8 +377,6 @@ def latent_attention(
     query = concat(absorbed, q_rope)
     latent = reshape(latent, attn.latent, 1, tokens)
     key = concat(latent, k_rope)
-    if attn.scaled_query:
-        query = mul(query, graph_input(1, 1, tokens))
     for tensor in (query, latent, key):
         graph.expand(tensor)
     width = attn.latent + attn.rotary

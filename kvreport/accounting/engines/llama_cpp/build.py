@@ -11,7 +11,7 @@ from functools import partial
 
 from kvreport.accounting.engines.llama_cpp import altup, hyper, recurrent
 from kvreport.accounting.engines.llama_cpp.attention import AttentionInputs, attention, latent_attention
-from kvreport.accounting.engines.llama_cpp.feed import FeedHomes, feed_forward, mixture
+from kvreport.accounting.engines.llama_cpp.feed import feed_forward, mixture
 from kvreport.accounting.engines.llama_cpp.network import (
     Attention,
     Block,
@@ -22,6 +22,7 @@ from kvreport.accounting.engines.llama_cpp.network import (
     Network,
     Recurrence,
 )
+from kvreport.accounting.engines.llama_cpp.placement import Placement
 from kvreport.accounting.engines.llama_cpp.step import WorstStep, norm
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F32,
@@ -43,28 +44,7 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
 )
 
 
-@dataclass(frozen=True)
-class Homes:
-    """Which backend holds what.
-
-    Attributes:
-        cpu: Index of the CPU backend.
-        layers: Backend of each layer's weights.
-        experts: Backends of each layer's routed experts.
-        dense: Backends of each layer's dense feed-forward network.
-        caches: Backend of each layer's caches.
-        output: Backend of the last norm and the output matrix.
-    """
-
-    cpu: int
-    layers: tuple[int, ...]
-    experts: tuple[FeedHomes, ...]
-    dense: tuple[FeedHomes, ...]
-    caches: tuple[int, ...]
-    output: int
-
-
-def build_graph(network: Network, step: WorstStep, homes: Homes) -> Graph:
+def build_graph(network: Network, step: WorstStep, homes: Placement) -> Graph:
     """The graph of one step.
 
     ``step``: tokens, sequences, outputs and cells of the step. ``homes``: where weights and caches are.
@@ -98,7 +78,7 @@ def _in_streams(
     graph: Graph,
     network: Network,
     step: WorstStep,
-    homes: Homes,
+    homes: Placement,
     inputs: AttentionInputs,
     stream: Tensor,
     per_layer: Tensor,
@@ -117,7 +97,7 @@ def _in_connections(
     network: Network,
     joined: Hyper,
     step: WorstStep,
-    homes: Homes,
+    homes: Placement,
     inputs: AttentionInputs,
     stream: Tensor,
     rows: Tensor,
@@ -140,7 +120,7 @@ def _fed(at: _At, block: Block, cur: Tensor) -> Tensor:
     return _feed(at, block, cur, cur)
 
 
-def _embed(graph: Graph, network: Network, step: WorstStep, homes: Homes) -> Tensor:
+def _embed(graph: Graph, network: Network, step: WorstStep, homes: Placement) -> Tensor:
     tokens = graph_input(step.tokens, width=I32)
     given = graph_input(network.hidden, step.tokens)
     stream = get_rows(weight(network.hidden, network.vocabulary, home=homes.cpu), tokens)
@@ -151,14 +131,10 @@ def _embed(graph: Graph, network: Network, step: WorstStep, homes: Homes) -> Ten
     if network.learned_positions:
         positions = graph_input(step.tokens, width=I32)
         stream = add(stream, get_rows(weight(network.hidden, 1 << 11, home=homes.cpu), positions))
-    if network.embedding_scaled:
-        stream = like("scale", stream)
-    if network.embedding_norm:
-        stream = norm(stream, homes.cpu, layer_norm=True)
     return stream
 
 
-def _joined_with_state(network: Network, step: WorstStep, homes: Homes, embedding: Tensor) -> Tensor:
+def _joined_with_state(network: Network, step: WorstStep, homes: Placement, embedding: Tensor) -> Tensor:
     """What a prediction block reads: the trunk's last state and the token's embedding, normed and projected."""
     home, hidden = homes.layers[0], network.hidden
     state = norm(graph_input(hidden, step.tokens), home)
@@ -171,7 +147,7 @@ class _At:
     graph: Graph
     network: Network
     step: WorstStep
-    homes: Homes
+    homes: Placement
     inputs: AttentionInputs
     index: int
 
@@ -180,7 +156,7 @@ class _At:
         return self.homes.layers[self.index]
 
 
-def _layer(at: _At, block: Block, stream: Tensor, picked: Tensor | None) -> Tensor:  # noqa: PLR0912 - the layer's order
+def _layer(at: _At, block: Block, stream: Tensor, picked: Tensor | None) -> Tensor:
     layered = block.normal == "layer"
     kept = stream
     cur = norm(stream, at.home, layer_norm=layered) if block.pre_norms else stream
@@ -200,8 +176,6 @@ def _layer(at: _At, block: Block, stream: Tensor, picked: Tensor | None) -> Tens
     if block.mixer is not None:
         if block.post_norms:
             cur = norm(cur, at.home)
-        if at.network.residual_scaled:
-            cur = like("scale", cur)
         kept = add(kept, cur) if block.residual_first in ("mixer", "both") else add(cur, kept)
         if block.feed is None:
             return kept
@@ -210,8 +184,6 @@ def _layer(at: _At, block: Block, stream: Tensor, picked: Tensor | None) -> Tens
         cur = _feed(at, block, cur, kept)
         if block.post_norms:
             cur = norm(cur, at.home)
-        if at.network.residual_scaled:
-            cur = like("scale", cur)
         return add(kept, cur) if block.residual_first in ("feed", "both") else add(cur, kept)
     return cur
 
@@ -244,7 +216,7 @@ def _feed(at: _At, block: Block, cur: Tensor, residual: Tensor) -> Tensor:
     return feed_forward(feed, cur, at.homes.dense[at.index])
 
 
-def _head(graph: Graph, network: Network, homes: Homes, stream: Tensor, rows: Tensor) -> None:
+def _head(graph: Graph, network: Network, homes: Placement, stream: Tensor, rows: Tensor) -> None:
     home = homes.output
     if network.late_before_norm:
         if network.hidden_output:
@@ -259,18 +231,14 @@ def _head(graph: Graph, network: Network, homes: Homes, stream: Tensor, rows: Te
     _logits(graph, network, homes, cur)
 
 
-def _logits(graph: Graph, network: Network, homes: Homes, cur: Tensor) -> None:
+def _logits(graph: Graph, network: Network, homes: Placement, cur: Tensor) -> None:
     logits = mul_mat(weight(network.hidden, network.vocabulary, home=homes.output), cur)
-    if network.logit_scaled:
-        logits = like("scale", logits)
-    if network.softcapped:
-        logits = like("scale", like("unary", like("scale", logits)))
     logits.is_output = True
     graph.expand(logits)
 
 
 def _per_layer_inputs(
-    graph: Graph, network: Network, step: WorstStep, homes: Homes, stream: Tensor
+    graph: Graph, network: Network, step: WorstStep, homes: Placement, stream: Tensor
 ) -> Tensor:
     """Gemma 4's per-layer embeddings, projected and laid out by layer (``project_per_layer_inputs``)."""
     layers, width = len(network.blocks), network.per_layer
@@ -286,7 +254,7 @@ def _per_layer_inputs(
 
 
 def _per_layer_embedding(
-    network: Network, step: WorstStep, homes: Homes, index: int, stream: Tensor, per_layer: Tensor
+    network: Network, step: WorstStep, homes: Placement, index: int, stream: Tensor, per_layer: Tensor
 ) -> Tensor:
     home, width = homes.layers[index], network.per_layer
     cur = like("unary", mul_mat(weight(network.hidden, width, home=home), stream))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvreport.accounting.engines.llama_cpp.network import FeedForward, Mixture
-from kvreport.accounting.engines.llama_cpp.step import norm
+from kvreport.accounting.engines.llama_cpp.step import linear, norm
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F32,
     Graph,
@@ -13,7 +13,6 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     add,
     get_rows,
     glu,
-    into,
     like,
     mul,
     mul_mat,
@@ -49,21 +48,14 @@ def feed_forward(feed: FeedForward, x: Tensor, homes: FeedHomes) -> Tensor:
     """A dense network: up, gate, activation, down."""
     hidden = x.ne[0]
     biased = feed.biased
-    up = _linear(x, hidden, feed.width * (2 if feed.fused else 1), homes.up, biased=biased)
+    up = linear(x, feed.width * (2 if feed.fused else 1), homes.up, biased=biased)
     if feed.fused:
         cur = glu(up)
     elif feed.gated:
-        cur = glu(_linear(x, hidden, feed.width, homes.gate, biased=biased), up)
+        cur = glu(linear(x, feed.width, homes.gate, biased=biased), up)
     else:
         cur = like("unary", up)
-        if feed.squared:
-            cur = like("sqr", cur)
-    return _linear(cur, feed.width, hidden, homes.down, biased=biased)
-
-
-def _linear(x: Tensor, inner: int, outer: int, home: int, *, biased: bool) -> Tensor:
-    cur = mul_mat(weight(inner, outer, home=home), x)
-    return add(cur, weight(outer, home=home)) if biased else cur
+    return linear(cur, hidden, homes.down, biased=biased)
 
 
 def mixture(graph: Graph, moe: Mixture, x: Tensor, residual: Tensor, home: int, experts: FeedHomes) -> Tensor:
@@ -129,8 +121,6 @@ def _route(graph: Graph, moe: Mixture, logits: Tensor, home: int) -> tuple[Tenso
     selection = add(probs, weight(moe.experts, home=home)) if moe.probs_bias else probs
     if moe.weight_first:
         selection = logits
-    if moe.groups > 1:
-        selection = _mask_groups(moe, selection)
     chosen = top_k(selection, moe.used)
     weights = get_rows(reshape(probs, 1, moe.experts, tokens), chosen)
     if moe.softmax_after:
@@ -139,22 +129,8 @@ def _route(graph: Graph, moe: Mixture, logits: Tensor, home: int) -> tuple[Tenso
         flat = reshape(weights, moe.used, tokens)
         total = like("clamp", Tensor("sum_rows", (1, tokens), srcs=(flat,)))
         weights = reshape(like("div", flat, total), 1, moe.used, tokens)
-    if moe.scaled:
-        weights = like("scale", weights)
     graph.expand(weights)
     return weights, chosen
-
-
-def _mask_groups(moe: Mixture, selection: Tensor) -> Tensor:
-    tokens, per_group = selection.ne[1], moe.experts // moe.groups
-    groups = reshape(selection, per_group, moe.groups, tokens)
-    best = top_k(groups, 2)
-    scores = get_rows(reshape(groups, 1, per_group, moe.groups, tokens), best)
-    scores = Tensor("sum_rows", (1, moe.groups, tokens), srcs=(reshape(scores, 2, moe.groups, tokens),))
-    kept = top_k(reshape(scores, moe.groups, tokens), moe.groups_used)
-    picked = get_rows(groups, kept)
-    filled = like("fill", groups)
-    return reshape(into("set_rows", filled, picked, kept, filled), moe.experts, tokens)
 
 
 def _expert_activation(moe: Mixture, cur: Tensor, chosen: Tensor, homes: FeedHomes) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from kvreport.accounting.engines.llama_cpp.build import Homes, build_graph
+from kvreport.accounting.engines.llama_cpp.build import build_graph
 from kvreport.accounting.engines.llama_cpp.caches import (
     Cells,
     cache_bytes,
@@ -303,14 +303,7 @@ def compute_bytes(
         Backend("host", 32),
     )
     pipelined = _pipelined(options, devices, placement)
-    homes = Homes(
-        placement.cpu,
-        placement.layers,
-        placement.experts,
-        placement.dense,
-        placement.caches,
-        placement.output,
-    )
+    homes = replace(placement, shares=())
     plain = _planned(network, step, homes, backends, PIPELINE_COPIES if pipelined else 1, ())
     on_host = placement.cpu in placement.all_homes
     eager = tuple(
@@ -397,7 +390,7 @@ def _sizes_by_shape(tensors: Sequence[LocalTensor]) -> tuple[tuple[tuple[int, in
 def _planned(
     network: Network,
     step: WorstStep,
-    homes: Homes,
+    homes: Placement,
     backends: tuple[Backend, ...],
     copies: int,
     sizes: tuple[tuple[tuple[int, int, int], int], ...],
@@ -413,7 +406,7 @@ def _planned(
     return tuple(sizes_of(graph, backends, copies=copies))
 
 
-def _stays(network: Network, step: WorstStep, homes: Homes, backends: tuple[Backend, ...]) -> bool:
+def _stays(network: Network, step: WorstStep, homes: Placement, backends: tuple[Backend, ...]) -> bool:
     """True unless flash attention runs on another device than its layer, which disables it everywhere.
 
     ``llama_context::resolve_fused_ops`` asks with a graph of one token per sequence: few enough that no device takes
@@ -431,7 +424,7 @@ _ANY_CELLS: Final = 1 << 12
 
 
 @lru_cache(maxsize=4096)
-def _fused_stays(network: Network, few: WorstStep, homes: Homes, backends: tuple[Backend, ...]) -> bool:
+def _fused_stays(network: Network, few: WorstStep, homes: Placement, backends: tuple[Backend, ...]) -> bool:
     graph = build_graph(network, few, homes)
     assign(graph, backends, op_offload=True)
     return all(tensor.backend == home for tensor, home in graph.fused)

@@ -22,7 +22,6 @@ class Attention:
         key_dim: Width of a key head.
         value_dim: Width of a value head.
         window: Tokens looked back, or None for all.
-        chunked: True if the window is a chunk (Llama 4).
         owns_cache: False for a layer that reads an earlier layer's cache.
         qk_norm: Norms on queries and keys: per head, over the whole projection, or none.
         value_norm: True for a norm on values (Gemma 4).
@@ -32,10 +31,7 @@ class Attention:
         gate: Width of an output gate: ``doubled`` in the query projection, of its own matrix, or none.
         sinks: True for attention sinks.
         rotary: True for a rotary embedding on Q and K.
-        scaled_query: True if queries are scaled apart from the attention operation.
         gate_width: Width of the output gate.
-        rotary_dims: Width of a head that is rotated; 0 for all of it.
-        softcap: True if scores are capped.
         same_kv: True if values are the keys' projection.
         index_dim: Width of index keys that are cached beside keys and values, 0 if none.
         index_values: True if the cache of index keys has rows of values, too (they are never read).
@@ -48,7 +44,6 @@ class Attention:
     key_dim: int
     value_dim: int
     window: int | None = None
-    chunked: bool = False
     owns_cache: bool = True
     qk_norm: QkNorm = "none"
     value_norm: bool = False
@@ -59,10 +54,7 @@ class Attention:
     gate_width: int = 0
     sinks: bool = False
     rotary: bool = True
-    rotary_dims: int = 0
-    scaled_query: bool = False
     same_kv: bool = False
-    softcap: bool = False
     index_dim: int = 0
     index_values: bool = False
     latent: LatentAttention | None = None
@@ -115,7 +107,6 @@ class LatentAttention:
         rotates: False if the rotary part is not rotated.
         indexer: Index keys of sparse attention, or None.
         owns_indexer: False if the layer uses an earlier layer's picks.
-        scaled_query: True if the query is multiplied by a constant.
         window: Tokens that the uncompressed cache keeps beside a micro-batch, or None for all.
         strides: Tokens per cell of each compressed cache beside it (DeepSeek-V4).
         ring_elements: Elements that the compressors keep for one sequence.
@@ -130,7 +121,6 @@ class LatentAttention:
     rotates: bool = True
     indexer: IndexKeys | None = None
     owns_indexer: bool = True
-    scaled_query: bool = False
     window: int | None = None
     strides: tuple[int, ...] = ()
     ring_elements: int = 0
@@ -151,7 +141,6 @@ class Recurrence:
         normed: True if Mamba-2 norms its output per group.
         conv_elements: Elements of the convolution state of one sequence.
         state_elements: Elements of the recurrent state of one sequence.
-        low_rank: Widths of the low-rank paths, where they are not the state's.
         copied_columns: True if the columns to keep are copied before they are written back.
     """
 
@@ -165,7 +154,6 @@ class Recurrence:
     normed: bool = False
     conv_elements: int = 0
     state_elements: int = 0
-    low_rank: tuple[int, ...] = ()
     copied_columns: bool = False
 
 
@@ -208,14 +196,12 @@ class FeedForward:
         gated: True for a gate beside the up projection.
         fused: True if one matrix yields gate and up.
         biased: True for biases.
-        squared: True for a squared activation.
     """
 
     width: int
     gated: bool = True
     fused: bool = False
     biased: bool = False
-    squared: bool = False
 
 
 @dataclass(frozen=True)
@@ -230,17 +216,13 @@ class Mixture:
         fused: True if one tensor holds gate and up of every expert.
         biased: True for biases on experts and router (gpt-oss).
         probs_bias: True for a bias on the router's choice (DeepSeek-V3).
-        groups: Groups of experts of which some are chosen first.
-        groups_used: How many of those groups are used.
         softmax_after: True if the weights' softmax comes after the choice (gpt-oss).
         normed: True if the weights are divided by their sum.
-        scaled: True if the weights are multiplied by a constant.
         weight_first: True if inputs are weighted, not outputs (Llama 4).
         shared: A network every token uses, or None.
         shared_gate: True if the shared network is gated by the token.
         dense_beside: True if a dense network with norms of its own runs beside it (Gemma 4).
         squared: True for a squared activation.
-        latent: Width that experts work in, where inputs are projected down before; 0 where they are not.
     """
 
     experts: int
@@ -250,17 +232,13 @@ class Mixture:
     fused: bool = False
     biased: bool = False
     probs_bias: bool = False
-    groups: int = 1
-    groups_used: int = 1
     softmax_after: bool = False
     normed: bool = True
-    scaled: bool = False
     weight_first: bool = False
     shared: FeedForward | None = None
     shared_gate: bool = False
     dense_beside: FeedForward | None = None
     squared: bool = False
-    latent: int = 0
 
 
 @dataclass(frozen=True)
@@ -310,17 +288,12 @@ class Network:
         low_rank: Width of the low-rank path beside attention (Gemma 3n), 0 if none.
         late_rows: True if the rows to output are picked after the last norm, not in the last layer.
         late_before_norm: True if they are picked after the last layer but before the norm.
-        softcapped: True if logits are capped.
-        embedding_scaled: True if embeddings are scaled.
         positions: Position numbers per token (4 for M-RoPE).
         hidden_output: True if the last hidden state is an output of the graph, too.
         rollback: True if recurrent states can be kept for rollback.
         predicts: True for prediction blocks: they read the trunk's last state beside the token's embedding.
         prediction_layers: Prediction blocks that the file has after these layers; they count when layers are
             put on devices.
-        residual_scaled: True if what a layer adds is multiplied by a constant.
-        logit_scaled: True if logits are multiplied by a constant.
-        embedding_norm: True for a norm on embeddings.
         learned_positions: True for a table of position embeddings.
         hyper: Hyper-connections, or None.
     """
@@ -334,14 +307,9 @@ class Network:
     low_rank: int = 0
     late_rows: bool = False
     late_before_norm: bool = False
-    softcapped: bool = False
-    embedding_scaled: bool = False
     positions: int = 1
     hidden_output: bool = False
     rollback: bool = False
-    residual_scaled: bool = False
-    logit_scaled: bool = False
-    embedding_norm: bool = False
     learned_positions: bool = False
     predicts: bool = False
     prediction_layers: int = 0

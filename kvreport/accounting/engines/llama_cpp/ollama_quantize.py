@@ -114,13 +114,13 @@ def _chosen(state: _OllamaState, tensor: LocalTensor, default: str) -> str:
         return "q8_0" if default == "q8_0" or tensor.columns % TYPES[default].block else "q6_k"
     if role == "attn_v":
         index, state.value = state.value, state.value + 1
-        if mix == "q4_k_m" and _more_bits(index, state.values):
+        if mix == "q4_k_m" and more_bits(index, state.values):
             default = "q6_k"
         elif mix == "q4_k_s" and index < 4:
             default = "q5_k"
     elif role.startswith("ffn_down"):
         index, state.down = state.down, state.down + 1
-        if mix == "q4_k_m" and _more_bits(index, state.layers):
+        if mix == "q4_k_m" and more_bits(index, state.layers):
             return "q6_k"
         return "q5_k" if mix == "q4_k_s" and index < state.layers // 8 else default
     if role in _LATENT or (eight and role in ("attn_v", "attn_k")):
@@ -130,5 +130,6 @@ def _chosen(state: _OllamaState, tensor: LocalTensor, default: str) -> str:
     return default
 
 
-def _more_bits(index: int, count: int) -> bool:
+def more_bits(index: int, count: int) -> bool:
+    """Whether a layer is one of those that the mixes called medium give more bits (``use_more_bits``)."""
     return index < count // 8 or index >= 7 * count // 8 or (index - count // 8) % 3 == 2

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kvreport.accounting.engines.llama_cpp.types import CACHE_TYPES, cache_type
+from kvreport.accounting.engines.llama_cpp.types import cache_type
 from kvreport.errors import InputError
 
 DEFAULT_SLOTS: Final = 4
@@ -172,17 +172,3 @@ def parse_overrides(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
 def padded(cells: int) -> int:
     """Cells rounded up as llama.cpp allocates them."""
     return -(-cells // CELL_MULTIPLE) * CELL_MULTIPLE
-
-
-__all__ = [
-    "CACHE_TYPES",
-    "CELL_MULTIPLE",
-    "DEFAULT_CACHE_RAM",
-    "DEFAULT_CHECKPOINTS",
-    "DEFAULT_SLOTS",
-    "FlashAttention",
-    "LocalOptions",
-    "SplitMode",
-    "padded",
-    "parse_overrides",
-]

@@ -14,6 +14,7 @@ from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.ollama_quantize import MIXES as OLLAMA_MIXES
+from kvreport.accounting.engines.llama_cpp.ollama_quantize import more_bits
 from kvreport.accounting.engines.llama_cpp.types import TYPES
 from kvreport.errors import InputError
 
@@ -232,10 +233,6 @@ def _low_type(state: _State, role: str, default: str) -> str:
     return default
 
 
-def _more_bits(index: int, count: int) -> bool:
-    return index < count // 8 or index >= 7 * count // 8 or (index - count // 8) % 3 == 2
-
-
 def _value_type(state: _State, default: str) -> str:
     index, state.value = state.value, state.value + 1
     kind = _value_type_of_mix(state, index, default)
@@ -257,8 +254,8 @@ def _value_type_of_mix(state: _State, index: int, default: str) -> str:
         "q3_k_l": "q5_k",
         "iq4_nl": "q5_k" if grouped else default,
         "iq4_xs": "q5_k" if grouped else default,
-        "q4_k_m": "q6_k" if _more_bits(index, state.values) else default,
-        "q5_k_m": "q6_k" if _more_bits(index, state.values) else default,
+        "q4_k_m": "q6_k" if more_bits(index, state.values) else default,
+        "q5_k_m": "q6_k" if more_bits(index, state.values) else default,
         "q4_k_s": "q5_k" if index < 4 else default,
     }
     return table.get(mix, default)
@@ -266,7 +263,7 @@ def _value_type_of_mix(state: _State, index: int, default: str) -> str:
 
 def _down_type(state: _State, index: int, default: str) -> str:
     layers, falcon = state.layers, state.falcon
-    early, more = index < layers // 8, _more_bits(index, layers)
+    early, more = index < layers // 8, more_bits(index, layers)
     table = {
         "q2_k": "q3_k",
         "q2_k_s": "q4_k" if early else default,

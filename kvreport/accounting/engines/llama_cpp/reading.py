@@ -123,8 +123,8 @@ class _NetworkReader:
             )
             first = mixers[0] if mixers else None
             second = next((m for m in mixers[1:] if isinstance(m, Recurrence)), None)
-            feed = self._feed(index, roles)
-            block = self._block(index, roles, first, second, feed)
+            feed = self._feed(roles)
+            block = self._block(roles, first, second, feed)
             yield block if self._hyper is None else self._connected(block, roles)
 
     def _connected(self, block: Block, roles: Roles) -> Block:
@@ -149,20 +149,15 @@ class _NetworkReader:
 
     def _block(
         self,
-        index: int,
         roles: Roles,
         mixer: Attention | LatentAttention | Recurrence | None,
         second: Recurrence | None,
         feed: FeedForward | Mixture | None,
     ) -> Block:
-        names = self._norm_names(roles)
-        single = not any(name in names for name in _SECOND)
-        single = single and "attn_norm" in names
+        names = frozenset(role for role in roles if role.endswith("norm"))
+        single = "attn_norm" in names and names.isdisjoint(_SECOND)
         parallel = self.architecture.parallel != "no" or (single and mixer is not None and feed is not None)
-        post = "post_ffw_norm" in names
-        layered = self.architecture.layer_norm
         alone = mixer is None and not names.isdisjoint(_SECOND)
-        del index
         return Block(
             mixer=mixer,
             second=second,
@@ -171,15 +166,11 @@ class _NetworkReader:
             own_norm=parallel and not single,
             mixer_first=self.architecture.parallel == "mixer_first",
             residual_first=self.architecture.residual_first,
-            post_norms=post,
+            post_norms="post_ffw_norm" in names,
             pre_norms="attn_norm" in names or not names or alone,
             out_scaled=any(role in roles for role in _OUT_SCALES),
-            normal="layer" if layered else "rms",
+            normal="layer" if self.architecture.layer_norm else "rms",
         )
-
-    @staticmethod
-    def _norm_names(roles: Roles) -> frozenset[str]:
-        return frozenset(role for role in roles if role.endswith("norm"))
 
     def _mixers(
         self, index: int, cached: tuple[kinds.Cache, ...], roles: Roles
@@ -333,12 +324,11 @@ class _NetworkReader:
         caches = (cache for group in self.model.layers for cache in group.caches)
         return next((cache for cache in caches if isinstance(cache, kinds.Indexer)), None)
 
-    def _feed(self, index: int, roles: Roles) -> FeedForward | Mixture | None:
+    def _feed(self, roles: Roles) -> FeedForward | Mixture | None:
         dense = _dense(roles, "ffn_up", "ffn_gate", "ffn_down")
         down = roles.get("ffn_down_exps")
         if down is None or self.model.experts is None:
             return dense
-        del index
         up = roles.get("ffn_up_exps")
         fused = "ffn_gate_up_exps" in roles or (self.architecture.fused_experts and "ffn_gate_exps" in roles)
         gated = fused or "ffn_gate_exps" in roles
@@ -412,10 +402,8 @@ def _recurrence(cache: kinds.RecurrentState, roles: Roles) -> Recurrence:
             out = roles.get("ssm_out")
             heads = state.channels if state is not None else 1
             inner = out.columns if out is not None else 0
-            dim = max(1, inner // heads)
             width = elements // max(1, inner)
             groups = ((conv.channels if conv is not None else 0) - inner) // max(1, 2 * width)
-            del dim
             return make("gated_deltanet", inner=inner, state=width, heads=heads, groups=max(1, groups))
         case "kda":
             out = roles.get("attn_output")

@@ -259,8 +259,7 @@ def _kda(at: RecurrentPlace, x: Tensor) -> Tensor:
     inner, per, sequences = heads * dim, at.per_sequence, at.sequences
     carried = at.read(at.conv)
     q, k, v = (_kda_conv(at, x, carried) for _ in range(3))
-    low = mixer.low_rank or (dim, dim)
-    gate = mul_mat(at.weight(low[0], inner), mul_mat(at.weight(hidden, low[0]), x))
+    gate = mul_mat(at.weight(dim, inner), mul_mat(at.weight(hidden, dim), x))
     gate = like("unary", add(gate, at.weight(inner)))
     gate = mul(reshape(gate, dim, heads, per * sequences), reshape(at.weight(1, heads), 1, heads, 1))
     gate = reshape(gate, dim, heads, per, sequences)
@@ -270,7 +269,7 @@ def _kda(at: RecurrentPlace, x: Tensor) -> Tensor:
     q, k = like("scale", like("rms_norm", q)), like("scale", like("rms_norm", k))
     out = cont(_delta_rule(at, (q, k, v), gate, beta, state))
     flat = reshape(reshape(x, hidden, per, sequences), hidden, per * sequences)
-    second = mul_mat(at.weight(low[1], inner), mul_mat(at.weight(hidden, low[1]), flat))
+    second = mul_mat(at.weight(dim, inner), mul_mat(at.weight(hidden, dim), flat))
     second = reshape(second, dim, heads, per * sequences)
     normed = norm(reshape(out, dim, heads, per * sequences), at.home)
     gated = cont(mul(normed, like("unary", second)), inner, per * sequences)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvreport.accounting.engines.llama_cpp.tensors import Tensor, add, like, mul, weight
+from kvreport.accounting.engines.llama_cpp.tensors import Tensor, add, like, mul, mul_mat, weight
 from kvreport.accounting.engines.llama_cpp.types import TYPES, GgmlType
 
 
@@ -53,14 +53,13 @@ class WorstStep:
     value_type: GgmlType = TYPES["f16"]
 
 
-def norm(x: Tensor, home: int, *, layer_norm: bool = False, weighted: bool = True) -> Tensor:
-    """A norm and its weight (``build_norm``); a layer norm has a bias, too.
+def linear(x: Tensor, width: int, home: int, *, biased: bool) -> Tensor:
+    """A matrix of so many outputs times ``x``, and its bias."""
+    cur = mul_mat(weight(x.ne[0], width, home=home), x)
+    return add(cur, weight(width, home=home)) if biased else cur
 
-    ``layer_norm``: True for a layer norm, False for RMS norm. ``weighted``: False for a norm without a
-    weight.
-    """
-    cur = like("norm" if layer_norm else "rms_norm", x)
-    if not weighted:
-        return cur
-    cur = mul(cur, weight(x.ne[0], home=home))
+
+def norm(x: Tensor, home: int, *, layer_norm: bool = False) -> Tensor:
+    """A norm and its weight (``build_norm``): RMS, or a layer norm, which has a bias, too."""
+    cur = mul(like("norm" if layer_norm else "rms_norm", x), weight(x.ne[0], home=home))
     return add(cur, weight(x.ne[0], home=home)) if layer_norm else cur

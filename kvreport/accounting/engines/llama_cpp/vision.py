@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvreport.accounting.engines.llama_cpp.planner import Backend, plan
+from kvreport.accounting.engines.llama_cpp.step import linear
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F16,
     F32,
@@ -23,7 +24,6 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     glu,
     graph_input,
     like,
-    mul_mat,
     permute,
     reshape,
     transpose,
@@ -182,21 +182,16 @@ def _norm(stream: Tensor, *, biased: bool) -> Tensor:
     return add(cur, weight(stream.ne[0], home=0)) if biased else cur
 
 
-def _product(stream: Tensor, wide: int, *, biased: bool) -> Tensor:
-    cur = mul_mat(weight(stream.ne[0], wide, home=0), stream)
-    return add(cur, weight(wide, home=0)) if biased else cur
-
-
 def _attend(
     graph: Graph, own: Projector, cur: Tensor, tokens: int, mask: Tensor | None, turns: Tensor | None
 ) -> Tensor:
     width = own.hidden // max(own.heads, 1)
     shape = (width, own.heads, tokens)
     if own.fused:
-        whole = _product(cur, own.hidden * 3, biased=own.biased)
+        whole = linear(cur, own.hidden * 3, 0, biased=own.biased)
         parts = [view(whole, shape, (width * F32, whole.nb[1])) for _ in range(3)]
     else:
-        parts = [reshape(_product(cur, own.hidden, biased=own.biased), *shape) for _ in range(3)]
+        parts = [reshape(linear(cur, own.hidden, 0, biased=own.biased), *shape) for _ in range(3)]
     if turns is not None:
         parts = [like("rope", part, turns) if index < 2 else part for index, part in enumerate(parts)]
     for part in parts:
@@ -205,14 +200,14 @@ def _attend(
     halves = [Tensor("cpy", part.ne, F16, (part,)) for part in others]
     srcs = (query, *halves) if mask is None else (query, *halves, mask)
     mixed = Tensor("flash_attn", shape, F32, srcs)
-    return _product(reshape(mixed, own.hidden, tokens), own.hidden, biased=own.biased)
+    return linear(reshape(mixed, own.hidden, tokens), own.hidden, 0, biased=own.biased)
 
 
 def _feed(own: Projector, cur: Tensor) -> Tensor:
-    upper = _product(cur, own.inner, biased=own.biased)
-    gate = _product(cur, own.inner, biased=own.biased) if own.gated else None
+    upper = linear(cur, own.inner, 0, biased=own.biased)
+    gate = linear(cur, own.inner, 0, biased=own.biased) if own.gated else None
     upper = like("unary", upper) if gate is None else glu(gate, upper)
-    return _product(upper, own.hidden, biased=own.biased)
+    return linear(upper, own.hidden, 0, biased=own.biased)
 
 
 def _project(own: Projector, stream: Tensor, patches: int, *, normed: bool) -> Tensor:
@@ -226,5 +221,5 @@ def _project(own: Projector, stream: Tensor, patches: int, *, normed: bool) -> T
     for index, wide in enumerate(own.projection):
         if index:
             stream = like("unary", stream)
-        stream = _product(stream, wide, biased=True)
+        stream = linear(stream, wide, 0, biased=True)
     return stream
