@@ -265,7 +265,7 @@ def _attention_keys(attention: list[Attention]) -> dict[str, Value]:
     keys: dict[str, Value] = {
         "attention.key_length": usual.key_dim,
         "attention.value_length": usual.value_dim,
-        "rope.dimension_count": usual.rotary_dims or usual.key_dim,
+        "rope.dimension_count": usual.key_dim,
     }
     if window:
         keys |= {

@@ -18,7 +18,9 @@ from kvreport.accounting import capacity, kernel, roofline, sizing
 from kvreport.accounting.demand import Demand
 from kvreport.accounting.demand import Reach as Seen
 from kvreport.accounting.engines.sglang.pools import Division, PoolFlags
+from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.engines.vllm import reserve
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
 from kvreport.accounting.roofline import Peaks
@@ -288,23 +290,12 @@ def test_a_reserve_is_the_package_s_own():
     for name in ("meta-llama/Llama-3.1-70B-Instruct", "deepseek-ai/DeepSeek-V3", "google/gemma-3-27b-it"):
         model = catalog.model(name)
         for own, (vendor, handles) in product((False, True), (("NVIDIA", False), ("INTEL", True))):
-            rates = reserve.read_rates(model, engine, tensor_parallel=4)
+            rates = reserve.read_rates(model, engine, reserve.Told(tensor_parallel=4))
             multicast, splits, partial = (draw.random() < 0.5 for _ in range(3))
             tokens, rows, eager = draw.choice([2048, 8192]), draw.choice([1, 256, 1024]), draw.random() < 0.5
-            whole = reserve.reserve(
-                model,
-                engine,
-                max_batched_tokens=tokens,
-                max_seqs=rows,
-                tensor_parallel=4,
-                eager=eager,
-                own_expert_kernels=own,
-                splits=splits,
-                partial=partial,
-                multicast=multicast,
-                vendor=vendor,
-                context_tokens=32_768,
-            )
+            device = reserve.OnDevice(vendor, "server", own, splits, partial, multicast)
+            step = EngineStep(tokens, rows, Layout(tensor=4), eager=eager, context_tokens=32_768)
+            whole = reserve.reserve(model, engine, device, step)
             found = kernel.reserve_bytes(
                 rates, tokens, rows, eager, own, splits, partial, multicast, 0, handles, 32_768
             )

@@ -14,7 +14,7 @@ from kvreport.accounting.all_to_all import (
     two_sided_bytes,
 )
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.vllm.reserve import read_rates
+from kvreport.accounting.engines.vllm.reserve import Told, read_rates
 from kvreport.accounting.engines.vllm.towers import clip_tokens
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.stages import stages
@@ -495,11 +495,12 @@ def test_the_error_band_of_stages_is_no_narrower_than_that_of_their_devices(cata
     engine = rules(catalog.engine("vllm"))
     for name in ("rtx-5090", "h100-sxm-80gb", "dgx-spark-gb10", "mi300x"):
         device = catalog.accelerator(name)
-        assert engine.error_bands(device)[-1] >= max(engine.error_bands(device)[:2])
+        *_, share, least = bands = engine.browser_traits(device)["band"]
+        assert (share, least) >= max(zip(bands[:4:2], bands[1:4:2], strict=True))
     found = estimate(
         "llama-3.1-8b", gpu="rtx-5090", pipeline_parallel=2, context_tokens=8192, catalog=catalog
     )
-    share, least = engine.error_bands(catalog.accelerator("rtx-5090"))[-1]
+    share, least = engine.browser_traits(catalog.accelerator("rtx-5090"))["band"][-2:]
     for rank in found.deployment.ranks:
         assert rank.uncertainty_bytes == round(least + share * rank.reserve.total)
 
@@ -531,7 +532,7 @@ def test_a_model_that_only_listens_keeps_its_clips_while_it_is_measured(catalog:
     assert clip_tokens(alone, engine) == 750
     rates = read_rates(alone, engine)
     assert (rates.encoded, rates.encoded_per_token) == (750 * 2048 * 2, 2048 * 2)
-    assert read_rates(alone, engine, images=False).encoded == 0
+    assert read_rates(alone, engine, Told(images=False)).encoded == 0
     assert (
         read_rates(seeing, engine).encoded_per_token
         == read_rates(seeing, catalog.engine("vllm")).encoded_per_token

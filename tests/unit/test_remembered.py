@@ -68,9 +68,9 @@ def test_rates_are_read_once_for_a_maker_whose_name_is_put_together() -> None:
     """Each reserve read its rates again, more than half of what a search for deployments took."""
     catalog = open_catalog()
     model, engine = catalog.model("meta-llama/Llama-3.1-8B-Instruct"), catalog.engine("vllm")
-    told = (False, True, True, False, False, "nvidia", False, False, 1, 1)
+    told = (2, False, True, True, False, False, "nvidia", False, False, 1, 1)
     first, again = (
-        rates_of(model, engine, 2, *(one.upper() if isinstance(one, str) else one for one in told))
+        rates_of(model, engine, *(one.upper() if isinstance(one, str) else one for one in told))
         for _ in range(2)
     )
     assert isinstance(first, kernel.ReserveRates)

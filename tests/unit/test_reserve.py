@@ -9,7 +9,7 @@ import pytest
 import kvreport
 from kvreport.accounting import kernel
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.step import EngineStep
+from kvreport.accounting.engines.step import EngineStep, Reserve
 from kvreport.accounting.engines.vllm.profiling import (
     Shape,
     expert_workspace_bytes,
@@ -18,14 +18,16 @@ from kvreport.accounting.engines.vllm.profiling import (
 )
 from kvreport.accounting.engines.vllm.reserve import (
     BANDS,
+    OnDevice,
+    Told,
     band,
     band_kind,
     bytes_of_graph_layer,
     large_workspace,
     own_expert_kernels,
     read_rates,
-    reserve,
 )
+from kvreport.accounting.engines.vllm.reserve import reserve as whole_reserve
 from kvreport.accounting.extras import own_prediction_layer, vocabulary_slots, with_draft
 from kvreport.accounting.kernel import LARGEST_CAPTURE, captured_sizes, graphs_up_to
 from kvreport.accounting.parallel import Layout
@@ -43,6 +45,13 @@ from tests.trunk import budget, load_overhead
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
     return open_catalog()
+
+
+def reserve(model: Model, engine: Engine, **told: Any) -> Reserve:
+    """The reserve of a start that is told so much of its device, its ranks and its steps."""
+    device = OnDevice(**{name: told.pop(name) for name in OnDevice._fields if name in told})
+    ranks = Layout(tensor=told.pop("tensor_parallel", 1))
+    return whole_reserve(model, engine, device, EngineStep(layout=ranks, **told))
 
 
 def release(version: str, **coefficients: float) -> Engine:
@@ -320,7 +329,7 @@ def test_devices_that_are_not_amd_s_have_one_list_of_rates(catalog: Catalog) -> 
     newest = catalog.engine("vllm")
     for name in ("meta-llama/Llama-3.1-8B", "google/gemma-4-31B-it", "deepseek-ai/DeepSeek-V3"):
         record = catalog.model(name)
-        assert read_rates(record, newest, vendor="INTEL") == read_rates(record, newest)
+        assert read_rates(record, newest, Told(vendor="INTEL")) == read_rates(record, newest)
 
 
 def test_ranks_add_to_what_lies_outside_the_framework_where_links_multicast(catalog: Catalog) -> None:
@@ -707,7 +716,7 @@ def test_logits_of_the_second_runner_by_release(
 ) -> None:
     model, engine = catalog.model("Qwen/Qwen3-32B"), release(version)
     assert read_rates(model, engine).sampling_per_row == alone * 151_936
-    assert read_rates(model, engine, tensor_parallel=2).sampling_per_row == split * 151_936
+    assert read_rates(model, engine, Told(tensor_parallel=2)).sampling_per_row == split * 151_936
 
 
 @pytest.mark.parametrize(
@@ -758,8 +767,8 @@ def test_places_of_picked_tokens_are_kept_by_every_layer(catalog: Catalog) -> No
     named = rules(catalog.engine("vllm-0.32")).at_release("0.31.0")
     engine = rules(named).at_release("0.31.0")
     bare = engine.model_copy(update={"architectures": {"picks_kept": ()}})
-    more = read_rates(model, engine, images=False).streams_per_token
-    more -= read_rates(model, bare, images=False).streams_per_token
+    more = read_rates(model, engine, Told(images=False)).streams_per_token
+    more -= read_rates(model, bare, Told(images=False)).streams_per_token
     assert more == 12 * (2048 + 4) * 4
     assert 8192 * more / GIB == pytest.approx(31.42 - 30.66, abs=0.02)
 
@@ -978,7 +987,7 @@ def test_picked_tokens_of_a_latent_are_divided_by_their_number(
     assert rates.partial_per_row == counted * 28 * heads * 512 * 4
     assert rates.narrow_per_row == counted * 27 * heads * 512 * 4
     # Where ranks divide a context, FlashMLA's kernel runs.
-    assert read_rates(record, engine, tensor_parallel=8, decode_context=8).partial_per_row == 0
+    assert read_rates(record, engine, Told(tensor_parallel=8, decode_context=8)).partial_per_row == 0
     assert rules(engine).reserve_follows_cache(record) or not counted
 
 
@@ -1057,11 +1066,11 @@ def test_latents_have_partial_results_as_wide_as_they_are(catalog: Catalog) -> N
     engine = release("0.29.0")
     record = catalog.model("zai-org/GLM-4.7-Flash")
     assert read_rates(record, engine).partial_per_row == 2 * 32 * 20 * 512 * 4
-    assert read_rates(record, engine, tensor_parallel=4).partial_per_row == 2 * 32 * 5 * 512 * 4
+    assert read_rates(record, engine, Told(tensor_parallel=4)).partial_per_row == 2 * 32 * 5 * 512 * 4
     assert read_rates(record, release("0.26.0")).partial_per_row == 32 * 20 * 512 * 4
     # Ranks that divide a context gather the heads of their group.
     assert (
-        read_rates(record, engine, tensor_parallel=4, decode_context=2).partial_per_row
+        read_rates(record, engine, Told(tensor_parallel=4, decode_context=2)).partial_per_row
         == 2 * 32 * 10 * 512 * 4
     )
     # The attention of MiniCPM3 is that of plain heads: nothing is expanded.
@@ -1177,7 +1186,10 @@ def test_compiling_measures_a_kernel_with_what_it_writes(
     model = catalog.model(name)
     rates = read_rates(model, release(version))
     assert (rates.compiling + rates.compiling_per_token * tokens) / GIB == pytest.approx(peak_gib, abs=0.006)
-    assert read_rates(model, release(version), tensor_parallel=2).compiling_per_token == 2 * model.hidden_size
+    assert (
+        read_rates(model, release(version), Told(tensor_parallel=2)).compiling_per_token
+        == 2 * model.hidden_size
+    )
     assert read_rates(model, release("0.25.0")).compiling_per_token == 0
 
 

@@ -9,7 +9,7 @@ import kvreport
 from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.capacity import followed
-from kvreport.accounting.engines.vllm.reserve import read_rates
+from kvreport.accounting.engines.vllm.reserve import Told, read_rates
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.dataset.frames import boundary
 from kvreport.dataset.grid import axes
@@ -205,7 +205,7 @@ def test_a_formula_on_an_array_is_the_formula(catalog: Catalog) -> None:
     draw = random.Random(3)  # noqa: S311
     lengths = np.array([0, 1, 64, 8192, 16_383, 16_384, 65_536, 1 << 20])
     for name in (VIDEOS, INDEXED, STAGED, "deepseek-ai/DeepSeek-V4.1-Flash", "Qwen/Qwen2.5-7B"):
-        rates = read_rates(catalog.model(name), engine, tensor_parallel=draw.choice([1, 8]))
+        rates = read_rates(catalog.model(name), engine, Told(tensor_parallel=draw.choice([1, 8])))
         step = (rates, draw.choice([2048, 8192]), draw.choice([1, 256, 1024]))
         own, splits, compiled, eager = (draw.random() < 0.5 for _ in range(4))
         plain = [kernel.activation_bytes(*step, int(one), own, splits, compiled) for one in lengths]

@@ -327,24 +327,18 @@ class EngineRules:
         """True if the release's second model runner lacks drafts of this kind."""
         return False
 
-    def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
-        """True if the device's kernels for experts bring buffers of their own."""
-        return False
-
-    def splits_freed(self, accelerator: Accelerator) -> bool:
-        """True if a workspace of the device is cut out of memory that compiling freed, and keeps all of it reserved."""
-        return False
-
-    def keeps_partial_results(self, accelerator: Accelerator) -> bool:
-        """True if captured graphs of the device keep partial results of attention for every request."""
-        return False
-
-    def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int, bool]:
-        """What of a device changes memory outside the framework.
-
-        Multicasting links, bytes shared with a CPU, and whether handles of linear algebra are taken off.
-        """
-        return False, 0, False
+    def browser_traits(self, accelerator: Accelerator) -> dict[str, Any]:
+        """What of a device the formulas of the reserve ask for in a browser, as ``gpus[]`` of ``site.json`` names it."""
+        band = [0.0, 0.0]
+        outside = [False, 0, False]
+        return {
+            "own": False,
+            "splits": False,
+            "partial": False,
+            "outside": outside,
+            "band": band,
+            "runner": 0,
+        }
 
     def reserve_rates(
         self, model: Model, layout: Layout, *, amd: bool = False, receives: bool = False
@@ -354,14 +348,6 @@ class EngineRules:
         ``amd``: True for AMD's devices. ``receives``: True for a pipeline stage after the first.
         """
         return None
-
-    def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:
-        """False where the reserve's rates are those of AMD's devices."""
-        return True
-
-    def error_bands(self, accelerator: Accelerator) -> tuple[tuple[float, float], ...]:
-        """Half widths of the reserve's error band by kind of start: shares of the reserve, and bytes beside them."""
-        return ((0.0, 0.0),)
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """What of an accelerator decides the reserve; equal classes have equal reserves."""

@@ -8,12 +8,13 @@ tensor-parallel group adds to it (up to 0.22), what a device adds that shares it
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.engines.step import Reserve, constant
+from kvreport.accounting.engines.step import EngineStep, Reserve, constant
 from kvreport.accounting.engines.vllm import releases
+from kvreport.accounting.engines.vllm.expert_kernels import MEGA_MOE
 from kvreport.accounting.engines.vllm.kernels import UNCOMPRESSED
 from kvreport.accounting.engines.vllm.profiling import (
     INDEX_LOGITS_BYTES,
@@ -44,6 +45,7 @@ from kvreport.accounting.engines.vllm.profiling import (
 from kvreport.accounting.engines.vllm.towers import clip_tokens, encoding, listening, whole_encoding
 from kvreport.accounting.extras import drafts
 from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
@@ -79,27 +81,91 @@ BOTH_WAYS: Final = "attends_both_ways"
 Gemma 3 with ``TRITON_ATTN``."""
 
 
-def read_rates(
-    model: Model,
-    engine: Engine,
-    *,
-    tensor_parallel: int = 1,
-    expert_parallel: bool = False,
-    images: bool = True,
-    videos: bool = True,
-    own_expert_kernels: bool = False,
-    sorts: bool | None = None,
-    vendor: str = "NVIDIA",
-    receives: bool = False,
-    whole_encoders: bool = False,
-    decode_context: int = 1,
-    gathering: int = 1,
-) -> kernel.ReserveRates:
-    """Read the rates off a model and an engine's release; arguments as for :func:`reserve`.
+class OnDevice(NamedTuple):
+    """What of a device decides a reserve: equal ones have equal reserves.
+
+    Attributes:
+        vendor: Who makes it, in capitals.
+        device_class: Which of the engine's error bands applies (:func:`device_class`).
+        own_expert_kernels: True if its kernels for experts bring their own buffers (:func:`own_expert_kernels`).
+        splits: True for a large workspace (:func:`large_workspace`).
+        partial: True if its attention keeps partial results (:func:`keeps_partial_results`).
+        multicast: False if its links have no multicast (:func:`multicasts`).
+    """
+
+    vendor: str = "NVIDIA"
+    device_class: str = "server"
+    own_expert_kernels: bool = False
+    splits: bool = False
+    partial: bool = False
+    multicast: bool = True
+
+    @classmethod
+    @remembered
+    def of(cls, accelerator: Accelerator) -> OnDevice:
+        """Read it off an accelerator."""
+        return cls(
+            accelerator.vendor.upper(),
+            device_class(accelerator),
+            own_expert_kernels(accelerator),
+            large_workspace(accelerator),
+            keeps_partial_results(accelerator),
+            multicasts(accelerator),
+        )
+
+
+class Told(NamedTuple):
+    """What decides rates beside the model and the release: ranks, inputs, and what of the device changes kernels.
+
+    ``sorts`` is True if the engine said that sampling falls back to PyTorch's own, False if FlashInfer's sampler is stated,
+    None where neither is. PyTorch's own sorts all logits up to 0.16: since 0.17 a Triton kernel runs there
+    (``v1/sample/ops/topk_topp_sampler.py::apply_top_k_top_p``). The second model runner measures itself without sorting
+    (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``). ``gathering``: data ranks whose tokens the experts of each take.
+    The others are those of :class:`~kvreport.accounting.engines.step.EngineStep`, its layout and :class:`OnDevice`.
+    """
+
+    tensor_parallel: int = 1
+    expert_parallel: bool = False
+    images: bool = True
+    videos: bool = True
+    own_expert_kernels: bool = False
+    sorts: bool | None = None
+    vendor: str = "NVIDIA"
+    receives: bool = False
+    whole_encoders: bool = False
+    decode_context: int = 1
+    gathering: int = 1
+
+    @classmethod
+    def of(cls, engine: Engine, device: OnDevice, step: EngineStep) -> Told:
+        """What a start tells."""
+        layout = step.layout
+        return cls(
+            layout.tensor,
+            layout.expert,
+            step.images,
+            step.videos,
+            device.own_expert_kernels,
+            step.sorts,
+            device.vendor,
+            step.receives,
+            layout.whole_encoders,
+            layout.decode_context,
+            gathering_ranks(layout, engine.expert_kernel),
+        )
+
+
+PLAIN: Final = Told()
+
+
+def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.ReserveRates:
+    """Read the rates off a model and an engine's release.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.
     """
+    tensor_parallel, expert_parallel, images, videos, own_expert_kernels, sorts, vendor, *rest = told
+    receives, whole_encoders, decode_context, gathering = rest
     sizes = Shape.of(model)
     release = release_of(engine)
     second = runs_second(model, sizes, engine, vendor=vendor)
@@ -204,102 +270,40 @@ def read_rates(
     )
 
 
-def reserve(
-    model: Model,
-    engine: Engine,
-    *,
-    max_batched_tokens: int,
-    max_seqs: int,
-    tensor_parallel: int = 1,
-    expert_parallel: bool = False,
-    whole_encoders: bool = False,
-    eager: bool = False,
-    images: bool = True,
-    videos: bool = True,
-    own_expert_kernels: bool = False,
-    splits: bool = False,
-    partial: bool = False,
-    sorts: bool | None = None,
-    compiled: bool = False,
-    vendor: str = "NVIDIA",
-    multicast: bool = True,
-    context_tokens: xp.ArrayLike | None = None,
-    device_class: str = "server",
-    receives: bool = False,
-    stages: bool = False,
-    narrow: bool = False,
-    decode_context: int = 1,
-    gathering: int = 1,
-) -> Reserve:
-    """Estimate an engine's reserve for one model on one device.
-
-    Args:
-        model: The model.
-        engine: The engine; its ``coefficients`` hold the fitted constants.
-        max_batched_tokens: Tokens of one scheduler step.
-        max_seqs: Requests that run at once.
-        tensor_parallel: Ranks that the model is split over.
-        expert_parallel: True if each rank has whole experts.
-        whole_encoders: True if each rank has encoders whole, and encodes some of the inputs.
-        eager: True if no graphs are captured.
-        images: False if the engine was told to serve text only.
-        videos: False if it was told to take no videos, so that it measures itself with an image.
-        own_expert_kernels: True if the device's kernels for experts bring their own buffers.
-        splits: True on devices with a large workspace (:func:`large_workspace`).
-        partial: True on devices whose attention keeps partial results (:func:`keeps_partial_results`).
-        sorts: True if the engine said that sampling falls back to PyTorch's own, False if FlashInfer's sampler is stated, None
-            where neither is. PyTorch's own sorts all logits up to 0.16:
-            since 0.17 a Triton kernel runs there (``v1/sample/ops/topk_topp_sampler.py::apply_top_k_top_p``). The second
-            model runner measures itself without sorting (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``).
-        compiled: True if it finds its compiled graphs in the cache, as at a later start.
-        vendor: Who makes the device, in capitals.
-        multicast: False on devices whose links have no multicast (:func:`multicasts`).
-        context_tokens: The longest request that the engine was told to take, or several; None for the model's.
-        device_class: Which of the engine's error bands applies.
-        receives: True for a pipeline stage after the first.
-        stages: True for a pipeline stage, whose error band is that of the logs of such.
-        narrow: True for a cache of fewer than 16 bits.
-        decode_context: Ranks that divide a context.
-        gathering: Data ranks whose tokens the experts of each take.
+def reserve(model: Model, engine: Engine, device: OnDevice, step: EngineStep) -> Reserve:
+    """Estimate an engine's reserve for one model on one device; arrays where the longest request is one.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.
     """
-    rates = rates_of(
-        model,
-        engine,
-        tensor_parallel,
-        expert_parallel,
-        images,
-        videos,
-        own_expert_kernels,
-        sorts,
-        vendor,
-        receives,
-        whole_encoders,
-        decode_context,
-        gathering,
+    rates = rates_of(model, engine, *Told.of(engine, device, step))
+    context_tokens, eager, compiled = step.context_tokens, step.eager, step.compiled
+    max_batched_tokens, max_seqs, own_expert_kernels = (
+        step.max_batched_tokens,
+        step.max_seqs,
+        device.own_expert_kernels,
     )
     asked: Any = model.context_tokens if context_tokens is None else context_tokens
     peak = kernel.activation_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.activation_bytes)
     scored = kernel.scored_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.scored_bytes)
-    step = (rates, max_batched_tokens, max_seqs, asked, own_expert_kernels, splits)
-    activations = peak(*step, eager or compiled)
-    shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
-    outside = kernel.outside_bytes(rates, multicast, shared, charges_handles(engine, vendor))
+    measured = (rates, max_batched_tokens, max_seqs, asked, own_expert_kernels, device.splits)
+    activations = peak(*measured, eager or compiled)
+    outside = kernel.outside_bytes(rates, *outside_framework(engine, device))
     graphs: Any = 0
     if not eager:
         captured = (rates, max_seqs, max_batched_tokens, own_expert_kernels)
-        graphs = kernel.graph_bytes(*captured, partial, 0) + scored(*captured, asked)
-    if narrow:
-        graphs -= kernel.narrow_cache_bytes(rates, max_seqs, max_batched_tokens, eager, partial)
+        graphs = kernel.graph_bytes(*captured, device.partial, 0) + scored(*captured, asked)
+    if step.narrow_cache:
+        graphs -= kernel.narrow_cache_bytes(rates, max_seqs, max_batched_tokens, eager, device.partial)
     total = activations + outside + graphs
     # A later start has what compiling took. No flag tells which start it is: the band spans both.
-    spared = activations - (activations if eager or compiled else peak(*step, True))  # noqa: FBT003
-    half = kernel.error_band(*band(engine, device_class, "stages" if stages else BANDS[rates.kind]), total)
+    spared = activations - (activations if eager or compiled else peak(*measured, compiled=True))
+    half = kernel.error_band(
+        *band(engine, device.device_class, "stages" if step.layout.pipeline > 1 else BANDS[rates.kind]), total
+    )
     # Nor does one tell which sampler is installed.
     either = kernel.open_sampler_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.open_sampler_bytes)
-    spared = spared + either(*step, eager or compiled)
+    spared = spared + either(*measured, eager or compiled)
     return Reserve(
         activations=activations,
         non_framework=outside,
@@ -309,27 +313,19 @@ def reserve(
 
 
 @remembered
-def rates_of(
-    model: Model,
-    engine: Engine,
-    tensor_parallel: int,
-    *told: bool | str | int | None,
-) -> kernel.ReserveRates:
-    """The rates of a model, which devices of many classes share; the answers in the order of their names below."""
-    names = (
-        "expert_parallel",
-        "images",
-        "videos",
-        "own_expert_kernels",
-        "sorts",
-        "vendor",
-        "receives",
-        "whole_encoders",
-        "decode_context",
-        "gathering",
-    )
-    arguments: dict[str, Any] = dict(zip(names, told, strict=True))
-    return read_rates(model, engine, tensor_parallel=tensor_parallel, **arguments)
+def rates_of(model: Model, engine: Engine, *told: Any) -> kernel.ReserveRates:  # noqa: ANN401 - the fields of Told
+    """The rates of a model, which devices of many classes share."""
+    return read_rates(model, engine, Told(*told))
+
+
+def outside_framework(engine: Engine, device: OnDevice) -> tuple[bool, int, bool]:
+    """What of a device changes memory outside the framework.
+
+    Whether its links multicast: NVLink with multicast keeps buffers. Bytes that it adds on memory shared with a CPU, where the
+    process's own share counts, too. Whether handles of linear algebra are taken off (:func:`charges_handles`).
+    """
+    taken = round(constant(engine, "unified_bytes")) if device.device_class == "unified" else 0
+    return device.multicast, taken, charges_handles(engine, device.vendor)
 
 
 def graph_constant(*, second: bool) -> str:
@@ -481,3 +477,18 @@ def own_expert_kernels(accelerator: Accelerator) -> bool:
     and Marlin's, which compute in buffers that the engine allocates.
     """
     return (accelerator.compute_capability or "").split(".")[0] == "10"
+
+
+def gathering_ranks(layout: Layout, expert_kernel: str | None = None) -> int:
+    """Data ranks whose tokens each rank's experts take: all of them, unless kernels send every token to its experts alone.
+
+    ``distributed/device_communicators/all2all.py::AgRsAll2AllManager`` gathers them, which is the default (0.19.1 to 0.33.0
+    ``config/parallel.py``, ``all2all_backend``), and whatever the backend without expert parallelism
+    (``fused_moe/all2all_utils.py::maybe_make_prepare_finalize``). Ranks measure themselves at the same time, each with a whole
+    step (``v1/worker/gpu_model_runner.py::_dummy_run``): "EP16 profiling with 131072 gathered tokens" of a step of 8,192, as
+    ``fused_moe/experts/trtllm_mxfp4_moe.py::_max_supported_tokens`` of 0.33.0 has it. A start on eight B200 with
+    ``--moe-backend deep_gemm_mega_moe``, which exchanges tokens by itself, has nothing of them (obs-171).
+    """
+    sends = layout.expert and layout.all_to_all not in ("", "allgather_reducescatter")
+    sends = sends or expert_kernel == MEGA_MOE
+    return 1 if sends else layout.data

@@ -12,7 +12,7 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import NVLINK_BYTES, Exchange
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
-from kvreport.accounting.engines.step import DraftKind, EngineStep, Reserve, constant
+from kvreport.accounting.engines.step import DraftKind, EngineStep, Reserve
 from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve
 from kvreport.accounting.engines.vllm.expert_kernels import MEGA_MOE, MEGA_MOE_BACKENDS
@@ -146,32 +146,7 @@ class Vllm(EngineRules):
 
     def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
         """Activations, non-framework memory and graphs, as the release's start-up measures them."""
-        return reserve.reserve(
-            model,
-            self.engine,
-            max_batched_tokens=step.max_batched_tokens,
-            max_seqs=step.max_seqs,
-            tensor_parallel=step.layout.tensor,
-            expert_parallel=step.layout.expert,
-            whole_encoders=step.layout.whole_encoders,
-            eager=step.eager,
-            images=step.images,
-            videos=step.videos,
-            sorts=step.sorts,
-            compiled=step.compiled,
-            own_expert_kernels=reserve.own_expert_kernels(accelerator),
-            splits=reserve.large_workspace(accelerator),
-            partial=reserve.keeps_partial_results(accelerator),
-            vendor=accelerator.vendor.upper(),
-            multicast=reserve.multicasts(accelerator),
-            context_tokens=step.context_tokens,
-            device_class=reserve.device_class(accelerator),
-            receives=step.receives,
-            stages=step.layout.pipeline > 1,
-            narrow=step.narrow_cache,
-            decode_context=step.layout.decode_context,
-            gathering=gathering_ranks(step.layout, self.engine.expert_kernel),
-        )
+        return reserve.reserve(model, self.engine, reserve.OnDevice.of(accelerator), step)
 
     def following_peak(
         self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
@@ -180,7 +155,8 @@ class Vllm(EngineRules):
         if not reserve.follows_length(model):
             return None
         compiled = step.eager or step.compiled
-        own, splits = reserve.own_expert_kernels(accelerator), reserve.large_workspace(accelerator)
+        device = reserve.OnDevice.of(accelerator)
+        own, splits = device.own_expert_kernels, device.splits
         rates = self._rates(model, accelerator, step)
         if not kernel.follows_length(rates):
             return None
@@ -200,21 +176,8 @@ class Vllm(EngineRules):
 
     def _rates(self, model: Model, accelerator: Accelerator, step: EngineStep) -> kernel.ReserveRates:
         """The rates of a model on a device."""
-        return reserve.rates_of(
-            model,
-            self.engine,
-            step.layout.tensor,
-            step.layout.expert,
-            step.images,
-            step.videos,
-            reserve.own_expert_kernels(accelerator),
-            step.sorts,
-            accelerator.vendor.upper(),
-            step.receives,
-            step.layout.whole_encoders,
-            step.layout.decode_context,
-            gathering_ranks(step.layout, self.engine.expert_kernel),
-        )
+        told = reserve.Told.of(self.engine, reserve.OnDevice.of(accelerator), step)
+        return reserve.rates_of(model, self.engine, *told)
 
     def reserve_follows_cache(self, model: Model) -> bool:
         """True for latents: on Hopper, another kernel serves those in FP8."""
@@ -249,27 +212,22 @@ class Vllm(EngineRules):
         known = release_of(self.engine).names("second_runner_drafts")
         return self.chooses_model_runner() and drafts not in known
 
-    def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
-        """True on Blackwell data-centre GPUs."""
-        return reserve.own_expert_kernels(accelerator)
+    def browser_traits(self, accelerator: Accelerator) -> dict[str, Any]:
+        """As :class:`.reserve.OnDevice` has them; the band of each kind of start.
 
-    def splits_freed(self, accelerator: Accelerator) -> bool:
-        """True on Hopper and Blackwell."""
-        return reserve.large_workspace(accelerator)
-
-    def keeps_partial_results(self, accelerator: Accelerator) -> bool:
-        """True on Hopper."""
-        return reserve.keeps_partial_results(accelerator)
-
-    def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int, bool]:
-        """NVLink with multicast keeps buffers; on unified memory the process's own share counts, too.
-
-        Handles count up to 0.32, on Intel's devices later, too.
+        On AMD's devices the first model runner may serve the model, and graphs take more. On Intel's they are as on NVIDIA's
+        where graphs are captured there.
         """
-        shared = reserve.device_class(accelerator) == "unified"
-        taken = round(constant(self.engine, "unified_bytes")) if shared else 0
-        handles = reserve.charges_handles(self.engine, accelerator.vendor.upper())
-        return reserve.multicasts(accelerator), taken, handles
+        device = reserve.OnDevice.of(accelerator)
+        bands = (reserve.band(self.engine, device.device_class, kind) for kind in reserve.BANDS)
+        return {
+            "own": device.own_expert_kernels,
+            "splits": device.splits,
+            "partial": device.partial,
+            "outside": list(reserve.outside_framework(self.engine, device)),
+            "band": [one for band in bands for one in band],
+            "runner": int(device.vendor == "AMD"),
+        }
 
     def reserve_rates(
         self, model: Model, layout: Layout, *, amd: bool = False, receives: bool = False
@@ -278,28 +236,15 @@ class Vllm(EngineRules):
 
         They are those of a device whose kernels for experts compute in the engine's buffers.
         """
-        return reserve.read_rates(
-            model,
-            self.engine,
+        told = reserve.Told(
             tensor_parallel=layout.tensor,
             expert_parallel=layout.expert,
             vendor="AMD" if amd else "NVIDIA",
             receives=receives,
             decode_context=layout.decode_context,
-            gathering=gathering_ranks(layout, self.engine.expert_kernel),
+            gathering=reserve.gathering_ranks(layout, self.engine.expert_kernel),
         )
-
-    def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:
-        """False on AMD's devices: the first model runner may serve the model there, and graphs take more.
-
-        On Intel's they are as on NVIDIA's where graphs are captured there.
-        """
-        return accelerator.vendor.upper() != "AMD"
-
-    def error_bands(self, accelerator: Accelerator) -> tuple[tuple[float, float], ...]:
-        """The band of each kind of start on the device's class."""
-        of_device = reserve.device_class(accelerator)
-        return tuple(reserve.band(self.engine, of_device, kind) for kind in reserve.BANDS)
+        return reserve.read_rates(model, self.engine, told)
 
     def share_on(self, accelerator: Accelerator | None, utilization: float | None) -> float:
         """The default where that much is free at start, else whole hundredths that surely are (unified memory)."""
@@ -370,7 +315,7 @@ class Vllm(EngineRules):
                 "cache on Hopper: an FP8 cache or a lower --max-num-seqs needs less"
             )
         foreign = 0
-        if gathering_ranks(step.layout, self.engine.expert_kernel) > 1 and step.layout.expert:
+        if reserve.gathering_ranks(step.layout, self.engine.expert_kernel) > 1 and step.layout.expert:
             own = replace(step, layout=replace(step.layout, all_to_all=_SENDS))
             first, second = (self.reserve(model, accelerator, one).activations for one in (step, own))
             foreign = first - second
@@ -401,16 +346,8 @@ class Vllm(EngineRules):
         return marlin - triton
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
-        """Scheduler defaults, vendor and error band, and whether kernels for experts bring their own buffers."""
-        return (
-            *self.scheduler(accelerator),
-            reserve.own_expert_kernels(accelerator),
-            reserve.large_workspace(accelerator),
-            reserve.keeps_partial_results(accelerator),
-            reserve.multicasts(accelerator),
-            reserve.device_class(accelerator),
-            accelerator.vendor.upper(),
-        )
+        """Scheduler defaults, and what of the device decides a reserve."""
+        return (*self.scheduler(accelerator), *reserve.OnDevice.of(accelerator))
 
     def at_release(self, version: str) -> Engine:
         """The record with the behavior of exactly this release of its range."""
@@ -508,21 +445,6 @@ class Vllm(EngineRules):
     def command(served: Served) -> Command:
         """``vllm serve`` and its flags."""
         return serve.command(served)
-
-
-def gathering_ranks(layout: Layout, expert_kernel: str | None = None) -> int:
-    """Data ranks whose tokens each rank's experts take: all of them, unless kernels send every token to its experts alone.
-
-    ``distributed/device_communicators/all2all.py::AgRsAll2AllManager`` gathers them, which is the default (0.19.1 to 0.33.0
-    ``config/parallel.py``, ``all2all_backend``), and whatever the backend without expert parallelism
-    (``fused_moe/all2all_utils.py::maybe_make_prepare_finalize``). Ranks measure themselves at the same time, each with a whole
-    step (``v1/worker/gpu_model_runner.py::_dummy_run``): "EP16 profiling with 131072 gathered tokens" of a step of 8,192, as
-    ``fused_moe/experts/trtllm_mxfp4_moe.py::_max_supported_tokens`` of 0.33.0 has it. A start on eight B200 with
-    ``--moe-backend deep_gemm_mega_moe``, which exchanges tokens by itself, has nothing of them (obs-171).
-    """
-    sends = layout.expert and layout.all_to_all not in ("", "allgather_reducescatter")
-    sends = sends or expert_kernel == MEGA_MOE
-    return 1 if sends else layout.data
 
 
 def _is_nvidia(accelerator: Accelerator) -> bool:
