@@ -407,16 +407,15 @@ def _picked(model: Model, group: LayerGroup, cache: Cache) -> int | None:
         shared = cache.stride == 1
     own = [other for other in group.caches if isinstance(other, Indexer)]
     if not own and shared:
-        own = [other for its in model.layers for other in its.caches if isinstance(other, Indexer)]
+        own = [other for other in model.every_cache if isinstance(other, Indexer)]
     return min(other.top_k or 0 for other in own) if own else None
 
 
 def _read_by(model: Model, cache: Shared) -> Cache | None:
     """The cache that a sharing layer reads: the first of that kind."""
-    for group in model.layers:
-        for other in group.caches:
-            if other.kind == cache.reads:
-                return other
+    for other in model.every_cache:
+        if other.kind == cache.reads:
+            return other
     return None
 
 

@@ -324,7 +324,7 @@ def suits(layout: Layout, model: Model) -> bool:
     large mixtures. Tensor parallelism over two servers serves what one does not hold. Decode context parallelism takes the
     place of copies, of latents and of KV heads. Pipeline stages serve what needs two servers, or several cards of one machine.
     """
-    latent = any(cache.kind == "latent" for group in model.layers for cache in group.caches)
+    latent = any(cache.kind == "latent" for cache in model.every_cache)
     size = parameters(model)
     if layout.is_row_of_cards:
         return size >= ONE_CARD

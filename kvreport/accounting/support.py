@@ -532,7 +532,7 @@ def rules_of(ruling: Ruling, model: Model) -> tuple[FormatRule, ...]:
 @remembered
 def cache_kinds(model: Model) -> frozenset[str]:
     """The kinds of caches that a model has."""
-    return frozenset(cache.kind for group in model.layers for cache in group.caches)
+    return frozenset(cache.kind for cache in model.every_cache)
 
 
 def _device(rules: Sequence[DeviceRule], engine: Engine, accelerator: Accelerator) -> Judgement:

@@ -269,6 +269,11 @@ class Model(Record):
         """Number of layers."""
         return sum(group.count for group in self.layers)
 
+    @property
+    def every_cache(self) -> tuple[Cache, ...]:
+        """The caches of each group of layers, one group after the other."""
+        return tuple(cache for group in self.layers for cache in group.caches)
+
     @cached_property
     def pattern(self) -> tuple[int, ...]:
         """For each layer in order, the index of its group in ``layers``."""

@@ -103,7 +103,7 @@ def test_pools_beside_a_draft_are_those_of_sglang(
     served = catalog.model(target)
     whole = with_draft(served, draft_of(catalog, draft, served.vocabulary)).whole
     engine, device = release_of(catalog, release), catalog.accelerator("h100-sxm-80gb")
-    resolved = settings.settings(served, engine, device, tensor_parallel=ranks)
+    resolved = settings.settings(served, engine, device, settings.SglangFlags(tensor_parallel=ranks))
     flags = PoolFlags(
         2,
         attention_ranks=ranks,
@@ -150,7 +150,9 @@ def test_releases_before_0_5_14_keep_more_free_for_a_draft(catalog: Catalog, dra
     whole = with_draft(served, draft_of(catalog, draft, served.vocabulary)).whole
 
     def share(release: str, *, drafts: bool) -> float:
-        return settings.settings(whole, release_of(catalog, release), device, drafts=drafts).share
+        return settings.settings(
+            whole, release_of(catalog, release), device, settings.SglangFlags(drafts=drafts)
+        ).share
 
     assert share("0.5.13", drafts=False) - share("0.5.13", drafts=True) == pytest.approx(
         mib / 81_559, abs=2e-3

@@ -111,17 +111,19 @@ def resolved(catalog: Catalog, spot: Spot) -> Settings:
         catalog.model(spot.model),
         catalog.engine("sglang"),
         catalog.accelerator(spot.gpu),
-        tensor_parallel=flags.get("tp_size", 1),
-        data_attention=flags.get("dp_size", 1),
-        context_ranks=flags.get("dcp_size", 1),
-        chunk_tokens=flags.get("chunked_prefill_size"),
-        max_requests=flags.get("max_running_requests"),
-        share=flags.get("mem_fraction_static"),
-        page_tokens=flags.get("page_size"),
-        prefix_cache=not flags.get("disable_radix_cache"),
-        overlap=not flags.get("disable_overlap_schedule"),
-        context_tokens=flags.get("context_length"),
-        deepep=flags.get("moe_a2a_backend") == "deepep",
+        sglang_settings.SglangFlags(
+            tensor_parallel=flags.get("tp_size", 1),
+            data_attention=flags.get("dp_size", 1),
+            context_ranks=flags.get("dcp_size", 1),
+            chunk_tokens=flags.get("chunked_prefill_size"),
+            max_requests=flags.get("max_running_requests"),
+            share=flags.get("mem_fraction_static"),
+            page_tokens=flags.get("page_size"),
+            prefix_cache=not flags.get("disable_radix_cache"),
+            overlap=not flags.get("disable_overlap_schedule"),
+            context_tokens=flags.get("context_length"),
+            deepep=flags.get("moe_a2a_backend") == "deepep",
+        ),
     )
 
 
@@ -300,8 +302,8 @@ def test_a_budget_without_a_state_or_a_window_is_refused(catalog: Catalog) -> No
 def test_amd_lowers_the_share_for_long_contexts(catalog: Catalog) -> None:
     model, engine = catalog.model("Qwen/Qwen3-8B"), catalog.engine("sglang")
     gpu = catalog.accelerator("mi300x")
-    short = sglang_settings.settings(model, engine, gpu, context_tokens=8192)
-    long = sglang_settings.settings(model, engine, gpu, context_tokens=8193)
+    short = sglang_settings.settings(model, engine, gpu, sglang_settings.SglangFlags(context_tokens=8192))
+    long = sglang_settings.settings(model, engine, gpu, sglang_settings.SglangFlags(context_tokens=8193))
     assert long.share == pytest.approx(0.85 * short.share)
 
 
@@ -311,7 +313,9 @@ def test_older_releases_capture_less_on_small_devices(catalog: Catalog) -> None:
     newer = sglang_settings.settings(model, catalog.engine("sglang"), gpu)
     assert (older.chunk_tokens, older.captured_requests) == (2048, 24)
     assert (newer.chunk_tokens, newer.captured_requests) == (4096, 48)
-    wide = sglang_settings.settings(model, catalog.engine("sglang-0.5.15"), gpu, tensor_parallel=4)
+    wide = sglang_settings.settings(
+        model, catalog.engine("sglang-0.5.15"), gpu, sglang_settings.SglangFlags(tensor_parallel=4)
+    )
     assert wide.captured_requests == 80
 
 
@@ -322,7 +326,9 @@ def test_graphs_are_captured_for_no_more_than_run_since_0_5_22(
     # scripts/run_sglang_planner.py with both releases: Llama-2-7b-hf, B200, max_running_requests 64, no radix cache.
     model, gpu = catalog.model("meta-llama/Llama-2-7b-hf"), catalog.accelerator("b200-sxm-180gb")
     engine = rules(catalog.engine("sglang")).at_release(release)
-    found = sglang_settings.settings(model, engine, gpu, max_requests=64, prefix_cache=False)
+    found = sglang_settings.settings(
+        model, engine, gpu, sglang_settings.SglangFlags(max_requests=64, prefix_cache=False)
+    )
     assert (found.captured_requests, found.share) == (captured, pytest.approx(share))
 
 
@@ -330,7 +336,10 @@ def test_releases_before_0_5_16_keep_nothing_for_deepep(catalog: Catalog) -> Non
     model, gpu = catalog.model("deepseek-ai/DeepSeek-V3"), catalog.accelerator("h100-sxm-80gb")
     older = catalog.engine("sglang-0.5.15")
     plain, deepep = (
-        sglang_settings.settings(model, older, gpu, tensor_parallel=8, deepep=one) for one in (False, True)
+        sglang_settings.settings(
+            model, older, gpu, sglang_settings.SglangFlags(tensor_parallel=8, deepep=one)
+        )
+        for one in (False, True)
     )
     assert plain.share == deepep.share
 

@@ -84,7 +84,7 @@ def test_decode_graphs_of_two_classes_are_captured_for_all_requests(catalog: Cat
     vision, text = catalog.model(VISION), catalog.model(TEXT)
     captured = {
         (model.id, requests): settings.settings(
-            model, catalog.engine("sglang"), device, max_requests=requests
+            model, catalog.engine("sglang"), device, settings.SglangFlags(max_requests=requests)
         ).captured_requests
         for model in (vision, text)
         for requests in (64, 400, 600)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kvreport.accounting.engines.sglang.compressed import compressed_sizes
-from kvreport.accounting.engines.sglang.settings import left_uncaptured, prefill_captured, settings
+from kvreport.accounting.engines.sglang.settings import (
+    SglangFlags,
+    left_uncaptured,
+    prefill_captured,
+    settings,
+)
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.release import at_release, engine_for_version
@@ -102,7 +107,7 @@ def test_dp_attention_leaves_prefill_uncaptured_up_to_0_5_16(catalog: Catalog) -
     model, device = catalog.model("Qwen/Qwen3-30B-A3B"), catalog.accelerator("h100-sxm-80gb")
     for release, kept in (("0.5.16", False), ("0.5.17", True)):
         engine = of_release(catalog, release)
-        found = settings(model, engine, device, tensor_parallel=4, data_attention=4)
+        found = settings(model, engine, device, SglangFlags(tensor_parallel=4, data_attention=4))
         assert (found.graphs_mib > graphs_of_decode(found.captured_requests, 4)) is kept, release
 
 

@@ -46,7 +46,7 @@ def test_pools_of_stages_are_those_of_the_engine(
     dtype: str,
 ) -> None:
     model, gpu = CATALOG.model(name), CATALOG.accelerator("h100-sxm-80gb")
-    resolved = settings.settings(model, ENGINE, gpu, pipeline_parallel=number)
+    resolved = settings.settings(model, ENGINE, gpu, settings.SglangFlags(pipeline_parallel=number))
     flags = PoolFlags(
         element_bytes=BYTES[dtype],
         page_tokens=resolved.page_tokens,

@@ -70,7 +70,7 @@ class Mlx(EngineRules):
 
     def _kernel_notes(self, model: Model) -> Iterator[str]:
         """Which heads no fused kernel reads prompts with, in this release or only in older ones."""
-        if any(isinstance(cache, Latent) for group in model.layers for cache in group.caches):
+        if any(isinstance(cache, Latent) for cache in model.every_cache):
             yield "latent attention writes its scores to memory while a prompt is read: they grow with its length"
         for key_dim, value_dim in sorted(set(_head_dims(model))):
             width = _width(key_dim, value_dim)
@@ -115,7 +115,7 @@ class Mlx(EngineRules):
     def _score_bytes(self, model: Model, accelerator: Accelerator, tokens: Any, *, narrow: bool) -> Any:  # noqa: ANN401
         """Scores of the layer that writes most of them while a chunk is read; 0 where all attention is fused."""
         most: Any = 0 * tokens
-        for cache in (cache for group in model.layers for cache in group.caches):
+        for cache in model.every_cache:
             if isinstance(cache, Latent):
                 seen = tokens if cache.window is None else xp.minimum(tokens, cache.window + PREFILL_STEP - 1)
                 found = latent_score_bytes(model.attention_heads, tokens, seen // cache.stride)
@@ -158,7 +158,7 @@ def latent_score_bytes(heads: int, context: Any, seen: Any = None) -> Any:  # no
 
 def _head_dims(model: Model) -> Iterator[tuple[int, int]]:
     """Widths of keys and values of a head, for each cache of them."""
-    for cache in (cache for group in model.layers for cache in group.caches):
+    for cache in model.every_cache:
         if isinstance(cache, FullAttention | SlidingWindow | ChunkedAttention):
             yield cache.key_dim, cache.value_dim
 

@@ -47,9 +47,7 @@ def predicted_bytes(model: Model, file_bytes: int, context: int) -> int:
 
     ``file_bytes``: size of its file. ``context``: cells of all slots.
     """
-    heads = [
-        c.kv_heads for g in model.layers for c in g.caches if isinstance(c, FullAttention | SlidingWindow)
-    ]
+    heads = [c.kv_heads for c in model.every_cache if isinstance(c, FullAttention | SlidingWindow)]
     width = model.hidden_size // model.attention_heads if model.attention_heads else 0
     return file_bytes + 2 * model.layer_count * min(heads, default=1) * width * context * 2
 

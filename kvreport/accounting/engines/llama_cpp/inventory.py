@@ -333,16 +333,15 @@ def latent_widths(model: Model) -> tuple[int, int] | None:
 
 def _convolved(model: Model) -> int:
     """Channels of the convolution of a linear attention: queries, keys and values together."""
-    for group in model.layers:
-        for cache in group.caches:
-            if isinstance(cache, RecurrentState):
-                return next((tensor.channels for tensor in cache.tensors if tensor.name == "conv"), 0)
+    for cache in model.every_cache:
+        if isinstance(cache, RecurrentState):
+            return next((tensor.channels for tensor in cache.tensors if tensor.name == "conv"), 0)
     return 0
 
 
 def _nope_width(model: Model, per_head: int) -> int:
     """Width of a head's part without rotation: what the query has beside its rotary part."""
-    rope = next((c.rope_dim for g in model.layers for c in g.caches if isinstance(c, Latent)), 0)
+    rope = next((c.rope_dim for c in model.every_cache if isinstance(c, Latent)), 0)
     for row in model.weights:
         if role_of(row.name, row.component) in ("attn_q_b", "attn_q") and row.component == "attention":
             width = row.shape[0] // max(1, model.attention_heads) - rope

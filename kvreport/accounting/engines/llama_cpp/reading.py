@@ -232,7 +232,7 @@ class _NetworkReader:
 
     @property
     def _has_windows(self) -> bool:
-        return any(self._window(cache) for group in self.model.layers for cache in group.caches)
+        return any(self._window(cache) for cache in self.model.every_cache)
 
     def _window(self, cache: object) -> int | None:
         if not self.architecture.windows:
@@ -321,7 +321,7 @@ class _NetworkReader:
     @property
     def _any_indexer(self) -> kinds.Indexer | None:
         """The indexer whose picks layers without one of their own use."""
-        caches = (cache for group in self.model.layers for cache in group.caches)
+        caches = self.model.every_cache
         return next((cache for cache in caches if isinstance(cache, kinds.Indexer)), None)
 
     def _feed(self, roles: Roles) -> FeedForward | Mixture | None:

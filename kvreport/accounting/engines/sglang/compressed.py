@@ -51,12 +51,7 @@ class CompressedSizes:
 @remembered
 def is_compressed(model: Model) -> bool:
     """True if layers keep latents of several tokens each, at the ratios that SGLang has pools for."""
-    found = {
-        cache.stride
-        for group in model.layers
-        for cache in group.caches
-        if isinstance(cache, Latent) and not cache.window
-    }
+    found = {cache.stride for cache in model.every_cache if isinstance(cache, Latent) and not cache.window}
     return bool(found) and found <= set(RINGS)
 
 

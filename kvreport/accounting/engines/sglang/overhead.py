@@ -30,7 +30,7 @@ def float_position_table(model: Model) -> int:
     """
     if not model.rotary_axes:
         return 0
-    caches = [cache for group in model.layers for cache in group.caches]
+    caches = model.every_cache
     widths = {rotary_width(cache) for cache in caches}
     compressed = any(isinstance(cache, Latent) and cache.stride > 1 for cache in caches)
     return sum(model.context_tokens * width * _FLOAT_BYTES for width in widths) * (1 + compressed)

@@ -180,10 +180,9 @@ def pool_flags(
     """
     serving, kv_format = setup.serving, setup.kv_format
     layout, accelerator = setup.layout, setup.accelerator
-    for group in model.layers:
-        for cache in group.caches:
-            if cache.kind in GROWING and cache.kind != "shared":
-                require_storable(cache.kind, kv_format)
+    for cache in model.every_cache:
+        if cache.kind in GROWING and cache.kind != "shared":
+            require_storable(cache.kind, kv_format)
     prefix_cache = serving.prefix_caching is not False
     backend = settings.attention_backend(model, engine, accelerator, prefix_cache=prefix_cache)
     requests, chunk_tokens = step_sizes(serving)
@@ -322,12 +321,7 @@ def encoder_tokens(model: Model) -> int:
     ``managers/schedule_batch.py::prepare_encoder_info_extend`` takes them off the slots that a request is given (0.5.9).
     """
     return max(
-        (
-            cache.encoder_tokens
-            for group in model.layers
-            for cache in group.caches
-            if isinstance(cache, CrossAttention)
-        ),
+        (cache.encoder_tokens for cache in model.every_cache if isinstance(cache, CrossAttention)),
         default=0,
     )
 

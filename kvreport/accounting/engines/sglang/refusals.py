@@ -46,7 +46,7 @@ def refusal(
     if compressed.is_compressed(model) and bits not in SPARSE_BITS:
         # overrides.py::_deepseek_v4_kv_cache_dtype
         return f"{engine.label} stores compressed latents in fp8 or bf16; found {name}"
-    strides = {cache.stride for group in model.layers for cache in group.caches if isinstance(cache, Latent)}
+    strides = {cache.stride for cache in model.every_cache if isinstance(cache, Latent)}
     if unknown := sorted(strides - {1, *compressed.RINGS}):
         # DeepSeek-V4.1's pools (0.5.23 deepseek_v41.py, dsv4/dsv41_sparse.py) are not computed here.
         return f"the pools of {engine.label} for latents of {unknown[0]} tokens are not computed here; allowed: vllm"

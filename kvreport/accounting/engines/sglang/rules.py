@@ -452,34 +452,33 @@ class Sglang(EngineRules):
 
     def _memory(self, model: Model, accelerator: Accelerator, step: EngineStep) -> settings.MemorySettings:
         layout = step.layout
-        return settings.memory(
-            model,
-            self.engine,
-            accelerator,
+        flags = settings.SglangFlags(
             tensor_parallel=layout.tensor * layout.data,
             pipeline_parallel=layout.pipeline,
             data_attention=layout.data,
             context_ranks=layout.decode_context,
             chunk_tokens=step.max_batched_tokens,
-            max_requests=step.max_seqs if step.max_seqs != MOST_REQUESTS else None,
+            max_requests=_told_requests(step),
             graphs=not step.eager,
             images=step.images,
             context_tokens=step.context_tokens,
             deepep=layout.all_to_all.startswith("deepep"),
             drafts=bool(draft_rows(model)),
         )
+        return settings.memory(model, self.engine, accelerator, flags)
 
     def _images_kept(self, model: Model, accelerator: Accelerator, step: EngineStep) -> int:
-        told = step.max_seqs if step.max_seqs != MOST_REQUESTS else None
+        told, through = _told_requests(step), step.images_through
+        nodes = step.layout.nodes
         size = settings.images_mib(
-            model,
-            self.engine,
-            accelerator,
-            nodes=step.layout.nodes,
-            max_requests=told,
-            through=step.images_through,
+            model, self.engine, accelerator, nodes=nodes, max_requests=told, through=through
         )
         return step.images * size * MIB
+
+
+def _told_requests(step: EngineStep) -> int | None:
+    """Requests at once that the engine was told; None for the number that stands for none."""
+    return step.max_seqs if step.max_seqs != MOST_REQUESTS else None
 
 
 def _by_length(tokens: Any, reserve: Callable[[int], Reserve]) -> Reserve:  # noqa: ANN401 - an array

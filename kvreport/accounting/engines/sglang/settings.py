@@ -88,29 +88,46 @@ MOST_EXPANDED: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What SGLang resolved before it loads a model.
+class SglangFlags:
+    """What SGLang is told of its memory, as far as it follows it; None where it works the value out.
 
     Attributes:
-        share: ``mem_fraction_static``: weights and pools together, as a share of the memory that was free
-            before loading.
-        chunk_tokens: ``chunked_prefill_size`` of one data rank; -1 where prefill is not chunked.
-        captured_requests: Largest decode batch captured as a graph.
-        page_tokens: ``page_size``.
-        attention: Attention backend, by the engine's name.
-        states_per_request: State slots that one running request may hold.
-        max_requests: ``max_running_requests`` where the engine sets it by itself or was told.
-        graphs_mib: What of the memory kept free is for captured graphs.
+        tensor_parallel: ``--tp-size``: all ranks, those of data-parallel attention included.
+        pipeline_parallel: ``--pp-size``.
+        data_attention: ``--dp-size`` with ``--enable-dp-attention``; 1 without.
+        context_ranks: ``--dcp-size``: with it, prefill is not captured as graphs (``cuda_graph_hook.py``), as on no
+            GPU but NVIDIA's (``default_prefill_backend``).
+        chunk_tokens: ``--chunked-prefill-size``.
+        max_requests: ``--max-running-requests``.
+        share: ``--mem-fraction-static``.
+        page_tokens: ``--page-size``.
+        graphs: False with ``--disable-cuda-graph``.
+        images: False with ``--language-only``.
+        prefix_cache: False with ``--disable-radix-cache``.
+        overlap: False with ``--disable-overlap-schedule``.
+        context_tokens: ``--context-length``.
+        deepep: True with ``--moe-a2a-backend deepep``.
+        drafts: True with ``--speculative-algorithm``, but for n-grams.
     """
 
-    share: float
-    chunk_tokens: int
-    captured_requests: int
-    page_tokens: int
-    attention: str
-    states_per_request: int
-    max_requests: int | None
-    graphs_mib: float
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    data_attention: int = 1
+    context_ranks: int = 1
+    chunk_tokens: int | None = None
+    max_requests: int | None = None
+    share: float | None = None
+    page_tokens: int | None = None
+    graphs: bool = True
+    images: bool = True
+    prefix_cache: bool = True
+    overlap: bool = True
+    context_tokens: int | None = None
+    deepep: bool = False
+    drafts: bool = False
+
+
+UNTOLD: Final = SglangFlags()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +135,12 @@ class MemorySettings:
     """What of the settings decides the memory that is kept free.
 
     Attributes:
-        share: As :class:`Settings` has it.
+        share: ``mem_fraction_static``: weights and pools together, as a share of the memory that was free
+            before loading.
         chunk_tokens: Tokens of one prefill chunk of all data ranks.
-        captured_requests: As :class:`Settings` has it.
-        attention: As :class:`Settings` has it.
-        graphs_mib: As :class:`Settings` has it.
+        captured_requests: Largest decode batch captured as a graph.
+        attention: Attention backend, by the engine's name.
+        graphs_mib: What of the memory kept free is for captured graphs.
     """
 
     share: float
@@ -132,139 +150,79 @@ class MemorySettings:
     graphs_mib: float
 
 
-def settings(
-    model: Model,
-    engine: Engine,
-    accelerator: Accelerator,
-    *,
-    tensor_parallel: int = 1,
-    pipeline_parallel: int = 1,
-    data_attention: int = 1,
-    context_ranks: int = 1,
-    chunk_tokens: int | None = None,
-    max_requests: int | None = None,
-    share: float | None = None,
-    page_tokens: int | None = None,
-    graphs: bool = True,
-    images: bool = True,
-    prefix_cache: bool = True,
-    overlap: bool = True,
-    context_tokens: int | None = None,
-    deepep: bool = False,
-    drafts: bool = False,
-) -> Settings:
-    """Resolve the flags as SGLang does.
+@dataclass(frozen=True, slots=True)
+class Settings(MemorySettings):
+    """What SGLang resolved before it loads a model; ``chunk_tokens`` is of one data rank, -1 where prefill is not chunked.
 
-    Args:
-        model: The model.
-        engine: The release.
-        accelerator: The device.
-        tensor_parallel: ``--tp-size``: all ranks, those of data-parallel attention included.
-        pipeline_parallel: ``--pp-size``.
-        data_attention: ``--dp-size`` with ``--enable-dp-attention``; 1 without.
-        context_ranks: ``--dcp-size``: with it, prefill is not captured as graphs (``cuda_graph_hook.py``), as on no
-            GPU but NVIDIA's (``default_prefill_backend``).
-        chunk_tokens: ``--chunked-prefill-size``, or None for the default.
-        max_requests: ``--max-running-requests``, or None.
-        share: ``--mem-fraction-static``, or None to work it out.
-        page_tokens: ``--page-size``, or None.
-        graphs: False with ``--disable-cuda-graph``.
-        images: False with ``--language-only``.
-        prefix_cache: False with ``--disable-radix-cache``.
-        overlap: False with ``--disable-overlap-schedule``.
-        context_tokens: ``--context-length``, or None for the model's.
-        deepep: True with ``--moe-a2a-backend deepep``.
-        drafts: True with ``--speculative-algorithm``, but for n-grams.
+    Attributes:
+        page_tokens: ``page_size``.
+        states_per_request: State slots that one running request may hold.
+        max_requests: ``max_running_requests`` where the engine sets it by itself or was told.
     """
-    kept = memory(
-        model,
-        engine,
-        accelerator,
-        tensor_parallel=tensor_parallel,
-        pipeline_parallel=pipeline_parallel,
-        data_attention=data_attention,
-        context_ranks=context_ranks,
-        chunk_tokens=chunk_tokens,
-        max_requests=max_requests,
-        share=share,
-        graphs=graphs,
-        images=images,
-        prefix_cache=prefix_cache,
-        context_tokens=context_tokens,
-        deepep=deepep,
-        drafts=drafts,
-    )
+
+    page_tokens: int
+    states_per_request: int
+    max_requests: int | None
+
+
+def settings(model: Model, engine: Engine, accelerator: Accelerator, flags: SglangFlags = UNTOLD) -> Settings:
+    """Resolve the flags as SGLang does."""
+    kept = memory(model, engine, accelerator, flags)
+    told, staged = flags.max_requests, flags.pipeline_parallel > 1
     return Settings(
         share=kept.share,
-        chunk_tokens=chunk_of(model, engine, kept.chunk_tokens, data_attention),
+        chunk_tokens=chunk_of(model, engine, kept.chunk_tokens, flags.data_attention),
         captured_requests=kept.captured_requests,
-        page_tokens=page_size(model, engine, kept.attention, page_tokens),
         attention=kept.attention,
-        states_per_request=states_per_request(
-            model, engine, prefix_cache=prefix_cache, overlap=overlap, staged=pipeline_parallel > 1
-        ),
-        max_requests=COMPRESSED_REQUESTS if max_requests is None and is_compressed(model) else max_requests,
         graphs_mib=kept.graphs_mib,
+        page_tokens=page_size(model, engine, kept.attention, flags.page_tokens),
+        states_per_request=states_per_request(
+            model, engine, prefix_cache=flags.prefix_cache, overlap=flags.overlap, staged=staged
+        ),
+        max_requests=COMPRESSED_REQUESTS if told is None and is_compressed(model) else told,
     )
 
 
-def memory(
-    model: Model,
-    engine: Engine,
-    accelerator: Accelerator,
-    *,
-    tensor_parallel: int = 1,
-    pipeline_parallel: int = 1,
-    data_attention: int = 1,
-    context_ranks: int = 1,
-    chunk_tokens: int | None = None,
-    max_requests: int | None = None,
-    share: float | None = None,
-    graphs: bool = True,
-    images: bool = True,
-    prefix_cache: bool = True,
-    context_tokens: int | None = None,
-    deepep: bool = False,
-    drafts: bool = False,
-) -> MemorySettings:
-    """Resolve what decides the memory that is kept free; arguments as for :func:`settings`."""
+def memory(model: Model, engine: Engine, accelerator: Accelerator, flags: SglangFlags) -> MemorySettings:
+    """Resolve what decides the memory that is kept free."""
     device = device_mib(accelerator)
     defaults = engine.device_class(accelerator.name, round(device * MIB))
-    chunk = chunk_tokens or defaults.max_batched_tokens
+    chunk = flags.chunk_tokens or defaults.max_batched_tokens
     captured = defaults.max_seqs
-    if tensor_parallel >= WIDE_RANKS and defaults.max_seqs_wide is not None:
+    if flags.tensor_parallel >= WIDE_RANKS and defaults.max_seqs_wide is not None:
         captured = defaults.max_seqs_wide
-    if max_requests is not None and release_of(engine).has("captures_what_runs"):
-        captured = min(captured, max_requests)
-    if max_requests is not None and sends_on_device(model, engine, accelerator):
-        captured = max_requests if captured < max_requests <= MOST_EXPANDED else captured
-    backend = attention_backend(model, engine, accelerator, prefix_cache=prefix_cache)
+    if flags.max_requests is not None and release_of(engine).has("captures_what_runs"):
+        captured = min(captured, flags.max_requests)
+    if flags.max_requests is not None and sends_on_device(model, engine, accelerator):
+        captured = flags.max_requests if captured < flags.max_requests <= MOST_EXPANDED else captured
+    backend = attention_backend(model, engine, accelerator, prefix_cache=flags.prefix_cache)
     captures = graphs_mib(
         model,
         engine,
         chunk_tokens=chunk,
-        captured_requests=captured if graphs else 0,
-        data_attention=data_attention,
+        captured_requests=captured if flags.graphs else 0,
+        data_attention=flags.data_attention,
         prefill=(
             captured_whole(model, engine)
-            or (graphs and (pipeline_parallel == 1 or staged_captured(model, engine)))
+            or (flags.graphs and (flags.pipeline_parallel == 1 or staged_captured(model, engine)))
         )
-        and context_ranks == 1
+        and flags.context_ranks == 1
         and accelerator.vendor.upper() == "NVIDIA",
-        deepep=deepep,
+        deepep=flags.deepep,
     )
+    share = flags.share
     if share is None:
-        reserved = reserved_mib(device, chunk, tensor_parallel * pipeline_parallel, captures)
-        if deepep and graphs and exchange_kept(engine):
+        reserved = reserved_mib(device, chunk, flags.tensor_parallel * flags.pipeline_parallel, captures)
+        if flags.deepep and flags.graphs and exchange_kept(engine):
             reserved += MIB_DECODE_EXCHANGE
-        if drafts and not release_of(engine).has("weighs_drafts"):
+        if flags.drafts and not release_of(engine).has("weighs_drafts"):
             standing_alone = any(row.component == "embedding" for row in draft_rows(model))
             reserved += MIB_DRAFT_MODEL if standing_alone else MIB_DRAFT_HEAD
         share = round((device - reserved) / device, 3)
-        if images and shapes.takes_images(model, engine):
+        if flags.images and shapes.takes_images(model, engine):
             share *= vision_factor(model, engine)
     return MemorySettings(
-        share=share * backend_share(backend, context_tokens or model.context_tokens),
+        share=share * backend_share(backend, flags.context_tokens or model.context_tokens),
         chunk_tokens=chunk,
         captured_requests=captured,
         attention=backend,
@@ -414,11 +372,7 @@ def prefill_captured(model: Model, engine: Engine) -> bool:
     Not up to 0.5.9, where it is a flag. Not for DeepSeek-V4's compressed caches, for Kimi Delta Attention, nor for models with images that
     are not on a list of the engine's (``disable_breakable_cudagraph_if_incompatible``).
     """
-    delta = any(
-        isinstance(cache, RecurrentState) and cache.mechanism == "kda"
-        for group in model.layers
-        for cache in group.caches
-    )
+    delta = any(isinstance(cache, RecurrentState) and cache.mechanism == "kda" for cache in model.every_cache)
     if not engine.prefill_graphs_reserved or left_uncaptured(model, engine):
         return False
     if is_compressed(model) or (delta and not engine.lists("delta_prefill_graphs", model.architecture)):

@@ -155,7 +155,7 @@ class Traits:
     @remembered
     def of(cls, model: Model, engine: Engine) -> Traits:
         """Read it off a model's caches, as the engine keeps them."""
-        caches = [_kept(model, engine, cache) for group in model.layers for cache in group.caches]
+        caches = [_kept(model, engine, cache) for cache in model.every_cache]
         latents = [cache for cache in caches if isinstance(cache, Latent)]
         indexers = [cache for cache in caches if isinstance(cache, Indexer)]
         heads = [c.key_dim for c in caches if isinstance(c, FullAttention | SlidingWindow)]
@@ -173,9 +173,7 @@ class Traits:
             states=tuple(cache for cache in caches if isinstance(cache, RecurrentState)),
             widest_head=max(heads, default=0),
             plain=all(
-                isinstance(cache, FullAttention | CrossAttention | Shared)
-                for group in model.layers
-                for cache in group.caches
+                isinstance(cache, FullAttention | CrossAttention | Shared) for cache in model.every_cache
             ),
         )
 
@@ -221,7 +219,7 @@ def plan_class(
 @remembered
 def reserves_for_steps(model: Model) -> bool:
     """True if scheduler sizes change the plan: windows and rings hold tokens in flight besides theirs."""
-    caches = [cache for group in model.layers for cache in group.caches]
+    caches = model.every_cache
     return any(isinstance(cache, SlidingWindow | ChunkedAttention | Ring) for cache in caches) or any(
         isinstance(cache, Latent) and cache.window is not None for cache in caches
     )

@@ -182,7 +182,7 @@ def _position_table(model: Model, floats: bool, apart: bool) -> int:  # noqa: FB
     """
     if not model.rotary_axes:
         return 0
-    caches = [cache for group in model.layers for cache in group.caches]
+    caches = model.every_cache
     widths = [
         width
         for width, _ in {

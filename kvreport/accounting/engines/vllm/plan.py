@@ -509,7 +509,7 @@ class _Layers:
     def _has_pages(self) -> bool:
         """True if some layer has keys and values, or latents, for each token."""
         kinds = FullAttention | SlidingWindow | ChunkedAttention
-        caches = (cache for group in self.model.layers for cache in group.caches)
+        caches = self.model.every_cache
         return self.shape.latent is not None or any(isinstance(cache, kinds) for cache in caches)
 
     def _has_attention(self) -> bool:
@@ -530,11 +530,10 @@ class _Layers:
     def _attention_bytes_per_token(self) -> int:
         if self.shape.latent is not None:
             return latent_bytes(self.shape.latent, self.kv_format)
-        for group in self.model.layers:
-            for cache in group.caches:
-                if isinstance(cache, FullAttention | SlidingWindow | ChunkedAttention):
-                    heads = heads_per_rank(cache.kv_heads, self.tensor_parallel)
-                    return heads * self._head_bytes(cache.key_dim, cache.value_dim)
+        for cache in self.model.every_cache:
+            if isinstance(cache, FullAttention | SlidingWindow | ChunkedAttention):
+                heads = heads_per_rank(cache.kv_heads, self.tensor_parallel)
+                return heads * self._head_bytes(cache.key_dim, cache.value_dim)
         raise AssertionError("a hybrid has attention")
 
     def _require_storable(self, kind: str) -> None:

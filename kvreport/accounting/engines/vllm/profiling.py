@@ -135,7 +135,7 @@ class Shape:
     @remembered
     def of(cls, model: Model) -> Shape:
         """Read the sizes off a model's record."""
-        caches = [cache for group in model.layers for cache in group.caches]
+        caches = model.every_cache
         routed = [
             _inner(model, row)
             for row in model.weights
@@ -216,7 +216,7 @@ def partial_bytes_per_row(
 
     ``decode_context``: ranks that divide a context.
     """
-    caches = [cache for group in model.layers for cache in group.caches]
+    caches = model.every_cache
     plain = [one for one in caches if isinstance(one, FullAttention | SlidingWindow)]
     picks = [one.top_k or 0 for one in caches if isinstance(one, Indexer)]
     parts = _PARTS
@@ -465,11 +465,10 @@ def scored_bytes_per_row(
     if not shape.gathers_keys:
         return 0.0, 0.0
     width = places = 0.0
-    for group in model.layers:
-        for one in group.caches:
-            if isinstance(one, Indexer) and 1 / one.stride > width:
-                width = 1 / one.stride
-                places += width
+    for one in model.every_cache:
+        if isinstance(one, Indexer) and 1 / one.stride > width:
+            width = 1 / one.stride
+            places += width
     counted = places * (2 if second else 1)
     narrow = SERVED_BYTES if release.has("scores_in_16_bits") else 0
     return SCORE_BYTES * counted, (SCORE_BYTES + narrow) * counted

@@ -277,7 +277,7 @@ class Vllm(EngineRules):
         """
         if eager or not self._has("state_for_every_graph"):
             return None
-        states = any(isinstance(c, RecurrentState) for group in model.layers for c in group.caches)
+        states = any(isinstance(c, RecurrentState) for c in model.every_cache)
         return serving.max_seqs if states else None
 
     def open_choices(
@@ -305,7 +305,7 @@ class Vllm(EngineRules):
                 f"{more / GIB:.1f} GiB less (--sampler flashinfer)"
             )
         divided = 0.0
-        latent = any(isinstance(cache, Latent) for group in model.layers for cache in group.caches)
+        latent = any(isinstance(cache, Latent) for cache in model.every_cache)
         if latent and reserve.keeps_partial_results(accelerator) and not step.eager and not step.narrow_cache:
             largest = min(step.max_seqs, step.max_batched_tokens, kernel.LARGEST_CAPTURE)
             divided = self._rates(model, accelerator, step).partial_per_row * largest

@@ -206,7 +206,7 @@ def clip_tokens(model: Model, engine: Engine, context_tokens: int | None = None)
     """
     if not any(row.component == "audio" for row in model.weights):
         return None
-    caches = [cache for group in model.layers for cache in group.caches]
+    caches = model.every_cache
     attended = max((cache.encoder_tokens for cache in caches if isinstance(cache, CrossAttention)), default=0)
     if attended:
         return attended
