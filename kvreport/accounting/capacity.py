@@ -6,16 +6,15 @@ into blocks, a request takes whole blocks, and an engine may keep some blocks fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import IntEnum
 from itertools import count
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, cast
 
 from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.numeric import Codes, Integers, Reals
-from kvreport.accounting.plan import Pool
-from kvreport.accounting.profile import CacheProfile
+from kvreport.accounting.plan import BlockPlan
 
 UNLIMITED_USERS: Final = kernel.UNLIMITED_REQUESTS
 """Users of a model whose requests hold nothing; no pool ever limits them."""
@@ -23,46 +22,6 @@ UNLIMITED_USERS: Final = kernel.UNLIMITED_REQUESTS
 
 MOST_MISSING: Final = kernel.MOST_MISSING
 """The largest shortfall that is looked for, in bytes: the memory of any device."""
-
-
-class Plan(Protocol):
-    """What capacity needs to know of an engine's block plan."""
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of one block of the pool, all layers of a group together."""
-
-    @property
-    def kept_blocks(self) -> int:
-        """Blocks that the engine keeps for itself (vLLM's null block)."""
-
-    @property
-    def groups(self) -> Sequence[object]:
-        """Cache groups, each with its own block table; empty where there are none."""
-
-    @property
-    def block_tokens(self) -> int:
-        """Tokens per block."""
-
-    @property
-    def context_parallel(self) -> int:
-        """Ranks that share the tokens of one block table."""
-
-    @property
-    def profile(self) -> CacheProfile:
-        """Bytes reserved for one request, always whole blocks."""
-
-    @property
-    def pool(self) -> Pool | None:
-        """How a budget becomes blocks, where that is no division."""
-
-    @property
-    def printed(self) -> CacheProfile | None:
-        """Bytes of a request as the line of concurrency counts them, where it does not count blocks."""
-
-    @property
-    def first_page_bytes(self) -> int:
-        """Bytes of a page that they are counted in."""
 
 
 class Verdict(IntEnum):
@@ -84,7 +43,7 @@ class Verdict(IntEnum):
         return self.name.lower()
 
 
-def blocks(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
+def blocks(pool_bytes: xp.ArrayLike, plan: BlockPlan) -> Integers:
     """Whole blocks in a pool, those that the engine keeps for itself included."""
     pool = xp.maximum(xp.integers(pool_bytes), 0)
     if plan.pool is not None:
@@ -93,7 +52,7 @@ def blocks(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
     return cast(Integers, pool // xp.maximum(plan.block_bytes, 1))
 
 
-def beside(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Integers | None:
+def beside(pool_bytes: xp.ArrayLike, plan: BlockPlan, context_tokens: xp.ArrayLike) -> Integers | None:
     """Requests at once that pools of windows and states allow; None where nothing limits them."""
     if plan.pool is None:
         return None
@@ -101,17 +60,17 @@ def beside(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -
     return plan.pool.requests_beside(pool, context_tokens)
 
 
-def free_bytes(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
+def free_bytes(pool_bytes: xp.ArrayLike, plan: BlockPlan) -> Integers:
     """Bytes of a pool that requests can take: whole blocks, less those the engine keeps."""
     return _free_bytes(blocks(pool_bytes, plan), plan)
 
 
-def _free_bytes(whole: Integers, plan: Plan) -> Integers:
+def _free_bytes(whole: Integers, plan: BlockPlan) -> Integers:
     """Bytes of so many blocks that requests can take."""
     return cast(Integers, xp.maximum(whole - plan.kept_blocks, 0) * plan.block_bytes)
 
 
-def lacks(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> xp.Numbers:
+def lacks(pool_bytes: xp.ArrayLike, plan: BlockPlan, context_tokens: xp.ArrayLike) -> xp.Numbers:
     """Whether a pool does not hold one request; a negative pool does not hold even one of no bytes."""
     there, request = blocks(pool_bytes, plan), plan.profile.request_bytes(context_tokens)
     return _lacks(pool_bytes, there, plan, context_tokens, request)
@@ -120,7 +79,7 @@ def lacks(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) ->
 def _lacks(
     pool_bytes: xp.ArrayLike,
     there: Integers,
-    plan: Plan,
+    plan: BlockPlan,
     context_tokens: xp.ArrayLike,
     request_bytes: Integers | int,
 ) -> xp.Numbers:
@@ -130,7 +89,7 @@ def _lacks(
     return cast(xp.Numbers, short if most is None else short | (most < 1))
 
 
-def concurrency(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Reals:
+def concurrency(pool_bytes: xp.ArrayLike, plan: BlockPlan, context_tokens: xp.ArrayLike) -> Reals:
     """Requests of this context that the pool holds, as a real number.
 
     This is what vLLM prints as "Maximum concurrency": all blocks (the null block among them)
@@ -150,13 +109,13 @@ def concurrency(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLi
     return fitting if most is None else xp.minimum(fitting, most)
 
 
-def users(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Integers:
+def users(pool_bytes: xp.ArrayLike, plan: BlockPlan, context_tokens: xp.ArrayLike) -> Integers:
     """Whole requests of this context that memory allows, if the engine is told to run as many (:func:`if_told`)."""
     request = plan.profile.request_bytes(context_tokens)
     return if_told(started(pool_bytes, plan, context_tokens), pool_bytes, plan, request)
 
 
-def started(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Integers:
+def started(pool_bytes: xp.ArrayLike, plan: BlockPlan, context_tokens: xp.ArrayLike) -> Integers:
     """Whole requests of this context as it starts: the engine's own figure rounded down, 0 where it refuses.
 
     The engine counts the blocks that it keeps for itself when it prints its concurrency, but not
@@ -172,7 +131,9 @@ def started(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) 
     return fitting if most is None else xp.integers(xp.minimum(fitting, most))
 
 
-def if_told(held: Integers, pool_bytes: xp.ArrayLike, plan: Plan, request_bytes: xp.ArrayLike) -> Integers:
+def if_told(
+    held: Integers, pool_bytes: xp.ArrayLike, plan: BlockPlan, request_bytes: xp.ArrayLike
+) -> Integers:
     """Requests that memory allows, of an engine that reserves states for as many as it is told to run at once.
 
     ``held``: requests that run beside the states of those that the engine is told. ``pool_bytes``: bytes
@@ -183,7 +144,7 @@ def if_told(held: Integers, pool_bytes: xp.ArrayLike, plan: Plan, request_bytes:
 
 def printed_tokens(
     pool_bytes: xp.ArrayLike,
-    plan: Plan,
+    plan: BlockPlan,
     context_tokens: xp.ArrayLike,
     token_line: Literal["concurrency", "blocks"] = "concurrency",
 ) -> Integers:
@@ -205,12 +166,14 @@ def printed_tokens(
     return xp.integers(xp.where(xp.isfinite(fitting), xp.floor(finite * context), -1))
 
 
-def longest_context(pool_bytes: xp.ArrayLike, plan: Plan, limit_tokens: int) -> Integers:
+def longest_context(pool_bytes: xp.ArrayLike, plan: BlockPlan, limit_tokens: int) -> Integers:
     """Tokens of the longest single request that fits, at most ``limit_tokens``; 0 if none."""
     return boundary(pool_bytes, plan, 1, limit_tokens)
 
 
-def boundary(pool_bytes: xp.ArrayLike, plan: Plan, users_wanted: xp.ArrayLike, limit_tokens: int) -> Integers:
+def boundary(
+    pool_bytes: xp.ArrayLike, plan: BlockPlan, users_wanted: xp.ArrayLike, limit_tokens: int
+) -> Integers:
     """The out-of-memory boundary: the longest context that each of so many users can have.
 
     ``pool_bytes``: pools. ``users_wanted``: simultaneous requests of equal length, at least 1.
@@ -225,7 +188,7 @@ def boundary(pool_bytes: xp.ArrayLike, plan: Plan, users_wanted: xp.ArrayLike, l
 
 
 def _held_beside(
-    pool_bytes: xp.ArrayLike, plan: Plan, wanted: Integers | int, longest: Integers, limit_tokens: int
+    pool_bytes: xp.ArrayLike, plan: BlockPlan, wanted: Integers | int, longest: Integers, limit_tokens: int
 ) -> Integers:
     """The longest context of which other pools hold so many requests, too: searched where they decide."""
 
@@ -300,7 +263,7 @@ def verdict(
     usable_bytes: xp.ArrayLike,
     weight_bytes: xp.ArrayLike,
     pool_bytes: xp.ArrayLike,
-    plan: Plan,
+    plan: BlockPlan,
     context_tokens: xp.ArrayLike,
     limit_tokens: xp.ArrayLike,
     uncertainty_bytes: xp.ArrayLike = 0,
@@ -356,7 +319,7 @@ def verdict(
     )
 
 
-def _for_other_pools(pool: Integers, plan: Plan, context_tokens: xp.ArrayLike) -> Integers:
+def _for_other_pools(pool: Integers, plan: BlockPlan, context_tokens: xp.ArrayLike) -> Integers:
     """Bytes that a pool lacks until those of windows and states beside the tokens hold one request, too."""
     low = pool + xp.full_like(context_tokens, 0)
     lacking = lacks(low, plan, context_tokens)
@@ -386,7 +349,7 @@ def start_verdict(short_bytes: xp.ArrayLike, error_bytes: xp.ArrayLike) -> Codes
 
 def shortfall(
     pool_bytes: xp.ArrayLike,
-    plan: Plan,
+    plan: BlockPlan,
     context_tokens: xp.ArrayLike,
     state_slots_wanted: int | None = None,
 ) -> Integers:

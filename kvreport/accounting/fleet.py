@@ -34,6 +34,9 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.remembered import remembered
 from kvreport.errors import InputError
 
+_Shortage = tuple[int | Integers, int | Integers]
+"""What an engine asks for at start beyond what is free, and the error."""
+
 
 @dataclass(frozen=True, slots=True)
 class Alike:
@@ -227,7 +230,7 @@ def allocation_on(case: Case, alike: Groups, known: Memo, memo: Memo) -> Allocat
     )
 
 
-def lacking_on(case: Case, memo: Memo) -> tuple[int | Integers, int | Integers] | None:
+def lacking_on(case: Case, memo: Memo) -> _Shortage | None:
     """What the engine asks for at start beyond what is free, and the error; None if it does not ask."""
     return memo.get(("lacking", _fleet_key(case)), lambda: shortages(case, scalar=False))
 
@@ -242,24 +245,29 @@ def places_of(positions: Sequence[int]) -> Any:  # noqa: ANN401 - a slice or an 
 
 def _only(rank: Deployment, places: list[int]) -> Deployment:
     """The same of some of its accelerators."""
-    reserve, short = rank.reserve, rank.start_shortage
-    parts = (reserve.activations, reserve.non_framework, reserve.graphs, reserve.uncertainty)
-    kept = Reserve(*(xp.integers(part)[places] for part in parts))
+    case = replace(rank.case, accelerators=tuple(rank.case.accelerators[place] for place in places))
     return replace(
         rank,
-        case=replace(rank.case, accelerators=tuple(rank.case.accelerators[place] for place in places)),
-        resident_bytes=xp.integers(rank.resident_bytes)[places],
-        reserve=kept,
-        total_bytes=xp.integers(rank.total_bytes)[places],
-        memory_bytes=xp.integers(rank.memory_bytes)[places],
-        pool_bytes=xp.integers(rank.pool_bytes)[places],
-        uncertainty_bytes=kept.uncertainty,
-        lengths=None if rank.lengths is None else rank.lengths.of(places),
+        **_at(rank, places),
+        case=case,
         refused=rank.refused if isinstance(rank.refused, int) else rank.refused[places],
-        start_shortage=None
-        if short is None
-        else (xp.integers(short[0])[places], xp.integers(short[1])[places]),
+        start_shortage=_short_at(rank.start_shortage, places),
     )
+
+
+def _at(taken: Allocation, where: Any) -> dict[str, Any]:  # noqa: ANN401 - as numpy takes them
+    """What an allocation has of some accelerators of a fleet."""
+    sizes = ("resident_bytes", "total_bytes", "memory_bytes", "pool_bytes")
+    reserve = taken.reserve.each(lambda part: xp.integers(part)[where])
+    return {name: xp.integers(getattr(taken, name))[where] for name in sizes} | {
+        "reserve": reserve,
+        "uncertainty_bytes": reserve.uncertainty,
+        "lengths": None if taken.lengths is None else taken.lengths.of(where),
+    }
+
+
+def _short_at(short: _Shortage | None, where: Any) -> _Shortage | None:  # noqa: ANN401
+    return None if short is None else (xp.integers(short[0])[where], xp.integers(short[1])[where])
 
 
 def _fleet_key(case: Case) -> Hashable:
@@ -343,29 +351,18 @@ def _of_fleet(
     plan: BlockPlan,
     layers: range,
     serving: Serving,
-    lacking: tuple[int | Integers, int | Integers] | None,
+    lacking: _Shortage | None,
 ) -> Deployment:
     """Some accelerators of a fleet's allocation, which all KV formats share, with the plan that they share."""
-    reserve = taken.reserve
-    parts = (reserve.activations, reserve.non_framework, reserve.graphs, reserve.uncertainty)
     where = places_of(positions)
-    kept = Reserve(*(xp.integers(part)[where] for part in parts))
     own = replace(case, accelerators=tuple(case.accelerators[place] for place in positions), serving=serving)
     return Deployment(
+        **_at(taken, where),
         case=own,
-        start_shortage=None
-        if lacking is None
-        else (xp.integers(lacking[0])[where], xp.integers(lacking[1])[where]),
+        start_shortage=_short_at(lacking, where),
         components=taken.components,
         overhead=(),
         weight_bytes=taken.weight_bytes,
-        resident_bytes=xp.integers(taken.resident_bytes)[where],
-        reserve=kept,
-        total_bytes=xp.integers(taken.total_bytes)[where],
-        memory_bytes=xp.integers(taken.memory_bytes)[where],
-        pool_bytes=xp.integers(taken.pool_bytes)[where],
-        uncertainty_bytes=kept.uncertainty,
-        lengths=None if taken.lengths is None else taken.lengths.of(where),
         plan=plan,
         max_requests=case.rules.max_requests(serving, case.model, case.layout),
         state_slots_wanted=case.rules.state_slots_wanted(case.model, serving, eager=case.eager),

@@ -81,25 +81,58 @@ def numpy() -> Any:  # noqa: ANN401 - the module
     return import_module("numpy")
 
 
-def integers(values: Any) -> Integers:  # noqa: ANN401 - a number, an array or what becomes one
-    """``values`` as whole numbers: an ``int``, or an int64 array."""
-    if is_plain(values):
-        return cast("Integers", int(values))
-    return cast("Integers", numpy().asarray(values, dtype="int64"))
+def _typed(plain: type, dtype: str) -> Callable[[Any], Any]:
+    def typed(values: Any) -> Any:  # noqa: ANN401 - a number, an array or what becomes one
+        return plain(values) if is_plain(values) else numpy().asarray(values, dtype=dtype)
+
+    return typed
 
 
-def codes(values: Any) -> Codes:  # noqa: ANN401
-    """``values`` as small codes: an ``int``, or an int8 array."""
-    if is_plain(values):
-        return cast("Codes", int(values))
-    return cast("Codes", numpy().asarray(values, dtype="int8"))
+def _two(plain: Callable[[Any, Any], Any], name: str) -> Callable[[Any, Any], Numbers]:
+    def both(first: Any, second: Any) -> Any:  # noqa: ANN401
+        return plain(first, second) if is_plain(first, second) else getattr(numpy(), name)(first, second)
+
+    return both
 
 
-def reals(values: Any) -> Reals:  # noqa: ANN401
-    """``values`` as real numbers: a ``float``, or a float64 array."""
-    if is_plain(values):
-        return cast("Reals", float(values))
-    return cast("Reals", numpy().asarray(values, dtype="float64"))
+def _rounded(plain: Callable[[Any], int], name: str) -> Callable[[Any], Reals]:
+    def rounded(values: Any) -> Any:  # noqa: ANN401
+        if is_plain(values):
+            return float(plain(values)) if math.isfinite(values) else values
+        return getattr(numpy(), name)(values)
+
+    return rounded
+
+
+def _asked(plain: Callable[[Any], bool], name: str) -> Callable[[Any], Any]:
+    def asked(values: Any) -> Any:  # noqa: ANN401
+        return plain(values) if is_plain(values) else getattr(numpy(), name)(values)
+
+    return asked
+
+
+integers: Callable[[Any], Integers] = _typed(int, "int64")
+"""Values as whole numbers: an ``int``, or an int64 array."""
+codes: Callable[[Any], Codes] = _typed(int, "int8")
+"""Values as small codes: an ``int``, or an int8 array."""
+reals: Callable[[Any], Reals] = _typed(float, "float64")
+"""Values as real numbers: a ``float``, or a float64 array."""
+maximum = _two(max, "maximum")
+"""The larger of two, elementwise."""
+minimum = _two(min, "minimum")
+"""The smaller of two, elementwise."""
+floor = _rounded(math.floor, "floor")
+"""Rounded down, still real."""
+ceil = _rounded(math.ceil, "ceil")
+"""Rounded up, still real."""
+trunc = _rounded(math.trunc, "trunc")
+"""Rounded toward 0, still real."""
+rint = _rounded(round, "rint")
+"""Rounded to the nearest integer, a half to the even one, still real."""
+isnan = _asked(math.isnan, "isnan")
+"""True where a value is not a number."""
+isfinite = _asked(math.isfinite, "isfinite")
+"""True where a value is a finite number."""
 
 
 def full_like(values: Any, value: Any) -> Numbers:  # noqa: ANN401
@@ -108,20 +141,6 @@ def full_like(values: Any, value: Any) -> Numbers:  # noqa: ANN401
         return cast("Numbers", value)
     found = numpy()
     return cast("Numbers", found.full(found.shape(values), value))
-
-
-def maximum(first: Any, second: Any) -> Numbers:  # noqa: ANN401
-    """The larger of two, elementwise."""
-    if is_plain(first, second):
-        return cast("Numbers", max(first, second))
-    return cast("Numbers", numpy().maximum(first, second))
-
-
-def minimum(first: Any, second: Any) -> Numbers:  # noqa: ANN401
-    """The smaller of two, elementwise."""
-    if is_plain(first, second):
-        return cast("Numbers", min(first, second))
-    return cast("Numbers", numpy().minimum(first, second))
 
 
 def fmax(first: Any, second: Any) -> Numbers:  # noqa: ANN401
@@ -179,47 +198,11 @@ def divide(first: Any, second: Any) -> Reals:  # noqa: ANN401
         return cast("Reals", found.divide(first, second))
 
 
-def _rounded(name: str, plain: Any, values: Any) -> Reals:  # noqa: ANN401
-    if is_plain(values):
-        return cast("Reals", float(plain(values)) if math.isfinite(values) else values)
-    return cast("Reals", getattr(numpy(), name)(values))
-
-
-def floor(values: Any) -> Reals:  # noqa: ANN401
-    """Rounded down, still real."""
-    return _rounded("floor", math.floor, values)
-
-
-def ceil(values: Any) -> Reals:  # noqa: ANN401
-    """Rounded up, still real."""
-    return _rounded("ceil", math.ceil, values)
-
-
-def trunc(values: Any) -> Reals:  # noqa: ANN401
-    """Rounded toward 0, still real."""
-    return _rounded("trunc", math.trunc, values)
-
-
-def rint(values: Any) -> Reals:  # noqa: ANN401
-    """Rounded to the nearest integer, a half to the even one, still real."""
-    return _rounded("rint", round, values)
-
-
 def log10(values: Any) -> Reals:  # noqa: ANN401
     """The decimal logarithm; minus infinity of 0."""
     if is_plain(values):
         return cast("Reals", math.log10(values) if values else -INFINITY)
     return cast("Reals", numpy().log10(values))
-
-
-def isnan(values: Any) -> Any:  # noqa: ANN401
-    """True where a value is not a number."""
-    return math.isnan(values) if is_plain(values) else numpy().isnan(values)
-
-
-def isfinite(values: Any) -> Any:  # noqa: ANN401
-    """True where a value is a finite number."""
-    return math.isfinite(values) if is_plain(values) else numpy().isfinite(values)
 
 
 def spread_over(values: Any, others: Any) -> Any:  # noqa: ANN401

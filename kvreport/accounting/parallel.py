@@ -17,7 +17,6 @@ from typing import Final
 
 from kvreport.accounting.weights import output_side, padded_vocabulary, parameters
 from kvreport.catalog.caches import (
-    Cache,
     ChunkedAttention,
     CrossAttention,
     FullAttention,
@@ -83,7 +82,7 @@ def check_context_parallel(model: Model, tensor_parallel: int, context_parallel:
             f"decode context parallel: found {context_parallel}; allowed: a divisor of the "
             f"tensor-parallel size {tensor_parallel}"
         )
-    for cache in _caches(model):
+    for cache in model.every_cache:
         if isinstance(cache, SlidingWindow | ChunkedAttention):
             raise InputError(
                 f"{model.id}: decode context parallel: found {context_parallel}; allowed: 1, "
@@ -341,7 +340,7 @@ def suits(layout: Layout, model: Model) -> bool:
 
 def _takes_copies(layout: Layout, model: Model) -> bool:
     """True if the parts of a context are as many as the copies of KV heads that some ranks would hold."""
-    heads = {cache.kv_heads for cache in _caches(model) if isinstance(cache, FullAttention)}
+    heads = {cache.kv_heads for cache in model.every_cache if isinstance(cache, FullAttention)}
     return bool(heads) and layout.tensor > layout.decode_context == layout.tensor // max(heads)
 
 
@@ -353,7 +352,7 @@ def _obstacles(model: Model, ranks: int) -> Iterator[str]:
     for row in model.weights:
         if row.component not in skipped:
             yield from _row_obstacle(row, ranks)
-    for cache in _caches(model):
+    for cache in model.every_cache:
         if isinstance(cache, _HeadedCache):
             yield from _kv_heads_obstacle(cache.kv_heads, ranks)
 
@@ -379,8 +378,3 @@ def _row_obstacle(row: WeightGroup, ranks: int) -> Iterator[str]:
 def _kv_heads_obstacle(kv_heads: int, ranks: int) -> Iterator[str]:
     if kv_heads % ranks and ranks % kv_heads:
         yield f"the {kv_heads} KV heads, nor is divided by them"
-
-
-def _caches(model: Model) -> Iterator[Cache]:
-    for group in model.layers:
-        yield from group.caches

@@ -369,7 +369,7 @@ def _groups(model: Model, workload: Load, offers: Sequence[Offer], choices: Choi
                     continue
                 ids = tuple(offer.accelerator.id for offer in storing)
                 if ids not in peaks:
-                    peaks[ids] = Peaks.of_all([offer.accelerator for offer in storing])
+                    peaks[ids] = Peaks.stacked([offer.accelerator for offer in storing])
                 for place, (name, form) in enumerate(choices.weight_formats.items()):
                     asked = (layout, name, kv.name)
                     if asked not in demands:

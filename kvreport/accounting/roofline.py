@@ -70,18 +70,6 @@ class Peaks:
         )
 
     @classmethod
-    def of_all(cls, accelerators: Sequence[Accelerator]) -> Peaks:
-        """Read the peaks of several accelerators, as arrays in their order."""
-        each = [cls.of(accelerator) for accelerator in accelerators]
-        return cls(
-            bytes_per_s=xp.reals([one.bytes_per_s for one in each]),
-            operations_per_s={
-                name: xp.reals([one.operations_per_s[name] for one in each]) for name in MULTIPLIES
-            },
-            link_bytes_per_s=xp.reals([one.link_bytes_per_s for one in each]),
-        )
-
-    @classmethod
     def stacked(cls, accelerators: Sequence[Accelerator], axes: int = 0) -> Peaks:
         """Peaks of many accelerators along the first axis, with ``axes`` further axes of length 1."""
         each = [cls.of(accelerator) for accelerator in accelerators]
@@ -90,10 +78,9 @@ class Peaks:
         def column(values: Iterable[float | Reals]) -> Reals:
             return xp.reals(list(values)).reshape(shape)
 
-        kinds: tuple[Multiplies, ...] = get_args(Multiplies)
         return cls(
             bytes_per_s=column(peaks.bytes_per_s for peaks in each),
-            operations_per_s={kind: column(p.operations_per_s[kind] for p in each) for kind in kinds},
+            operations_per_s={kind: column(p.operations_per_s[kind] for p in each) for kind in MULTIPLIES},
             link_bytes_per_s=column(peaks.link_bytes_per_s for peaks in each),
         )
 
@@ -135,20 +122,9 @@ def decode(demand: Demand, peaks: Peaks, batch: xp.ArrayLike, context_tokens: xp
     each request already holds.
     """
     requests, context = xp.broadcast(xp.reals(batch), xp.integers(context_tokens))
-    read = demand.weight_bytes_read(requests)
-    read = read + requests * (demand.cache_bytes_read(context) + demand.state_bytes_touched)
-    compute: Reals = xp.full_like(requests, 0.0)
-    for kind, operations in demand.operations_per_token.items():
-        compute = compute + requests * _seconds_each(operations, peaks.operations_per_s[kind])
-    for kind, operations in demand.head_operations.items():
-        compute = compute + requests * _seconds_each(operations, peaks.operations_per_s[kind])
+    held = demand.cache_bytes_read(context) + demand.state_bytes_touched
     attention = requests * demand.decode_attention_operations(context)
-    compute = compute + attention / peaks.operations_per_s[demand.attention_multiplies]
-    return StepTime(
-        memory_s=xp.reals(read / peaks.bytes_per_s),
-        compute_s=xp.reals(compute),
-        link_s=_link_seconds(demand, peaks, requests),
-    )
+    return _step(demand, peaks, requests, requests, requests * held, attention)
 
 
 def prefill(
@@ -170,18 +146,22 @@ def prefill(
         xp.integers(cached_tokens),
     )
     new = xp.maximum(prompts - cached, 1)
-    tokens = requests * new
-    read = demand.weight_bytes_read(tokens) + requests * demand.state_bytes_touched
-    compute: Reals = xp.full_like(tokens, 0.0)
-    for kind, operations in demand.operations_per_token.items():
-        compute = compute + tokens * _seconds_each(operations, peaks.operations_per_s[kind])
-    for kind, operations in demand.head_operations.items():
-        # Only a prompt's last token is turned into logits.
-        compute = compute + requests * _seconds_each(operations, peaks.operations_per_s[kind])
+    # Only a prompt's last token is turned into logits.
     attention = requests * demand.prefill_attention_operations(cached, cached + new)
+    return _step(demand, peaks, requests * new, requests, requests * demand.state_bytes_touched, attention)
+
+
+def _step(
+    demand: Demand, peaks: Peaks, tokens: Reals, sampled: Reals, cache_bytes: Reals, attention: Reals
+) -> StepTime:
+    """One step of so many tokens, some of which are sampled after; what it reads of caches, and attention's operations."""
+    compute: Reals = xp.full_like(tokens, 0.0)
+    for times, work in ((tokens, demand.operations_per_token), (sampled, demand.head_operations)):
+        for kind, operations in work.items():
+            compute = compute + times * _seconds_each(operations, peaks.operations_per_s[kind])
     compute = compute + attention / peaks.operations_per_s[demand.attention_multiplies]
     return StepTime(
-        memory_s=xp.reals(read / peaks.bytes_per_s),
+        memory_s=xp.reals((demand.weight_bytes_read(tokens) + cache_bytes) / peaks.bytes_per_s),
         compute_s=xp.reals(compute),
         link_s=_link_seconds(demand, peaks, tokens),
     )

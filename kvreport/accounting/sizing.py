@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kvreport.accounting import kernel
-from kvreport.accounting.capacity import Plan, beside, blocks, if_told, lacks
+from kvreport.accounting.capacity import beside, blocks, if_told, lacks
 from kvreport.accounting.demand import Demand
 from kvreport.accounting.engines.step import StaticMemory
 from kvreport.accounting.numeric import Integers
+from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.errors import InputError
@@ -134,7 +135,7 @@ def shared_bytes(profile: CacheProfile, prefix_tokens: int) -> int:
 
 
 def replica_users(
-    pool_bytes: npt.ArrayLike, plan: Plan, mean_tokens: int, longest_tokens: int, prefix_tokens: int = 0
+    pool_bytes: npt.ArrayLike, plan: BlockPlan, mean_tokens: int, longest_tokens: int, prefix_tokens: int = 0
 ) -> Integers:
     """Requests that one replica holds at their average length; 0 if one of the longest does not fit.
 
@@ -193,7 +194,11 @@ def replicas_for(requests: int, users_each: int) -> int:
 
 
 def pool_for(
-    plan: Plan, requests: int, mean_tokens: int, longest_tokens: int | None = None, prefix_tokens: int = 0
+    plan: BlockPlan,
+    requests: int,
+    mean_tokens: int,
+    longest_tokens: int | None = None,
+    prefix_tokens: int = 0,
 ) -> int:
     """The smallest pool per device for which :func:`replica_users` is ``requests``.
 
@@ -210,7 +215,7 @@ def pool_for(
     return needed if plan.pool is None else _pool_with_others(plan, needed, requests, mean_tokens)
 
 
-def _pool_with_others(plan: Plan, needed: int, requests: int, mean_tokens: int) -> int:
+def _pool_with_others(plan: BlockPlan, needed: int, requests: int, mean_tokens: int) -> int:
     """The smallest pool whose blocks hold ``needed`` bytes and whose other pools hold the requests.
 
     An engine that rounds tokens up to blocks needs less than whole blocks take. Where memory buys one state more, it leaves
@@ -232,7 +237,7 @@ def _pool_with_others(plan: Plan, needed: int, requests: int, mean_tokens: int) 
 
 
 def holds(
-    plan: Plan, pool_bytes: int, requests: int, mean_tokens: int, longest_tokens: int, prefix: int
+    plan: BlockPlan, pool_bytes: int, requests: int, mean_tokens: int, longest_tokens: int, prefix: int
 ) -> bool:
     """Whether a pool holds so many requests, and one of the longest; arguments as of :func:`pool_for`."""
     laid = (plan.block_bytes, plan.kept_blocks, *plan.profile.flat)
@@ -240,7 +245,7 @@ def holds(
     return _holds(plan, pool_bytes, needed, requests, mean_tokens)
 
 
-def _holds(plan: Plan, pool_bytes: int, needed: int, requests: int, mean_tokens: int) -> bool:
+def _holds(plan: BlockPlan, pool_bytes: int, needed: int, requests: int, mean_tokens: int) -> bool:
     most = beside(pool_bytes, plan, mean_tokens)
     return int(blocks(pool_bytes, plan)) * plan.block_bytes >= needed and (
         most is None or int(most) >= requests
@@ -281,7 +286,7 @@ def fraction_interval(
     )
 
 
-def what_binds(plan: Plan, mean_tokens: int, *, held: int, fast: int, limit: int | None) -> Binds:
+def what_binds(plan: BlockPlan, mean_tokens: int, *, held: int, fast: int, limit: int | None) -> Binds:
     """What keeps one more request from running: time, the sequence limit, states or cache.
 
     Args:

@@ -38,13 +38,10 @@ class Judgement:
     Attributes:
         verdict: What it is refused with; None if nothing speaks against it.
         reason: Why, or what weight-only means here; empty if there is nothing to say.
-        weight_only: True if the device lacks the weights' format, so that they are widened for every
-            multiplication.
     """
 
     verdict: Literal["engine_does_not_run", "format_not_supported"] | None = None
     reason: str = ""
-    weight_only: bool = False
 
     @property
     def code(self) -> int:
@@ -597,7 +594,6 @@ def _format(
                 None,
                 f"{accelerator.name} does not multiply in {form}: {engine.label} stores the weights in it "
                 "and widens them to 16 bits (the same memory, the 16-bit rate)",
-                weight_only=True,
             )
     return found
 

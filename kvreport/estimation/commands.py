@@ -72,7 +72,7 @@ def nodes_note(served: Served) -> str | None:
 
 def pool_note(estimate: Estimate) -> str | None:
     """Say where a pool that is given by hand can only be less than the engine's own."""
-    flag = estimate.request.case.rules.pool_cap()
+    flag = estimate.request.case.rules.pool_cap
     if not flag or estimate.request.kv_pool_bytes is None or estimate.kv_pool_tokens is None:
         return None
     return COMMAND_NOTES["pool"].format(flag=flag, engine=estimate.request.engine.label)

@@ -306,11 +306,6 @@ class EngineRules:
         """The kernels of experts that a user names, as an engine's record calls them; None where they are not followed."""
         return None
 
-    @staticmethod
-    def pool_cap() -> str:
-        """What limits a pool that is given by hand; empty where that replaces the engine's own pool."""
-        return ""
-
     def has_expert_kernels_flag(self) -> bool:
         """True if the release has a flag that names the kernels of experts."""
         return False
@@ -509,6 +504,8 @@ class EngineRules:
     drafting_requests: ClassVar[int | None] = None
     """Requests at once of a server that drafts and is not told another number; None where drafts do not limit them."""
 
+    pool_cap: ClassVar[str] = ""
+    """What limits a pool that is given by hand; empty where that replaces the engine's own pool."""
     requests_flag: ClassVar[str] = "--max-num-seqs"
     """What limits the requests at once where memory does not, as the engine calls it."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -30,6 +31,10 @@ class Reserve:
     def total(self) -> Any:  # noqa: ANN401 - a number, or an array of them
         """Everything but the uncertainty."""
         return self.activations + self.non_framework + self.graphs
+
+    def each(self, change: Callable[[Any], Any]) -> Reserve:
+        """The same with every part changed."""
+        return Reserve(*map(change, (self.activations, self.non_framework, self.graphs, self.uncertainty)))
 
 
 NOTHING: Final = Reserve(activations=0, non_framework=0, graphs=0, uncertainty=0)

@@ -39,6 +39,9 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.units import human_bytes
 
+POOL_CAP: Final = "max_gpu_total_bytes"
+"""Of ``KvCacheConfig``: the smaller of this and the share of free memory is taken (``llmapi/llm_args.py``, 1.2.1)."""
+
 
 @dataclass(frozen=True, slots=True)
 class StatesFirst:
@@ -104,6 +107,7 @@ class StatesFirst:
 class TensorRtLlm(EngineRules):
     """The rules of one TensorRT-LLM release."""
 
+    pool_cap: ClassVar[str] = POOL_CAP
     serves_only: ClassVar[bool] = True
 
     tokens_are_cells: ClassVar[bool] = True
@@ -211,11 +215,6 @@ class TensorRtLlm(EngineRules):
         free = total - weights - reserve
         return math.ceil(pool / free * 1000) / 1000 if 0 < pool <= free else None
 
-    @staticmethod
-    def pool_cap() -> str:
-        """A key of the file: the smaller of it and the share of free memory is taken."""
-        return POOL_CAP
-
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """Scheduler defaults, and whether devices of a server share a link."""
         return self.scheduler(accelerator), _is_linked(accelerator)
@@ -238,10 +237,6 @@ class TensorRtLlm(EngineRules):
         )
         options = config_file(served)
         return Command((*words, *(("--config", "options.yaml") if options else ())), options=options)
-
-
-POOL_CAP: Final = "max_gpu_total_bytes"
-"""Of ``KvCacheConfig``: the smaller of this and the share of free memory is taken (``llmapi/llm_args.py``, 1.2.1)."""
 
 
 def config_file(served: Served) -> dict[str, object]:

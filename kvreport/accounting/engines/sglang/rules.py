@@ -55,6 +55,7 @@ class Sglang(EngineRules):
     """The rules of one SGLang release."""
 
     drafting_requests: ClassVar[int | None] = DRAFTING_REQUESTS
+    pool_cap: ClassVar[str] = serve.POOL_CAP
     serves_only: ClassVar[bool] = True
 
     tokens_are_cells: ClassVar[bool] = True
@@ -404,11 +405,6 @@ class Sglang(EngineRules):
                 return MOST_REQUESTS
             told = settings.COMPRESSED_REQUESTS
         return max(1, told // layout.data)
-
-    @staticmethod
-    def pool_cap() -> str:
-        """A number of tokens: the smaller of it and what memory holds is taken."""
-        return serve.POOL_CAP
 
     @staticmethod
     def command(served: Served) -> Command:

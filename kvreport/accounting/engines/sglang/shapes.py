@@ -11,7 +11,6 @@ pool for them: by its config's class, or because it registers itself (``configs/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -110,24 +109,24 @@ def token_elements(model: Model, attention_ranks: int, *, windowed: bool = False
 def unequal_heads(model: Model) -> bool:
     """True if keys and values differ in width, in any layer."""
     kinds = (FullAttention, SlidingWindow, ChunkedAttention)
-    return any(isinstance(cache, kinds) and cache.key_dim != cache.value_dim for cache in _caches(model))
+    return any(isinstance(cache, kinds) and cache.key_dim != cache.value_dim for cache in model.every_cache)
 
 
 @remembered
 def latent_of(model: Model) -> Latent | None:
     """The latent that every attention layer caches, or None if the model caches heads."""
-    return next((cache for cache in _caches(model) if isinstance(cache, Latent)), None)
+    return next((cache for cache in model.every_cache if isinstance(cache, Latent)), None)
 
 
 @remembered
 def indexer_of(model: Model) -> Indexer | None:
     """The index keys of sparse attention, or None."""
-    return next((cache for cache in _caches(model) if isinstance(cache, Indexer)), None)
+    return next((cache for cache in model.every_cache if isinstance(cache, Indexer)), None)
 
 
 def window_of(model: Model) -> int | None:
     """Tokens that the model's windowed layers look back, or None."""
-    for cache in _caches(model):
+    for cache in model.every_cache:
         if isinstance(cache, SlidingWindow):
             return cache.window
         if isinstance(cache, ChunkedAttention):
@@ -190,7 +189,7 @@ def _tensor(tensor: StateTensor, ranks: int, state_dtype: str | None) -> int:
 def _heads(model: Model, *, windowed: bool) -> Heads | None:
     wanted = (SlidingWindow, ChunkedAttention) if windowed else (FullAttention,)
     for kinds in (wanted, (FullAttention, SlidingWindow, ChunkedAttention, CrossAttention)):
-        for cache in _caches(model):
+        for cache in model.every_cache:
             if isinstance(cache, kinds):
                 return cache
     return None
@@ -219,8 +218,3 @@ def _attends(caches: tuple[Cache, ...]) -> bool:
 
 def _has(caches: tuple[Cache, ...], kind: type) -> bool:
     return any(isinstance(cache, kind) for cache in caches)
-
-
-def _caches(model: Model) -> Iterator[Cache]:
-    for group in model.layers:
-        yield from group.caches
