@@ -35,7 +35,7 @@ PREFILL_STEP: Final = 2048
 
 CHUNK_BYTES: Final = 700_000_000
 """What one chunk of a prompt computes in between: mean of five runs of ``mlx_lm.benchmark -p 2048`` on an M4 Max
-(mlx-lm 0.28.2: Qwen3-4B in bf16, q6, q5 and q4, Qwen3-30B-A3B in q5), peak less weights and cache."""
+(mlx-lm 0.28.2, 4-bit to 16-bit Qwen3), peak less weights and cache."""
 
 SCORE_BYTES: Final = 2
 """Bytes of one score. LM Studio prints the same for a model of 24 heads of width 256 on an MLX without a kernel for

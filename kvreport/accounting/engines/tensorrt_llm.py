@@ -170,11 +170,7 @@ class TensorRtLlm(EngineRules):
     def open_choices(
         self, model: Model, accelerator: Accelerator, step: EngineStep, formats: Mapping[str, WeightFormat]
     ) -> tuple[str, ...]:
-        """Memory shared with a CPU: the engine asks the device what is taken, and cached files count.
-
-        A log of gpt-oss-120b on a GB10 states 49.3 GiB outside torch and a pool of 6 GiB (``_util.py`` takes them from
-        ``torch.cuda.mem_get_info``).
-        """
+        """Memory shared with a CPU: the engine asks ``torch.cuda.mem_get_info`` what is taken, and cached files count (``_util.py``)."""
         if step.layout.tensor > 1 and not _is_linked(accelerator):
             linked = human_bytes(round(constant(self.engine, "non_framework_parallel_bytes")))
             return (

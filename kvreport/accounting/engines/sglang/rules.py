@@ -418,11 +418,10 @@ class Sglang(EngineRules):
     def taken_before_loading(self, layout: Layout, accelerator: Accelerator) -> int:
         """What a process holds before weights are loaded: a context, and buffers for other ranks.
 
-        The buffers are those of links between data-center GPUs; two RTX 4090 on PCIe print 0.19 GB for both. RCCL
-        and AITER take more than NCCL, and data-parallel attention has more groups of ranks. Where device and host
-        share their memory, SGLang asks the system what is available (``utils/common.py::get_available_gpu_memory``,
-        ``is_integrated``), which the host's own share is not. Two ranks set up no NVLink SHARP (NCCL's
-        ``transport/nvls.cc::ncclNvlsInit``).
+        The buffers are those of links between data-center GPUs. RCCL and AITER take more than NCCL, and data-parallel attention has
+        more groups of ranks. Where device and host share their memory, SGLang asks the system what is available
+        (``utils/common.py::get_available_gpu_memory``, ``is_integrated``), which the host's own share is not. Two ranks set up no
+        NVLink SHARP (NCCL's ``transport/nvls.cc::ncclNvlsInit``).
         """
         taken = constant(self.engine, "taken_before_bytes")
         if device_class(accelerator) == "unified":

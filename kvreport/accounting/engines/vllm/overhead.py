@@ -371,12 +371,11 @@ def _allocated_blocks(
 ) -> int:
     """What PyTorch's allocator counts beyond the tensors that it holds.
 
-    From 10 MiB on, a tensor's memory is taken in multiples of 2 MiB, and a rest of up to 1 MiB stays with the tensor rather
-    than being split off, so that it is counted as allocated (PyTorch ``c10/cuda/CUDACachingAllocator.cpp``,
-    ``get_allocation_size`` and ``should_split``). Since 0.22.0 vLLM loads on NVIDIA's devices with ``max_split_size_mb`` 20
-    (``v1/worker/gpu_worker.py::_scoped_allocator_max_split``, the same up to 0.33.0), where from 20 MiB on every rest stays:
-    gpt-oss-20b at 16 bits is equal to 0.1 MB (own-002). What an engine fuses is one tensor: queries, keys and values, gate and
-    up, and a layer's experts. A matrix that is repacked after loading takes as much again as the one that it replaces.
+    From 10 MiB on, a tensor's memory is taken in multiples of 2 MiB, and a rest of up to 1 MiB stays with the tensor, so that it is
+    counted as allocated (PyTorch ``c10/cuda/CUDACachingAllocator.cpp``, ``get_allocation_size`` and ``should_split``). Since 0.22.0
+    vLLM loads on NVIDIA's devices with ``max_split_size_mb`` 20 (``v1/worker/gpu_worker.py::_scoped_allocator_max_split``, the same
+    up to 0.33.0), where from 20 MiB on every rest stays (own-002). What an engine fuses is one tensor: queries, keys and values,
+    gate and up, and a layer's experts. A matrix that is repacked after loading takes as much again as the one that it replaces.
     """
     tensors: dict[tuple[str, int], int] = {}
     for row in allocated_rows(model, joined):

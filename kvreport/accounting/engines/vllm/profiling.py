@@ -39,7 +39,7 @@ LOGIT_BYTES: Final[dict[Sampler, int]] = {"sort": 38, "probabilities": 14, "copi
 All hold the model's 16-bit logits, and all but the last their 32-bit copy (2 + 4). Masks or exponentials and probabilities are
 32 bits each (4 + 4). A sort keeps values and 64-bit indices (12), which its segments and its temporary
 buffers hold again (8 + 12: PyTorch ``aten/src/ATen/native/cuda/Sort.cu::segmented_sort_pairs``, CUB's
-temporary storage for keys and values). Nine logs of vLLM 0.11 to 0.15 give 38.0 to 38.6.
+temporary storage for keys and values).
 """
 
 _PARTS: Final = 32
@@ -175,11 +175,8 @@ class Shape:
 def graph_layers(shape: Shape) -> int:
     """Layers, each counted by how many kernels a captured graph launches for it, in those of a dense layer.
 
-    Compressing keys and values or choosing what to attend to adds as many (0.55 MB per layer of DeepSeek-V2-Lite, 0.32 MB of
-    GLM-5.3's), mixing several residual streams twice as many, and gating them as many (1.77 GiB are estimated for
-    Qwen3.8-Flash-Next on four RTX PRO 6000, fresh-012). Experts add none that logs
-    show: graphs of Qwen3-30B-A3B take 0.17 MB per layer on an RTX 5090, of GPT-OSS 0.15 to 0.26 MB on an H100, and those of
-    dense models 0.22 to 0.29 MB.
+    Compressing keys and values or choosing what to attend to adds as many, mixing several residual streams twice as many, and
+    gating them as many (fresh-012). Experts add none that logs show.
     """
     chosen = shape.indexed or shape.latent_heads > 0
     return shape.layers * (1 + chosen + (2 - shape.gated) * (shape.streams > 1))
@@ -194,27 +191,18 @@ def partial_bytes_per_row(
     ``flash_attn_max_num_splits_for_cuda_graph``), and every head has a result of each, 32 bits a number
     (FlashAttention 3, ``hopper/flash_api.cpp``, ``out_accum``). Heads wider than 256 are no kernel's of these. Those of latents that
     are stored at 16 bits are, and a result of theirs is as wide as a latent (0.20.0 to 0.33.0
-    ``v1/attention/backends/mla/flashattn_mla.py``, ``max_num_splits``): of 20 heads they take 1.25 GiB of the 3.25 that one start
-    on an H100 estimated (apron-003). Each data rank has all of DeepSeek-V3's 128 heads: 32 parts x 128 heads x 512 tokens x 512
-    numbers x 4 bytes = 4.0 GiB, and counted twice 8.0. Four layers of that model, started with 0.26.0 on an H200, printed 4,224 MiB for
-    the first whole graph, and 2,134 with graphs of at most 256 requests.
+    ``v1/attention/backends/mla/flashattn_mla.py``, ``max_num_splits``; apron-003). Latents in FP8 are FlashMLA's
+    (``FlashAttnMLABackend.supported_kv_cache_dtypes`` has 16 bits only), whose one result for each request and for each group of
+    multiprocessors is not counted (FlashMLA, ``csrc/api/dense_decode.h``, ``total_num_splits``). Heads in FP8 keep as much as in
+    16 bits. Ranks that divide a context gather the heads of their group first
+    (``model_executor/layers/attention/mla_attention.py``, ``dcp_world_size``). Where an indexer picks tokens of latents in 16 bits,
+    FlashAttention 3 divides those (``v1/attention/backends/mla/flashattn_mla_sparse.py``; apron-011), but not where ranks divide a
+    context. Other kernels serve rows of other widths.
 
-    Latents in FP8 are FlashMLA's (``FlashAttnMLABackend.supported_kv_cache_dtypes`` has 16 bits only), which keeps one result for each
-    request, and one for each group of multiprocessors, which is not counted (FlashMLA, ``csrc/api/dense_decode.h``,
-    ``total_num_splits``). Heads in FP8 keep as much as in 16 bits. Ranks that divide
-    a context gather the heads of their group first (``model_executor/layers/attention/mla_attention.py``, ``dcp_world_size``).
-
-    Where an indexer picks tokens of latents in 16 bits, FlashAttention 3 divides those
-    (``v1/attention/backends/mla/flashattn_mla_sparse.py``), but not where ranks divide a context. Other kernels serve
-    rows of other widths. On eight H200, one start of GLM-5.3 estimated 2.30 GiB, where 2.65 are counted with these (apron-011).
-
-    Entering a capture gives back what the pass before it left in the allocator, and the graphs of a pool share what theirs take. The
-    first runner looks at memory before that pass and after the capture, so that it counts the results once (0.19.1 to 0.28.0
-    ``v1/worker/gpu_model_runner.py::profile_cudagraph_memory``). The second runner looks between the two. Its second sample is less
-    by the results that are given back, and is taken off the whole: they count again, nearly as large (0.29.0 to 0.33.0
-    ``v1/worker/gpu/cudagraph_utils.py``, ``measured - sum(mem_samples)``).
-
-    ``decode_context``: ranks that divide a context.
+    The first runner looks at memory before the pass that precedes a capture and after the capture, so that it counts the results
+    once (0.19.1 to 0.28.0 ``v1/worker/gpu_model_runner.py::profile_cudagraph_memory``). The second looks between the two: its
+    second sample is less by the results that are given back, and is taken off the whole, so that they count again (0.29.0 to
+    0.33.0 ``v1/worker/gpu/cudagraph_utils.py``, ``measured - sum(mem_samples)``).
     """
     caches = model.every_cache
     plain = [one for one in caches if isinstance(one, FullAttention | SlidingWindow)]
@@ -453,14 +441,10 @@ def scored_bytes_per_row(
 
     A whole graph scores every place that the longest request may have, 32 bits each: DeepGEMM's kernel returns rows of
     ``max_model_len`` (0.20.0 to 0.33.0 ``layers/sparse_attn_indexer.py``, ``fp8_fp4_paged_mqa_logits``; as many fewer as tokens share
-    a key, 0.30.0 ``models/deepseek_v41/attention.py``, ``max_model_len // compress_ratio``). On data-center Blackwell GPUs they may be 16
-    bits and copied to 32 (``as_fp32_logits``). AMD's kernels write them to the workspace that keys were gathered in.
-
-    A graph's memory is given back within its pool, so that layers of one stride share theirs. Later layers with fewer tokens per key
-    need larger rows, for which no block is free. The second runner counts them twice, as it does partial results
-    (:func:`partial_bytes_per_row`). DeepSeek-V4.1-Flash was measured with 1,048,576 and with 4,096 tokens on B300: what follows the length
-    is 11.9 GiB of peak and graphs, where 1,024 rows of 1.5 x 1,048,576 places are 12.0, counted twice (brook-012, -014). On four
-    GB200, one start of GLM-5.2 with 819,200 tokens estimated 0.9 GiB more than its other launches are counted with (web-004).
+    a key, 0.30.0 ``models/deepseek_v41/attention.py``, ``max_model_len // compress_ratio``). On data-center Blackwell GPUs they may be
+    16 bits and copied to 32 (``as_fp32_logits``). AMD's kernels write them to the workspace that keys were gathered in.
+    Layers of one stride share a graph's memory. Later layers with fewer tokens per key need larger rows, for which no block is
+    free. The second runner counts them twice, as it does partial results (:func:`partial_bytes_per_row`; brook-012, -014, web-004).
     """
     if not shape.gathers_keys:
         return 0.0, 0.0
@@ -482,8 +466,8 @@ def encodes(model: Model) -> bool:
 PREPARES_IMAGES: Final = 3
 """What a model that takes images takes of memory shared with a CPU, in what one without takes.
 
-Its first pass is over images that a processor prepares in the same memory, and the allocator of the process keeps it. Nine
-logs of such models on GB10 leave 3.0 to 7.4 GiB outside the framework, eleven of others 0.1 to 2.2 GiB.
+Its first pass is over images that a processor prepares in the same memory, and the allocator of the process keeps it: nine
+logs of such models on GB10 leave 3.0 to 7.4 GiB outside the framework, eleven of others 0.1 to 2.2.
 """
 
 

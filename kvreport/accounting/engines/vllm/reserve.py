@@ -57,16 +57,13 @@ BUDGETED_VIDEOS: Final = "videos_within_a_budget"
 smaller frames (0.30 ``models/glm5next/nvidia/multimodal.py::_get_video_max_pixels``)."""
 
 ROCM_GRAPH_BYTES: Final = 1_390_000
-"""Bytes of a captured graph per layer on AMD's devices under the second model runner, as logs print them: 1.36 to 1.42 MB in five
-starts of Gemma 4 in four sizes on an MI300X (0.29.1rc1 and 0.31.1rc1), all of one project. NVIDIA's take 0.19. Not fitted."""
+"""Bytes of a captured graph per layer on AMD's devices under the second model runner, as five starts of Gemma 4 on an MI300X
+print them: 1.36 to 1.42 MB (vale-005, -007 to -009). NVIDIA's take 0.19. Not fitted."""
 
 HOPPER_GRAPH_BYTES: Final = 105_000
-"""Bytes of a captured graph per layer on Hopper under the first model runner, beside partial results of attention: 79, 96, 114 and
-117 KB in four starts of 0.26.0 on an H100 and an H200 (own-002 to own-005), of which this is the median. No source says why samples
-are smaller there: other devices print 0.2 to 0.3 MB. Two starts of 0.24.0 and 0.27.1, of other people, fit it, too (obs-101,
-seen-010). A start of Llama 3.1 8B under this runner on an H200 printed its samples: 134 MiB for the first graph in pieces and 4 for
-the second, 258 MiB for the first whole graph, of which 256 are partial results, and none for the second, which counts as 1. That is
-508 MiB where 583 are counted. With 8 layers it was 356 where 338 are. Not fitted."""
+"""Bytes of a captured graph per layer on Hopper under the first model runner, beside partial results of attention: the median of
+four starts of 0.26.0 (own-002 to own-005), which two others fit (obs-101, seen-010). No source says why samples are smaller
+there than the 0.2 to 0.3 MB that other devices print. Not fitted."""
 
 BANDS: Final = ("plain", "encoder", "experts", "drafted", "stages")
 """Kinds of starts with an error band each: text models on equal devices, those that measure an encoder of images or sound, experts
@@ -77,8 +74,7 @@ UNQUANTIZED: Final = ("bf16", "fp16", "fp32")
 BOTH_WAYS: Final = "attends_both_ways"
 """The list of classes whose images are attended to in both directions, with or without images (0.19.1 ``config/model.py``, 0.20.0 to
 0.33.0 ``transformers_utils/model_arch_config_convertor.py::is_mm_prefix_lm``). FlashAttention 3 does not serve them
-(``v1/attention/backends/flash_attn.py::supports_mm_prefix``), and Triton's kernel keeps no partial results: 0.26.0 on an H200 started
-Gemma 3 with ``TRITON_ATTN``."""
+(``v1/attention/backends/flash_attn.py::supports_mm_prefix``), and Triton's kernel keeps no partial results."""
 
 
 class OnDevice(NamedTuple):
@@ -357,8 +353,7 @@ def bytes_of_graph_layer(
 def less_on_hopper(sizes: Shape, *, second: bool) -> bool:
     """Whether graphs of a model take less on Hopper than elsewhere: by the first runner's estimate, with one residual stream.
 
-    No log on Hopper prints an estimate for a model with several streams, and the one known pool fits what such a model takes
-    elsewhere (obs-105).
+    No log on Hopper prints an estimate for a model with several; the one known pool takes what others do (obs-105).
     """
     return not second and sizes.streams == 1
 
@@ -405,12 +400,9 @@ def band_kind(model: Model, *, tensor_parallel: int, images: bool) -> str:
 def band(engine: Engine, device_class: str, kind: str) -> tuple[float, float]:
     """The band's share of the reserve and the bytes beside it, that four in five logs at first sight lie in.
 
-    A class of devices with a band of its own (memory shared with a CPU, devices of other makers) has no narrower one.
-    Nor do kinds of fewer than ten sources have one than others (``scripts/fit_reserve.py``). Pipeline stages are one:
-    sampling, which is the peak of most whole models and hides what a forward pass takes beside what is counted, is run by
-    the last stage alone.
-
-    ``device_class``: of :func:`device_class`. ``kind``: of :data:`BANDS`.
+    A class of devices with a band of its own has no narrower one; nor do kinds of fewer than ten sources than others
+    (``scripts/fit_reserve.py``). Pipeline stages are one kind: the last one alone samples, which is the peak of most models.
+    ``kind``: of :data:`BANDS`.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.
@@ -438,12 +430,7 @@ def multicasts(accelerator: Accelerator) -> bool:
 
 
 def charges_handles(engine: Engine, vendor: str) -> bool:
-    """True where the handles of linear algebra are made after the first look at memory, so that they are taken off the pool.
-
-    They are all that the constant stands for. An H200 lost 158 MiB outside PyTorch's allocator to the products of
-    two small matrices (PyTorch 2.11), and nothing more to products, norms
-    and softmax of larger matrices that followed.
-    """
+    """True where the handles of linear algebra, all that the constant stands for, are made after the first look at memory."""
     return vendor == "INTEL" or not release_of(engine).has("makes_handles_first")
 
 
@@ -451,10 +438,9 @@ def large_workspace(accelerator: Accelerator) -> bool:
     """True for Hopper and Blackwell GPUs, whose workspace for products of matrices is cut out of what compiling freed.
 
     PyTorch gives cuBLAS 32 MiB there, and 8.1 MiB elsewhere (``aten/src/ATen/cuda/CublasHandlePool.cpp::
-    parseChosenWorkspaceSize``). Its allocator makes blocks of less than 10 MiB in pieces of 20 MiB, of which one is usually at
-    hand; a larger block is cut out of the smallest free one, here the copy that compiling was measured on, and keeps all
-    of it reserved. That this is the cause is inferred: one copy of the file was read, not that of PyTorch 2.13, and an
-    older one has Hopper alone. Logs show the difference on Blackwell cards; none is of Hopper.
+    parseChosenWorkspaceSize``). Blocks of less than 10 MiB come in pieces of 20 MiB, of which one is usually at hand; a larger
+    one is cut out of the smallest free one, here the copy that compiling was measured on, and keeps all of it reserved. That
+    this is the cause is inferred: logs show the difference on Blackwell cards, and none is of Hopper.
     """
     nvidia = accelerator.vendor.upper() == "NVIDIA"
     return nvidia and (accelerator.compute_capability or "").split(".")[0] in ("9", "10", "11", "12")
@@ -484,10 +470,8 @@ def gathering_ranks(layout: Layout, expert_kernel: str | None = None) -> int:
 
     ``distributed/device_communicators/all2all.py::AgRsAll2AllManager`` gathers them, which is the default (0.19.1 to 0.33.0
     ``config/parallel.py``, ``all2all_backend``), and whatever the backend without expert parallelism
-    (``fused_moe/all2all_utils.py::maybe_make_prepare_finalize``). Ranks measure themselves at the same time, each with a whole
-    step (``v1/worker/gpu_model_runner.py::_dummy_run``): "EP16 profiling with 131072 gathered tokens" of a step of 8,192, as
-    ``fused_moe/experts/trtllm_mxfp4_moe.py::_max_supported_tokens`` of 0.33.0 has it. A start on eight B200 with
-    ``--moe-backend deep_gemm_mega_moe``, which exchanges tokens by itself, has nothing of them (obs-171).
+    (``fused_moe/all2all_utils.py::maybe_make_prepare_finalize``). All ranks measure themselves at once, each with a whole step
+    (``v1/worker/gpu_model_runner.py::_dummy_run``). Mega-MoE kernels exchange tokens by themselves (obs-171).
     """
     sends = layout.expert and layout.all_to_all not in ("", "allgather_reducescatter")
     sends = sends or expert_kernel == MEGA_MOE

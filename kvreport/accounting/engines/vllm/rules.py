@@ -283,10 +283,10 @@ class Vllm(EngineRules):
     def open_choices(
         self, model: Model, accelerator: Accelerator, step: EngineStep, formats: Mapping[str, WeightFormat]
     ) -> tuple[str, ...]:
-        """Up to 0.11.0 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts.
+        """What a start's first run, its sampler, its kernels for experts and the gathering of tokens open.
 
-        From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs. On Hopper, graphs of latents
-        in 16 bits keep partial results.
+        Up to 0.11.0 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts. From 0.11.1 to 0.32 a
+        first start measures less memory than one that finds its compiled graphs.
         """
         release, found = release_of(self.engine), []
         spared = self.spared_later(model, accelerator, step) if release.has("compiles_on_copies") else 0

@@ -5,8 +5,7 @@ the residual stream, its norm and (where the tower has them) learned positions s
 queries, keys and values (3), contiguous queries and keys (2), both rotated (2), its output (1) and that projected (1),
 which several ranks sum in a buffer of its size; the MLP adds its inner side twice, or three times where it is gated. The
 pixels stay beside all that (0.22.0 to 0.28.0 ``models/qwen3_vl.py::Qwen3_VisionTransformer.forward``,
-``models/qwen2_5_vl.py::Qwen2_5_VisionAttention.forward``, whose names keep every step until it returns). Of a tower
-of width 1152 logs print 1.89 and 1.84 GiB on one rank, where this gives 1.88, and 1.46 on two (1.45).
+``models/qwen2_5_vl.py::Qwen2_5_VisionAttention.forward``, whose names keep every step until it returns).
 """
 
 from __future__ import annotations
