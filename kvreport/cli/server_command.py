@@ -200,7 +200,7 @@ def _parts(word: str) -> list[str]:
     if re.search(r"[A-Za-z]:\\|\.exe", word):  # a path of Windows, whose signs a shell would read as escapes
         word = re.sub(r"\\(?!\s*\n)", "/", word)
     try:
-        parts = shlex.split(re.sub(r"[\\`^][ \t]*\n", " ", word))
+        parts = shlex.split(re.sub(r"[\\`^][ \t\r]*\n", " ", word))
     except ValueError as error:
         raise InputError(f"server command: found {shorten(word)}: {error}; allowed: closed quotes") from None
     refuse_long(parts)
@@ -214,6 +214,10 @@ def _parts(word: str) -> list[str]:
     end = next(
         (place for place in range(start + 1, len(parts)) if _SHELL.fullmatch(parts[place])), len(parts)
     )
+    if any(_head(parts, place) for place in range(end + 1, len(parts))):
+        raise InputError(
+            f"server command: found several in {shorten(word)}; allowed: one; kvreport preflight answers each of a file"
+        )
     ended = next((place for place in reversed(range(start)) if re.search(r"[|;]$|^&&$", parts[place])), -1)
     variables = [part.rstrip(";") for part in parts[: ended + 1] if _ASSIGNMENT.fullmatch(part)]
     return [*variables, *parts[ended + 1 : end]]

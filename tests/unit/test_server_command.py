@@ -320,3 +320,15 @@ def test_every_variable_is_followed_or_changes_a_named_term(family: str) -> None
 def test_a_quoted_command_of_too_many_words_is_refused_before_it_is_searched() -> None:
     with pytest.raises(InputError, match="found 10,001 words"):
         without_server_command(["docker run " * 5000 + "vllm"])
+
+
+def test_a_command_with_line_ends_of_windows_goes_on_in_the_next_line() -> None:
+    words = without_server_command(["vllm serve org/m \\\r\n  --max-model-len 8192 \\\r\n  -tp 2"])
+    assert words == ["org/m", "--engine", "vllm", "--max-model-len", "8192", "-tp", "2"]
+
+
+@pytest.mark.parametrize("between", ["&", "&&", ";", "|"])
+def test_a_second_server_is_not_passed_over(between: str) -> None:
+    """The first one was answered, as if it had the GPU to itself."""
+    with pytest.raises(InputError, match="kvreport preflight answers each"):
+        without_server_command([f"vllm serve org/m -tp 2 {between} vllm serve org/n"])
