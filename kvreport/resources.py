@@ -5,7 +5,10 @@ A wheel carries them inside the package (``_data``, ``_templates``, ``_assets``,
 asks here and need not know which of the two it runs from.
 """
 
+import json
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -33,6 +36,17 @@ def assets_dir() -> Path:
 def requirements_dir() -> Path:
     """Return the folder of the locks: every package by version and hash."""
     return _locate("_requirements", "requirements")
+
+
+def read_table(name: str) -> Any:  # noqa: ANN401 (whatever the rows are)
+    """Return a table of ``tables.json``: rows that one module reads."""
+    return _tables()[name]
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((_PACKAGE / "tables.json").read_text(encoding="utf-8"))
+    return found
 
 
 def _locate(packaged: str, in_repository: str) -> Path:

@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 SCOPE = (
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "mkdocs.yml",
     "docs/**/*.md", "docs/chapters/*.py", "docs/assets/*.js", "templates/**/*.html", "kvreport/words.json", "kvreport/columns.json",
-    "kvreport/commands.json",
+    "kvreport/commands.json", "kvreport/tables.json",
     "data/glossary.yaml", "data/claims/*.yaml", "data/support.yaml",
     "data/engines/*.yaml", "data/accelerators/*.yaml", "data/models/*.yaml", "data/measurements/*.yaml",
     "kvreport/site/**/*.py", "kvreport/publish/*.py", "kvreport/book/*.py", "kvreport/evidence/*.py",

@@ -20,48 +20,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kvreport.errors import InputError, shorten
+from kvreport.resources import read_table
 
 Quantity = Callable[..., float]
 Value = Quantity | float | str | None
 """What a name of an expression stands for: a function, a number, or a name or nothing as an argument."""
 
-UNITS: Final[Mapping[str, float]] = {
-    "": 1,
-    "B": 1,
-    "bytes": 1,
-    "bits": 0.125,
-    "KB": 1e3,
-    "kB": 1e3,
-    "MB": 1e6,
-    "GB": 1e9,
-    "TB": 1e12,
-    "KiB": 2**10,
-    "MiB": 2**20,
-    "GiB": 2**30,
-    "TiB": 2**40,
-    "tokens": 1,
-    "K tokens": 1000,
-    "Ki tokens": 1024,
-    "%": 0.01,
-    "×": 1,
-    "times": 1,
-    "s": 1,
-    "minutes": 60,
-    "ms": 1e-3,
-    "µs": 1e-6,
-    "tok/s": 1,
-    "tokens/s": 1,
-    "GB/s": 1e9,
-    "TB/s": 1e12,
-    "TFLOP/s": 1e12,
-    "GFLOP": 1e9,
-    "TFLOP": 1e12,
-    "FLOP/byte": 1,
-    "W": 1,
-    "parameters": 1,
-    "billion": 1e9,
-    "million": 1e6,
-}
+UNITS: Final[Mapping[str, float]] = read_table("units")
 """What one of each unit is, in bytes, tokens, seconds or plain numbers."""
 
 _COUNTED: Final = frozenset(
@@ -74,19 +39,7 @@ _COUNTED: Final = frozenset(
 )
 """Nouns that count things: each is a unit of one."""
 
-PARTNER: Final[Mapping[str, str]] = {
-    "KB": "KiB",
-    "kB": "KiB",
-    "MB": "MiB",
-    "GB": "GiB",
-    "TB": "TiB",
-    "KiB": "KB",
-    "MiB": "MB",
-    "GiB": "GB",
-    "TiB": "TB",
-    "K tokens": "Ki tokens",
-    "Ki tokens": "K tokens",
-}
+PARTNER: Final[Mapping[str, str]] = read_table("partner units")
 """The unit that each is taken for: powers of 1,000 and powers of 1,024."""
 
 _BINARY: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {

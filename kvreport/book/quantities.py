@@ -27,6 +27,7 @@ from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.at_home import AtHome, at_home, backend_bytes
 from kvreport.query import SERVER_ENGINE
+from kvreport.resources import read_table
 
 if TYPE_CHECKING:
     from kvreport.book.reader import Reader
@@ -432,37 +433,7 @@ def _limited(value: N | None) -> N:
     return value
 
 
-_OPTIONS: Final[Mapping[str, str]] = {
-    "tp": "tensor_parallel",
-    "dp": "data_parallel",
-    "ep": "expert_parallel",
-    "pp": "pipeline_parallel",
-    "partition": "pipeline_partition",
-    "dcp": "decode_context_parallel",
-    "nodes": "nodes",
-    "weights": "weights",
-    "kv": "kv",
-    "engine": "engine",
-    "utilization": "utilization",
-    "memory": "memory",
-    "kv_pool": "kv_pool",
-    "max_batched_tokens": "max_batched_tokens",
-    "max_seqs": "max_seqs",
-    "block_size": "block_size",
-    "eager": "eager",
-    "prefix_caching": "prefix_caching",
-    "parallel": "parallel",
-    "ubatch_size": "ubatch_size",
-    "n_gpu_layers": "n_gpu_layers",
-    "n_cpu_moe": "n_cpu_moe",
-    "cache_type_k": "cache_type_k",
-    "cache_type_v": "cache_type_v",
-    "draft": "draft",
-    "num_speculative_tokens": "num_speculative_tokens",
-    "max_loras": "max_loras",
-    "max_lora_rank": "max_lora_rank",
-    "kv_offload": "kv_offload",
-}
+_OPTIONS: Final[Mapping[str, str]] = read_table("options of expressions")
 """Words of expressions, and the options of an estimate that they set."""
 WORDS: Final = tuple(
     name

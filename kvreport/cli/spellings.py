@@ -21,66 +21,13 @@ from kvreport.cli.server_command import data_attention, taken_apart
 from kvreport.cli.server_flags import FlagReader, having, ours_of, table_of
 from kvreport.cli.speculation import speculation_in_our_spelling
 from kvreport.errors import InputError, ServerRefusalError, shorten
+from kvreport.resources import read_table
 from kvreport.words import ENGINES
 
 _READ_BY: Final = frozenset({"--context", "--kv", "--limit-mm-per-prompt"})
 """Flags of the commands that are asked in a server's words; the parser of all commands has none of them."""
 
-_PROMPTS_DIVIDED: Final = (
-    "--decode-context-parallel N, which divides the cache; dividing prompts over GPUs divides the working memory of a "
-    "step, which is not counted"
-)
-
-_MEMORY_SHARED: Final = (
-    "kvreport estimate MODEL --gpu GPU with it, whose command states the share that is left; with vLLM that share is "
-    "kvreport size's --utilization"
-)
-
-_CELLS: Final = "--context TOKENS for each request; with --engine llama-cpp it is llama-server's own -c, for all slots together"
-
-_ELSEWHERE: Final[dict[str, str]] = {
-    "--gpus": "--tensor-parallel N for N GPUs, or --gpu for each of unequal ones",
-    "--num-gpus": "--tensor-parallel N for N GPUs, or --gpu for each of unequal ones",
-    "--gpu-count": "--tensor-parallel N for N GPUs, or --gpu for each of unequal ones",
-    "--concurrent": "kvreport size MODEL --concurrent N --context TOKENS, or --require N here",
-    "--concurrency": "kvreport size MODEL --concurrent N --context TOKENS, or --require N here",
-    "--users": "kvreport size MODEL --users N --context TOKENS",
-    "--batch": "kvreport size MODEL --concurrent N --context TOKENS, or --require N here",
-    "--enable-dp-attention": "--data-parallel N --expert-parallel, without --tensor-parallel",
-    "--dp-size": "--data-parallel N with --expert-parallel, and no --tensor-parallel",
-    # SGLang's takes a number, vLLM's none: a spelling for both would read one of them wrong.
-    "--ep": "--expert-parallel, without a number: routed experts are divided over all tensor x data ranks",
-    "--ep-size": "--expert-parallel, without a number: routed experts are divided over all tensor x data ranks",
-    "--count": "--gpu 4xNAME for four of them, or --tensor-parallel N",
-    "-c": _CELLS,
-    "--json": "--format json",
-    "--output": "--format json, and > FILE to keep it",
-    "-o": "--format json, and > FILE to keep it",
-    "--vram": "--gpu NAME, whose memory is known, and --memory SIZE where it can be set",
-    "--cards": "--gpu 2xNAME for two of them, or --tensor-parallel N",
-    "--ctx": "--context TOKENS",
-    "--people": "--users N, who send requests one after another, or --concurrent N, the requests at once",
-    "--ctx-len": "--context TOKENS",
-    "--context-size": "--context TOKENS",
-    "--mtp": "--draft mtp --num-speculative-tokens N",
-    "--max-len": "--context TOKENS",
-    "--max-length": "--context TOKENS",
-    "--seq-len": "--context TOKENS",
-    "--sequence-length": "--context TOKENS",
-    "--quant": "--weights FORMAT; kvreport list formats prints them",
-    "--precision": "--weights FORMAT and --kv FORMAT; kvreport list formats prints them",
-    "--kv-dtype": "--kv FORMAT",
-    "--kv-quant": "--kv FORMAT",
-    "--cache-type": "--cache-type-k TYPE and --cache-type-v TYPE",
-    "--model": "the model as the first argument, without a flag",
-    "--prefill-context-parallel-size": _PROMPTS_DIVIDED,
-    "--attn-cp-size": _PROMPTS_DIVIDED,
-    "--context-parallel-size": _PROMPTS_DIVIDED,
-    "--cp-size": _PROMPTS_DIVIDED,
-    "--held-by-others": _MEMORY_SHARED,
-    "--engines-per-gpu": _MEMORY_SHARED,
-    "--helix": "--decode-context-parallel N, which divides a cache by tokens, as Helix does",
-}
+_ELSEWHERE: Final[dict[str, str]] = read_table("flags elsewhere")
 """What people write where there is no such flag, and where to go instead."""
 
 

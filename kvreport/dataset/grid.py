@@ -32,6 +32,7 @@ from kvreport.estimation.request import (
     refuse_unsupported,
     storable_on,
 )
+from kvreport.resources import read_table
 
 MAX_CONTEXTS = 20_000
 
@@ -327,22 +328,7 @@ def axes(
     return result
 
 
-_NAMING: Final = frozenset(
-    {
-        "id",
-        "name",
-        "family",
-        "maker",
-        "release",
-        "licence",
-        "aliases",
-        "published_total",
-        "predecessor_ids",
-        "notes",
-        "sources",
-        "quantized_from",
-    }
-)
+_NAMING: Final[frozenset[str]] = frozenset(read_table("naming fields"))
 """Fields of a model that no row depends on, beyond whether its checkpoint is known and a copy."""
 
 

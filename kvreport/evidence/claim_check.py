@@ -21,22 +21,13 @@ from kvreport.catalog.claim import Claim, ClaimReading, ClaimsFile, Publication,
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError, shorten
 from kvreport.evidence.claims import Entry, judge
+from kvreport.resources import read_table
 from kvreport.units import human_tokens, parse_tokens
 
 if TYPE_CHECKING:
     from kvreport.catalog.model import Model
 
-QUANTITIES: Final[dict[str, str]] = {
-    "kv_per_token": "cache of one token",
-    "kv_request": "cache of one request, states included,",
-    "state": "states of one request",
-    "weights": "weights",
-    "parameters": "parameters",
-    "active_parameters": "parameters that one token passes through",
-    "context_limit": "longest context",
-    "requests": "requests that run at once",
-    "pool_tokens": "tokens that the KV cache holds",
-}
+QUANTITIES: Final[dict[str, str]] = read_table("claimed quantities")
 """What a claim may be about."""
 
 _COUNTS: Final = ("parameters", "active_parameters", "context_limit", "requests", "pool_tokens")

@@ -20,48 +20,13 @@ from kvreport import budgets, plot, query, resources, words
 from kvreport.accounting import kernel, lessons
 from kvreport.estimation import remedies
 from kvreport.publish.javascript import PRELUDE, Translation, camel, translate
+from kvreport.resources import read_table
 from kvreport.traffic import fields, trace
 
 ADDRESS: Final = "assets/kv-kernel.js"
 """Where the script stands in the site."""
 
-CORES: Final = {
-    "assets/kv-core.js": ("kvreport.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"),
-    "assets/kv-core-sizer.js": (
-        "kvreport.js",
-        "kv-capacity.js",
-        "kv-picker.js",
-        "kv-sizing.js",
-        "kv-sizer.js",
-    ),
-    "assets/kv-core-page.js": (
-        "kvreport.js",
-        "kv-capacity.js",
-        "kv-state.js",
-        "kv-chart.js",
-        "kv-result.js",
-        "kv-answers.js",
-        "kv-pages.js",
-        "kv-picker.js",
-        "kv-ask.js",
-        "kv-ask-box.js",
-    ),
-    "assets/kv-core-lists.js": (
-        "kvreport.js",
-        "kv-capacity.js",
-        "kv-state.js",
-        "kv-chart.js",
-        "kv-result.js",
-        "kv-answers.js",
-        "kv-why.js",
-        "kv-pages.js",
-        "kv-picker.js",
-        "kv-matrix.js",
-        "kv-gpu.js",
-        "kv-index.js",
-        "kv-compare.js",
-    ),
-}
+CORES: Final[dict[str, list[str]]] = read_table("scripts of cores")
 """Parts of the script for pages whose first load would be too heavy with all of it, and the scripts that read each."""
 
 _PYTHON_ALONE: Final = frozenset({"engines"})

@@ -39,43 +39,14 @@ from kvreport.publish.layout_names import layout_words, ways
 from kvreport.publish.profiles import FOLDER, encode, site_facts
 from kvreport.publish.site_data import SiteData
 from kvreport.publish.together import together
+from kvreport.resources import read_table
 
 OWN: Final = "own"
 """The name of the files with each model's default format, of weights or of the cache."""
 
 _COMMON: Final = ("maker", "limit", "slots", "form", "by_name", "kv")
-_SITE: Final = (
-    "release",
-    "engine",
-    "engines",
-    "known",
-    "contexts",
-    "sizes",
-    "layouts",
-    "weight_formats",
-    "kv_formats",
-    "models",
-)
-_GPU: Final = (
-    "id",
-    "short",
-    "usable",
-    "memory",
-    "share",
-    "free",
-    "most",
-    "reserve",
-    "own",
-    "splits",
-    "partial",
-    "kind",
-    "rented",
-    "step",
-    "band",
-    "linked",
-    "local",
-    "loading",
-)
+_SITE: Final[tuple[str, ...]] = tuple(read_table("explorer site"))
+_GPU: Final[tuple[str, ...]] = tuple(read_table("explorer gpu"))
 """What the explorer reads of ``site.json`` and of its accelerators."""
 
 _LAYOUT: Final = ("label", "tp", "pp", "dp", "ep", "dcp", "devices", "places")

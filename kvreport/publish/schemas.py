@@ -14,23 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urljoin
 
+from kvreport.resources import read_table
+
 FOLDER: Final = "downloads/v1/schemas"
 STORE: Final = Path(__file__).parent / "schema_files"
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-TITLES: Final = {
-    "estimate": "kvreport estimate --format json",
-    "estimate-no-cache": "kvreport estimate --format json, for a model without a KV cache or in stages",
-    "size": "kvreport size --format json",
-    "diff": "kvreport diff --format json",
-    "log": "kvreport log --format json",
-    "list": "kvreport list --format json",
-    "claim": "kvreport claim --format json",
-    "preflight": "kvreport preflight --format json",
-    "site": "downloads/v1/site.json",
-    "model": "downloads/v1/models/<model>.json",
-    "badge": "badge/<model>.json",
-    "engine-releases": "data/engine-releases.json",
-}
+TITLES: Final[dict[str, str]] = read_table("schema titles")
 _UNITS: Final = {
     "_bytes": "Bytes.",
     "_bytes_per_gpu": "Bytes per GPU.",

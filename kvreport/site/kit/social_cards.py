@@ -10,6 +10,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from kvreport import resources
+from kvreport.resources import read_table
 from kvreport.site.kit import boundary_plot, fonts
 from kvreport.site.kit.boundary_plot import PlotData
 from kvreport.site.kit.templating import render
@@ -35,19 +36,7 @@ _SELECTOR: Final = r'(?:\.kv-[\w-]+|\[class\^="kv-[\w-]+"\])'
 _RULE: Final = re.compile(rf"(?:^|\}} )({_SELECTOR}(?:, {_SELECTOR})*) \{{([^{{}}]*)(?=\}})", re.MULTILINE)
 _DECLARATION: Final = re.compile(r"([\w-]+): ([^;]+);")
 _CLASS: Final = re.compile(r' class="([^"]*)"')
-_ATTRIBUTES: Final = frozenset(
-    (
-        "fill",
-        "stroke",
-        "stroke-width",
-        "stroke-dasharray",
-        "stroke-linecap",
-        "opacity",
-        "font-size",
-        "font-weight",
-        "paint-order",
-    )
-)
+_ATTRIBUTES: Final = frozenset(read_table("drawing attributes"))
 """Properties of a style sheet that are attributes of a drawing, too."""
 
 

@@ -7,50 +7,13 @@ from typing import Final
 
 from kvreport.catalog.accelerator import Figure
 from kvreport.catalog.base import Evidence, Source
+from kvreport.resources import read_table
 from kvreport.site.kit.elements import SourceLine
 from kvreport.site.kit.tables import Cell
 
-EVIDENCE: Final[dict[Evidence, str]] = {
-    "verbatim": "copied from the primary file",
-    "observed": "read off a real machine",
-    "documented": "the maker's own document",
-    "derived": "follows from other facts by arithmetic",
-    "secondary": "restated by somebody else",
-    "unverified": "believed, not checked",
-}
+EVIDENCE: Final[dict[Evidence, str]] = read_table("evidence")
 
-FIELDS: Final = {
-    "bandwidth_bytes_per_s": "memory bandwidth",
-    "context_tokens": "maximum context",
-    "devices_per_node": "GPUs per server",
-    "form_factor": "form factor",
-    "interconnect_bytes_per_s": "interconnect",
-    "kv_format": "KV cache format",
-    "layers": "layers",
-    "licence": "license",
-    "memory.advertised": "advertised memory",
-    "memory.driver_visible": "memory that the driver reports",
-    "memory.free_at_start": "memory free at start",
-    "memory.free_most": "most memory free",
-    "memory.settable_to": "largest setting of shared memory",
-    "memory.usable": "usable memory",
-    "memory_type": "memory type",
-    "native_formats": "formats with kernels",
-    "pcie": "PCIe",
-    "power_watts": "power",
-    "network_bytes_per_s": "network ports",
-    "published_total": "published total of the weights",
-    "rates.bf16": "16-bit rate",
-    "rates.fp4": "FP4 rate",
-    "rates.fp8": "FP8 rate",
-    "rates.int4": "INT4 rate",
-    "rates.int8": "INT8 rate",
-    "release": "release date",
-    "rented_as": "clouds that rent it out",
-    "slices": "slices (MIG)",
-    "weight_format": "weight format",
-    "weights": "weights",
-}
+FIELDS: Final[dict[str, str]] = read_table("record fields")
 """Fields of records in words; the others are words as they stand."""
 
 

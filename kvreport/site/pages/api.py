@@ -20,7 +20,7 @@ from markupsafe import Markup, escape
 import kvreport
 from kvreport.build_cache import code
 from kvreport.query import options
-from kvreport.resources import data_dir
+from kvreport.resources import data_dir, read_table
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
@@ -32,17 +32,7 @@ URI: Final = "about/api/"
 
 _WITH_OPTIONS: Final = "estimate"
 """The function under which every option stands; others refer to it."""
-_ACCEPTED: Final = {
-    "text": "str",
-    "whole": "int",
-    "share": "float",
-    "tokens": "int or str such as 32K",
-    "bytes": "int or str such as 40GiB",
-    "switch": "bool",
-    "tristate": "bool",
-    "choice": "str",
-    "pairs": "mapping of numbers",
-}
+_ACCEPTED: Final[dict[str, str]] = read_table("accepted types")
 """What a keyword takes in Python, by how its flag is written."""
 _ROLE: Final = re.compile(r":[a-z]+:`~?([^`]+)`")
 _CODE: Final = re.compile(r"``([^`]+)``|`([^`]+)`")

@@ -10,6 +10,7 @@ from kvreport import units
 from kvreport.catalog.model import Model
 from kvreport.publish.confirmed import confirmed
 from kvreport.publish.site_data import SiteData
+from kvreport.resources import read_table
 from kvreport.site.kit import social_cards
 from kvreport.site.kit.elements import KeyFigure, Link
 from kvreport.site.kit.page import Page, Section
@@ -26,27 +27,10 @@ EXAMPLES: Final = ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B"
 
 TITLE: Final = "How many requests fit?"
 MAC: Final = "I have a Mac"
-DOORS: Final = (
-    Link("I have a GPU", "gpus/", "Which models fit on it, for how many requests, at which context."),
-    Link(
-        "I have a Mac",
-        "local/",
-        "Macs, consumer cards and mini PCs: longest context by model and quantization.",
-    ),
-    Link("I have a server log", "log/", "Paste a start-up log: each number is explained and checked."),
-    Link("I have a model", "models/", "Its page: capacity, memory, commands. Or read your own config.json."),
-)
+DOORS: Final[tuple[Link, ...]] = tuple(Link(*one) for one in read_table("first ways"))
 """Where a reader starts from; those whose page the site has."""
 
-REST: Final = (
-    Link("Explore", "explore/", "Filter and sort every combination."),
-    Link("Compare", "compare/", "Up to six models or accelerators next to each other."),
-    Link("Sizer", "sizer/", "From traffic and latency targets to GPUs, replicas and flags."),
-    Link("Learn", "learn/", "Fourteen chapters with predictions, instruments and quizzes."),
-    Link("Questions", "questions/", "The most common questions, answered with numbers."),
-    Link("Evidence", "evidence/", "Predictions compared with what engines printed."),
-    Link("Data", "data/", "Every row as Parquet and CSV."),
-)
+REST: Final[tuple[Link, ...]] = tuple(Link(*one) for one in read_table("further ways"))
 """What else there is; those whose page the site has."""
 
 LOCAL: Final = ("local/", "mac/", "home/")

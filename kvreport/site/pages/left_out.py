@@ -7,6 +7,7 @@ from typing import Final
 from kvreport import units
 from kvreport.catalog.left_out import Band, FirstSightBand, Kind, LeftOut
 from kvreport.evidence.validation import Validation
+from kvreport.resources import read_table
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.units import GIB
 from kvreport.words import engine_name
@@ -25,16 +26,7 @@ BANDS: Final = {
     "unified": "memory shared with a CPU",
 }
 
-CONSTANTS: Final = {
-    "non_framework_bytes": ("non-framework memory on one device", "GiB"),
-    "non_framework_rank_bytes": (
-        "for each additional rank whose links support multicast (up to 0.22)",
-        "GiB",
-    ),
-    "unified_bytes": ("on a device that shares its memory with a CPU", "GiB"),
-    "graph_bytes_per_layer": ("per layer of a captured CUDA graph", "MB"),
-    "graph_bytes_per_layer_second": ("per layer of a captured CUDA graph, second model runner", "MB"),
-}
+CONSTANTS: Final[dict[str, tuple[str, str]]] = read_table("fitted constants")
 
 
 def lead(found: LeftOut) -> str:
@@ -127,20 +119,7 @@ def _classes(found: LeftOut) -> Table:
     )
 
 
-KINDS: Final = {
-    "plain": "text models on NVIDIA GPUs",
-    "encoder": "models with an encoder in the profile run",
-    "experts": "mixtures of experts on several ranks",
-    "undrafted": "without speculative decoding",
-    "drafted": "with speculative decoding",
-    "stages": "pipeline stages",
-    "other": "GPUs of other vendors",
-    "unified": "memory shared with a CPU",
-    "eight_bits": "of all: 8-bit weights",
-    "four_bits": "of all: 4-bit weights",
-    "states": "of all: hybrid models",
-    "copies": "of all: copies known by name alone",
-}
+KINDS: Final[dict[str, str]] = read_table("kinds of starts")
 """Kinds of starts with a band of their own, and what else is told of logs."""
 
 

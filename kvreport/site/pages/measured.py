@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from kvreport import units
 from kvreport.catalog.measurement import MeasuredQuantity, Measurement, load_measurements
+from kvreport.resources import read_table
 from kvreport.site.kit import figures
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
@@ -69,59 +70,9 @@ class ExperimentQuestion:
     picture: Picture | None = None
 
 
-QUESTIONS: Final = (
-    ExperimentQuestion(
-        "e1-cache-bytes",
-        "Does the cache have the size that the formula gives?",
-        "A prompt is prefilled, and every tensor of the cache is added up: elements times their size. The formula "
-        "must equal that to the byte, for heads of every kind, windows, latents, index keys and states.",
-        Picture("cache", "context_tokens", "Context of the request (tokens)", "KV cache (MiB)", units.MIB),
-    ),
-    ExperimentQuestion(
-        "e2-batch-memory",
-        "How does memory grow with the batch?",
-        "Weights and caches follow from shapes. Activations and what the allocator keeps between tensors do not; "
-        "attention that writes its scores out needs at least six bytes for each of them.",
-        Picture("cache", "batch", "Requests in the batch", "KV cache (MiB)", units.MIB),
-    ),
-    ExperimentQuestion(
-        "e3-boundary",
-        "Which batch is the largest that fits?",
-        "The largest batch that decodes before the allocator refuses, found by bisection. No batch can be larger "
-        "than the free memory divided by one request's cache; the difference is the finding.",
-        Picture(
-            "largest batch, against the ceiling",
-            "context_tokens",
-            "Context per request (tokens)",
-            "Concurrent requests",
-            1.0,
-        ),
-    ),
-    ExperimentQuestion(
-        "e4-head-sharing",
-        "What does sharing heads save?",
-        "One model, built with a KV head for each query head, with groups that share one, and with one for all. "
-        "The cache must be proportional to the number of KV heads, and everything else must stay the same.",
-        Picture("cache", "kv_heads", "KV heads", "KV cache (MiB)", units.MIB),
-    ),
-    ExperimentQuestion(
-        "e5-time",
-        "How close to the bounds do prefill and decode come?",
-        "The card's bandwidth and its rate of 16-bit products are measured first; the bounds are computed from "
-        "these. No step can be faster.",
-        Picture("decode step", "batch", "Requests in the batch", "One decode step (ms)", 1e-3),
-    ),
-    ExperimentQuestion(
-        "e6-paged",
-        "How much memory does paging save?",
-        "Requests of very different lengths, once in pages and once in a row each of the longest one's length. "
-        "The pool is made exactly as large as the count of pages says, and every request must be answered.",
-    ),
-    ExperimentQuestion(
-        "e7-fixed-costs",
-        "How much memory is in use before a model is loaded?",
-        "Memory that the driver counts and the framework's allocator does not know: context, libraries, workspaces.",
-    ),
+QUESTIONS: Final = tuple(
+    ExperimentQuestion(**one | {"picture": Picture(**one["picture"]) if one["picture"] else None})
+    for one in read_table("experiments")
 )
 
 

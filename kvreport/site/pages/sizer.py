@@ -17,7 +17,7 @@ from kvreport.estimation.size import Sizing, size
 from kvreport.publish.layout_names import ways
 from kvreport.publish.profiles import FOLDER, engines
 from kvreport.publish.site_data import SiteData
-from kvreport.resources import data_dir
+from kvreport.resources import data_dir, read_table
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import Names, render
@@ -45,32 +45,7 @@ class Preset:
     values: tuple[str, ...]
 
 
-PRESETS: Final = (
-    Preset(
-        "Chat",
-        ("context=8K", "prompt=1500", "output=400", "prefix=500", "users=500", "rate=0.5", "latency=15",
-         "burst=2", "spares=1", "ttft=1000", "tpot=50"),
-    ),
-    Preset(
-        "RAG",
-        ("context=16K", "prompt=6000", "output=500", "prefix=800", "concurrent=64", "burst=1.5", "spares=1",
-         "ttft=2000", "tpot=50"),
-    ),
-    Preset(
-        "Coding agent",
-        ("context=128K", "prompt=40000", "output=2000", "prefix=12000", "concurrent=20", "burst=2", "spares=1",
-         "ttft=10000", "tpot=30"),
-    ),
-    Preset("Batch", ("context=8K", "prompt=3000", "output=500", "concurrent=256", "burst=1", "spares=0")),
-    Preset(
-        "Long document",
-        ("context=128K", "prompt=100000", "output=2000", "concurrent=4", "burst=1", "spares=0", "ttft=60000"),
-    ),
-    Preset(
-        "One person at home",
-        ("context=32K", "prompt=4000", "output=1000", "concurrent=1", "burst=1", "spares=0", "tpot=100"),
-    ),
-)  # fmt: skip
+PRESETS: Final = tuple(Preset(name, tuple(values)) for name, values in read_table("sizer presets").items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +65,7 @@ class Field:
     flag: str = ""
 
 
-FIELDS: Final = (
-    Field("concurrent", "Concurrent requests", "In flight on average. Example: 64.", "64"),
-    Field(
-        "users",
-        "People (instead of requests)",
-        "Uses requests per person and latency. Example: 500.",
-        "",
-        "numeric",
-    ),
-    Field("prompt", "Prompt (tokens)", "Average length. Example: 1500.", "1500", "text"),
-    Field("output", "Output (tokens)", "Average length. Example: 400.", "400", "text"),
-    Field("ttft", "First token (ms)", "Default: none. Example: 1000."),
-    Field("tpot", "Per output token (ms)", "Default: none. Example: 50."),
-    Field(
-        "context",
-        "Max context (tokens)",
-        "Longest request allowed. Default: 8K.",
-        "8K",
-        "text",
-        "--max-model-len",
-    ),
-    Field("average", "Average tokens per request", "Default: the prompt and half of the output.", "", "text"),
-    Field("prefix", "Shared prefix (tokens)", "Cached once for all requests. Default: 0.", "", "text"),
-    Field("burst", "Peak ÷ average", "Peak requests over average requests. Default: 1.", "1.5"),
-    Field("spares", "Spare replicas", "Replicas that may fail. Default: 0.", "1", "numeric"),
-    Field("rate", "Requests per person and minute", "Needed with people. Example: 0.5."),
-    Field("latency", "End-to-end latency (s)", "Time that one request takes. Needed with people."),
-    Field("efficiency", "Efficiency (share of peak)", "What a server reaches of the peak rates.", "0.6"),
-    Field("available", "GPUs available", "Default: as many as needed. Example: 8.", "", "numeric"),
-    Field("prices", "Prices per GPU and hour", "Any currency. Example: h100=2.5, b200=5.", "", "text"),
-)
+FIELDS: Final = tuple(Field(**one) for one in read_table("sizer fields"))
 """The fields, those of the short form first the advanced ones after them."""
 
 

@@ -25,7 +25,7 @@ from kvreport.catalog.planner_check import OracleCheck, PlannerCheck
 from kvreport.evidence.forecasts import scored
 from kvreport.evidence.validation import Compared, Statistic, Validation, compare, validate
 from kvreport.publish.noted import kept
-from kvreport.resources import data_dir
+from kvreport.resources import data_dir, read_table
 from kvreport.site.kit import charts, figures
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
@@ -52,17 +52,7 @@ if TYPE_CHECKING:
 URI: Final = "evidence/"
 FILE: Final = "evidence/validation.json"
 
-QUANTITIES: Final = {
-    "weights": "weights after loading",
-    "free memory taken by loading": "free memory that loading took",
-    "tokens given pool": "tokens, from the logged pool",
-    "concurrency given pool": "concurrency, from the logged pool",
-    "pool": "pool, from flags alone",
-    "tokens": "tokens, from flags alone",
-    "concurrency": "concurrency, from flags alone",
-    "buffers": "cache buffers",
-    "states": "state buffers",
-}
+QUANTITIES: Final[dict[str, str]] = read_table("compared quantities")
 """Every quantity compared, in the words of the page."""
 
 DRAWN: Final = ("weights", "pool", "tokens", "tokens given pool")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from kvreport.architectures.hub import ENDPOINT
 from kvreport.estimation.your_model import FILES
 from kvreport.publish.python_runtime import FOLDER, MANIFEST
 from kvreport.publish.site_data import SiteData
+from kvreport.resources import read_table
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
@@ -18,23 +19,7 @@ URI: Final = "your-model/"
 TITLE: Final = "Your model"
 HEADING: Final = "How much memory does your model need?"
 
-EXAMPLE: Final = {
-    "architectures": ["Qwen3MoeForCausalLM"],
-    "model_type": "qwen3_moe",
-    "hidden_size": 2048,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 4,
-    "head_dim": 128,
-    "intermediate_size": 6144,
-    "moe_intermediate_size": 768,
-    "num_experts": 64,
-    "num_experts_per_tok": 8,
-    "vocab_size": 151936,
-    "max_position_embeddings": 65536,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-}
+EXAMPLE: Final[dict[str, Any]] = read_table("example config")
 """A made-up mixture of experts, to try the page with."""
 
 CONTEXT_TOKENS: Final = 8192
