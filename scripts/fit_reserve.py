@@ -4,7 +4,7 @@
 
 Everything that a release's source tells is counted (:mod:`kvreport.accounting.engines.vllm.profiling`). What
 is left is five constants, shared by all releases: memory outside the framework on one device, what
-every further rank adds up to 0.22, what a device that shares its memory with a CPU adds, and bytes of a captured graph per
+links to other ranks add up to 0.22, what a device that shares its memory with a CPU adds, and bytes of a captured graph per
 layer, by model runner. They are chosen by Huber's robust regression on
 
     utilization * memory - weights - pool - counted activations,
@@ -102,6 +102,9 @@ ASSUMED_WEIGHT = 0.5
 """What a log weighs whose source does not state all flags, against one whose does."""
 
 DRAWS = 200
+
+OF_POOLS = {"wren-015": -0.276, "wren-016": -0.133}
+"""Errors of the pool at first sight, of logs whose line of tokens was taken to count another group's blocks (45 times too many)."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,7 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
     ):
         graphs = 0.0  # What AMD's take is read off the logs, not fitted, and so is what Hopper's take.
     linked = multicasts(device) and release_of(start.engine).has("measures_links")
-    further = float((observation.tensor_parallel or 1) - 1) * linked
+    further = float((observation.tensor_parallel or 1) > 1) * linked
     handles = float(charges_handles(start.engine, vendor))
     shared = float(device_class(device) == "unified") * shared_units(start.model, images=case.step.images)
     each = constant(start.engine, graph_constant(second=second))
@@ -275,7 +278,7 @@ def at_first_sight() -> dict[str, float]:
     """The error of every log as it was when the log was first seen."""
     known = FirstSeen.read(data_dir())
     runs = () if known is None else known.runs
-    return {log.id: log.error for run in runs for log in run.logs if log.error is not None}
+    return {log.id: log.error for run in runs for log in run.logs if log.error is not None} | OF_POOLS
 
 
 def predicted(log: Log, constants: dict[str, float]) -> tuple[Comparison | None, float, float, float] | None:

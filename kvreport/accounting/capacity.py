@@ -158,7 +158,8 @@ def printed_tokens(
     """
     if token_line == "blocks":
         per_group = blocks(pool_bytes, plan) // max(len(plan.groups), 1)
-        tokens = per_group * plan.block_tokens * plan.context_parallel
+        least = min((group.block_tokens for group in plan.groups), default=plan.block_tokens)
+        tokens = per_group * least * plan.context_parallel
         return xp.integers(tokens + xp.full_like(context_tokens, 0))
     fitting = concurrency(pool_bytes, plan, context_tokens)
     context = xp.reals(context_tokens)

@@ -180,7 +180,7 @@ class ReserveRates(NamedTuple):
         index_per_token: Of the buffer that an indexer gathers keys in, per token of the longest context.
         index_logits: Of the logits of an indexer.
         non_framework: Outside the framework, where it is taken off (:func:`~kvreport.accounting.engines.vllm.reserve.charges_handles`).
-        linked: Of multicast buffers for further ranks, on devices whose links have them.
+        linked: Of multicast buffers for other ranks, on devices whose links have them.
         per_graph: Of one captured graph (0 where they are not reserved for).
         images: Images' worth of a video that a long context is measured with, at most.
         encoded: Of the outputs of the largest image, which stay while the model runs.

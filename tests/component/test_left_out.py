@@ -278,7 +278,7 @@ def test_the_evidence_page_says_what_sglang_s_band_covers(published: dict[str, A
     table = next(
         one
         for one in page_part.tables(found, Validation((), (), ()))
-        if one.caption.startswith("SGLang's band")
+        if one.caption.startswith("SGLang: the band that contains 80% of the sources")
     )
     several = next(row for row in table.rows if row.head.text == "several ranks")
     told = published["others"]["sglang"]["bands"]["several"]

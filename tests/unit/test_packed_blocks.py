@@ -26,6 +26,10 @@ def judged(name: str) -> tuple[dict[str, float], list[Any]]:
         ("rill-001", 1e-5),  # 0.23.0 at 4,096 tokens: pages of states are half of a request
         ("brook-015", 1e-5),  # 0.30.0: blocks are counted
         ("held-010", 0.001),  # 0.25.0
+        (
+            "wren-015",
+            0.005,
+        ),  # 0.20.0 with a packed cache: blocks of one group, in the tokens of the smallest (4)
     ],
 )
 def test_tokens_of_a_pool_are_those_that_the_release_prints(name, within):

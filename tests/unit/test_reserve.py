@@ -337,7 +337,7 @@ def test_ranks_add_to_what_lies_outside_the_framework_where_links_multicast(cata
     engine = release("0.22.0", non_framework_bytes=100, non_framework_rank_bytes=7, unified_bytes=1000)
     arguments = {"max_batched_tokens": 2048, "max_seqs": 256}
     assert reserve(model, engine, **arguments).non_framework == 100
-    assert reserve(model, engine, tensor_parallel=8, **arguments).non_framework == 100 + 7 * 7
+    assert reserve(model, engine, tensor_parallel=8, **arguments).non_framework == 100 + 7
     # Since 0.23 links are set up before the memory is looked at.
     later = release("0.23.0", non_framework_bytes=100, non_framework_rank_bytes=7)
     assert reserve(model, later, tensor_parallel=8, **arguments).non_framework == 100

@@ -2,8 +2,8 @@
 
 Activations are counted from what the measuring run does (:mod:`.profiling`), release by release
 (:mod:`.releases`). Five constants are left that no source states, fitted on published start-up logs
-(``scripts/fit_reserve.py``): what lies outside the framework on one device, what every further rank of a
-tensor-parallel group adds to it (up to 0.22), what a device adds that shares its memory with a CPU, and what a captured graph takes per layer, by model runner.
+(``scripts/fit_reserve.py``): what lies outside the framework on one device, what links to other ranks
+add to it (up to 0.22), what a device adds that shares its memory with a CPU, and what a captured graph takes per layer, by model runner.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
         index_per_token=index_workspace_bytes(sizes, release),
         index_logits=INDEX_LOGITS_BYTES if sizes.gathers_keys else 0,
         non_framework=constant(engine, "non_framework_bytes"),
-        linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1)
+        linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel > 1)
         if release.has("measures_links")
         else 0.0,
         per_graph=bytes_of_graph_layer(engine, second=second, vendor=vendor) * graph_layers(sizes)
