@@ -207,7 +207,8 @@ def _kv_projections(model: Model) -> Iterator[Contradiction]:
     """Key and value projections: together as many rows as the caches of all layers have elements.
 
     Fewer are right in two architectures: values that are the keys again (Gemma 4's full attention has no
-    ``v_proj``), and blocks whose weights several layers share (Zamba2), where queries are as few as keys.
+    ``v_proj``), and blocks whose weights several layers share (Zamba2), where queries are as few as keys. More are
+    right where experts make a value (K2 Horizon): each layer has as many of the same matrix, ``v_experts.*``.
     """
     if is_pooling(model):
         return
@@ -229,9 +230,11 @@ def _kv_projections(model: Model) -> Iterator[Contradiction]:
     if not projections:
         return
     rows: dict[int, int] = defaultdict(int)
+    routed: dict[int, int] = defaultdict(int)
     for tensor in projections:
         heads = tensor.heads or 0
-        rows[heads] += tensor.count * tensor.shape[0]
+        of = routed if tensor.name.count("*") > 1 else rows
+        of[heads] += tensor.count * tensor.shape[0]
         allowed = sorted(heads * width for width in widths[heads])
         if heads not in cached:
             known = ", ".join(f"{number:,}" for number in sorted(cached)) or "none"
@@ -244,7 +247,11 @@ def _kv_projections(model: Model) -> Iterator[Contradiction]:
     for heads, elements in cached.items():
         if rows[heads] in (elements, keys[heads]):
             continue
-        if 0 < rows[heads] < elements and _shared_blocks(model, projections):
+        if 0 < rows[heads] < elements and (
+            _shared_blocks(model, projections)
+            if not routed[heads]
+            else routed[heads] % (elements - rows[heads]) == 0
+        ):
             continue
         found = f"{elements:,} cached elements per token in layers of {heads:,} KV heads"
         yield Contradiction("layers", found, f"{rows[heads]:,}, the rows of their key and value projections")

@@ -194,3 +194,14 @@ def test_a_fraction_has_one_reading(tmp_path: Path) -> None:
 def test_a_pooling_model_keeps_nothing_and_says_so() -> None:
     model = open_catalog().models["intfloat/e5-mistral-7b-instruct"]
     assert {group.name for group in model.layers} == {"no cache"}
+
+
+def test_a_value_that_experts_make_is_counted_once_and_whole() -> None:
+    record = open_catalog(data_dir()).models["IFM/K2-Horizon-MoVA-36B-A4B"]
+    assert not list(contradictions(record))
+    weights = [
+        one.model_copy(update={"count": one.count - 1}) if ".v_experts." in one.name else one
+        for one in record.weights
+    ]
+    (found,) = contradictions(record.model_copy(update={"weights": weights}))
+    assert "the rows of their key and value projections" in found.allowed
