@@ -53,14 +53,14 @@ def test_a_gpus_run_comes_first_and_leaves_nothing_to_run():
 
 
 def test_equal_readings_are_called_equal():
-    assert verdict(measurement().readings) == "All 3 readings equal the computed figure exactly."
+    assert verdict(measurement().readings) == "All 3 readings equal the computed values exactly."
 
 
 def test_one_reading_that_differs_is_said_with_its_size():
     off = measurement(readings=[read(128, 256, 256), read(256, 640, 512)])
     assert (
         verdict(off.readings)
-        == "1 of 2 readings equal the computed figure; the largest difference is 25.00%."
+        == "1 of 2 readings equal the computed values; the largest difference is 25.00%."
     )
 
 
@@ -69,12 +69,12 @@ def test_a_broken_bound_is_said():
         read(128, 300, 256, relation="at_most", unit="requests"),
         read(256, 200, 256, relation="at_most", unit="requests"),
     ]
-    assert verdict(measurement(readings=bounds).readings) == "1 of 2 keep within their bound."
+    assert verdict(measurement(readings=bounds).readings) == "1 of 2 are within their bound."
 
 
 def test_what_nothing_was_computed_for_is_not_counted_as_right():
     alone = [read(128, 300, None, relation="none")]
-    assert verdict(measurement(readings=alone).readings) == "1 has no computed figure to compare with."
+    assert verdict(measurement(readings=alone).readings) == "1 has no computed value to compare with."
 
 
 def test_a_machines_name_is_escaped():

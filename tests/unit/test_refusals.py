@@ -73,7 +73,7 @@ def test_a_log_without_a_refusal_leads_to_no_page() -> None:
 def test_a_worked_example_ends_in_its_sentence_and_is_on_its_page(refusal) -> None:
     site = SimpleNamespace(catalog=open_catalog(), models=())
     html = _page(site, 0, refusal).sections[0].html
-    assert '<h2 id="helps">What helps</h2>\n<ul><li>' in html
+    assert '<h2 id="helps">How to fix it</h2>\n<ul><li>' in html
     assert ("kv-table" in html) == (refusal.example is not None)
     if refusal.example is not None:
         asked = dict(refusal.example)

@@ -191,20 +191,20 @@ def verdict(readings: Sequence[MeasuredQuantity]) -> str:
         equal = sum(bool(reading.holds) for reading in exact)
         off = max((abs(r.error or 0.0) for r in exact), default=0.0)
         parts.append(
-            f"all {len(exact)} readings equal the computed figure exactly"
+            f"all {len(exact)} readings equal the computed values exactly"
             if equal == len(exact)
-            else f"{equal} of {len(exact)} readings equal the computed figure; the largest difference is {off:.2%}"
+            else f"{equal} of {len(exact)} readings equal the computed values; the largest difference is {off:.2%}"
         )
     if bounds:
         kept = sum(bool(reading.holds) for reading in bounds)
         parts.append(
-            f"all {len(bounds)} keep within their bound"
+            f"all {len(bounds)} are within their bound"
             if kept == len(bounds)
-            else f"{kept} of {len(bounds)} keep within their bound"
+            else f"{kept} of {len(bounds)} are within their bound"
         )
     rest = len(readings) - len(exact) - len(bounds)
     if rest:
-        parts.append(f"{rest} {'has' if rest == 1 else 'have'} no computed figure to compare with")
+        parts.append(f"{rest} {'has' if rest == 1 else 'have'} no computed value to compare with")
     text = "; ".join(parts) or "no readings"
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -218,12 +218,12 @@ def _conclusion(found: Sequence[Measurement]) -> str:
     machines = "a GPU and a CPU" if any(one.device == "cuda" for one in found) else "a CPU"
     share = "All" if equal == len(exact) else f"{equal} of"
     text = (
-        f"{share} {len(exact)} sizes of real tensors, from {len(models)} models, match the formulas "
+        f"{share} {len(exact)} measured cache and weight sizes of {len(models)} models match the formulas "
         f"to the byte on {machines}."
     )
     if shaped:
         alike = sum(reading.holds is True for reading in shaped)
-        text += f" So do {alike} of {len(shaped)} shapes of full-size models, made without memory."
+        text += f" So do {alike} of {len(shaped)} sizes of full-size models whose tensors were created without memory."
     return text
 
 
@@ -258,7 +258,7 @@ def _chart(question: ExperimentQuestion, one: Measurement) -> Markup:
 
     drawn = figures.curves(
         figures.Curves(
-            title=f"{question.title} Lines: computed. Rings: measured on {one.machine.label}.",
+            title=f"{question.title} Lines are computed, rings are measured on {one.machine.label}.",
             x_title=picture.x_title,
             y_title=picture.y_title,
             x=tuple(float(place) for place in places),

@@ -20,11 +20,12 @@ from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import log
 from kvreport.startup_log import FACTS
 from kvreport.units import gib
+from kvreport.words import counted
 
 TITLE: Final = "Refusals to start"
 MOST_CHANGES: Final = 3
 _PARTS: Final = (
-    ("Weights", "weights"), ("Working memory of a step", "activations"), ("Other memory", "non_framework"), ("CUDA graphs", "graphs"),
+    ("Weights", "weights"), ("Activations of one step", "activations"), ("Other memory", "non_framework"), ("CUDA graphs", "graphs"),
 )  # fmt: skip
 """What an engine's share holds besides the pool, as budgets name it."""
 
@@ -95,7 +96,7 @@ def _answer(site: SiteData, refusal: Refusal) -> Estimate | None:
 def _changes(result: Estimate, site: SiteData) -> tuple[str, ...]:
     """What would make the example start, as the command line says it."""
     found = remedies(result, site.catalog.kv_formats) if result.verdict not in {"fits", "tight"} else ()
-    return tuple(f"{one.flags}: {one.requests:,} requests" for one in found[:MOST_CHANGES])
+    return tuple(f"{one.flags}: {counted(one.requests, 'request|requests')}" for one in found[:MOST_CHANGES])
 
 
 def _table(result: Estimate) -> Table:
