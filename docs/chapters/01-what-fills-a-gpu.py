@@ -229,7 +229,7 @@ guess(
     round(budget.kv_pool_bytes / GiB, 1),
     unit="GiB",
     low=0,
-    high=80,
+    high=int(memory / GiB),
     step="any",
     digits=1,
     why=f"It manages {budget.utilization:.0%} of the memory by default (`--gpu-memory-utilization`). From that share it "

@@ -50,7 +50,7 @@ EFFICIENCY = 0.6  # share of the lower bound's speed that a good server reaches
 q = quantities()
 GiB = 2**30
 MEAN = PROMPT + OUTPUT // 2  # what a request holds on average while it is answered
-SIZES = (1, 2, 4, 8)  # GPUs of one replica
+SIZES = tuple(n for n in (1, 2, 4, 8) if q.heads(MODEL) % n == 0)  # GPUs of one replica
 
 
 def estimate(context: int = LONGEST, weights: str = "fp8", kv: str = "fp8", **layout: int):

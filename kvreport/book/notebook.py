@@ -161,7 +161,8 @@ def _is_check(statement: ast.stmt) -> bool:
         case ast.Assert() | ast.Expr(value=ast.Call(func=ast.Name(id="claim"))):
             return True
         case ast.For(body=body):
-            return all(_is_check(one) for one in body)
+            rest = [one for one in body if not _is_check(one)]
+            return len(rest) < len(body) and all(isinstance(one, ast.Assign) for one in rest)
     return False
 
 
