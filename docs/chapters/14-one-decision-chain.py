@@ -387,7 +387,9 @@ options = {
     "PP2 × TP4": {"pipeline_parallel": 2, "tensor_parallel": 4},
     "PP8": {"pipeline_parallel": 8},
 }
-laid = {name: estimate(**layout) for name, layout in options.items()}
+laid = {
+    name: estimate(**layout) for name, layout in options.items() if layout.get("tensor_parallel", 1) in SIZES
+}
 table(
     f"Eight {GPU}s by layout, requests of the longest length",
     ["Layout", "Weights per GPU, GiB", "Pool per GPU, GiB", "Requests of the deployment"],
