@@ -50,6 +50,10 @@ class ServerRefusalError(InputError):
     """What a server itself refuses when it starts, whatever the memory: a verdict on a pasted command."""
 
 
+class UndividedError(InputError):
+    """A number of ranks that a model's shapes do not divide by, which every engine refuses."""
+
+
 class CatalogError(InputError):
     """All faults of a catalog at once."""
 

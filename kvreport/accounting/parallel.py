@@ -23,7 +23,7 @@ from kvreport.catalog.caches import (
     SlidingWindow,
 )
 from kvreport.catalog.model import Component, Model, WeightGroup
-from kvreport.errors import InputError, shorten
+from kvreport.errors import InputError, UndividedError, shorten
 
 MOST_RANKS: Final = 1024
 """Largest size looked at; the largest systems sold as one have a few hundred devices."""
@@ -46,14 +46,14 @@ def check_tensor_parallel(model: Model, tensor_parallel: int) -> None:
     (beyond one per rank they replicate). State groups never refuse: they are extended.
 
     Raises:
-        InputError: With what does not divide, and the sizes that work.
+        UndividedError: With what does not divide, and the sizes that work.
     """
     if not 1 <= tensor_parallel <= MOST_RANKS:
         raise InputError(f"tensor parallel: found {tensor_parallel}; allowed: 1 to {MOST_RANKS}")
     reason = next(_obstacles(model, tensor_parallel), None)
     if reason is not None:
         sizes = ", ".join(str(size) for size in allowed_tensor_parallel(model))
-        raise InputError(
+        raise UndividedError(
             f"{model.id}: tensor parallel: found {tensor_parallel}, which does not divide {reason}; "
             f"allowed up to 16: {sizes}"
         )

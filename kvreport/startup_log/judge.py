@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.deployment import Deployment
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.catalog.caches import Latent
 from kvreport.catalog.local_logs import Part
-from kvreport.errors import InputError
+from kvreport.errors import InputError, UndividedError
 from kvreport.estimation.variants import narrowed
 from kvreport.startup_log.local_start import diagnose_local_start, local_start
 from kvreport.startup_log.start import OTHER_RANK_WITHIN, SAME_RANK_WITHIN, STATED_WITHIN, Comparison, Start
@@ -77,7 +78,8 @@ def diagnose_start(start: Start) -> Judgment:
     try:
         comparisons = tuple(judging.comparisons())
     except InputError as error:
-        return Judgment(excluded=(f"all: {error}", *judging.excluded), error=str(error))
+        starts = False if isinstance(error, UndividedError) else None
+        return Judgment(excluded=(f"all: {error}", *judging.excluded), starts=starts, error=str(error))
     found = Judgment(
         comparisons,
         judging.deployment,
@@ -226,7 +228,12 @@ class _Judging:
         """Whether one request of this length fits, or of the longest where the engine shortens requests to its pool."""
         longest = int(laid.longest_context()) if self.start.rules.shortens_requests else context
         served = min(context, longest)
-        return served > 0 and int(laid.requests(served)) >= 1 and not int(laid.shortfall(served))
+        refused = int(laid.refused)
+        if refused == Verdict.FORMAT_NOT_SUPPORTED or (refused and self.start.released):
+            return False
+        if served <= 0 or context > (self.start.most_tokens or context):
+            return False
+        return int(laid.requests(served)) >= 1 and not int(laid.shortfall(served))
 
     def _same_rank(self, laid: Deployment) -> bool:
         """False if the printed pool and tokens cannot belong together: each rank prints its own pool.

@@ -24,6 +24,9 @@ from kvreport.estimation.variants import by_name
 from kvreport.startup_log.start import STATED_WITHIN, Figures, Flags, Start, as_found
 from kvreport.units import GIB, MIB
 
+_EXTENDED: Final = re.compile(r"yarn|rope|overrid|longer|allow_long", re.IGNORECASE)
+"""Flags that let a context be longer than the model's."""
+
 LAST_DIGIT: Final = 0.006
 """Half of the last digit of a printed concurrency, and a little."""
 
@@ -60,6 +63,8 @@ def published_start(
     device = device_of(catalog, observation)
     named = observation.kernels_of
     flags = _flags(observation, drafts=drafts, own=own)
+    # Computers that are joined are several machines, which few sources say.
+    joined = device is not None and device.is_computer and flags.layout.devices > device.most_per_machine
     start = Start(
         known=catalog,
         engine=release,
@@ -74,6 +79,8 @@ def published_start(
         printed=_figures(observation, model),
         published=True,
         as_range=copy is not None,
+        released=bool(re.fullmatch(r"[\d.]+", observation.engine_version or "")) and not joined,
+        most_tokens=model.context_tokens if own and not _EXTENDED.search(observation.flags or "") else None,
     )
     return replace(
         start,

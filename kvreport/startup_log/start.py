@@ -199,6 +199,8 @@ class Start:
         plan_unclear: Why nothing can be laid out; None if it can.
         pool_unclear: What a prediction of the pool lacks; empty if it can be made.
         as_range: True if the model is a copy whose mix is not known, judged as the range that its name gives.
+        released: True for a release itself, which runs no other classes and devices; builds may.
+        most_tokens: The longest context that it starts with; None if not known.
     """
 
     known: Catalog
@@ -214,6 +216,8 @@ class Start:
     plan_unclear: str | None = None
     pool_unclear: tuple[str, ...] = ()
     as_range: bool = False
+    released: bool = False
+    most_tokens: int | None = None
 
     @property
     def rules(self) -> EngineRules:
@@ -274,6 +278,7 @@ class Start:
             kv_pool_bytes=flags.kv_pool_bytes,
             context_tokens=flags.context_tokens or self.model.context_tokens,
             lora_slots=flags.lora_slots,
+            support=self.known.support,
         )
 
     def _device(self, accelerator: Accelerator) -> Accelerator:

@@ -8,10 +8,13 @@ import pytest
 import yaml
 
 from kvreport.catalog.load import open_catalog
+from kvreport.catalog.observation import load_observations
 from kvreport.catalog.shelf import validate
 from kvreport.catalog.starts import KnownStart, KnownStarts
 from kvreport.errors import CatalogError
 from kvreport.evidence.starts import judge_starts
+from kvreport.evidence.validation import compare
+from kvreport.resources import data_dir
 
 MOST_WRONG = 7
 """Three in a hundred of the cases that there were with releases that are too old to be computed now, and the two of
@@ -78,3 +81,20 @@ def test_a_case_without_a_source_is_a_fault():
     del data["cases"][0]["url"]
     with pytest.raises(CatalogError, match="url"):
         validate(KnownStarts, data, "starts.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "starts"),
+    [
+        ("wren-014", False),  # vLLM 0.19: eight ranks cut the experts' blocks of FP8
+        ("wren-103", False),  # SGLang: the same
+        ("wren-035", False),  # 32,768 tokens of a model of 16,384
+        ("wren-030", False),  # three ranks do not divide the vocabulary
+        ("moon-105", True),  # YaRN allows a longer context
+        ("held-038", True),  # a branch has kernels that the release has not
+        ("obs-112", True),  # four computers, which the source does not call machines
+    ],
+)
+def test_what_a_release_refuses_whatever_the_memory_does_not_start(name, starts):
+    (found,) = [one for one in load_observations(data_dir()) if one.id == name]
+    assert compare(open_catalog(), found).starts_predicted is starts
