@@ -1,7 +1,7 @@
 """Accelerators as drivers' own tools list them, as catalog records.
 
-Read: ``nvidia-smi -q -x`` (XML), ``rocm-smi --json``, ``xpu-smi discovery -j`` and ``system_profiler -json``. Such a list
-comes from a machine that nobody here has seen: its size is bounded, entities of XML are refused, and what it does not
+Read: ``nvidia-smi -q -x`` (XML), ``rocm-smi --json``, ``amd-smi static --json``, ``xpu-smi discovery -j`` and
+``system_profiler -json``. Such a list comes from a machine that nobody here has seen: its size is bounded, entities of XML are refused, and what it does not
 say is named in the record and never guessed.
 """
 
@@ -25,7 +25,7 @@ MAX_BYTES: Final = 4 << 20
 
 ALLOWED: Final = (
     "the output of nvidia-smi -q -x, of rocm-smi --showproductname --showmeminfo vram --showmaxpower --json, of "
-    "xpu-smi discovery -d 0 -j, or of system_profiler SPDisplaysDataType SPHardwareDataType -json"
+    "amd-smi static --json, of xpu-smi discovery -d 0 -j, or of system_profiler SPDisplaysDataType SPHardwareDataType -json"
 )
 _UNKNOWN: Final = {
     "compute_capability": "compute capability",
@@ -35,6 +35,14 @@ _UNKNOWN: Final = {
     "release": "release",
 }
 """Fields that no tool prints, by what they are called."""
+
+_AMD_PARTS: Final = ("asic", "vram", "mem_usage", "limit")
+_MISSING: Final = {
+    "NVIDIA": "memory that is shared with the processor is stated with --memory",
+    "Intel": "xpu-smi discovery prints it for one device, with -d 0",
+    "AMD": "amd-smi prints it with static --vram or without a part",
+}
+"""What to ask for where a tool listed a device without its memory."""
 
 _ALIKE: Final = 0.07
 """Memory that differs by less is the same card's: a driver shows up to 6.3 % less than is installed (a T4's 15,360 MiB)."""
@@ -115,12 +123,17 @@ def _json(text: str) -> Iterator[ListedDevice]:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"found neither XML nor JSON; allowed: {ALLOWED}") from error
+    if isinstance(found, list):
+        found = {"gpu_data": found}
     if not isinstance(found, dict):
         raise InputError(f"found JSON that is no object; allowed: {ALLOWED}")
-    listed = found.get("device_list", [found] if "device_name" in found else [])
+    for one in _objects(found.get("gpu_data", [])):
+        yield _amd(one)
+    listed = found.get("device_list", found.get("devices", [found] if "device_name" in found else []))
     for one in _objects(listed):
         yield ListedDevice(
-            "xpu-smi", str(one.get("device_name", "")), "Intel", _number(one.get("memory_physical_size_byte")),
+            "xpu-smi", str(one.get("device_name", "")), "Intel",
+            _number(one.get("memory_physical_size_byte")) or _number(one.get("memory_physical_size"), MIB),
             pcie=f"Gen{one['pcie_generation']} x{one['pcie_max_link_width']}"
             if {"pcie_generation", "pcie_max_link_width"} <= one.keys() else None,
         )  # fmt: skip
@@ -141,6 +154,25 @@ def _json(text: str) -> Iterator[ListedDevice]:
             )  # fmt: skip
 
 
+def _amd(one: Mapping[str, Any]) -> ListedDevice:
+    """Return a device of ``amd-smi``, whose MB are of 2^20 bytes; ``metric`` has the memory in another place."""
+    parts = {name: part if isinstance(part := one.get(name), dict) else {} for name in _AMD_PARTS}
+
+    def said(part: str, key: str, unit: int = 1) -> int | None:
+        value = parts[part].get(key)
+        return _number(value.get("value") if isinstance(value, dict) else value, unit)
+
+    asic = parts["asic"]
+    return ListedDevice(
+        "amd-smi",
+        str(asic.get("market_name") or ""),
+        "AMD",
+        said("vram", "size", MIB) or said("mem_usage", "total_vram", MIB),
+        capability=str(asic.get("target_graphics_version") or "") or None,
+        watts=said("limit", "max_power"),
+    )
+
+
 def _objects(listed: object) -> Iterator[Mapping[str, Any]]:
     yield from (one for one in (listed if isinstance(listed, list) else []) if isinstance(one, dict))
 
@@ -149,9 +181,7 @@ def _record(device: ListedDevice, count: int, catalog: Catalog) -> Accelerator:
     if not device.name.strip():
         raise InputError(f"found a device without a name; allowed: {ALLOWED}")
     if device.total is None:
-        hint = "; memory that is shared with the processor is stated with --memory" * (
-            device.vendor == "NVIDIA"
-        )
+        hint = f"; {_MISSING[device.vendor]}" if device.vendor in _MISSING else ""
         raise InputError(f"found no memory of {shorten(device.name)}; allowed: {ALLOWED}{hint}")
     installed = -(-device.total // GIB)
     try:
@@ -217,7 +247,7 @@ def _memory(
     elif device.reserved is not None:
         usable, note = total - device.reserved, "What the driver shows, less what it reserves."
     elif device.vendor == "AMD":
-        usable, note = total, "All that rocm-smi shows is usable by a process."
+        usable, note = total, f"All that {device.tool} shows is usable by a process."
     else:
         usable = min(total, int(installed * GIB * share.get(device.vendor, 1)))
         note = "Installed memory times the share that logs of this maker's cards show."

@@ -54,7 +54,15 @@ INTEL = json.dumps(
         ]
     }
 )
-SAMPLES = [xml(("NVIDIA GeForce RTX 4090", "24564 MiB")), AMD, APPLE, INTEL]
+SMI = {
+    "gpu": 0,
+    "asic": {"market_name": "AMD Instinct MI300X", "target_graphics_version": "gfx942"},
+    "limit": {"max_power": {"value": 750, "unit": "W"}},
+}
+AMD_SMI = json.dumps(
+    {"gpu_data": [SMI | {"vram": {"type": "HBM3", "size": {"value": 196592, "unit": "MB"}}}]}
+)
+SAMPLES = [xml(("NVIDIA GeForce RTX 4090", "24564 MiB")), AMD, APPLE, INTEL, AMD_SMI]
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +77,20 @@ def catalog() -> Catalog:
         (SAMPLES[0], "rtx-4090", 24_564 * MIB, 24_083 * MIB),
         (xml(("NVIDIA GeForce RTX 4090", "49140 MiB")), "rtx-4090-48gb", 49_140 * MIB, 48_659 * MIB),
         (AMD, "mi300x", 206_141_652_992, 206_141_652_992),
+        (AMD_SMI, "mi300x", 196_592 * MIB, 196_592 * MIB),
+        (
+            json.dumps([SMI | {"mem_usage": {"total_vram": {"value": 196592, "unit": "MB"}}}]),
+            "mi300x",
+            196_592 * MIB,
+            196_592 * MIB,
+        ),
+        (json.dumps([SMI | {"vram": {"size": "196592 MB"}}]), "mi300x", 196_592 * MIB, 196_592 * MIB),
+        (
+            json.dumps({"devices": [{"device_name": "Arc Pro B60", "memory_physical_size": "24576.00"}]}),
+            "arc-pro-b60",
+            24 * GIB,
+            int(24 * GIB * 0.944),
+        ),
         (APPLE, "m4-max-128", 128 * GIB, 110_100 * MIB),
         (INTEL, "arc-pro-b60", 24 * GIB, int(24 * GIB * 0.944)),
     ],
@@ -118,7 +140,10 @@ def test_what_is_printed_is_a_record_of_a_catalog_of_ones_own(
     [
         ("", "neither XML nor JSON"),
         ("{}", "no device"),
-        ("[]", "no object"),
+        ("[]", "no device"),
+        ("3", "no object"),
+        (json.dumps([SMI]), "no memory of 'AMD Instinct MI300X'.*static --vram"),
+        (json.dumps({"device_list": [{"device_name": "Intel(R) Arc(TM) A770"}]}), "no memory of .*with -d 0"),
         ("<nvidia_smi_log>", "cannot be read"),
         ("[" * 100_000, "neither XML nor JSON"),
         ('<!DOCTYPE a [<!ENTITY a "b">]><a>&a;</a>', "entity"),
