@@ -21,9 +21,7 @@ from kvreport.errors import CatalogError, Fault
 PAGE: Final = "glossary/index.md"
 """Source address of the glossary's own page."""
 
-_QUIET: Final = (
-    "a|abbr|button|code|figure|h1|h2|h3|h4|h5|h6|nav|pre|script|style|summary|svg|template|textarea|th|title"
-)
+_QUIET: Final = "a|abbr|button|code|figure|h1|h2|h3|h4|h5|h6|math|nav|pre|script|style|summary|svg|template|textarea|th|title"
 # A computed number is one piece: it keeps the tooltip that it has, the expression that gives it.
 _PIECE: Final = re.compile(r'(<span class="kv-q"[^<>]*>[^<]*</span>|<[^<>]*>)')
 _TAG: Final = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)[^<>]*?(/?)>")

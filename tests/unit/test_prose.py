@@ -212,6 +212,7 @@ def test_a_term_is_explained_where_it_stands_first():
         "<pre>heads</pre>",
         "<code>heads</code>",
         "<th>heads</th>",
+        "<math><mi>heads</mi></math>",
         "<svg><text>heads</text></svg>",
         '<span class="kv-q" title="heads(1)">32 heads</span>',
         "<p>headstrong, over-heads</p>",
