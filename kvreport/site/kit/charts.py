@@ -271,7 +271,11 @@ def first_sights(data: FirstSights, shown: Shown) -> alt.LayerChart | alt.FacetC
     for row in rows[-data.named :]:
         text: dict[str, Any] = {"align": "left", "dx": 8, "dy": 4, "fontSize": _LABEL_SIZE}
         if row["predicted"] > row["printed"]:  # above the line there is room on the left
-            text |= {"align": "right", "dx": -8}
+            room = int(WIDTH * log2(row["printed"] / ends[0]) / log2(ends[1] / ends[0]))
+            if len(row["name"]) * _LABEL_SIZE * 0.6 < room - 8:
+                text |= {"align": "right", "dx": -8}
+            else:  # a name longer than that begins at the axis, over its mark
+                text |= {"dx": 4 - room, "dy": -9}
         name = alt.Chart(shown.called([row])).encode(x=x, y=y, text="name:N")
         layers += [
             name.mark_text(stroke="var(--kv-paper)", strokeWidth=3, strokeJoin="round", **text),
