@@ -323,20 +323,20 @@
     }
   }
 
-  /* When the reader has begun to do something, or has been here for a while. */
-  let awake = null;
-  function wake() {
-    awake ||= new Promise((done) => {
+  /* When the reader has begun to do something; of `wake`, or has been here for a while. */
+  let begins = null, awake = null;
+  function act() {
+    begins ||= new Promise((done) => {
       const events = ["pointermove", "pointerdown", "keydown", "scroll", "touchstart", "focusin", "input"];
       const ready = () => {
         events.forEach((name) => removeEventListener(name, ready));
         done();
       };
       events.forEach((name) => addEventListener(name, ready, { passive: true, once: true }));
-      setTimeout(ready, 6000);
     });
-    return awake;
+    return begins;
   }
+  const wake = () => awake ||= Promise.race([act(), new Promise((done) => setTimeout(done, 6000))]);
 
   /* What a field of a form was printed with. */
   const printed = (field) =>
@@ -388,6 +388,16 @@
       () => said("Copied"),
       () => said("Copying is not allowed here"),
     );
+  }
+
+  /* Give the reader a file. */
+  function save(content, type, name) {
+    const url = URL.createObjectURL(new Blob([content], { type }));
+    const link = make("a", { href: url, download: name });
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(url), 60_000); // a busy browser reads it late
   }
 
   /* Let the browser draw and answer before the next piece of work, and a press become a click: what is drawn again
@@ -682,7 +692,7 @@
     for (const [rest, more] of all) {
       rest.setAttribute("hidden", "until-found");
       rest.addEventListener("beforematch", () => open(more));
-      if (rest.dataset.kvRows) wake().then(() => whole(rest.closest("table")));
+      if (rest.dataset.kvRows) act().then(() => whole(rest.closest("table")));
     }
     addEventListener("hashchange", led);
     led();
@@ -875,6 +885,7 @@
     writeState,
     ignoredNote,
     copy,
+    save,
     debounce,
     matches,
     rowsOf,

@@ -323,3 +323,17 @@ def test_what_is_typed_before_the_filter_s_script_is_there_counts(visit_gpu):
     page.wait_for_function("location.search === '?name=llama'")
     assert page.locator("#users-table tbody tr:visible").count() > 0
     assert page.locator("#users-table tbody tr:not(:visible)").count() > 0
+
+
+@pytest.mark.parametrize("visit", [True], indirect=True, ids=["apart"])
+def test_rows_of_a_plain_page_wait_for_a_reader(visit: Visit) -> None:
+    """Nobody who only looks pays for rows that are not shown; after six seconds every page fetched and laid them out."""
+    page = visit.page
+    page.clock.install()
+    page.goto(f"{visit.address}models/")
+    page.clock.run_for(20_000)
+    page.locator(".kv-sort").first.wait_for()
+    page.wait_for_load_state("networkidle")
+    assert page.locator(".kv-rest > tr").count() == 0
+    page.mouse.move(9, 9)
+    page.wait_for_function("document.querySelectorAll('.kv-rest > tr').length > 50")
