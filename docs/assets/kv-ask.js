@@ -153,7 +153,7 @@
      home: words of programs, files and machines of one computer; machine: the id of that machine;
      gpus: ids of further accelerators, which a comparison has;
      unlisted: a name with another release number than the model's;
-     engine: the family of an engine that was named;
+     engines: names of the engines that were named;
      asks: words that ask for a choice, a price, a speed or a use. */
   function understand(text, site, names) {
     const words = wordsOf(text);
@@ -199,10 +199,10 @@
     }
     /** @type {any[] & {devices?: number}} */
     const home = left.filter((word) => AT_HOME.test(word));
-    const told = {};
+    const engines = [];
     const rest = spelled(
       names,
-      engineIn(site, left.filter((word) => !home.includes(word)), state, understood, told),
+      engineIn(site, left.filter((word) => !home.includes(word)), state, understood, engines),
     );
     const stated = state.tp;
     const named = apart ? rest : gpuIn(names, rest, state, understood, devices, home);
@@ -244,7 +244,7 @@
       unlisted,
       asks,
       machine: machine?.id,
-      engine: told.engine,
+      engines,
     };
   }
 
@@ -311,18 +311,24 @@
     return found.length === 1 ? found[0] : undefined;
   }
 
-  /* "vllm 0.25", "sglang": an engine of the site. */
-  function engineIn(site, words, state, understood, told) {
-    const rest = [];
+  /* "vllm 0.25", "sglang": an engine of the site; "vllm 0.25 vs 0.33" are two. */
+  function engineIn(site, words, state, understood, engines) {
+    const rest = [], isRelease = (word = "") => /^\d+\.\d+(\.\d+)?$/.test(word);
+    let family = "";
     for (let n = 0; n < words.length; n += 1) {
-      const release = /^\d+\.\d+(\.\d+)?$/.test(words[n + 1] || "") ? words[n + 1] : null;
-      const [own, stated] = words[n].split("@");
-      const name = kvState.engineOf(site, release || stated ? `${own}@${release || stated}` : own);
-      if (name && /^[a-z]/.test(own) && site.engines.some((one) => one.family === own || one.name === own)) {
+      const again = family && isRelease(words[n]);
+      const [own, stated = again || !isRelease(words[n + 1]) ? undefined : words[n + 1]] = again
+        ? [family, words[n]]
+        : words[n].split("@");
+      const name = kvState.engineOf(site, stated ? `${own}@${stated}` : own);
+      const found = /^[a-z]/.test(own) && site.engines.some((one) => one.family === own || one.name === own);
+      if (name && found) {
+        const engine = site.engines.find((one) => one.name === name);
         if (name !== site.engine.default) state.engine = name;
-        told.engine = name;
-        understood.push(site.engines.find((one) => one.name === name).label);
-        if (release) n += 1;
+        engines.push(name);
+        understood.push(engine.label);
+        family = engine.family;
+        if (stated === words[n + 1]) n += 1;
       } else rest.push(words[n]);
     }
     return rest;
@@ -594,7 +600,7 @@
   /* Where a text is answered, if not by this page's state: {said, links: [[text, address]], command}. null where the
      answer of the state is the answer of the text, but for words that change nothing. */
   function wayTo(text, found, site, names) {
-    const { state, home, machine, missed, asks, gpus, unlisted, understood } = found;
+    const { state, home, machine, missed, asks, gpus, engines, unlisted, understood } = found;
     if (START.test(` ${text} `)) {
       const usual = [...site.gpus].sort((a, b) => b.rental - a.rental || b.providers - a.providers)[0].id;
       return {
@@ -612,16 +618,18 @@
       return folder + (query ? `?${query}` : "");
     };
     const computer = site.gpus.some((gpu) => gpu.id === state.gpu && gpu.most === 1);
-    if (home.length || (computer && machine && !found.engine)) return atHome({ ...found, text }, names, at);
-    if (gpus.length || /\b(compare[ds]?|vs|versus)\b/i.test(text)) {
-      const link = at("compare/", { model: state.model });
-      const listed = [state.gpu, ...gpus].filter(Boolean).map((id) => `gpus=${id}`);
-      const address = gpus.length
-        ? `${link}${link.includes("?") ? "&" : "?"}${listed.join("&")}`
-        : "compare/";
+    if (home.length || (computer && machine && !engines.length)) return atHome({ ...found, text }, names, at);
+    const compared = new Set(engines).size > 1;
+    if (gpus.length || compared || /\b(compare[ds]?|vs|versus)\b/i.test(text)) {
+      const listed = new URLSearchParams(state.model && { model: state.model });
+      if (compared) listed.append("engines", [...new Set(engines)].join());
+      for (const id of [state.gpu, ...gpus].filter(Boolean)) listed.append(compared ? "gpu" : "gpus", id);
       return {
-        said: "Several models or GPUs are compared on a page of their own.",
-        links: [["compare models or GPUs", address]],
+        said: "Several models, GPUs or engines are compared on a page of their own.",
+        links: [[
+          "compare models, GPUs or engines",
+          gpus.length || compared ? `compare/?${String(listed).replaceAll("%2C", ",")}` : "compare/",
+        ]],
       };
     }
     const which = /\b(what|which|how many|cheapest|best) (gpus?|cards?|hardware|server)\b/i;
@@ -692,17 +700,17 @@
         ],
       };
     }
+    const everywhere = missed.length ? searched(text, at) : [];
     const begin = [
       ["Learn: what takes the memory", "learn/"],
       ["Questions and answers", "questions/"],
       ["size a deployment", at("sizer/", { concurrent: state.requests })],
-      ...(missed.length ? searched(text, at) : []),
     ];
     return {
       said: understood.length ? `No model and no GPU is named.${rest}` : "Nothing was understood.",
-      links: [["models", at("models/", { name: filter.join(" ") })], ...begin].slice(
-        understood.length ? 0 : 1,
-      ),
+      links: understood.length
+        ? [...everywhere, ["models", at("models/", { name: filter.join(" ") })], ...begin]
+        : [...begin, ...everywhere],
     };
   }
 

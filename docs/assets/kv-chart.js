@@ -6,14 +6,7 @@
   "use strict";
 
   const kernel = kvKernel;
-  const { $, $$, make, count, tokens } = kvreport;
-
-  function svg(tag, attributes, ...children) {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
-    node.append(...children);
-    return node;
-  }
+  const { $, $$, make, count, tokens, draw: svg } = kvreport;
 
   const text = (x, y, words, more = {}) => svg("text", { class: "kv-tick", x, y, ...more }, words);
 

@@ -10,9 +10,9 @@
     if (!release) return null;
     const command = $("[data-kv-command]", form);
     const box = $("[data-kv-judged]", form.parentElement);
-    const bar = $("[data-kv-progress]", form);
+    const library = kvreport.library(form, new URL(form.dataset.kvPython, location.href).href);
     const fields = $$("input, select", form);
-    let python = null, turn = 0;
+    let turn = 0;
 
     const given = () => Object.fromEntries(fields.map((field) => [field.name, field.value.trim()]));
     const quoted = (text) => (/^[\w.,:@%+\/-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
@@ -23,13 +23,6 @@
       const said = Object.entries(given()).filter(([, text]) => text);
       const flags = said.map(([name, text]) => `--${name === "form" ? "format" : name} ${quoted(text)}`);
       command.textContent = ["kvreport claim", ...flags].join(" ");
-    }
-
-    function say(text, share) {
-      bar.hidden = !text;
-      $("span", bar).textContent = text;
-      if (share === undefined) $("progress", bar).removeAttribute("value");
-      else $("progress", bar).value = share;
     }
 
     function shown(found) {
@@ -58,28 +51,15 @@
       const mine = turn, button = $("button", form);
       button.disabled = true;
       try {
-        python ||= kvreport.loadLibrary({
-          base: new URL(form.dataset.kvPython, location.href).href,
-          manifest: form.dataset.manifest,
-          say,
-          lost: () => python = null,
-        });
-        const { call } = await python.catch((error) => {
-          python = null;
-          throw error;
-        });
-        say("Calculating …");
+        const { call } = await library.start();
+        library.say("Calculating …");
         const found = await call({ claim: given() });
         if (mine === turn) shown(found);
       } catch (error) {
-        if (mine === turn) {
-          box.replaceChildren(
-            make("p", { class: "kv-fault", role: "alert" }, String(error.message || error)),
-          );
-        }
+        if (mine === turn) box.replaceChildren(kvreport.fault(error));
       } finally {
         button.disabled = false;
-        say("");
+        library.say("");
       }
     }
 

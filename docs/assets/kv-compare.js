@@ -1,5 +1,5 @@
-/* Up to six models on one accelerator, or accelerators for one model: one chart, one table, equal numbers of GPUs
-   unless something else is chosen. Needs kv-state.js, kv-chart.js, kv-picker.js, kv-result.js. */
+/* Up to six models on one accelerator, accelerators for one model, or engines that run one model on one accelerator:
+   one chart, one table, equal numbers of GPUs unless something else is chosen. Needs kv-state.js, kv-chart.js, kv-picker.js, kv-result.js. */
 (function () {
   "use strict";
 
@@ -16,12 +16,12 @@
     const known = new Map(), times = new Map(), pickers = {};
     let site = null, home = null, peaks = null, state = {}, ignored = [], turn = 0, shown = [];
 
-    const byModels = () => state.gpus === undefined;
-    const key = () => (byModels() ? "models" : "gpus");
+    const key = () => (state.engines ? "engines" : state.gpus ? "gpus" : "models");
+    const byModels = () => key() === "models";
     const listed = () => state[key()] || [];
 
     const early = kvreport.changedEarly(form);
-    const OWN = ["what", "tp", "per", "weights", "kv", "engine", "context", "prices"];
+    const OWN = ["what", "add-engines", "tp", "per", "weights", "kv", "engine", "context", "prices"];
 
     Promise.all([kvreport.facts(base), load(new URL("peaks.json", base))]).then(
       ([found, rates]) => {
@@ -46,21 +46,29 @@
 
     function picked(name, id) {
       const list = name.replace("add-", "");
-      if (name.startsWith("add-")) go({ [list]: [...new Set([...(state[list] || []), id])].slice(0, most) });
+      if (list !== name) go({ [list]: [...new Set([...(state[list] || []), id])].slice(0, most) });
       else go({ [name]: id });
     }
 
     function changed(name) {
       const value = field(name).value.trim();
       if (name === "what") {
-        const first = state.model || listed()[0];
-        if (value === "gpus") go({ gpus: usualGpus(), model: first, models: undefined, gpu: undefined });
-        else {go({
-            models: usualModels(state.model),
-            gpu: (state.gpus || [site.gpus[0].id])[0],
-            gpus: undefined,
-            model: undefined,
-          });}
+        const model = state.model || (state.models || usualModels())[0];
+        const gpu = state.gpu || (state.gpus || [root.dataset.kvGpu])[0];
+        const none = {
+          models: undefined,
+          gpus: undefined,
+          engines: undefined,
+          model: undefined,
+          gpu: undefined,
+        };
+        if (value === "gpus") go({ ...none, gpus: usualGpus(), model });
+        else if (value === "engines") go({ ...none, engines: usualEngines(), engine: undefined, model, gpu });
+        else go({ ...none, models: usualModels(state.model), gpu });
+        return;
+      }
+      if (name === "add-engines") {
+        if (value) picked(name, value);
         return;
       }
       if (name === "context") {
@@ -86,14 +94,25 @@
       const usual = root.dataset.kvUsual.split(" ").filter((slug) => slugs().includes(slug));
       return [...new Set([...(first ? [first] : []), ...usual, ...slugs()])].slice(0, 2);
     };
+    /* The engine chosen, or the site's own, and the first of each other family. */
+    const usualEngines = () => {
+      const first = home.engines.find(({ name }) => name === (state.engine || home.engine.name));
+      const families = new Map(home.engines.map((one) => [one.family, one.name]).reverse());
+      families.set(first.family, first.name).delete("ceiling");
+      return [...new Set([first.name, ...families.values()])];
+    };
     const usualGpus = () => [...new Set([state.gpu || root.dataset.kvGpu, ...site.known])].slice(0, 3);
 
     function go(change) {
       state = { ...state, ...change };
-      const { per, prices, ...rest } = state;
+      const { engines, per, prices, ...rest } = state;
       let address = location.pathname + kvState.search(rest);
-      for (const [name, value] of [["per", per], ["prices", prices]]) {
-        if (value) address += `${address.includes("?") ? "&" : "?"}${name}=${encodeURIComponent(value)}`;
+      for (const [name, value] of Object.entries({ engines: engines?.join(), per, prices })) {
+        if (value) {
+          address += `${address.includes("?") ? "&" : "?"}${name}=${
+            encodeURIComponent(value).replaceAll("%2C", ",")
+          }`;
+        }
       }
       if (address !== location.pathname + location.search) history.pushState(history.state, "", address);
       show();
@@ -101,28 +120,32 @@
 
     function restore() {
       if (!site) return;
-      ({ state, ignored } = kvState.read(home, FIELDS, ["per", "prices"], location.search, true));
-      const own = kvreport.readState({ per: ["gpu"], prices: null });
+      ({ state, ignored } = kvState.read(home, FIELDS, ["engines", "per", "prices"], location.search, true));
+      const own = kvreport.readState({ engines: null, per: ["gpu"], prices: null });
       const mine = (text) => ["per", "prices"].includes(text.split("=")[0]);
       ignored.push(...own.ignored.filter(mine));
       state.per = own.state.per?.[0];
       state.prices = own.state.prices?.[0];
-      if (state.gpus && state.models) {
-        ignored.push("models (accelerators are compared)");
-        delete state.models;
-      }
+      const named = (own.state.engines || []).flatMap((text) => text.split(","));
+      const read = named.map((text) => [text, kvState.engineOf(home, text)]);
+      for (const [text, engine] of read) if (!engine) ignored.push(`engines=${text}`);
+      const engines = [...new Set(read.map(([, engine]) => engine).filter(Boolean))];
+      if (engines.length) state.engines = engines;
       // One accelerator beside several, or one model beside several, would stand for nothing.
-      const idle = state.gpus ? "gpu" : state.models ? "model" : "";
-      if (state[idle]) {
-        ignored.push(`${idle}=${state[idle]} (${state.gpus ? "accelerators" : "models"} are compared)`);
-        delete state[idle];
+      const [words, ...idle] = {
+        engines: ["engines", "models", "gpus", "engine"],
+        gpus: ["accelerators", "models", "gpu"],
+        models: ["models", ...(state.models ? ["model"] : [])],
+      }[key()];
+      for (const name of idle.filter((name) => state[name])) {
+        ignored.push(...[].concat(state[name]).map((one) => `${name}=${one} (${words} are compared)`));
+        delete state[name];
       }
-      if (state.gpus) state.model ||= usualModels()[0];
-      else {
-        state.gpu ||= root.dataset.kvGpu;
+      if (byModels()) {
         state.models ||= usualModels(state.model);
         delete state.model;
-      }
+      } else state.model ||= usualModels()[0];
+      if (key() !== "gpus") state.gpu ||= root.dataset.kvGpu;
       for (const one of listed().slice(most)) ignored.push(`${key()}=${one}`);
       state[key()] = listed().slice(0, most);
       show();
@@ -133,24 +156,31 @@
     async function show() {
       const mine = (turn += 1);
       const wanted = byModels() ? listed() : [state.model];
+      const engines = state.engines || [state.engine || home.engine.name];
       // Another engine's facts are read by a script that the page does not load for its own.
-      const other = state.engine && state.engine !== home.engine.name;
+      const other = engines.some((name) => name !== home.engine.name);
       if (other) await kvreport.script("kv-answers.js");
-      const here = other ? await kvreport.siteFor(base, state.engine) : home;
-      const read = (slug) =>
+      const sites = await Promise.all(
+        engines.map((name) => name === home.engine.name ? home : kvreport.siteFor(base, name)),
+      );
+      const read = (here, slug) =>
         other ? kvreport.modelFor(base, here, slug) : load(new URL(`models/${slug}.json`, base));
       const missing = [];
       await Promise.all(wanted.flatMap((slug) => [
-        read(slug).then((model) => model ? known.set(slug, model) : missing.push(slug)),
+        ...sites.map((here, n) =>
+          read(here, slug).then((model) =>
+            model ? known.set(engines[n] + slug, model) : missing.push([here.engine.label, slug])
+          )
+        ),
         load(new URL(`times/${slug}.json`, base)).then(
           (file) => times.set(slug, file),
           () => times.set(slug, null),
         ),
       ]));
       if (mine !== turn) return;
-      site = here;
+      [site] = sites;
       fill();
-      shown = missing.length ? [] : things();
+      shown = missing.length ? [] : things(new Map(sites.map((one, n) => [engines[n], one])));
       chips();
       if (missing.length) return refuse(missing);
       sentence();
@@ -167,7 +197,7 @@
     /* No comparison of an engine that does not run what is compared; the one before is of another question. */
     function refuse(missing) {
       said.replaceChildren(
-        `${site.engine.label} does not run ${missing.map((slug) => nameOf(slug)).join(", ")}.`,
+        ...missing.map(([engine, slug]) => `${engine} does not run ${nameOf(slug)}. `),
         ignoredNote(ignored) || "",
       );
       $("#compare-table", root).replaceChildren();
@@ -176,9 +206,10 @@
       root.dataset.kvShown = location.search;
     }
 
-    /* What a model or an accelerator is called. */
+    /* What a model, an accelerator or an engine is called. */
     const nameOf = (id) =>
-      (site.models.find(([slug]) => slug === id) || [])[1] || kvCapacity.gpuOf(site, id)?.short || id;
+      (site.models.find(([slug]) => slug === id) || [])[1] || kvCapacity.gpuOf(site, id)?.short ||
+      home.engines.find(({ name }) => name === id)?.label || id;
 
     function fill() {
       field("what").value = key();
@@ -190,16 +221,14 @@
       field("weights").value = state.weights || "released";
       field("kv").value = state.kv || "";
       kvreport.put(field("context"), tokens(state.context || kvKernel.USEFUL_TOKENS));
-      for (
-        const [name, on] of [["add-models", byModels()], ["one-gpu", byModels()], ["add-gpus", !byModels()], [
-          "one-model",
-          !byModels(),
-        ]]
-      ) $(`.kv-${name}`, root).hidden = !on;
+      field("add-engines").value = "";
+      for (const name of ["models", "gpus", "engines"]) $(`.kv-add-${name}`, root).hidden = name !== key();
+      $(".kv-one-gpu", root).hidden = key() === "gpus";
+      $(".kv-one-model", root).hidden = byModels();
+      field("engine").closest(".kv-entry").hidden = key() === "engines";
       const gpu = kvCapacity.gpuOf(site, state.gpu);
       if (gpu) pickers.gpu.set(gpu.id, gpu.name);
-      const model = known.get(state.model);
-      if (model) pickers.model.set(model.slug, model.name);
+      if (state.model) pickers.model.set(state.model, nameOf(state.model));
     }
 
     const asked = () => state.context || kvKernel.USEFUL_TOKENS;
@@ -207,11 +236,16 @@
     /* Whether a model supports the context that is asked for; one that does not has no number that depends on it. */
     const takes = (model) => asked() <= model.limit;
 
-    function pairs() {
-      const gpu = (id) => kvCapacity.gpuOf(site, id);
-      return byModels()
-        ? listed().map((slug) => [slug, known.get(slug), gpu(state.gpu), known.get(slug).name])
-        : listed().map((id) => [id, known.get(state.model), gpu(id), gpu(id).short]);
+    /* [id, model, accelerator, name, facts under its engine] of everything compared. */
+    function pairs(sites) {
+      return listed().map((id) => {
+        /** @type {any} */
+        const at = { ...state, [key().slice(0, -1)]: id };
+        const engine = at.engine || home.engine.name;
+        const here = sites.get(engine), model = known.get(engine + at.model);
+        const gpu = kvCapacity.gpuOf(here, at.gpu);
+        return [id, model, gpu, key() === "gpus" ? gpu.short : nameOf(id), here];
+      });
     }
 
     /* The number of GPUs that all get: the fewest on which every one serves that supports the context; the most there
@@ -219,28 +253,32 @@
     function equal(all) {
       const able = all.filter(([, model]) => takes(model));
       const fits = (size) =>
-        able.length && able.every(([, model, gpu]) =>
+        able.length && able.every(([, model, gpu, , here]) =>
           gpu.devices ||
-          kvState.deployments(site, model, gpu, { ...formats(), tp: size }).some((one) =>
+          kvState.deployments(here, model, gpu, { ...formats(here), tp: size }).some((one) =>
             kvCapacity.serves(one, asked())
           )
         );
       return site.sizes.find(fits) || site.sizes[site.sizes.length - 1];
     }
 
-    const formats = () => ({ weights: state.weights, kv: state.kv, engine: state.engine });
+    const formats = (here) => ({
+      weights: state.weights,
+      kv: state.kv,
+      engine: here === home ? undefined : here.engine.name,
+    });
 
-    function things() {
-      const all = pairs();
+    function things(sites) {
+      const all = pairs(sites);
       const named = kvState.hasLayout(state);
       const layout = Object.fromEntries(LAYOUT.map((one) => [one, state[one]]));
       const size = named ? state.tp : state.tp === undefined ? equal(all) : state.tp;
-      return all.map(([id, model, gpu, name]) => {
+      return all.map(([id, model, gpu, name, here]) => {
         const own = named ? layout : { tp: gpu.devices ? undefined : size };
-        const wanted = { ...formats(), ...own, context: state.context };
-        const deployment = kvState.pick(site, model, gpu, wanted);
+        const wanted = { ...formats(here), ...own, context: state.context };
+        const deployment = kvState.pick(here, model, gpu, wanted);
         const number = deployment ? deployment.devices : size;
-        const label = byModels() || gpu.devices ? name : onDevices(number, name);
+        const label = key() !== "gpus" || gpu.devices ? name : onDevices(number, name);
         return {
           id,
           model,
@@ -248,7 +286,7 @@
           name,
           label,
           deployment,
-          one: result.facts(site, model, gpu, wanted, deployment),
+          one: result.facts(here, model, gpu, wanted, deployment),
         };
       });
     }
@@ -311,10 +349,12 @@
     }
 
     function sentence() {
-      const noun = byModels() ? "model|models" : "accelerator|accelerators";
-      const where = byModels()
-        ? `on ${kvCapacity.gpuOf(site, state.gpu).name}`
-        : `for ${known.get(state.model).name}`;
+      const noun =
+        { models: "model|models", gpus: "accelerator|accelerators", engines: "engine|engines" }[key()];
+      const where = [
+        byModels() ? "" : ` for ${nameOf(state.model)}`,
+        key() === "gpus" ? "" : ` on ${kvCapacity.gpuOf(site, state.gpu).name}`,
+      ].join("");
       const sizes = [...new Set(shown.map((thing) => thing.deployment?.devices).filter(Boolean))];
       const number = sizes.length === 1
         ? `${kvreport.plural(sizes[0], "GPU|GPUs")} each`
@@ -327,7 +367,9 @@
       const missed = shown.flatMap((thing) => kvState.unused(state, thing.deployment));
       said.replaceChildren(
         make("strong", {}, winner()),
-        `${kvreport.plural(shown.length, noun)} ${where}, ${number}, ${site.engine.label}.${beyond()}${full}`,
+        `${kvreport.plural(shown.length, noun)}${where}, ${number}${
+          state.engines ? "" : `, ${site.engine.label}`
+        }.${beyond()}${full}`,
         ignoredNote([...ignored, ...priced().unread, ...new Set(missed)]) || "",
       );
     }
@@ -414,7 +456,7 @@
 
     function table() {
       const up = new URL("../", location.href);
-      const page = (thing) => new URL(byModels() ? `models/${thing.id}/` : `gpus/${thing.id}/`, up).href;
+      const page = (thing) => new URL(`${key()}/${thing.id}/`, up).href;
       const number = (text) => make("td", { class: "kv-num" }, text);
       const [over] = kvKernel.words.no_request.context_exceeds_model;
       const head = (title, unit) =>
@@ -426,8 +468,8 @@
         );
       const rows = shown.map((thing) => {
         const facts = row(thing);
-        const unequal = !byModels() && thing.gpu.devices;
-        const title = unequal ? thing.name : make("a", { href: page(thing) }, thing.name);
+        const unlisted = state.engines || (state.gpus && thing.gpu.devices);
+        const title = unlisted ? thing.name : make("a", { href: page(thing) }, thing.name);
         const name = make("th", { scope: "row" }, title);
         if (!facts.devices) {
           const why = result.conclusion(thing.one).replaceAll("**", "");
@@ -474,7 +516,11 @@
           make(
             "tr",
             {},
-            make("th", { scope: "col" }, byModels() ? "Model" : "GPU or accelerator"),
+            make(
+              "th",
+              { scope: "col" },
+              { models: "Model", gpus: "GPU or accelerator", engines: "Engine and release" }[key()],
+            ),
             head(...HEADS[0]),
             ...contexts().map((context) => head(tokens(context), "")),
             ...heads().slice(1).map((one) => head(...one)),
@@ -494,7 +540,7 @@
 
     function draw() {
       const lines = shown.filter((thing) => thing.deployment).map((thing) => ({
-        name: byModels() ? thing.name : thing.label,
+        name: thing.label,
         points: result.line(thing.deployment, site.contexts)
           .map(([context, requests]) => [context, per(requests, thing.deployment)])
           .filter(([, requests]) => requests >= 1),
@@ -507,7 +553,7 @@
 
     function download() {
       const heads = [
-        byModels() ? "model" : "gpu",
+        key().slice(0, -1),
         "gpus",
         ...contexts().map((context) => `requests_at_${context}`),
         "longest_tokens",
@@ -540,12 +586,7 @@
         ];
       });
       const content = [heads, ...lines].map((line) => line.map(text).join(",")).join("\r\n");
-      const link = make("a", {
-        href: URL.createObjectURL(new Blob([`${content}\r\n`], { type: "text/csv" })),
-        download: "kvreport-compare.csv",
-      });
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+      kvreport.save(`${content}\r\n`, "text/csv", "kvreport-compare.csv");
     }
 
     const redraw = kvreport.debounce(() => site && draw(), 150);

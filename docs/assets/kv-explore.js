@@ -995,7 +995,6 @@
         () => true,
       );
       const text = kvQueries.csv((await rows).rows, longest, site.engine.name);
-      const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
       const name = [
         "kvreport",
         ...(state.engine || []),
@@ -1003,8 +1002,7 @@
         ...(state.context || []),
         site.release,
       ].join("-");
-      make("a", { href: url, download: `${name}.csv` }).click();
-      setTimeout(() => URL.revokeObjectURL(url), 60_000); // a busy browser reads it late
+      kvreport.save(text, "text/csv", `${name}.csv`);
     }
 
     /* The same filters as a query over the published Parquet file, for DuckDB or pandas. */

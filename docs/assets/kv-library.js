@@ -21,8 +21,36 @@
     return () => removeEventListener("click", leave, true);
   };
 
-  /* `say(text, share)` tells how far loading is; `lost` is called when the worker ends. What it returns asks the
-     library: `call` with a message, `ask` with a question about the model that was read. */
+  /* The library of a form: `say(text, share)` tells on its bar how far loading is, `start` loads it once, and again where
+     that failed or the worker ended. What `start` promises asks the library: `call` with a message, `ask` with a question
+     about the model that was read. */
+  kvreport.library = (form, base) => {
+    const bar = kvreport.$("[data-kv-progress]", form);
+    /** @type {any} */
+    const held = { worker: null, say, start };
+    const lost = () => held.worker = null;
+
+    function say(text, share) {
+      bar.hidden = !text;
+      kvreport.$("span", bar).textContent = text;
+      const progress = kvreport.$("progress", bar);
+      if (share === undefined) progress.removeAttribute("value");
+      else progress.value = share;
+    }
+
+    function start() {
+      held.worker ||= kvreport.loadLibrary({ base, manifest: form.dataset.manifest, say, lost });
+      held.worker.catch(lost);
+      return held.worker;
+    }
+
+    return held;
+  };
+
+  /* What went wrong, where the answer would stand. */
+  kvreport.fault = (error) =>
+    kvreport.make("p", { class: "kv-fault", role: "alert" }, String(error.message || error));
+
   kvreport.loadLibrary = async ({ base, manifest, say, lost }) => {
     const answer = await fetch(new URL(manifest, base));
     if (!answer.ok) throw new Error(`Python for the browser is not on this site (status ${answer.status})`);

@@ -23,7 +23,7 @@
     );
     const named = picker(places.model, base, choose);
     const device = picker(places.gpu, base, choose);
-    let turn = 0, unread = [], python = null;
+    let turn = 0, unread = [], library = null;
 
     /* What the reader chose stands in the address; the log does not. */
     function choose() {
@@ -104,14 +104,6 @@
 
     /* --- the whole of it: the same code as the command's, in a worker -------------------------------------- */
 
-    function say(text, share) {
-      const bar = $("[data-kv-progress]", form);
-      bar.hidden = !text;
-      $("span", bar).textContent = text;
-      if (share === undefined) $("progress", bar).removeAttribute("value");
-      else $("progress", bar).value = share;
-    }
-
     /* What only the library can say: other engines, older releases, every layout. Nothing is fetched before a click. */
     function whole(kind = "log") {
       if (!form.dataset.kvRuns) return null;
@@ -121,7 +113,7 @@
         { type: "button", class: "kv-button", onclick: () => check(place, button, kind) },
         kind === "file" ? "Find its servers, and whether they start" : "Check every number with Python",
       );
-      const loads = python ? "" : ` It is loaded from this site (${form.dataset.megabytes} MB).`;
+      const loads = library?.worker ? "" : ` It is loaded from this site (${form.dataset.megabytes} MB).`;
       place.append(
         button,
         make(
@@ -139,15 +131,9 @@
       const mine = turn;
       button.disabled = true;
       try {
-        const base = new URL(form.dataset.kvPython, location.href).href;
-        python ||= kvreport.loadLibrary({
-          base,
-          manifest: form.dataset.manifest,
-          say,
-          lost: () => python = null,
-        });
-        const { call } = await python;
-        say("Calculating …");
+        library ||= kvreport.library(form, new URL(form.dataset.kvPython, location.href).href);
+        const { call } = await library.start();
+        library.say("Calculating …");
         const told = await call({
           [kind]: { log: fields.log.value, model: named.value() || "", gpu: device.value() || "" },
         });
@@ -157,15 +143,10 @@
           make("pre", { class: "kv-told", tabindex: "0" }, told.join("\n")),
         );
       } catch (error) {
-        python = null;
-        if (mine === turn) {
-          place.replaceChildren(
-            make("p", { class: "kv-fault", role: "alert" }, String(error.message || error)),
-          );
-        }
+        if (mine === turn) place.replaceChildren(kvreport.fault(error));
       } finally {
         button.disabled = false;
-        if (mine === turn) say("");
+        if (mine === turn) library.say("");
       }
     }
 

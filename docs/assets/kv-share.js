@@ -3,7 +3,7 @@
    what the page shows and its state. */
 (function () {
   "use strict";
-  const { $, $$, make, copy, draw } = kvreport;
+  const { $, $$, make, copy, draw, save } = kvreport;
 
   const meta = (name) => $(`meta[name="${name}"]`)?.content || "";
   const release = () => meta("kv-release");
@@ -150,15 +150,6 @@
     `kvreport-${
       (location.pathname.split("/").filter(Boolean).pop() || "home").toLowerCase()
     }-${release()}.${suffix}`;
-
-  function save(content, type, name) {
-    const url = URL.createObjectURL(new Blob([content], { type }));
-    const link = make("a", { href: url, download: name });
-    document.body.append(link);
-    link.click();
-    link.remove();
-    setTimeout(() => URL.revokeObjectURL(url), 10_000);
-  }
 
   /* A table as rows of text. Numbers lose their thousands separators, cells that span are repeated as empty ones. */
   function rows(table) {

@@ -397,7 +397,15 @@
               "Copy answer as Markdown",
               (event) => copy(markdown(answer, best, lines, commands), event.currentTarget),
             ],
-            ["JSON", () => save(JSON.stringify(json(answer, best, back, commands), null, 2))],
+            [
+              "JSON",
+              () =>
+                kvreport.save(
+                  JSON.stringify(json(answer, best, back, commands), null, 2),
+                  "application/json",
+                  "kvreport-size.json",
+                ),
+            ],
           ].map(([name, act]) => make("button", { type: "button", class: "kv-button", onclick: act }, name)),
         ),
       );
@@ -816,15 +824,6 @@
         `${site.engine.label}, data ${site.release}: ${location.href}`,
         "",
       ].join("\n");
-    }
-
-    function save(text) {
-      const link = make("a", {
-        href: URL.createObjectURL(new Blob([text], { type: "application/json" })),
-        download: "kvreport-size.json",
-      });
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     }
 
     function write(replace) {

@@ -155,7 +155,12 @@
     );
     const save = make(
       "button",
-      { type: "button", class: "kv-button", hidden: true, onclick: download },
+      {
+        type: "button",
+        class: "kv-button",
+        hidden: true,
+        onclick: () => kvreport.save(text, "text/csv", "kvreport-query.csv"),
+      },
       "Download as CSV",
     );
     const progress = make("progress", { max: 1, hidden: true });
@@ -174,12 +179,6 @@
       table,
     );
     let text = "", answers = 0;
-
-    function download() {
-      const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-      make("a", { href: url, download: "kvreport-query.csv" }).click();
-      setTimeout(() => URL.revokeObjectURL(url), 1000);
-    }
 
     function tell(words, done, all) {
       progress.hidden = false;

@@ -22,35 +22,11 @@
     if (!release) return null;
 
     const box = $("[data-kv-answer]");
-    const bar = $("[data-kv-progress]", form);
     const base = new URL(form.dataset.kvYours, location.href).href;
+    const library = kvreport.library(form, base), { say } = library;
     const readable = form.dataset.files.split(" ");
     const fields = form.elements;
-    let python = null, dropped = new Map(), turn = 0, asking = 0;
-
-    /* --- Python --------------------------------------------------------------------------------------- */
-
-    function say(text, share) {
-      bar.hidden = !text;
-      $("span", bar).textContent = text;
-      const progress = $("progress", bar);
-      if (share === undefined) progress.removeAttribute("value");
-      else progress.value = share;
-    }
-
-    function library() {
-      python ||= kvreport.loadLibrary({
-        base,
-        manifest: form.dataset.manifest,
-        say,
-        lost: () => python = null,
-      })
-        .catch((error) => {
-          python = null;
-          throw error;
-        });
-      return python;
-    }
+    let dropped = new Map(), turn = 0, asking = 0;
 
     /* --- What the reader brings -------------------------------------------------------------------------- */
 
@@ -89,7 +65,7 @@
 
     /* The headers of the file that --fetch would take of a GGUF repository: all of its parts, and no more of them. */
     async function fromGguf(asked, id, revision, names) {
-      const { call } = await library();
+      const { call } = await library.start();
       const files = {};
       for (const part of await call({ parts: { repository: asked, files: names } })) {
         say(`Reading the header of ${part} …`);
@@ -103,7 +79,7 @@
 
     /* The beginning of a file, up to where Python says that its header ends; the rest is not downloaded. */
     async function header(address, id, name, step) {
-      const { call } = await library();
+      const { call } = await library.start();
       const stop = new AbortController();
       const reader = (await ask(address, id, stop.signal)).body.getReader();
       const chunks = [];
@@ -183,16 +159,12 @@
       say("Reading …");
       try {
         const given = await source();
-        const { call } = await library();
+        const { call } = await library.start();
         say("Calculating …");
         const model = await call({ read: { ...given, assume_defaults: fields.assume.checked } });
         if (mine === turn) await show(model);
       } catch (error) {
-        if (mine === turn) {
-          box.replaceChildren(
-            make("p", { class: "kv-fault", role: "alert" }, String(error.message || error)),
-          );
-        }
+        if (mine === turn) box.replaceChildren(kvreport.fault(error));
       } finally {
         if (mine === turn) say("");
       }
@@ -224,7 +196,7 @@
       const start = JSON.stringify({ ...read(), gpu: form.dataset.gpu });
       let ignored = recall(model, controls);
       const update = async () => {
-        const { ask } = await library();
+        const { ask } = await library.start();
         const mine = ++asking;
         const own = read();
         keep(own, JSON.parse(start));
@@ -285,7 +257,7 @@
     }
 
     const units = () => kvreport.units();
-    const fault = (error) => make("p", { class: "kv-fault", role: "alert" }, error.message);
+    const { fault } = kvreport;
     const billions = (n) => n >= 1e9 ? `${(n / 1e9).toPrecision(3)} B` : `${(n / 1e6).toPrecision(3)} M`;
 
     function facts(model) {

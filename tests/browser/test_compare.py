@@ -79,6 +79,60 @@ def test_another_engine_s_rules_apply(visit: Visit, answer: Any) -> None:
     assert visit.query()["engine"] == ["vllm-0.11"]
 
 
+def test_engines_and_releases_side_by_side(visit: Visit, answer: Any) -> None:
+    """Each engine has its own memory rules, and the sentence says which one serves more."""
+    page = visit.go("compare/")
+    rows(visit)
+    page.select_option("#kv-what", "engines")
+    page.wait_for_function("location.search.includes('engines=vllm,sglang')")
+    page.select_option("#kv-add-engine", "vllm-0.11")
+    page.wait_for_function("location.search.includes('sglang,vllm-0.11')")
+    found = rows(visit)
+    asked = [
+        (engine, answer(LLAMA, gpu="H100", context_tokens="8K", engine=engine))
+        for engine in ("vllm", "sglang", "vllm-0.11")
+    ]
+    assert [row["8K"] for row in found] == [f"{one.max_concurrent_requests:,}" for _, one in asked]
+    most = max(one.max_concurrent_requests for _, one in asked)
+    said = page.locator(".kv-said").inner_text()
+    assert f"serves the most requests of 8K tokens: {most:,}, " in said
+    assert "3 engines for Llama 3.1 8B on H100 80GB HBM3 (SXM5), 1 GPU each." in said
+    page.locator(".kv-chosen button", has_text="SGLang").click()
+    page.wait_for_function("!location.search.includes('sglang')")
+    assert [row["Engine and release"] for row in rows(visit)] == [
+        row["Engine and release"] for row in (found[0], found[2])
+    ]
+    page.select_option("#kv-what", "models")
+    page.wait_for_function("!location.search.includes('engines')")
+    assert len(rows(visit)) == 2
+
+
+def test_an_unknown_engine_and_what_stands_for_nothing_are_said(visit: Visit) -> None:
+    page = visit.go(
+        "compare/?engines=vllm,tgi&gpus=h100-sxm-80gb&engine=sglang&model=deepseek-ai--DeepSeek-V3"
+    )
+    assert len(rows(visit)) == 1
+    said = page.locator(".kv-said .kv-ignored").inner_text().strip()
+    assert said == (
+        "Ignored, not known here: engines=tgi, gpus=h100-sxm-80gb (engines are compared), "
+        "engine=sglang (engines are compared)."
+    )
+
+
+def test_known_models_are_compared_without_scripts(browser: Any, address: str, answer: Any) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + "compare/")
+    table = page.locator(".kv-nojs table")
+    row = table.locator("tr", has_text="Llama 3.1 8B").locator("td")
+    heads = table.locator("thead th").all_inner_texts()[1:]
+    for gpu in ("H100", "MI300X"):
+        at = next(n for n, head in enumerate(heads) if gpu in head)
+        want = answer(LLAMA, gpu=gpu, context_tokens="8K").max_concurrent_requests
+        assert row.nth(at).inner_text() == f"{want:,} on 1"
+    context.close()
+
+
 def test_a_layout_other_than_tensor_parallel(visit: Visit, answer: Any) -> None:
     page = visit.go("compare/?gpus=h100-sxm-80gb&gpus=b200-sxm-180gb&model=deepseek-ai--DeepSeek-V3")
     rows(visit)

@@ -187,6 +187,15 @@ def test_programs_of_one_computer_lead_to_their_answer(reader, text, said, comma
         ),
         ("best coding model rtx 4090 64k", "gpus/rtx-4090/?context=65536&name=coder"),
         ("what is a kv cache", "learn/"),
+        (
+            "vllm vs sglang llama 8b h100",
+            "compare/?model=meta-llama--Llama-3.1-8B-Instruct&engines=vllm,sglang&gpu=h100-sxm-80gb",
+        ),
+        (
+            "vllm 0.11 vs 0.33 llama 8b",
+            "compare/?model=meta-llama--Llama-3.1-8B-Instruct&engines=vllm-0.11,vllm",
+        ),
+        ("200 agents with idle sessions", "questions/?q=200+agents+with+idle+sessions"),
     ],
 )
 def test_a_question_of_another_page_leads_there(reader, text, target):

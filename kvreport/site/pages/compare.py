@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
+from kvreport import units
+from kvreport.catalog.model import Model
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.tables import Cell, Column, Row, Table, users_cell
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
@@ -35,7 +39,37 @@ def context(site: SiteData) -> Names:
         "models": tuple(dict.fromkeys(models))[:2],
         "gpu": gpu,
         "most": MOST,
+        "printed": _printed(
+            site, [model for model in known if model in site.models] or list(site.models[:2])
+        ),
     }
+
+
+def _printed(site: SiteData, models: Sequence[Model]) -> Table:
+    """Return each model on the fewest of each known accelerator that serve it, at the context that pages count at."""
+    place = site.contexts.index(site.counted_context)
+
+    def cell(model: Model, gpu: str) -> Cell:
+        one = site.serving(model, gpu)
+        if one is None:
+            return Cell(site.outcome(model, gpu).why.group, "kv-no kv-words")
+        shown = users_cell(one.users[place], one.verdicts[place])
+        return replace(shown, text=f"{shown.text} on {one.config.tensor_parallel}")
+
+    return Table(
+        f"Concurrent requests of {units.human_tokens(site.counted_context)} tokens, on the fewest GPUs that serve the "
+        f"model. {site.engine.label}, weights as released.",
+        Column("Model", numeric=False),
+        tuple(Column(site.gpu_name(gpu)) for gpu in site.known_gpus),
+        tuple(
+            Row(
+                Cell(model.name, href=f"models/{model.slug}/"),
+                tuple(cell(model, gpu) for gpu in site.known_gpus),
+            )
+            for model in models
+        ),
+        css="kv-grid",
+    )
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
@@ -45,8 +79,8 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         kind="tool",
         title="Compare models or GPUs",
         heading="Compare models or GPUs",
-        names=("compare", "comparison"),
-        description="Up to six models or accelerators on one boundary chart and in one table: capacity, memory, "
+        names=("compare", "comparison", "compare engines", "vllm vs sglang"),
+        description="Up to six models, accelerators or engines on one boundary chart and in one table: capacity, memory, "
         "bandwidth, speed bound.",
         sections=(Section("comparison", "", render("compare/body.html", "compare/", context(inputs.site))),),
     )
