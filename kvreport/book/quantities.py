@@ -72,13 +72,13 @@ def quantities(path: Path | None = None) -> Quantities:
 
 @dataclass(frozen=True)
 class Quantities:
-    """The vocabulary over one catalog: bytes, tokens, requests, seconds of a model, mostly on a GPU.
+    """Functions that compute a model's bytes, tokens, requests and times from one catalog.
 
     Names of models and GPUs are read as ``estimate`` reads them. ``weights`` and ``kv`` are formats; None is the model's own.
 
     Attributes:
-        catalog: Where models, accelerators, formats and engines are looked up.
-        reader: The case that ``MODEL``, ``GPU`` and the like stand for; None without one.
+        catalog: The catalog of models, accelerators, formats and engines.
+        reader: The case that ``MODEL``, ``GPU`` and similar names stand for, or None.
     """
 
     catalog: Catalog
@@ -86,7 +86,7 @@ class Quantities:
 
     @cached_property
     def vocabulary(self) -> Mapping[str, Value]:
-        """Names and what they mean."""
+        """Names and their functions."""
         words: dict[str, Value] = {name: getattr(self, name) for name in WORDS}
         words |= {
             "min": min,
@@ -99,11 +99,11 @@ class Quantities:
         return words | dict(CONSTANTS) | (dict(self.reader.values) if self.reader else {})
 
     def about(self, reader: Reader | None) -> Quantities:
-        """Return the vocabulary with a reader's case."""
+        """Return these functions for a reader's case."""
         return self if reader is None else replace(self, reader=reader)
 
     def compute(self, expression: str) -> float:
-        """Compute an expression in this vocabulary."""
+        """Compute an expression with these functions."""
         return evaluate(expression, self.vocabulary)
 
     # What the cache formula needs, and the formula itself ------------------------------------------

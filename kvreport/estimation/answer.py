@@ -35,7 +35,7 @@ class AtContext:
         max_concurrent_requests_by_memory: Requests that memory alone allows.
         max_concurrent_requests_ceiling: Requests if nothing were reserved or rounded.
         limited_by: What keeps one more from running.
-        shortfall_bytes: Bytes per GPU that one request lacks; 0 where it fits.
+        shortfall_bytes: Bytes per GPU that are missing for one request; 0 if it fits.
         verdict: Whether one request fits.
     """
 
@@ -60,39 +60,38 @@ class Estimate:
     Sizes are whole bytes, per GPU (device).
 
     Attributes:
-        request: The question, resolved.
-        deployment: The trunk's answer: every rank that differs; None for engines that lay out devices themselves.
-        parameters: Parameters: ``total``, ``active``, and ``by_component``.
+        request: The question, with all names resolved.
+        deployment: The ranks that differ from each other; None for engines that place layers on devices themselves.
+        parameters: Number of parameters: ``total``, ``active`` and ``by_component``.
         weights_by_component: Weight bytes on one device, by component.
-        weight_bytes_per_gpu: Weight bytes on one device: the checkpoint's tensors.
-        loading_bytes: What loading adds to them on one device, by what it is for; the budget's
-            weights are both together.
-        kv_bytes_per_token_per_gpu: Bytes of one further token at this context, before blocks.
-        kv_bytes_per_token_reserved_per_gpu: The same as the engine lays it out, blocks spread evenly.
-        state_bytes_per_request_per_gpu: Bytes that a request holds whatever its length.
+        weight_bytes_per_gpu: Bytes of the checkpoint's tensors on one device.
+        loading_bytes: Bytes that loading adds to the weights on one device, by purpose. ``budget.weights`` includes them.
+        kv_bytes_per_token_per_gpu: Bytes of one additional token at this context, without rounding to blocks.
+        kv_bytes_per_token_reserved_per_gpu: The same in whole blocks, averaged over the tokens of a block.
+        state_bytes_per_request_per_gpu: Bytes of the states that a request holds at any length.
         kv_bytes_per_request_per_gpu: Everything that the engine reserves for one request: blocks, windows and states.
         budget: Where the device's memory goes.
-        plan: The engine's block plan.
-        held: What the architecture itself needs.
-        max_concurrency: Requests as the engine prints them; None where nothing limits them.
-        max_concurrent_requests: Whole requests that the engine runs at once: what memory holds, its limit of
-            sequences, its slots for states; 0 where it does not start.
-        max_concurrent_requests_by_memory: Whole requests that memory holds.
-        max_concurrent_requests_ceiling: Whole requests if nothing were reserved or rounded.
-        limited_by: What keeps one more request from running.
-        shortfall_bytes: Bytes per GPU that one request lacks; 0 where it fits.
-        kv_pool_tokens: Tokens as the engine's log line counts them; None where nothing limits them.
+        plan: How the engine divides the pool into blocks.
+        held: The cache that the architecture needs, without the engine's rounding.
+        max_concurrency: Maximum concurrency as the engine prints it; None if nothing limits it.
+        max_concurrent_requests: Requests that the engine runs at once, limited by memory, ``max_num_seqs`` and slots
+            for states; 0 if the engine does not start.
+        max_concurrent_requests_by_memory: Requests that memory holds.
+        max_concurrent_requests_ceiling: Requests if the engine reserved and rounded nothing.
+        limited_by: The limit on the number of requests.
+        shortfall_bytes: Bytes per GPU that are missing for one request; 0 if it fits.
+        kv_pool_tokens: Tokens of the pool as the engine's log prints them; None if nothing limits them.
         max_context_tokens: The longest single request that fits, up to the model's limit.
-        verdict: One of the verdicts of the dataset.
-        verdict_reason: Why the engine's release refuses it, whatever the memory, what weight-only means, or which
-            parts of the memory options change that are not followed; else empty.
-        optimistic: The same question with every layer in the format with the fewest bytes, where a copy is known by
-            its name alone; all other fields are then those of the wide end, and the error covers both. Else None.
-        decode_ms_lower_bound: Least time of one decode step of all those requests; None where
-            nothing fits or no rate is known.
-        prefill_ms_lower_bound: Least time to read one prompt of this context, or None.
-        by_context: The same question at the usual contexts.
-        explanation: The arithmetic, line by line, with the numbers put in.
+        verdict: Verdict, as in the dataset.
+        verdict_reason: Reason for the verdict that is not the amount of memory, for example that the engine refuses
+            the model or that an option changes memory in an unknown way; else empty.
+        optimistic: For a quantized copy that is known by name alone: the estimate with every layer in the smallest format
+            that the name allows. All other fields assume the largest. Else None.
+        decode_ms_lower_bound: Lower bound on the time of one decode step with all these requests; None if nothing
+            fits or no rate is known.
+        prefill_ms_lower_bound: Lower bound on the time to prefill one prompt of this context, or None.
+        by_context: Answers for the usual context lengths.
+        explanation: The arithmetic with its numbers, line by line.
     """
 
     request: Request
@@ -134,16 +133,16 @@ class Estimate:
 
     @property
     def too_large(self) -> str:
-        """Why the weights do not fit, where they do not."""
+        """Why the weights do not fit, or empty."""
         return "its weights alone are too large"
 
     @property
     def engine_words(self) -> str:
-        """What begins the headline where the engine was taken from the question's other words."""
+        """Words before the headline if the engine follows from the other options."""
         return ""
 
     def runs_on(self, devices: str) -> str:
-        """The verb of the headline with its place: ``fits on one H100 SXM 80GB``."""
+        """The headline's verb with the devices: ``fits on one H100 SXM 80GB``."""
         most = self.range_of("max_concurrent_requests")[1]
         return f"{'fits' if most == 1 else 'fit'} on {devices}"
 
@@ -154,7 +153,7 @@ class Estimate:
 
     @property
     def start_shortage_bytes(self) -> int | None:
-        """What the engine asks for at start beyond what is free, where that decides the verdict; else None."""
+        """Bytes that the engine requests at start-up beyond the free memory, if that decides the verdict; else None."""
         if self.deployment is None or self.deployment.start_shortage is None:
             return None
         short, band = map(int, self.deployment.start_shortage)
@@ -165,28 +164,28 @@ class Estimate:
 
     @property
     def by_name(self) -> bool:
-        """True if the copy's name alone says in which formats its layers are: counts are then a range."""
+        """True if only the name of a quantized copy says in which formats its layers are. Counts are then a range."""
         return self.optimistic is not None
 
     @property
     def band_bytes(self) -> int:
-        """The error of the pool without what the name of a copy leaves open."""
+        """The error of the pool, without the range of formats that a copy's name allows."""
         return (self.optimistic or self).budget.uncertainty_bytes
 
     def range_of(self, name: str) -> tuple[Any, Any]:
-        """The least and the most that a field may be; twice the same where the mix of formats is known."""
+        """The smallest and the largest value of a field; both are equal if the formats are known."""
         ends = [getattr(one, name) for one in (self, self.optimistic or self)]
         return (ends[0], ends[1]) if None in ends or ends[0] <= ends[1] else (ends[1], ends[0])
 
     def range_at(self, row: AtContext, name: str) -> tuple[int, int]:
-        """The least and the most that a field of one of the contexts may be."""
+        """The smallest and the largest value of a field for one of the contexts."""
         other = self.optimistic or self
         best = next((one for one in other.by_context if one.context_tokens == row.context_tokens), row)
         least, most = sorted((getattr(row, name), getattr(best, name)))
         return least, most
 
     def to_frame(self) -> Any:  # noqa: ANN401 - a pandas data frame; pandas is an extra
-        """The contexts as a pandas data frame, one row each. Needs ``kvreport[data]``."""
+        """The answers by context as a pandas data frame, one row each. Needs ``kvreport[data]``."""
         # An extra, imported by name where it is asked for: nothing below the dataset depends on it.
         return import_module("pandas").DataFrame([row.to_dict() for row in self.by_context])
 
@@ -323,7 +322,7 @@ class Estimate:
         return {"weights": tables, "cache": asked.kv_offload_bytes, "compute": 0}
 
     def inputs_per_prompt(self) -> dict[str, Any]:
-        """Inputs per prompt, and what the largest image is for the language model and for the encoder's cache."""
+        """Inputs per prompt, and the tokens of the largest image in the language model and in the encoder's cache."""
         request = self.request
         tower = Tower.of(request.model) if request.images else None
         largest = DYNAMIC_IMAGE_TOKENS if tower is not None and tower.merged else None
@@ -349,7 +348,7 @@ class Estimate:
 
     @property
     def offloaded_tokens(self) -> int | None:
-        """Tokens that the host memory of one data rank holds for the pool; None for a model without a cache."""
+        """Tokens that the host memory of one data rank can store; None for a model without a cache."""
         each = self.kv_bytes_per_token_per_gpu * self.request.layout.tensor
         return self.request.kv_offload_bytes // each if each else None
 
