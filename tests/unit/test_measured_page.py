@@ -42,14 +42,14 @@ def test_every_experiment_asks_a_question():
 
 def test_an_experiment_without_a_gpu_says_which_command_remains():
     asked = answer(QUESTIONS[0], [measurement("cpu")])
-    assert asked.remains == "python -m experiments run e1 --device cuda"
-    assert [run.command for run in asked.runs] == ["python -m experiments run e1 --device cpu"]
+    assert asked["remains"] == "python -m experiments run e1 --device cuda"
+    assert [run["command"] for run in asked["runs"]] == ["python -m experiments run e1 --device cpu"]
 
 
 def test_a_gpus_run_comes_first_and_leaves_nothing_to_run():
     asked = answer(QUESTIONS[0], [measurement("cpu"), measurement("meta"), measurement("cuda")])
-    assert [run.file[-9:-5] for run in asked.runs] == ["cuda", "-cpu", "meta"]
-    assert asked.remains == ""
+    assert [run["file"][-9:-5] for run in asked["runs"]] == ["cuda", "-cpu", "meta"]
+    assert asked["remains"] == ""
 
 
 def test_equal_readings_are_called_equal():
@@ -79,12 +79,12 @@ def test_what_nothing_was_computed_for_is_not_counted_as_right():
 
 def test_a_machines_name_is_escaped():
     asked = answer(QUESTIONS[0], [measurement()])
-    assert "<test>" not in str(asked.runs[0].chart)
-    assert "&lt;test&gt;" in str(asked.runs[0].chart)
+    assert "<test>" not in str(asked["runs"][0]["chart"])
+    assert "&lt;test&gt;" in str(asked["runs"][0]["chart"])
 
 
 def test_a_chart_has_a_line_computed_and_a_ring_for_each_reading():
-    chart = BeautifulSoup(str(answer(QUESTIONS[0], [measurement()]).runs[0].chart), "html.parser")
+    chart = BeautifulSoup(str(answer(QUESTIONS[0], [measurement()])["runs"][0]["chart"]), "html.parser")
     assert len(chart.find_all("polyline")) == 1
     assert len(chart.find_all("circle", fill="none")) == 3
     assert chart.find("th", string="grouped heads, measured") is not None
@@ -132,6 +132,6 @@ def test_a_line_names_its_model_once():
     ]
     asked = next(one for one in QUESTIONS if one.experiment == "e2-batch-memory")
     made = measurement(readings=readings).model_copy(update={"experiment": "e2-batch-memory"})
-    chart = BeautifulSoup(str(answer(asked, [made]).runs[0].chart), "html.parser")
+    chart = BeautifulSoup(str(answer(asked, [made])["runs"][0]["chart"]), "html.parser")
     names = {head.text for head in chart.find_all("th")}
     assert {"Llama-3.1-8B, sdpa, measured", "Llama-3.1-8B, cache by batch, reduced sizes, measured"} <= names

@@ -19,7 +19,7 @@ from kvreport.catalog.caches import (
     SlidingWindow,
 )
 from kvreport.catalog.model import LayerGroup, Model
-from kvreport.site.kit.elements import Bar, BarPart, LayerTick, Strip
+from kvreport.site.kit.elements import Bar, BarPart, Strip
 from kvreport.words import counted
 
 TICK: Final = 10
@@ -54,7 +54,7 @@ def strip(model: Model) -> Strip:
     for index, group_index in enumerate(model.pattern):
         group = model.layers[group_index]
         css, below = role(group)
-        ticks.append(LayerTick(css, below, index * TICK, f"layer {index}: {group.name}"))
+        ticks.append({"css": css, "below": below, "x": index * TICK, "title": f"layer {index}: {group.name}"})
     legend = tuple(
         (role(group)[0], f"{group.count} × {group.name}: {describe(group.caches)}") for group in model.layers
     )

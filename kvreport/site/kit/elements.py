@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvreport.site.kit.tables import Table
+from kvreport.site.kit.templating import Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +77,6 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerTick:
-    """One layer of a strip: its role and what it keeps.
-
-    Attributes:
-        css: Role of its colour: ``cache``, ``window``, ``state``, ``none``.
-        below: Role of its lower half where it keeps two kinds, or "".
-    """
-
-    css: str
-    below: str
-    x: int
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
 class Strip:
     """A model's layers in order, coloured by what they keep.
 
@@ -102,7 +88,7 @@ class Strip:
     """
 
     title: str
-    ticks: tuple[LayerTick, ...]
+    ticks: tuple[Names, ...]
     width: int
     legend: tuple[tuple[str, str], ...]
 
@@ -114,31 +100,3 @@ class Link:
     text: str
     href: str
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceLine:
-    """Where facts come from.
-
-    Attributes:
-        url: Where it can be read again, or "".
-        covers: Which fields it speaks for, in words.
-        revision: Version of what was read, or "".
-        note: A remark, or "".
-    """
-
-    title: str
-    url: str
-    covers: str
-    evidence: str
-    revision: str
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
-class ArithmeticLine:
-    """A line of the arithmetic: words, and the numbers put in."""
-
-    words: str
-    numbers: str
-    result: bool = False

@@ -8,8 +8,8 @@ from typing import Final
 from kvreport.catalog.accelerator import Figure
 from kvreport.catalog.base import Evidence, Source
 from kvreport.resources import read_table
-from kvreport.site.kit.elements import SourceLine
 from kvreport.site.kit.tables import Cell
+from kvreport.site.kit.templating import Names
 
 EVIDENCE: Final[dict[Evidence, str]] = read_table("evidence")
 
@@ -17,17 +17,17 @@ FIELDS: Final[dict[str, str]] = read_table("record fields")
 """Fields of records in words; the others are words as they stand."""
 
 
-def source_lines(sources: Sequence[Source]) -> tuple[SourceLine, ...]:
+def source_lines(sources: Sequence[Source]) -> tuple[Names, ...]:
     """Return the sources of a record, as its file has them."""
     return tuple(
-        SourceLine(
-            title=source.title,
-            url=source.url or "",
-            covers=", ".join(field_words(field) for field in source.covers),
-            evidence=source.evidence,
-            revision=source.revision or "",
-            note=source.note or "",
-        )
+        {
+            "title": source.title,
+            "url": source.url or "",
+            "covers": ", ".join(field_words(field) for field in source.covers),
+            "evidence": source.evidence,
+            "revision": source.revision or "",
+            "note": source.note or "",
+        }
         for source in sources
     )
 

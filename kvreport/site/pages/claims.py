@@ -46,54 +46,18 @@ _CSS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One row of the page.
-
-    Attributes:
-        stated: The figure as printed, with its unit.
-        computed: The recomputed value in the same unit.
-        ratio: Stated over computed, or "".
-    """
-
-    claim: Claim
-    stated: str
-    computed: str
-    ratio: str
-    verdict: str
-    css: str
-    explanation: str
-
-
-@dataclass(frozen=True, slots=True)
 class Part:
     """One publication with its rows and how they came out."""
 
     source: Publication
     note: str
-    lines: tuple[Line, ...]
+    lines: tuple[Names, ...]
     counts: tuple[int, ...]
 
     @property
     def anchor(self) -> str:
         """Where the page shows it."""
         return self.source.key if len(self.lines) >= OWN_SECTION else SHORT
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One cause or unstated assumption, and the claims that it explains.
-
-    Attributes:
-        kind: ``mistake`` or ``unstated assumption``.
-        factor: The largest factor by which it moves a figure, or "".
-    """
-
-    text: str
-    kind: str
-    file: str
-    first: str
-    count: int
-    factor: str
 
 
 def entries(catalog: Catalog) -> tuple[Entry, ...]:
@@ -227,7 +191,7 @@ def requests(site: SiteData) -> Iterator[charts.ChartRequest]:
         yield _picture(found)
 
 
-def _findings(found: Sequence[Entry]) -> tuple[Finding, ...]:
+def _findings(found: Sequence[Entry]) -> tuple[Names, ...]:
     explained: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in found:
         if entry.cause or entry.assumption:
@@ -238,12 +202,19 @@ def _findings(found: Sequence[Entry]) -> tuple[Finding, ...]:
         ratios = [e.ratio for e in own if e.ratio and e.claim.stated.relation == "equals"]
         factor = max(ratios, key=lambda ratio: max(ratio, 1 / ratio), default=None)
         made.append(
-            Finding(text, kind, file, own[0].claim.id, len(own), "" if factor is None else f"{factor:.3g}")
+            {
+                "text": text,
+                "kind": kind,
+                "file": file,
+                "first": own[0].claim.id,
+                "count": len(own),
+                "factor": "" if factor is None else f"{factor:.3g}",
+            }
         )
-    return tuple(sorted(made, key=lambda finding: (-finding.count, finding.file, finding.first)))
+    return tuple(sorted(made, key=lambda finding: (-finding["count"], finding["file"], finding["first"])))
 
 
-def _line(entry: Entry) -> Line:
+def _line(entry: Entry) -> Names:
     unit = entry.figure.unit
     gap = "" if unit in ("", "×", "%") else "\u00a0"
     mark = "≈\u00a0" if entry.figure.about else ""
@@ -255,15 +226,15 @@ def _line(entry: Entry) -> Line:
         "less_than": "<\u00a0",
     }
     ratio = entry.ratio
-    return Line(
-        claim=entry.claim,
-        stated=f"{relation[entry.claim.stated.relation]}{mark}{entry.figure.text}{gap}{unit}",
-        computed=f"{_short(entry.computed)}{gap}{plural(unit, entry.computed)}",
-        ratio="" if ratio is None or entry.claim.stated.relation != "equals" else f"{ratio:.3g}",
-        verdict=entry.verdict.value,
-        css=_CSS.get(entry.verdict, "holds"),
-        explanation=entry.explanation,
-    )
+    return {
+        "claim": entry.claim,
+        "stated": f"{relation[entry.claim.stated.relation]}{mark}{entry.figure.text}{gap}{unit}",
+        "computed": f"{_short(entry.computed)}{gap}{plural(unit, entry.computed)}",
+        "ratio": "" if ratio is None or entry.claim.stated.relation != "equals" else f"{ratio:.3g}",
+        "verdict": entry.verdict.value,
+        "css": _CSS.get(entry.verdict, "holds"),
+        "explanation": entry.explanation,
+    }
 
 
 def _short(value: float) -> str:

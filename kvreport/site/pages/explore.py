@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
@@ -22,16 +21,6 @@ FEW = 4
 """Models of the table that stands there without scripts."""
 START_TOKENS: Final = 8192
 """Context that the explorer starts with, where the grid has it."""
-
-
-@dataclass(frozen=True, slots=True)
-class FirstQuestion:
-    """What the explorer answers before anything is chosen: one accelerator, one context, weights as released."""
-
-    address: str
-    question: str
-    fit: int
-    configurations: int
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
@@ -71,18 +60,18 @@ def context(site: SiteData, *, runs_sql: bool = False) -> Names:
     }
 
 
-def start(site: SiteData) -> FirstQuestion:
+def start(site: SiteData) -> Names:
     """Count the configurations of one well-known accelerator, each model as released, where the engine runs it."""
     gpu = site.known_gpus[0]
     context = START_TOKENS if START_TOKENS in site.contexts else site.contexts[0]
     known = [one.known for model, one in site.capacities.items() if site.catalog.models[model].release_known]
     series = [one for one in known if one is not None and one.verdicts[one.at(context)] not in REFUSED]
-    return FirstQuestion(
-        address=f"gpu={gpu}&context={context}&tp=1&weights=released&kv=own",
-        question=f"{devices(1, site.gpu_name(gpu))}, {units.human_tokens(context)} context, weights as released",
-        fit=sum(one.holds(one.at(context)) for one in series),
-        configurations=len(series),
-    )
+    return {
+        "address": f"gpu={gpu}&context={context}&tp=1&weights=released&kv=own",
+        "question": f"{devices(1, site.gpu_name(gpu))}, {units.human_tokens(context)} context, weights as released",
+        "fit": sum(one.holds(one.at(context)) for one in series),
+        "configurations": len(series),
+    }
 
 
 def _example(site: SiteData) -> Table:

@@ -7,7 +7,7 @@ run yet says so, with the command that remains; nothing is filled in.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,7 +20,7 @@ from kvreport.resources import read_table
 from kvreport.site.kit import figures
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.site.kit.templating import render
+from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 
 if TYPE_CHECKING:
@@ -76,40 +76,6 @@ QUESTIONS: Final = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredRun:
-    """One file as the page shows it.
-
-    Attributes:
-        says: How it came out, in one sentence.
-        summary: A line for each case and quantity.
-        readings: Every reading, or None where the summary says it all.
-    """
-
-    where: str
-    says: str
-    chart: Markup
-    summary: Table
-    readings: Table | None
-    versions: str
-    file: str
-    command: str
-    failures: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AskedQuestion:
-    """A question with its answers.
-
-    Attributes:
-        remains: The command that a GPU has yet to run, or "".
-    """
-
-    asks: str
-    runs: tuple[MeasuredRun, ...]
-    remains: str
-
-
 @cache
 def measurements(folder: Path) -> tuple[Measurement, ...]:
     """Return the measurements that lie beside a catalog; none if it has none."""
@@ -144,13 +110,11 @@ def page(catalog: Catalog) -> Page | None:
 
 
 def _section(question: ExperimentQuestion, found: Sequence[Measurement]) -> Section:
-    asked = answer(question, found)
-    names = {field.name: getattr(asked, field.name) for field in fields(asked)}
     anchor = question.experiment.split("-")[0]
-    return Section(anchor, question.title, render("measured/experiment.html", URI, names))
+    return Section(anchor, question.title, render("measured/experiment.html", URI, answer(question, found)))
 
 
-def answer(question: ExperimentQuestion, found: Sequence[Measurement]) -> AskedQuestion:
+def answer(question: ExperimentQuestion, found: Sequence[Measurement]) -> Names:
     """Put together what a question's files say; a GPU's come first."""
     order = {"cuda": 0, "cpu": 1, "meta": 2}
     own = sorted(
@@ -160,26 +124,26 @@ def answer(question: ExperimentQuestion, found: Sequence[Measurement]) -> AskedQ
     remains = ""
     if not any(one.device == "cuda" for one in own):
         remains = f"python -m experiments run {question.experiment.split('-')[0]} --device cuda"
-    return AskedQuestion(question.asks, tuple(_run(question, one) for one in own), remains)
+    return {"asks": question.asks, "runs": tuple(_run(question, one) for one in own), "remains": remains}
 
 
-def _run(question: ExperimentQuestion, one: Measurement) -> MeasuredRun:
+def _run(question: ExperimentQuestion, one: Measurement) -> Names:
     versions = ", ".join(f"{name} {version}" for name, version in one.versions.items())
     machine = one.machine
     memory = f", {units.gib(machine.memory_bytes)} GiB" if machine.memory_bytes else ""
     driver = f", driver {machine.driver}" if machine.driver else ""
     note = f" ({machine.note})" if machine.note else ""
-    return MeasuredRun(
-        where=f"{machine.label}{memory}{driver}{note}",
-        says=verdict(one.readings),
-        chart=_chart(question, one),
-        summary=_summary(question, one),
-        readings=_readings(one),
-        versions=f"{one.date}; {versions}",
-        file=_address(one),
-        command=one.command,
-        failures=one.failures,
-    )
+    return {
+        "where": f"{machine.label}{memory}{driver}{note}",
+        "says": verdict(one.readings),
+        "chart": _chart(question, one),
+        "summary": _summary(question, one),
+        "readings": _readings(one),
+        "versions": f"{one.date}; {versions}",
+        "file": _address(one),
+        "command": one.command,
+        "failures": one.failures,
+    }
 
 
 def verdict(readings: Sequence[MeasuredQuantity]) -> str:

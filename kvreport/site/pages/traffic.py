@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
@@ -28,20 +27,6 @@ SIZES_GIB: Final = (8, 32, 128, 512, 2048)
 BLOCK_TOKENS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class TraceLink:
-    """A published trace, as the template shows it."""
-
-    key: str
-    label: str
-    what: str
-    address: str
-    source: str
-    url: str
-    license: str
-    attribution: str
-
-
 def context(site: SiteData, addresses: frozenset[str] = frozenset()) -> Names:
     """Return what the template is given."""
     known = {model.id: model for model in site.models}
@@ -51,16 +36,16 @@ def context(site: SiteData, addresses: frozenset[str] = frozenset()) -> Names:
     return {
         "folder": f"{FOLDER}/",
         "traces": tuple(
-            TraceLink(
-                one.key,
-                one.label,
-                one.what,
-                f"{TRACES}/{one.file}",
-                one.source,
-                one.url,
-                one.license,
-                one.attribution,
-            )
+            {
+                "key": one.key,
+                "label": one.label,
+                "what": one.what,
+                "address": f"{TRACES}/{one.file}",
+                "source": one.source,
+                "url": one.url,
+                "license": one.license,
+                "attribution": one.attribution,
+            }
             for one in shipped_traces().values()
         ),
         "model": model.slug,

@@ -23,7 +23,7 @@ from kvreport.publish.downloads import FOLDER
 from kvreport.publish.series import Config, Series
 from kvreport.publish.site_data import SiteData, devices
 from kvreport.site.kit import diagrams, templating
-from kvreport.site.kit.elements import ArithmeticLine, KeyFigure, Link
+from kvreport.site.kit.elements import KeyFigure, Link
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.social_cards import SocialCard
 from kvreport.site.kit.sources import source_lines
@@ -287,16 +287,16 @@ def _any_kv(site: SiteData, model: Model) -> str:
     return configs[0].kv_format if configs else model.kv_format or model.dtype
 
 
-def _steps(answer: Estimate | None) -> tuple[ArithmeticLine, ...]:
+def _steps(answer: Estimate | None) -> tuple[Names, ...]:
     if answer is None:
         return ()
     lines = [str(line) for line in answer.to_dict()["explanation"]]
     return tuple(_step(line, last=line is lines[-1]) for line in lines)
 
 
-def _step(line: str, *, last: bool) -> ArithmeticLine:
+def _step(line: str, *, last: bool) -> Names:
     words, colon, numbers = line.partition(": ")
-    return ArithmeticLine(words if colon else "", numbers if colon else line, last)
+    return {"words": words if colon else "", "numbers": numbers if colon else line, "result": last}
 
 
 def _command(site: SiteData, model: Model, best: Series | None) -> str:

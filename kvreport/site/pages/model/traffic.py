@@ -28,23 +28,6 @@ TOP: Final = 18
 BOTTOM: Final = 46
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """A label on an axis, and where it stands."""
-
-    at: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class HitLine:
-    """One trace's curve: its number in the legend, its name, and an SVG polyline's points."""
-
-    number: int
-    name: str
-    points: str
-
-
 def context(answer: Estimate | None) -> Names | None:
     """Return what the template is given; None where nothing fits, no layer keeps every token, or prompts are too long."""
     if answer is None or answer.budget.kv_pool_bytes <= 0:
@@ -68,11 +51,11 @@ def context(answer: Estimate | None) -> Names | None:
     gone = said_left_out(keys, limit)
     return {
         "lines": tuple(
-            HitLine(number, known[key].label, axis.line(sizes, rates[key]))
+            {"number": number, "name": known[key].label, "points": axis.line(sizes, rates[key])}
             for number, key in enumerate(keys, 1)
         ),
         "across": axis.across(),
-        "up": tuple(Tick(axis.y(share / 5), f"{share * 20}%") for share in range(6)),
+        "up": tuple({"at": axis.y(share / 5), "text": f"{share * 20}%"} for share in range(6)),
         "pool": axis.x(pool / GIB) if sizes[0] <= pool / GIB <= sizes[-1] else None,
         "sentence": (f"{gone} " if gone else "")
         + f"The KV pool of {devices} ({units.gib(pool, 1)} GiB per GPU) reaches a hit rate of {found}.",
@@ -125,9 +108,9 @@ class _Axis:
     def line(self, sizes: Sequence[float], rates: Sequence[float]) -> str:
         return " ".join(f"{self.x(size)},{self.y(rate)}" for size, rate in zip(sizes, rates, strict=True))
 
-    def across(self) -> tuple[Tick, ...]:
+    def across(self) -> tuple[Names, ...]:
         powers = range(ceil(self.low), int(self.high) + 1, 2)
         return tuple(
-            Tick(self.x(2.0**power), f"{1 << power:,}" if power >= 0 else f"1/{1 << -power}")
+            {"at": self.x(2.0**power), "text": f"{1 << power:,}" if power >= 0 else f"1/{1 << -power}"}
             for power in powers
         )
