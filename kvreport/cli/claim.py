@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kvreport.cli.output import REQUIREMENT_NOT_MET, write, write_json
+from kvreport.cli.output import REQUIREMENT_NOT_MET, given, write_answer
 
 _OUTPUTS = ("text", "json")
 
@@ -19,14 +19,9 @@ def run(options: argparse.Namespace) -> int:
     forms = [one for one in options.format if one not in _OUTPUTS]
     if len(forms) > 1:
         raise InputError(f"--format: found {len(forms)} formats; allowed: one, and text or json")
-    fields = {
-        name: getattr(options, name) for name in ("model", "quantity", "value", "unit", "context", "gpu")
-    }
+    fields = given(options, "model quantity value unit context gpu")
     statement = statement_of(options.text, {**fields, "form": forms[0] if forms else None})
     found = check(statement, open_catalog(options.data))
-    if "json" in options.format:
-        write_json(record(statement, found))
-    else:
-        for line in lines(found):
-            write(line)
+    form = "json" if "json" in options.format else "text"
+    write_answer(form, lambda: record(statement, found), lambda: lines(found))
     return REQUIREMENT_NOT_MET if found.verdict is ClaimVerdict.CONTRADICTED else 0

@@ -7,7 +7,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from kvreport.cli.output import write, write_json
+from kvreport.cli.output import given, write_answer
 
 
 def read_text(name: str) -> str:
@@ -33,32 +33,15 @@ def run(options: argparse.Namespace) -> int:
     if looks_like_llama_cpp(log_text):
         local = diagnose_local(
             log_text[:MAX_CHARACTERS],
-            model=options.model,
-            fetch=options.fetch,
-            revision=options.revision,
+            **given(options, "model fetch revision"),
             catalog=open_catalog(options.data),
         )
-        if options.format == "json":
-            write_json(local.to_dict())
-        else:
-            for line in local.lines():
-                write(line)
+        write_answer(options.format, local.to_dict, local.lines)
         return 0
     found = diagnose(
         log_text,
-        model=options.model,
-        gpu=options.gpu,
-        tensor_parallel=options.tensor_parallel,
-        weights=options.weights,
-        kv=options.kv,
-        draft=options.draft,
-        fetch=options.fetch,
-        revision=options.revision,
+        **given(options, "model gpu tensor_parallel weights kv draft fetch revision"),
         catalog=open_catalog(options.data),
     )
-    if options.format == "json":
-        write_json(found.to_dict())
-    else:
-        for line in lines(found):
-            write(line)
+    write_answer(options.format, found.to_dict, lambda: lines(found))
     return 0

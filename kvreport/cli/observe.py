@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from kvreport.cli.log import read_text
-from kvreport.cli.output import write, write_json
+from kvreport.cli.output import write_answer
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -28,11 +28,8 @@ def run(options: argparse.Namespace) -> int:
     record = found.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     record["predicted"] = prediction(known, found)
     told: dict[str, Any] = {"schema_version": 1, "observations": [record]}
-    if options.format == "json":
-        write_json(told)
-    else:
-        for line in yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=120).splitlines():
-            write(line)
+    style: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 120}
+    write_answer(options.format, lambda: told, lambda: yaml.safe_dump(told, **style).splitlines())
     if found.origin.lines:
         print("Read the lines under origin before you send this record.", file=sys.stderr)
     return 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 import unicodedata
-from typing import Final, TextIO
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TextIO
 
 from kvreport.units import columns
 
@@ -66,6 +68,20 @@ def write_text(text: str) -> None:
     """Print several lines."""
     for line in text.splitlines():
         write(line)
+
+
+def write_answer(form: str, value: Callable[[], object], lines: Callable[[], Iterable[str]]) -> None:
+    """Print an answer as JSON or in lines; only what is printed is made."""
+    if form == "json":
+        write_json(value())
+        return
+    for line in lines():
+        write(line)
+
+
+def given(options: argparse.Namespace, names: str) -> dict[str, Any]:
+    """Return some options by name, for a function whose arguments are called so."""
+    return {name: getattr(options, name) for name in names.split()}
 
 
 def write_json(value: object) -> None:

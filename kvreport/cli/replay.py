@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvreport.cli.output import table, write, write_json
+from kvreport.cli.output import given, table, write_answer
 from kvreport.cli.query_options import query_values, with_unfollowed
 from kvreport.units import count, gib
 
@@ -29,28 +29,18 @@ def run(options: argparse.Namespace) -> int:
     answer = replay(
         options.trace,
         options.model,
-        replicas=options.replicas,
         host_memory=options.host_tier,
-        host_policy=options.host_policy,
         time_to_live_s=options.ttl,
-        speed=options.speed,
-        closed_loop=options.closed_loop,
         efficiency=DEFAULT_EFFICIENCY if options.efficiency is None else options.efficiency,
-        order_only=options.order_only,
-        hit_rate=options.hit_rate,
         wait_s=options.wait,
-        block_tokens=options.block_tokens,
-        rate=options.rate,
-        limit=options.limit,
+        **given(
+            options, "replicas host_policy speed closed_loop order_only hit_rate block_tokens rate limit"
+        ),
         catalog=open_catalog(options.data),
         **query_values(options),
     )
     answer = replace(answer, estimate=with_unfollowed(answer.estimate, options))
-    if options.format == "json":
-        write_json(answer.to_dict())
-    else:
-        for line in text(answer):
-            write(line)
+    write_answer(options.format, answer.to_dict, lambda: text(answer))
     return 0
 
 

@@ -13,7 +13,7 @@ from kvreport import words
 from kvreport.accounting import kernel
 from kvreport.cli.deploy import as_pasted, check_as, launch_of
 from kvreport.cli.numbers import finite
-from kvreport.cli.output import table, write, write_json
+from kvreport.cli.output import given, table, write, write_answer, write_json
 from kvreport.cli.query_options import query_values
 from kvreport.errors import InputError, shorten
 from kvreport.query import SERVER_ENGINE
@@ -71,7 +71,7 @@ def _refuse_given(options: argparse.Namespace, names: Sequence[str], found: str,
             raise InputError(f"{name.replace('_', '-')}: {found}; allowed: {allowed}")
 
 
-def run(options: argparse.Namespace) -> int:  # noqa: PLR0912 - one an option that another excludes
+def run(options: argparse.Namespace) -> int:
     """Carry out the command."""
     from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
     from kvreport.catalog.load import open_catalog
@@ -112,41 +112,27 @@ def run(options: argparse.Namespace) -> int:  # noqa: PLR0912 - one an option th
         options.models,
         context=options.context if lengths is None or options.context else lengths.maximum,
         average=options.average if lengths is None or options.average else max(1, round(lengths.mean)),
-        concurrent=options.concurrent,
-        users=options.users,
-        requests_per_minute=options.requests_per_minute,
         latency_s=_seconds("latency", options.latency),
-        prompt=options.prompt,
-        output=options.output,
         ttft_s=_seconds("ttft", options.ttft),
         tpot_s=_seconds("tpot", options.tpot),
-        burst=options.burst,
         spare_replicas=options.spares,
         shared_prefix=0 if options.shared_prefix is None else options.shared_prefix,
         efficiency=DEFAULT_EFFICIENCY if options.efficiency is None else options.efficiency,
-        gpus=options.gpu,
-        available=options.available,
-        prices=dict(_price(text) for text in options.price) or None,
-        weights=_list("weights", options.weights),
-        kv=_list("kv", options.kv),
-        tensor_parallel=_sizes(options.tensor_parallel),
         layouts=_layouts(options.layouts),
-        engine=options.engine,
-        utilization=options.utilization,
-        max_seqs=options.max_seqs,
-        max_batched_tokens=options.max_batched_tokens,
-        disaggregated=options.disaggregated,
-        fetch=options.fetch,
-        revision=options.revision,
+        **given(
+            options, "concurrent users requests_per_minute prompt output burst engine max_batched_tokens"
+        ),
+        **given(options, "disaggregated fetch revision"),
+        **_choices(options),
         catalog=catalog,
     )
     if options.as_kind:
         return _write(found.to_dict(1)["deployments"], options, catalog)
-    if options.format == "json":
-        write_json(found.to_dict(options.top))
-    else:
-        for line in [*text(found, options.top), *(_waste(lengths) if lengths else ())]:
-            write(line)
+    write_answer(
+        options.format,
+        lambda: found.to_dict(options.top),
+        lambda: [*text(found, options.top), *(_waste(lengths) if lengths else ())],
+    )
     return 0
 
 
@@ -245,15 +231,8 @@ def _run_trace(options: argparse.Namespace) -> int:
         wait_s=DEFAULT_WAIT_S if options.wait is None else options.wait,
         candidates=min(options.top, CANDIDATES),
         rate=options.rate,
-        gpus=options.gpu,
-        available=options.available,
-        prices=dict(_price(text) for text in options.price) or None,
-        weights=_list("weights", options.weights),
-        kv=_list("kv", options.kv),
-        tensor_parallel=_sizes(options.tensor_parallel),
         engine=options.engine or SERVER_ENGINE,
-        utilization=options.utilization,
-        max_seqs=options.max_seqs,
+        **_choices(options),
         catalog=open_catalog(options.data),
     )
     if options.format == "json":
@@ -495,6 +474,18 @@ def _waste(lengths: Lengths) -> list[str]:
         f"Memory of these {len(lengths.tokens):,} requests when they are complete:",
         *table(rows, "<>"),
     ]
+
+
+def _choices(options: argparse.Namespace) -> dict[str, Any]:
+    """What may be combined, whatever states the workload."""
+    return {
+        "gpus": options.gpu,
+        "prices": dict(_price(text) for text in options.price) or None,
+        "weights": _list("weights", options.weights),
+        "kv": _list("kv", options.kv),
+        "tensor_parallel": _sizes(options.tensor_parallel),
+        **given(options, "available utilization max_seqs"),
+    }
 
 
 def _list(name: str, text: str) -> list[str]:

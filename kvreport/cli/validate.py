@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kvreport.cli.output import table, write, write_json
+from kvreport.cli.output import table, write_answer
 
 
 def run(options: argparse.Namespace) -> int:
@@ -17,11 +17,7 @@ def run(options: argparse.Namespace) -> int:
 
     observations = [one for name in options.file for one in read_observations(Path(name))]
     found = judge(open_catalog(options.data), observations)
-    if options.format == "json":
-        write_json(found)
-    else:
-        for line in text(found):
-            write(line)
+    write_answer(options.format, lambda: found, lambda: text(found))
     return 0
 
 
