@@ -52,7 +52,7 @@ def _sentence(step: Mapping[str, Any]) -> str:
     fewer = sum(one["new"] < one["old"] for one in step["models"])
     more = len(step["models"]) - fewer
     hold = "holds" if fewer == 1 else "hold"
-    return f"{step['engine']}: {counted(fewer, 'model|models')} {hold} fewer requests, {more:,} more"
+    return f"{step['engine']}: {counted(fewer, 'model|models')} {hold} fewer requests than before, {more:,} hold more"
 
 
 def _table(site: SiteData, step: Mapping[str, Any]) -> Table:
@@ -67,7 +67,7 @@ def _table(site: SiteData, step: Mapping[str, Any]) -> Table:
         )
         rows.append(Row(Cell(model.name, href=f"models/{model.slug}/"), cells))
     return Table(
-        f"{_sentence(step)}. Requests of {units.human_tokens(engine_changes.CONTEXT)} tokens that the cache holds on one GPU",
+        f"{_sentence(step)}. Requests of {units.human_tokens(engine_changes.CONTEXT)} tokens that fit into the cache of one GPU",
         Column("Model", numeric=False),
         (Column("Before"), Column("After"), Column("Change", "%"), Column("Largest cause", numeric=False)),
         tuple(rows),
