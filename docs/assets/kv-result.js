@@ -107,12 +107,13 @@
       if (deployment.longest > 0 && verdict === "cache_exceeds_pool") told.push(say("longest_that_fits"));
       return told.join(" ");
     }
+    if (answer.held >= kvKernel.UNLIMITED_REQUESTS) {
+      return [say("no_cache"), ...(verdict === "tight" ? [say("tight")] : [])].join(" ");
+    }
     const told = [say(answer.users === 1 ? "serves_one" : "serves")];
     if (verdict === "tight") told.push(say("tight"));
-    if (answer.limitedBy === "max_num_seqs") {
-      const all = answer.held >= kvKernel.UNLIMITED_REQUESTS;
-      told.push(say(all ? "limited_max_num_seqs_only" : "limited_max_num_seqs"));
-    } else if (answer.limitedBy === "state_slots") told.push(say("limited_state_slots"));
+    if (answer.limitedBy === "max_num_seqs") told.push(say("limited_max_num_seqs"));
+    else if (answer.limitedBy === "state_slots") told.push(say("limited_state_slots"));
     if (state.requests && answer.users < state.requests) told.push(say("wanted"));
     if (site.engine.family !== "ceiling" && !deployment.ceiling && deployment.longest < model.limit) {
       told.push(say("longest"));

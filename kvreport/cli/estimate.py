@@ -206,7 +206,9 @@ def text(
     rows += [
         (
             human_tokens(row.context_tokens),
-            _least_to_most(*result.range_at(row, "max_concurrent_requests")),
+            "no KV cache"
+            if row.max_concurrent_requests_by_memory >= UNLIMITED_REQUESTS and row.max_concurrent_requests
+            else _least_to_most(*result.range_at(row, "max_concurrent_requests")),
             human_bytes(row.kv_bytes_per_request_per_gpu),
             "no limit"
             if row.max_concurrent_requests_ceiling >= UNLIMITED_REQUESTS

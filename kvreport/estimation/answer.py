@@ -241,7 +241,7 @@ class Estimate:
             "kv_pool_tokens": self.kv_pool_tokens,
             "max_context_tokens": self.max_context_tokens,
             "verdict": self.verdict,
-            "verdict_reason": self.verdict_reason or None,
+            "verdict_reason": self.verdict_reason or self._no_cache(),
             "command": estimate_command(self),
             "shortfall_bytes": self.shortfall_bytes,
             "uncertainty_bytes": self.budget.uncertainty_bytes,
@@ -262,6 +262,15 @@ class Estimate:
             "range": self._range(),
             "first_sight": None if seen is None else seen.to_dict(),
         }
+
+    def _no_cache(self) -> str | None:
+        """What the number of requests is where the model keeps no cache and it runs: the scheduler's limit alone."""
+        if not self.max_concurrent_requests or self.max_concurrent_requests_by_memory < UNLIMITED_REQUESTS:
+            return None
+        return (
+            f"No KV cache: memory limits no number of requests; {self.max_concurrent_requests:,} is "
+            f"{self.most_requests_flag} alone"
+        )
 
     def _range(self) -> dict[str, list[Any]] | None:
         """Least and most of each number that the name of a copy leaves open; None where its mix is known."""

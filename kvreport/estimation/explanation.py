@@ -118,9 +118,9 @@ def _conclusion(estimate: Estimate) -> str:
     if estimate.max_concurrent_requests_by_memory >= UNLIMITED_USERS:
         # A number of requests would be the scheduler's alone, whatever the memory.
         return (
-            f"{request.model.name} fits on {devices}: {gib(estimate.weight_bytes_per_gpu)} GiB of weights and "
-            f"{gib(estimate.budget.activations)} GiB of activations per GPU; it keeps no cache "
-            f"({estimate.most_requests_flag} lets {count(most)} requests run at once)"
+            f"No KV cache: {request.model.name} fits on {devices} with {gib(estimate.weight_bytes_per_gpu)} GiB of "
+            f"weights and {gib(estimate.budget.activations)} GiB of activations per GPU, and memory limits no number "
+            "of requests"
         )
     other = _other_context(estimate)
     beside = (

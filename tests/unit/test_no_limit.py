@@ -7,6 +7,7 @@ import pytest
 
 import kvreport
 from kvreport.accounting.capacity import Verdict
+from kvreport.catalog.consistency import is_pooling
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.dataset.arrow import capacity_table, faults
@@ -16,6 +17,9 @@ from kvreport.dataset.matrix import matrix
 from kvreport.errors import InputError
 from kvreport.estimation.explanation import headline, verdict_sentence
 from kvreport.estimation.why_not import waterfall
+from kvreport.publish.page_data import gather
+from kvreport.site.pages.model import headline as page
+from kvreport.site.pages.model.grids import users_table
 from kvreport.units import gib
 
 POOLING = "BAAI/bge-large-en"
@@ -128,7 +132,7 @@ def test_the_words_of_a_model_without_a_cache_speak_of_weights_and_activations(c
 @pytest.mark.parametrize("engine", ["vllm", "vllm@0.11.0", "sglang", "tensorrt-llm"])
 @pytest.mark.parametrize("context", [256, 4096])
 def test_no_answer_counts_requests_that_no_memory_limits(engine: str, context: int) -> None:
-    """The first line says weights and activations; the scheduler's limit is said to be the scheduler's."""
+    """The first line says weights and activations, and that there is no cache."""
     models = [
         one.id for one in open_catalog().models.values() if all(not group.caches for group in one.layers)
     ]
@@ -140,7 +144,7 @@ def test_no_answer_counts_requests_that_no_memory_limits(engine: str, context: i
             continue
         first = headline(found)
         assert "1,099,511,627,776" not in first
-        assert found.verdict not in ("fits", "context_exceeds_model") or "it keeps no cache" in first
+        assert found.verdict not in ("fits", "context_exceeds_model") or "keeps no cache" in first or first.startswith("No KV cache: ")
         assert found.verdict != "fits" or f"{gib(found.weight_bytes_per_gpu)} GiB of weights" in first
 
 
@@ -150,3 +154,45 @@ def test_no_share_of_memory_is_offered_where_no_cache_takes_one(engine: str) -> 
     facts = found.describe(found.ranking.deployments[0])
     assert facts["smallest_utilization"] is None
     assert facts["mem_fraction_static"] is None
+
+
+ENCODERS = sorted(one.id for one in open_catalog().models.values() if is_pooling(one))
+
+
+@pytest.mark.parametrize("model", ENCODERS)
+def test_an_encoder_is_answered_with_no_kv_cache(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the command and in JSON; the scheduler's own number is said to be that, and printed in no table."""
+    asked = ["estimate", model, "--gpu", "h100-sxm-80gb"]
+    assert main(asked) == 0
+    first, _, out = capsys.readouterr().out.partition("\n")
+    assert first.startswith("No KV cache: ")
+    assert first.endswith("memory limits no number of requests")
+    table = out.split("per GPU ")[0].splitlines()
+    rows = [line for line in table if "no limit" in line or "no KV cache" in line]
+    assert rows
+    assert all("no KV cache" in line for line in rows if "context exceeds model" not in line)
+    found = kvreport.estimate(model, gpu="h100-sxm-80gb").to_dict()
+    assert found["max_concurrent_requests_by_memory"] is None
+    assert found["verdict_reason"] == (
+        f"No KV cache: memory limits no number of requests; {found['max_concurrent_requests']:,} is max-num-seqs alone"
+    )
+
+
+def test_encoders_say_no_kv_cache_on_their_pages_and_in_rows() -> None:
+    assert len(ENCODERS) > 4
+    site = gather(open_catalog(), models=",".join(ENCODERS), gpus="h100-sxm-80gb", version="test")
+    for model in site.models:
+        told = page.plain(page.headline(site, model, site.headline[model.id]))
+        short = model.context_tokens < min(site.contexts)
+        begun = f"{model.name} supports at most" if short else f"No KV cache: {model.name} fits on "
+        assert told.startswith(begun), told
+        assert "requests of" not in told
+        best = site.headline[model.id]
+        cells = [cell for row in users_table(site, model, best)[0].rows for cell in row.cells]
+        assert short or "no KV cache" in {cell.text for cell in cells}
+        assert not {"512", "1,024"} & {cell.text for cell in cells[1:]}
+    for cube in matrix(axes(open_catalog(), models=",".join(ENCODERS), gpus="h100-sxm-80gb")):
+        table = capacity_table(cube)
+        assert table.column(COLUMNS[0]).null_count == table.num_rows
+    meaning = next(one.meaning for one in CAPACITY.columns if one.name == "max_concurrent_requests")
+    assert "the model keeps no KV cache and this is the scheduler's own limit" in meaning

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
@@ -74,7 +75,12 @@ def contexts_of(site: SiteData, model: Model) -> tuple[int, ...]:
 
 def user_cells(one: Series, number: int) -> tuple[Cell, ...]:
     """Return the cells of a series at the first ``number`` contexts."""
-    return tuple(tables.users_cell(one.users[n], one.verdicts[n], one.short[n]) for n in range(number))
+    return tuple(
+        Cell("no KV cache", value=one.users[n])
+        if one.holds(n) and one.ceiling[n] >= UNLIMITED_REQUESTS
+        else tables.users_cell(one.users[n], one.verdicts[n], one.short[n])
+        for n in range(number)
+    )
 
 
 def weights_table(site: SiteData, model: Model) -> Table:

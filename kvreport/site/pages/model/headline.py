@@ -76,6 +76,9 @@ def headline(site: SiteData, model: Model, best: Series | None, answer: Estimate
         "held": units.count(answer.max_concurrent_requests_by_memory),
         "longest": approximate(best.longest),
     }
+    if answer.max_concurrent_requests_by_memory >= UNLIMITED_REQUESTS:
+        tight = [SENTENCES["tight"]] * (answer.verdict == "tight")
+        return pieces(*(sentence.format(**known) for sentence in (SENTENCES["no_cache"], *tight)))
     serves = "serves_one" if answer.max_concurrent_requests == 1 else "serves"
     said = [SENTENCES[serves], *_limits(answer)]
     last = max(n for n in range(len(best.contexts)) if best.holds(n))
@@ -93,8 +96,7 @@ def _limits(answer: Estimate) -> Iterator[str]:
     if answer.verdict == "tight":
         yield SENTENCES["tight"]
     if answer.limited_by == "max_num_seqs":
-        unlimited = answer.max_concurrent_requests_by_memory >= UNLIMITED_REQUESTS
-        yield SENTENCES["limited_max_num_seqs_only" if unlimited else "limited_max_num_seqs"]
+        yield SENTENCES["limited_max_num_seqs"]
     elif answer.limited_by == "state_slots":
         yield SENTENCES["limited_state_slots"]
 
@@ -178,8 +180,10 @@ def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) 
         ("reserve", "activations, libraries, graphs", reserve),
         ("free", "unused", budget["total_bytes"] - used),
     )
+    told = f"{requests_text(users)} of {units.human_tokens(best.contexts[shown])} tokens"
+    told = "no KV cache" if facts["max_concurrent_requests_by_memory"] is None else told
     words = (
-        f"Memory of one GPU with {requests_text(users)} of {units.human_tokens(best.contexts[shown])} tokens: "
+        f"Memory of one GPU with {told}: "
         f"{units.gib(budget['total_bytes'])} GiB usable, memory share {budget['utilization']:g}. "
         f"KV pool: ± {units.gib(budget['uncertainty_bytes'])} GiB."
     )
