@@ -239,13 +239,15 @@ class Deployment(Allocation):
             held = xp.minimum(held, self.max_requests)
         return xp.integers(xp.where(codes <= capacity.Verdict.TIGHT, held, 0))
 
-    def limited_by(self, held: Integers, codes: Codes, at_start: Integers | None) -> Codes:
-        """Codes of :class:`kvreport.accounting.capacity.Limit`; arguments as for :meth:`running`."""
+    def limited_by(
+        self, contexts: xp.ArrayLike, held: Integers, codes: Codes, at_start: Integers | None
+    ) -> Codes:
+        """Codes of :class:`kvreport.accounting.capacity.Limit` at the contexts; other arguments as for :meth:`running`."""
         starts = codes <= capacity.Verdict.TIGHT
         capped = xp.full_like(held, value=False) if self.max_requests is None else held >= self.max_requests
         # Fewer run beside the states of all that the engine is told than if it were told fewer.
         capped = capped if at_start is None else capped | (at_start < held)
-        slots = None if self.plan.pool is None else self.plan.pool.state_requests(_spread(self.pool_bytes))
+        slots = None if self.plan.pool is None else self.plan.pool.state_requests(self.pools_for(contexts))
         by_states = False if slots is None else held >= slots
         return xp.select(
             [

@@ -253,7 +253,7 @@ class _FilledColumns:
             "kv_bytes_per_request_per_gpu": laid.plan.request_bytes(contexts),
             "max_concurrent_requests_by_memory": of_all(held),
             "max_concurrent_requests": of_all(laid.running(held, codes, at_start)),
-            "limited_by": laid.limited_by(held, codes, at_start),
+            "limited_by": laid.limited_by(contexts, held, codes, at_start),
             "shortfall_bytes_per_gpu": laid.shortfall(contexts),
             "verdict": codes,
         }

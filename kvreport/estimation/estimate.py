@@ -149,7 +149,7 @@ def answer(request: Request) -> Estimate:
         return _at_context(request, there, tokens, known)
 
     at = [at_context(tokens) for tokens in (context, *_table_contexts(model, context))]
-    if at[0].max_concurrent_requests >= UNLIMITED_REQUESTS:
+    if any(row.max_concurrent_requests >= UNLIMITED_REQUESTS for row in at):
         raise InputError(
             f"engine {request.engine.name}: found {model.id}, which keeps no cache, so nothing bounds its requests; "
             "allowed: an engine that limits them, such as vllm"
@@ -219,7 +219,7 @@ def _at_context(request: Request, laid: Deployment, tokens: int, known: Memo) ->
         max_concurrent_requests=int(laid.running(held, code, at_start)) * data,
         max_concurrent_requests_by_memory=int(held) * data,
         max_concurrent_requests_ceiling=int(bound_of(laid, request.ceiling, tokens, known).requests) * data,
-        limited_by=Limit(int(laid.limited_by(held, code, at_start))).label,
+        limited_by=Limit(int(laid.limited_by(tokens, held, code, at_start))).label,
         shortfall_bytes=int(laid.shortfall(tokens)),
         verdict=Verdict(int(code)).label,
     )

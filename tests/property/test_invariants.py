@@ -285,6 +285,39 @@ def test_a_device_without_room_for_a_cache_is_no_start_at_home() -> None:
     assert told("zai-org/chatglm3-6b", **asked)["verdict"] == "cache_exceeds_pool"
 
 
+@pytest.mark.parametrize(
+    ("model", "gpu", "engine", "more"),
+    [
+        # SGLang's AITER attention takes 15 % less of the share above 8,192 tokens: states of a smaller pool.
+        (
+            "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8",
+            "mi300x",
+            "sglang-0.5.9",
+            {"utilization": 0.5, "max_seqs": 4096},
+        ),
+        (
+            "Qwen/Qwen3.8-27B-FP8",
+            "mi350x",
+            "sglang-0.5.17",
+            {"weights": "mxfp4", "kv": "fp8", "tensor_parallel": 4},
+        ),
+        # Beyond the model's limit none runs, and lines of shorter requests promised a trillion of them.
+        ("internlm/internlm2-7b-reward", "tpu-v5e", "ceiling", {"context_tokens": 120_678}),
+    ],
+)
+def test_every_line_of_the_table_is_the_answer_to_its_context(
+    model: str, gpu: str, engine: str, more: dict[str, Any]
+) -> None:
+    asked = {"model": model, "gpu": gpu, "engine": engine, "context_tokens": 24, **more}
+    first = invariants.ask(asked)
+    if first is None:
+        return
+    for line in first.by_context:
+        back = invariants.ask({**asked, "context_tokens": line.context_tokens})
+        assert back is not None
+        assert line in back.by_context
+
+
 def test_what_ollama_places_for_a_context_is_said_to_be_kept() -> None:
     first = invariants.ask({"model": "openai/gpt-oss-20b", "gpu": "a2", "engine": "ollama"})
     assert first is not None

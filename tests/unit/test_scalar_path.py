@@ -68,8 +68,8 @@ def test_numbers_and_arrays_go_through_one_formula(question: tuple[str, str, dic
         assert together.tolist() == [asked(tokens) for tokens in contexts]
         assert all(type(asked(tokens)) in (int, float) for tokens in contexts)
     codes, held = laid.verdicts(np.asarray(contexts)), laid.requests(np.asarray(contexts))
-    limits = laid.limited_by(held, codes, None).tolist()
-    assert limits == [laid.limited_by(laid.requests(n), laid.verdicts(n), None) for n in contexts]
+    limits = laid.limited_by(contexts, held, codes, None).tolist()
+    assert limits == [laid.limited_by(n, laid.requests(n), laid.verdicts(n), None) for n in contexts]
 
 
 def test_plain_numbers_stay_plain() -> None:
