@@ -189,6 +189,7 @@ def hold(estimate: Estimate) -> dict[str, Any]:
     if least > budget["total_bytes"] and not given and family not in LOCAL:
         assert told["verdict"] in ("weights_exceed_memory", *REFUSED), ("weights", told["verdict"])
     _pools(estimate, told)
+    _sums(estimate, told)
     _words(estimate, told)
     return told
 
@@ -215,6 +216,29 @@ def _pools(estimate: Estimate, told: dict[str, Any]) -> None:
     for one in rank["gpus"]:
         reserved = rank[RUNNING] * one["kv_bytes_per_request"]
         assert reserved <= one["kv_pool_bytes"] + rounded, ("pool", reserved, one["kv_pool_bytes"])
+
+
+SHARE_OF_WHAT_IS_LEFT: Final = ("tensorrt_llm", "ceiling")
+"""Families whose share is of the memory that weights and work leave, not of all of it."""
+
+
+def _sums(estimate: Estimate, told: dict[str, Any]) -> None:
+    """Parameters, weights and the budget are the sums of their parts."""
+    parts, budget = dict(told["parameters"]["by_component"]), told["budget"]
+    drafts = parts.pop("mtp", 0)  # layers that draft are counted apart
+    assert sum(parts.values()) == told["parameters"]["total"], ("parameters", drafts, told["parameters"])
+    assert told["parameters"]["active"] <= told["parameters"]["total"], told["parameters"]
+    family = estimate.request.engine.family
+    if family in LOCAL:
+        return
+    weights = told["weight_bytes_per_gpu"]
+    assert sum(told["weight_bytes_by_component"].values()) == weights, ("weights", weights)
+    assert weights + sum(told["loading_bytes"].values()) == budget["weights"], ("loaded", weights, budget)
+    taken = sum(budget[name] for name in ("weights", "activations", "non_framework", "graphs"))
+    total, share = budget["total_bytes"], budget["utilization"]
+    left = (total - taken) * share if family in SHARE_OF_WHAT_IS_LEFT else total * share - taken
+    if estimate.request.kv_pool_bytes is None:
+        assert abs(max(left, 0) - budget["kv_pool_bytes"]) <= 2, ("pool of its parts", left, budget)
 
 
 def _words(estimate: Estimate, told: dict[str, Any]) -> None:
@@ -399,6 +423,176 @@ def band(draw: Draw, asked: Question, first: Estimate) -> int:
     return 2
 
 
+def layouts(draw: Draw, asked: Question, first: Estimate) -> int:
+    """More devices hold no more of the weights and of a request each, and together no less than one of them held alone."""
+    layout, request = first.request.layout, first.request
+    if request.engine.family in LOCAL or layout.devices > layout.tensor or len(request.accelerators) > 1:
+        return 1
+    if first.by_name:  # which groups a copy may have depends on how they are cut
+        return 1
+    ranks = draw.choice((2, 4, 8))
+    wide = ask({**asked, "tensor_parallel": layout.tensor * ranks})
+    if wide is None or wide.request.kv_format.name != request.kv_format.name:
+        return 1
+    less, more = hold(wide), first.to_dict()
+    for name in ("weight_bytes_per_gpu", "kv_bytes_per_token_per_gpu", "state_bytes_per_request_per_gpu"):
+        assert less[name] <= more[name], ("more ranks", name, more[name], less[name])
+        assert less[name] * ranks >= more[name], ("all ranks", name, more[name], less[name] * ranks)
+    return 2
+
+
+def copies(draw: Draw, asked: Question, first: Estimate) -> int:
+    """A copy of a dense model on devices of its own runs what one alone runs."""
+    layout, model = first.request.layout, first.request.model
+    if first.request.engine.family not in ("vllm", "transformers") or layout.data > 1:
+        return 1
+    if layout.expert or "routed_experts" in first.parameters["by_component"]:
+        return 1
+    number = draw.choice((2, 3, 5))
+    many = ask({**asked, "data_parallel": number})
+    if many is None or many.verdict in REFUSED:
+        return 1
+    alone, together = first.to_dict(), hold(many)
+    assert together["verdict"] == alone["verdict"], (
+        "copies",
+        model.id,
+        alone["verdict"],
+        together["verdict"],
+    )
+    for name in (RUNNING, BY_MEMORY, "kv_pool_tokens"):
+        if alone[name] is not None:
+            assert together[name] == number * alone[name], ("copies", name, alone[name], together[name])
+    return 2
+
+
+def ceilings(draw: Draw, asked: Question, first: Estimate) -> int:
+    """What nothing reserved and nothing rounded would hold is the same under every engine with the same share and cache."""
+    del draw
+    request, told = first.request, first.to_dict()
+    if request.engine.family in LOCAL or request.kv_pool_bytes is not None or not told[CEILING]:
+        return 1
+    given = {
+        name: asked[name] for name in ("model", "gpu", "context_tokens", "tensor_parallel") if name in asked
+    }
+    found = ask(given | {"engine": "ceiling", "weights": "bf16", "kv": "bf16"})
+    other = ask({**given, "engine": asked["engine"], "weights": "bf16", "kv": "bf16"})
+    if found is None or other is None or other.verdict in REFUSED or found.verdict in REFUSED:
+        return 2
+    least, most = unbounded(other.to_dict()[BY_MEMORY]), unbounded(hold(found)[CEILING])
+    assert least <= most, ("ceiling of the engine that reserves nothing", least, most)
+    return 3
+
+
+def times(draw: Draw, asked: Question, first: Estimate) -> int:
+    """Bounds of a step and of a prompt: the bytes, operations and links of the answer at rates one of which is slow.
+
+    With the two others a million times as fast each bound is one quotient, of what the answer itself says is read, of two
+    operations a parameter, or of what a ring passes on; twice the rate is half the time.
+    """
+    request, device = first.request, first.request.accelerator
+    rates, ranks = device.rates, request.layout.tensor
+    known = (device.bandwidth_bytes_per_s, rates.bf16, *[device.interconnect_bytes_per_s] * (ranks > 1))
+    plain = request.engine.family not in LOCAL and len(request.accelerators) == 1
+    if (
+        not plain
+        or None in known
+        or not asked.get("context_tokens")
+        or first.decode_ms_lower_bound is None
+        or request.layout.devices != ranks
+    ):
+        return 1
+
+    def at(memory: float, compute: float, link: float) -> Estimate | None:
+        figures = {
+            name: getattr(rates, name).model_copy(update={"value": int(getattr(rates, name).value * compute)})
+            for name in type(rates).model_fields
+            if getattr(rates, name) is not None
+        }
+        changed = {"rates": rates.model_copy(update=figures)}
+        for name, factor in (("bandwidth_bytes_per_s", memory), ("interconnect_bytes_per_s", link)):
+            figure = getattr(device, name)
+            changed[name] = figure and figure.model_copy(update={"value": int(figure.value * factor)})
+        return ask({**asked, "gpu": device.model_copy(update=changed)})
+
+    fast, factor = 1e6, draw.choice((2, 4))
+    for place in range(3 if ranks > 1 else 2):
+        slow = [fast, fast, fast]
+        slow[place] = 1.0
+        base = at(*slow)
+        slow[place] = float(factor)
+        twice = at(*slow)
+        if base is None or twice is None:
+            return 1
+        for name in ("decode_ms_lower_bound", "prefill_ms_lower_bound"):
+            before, after = getattr(base, name), getattr(twice, name)
+            if before and after and before > 1e-3:
+                assert math.isclose(before, factor * after, rel_tol=0.02), (name, place, before, after)
+        _quotients(place, base, ranks, device)
+    return 7
+
+
+def _quotients(place: int, slow: Estimate, ranks: int, device: Any) -> None:
+    """The bound of memory, operations or links alone, between what the answer says at least and at most passes there."""
+    model, parts = slow.request.model, slow.parameters["by_component"]
+    step, prompt = (1e-3 * (one or 0.0) for one in (slow.decode_ms_lower_bound, slow.prefill_ms_lower_bound))
+    tokens = slow.request.context_tokens
+    if place == 0:
+        sizes, requests = slow.weights_by_component, slow.max_concurrent_requests
+        least = sum(sizes.get(name, 0) for name in ("attention", "dense_mlp", "shared_experts"))
+        each = slow.kv_bytes_per_request_per_gpu + slow.held.request_bytes(tokens)
+        most = slow.weight_bytes_per_gpu + requests * (each + 2 * slow.state_bytes_per_request_per_gpu)
+        read = step * device.bandwidth_bytes_per_s.value
+        assert 0.98 * least <= read <= 1.01 * most, ("reads", least, read, most)
+    elif place == 1:
+        rates = [
+            one.value
+            for one in (getattr(device.rates, name) for name in type(device.rates).model_fields)
+            if one
+        ]
+        looked_up = sum(parts.get(name, 0) for name in ("embedding", "output_head", "vision", "audio"))
+        least = 2 * max(slow.parameters["active"] - looked_up, 0) * tokens / ranks
+        assert 0.98 * least <= prompt * max(rates), ("multiplies", least, prompt * max(rates))
+    elif ranks > 1:
+        passed = prompt * device.interconnect_bytes_per_s.value / 2
+        once = 2 * (ranks - 1) / ranks * tokens * model.hidden_size * 2 * model.layer_count
+        assert 0.98 * once <= passed <= 2.6 * once, ("passes on", once, passed)
+
+
+def at_home(draw: Draw, asked: Question, first: Estimate) -> int:
+    """On a machine of one's own: a device's bytes are their sum, and more slots, cells or wider types take no less of it."""
+    if first.request.engine.family not in ("llama_cpp", "ollama"):
+        return 1
+    more: Question = draw.choice(
+        (
+            {"parallel": 2 * asked.get("parallel", 1)},
+            {"context_tokens": 2 * asked["context_tokens"]},
+            {"cache_type_k": "f32", "cache_type_v": "f32"},
+            {"ubatch_size": 2 * asked.get("ubatch_size", 512)},
+        )
+    )
+    whole = {"n_gpu_layers": 999} if asked["engine"] == "llama-cpp" else {}
+    pair = [ask({"parallel": 1} | asked | whole | one) for one in ({}, more)]
+    if None in pair:
+        return 1
+    parts = (
+        "weight_bytes",
+        "kv_bytes",
+        "state_bytes",
+        "compute_bytes",
+        "offload_copy_bytes",
+        "context_bytes",
+    )
+    least, most = (list(found.to_dict()["per_rank"]["gpus"]) for found in pair if found is not None)
+    for one in (*least, *most):
+        total = sum(one[name] for name in parts) + one["companion_bytes"]
+        assert total == one["used_bytes"], ("used", total, one)
+        assert max(one["used_bytes"] - one["total_bytes"], 0) == one["shortfall_bytes"], one
+    if asked["engine"] == "llama-cpp" and len(least) == len(most) == 1:
+        for name in ("weight_bytes", "kv_bytes", "state_bytes", "compute_bytes"):
+            assert most[0][name] >= least[0][name], (more, name, least[0][name], most[0][name])
+    return 3
+
+
 def boundary(draw: Draw, asked: Question, first: Estimate) -> int:
     """The longest context of so many requests holds them when asked back, and one token more does not."""
     laid = first.deployment.at_any_length()
@@ -522,6 +716,11 @@ NEIGHBORS: Final = (
     remedy,
     band,
     boundary,
+    layouts,
+    copies,
+    ceilings,
+    times,
+    at_home,
 )
 
 
