@@ -25,7 +25,7 @@ shared with a CPU). Each source counts once, with the largest error of its logs,
 observation. Where ten sources have an error at first sight, these alone count, whether they state all flags or not, and the
 width is their 80th percentile; elsewhere it is the conformal quantile of logs that state all flags: of n sources, that of rank
 ceil(0.8 (n + 1)). A class of devices has its own width from ten sources on. On several ranks an error counts by the root of the
-device's memory. Measured on nine sources, from 24 to 288 GB: the logarithms of errors spread by 1.67 in bytes, by 1.54 per root
+device's memory, and the width by a twentieth. Measured on nine sources, from 24 to 288 GB: the logarithms of errors spread by 1.67 in bytes, by 1.54 per root
 and by 1.53 per byte of memory. So a share of the memory describes them no better than the root, and would be 17 GiB on 288 GB,
 where no complete log is further off than 5.2 GiB. What the band holds by kind of start is published with it.
 
@@ -102,6 +102,9 @@ ASSUMED_WEIGHT = 0.5
 """What a log weighs whose source does not state all flags, against one whose does."""
 
 DRAWS = 200
+
+EDGE = 1.05
+"""SGLang's band of several ranks is wider by this: of few sources, the one that sets a width lies outside it once it is left out."""
 
 OF_POOLS = {"wren-015": -0.276, "wren-016": -0.133}
 """Errors of the pool at first sight, of logs whose line of tokens was taken to count another group's blocks (45 times too many)."""
@@ -616,7 +619,10 @@ def widths(rows: list[dict[str, Any]]) -> dict[str, float]:
             own = _by_source(counting([row for row in near if row["class"] == name]))
             many = len(own) >= LEAST_IN_CLASS
             found[f"_{name}"] = _quantile(own, plain=True) if many else found[family]
-    return {ending: float(f"{width:.3g}") for ending, width in sorted(found.items())}
+    several = {
+        ending: width * EDGE if ending.endswith("_ranks") else width for ending, width in found.items()
+    }
+    return {ending: float(f"{width:.3g}") for ending, width in sorted(several.items())}
 
 
 def counting(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
