@@ -185,7 +185,7 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     kept = shared_reserve(case, known)
     total = [one.usable_bytes for one in case.accelerators]
     shares = shares_on(case)
-    memory = [asked_memory(engine, size, share) for size, share in zip(total, shares, strict=True)]
+    memory = [engine.memory_bytes(size, share) for size, share in zip(total, shares, strict=True)]
     scalar = not case.many and len(resident) == 1 and len(total) <= 1
     totals = (total or [0])[0] if scalar else xp.integers(total)
     weights = resident[0] if scalar else xp.integers(resident)
@@ -284,12 +284,9 @@ def pools(
 ) -> int | Integers:
     """The pools of all devices, each at its own share; sizes as for the engine's ``pool_bytes``.
 
-    Args:
-        case: The devices and the engine.
-        total: Memory of each device, in bytes.
-        resident: Weights as loaded on each device, by weight format.
-        reserve: What the engine keeps on each device.
-        shares: Shares of memory with their devices (:func:`by_share`); none for the engine's default on all.
+    ``total``: memory of each device, in bytes. ``resident``: weights as loaded on each device, by weight
+    format. ``reserve``: what the engine keeps on each device. ``shares``: shares of memory with their
+    devices (:func:`by_share`); none for the engine's default on all.
     """
     engine = case.rules
     if len(shares) <= 1:
@@ -353,28 +350,16 @@ def plan_blocks(case: Case, memo: Memo | None = None) -> BlockPlan:
     known = Memo() if memo is None else memo
     whole = case.model if case.stage_of is None else case.stage_of[0]
     known.get(("checked", case.layout), lambda: case.layout.check(whole))
-    return shared_plan(case, known)
+    return plan_on(case, case.accelerator, case.serving, known)
 
 
-def shared_plan(case: Case, known: Memo) -> BlockPlan:
-    """The block plan of a case, worked out once for all that it is the same for."""
-    return known.get(_plan_key(case, case.accelerator, case.serving), lambda: new_plan(case))
+def plan_on(case: Case, device: Accelerator | None, serving: Serving, known: Memo) -> BlockPlan:
+    """The block plan on a device with scheduler sizes of its own, worked out once for all that it is the same for."""
+    return known.get(_plan_key(case, device, serving), lambda: new_plan(case, device, serving))
 
 
-def plan_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> BlockPlan:
-    """The same on one device of a fleet, with the scheduler sizes that the engine takes there."""
-    return known.get(
-        _plan_key(case, device, serving),
-        lambda: _new_plan(case, device, serving),
-    )
-
-
-def new_plan(case: Case) -> BlockPlan:
-    """The block plan of a case, worked out."""
-    return _new_plan(case, case.accelerator, case.serving)
-
-
-def _new_plan(case: Case, device: Accelerator | None, serving: Serving) -> BlockPlan:
+def new_plan(case: Case, device: Accelerator | None, serving: Serving) -> BlockPlan:
+    """The same, worked out."""
     setup = CacheSetup(serving, case.kv_format, case.layout, device)
     if case.stage_of is not None:
         return case.rules.plan_stage(*case.stage_of, case.model, setup)
@@ -434,7 +419,6 @@ def _plan_key(case: Case, device: Accelerator | None, serving: Serving) -> Hasha
         serving.prefix_caching,
         serving.draft_tokens,
         serving.draft_in_model,
-        serving.hybrid_manager,
         serving.sequences,
         serving.window_share,
         serving.max_states,
@@ -528,15 +512,6 @@ def overhead_on(
 def format_name(form: WeightFormat | None) -> str | None:
     """A weight format as a key; None is as released."""
     return None if form is None else form.name
-
-
-def asked_memory(engine: EngineRules, total_bytes: int, utilization: float | None = None) -> int:
-    """What an engine asks of a device for weights, reserve and pool together.
-
-    ``total_bytes``: what a process can use of the device. ``utilization``: share of memory; None for the
-    engine's default.
-    """
-    return engine.memory_bytes(total_bytes, utilization)
 
 
 def column(total: int | Integers) -> int | Integers:

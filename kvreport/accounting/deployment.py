@@ -28,7 +28,7 @@ from kvreport.accounting.allocation import (
     overhead_class,
     plan_blocks,
     plan_class,
-    shared_plan,
+    plan_on,
     shortages,
     stored_key,
 )
@@ -306,7 +306,8 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
     ranks = [replace(one, refused=out) for one in agreed(case, ranks)]
     asked = None
     if layout.pipeline > 1 and case.rules.stages_checked_as_whole:
-        asked = shared_plan(replace(case, layout=replace(layout, pipeline=1, partition=())), known)
+        whole = replace(case, layout=replace(layout, pipeline=1, partition=()))
+        asked = plan_on(whole, case.accelerator, case.serving, known)
     return replace(ranks[0], others=tuple(ranks[1:]), start_plan=asked)
 
 
@@ -343,7 +344,7 @@ def _rank(case: Case, known: Memo, layers: range, places: tuple[int, ...]) -> De
     taken = allocate(case, known)
     return Deployment(
         **{name: getattr(taken, name) for name in Allocation.__slots__},
-        plan=shared_plan(case, known),
+        plan=plan_on(case, case.accelerator, case.serving, known),
         max_requests=case.rules.max_requests(case.serving, case.model, case.layout),
         state_slots_wanted=case.rules.state_slots_wanted(case.model, case.serving, eager=case.eager),
         layers=layers,
@@ -464,7 +465,7 @@ def ceiling_plan(
     types = engine.stored_precisions(case.model, form, device)
 
     def made() -> BlockPlan:
-        plan = new_plan(upper_bound(replace(case, accelerators=devices), ceiling))
+        plan = new_plan(upper_bound(replace(case, accelerators=devices), ceiling), device, case.serving)
         return replace(plan, profile=CacheProfile.of(map(engine.kept_term, plan.profile.terms)))
 
     return known.get(("bound", case.engine.family, layers, stored_key(form), types, case.layout), made)

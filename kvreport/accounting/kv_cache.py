@@ -6,7 +6,6 @@ No engine is involved: no blocks, no padding, no reservation for tokens in fligh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Kind, Term
@@ -141,12 +140,10 @@ def cache_terms(
 ) -> tuple[Term, ...]:
     """The terms of one layer's cache on one rank.
 
-    Args:
-        cache: What the layer keeps.
-        kv_format: How growing caches are stored; None means the served 16-bit type. Index keys,
-            compressor rings and states keep the precision their architecture gives them.
-        tensor_parallel: Ranks that the heads are divided by; latents and index keys replicate.
-        context_parallel: Ranks that the tokens are divided by while decoding.
+    ``cache``: what the layer keeps. ``kv_format``: how growing caches are stored; None means the served
+    16-bit type. Index keys, compressor rings and states keep the precision their architecture gives them.
+    ``tensor_parallel``: ranks that the heads are divided by; latents and index keys replicate.
+    ``context_parallel``: ranks that the tokens are divided by while decoding.
 
     Raises:
         InputError: If the format cannot store this kind of cache.
@@ -207,27 +204,13 @@ def held(
         InputError: If the format cannot store one of the model's caches.
     """
     return CacheProfile.of(
-        _held(model, kv_format, tensor_parallel, context_parallel, layers),
+        term.scaled(group.count if layers is None else sum(i in layers for i in group.indices))
+        for group in model.layers
+        for cache in group.caches
+        for term in cache_terms(
+            cache, kv_format, tensor_parallel=tensor_parallel, context_parallel=context_parallel
+        )
     )
-
-
-def _held(
-    model: Model,
-    kv_format: KvFormat | None,
-    tensor_parallel: int,
-    context_parallel: int,
-    layers: range | None,
-) -> Iterator[Term]:
-    for group in model.layers:
-        count = group.count if layers is None else sum(i in layers for i in group.indices)
-        for cache in group.caches:
-            for term in cache_terms(
-                cache,
-                kv_format,
-                tensor_parallel=tensor_parallel,
-                context_parallel=context_parallel,
-            ):
-                yield term.scaled(count)
 
 
 def _heads_bytes(

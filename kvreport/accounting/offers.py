@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kvreport.accounting import kernel
-from kvreport.accounting.allocation import FollowedLengths, shared_plan
+from kvreport.accounting.allocation import FollowedLengths, plan_on
 from kvreport.accounting.capacity import boundary, followed
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.parallel import Layout
@@ -127,7 +127,7 @@ class Rank:
         # Some engines count the requests of all data ranks together.
         serving = replace(of_all, max_seqs=of_all.max_seqs // max(counted // requests, 1))
         told = replace(case, serving=serving)
-        return replace(self, plan=shared_plan(told, Memo()), case=told)
+        return replace(self, plan=plan_on(told, told.accelerator, serving, Memo()), case=told)
 
     def pool_for(self, requests: int, workload: Load) -> int:
         """The smallest pool that holds so many of a workload's requests, and one of the longest at start.

@@ -69,12 +69,9 @@ class Lengths:
         The parent distribution is cut at ``maximum`` by leaving longer lengths out, and its
         parameter is chosen so that the mean *after* the cut is ``mean``.
 
-        Args:
-            mean: Mean length in tokens.
-            maximum: Longest length in tokens.
-            shape: ``geometric`` (every next token may be the last, at equal odds), ``lognormal``
-                (heavy tail, sigma 1) or ``fixed`` (all alike).
-            samples: How many quantiles.
+        ``mean``: mean length in tokens. ``maximum``: longest length in tokens. ``shape``: ``geometric``
+        (every next token may be the last, at equal odds), ``lognormal`` (heavy tail, sigma 1) or
+        ``fixed`` (all alike). ``samples``: how many quantiles.
 
         Raises:
             InputError: If no such distribution has that mean below that maximum.
@@ -177,12 +174,9 @@ def reserved_tokens(
 ) -> Integers:
     """Tokens' worth of memory that a finished request had set aside at its end.
 
-    Args:
-        prompt_tokens: Prompt lengths.
-        output_tokens: Output lengths, the same shape.
-        reservation: How memory is handed out.
-        maximum_tokens: Longest request allowed, prompt and output together.
-        page_tokens: Tokens per page.
+    ``prompt_tokens``: prompt lengths. ``output_tokens``: output lengths, the same shape. ``reservation``:
+    how memory is handed out. ``maximum_tokens``: longest request allowed, prompt and output together.
+    ``page_tokens``: tokens per page.
     """
     prompt = np.asarray(prompt_tokens, dtype=np.int64)
     output = np.asarray(output_tokens, dtype=np.int64)

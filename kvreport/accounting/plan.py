@@ -117,7 +117,6 @@ class Serving:
         prefix_caching: True or False as given; None for the engine's default.
         draft_tokens: Speculative tokens per step; states keep one more slot for each.
         draft_in_model: True if the draft's layers stand among the model's own.
-        hybrid_manager: False charges windows like full attention.
         sequences: Requests that share one row of cells (llama.cpp's unified cache).
         window_share: Tokens of SGLang's window pool for each of the full one (``--swa-full-tokens-ratio``); None
             for the engine's default.
@@ -131,7 +130,6 @@ class Serving:
     prefix_caching: bool | None = None
     draft_tokens: int = 0
     draft_in_model: bool = False
-    hybrid_manager: bool = True
     sequences: int = 1
     window_share: float | None = None
     max_states: int | None = None

@@ -77,11 +77,8 @@ class Ranking:
 def rank(models: Sequence[Model], workload: Load, offers: Sequence[Offer], choices: Choices) -> Ranking:
     """Try every combination and rank those that serve the workload.
 
-    Args:
-        models: A model, or a shortlist of equals.
-        workload: What must be served.
-        offers: Devices that may be used.
-        choices: Formats, sizes and engine.
+    ``models``: a model, or a shortlist of equals. ``workload``: what must be served. ``offers``: devices
+    that may be used. ``choices``: formats, sizes and engine.
 
     Raises:
         InputError: If the longest request is longer than every model's limit.

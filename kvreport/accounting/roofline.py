@@ -17,6 +17,7 @@ What a step demands is :mod:`kvreport.accounting.demand`; here are only the rate
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
@@ -236,11 +237,7 @@ def knee(demand: Demand, peaks: Peaks, context_tokens: int = 0) -> int | None:
 
     if not bound_by_compute(MAX_BATCH):
         return None
-    low, high = 0, MAX_BATCH
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if bound_by_compute(middle) else (middle, high)
-    return high
+    return bisect_left(range(MAX_BATCH), 1, lo=1, key=bound_by_compute)
 
 
 def _seconds_each(operations: float | Reals, rate: float | Reals) -> Reals:

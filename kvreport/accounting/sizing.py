@@ -142,12 +142,9 @@ def replica_users(
     Without a shared prefix, and with all requests as long as the longest, this is
     :func:`kvreport.accounting.capacity.users`, and counts the engine's own blocks as that does.
 
-    Args:
-        pool_bytes: Bytes left for the cache on one device.
-        plan: How requests are laid into the pool.
-        mean_tokens: Average length of a request.
-        longest_tokens: Length of the longest request.
-        prefix_tokens: Length of a prefix that all share.
+    ``pool_bytes``: bytes left for the cache on one device. ``mean_tokens``: average length of a request.
+    ``longest_tokens``: length of the longest request. ``prefix_tokens``: length of a prefix that all
+    share.
     """
     pool = blocks(pool_bytes, plan) * plan.block_bytes
     shared = shared_bytes(plan.profile, prefix_tokens)
@@ -202,12 +199,9 @@ def pool_for(
 ) -> int:
     """The smallest pool per device for which :func:`replica_users` is ``requests``.
 
-    Args:
-        plan: The engine's block plan.
-        requests: Requests to hold.
-        mean_tokens: Tokens that each holds.
-        longest_tokens: The longest that must fit; None for ``mean_tokens``.
-        prefix_tokens: Leading tokens that all of them share.
+    ``requests``: requests to hold. ``mean_tokens``: tokens that each holds. ``longest_tokens``: the
+    longest that must fit; None for ``mean_tokens``. ``prefix_tokens``: leading tokens that all of them
+    share.
     """
     longest = mean_tokens if longest_tokens is None else longest_tokens
     laid = (plan.block_bytes, plan.kept_blocks, *plan.profile.flat)
@@ -273,12 +267,9 @@ def fraction_interval(
     SGLang 0.5 sizes the pool as ``free after loading - free before * (1 - fraction)``, so the pool
     is ``free before * fraction - weights``; the rest is left to activations and graphs.
 
-    Args:
-        static: What the fraction is taken of.
-        pool_bytes: The pool that is wanted.
-        weight_bytes: Weights on one device, as loaded.
-        reserve_bytes: What SGLang keeps when no fraction is given.
-        total_bytes: Memory of one device that a process can use.
+    ``static``: what the fraction is taken of. ``pool_bytes``: the pool that is wanted. ``weight_bytes``:
+    weights on one device, as loaded. ``reserve_bytes``: what SGLang keeps when no fraction is given.
+    ``total_bytes``: memory of one device that a process can use.
     """
     return FractionInterval(
         kernel.lowest_static_fraction(pool_bytes, weight_bytes, static.kept_bytes, static.of_bytes),
@@ -289,12 +280,8 @@ def fraction_interval(
 def what_binds(plan: BlockPlan, mean_tokens: int, *, held: int, fast: int, limit: int | None) -> Binds:
     """What keeps one more request from running: time, the sequence limit, states or cache.
 
-    Args:
-        plan: The engine's block plan.
-        mean_tokens: Tokens that a request holds.
-        held: Requests that memory holds.
-        fast: Requests that meet the time targets.
-        limit: Requests that the engine may run at once, or None.
+    ``mean_tokens``: tokens that a request holds. ``held``: requests that memory holds. ``fast``: requests
+    that meet the time targets. ``limit``: requests that the engine may run at once, or None.
     """
     constant, terms = plan.profile.flat
     request = kernel.request_bytes(constant, terms, mean_tokens)

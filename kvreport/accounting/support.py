@@ -51,6 +51,15 @@ class Judgement:
 
 RUNS: Final = Judgement()
 
+
+def _out(reason: str) -> Judgement:
+    return Judgement("engine_does_not_run", reason=reason)
+
+
+def _unread(reason: str) -> Judgement:
+    return Judgement("format_not_supported", reason=reason)
+
+
 _SINGLE: Final = Layout()
 
 
@@ -87,14 +96,9 @@ def judge(
 ) -> Judgement:
     """Say whether an engine's release runs a model on a device in these formats.
 
-    Args:
-        support: The rules.
-        engine: The engine's record; its family and release decide.
-        accelerator: The device.
-        model: The model; its kinds of caches and the format that it was released in decide.
-        weight_format: What it is converted to; None is as released.
-        kv_format: How its caches are stored; None is its own 16-bit type.
-        asked: Layout, type and adapters.
+    ``engine``: the engine's record; its family and release decide. ``model``: the model; its kinds of
+    caches and the format that it was released in decide. ``kv_format``: how its caches are stored; None
+    is its own 16-bit type. ``asked``: layout, type and adapters.
     """
     ruling = support.ruling(engine.family, engine.version)
     on_device = _on_device(ruling, engine, accelerator, model, weight_format, kv_format, asked.dtype)
@@ -133,7 +137,7 @@ def _on_device(
         return runs
     lacking = lacks_class(ruling, engine, model)
     if lacking:
-        return Judgement("engine_does_not_run", lacking)
+        return _out(lacking)
     form = model.weight_format if weight_format is None else weight_format.name
     refused = _type(ruling, engine, accelerator, model, form, dtype) or _attention(
         ruling, engine, accelerator, model
@@ -279,28 +283,24 @@ def _type(
     for rule in ruling.types:
         if rule.dtype == computed and lacks_type(rule, accelerator):
             starts = FLOAT32 if model.architecture in ruling.unstable else "float16"
-            return Judgement(
-                "engine_does_not_run",
+            return _out(
                 f"{engine.label} computes in {computed} from compute capability {rule.minimum}; {accelerator.name} "
-                f"has {accelerator.compute_capability} (--dtype {starts} starts)",
+                f"has {accelerator.compute_capability} (--dtype {starts} starts)"
             )
     if computed == "float16" and model.architecture in ruling.unstable:
-        return Judgement(
-            "engine_does_not_run",
+        return _out(
             f"{engine.label} does not compute {model.architecture} in float16, for its numerical instability "
-            "(--dtype bfloat16 starts, or float32 where the device lacks it)",
+            "(--dtype bfloat16 starts, or float32 where the device lacks it)"
         )
     if computed == FLOAT32 and ruling.types and form not in (WIDE, *PLAIN_FORMATS):
-        return Judgement(
-            "format_not_supported",
+        return _unread(
             f"{engine.label} would compute {model.architecture or model.id} in float32 on {accelerator.name}, and "
-            f"{form} weights need a 16-bit type",
+            f"{form} weights need a 16-bit type"
         )
     if computed == FLOAT32 and form in PLAIN_FORMATS:
-        return Judgement(
-            "format_not_supported",
+        return _unread(
             f"{engine.label} computes {model.architecture} in float32 on {accelerator.name}: its weights and its "
-            f"cache take twice the 16-bit size (--weights {WIDE} --kv {WIDE})",
+            f"cache take twice the 16-bit size (--weights {WIDE} --kv {WIDE})"
         )
     return None
 
@@ -312,10 +312,9 @@ def _attention(ruling: Ruling, engine: Engine, accelerator: Accelerator, model: 
     for rule in ruling.attention:
         if kinds.issuperset(rule.caches) and own[0] not in rule.generations:
             allowed = ", ".join(f"{one}.x" for one in rule.generations)
-            return Judgement(
-                "engine_does_not_run",
+            return _out(
                 f"{engine.label} has kernels for sparse attention over latents only for compute "
-                f"capability {allowed}; {accelerator.name} has {accelerator.compute_capability}",
+                f"capability {allowed}; {accelerator.name} has {accelerator.compute_capability}"
             )
     return None
 
@@ -346,18 +345,13 @@ def _spread(
     for rule in ruling.lacks:
         if wanted[rule.lacks] and rule.names(model.architecture):
             what = "models" if rule.architectures is None else model.architecture
-            return Judgement(
-                "engine_does_not_run", f"{engine.label} does not run {what} {_LACKING[rule.lacks]}"
-            )
+            return _out(f"{engine.label} does not run {what} {_LACKING[rule.lacks]}")
     for ranks in ruling.lora_ranks:
         if asked.lora_rank and asked.lora_rank not in ranks.ranks:
             allowed = ", ".join(map(str, ranks.ranks))
-            return Judgement(
-                "engine_does_not_run",
-                f"{engine.label} takes --max-lora-rank {allowed}; found {asked.lora_rank}",
-            )
+            return _out(f"{engine.label} takes --max-lora-rank {allowed}; found {asked.lora_rank}")
     cut = cut_block(ruling.alignment, model, weight_format, asked.formats, asked.layout)
-    return RUNS if cut is None else Judgement("format_not_supported", f"{engine.label}: {cut}")
+    return RUNS if cut is None else _unread(f"{engine.label}: {cut}")
 
 
 def _machine(accelerator: Accelerator, layout: Layout) -> Judgement:
@@ -365,10 +359,9 @@ def _machine(accelerator: Accelerator, layout: Layout) -> Judgement:
     held = accelerator.most_per_machine * layout.nodes
     if not accelerator.is_computer or layout.devices <= held:
         return RUNS
-    return Judgement(
-        "engine_does_not_run",
+    return _out(
         f"{layout.devices} x {accelerator.name} are {layout.devices // accelerator.most_per_machine} machines "
-        f"(--nodes {layout.devices // accelerator.most_per_machine}), not {layout.nodes}",
+        f"(--nodes {layout.devices // accelerator.most_per_machine}), not {layout.nodes}"
     )
 
 
@@ -395,17 +388,15 @@ def _joined(
         if rule.generations and (own is None or numbers(own)[0] not in rule.generations):
             continue
         if rule.most_heads is None or heads >= (rule.own_heads or heads + 1):
-            return Judgement(
-                "engine_does_not_run",
+            return _out(
                 f"{engine.label} divides no contexts of {model.id} on {accelerator.name}: its attention kernels there do "
-                "not return what ranks need to join their parts (--data-parallel-size stores a context once, too)",
+                "not return what ranks need to join their parts (--data-parallel-size stores a context once, too)"
             )
         if heads * parts > rule.most_heads:
             most = rule.most_heads // heads
-            return Judgement(
-                "engine_does_not_run",
+            return _out(
                 f"{engine.label} joins at most {rule.most_heads} query heads on {accelerator.name}; {parts} ranks have "
-                f"{heads} each (--decode-context-parallel-size {most} starts)",
+                f"{heads} each (--decode-context-parallel-size {most} starts)"
             )
     return RUNS
 
@@ -459,14 +450,8 @@ def codes(
 
     Devices of one maker, capability and architecture are judged once. :func:`spread_codes` has what a layout adds.
 
-    Args:
-        support: What engines' releases run on.
-        engine: The engine's record, of one release.
-        accelerators: The devices, one for each row.
-        model: The model.
-        weight_formats: The formats, one for each column; None for as released.
-        kv_format: How growing caches are stored; None for the type that the model is served in.
-        dtype: The type to compute in; None for the checkpoint's own.
+    ``accelerators``: the devices, one for each row. ``weight_formats``: the formats, one for each column;
+    None for as released. ``dtype``: the type to compute in; None for the checkpoint's own.
     """
     ruling = support.ruling(engine.family, engine.version)
     # What a judgement asks of a model; a catalog has few different answers.
@@ -539,9 +524,7 @@ def _device(rules: Sequence[DeviceRule], engine: Engine, accelerator: Accelerato
             return (
                 RUNS
                 if reason is None
-                else Judgement(
-                    "engine_does_not_run", f"{engine.label} does not run on {accelerator.name}: {reason}"
-                )
+                else _out(f"{engine.label} does not run on {accelerator.name}: {reason}")
             )
     return RUNS
 
@@ -580,15 +563,14 @@ def _format(
             continue
         if rule.architectures is not None and model is not None:
             if accelerator.vendor in rule.vendors and model.architecture not in rule.architectures:
-                return Judgement(
-                    "format_not_supported",
-                    f"{engine.label} does not read {form} weights of the class {model.architecture}",
+                return _unread(
+                    f"{engine.label} does not read {form} weights of the class {model.architecture}"
                 )
             continue
         reason = _refusal(rule, accelerator)
         if reason is not None:
             verb = "does not run" if not rule.runs else "runs"
-            return Judgement("format_not_supported", f"{engine.label} {verb} {what}{form}{reason}")
+            return _unread(f"{engine.label} {verb} {what}{form}{reason}")
         if own is not None and rule.native is not None and numbers(own) < numbers(rule.native):
             found = Judgement(
                 None,

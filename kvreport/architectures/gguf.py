@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from kvreport.accounting.engines.llama_cpp.gguf_tensors import local_tensor
-from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
+from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor, local_tensor
 from kvreport.architectures.gguf_header import Header, read_header
 from kvreport.catalog import caches as kinds
 from kvreport.catalog.base import Source

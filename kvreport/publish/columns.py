@@ -354,7 +354,7 @@ class Columns:
         each: dict[int, list[Any]] = {}
         for kinds in alike:
             case = upper_bound(self.case(number, self.examples[kinds[0]], cache), self.site.axes.ceiling)
-            profile = new_plan(case).profile
+            profile = new_plan(case, case.accelerator, case.serving).profile
             each |= {kind: [*_profile(profile), profile.state_bytes] for kind in kinds}
         first = next(iter(each.values()))
         return (

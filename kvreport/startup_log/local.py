@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kvreport.accounting.engines.llama_cpp.builds import for_build
-from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions, for_build
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.scratch import Scratch
 from kvreport.catalog.load import Catalog, open_catalog

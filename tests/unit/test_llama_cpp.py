@@ -14,12 +14,11 @@ from fuzzing import thinned
 from invariants import devices, options_of
 
 from kvreport.accounting.engines.llama_cpp import layout as layout_module
-from kvreport.accounting.engines.llama_cpp.builds import for_build
 from kvreport.accounting.engines.llama_cpp.fit import fit
 from kvreport.accounting.engines.llama_cpp.inventory import tensors_of
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
 from kvreport.accounting.engines.llama_cpp.network import Hyper, Ngram
-from kvreport.accounting.engines.llama_cpp.options import LocalOptions, parse_overrides
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions, for_build, parse_overrides
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local

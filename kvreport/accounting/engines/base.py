@@ -177,11 +177,9 @@ class EngineRules:
     def scaled_context(self, longest: int, scheme: str, factor: float, original: int | None) -> float:
         """The longest context in tokens by a rotary scheme that a command states: vLLM's rule (``config/model.py::_get_and_verify_max_len``).
 
-        Args:
-            longest: The stated length in tokens.
-            scheme: Name of the scheme, ``yarn``.
-            factor: What positions are divided by.
-            original: The length in tokens that the model was trained for; None where it is not stated.
+        ``longest``: the stated length in tokens. ``scheme``: name of the scheme, ``yarn``. ``factor``:
+        what positions are divided by. ``original``: the length in tokens that the model was trained for;
+        None where it is not stated.
         """
         if self.engine.lists("rotary_schemes_stated", scheme):
             return longest
@@ -359,12 +357,10 @@ class EngineRules:
     ) -> tuple[int, int]:
         """Tokens of one step and requests at once: as given, or as the engine defaults them.
 
-        Args:
-            accelerator: The device, which decides the defaults; None for those of the smallest class.
-            max_batched_tokens: Tokens of one scheduler step, where given.
-            max_seqs: Requests that run at once, where given.
-            offline: True for the defaults of the engine's offline class.
-            context_tokens: The longest request, where a default depends on it and it is stated.
+        ``accelerator``: the device, which decides the defaults; None for those of the smallest class.
+        ``max_batched_tokens``: tokens of one scheduler step, where given. ``max_seqs``: requests that run
+        at once, where given. ``offline``: True for the defaults of the engine's offline class.
+        ``context_tokens``: the longest request, where a default depends on it and it is stated.
 
         Raises:
             InputError: If a given number is below 1.
@@ -469,11 +465,9 @@ class EngineRules:
     ) -> int | Integers:
         """The cache pool; negative where nothing is left. Arrays broadcast.
 
-        Args:
-            total_bytes: Memory that a process can use.
-            weight_bytes: Weights on the device, as loaded.
-            reserve_bytes: Activations, non-framework memory and graphs together.
-            utilization: Share; None for the engine's default.
+        ``total_bytes``: memory that a process can use. ``weight_bytes``: weights on the device, as
+        loaded. ``reserve_bytes``: activations, non-framework memory and graphs together. ``utilization``:
+        share; None for the engine's default.
         """
         share = self.share(utilization)
         if self.engine.utilization_of == "memory_less_weights":

@@ -57,12 +57,9 @@ def automatic_batch(
 ) -> int:
     """The micro-batch where nobody states it.
 
-    Args:
-        context: Cells of all slots.
-        predicted: Bytes expected (:func:`predicted_bytes`).
-        available: Bytes free on all devices.
-        flash_off: True with flash attention off on CUDA.
-        card_bytes: Memory of the smallest CUDA device.
+    ``context``: cells of all slots. ``predicted``: bytes expected (:func:`predicted_bytes`).
+    ``available``: bytes free on all devices. ``flash_off``: True with flash attention off on CUDA.
+    ``card_bytes``: memory of the smallest CUDA device.
     """
     if flash_off:
         return _CONSTRAINED if context > 4096 and 0 < card_bytes <= _SMALL_CARD else _USUAL

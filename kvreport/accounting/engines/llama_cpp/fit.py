@@ -94,14 +94,9 @@ def fit(
 ) -> Fitted:
     """Replay ``--fit``.
 
-    Args:
-        local: The model.
-        options: Options as given.
-        devices: Devices.
-        target: Bytes to leave free on each device.
-        context_given: False if the context may be lowered.
-        extra: Bytes on each device that a projector or a draft model takes besides.
-        least_context: The shortest context to choose, per stream.
+    ``target``: bytes to leave free on each device. ``context_given``: False if the context may be
+    lowered. ``extra``: bytes on each device that a projector or a draft model takes besides.
+    ``least_context``: the shortest context to choose, per stream.
     """
     run = _Run(local, tuple(devices), target, tuple(extra) or (0,) * len(devices))
     layout = lay_out_local(local, options, devices)

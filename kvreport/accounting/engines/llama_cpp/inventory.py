@@ -6,9 +6,11 @@ converter does it (experts of a layer in one tensor, latent projections split pe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.naming import role_of
 from kvreport.accounting.engines.llama_cpp.types import TYPES, GgmlType
@@ -348,3 +350,20 @@ def _nope_width(model: Model, per_head: int) -> int:
             if 0 < width < per_head:
                 return width
     return per_head // 2
+
+
+_BLOCK: Final = re.compile(r"^blk\.(\d+)\.(.+)$")
+
+
+def local_tensor(name: str, shape: Sequence[int], kind: GgmlType) -> LocalTensor:
+    """One tensor of a GGUF file: its layer out of its name, stacked experts kept whole.
+
+    ``name``: its name. ``kind``: its storage type.
+    """
+    found = _BLOCK.match(name)
+    layer, rest = (int(found[1]), found[2]) if found else (-1, name)
+    role = rest.removesuffix(".weight")
+    if role == "ssm_conv1d":
+        return LocalTensor(role, layer, prod(shape), 1, 1, kind)
+    stack = shape[2] if len(shape) > 2 else 1
+    return LocalTensor(role, layer, shape[0], prod(shape[1:]), stack, kind)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from kvreport.accounting.engines.llama_cpp.types import cache_type
+from kvreport.catalog.release import release_at, release_number
 from kvreport.errors import InputError
+
+FAMILY: Final = "llama_cpp"
 
 DEFAULT_SLOTS: Final = 4
 """Slots of llama-server without ``--parallel``; the cache is unified then (``tools/server/server.cpp``)."""
@@ -172,3 +175,15 @@ def parse_overrides(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
 def padded(cells: int) -> int:
     """Cells rounded up as llama.cpp allocates them."""
     return -(-cells // CELL_MULTIPLE) * CELL_MULTIPLE
+
+
+def for_build(options: LocalOptions, version: str) -> LocalOptions:
+    """Options with what an older build does differently, by ``data/engines/llama_cpp/rules.yaml``.
+
+    ``version``: a build such as ``b9849``, or a commit, which means the current rules.
+    """
+    release = release_at(FAMILY, release_number(FAMILY, version))
+    outputs = 0 if options.outputs is None and release.has("whole_batch_outputs") else options.outputs
+    copies = tuple(one for one in options.cache_copies if one in release.names("cache_copies"))
+    wide = options.wide_masks or release.has("wide_masks")
+    return replace(options, outputs=outputs, wide_masks=wide, cache_copies=copies)

@@ -8,14 +8,13 @@ from typing import ClassVar, Final
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, LocalServed
-from kvreport.accounting.engines.llama_cpp.builds import FAMILY, for_build
 from kvreport.accounting.engines.llama_cpp.caches import count_cells
 from kvreport.accounting.engines.llama_cpp.cells import cell_plan
 from kvreport.accounting.engines.llama_cpp.command import server_command
 from kvreport.accounting.engines.llama_cpp.confirmed import times_larger
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
-from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.options import FAMILY, LocalOptions, for_build
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place
 from kvreport.accounting.engines.llama_cpp.reading import read_local
 from kvreport.accounting.engines.step import EngineStep, Reserve

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -18,7 +19,7 @@ MOST_SLOTS: Final = 256
 
 def fits(layout: LocalLayout, margin: int = 0) -> bool:
     """True if every device keeps ``margin`` bytes free, and nothing is missing on the host."""
-    return all(device.free >= margin for device in layout.devices) and not layout.host.shortfall
+    return _on_devices(layout, margin) and not layout.host.shortfall
 
 
 def longest_context(
@@ -150,13 +151,11 @@ def fewest_cpu_experts(
     mixture = any(isinstance(block.feed, Mixture) for block in local.network.blocks)
     if not mixture or _nothing_to_gain(devices):
         return 0 if fits(laid(options.cpu_moe), margin) else None
-    low, high = 0, len(local.network.blocks)
-    while low < high:
-        middle = (low + high) // 2
-        on_devices = all(device.free >= margin for device in laid(middle).devices)
-        low, high = (low, middle) if on_devices else (middle + 1, high)
+    fewest = bisect_left(
+        range(len(local.network.blocks)), 1, key=lambda layers: _on_devices(laid(layers), margin)
+    )
     # The fewest that devices need are the fewest that the host has to hold.
-    return low if fits(laid(low), margin) else None
+    return fewest if fits(laid(fewest), margin) else None
 
 
 def most_gpu_layers(
@@ -176,15 +175,16 @@ def most_gpu_layers(
     def laid(layers: int) -> LocalLayout:
         return lay_out_local(local, replace(options, gpu_layers=layers), devices, host_memory)
 
-    low, high = 0, len(local.network.blocks) + 1
+    every = len(local.network.blocks) + 1
     if _nothing_to_gain(devices):
-        return high if fits(laid(high), margin) else 0
-    while low < high:
-        middle = (low + high + 1) // 2
-        on_devices = all(device.free >= margin for device in laid(middle).devices)
-        low, high = (middle, high) if on_devices else (low, middle - 1)
+        return every if fits(laid(every), margin) else 0
+    most = bisect_left(range(1, every + 1), 1, key=lambda layers: not _on_devices(laid(layers), margin))
     # The most that devices hold are those that leave the host the least.
-    return low if fits(laid(low), margin) else 0
+    return most if fits(laid(most), margin) else 0
+
+
+def _on_devices(layout: LocalLayout, margin: int) -> bool:
+    return all(device.free >= margin for device in layout.devices)
 
 
 def _nothing_to_gain(devices: Sequence[LocalDevice]) -> bool:

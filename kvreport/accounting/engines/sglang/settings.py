@@ -314,14 +314,9 @@ def graphs_mib(
 ) -> float:
     """MiB kept for captured graphs and what data-parallel attention pads (``reserve_for_graph_mb``).
 
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        chunk_tokens: Tokens of one prefill chunk.
-        captured_requests: Requests of the largest captured graph.
-        data_attention: Ranks of data-parallel attention.
-        prefill: True if prefill is captured, too.
-        deepep: True if DeepEP exchanges tokens between expert ranks.
+    ``chunk_tokens``: tokens of one prefill chunk. ``captured_requests``: requests of the largest captured
+    graph. ``data_attention``: ranks of data-parallel attention. ``prefill``: True if prefill is captured,
+    too. ``deepep``: True if DeepEP exchanges tokens between expert ranks.
     """
     kept: float = captured_requests * MIB_PER_CAPTURED_REQUEST
     if data_attention > 1:

@@ -113,7 +113,7 @@ def plan(
         )
     laid = list(layers.pages())
     pages = [(page, len(indices)) for page, indices in laid]
-    if not (serving.hybrid_manager and layers.device.hybrid):
+    if not layers.device.hybrid:
         pages = promote_windows(pages)
     interleaved = layers.shape.packed or layers.shape.pooled or layers.shape.grouped
     try:
