@@ -37,9 +37,6 @@ MEGA_MOE_BACKENDS: Final = (
 )
 """What ``--moe-backend`` calls them (0.33.0 ``config/kernel.py``, ``MEGA_MOE_BACKENDS``; the last on AMD's devices)."""
 
-OWN_KERNELS: Final = "expert_kernels"
-"""The engine's list of classes that have a list of kernels of their own."""
-
 
 def block_float_kernel(engine: Engine, architecture: str, major: int, installed: str | None = None) -> Kernel:
     """The kernel of MXFP4 experts on an NVIDIA GPU.
@@ -59,7 +56,7 @@ def block_float_kernel(engine: Engine, architecture: str, major: int, installed:
         return "marlin"
     release = release_of(engine)
     by_class = release.has("block_float_kernels_by_class")
-    listed = not by_class or engine.lists(OWN_KERNELS, architecture)
+    listed = not by_class or engine.lists("expert_kernels", architecture)
     return "triton" if listed and release.has("vendored_triton_kernels") else "marlin"
 
 

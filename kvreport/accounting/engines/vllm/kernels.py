@@ -39,30 +39,6 @@ OWN_BLOCKS: Final = 9
 """The first major compute capability for which CUTLASS multiplies FP8 in blocks; Marlin's kernels do below it, as
 ``overhead._grouped_scales`` says with its sources."""
 
-SIXTEEN_BIT_CACHE: Final = "cache_type_ignored"
-"""The engine's list of classes whose attention never sees the flag: their cache stays in the model's type."""
-
-UNCOMPRESSED: Final = "latents_expanded"
-"""The engine's list of classes of latent attention that keep keys and values of every head instead.
-
-0.24 ``models/minicpm3.py``: plain attention, values padded to the width of keys.
-"""
-
-SHARED_DRAFTS: Final = "drafts_share_cache"
-"""The engine's list of classes whose drafter reads the target's cache and keeps none (0.24 ``models/gemma4_mtp.py``)."""
-
-SHORT_BLOCKS: Final = "packed_in_short_blocks"
-"""The engine's list of classes whose packed latents lie in blocks of 64 or 128 tokens, with windows in blocks of 32, and
-whose open group is one block per request (0.30 ``models/deepseek_v41/attention.py``, ``compressor.py``, ``sparse_mla.py``)."""
-
-_FP4_ON_SM100: Final = "compressed_in_fp4_on_sm100"
-"""The engine's list of classes whose compressed latents are NVFP4 on Blackwell data-center GPUs where nothing is asked for,
-because the fused kernel that is the default there reads them (0.31.0 to 0.33.0
-``models/deepseek_v41/nvidia/flash_mla_mega_attn.py::packed_kv_cache_dtype``)."""
-
-_FP8_LATENT_ON_SM100: Final = "fp8_cache_on_sm100"
-"""The engine's list of classes whose cache becomes FP8 on Blackwell data-center GPUs unless the user says otherwise."""
-
 _WIDE_HEAD: Final = 512
 """Head width for which Hopper's FP8 kernels want blocks of 64."""
 
@@ -166,7 +142,7 @@ class Traits:
             latent=latents[0] if latents else None,
             indexed=bool(indexers),
             packed=packed,
-            short=packed and engine.lists(SHORT_BLOCKS, model.architecture),
+            short=packed and engine.lists("packed_in_short_blocks", model.architecture),
             grouped=any(one.stride > 1 for one in indexers) and bool(latents) and not packed,
             paired=any(one.stride == 1 for one in indexers) and not latents,
             pooled=any(one.stride > 1 for one in indexers) and not latents,
@@ -186,7 +162,7 @@ def uncompressed(model: Model) -> FullAttention:
 
 
 def _kept(model: Model, engine: Engine, cache: Cache) -> Cache:
-    expanded = isinstance(cache, Latent) and engine.lists(UNCOMPRESSED, model.architecture)
+    expanded = isinstance(cache, Latent) and engine.lists("latents_expanded", model.architecture)
     return uncompressed(model) if expanded else cache
 
 
@@ -234,7 +210,7 @@ def default_kv_format(model: Model, engine: Engine, accelerator: Accelerator | N
     device = Device.of(accelerator)
     if model.kv_format is not None or not device.nvidia:
         return model.kv_format
-    if device.major == 10 and engine.lists(_FP8_LATENT_ON_SM100, model.architecture):
+    if device.major == 10 and engine.lists("fp8_cache_on_sm100", model.architecture):
         return "fp8"
     sparse = Traits.of(model, engine)
     if sparse.latent is not None and sparse.indexed and not sparse.packed and device.major == 12:
@@ -328,7 +304,9 @@ class Kernels:
 
         The fused kernel takes groups of eight heads, which every division of DeepSeek-V4.1's 64 in eight groups leaves.
         """
-        return self.interleaved_records() and self.engine.lists(_FP4_ON_SM100, self.architecture)
+        return self.interleaved_records() and self.engine.lists(
+            "compressed_in_fp4_on_sm100", self.architecture
+        )
 
     def checkpoint_tokens(self) -> int | None:
         """Tokens to which a state inside a prefill must be aligned; None if none can be kept.

@@ -56,30 +56,6 @@ _UNSPLIT_BYTES: Final = 20 << 20
 _WHOLE_FORMATS: Final = ("fp8", "int4", "int8", "nvfp4")
 """Formats whose matrices are loaded each into one tensor, their scales into another."""
 
-JOINED_WITHOUT_KEYS: Final = "keys_of_shared_layers"
-"""The engine's list of classes whose layers have places for keys and values even where they read another layer's cache:
-until 0.29 (``models/gemma4.py`` and ``gemma3n.py``, ``qkv_proj``), while 0.30 makes ``q_proj`` alone. Values that are the
-keys' projection (``attention_k_eq_v``) are loaded a second time in every release read (0.19.1 to 0.33.0)."""
-
-ROTATION_OF_WINDOWS: Final = "rotation_of_windows"
-"""The engine's list of classes whose windows rotate by a base, or by a scaling, of their own (0.10.2 to 0.33.0
-``models/gemma3.py`` and ``gemma3n.py``; 0.11.0 to 0.25.0 ``models/olmo2.py``)."""
-
-FLOAT_ROTATION: Final = "float_rotation"
-"""The engine's list of classes that ask for cosines and sines of 32 bits (0.10.2 to 0.33.0 ``models/gpt_oss.py``)."""
-
-LATENTS_READ_PLAIN: Final = "latents_read_plain"
-"""The engine's list of classes whose latent attention is loaded at 16 bits whatever the checkpoint stores (0.31.0 and 0.33.0
-``models/glm5next/common/model.py``, ``_try_load_fp8_attn_proj``; 0.30.0 ``nvidia``)."""
-
-FLOAT_CONNECTIONS: Final = "float_connections"
-"""The engine's list of classes that widen the mixing matrices of their residual streams to 32 bits (the same modules,
-``hc_attn_fn`` and ``hc_ffn_fn``)."""
-
-INDEX_READ_PLAIN: Final = "index_read_plain"
-"""The engine's list of classes whose keys of an indexer are projected at 16 bits, together with the indexer's weights (0.20.2 to
-0.33.0 ``models/deepseek_v2.py``, ``wk_weights_proj``; 0.30.0 to 0.33.0 ``models/glm5next``)."""
-
 _INDEX_READ_PLAIN: Final = ("indexer.wk.weight",)
 _READ_PLAIN: Final = ("q_a_proj.weight", "kv_a_proj_with_mqa.weight", "q_b_proj.weight", "o_proj.weight")
 _CONNECTIONS: Final = ("attn_hc.fn", "ffn_hc.fn")
@@ -112,12 +88,12 @@ def load_overhead(
         ``expert_padding``, ``read_plain``, ``float_connections``, ``row_padding`` and ``allocated_blocks``, where they apply.
     """
     stored = _stored(model, weight_format, formats)
-    joined = engine.lists(JOINED_WITHOUT_KEYS, model.architecture)
+    joined = engine.lists("keys_of_shared_layers", model.architecture)
     parts = {
         "position_table": _position_table(
             model,
-            engine.lists(FLOAT_ROTATION, model.architecture),
-            engine.lists(ROTATION_OF_WINDOWS, model.architecture),
+            engine.lists("float_rotation", model.architecture),
+            engine.lists("rotation_of_windows", model.architecture),
         ),
         "missing_projections": missing_projections(
             model, weight_format, formats, layout.tensor, joined=joined
@@ -128,7 +104,7 @@ def load_overhead(
         "expert_padding": _expert_padding(model, engine, stored, accelerator, layout),
         "read_plain": _read_plain(model, engine, stored, layout.tensor),
         "float_connections": _float_connections(model)
-        if engine.lists(FLOAT_CONNECTIONS, model.architecture)
+        if engine.lists("float_connections", model.architecture)
         else 0,
         "row_padding": _row_padding(stored, accelerator, layout, release_of(engine)),
         "allocated_blocks": _allocated_blocks(
@@ -209,7 +185,7 @@ def _absorbed(stored: _Stored, tensor_parallel: int) -> int:
 
 def _read_plain(model: Model, engine: Engine, stored: _Stored, tensor_parallel: int) -> int:
     """Projections of some classes are loaded at 16 bits where the checkpoint stores fewer."""
-    lists = {LATENTS_READ_PLAIN: _READ_PLAIN, INDEX_READ_PLAIN: _INDEX_READ_PLAIN}
+    lists = {"latents_read_plain": _READ_PLAIN, "index_read_plain": _INDEX_READ_PLAIN}
     names = tuple(
         name for kind, each in lists.items() if engine.lists(kind, model.architecture) for name in each
     )

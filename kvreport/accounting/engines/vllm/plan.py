@@ -25,9 +25,6 @@ from kvreport.accounting.engines.vllm.groups import (
     tuple_block_bytes,
 )
 from kvreport.accounting.engines.vllm.kernels import (
-    SHARED_DRAFTS,
-    SIXTEEN_BIT_CACHE,
-    UNCOMPRESSED,
     Device,
     Kernels,
     Traits,
@@ -196,7 +193,7 @@ class _Layers:
         self.shape = Traits.of(model, engine)
         self.kv_format = kv_format
         self.fp8 = kv_format is not None and kv_format.bits == 8
-        if engine.lists(SIXTEEN_BIT_CACHE, model.architecture):
+        if engine.lists("cache_type_ignored", model.architecture):
             self.kv_format, self.fp8 = None, False
         caching = serving.prefix_caching
         # Models of states alone never cache by default (config/model.py::is_prefix_caching_supported).
@@ -277,7 +274,7 @@ class _Layers:
     def _adds_draft_layer(self) -> bool:
         """True where a draft of unknown shape is served: one more layer like the last is charged."""
         drafted = bool(self.serving.draft_tokens) and not self.serving.draft_in_model
-        return drafted and not self.engine.lists(SHARED_DRAFTS, self.model.architecture)
+        return drafted and not self.engine.lists("drafts_share_cache", self.model.architecture)
 
     def _page(self, cache: Cache) -> CacheSpec | None:
         match cache:
@@ -345,7 +342,7 @@ class _Layers:
         return pair_bytes(key_dim, value_dim, self.kv_format)
 
     def _latent(self, cache: Latent) -> CacheSpec:
-        if self.engine.lists(UNCOMPRESSED, self.model.architecture):
+        if self.engine.lists("latents_expanded", self.model.architecture):
             return self._attention(uncompressed(self.model))
         self._require_storable("latent")
         if self.shape.packed:

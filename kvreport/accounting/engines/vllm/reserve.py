@@ -15,7 +15,6 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.step import EngineStep, Reserve, constant
 from kvreport.accounting.engines.vllm import releases
 from kvreport.accounting.engines.vllm.expert_kernels import MEGA_MOE
-from kvreport.accounting.engines.vllm.kernels import UNCOMPRESSED
 from kvreport.accounting.engines.vllm.profiling import (
     INDEX_LOGITS_BYTES,
     Shape,
@@ -52,10 +51,6 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.release import release_of
 from kvreport.catalog.remembered import remembered
 
-BUDGETED_VIDEOS: Final = "videos_within_a_budget"
-"""The engine's list of classes whose videos share one budget of pixels over all their frames, so that a longer one has
-smaller frames (0.30 ``models/glm5next/nvidia/multimodal.py::_get_video_max_pixels``)."""
-
 ROCM_GRAPH_BYTES: Final = 1_390_000
 """Bytes of a captured graph per layer on AMD's devices under the second model runner, as five starts of Gemma 4 on an MI300X
 print them: 1.36 to 1.42 MB (vale-005, -007 to -009). NVIDIA's take 0.19. Not fitted."""
@@ -70,11 +65,6 @@ BANDS: Final = ("plain", "encoder", "experts", "drafted", "stages")
 on several ranks, those with layers or a model that drafts, and pipeline stages. The browser has them in this order."""
 
 UNQUANTIZED: Final = ("bf16", "fp16", "fp32")
-
-BOTH_WAYS: Final = "attends_both_ways"
-"""The list of classes whose images are attended to in both directions, with or without images (0.19.1 ``config/model.py``, 0.20.0 to
-0.33.0 ``transformers_utils/model_arch_config_convertor.py::is_mm_prefix_lm``). FlashAttention 3 does not serve them
-(``v1/attention/backends/flash_attn.py::supports_mm_prefix``), and Triton's kernel keeps no partial results."""
 
 
 class OnDevice(NamedTuple):
@@ -189,11 +179,11 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
     asked = images and encodes(model)
     embedded = embedded_bytes_per_token(sizes, release, second=second, images=asked)
     on_device = not engine.lists("tables_on_host", model.architecture)
-    heads = engine.lists(UNCOMPRESSED, model.architecture)
+    heads = engine.lists("latents_expanded", model.architecture)
     copied = compiling_bytes(model, release, tensor_parallel, images=images, hashed=on_device)
     partial, narrow = (
         partial_bytes_per_row(model, release, tensor_parallel, second=second, decode_context=decode_context)
-        if graphs and not heads and not engine.lists(BOTH_WAYS, model.architecture)
+        if graphs and not heads and not engine.lists("attends_both_ways", model.architecture)
         else (0.0, 0.0)
     )
     scored = (
@@ -239,7 +229,9 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
         per_graph=bytes_of_graph_layer(engine, second=second, vendor=vendor) * graph_layers(sizes)
         if graphs
         else 0.0,
-        images=passed.images if videos and not engine.lists(BUDGETED_VIDEOS, model.architecture) else 1,
+        images=passed.images
+        if videos and not engine.lists("videos_within_a_budget", model.architecture)
+        else 1,
         encoded=passed.kept,
         encoded_per_token=passed.kept_per_token,
         compiling=copied,

@@ -42,10 +42,6 @@ SHARDS_SEQUENCES: Final = frozenset(
 )  # fmt: skip
 """Exchanges of tokens before which a data rank cuts its sequence in shards; the first is the default (0.33.0)."""
 
-SHARED_WHOLE: Final = "shared_experts_whole"
-SHARED_WHOLE_IN_ONE_STAGE: Final = "shared_experts_whole_in_one_stage"
-DENSE_WHOLE: Final = "dense_mlp_whole_in_one_stage"
-
 _SENDS: Final = "deepep_high_throughput"
 """An exchange that sends every token to its experts alone."""
 
@@ -400,11 +396,11 @@ class Vllm(EngineRules):
             return encoders
         lists = self.engine.lists
         whole = dict(encoders)
-        if lists(SHARED_WHOLE, model.architecture) or (
-            layout.pipeline == 1 and lists(SHARED_WHOLE_IN_ONE_STAGE, model.architecture)
+        if lists("shared_experts_whole", model.architecture) or (
+            layout.pipeline == 1 and lists("shared_experts_whole_in_one_stage", model.architecture)
         ):
             whole["shared_experts"] = 1
-        if layout.pipeline == 1 and lists(DENSE_WHOLE, model.architecture):
+        if layout.pipeline == 1 and lists("dense_mlp_whole_in_one_stage", model.architecture):
             whole["dense_mlp"] = 1
         return whole
 
