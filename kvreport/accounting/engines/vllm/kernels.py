@@ -201,23 +201,6 @@ def reserves_for_steps(model: Model) -> bool:
     )
 
 
-def default_kv_format(model: Model, engine: Engine, accelerator: Accelerator | None) -> str | None:
-    """The KV format that vLLM takes when told ``auto``, by name; None for the model's own type.
-
-    What the checkpoint declares, else what the device's kernels ask for: FP8 for GLM-5 on Blackwell
-    data-center GPUs, and the only layout that sparse latents can have on SM12x.
-    """
-    device = Device.of(accelerator)
-    if model.kv_format is not None or not device.nvidia:
-        return model.kv_format
-    if device.major == 10 and engine.lists("fp8_cache_on_sm100", model.architecture):
-        return "fp8"
-    sparse = Traits.of(model, engine)
-    if sparse.latent is not None and sparse.indexed and not sparse.packed and device.major == 12:
-        return "fp8_ds_mla"
-    return None
-
-
 def stored_format(
     model: Model, engine: Engine, kv_format: KvFormat | None, accelerator: Accelerator | None
 ) -> KvFormat | None:

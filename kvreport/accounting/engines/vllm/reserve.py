@@ -363,18 +363,6 @@ def runs_second(model: Model, sizes: Shape, engine: Engine, *, vendor: str = "NV
     )
 
 
-def follows_length(model: Model) -> bool:
-    """Whether the reserve may follow the longest request: one with an indexer or latents, or with images that become videos."""
-    sizes = Shape.of(model)
-    return bool(sizes.indexed or sizes.latent_heads) or sizes.tower is not None
-
-
-def follows_cache(model: Model) -> bool:
-    """Whether the reserve may follow the format of the cache: with latents, whose kernels on Hopper go by it."""
-    sizes = Shape.of(model)
-    return sizes.latent_heads > 0 or sizes.gathers_keys
-
-
 def band_kind(model: Model, *, tensor_parallel: int, images: bool) -> str:
     """The kind of start whose logs an error band rests on; pipeline stages have their own.
 

@@ -71,8 +71,20 @@ class Vllm(EngineRules):
         return self._has("stages_checked_as_whole")
 
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
-        """What the checkpoint declares, else what the device's kernels ask for."""
-        return kernels.default_kv_format(model, self.engine, accelerator)
+        """The KV format that vLLM takes when told ``auto``, by name; None for the model's own type.
+
+        What the checkpoint declares, else what the device's kernels ask for: FP8 for GLM-5 on Blackwell
+        data-center GPUs, and the only layout that sparse latents can have on SM12x.
+        """
+        device = kernels.Device.of(accelerator)
+        if model.kv_format is not None or not device.nvidia:
+            return model.kv_format
+        if device.major == 10 and self.engine.lists("fp8_cache_on_sm100", model.architecture):
+            return "fp8"
+        sparse = kernels.Traits.of(model, self.engine)
+        if sparse.latent is not None and sparse.indexed and not sparse.packed and device.major == 12:
+            return "fp8_ds_mla"
+        return None
 
     def stored_format(
         self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
@@ -148,7 +160,8 @@ class Vllm(EngineRules):
         self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
     ) -> tuple[Hashable, Callable[[Any], Any]] | None:
         """Activations and graphs of models with an indexer, and activations of those whose longest video goes by the length."""
-        if not reserve.follows_length(model):
+        sizes = Shape.of(model)
+        if not (sizes.indexed or sizes.latent_heads or sizes.tower):
             return None
         compiled = step.eager or step.compiled
         device = reserve.OnDevice.of(accelerator)
@@ -177,7 +190,8 @@ class Vllm(EngineRules):
 
     def reserve_follows_cache(self, model: Model) -> bool:
         """True for latents: on Hopper, another kernel serves those in FP8."""
-        return reserve.follows_cache(model)
+        sizes = Shape.of(model)
+        return sizes.latent_heads > 0 or sizes.gathers_keys
 
     def spared_later(self, model: Model, accelerator: Accelerator, step: EngineStep) -> int:
         """Bytes that a first start takes for compiling, and a later one with the same flags does not."""
