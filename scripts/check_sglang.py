@@ -22,7 +22,7 @@ from typing import Any
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import plan, settings
-from kvreport.accounting.engines.sglang.pools import PoolFlags, RankPools, pools_of, size_pools
+from kvreport.accounting.engines.sglang.pools import PoolFlags, RankPools, pool_rule, pools_of
 from kvreport.accounting.extras import with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.stages import stages
@@ -237,7 +237,7 @@ def _pools(
     )
     model = plan.counted(model, engine)
     if number == 1:
-        return size_pools(model, engine, BUDGET_BYTES, flags_of_pools)
+        return pools_of(pool_rule(model, engine, flags_of_pools), BUDGET_BYTES)
     parts = stages(model, number, plan.stage_sizes(model.layer_count, number))
     rules = [plan.stage_rule(model, engine, flags_of_pools, layout, part.model) for part in parts]
     caching = [rule for rule in rules if rule.cell_bytes] or rules  # a stage without caches limits no tokens

@@ -92,17 +92,9 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A pipeline stage on one kind of device: what is taken of the device, and how requests are laid into its pool.
+    """A pipeline stage on one kind of device: what is taken of it, and how requests are laid into its pool.
 
-    Attributes:
-        plan: The engine's block plan.
-        total_bytes: Memory that a process can use.
-        weight_bytes: Weights as loaded.
-        reserve_bytes: Activations, non-framework memory and graphs.
-        pool_bytes: Left for the cache.
-        lengths: How the reserve follows the longest request; None where it does not.
-        start_plan: How the engine lays out the request that it checks for at start, where that is not ``plan``.
-        case: What was laid out.
+    As :class:`~kvreport.accounting.deployment.Deployment` has it; ``reserve_bytes`` is the reserve in all, ``weight_bytes`` as loaded.
     """
 
     plan: BlockPlan

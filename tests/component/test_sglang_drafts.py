@@ -10,7 +10,7 @@ import pytest
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import plan, settings
-from kvreport.accounting.engines.sglang.pools import PoolFlags, size_pools
+from kvreport.accounting.engines.sglang.pools import PoolFlags, pool_rule, pools_of
 from kvreport.accounting.extras import borrowed_copies, draft_rows, with_draft
 from kvreport.architectures import read_config
 from kvreport.catalog.engine import Engine
@@ -114,7 +114,7 @@ def test_pools_beside_a_draft_are_those_of_sglang(
         draft_tokens=verified,
         draft_bytes=plan.own_draft_bytes(whole, engine, ranks, 2),
     )
-    pools = size_pools(plan.counted(whole, engine), engine, 40 << 30, flags)
+    pools = pools_of(pool_rule(plan.counted(whole, engine), engine, flags), 40 << 30)
     assert (pools.tokens, pools.state_slots) == (tokens, states)
 
 

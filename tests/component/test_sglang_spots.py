@@ -14,7 +14,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import plan as sglang_plan
 from kvreport.accounting.engines.sglang import settings as sglang_settings
 from kvreport.accounting.engines.sglang.compressed import WINDOW_SHARE, is_compressed
-from kvreport.accounting.engines.sglang.pools import Division, PoolFlags, RankPools, pool_rule, size_pools
+from kvreport.accounting.engines.sglang.pools import Division, PoolFlags, RankPools, pool_rule, pools_of
 from kvreport.accounting.engines.sglang.settings import Settings
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.sizing import pool_for, replica_users
@@ -154,7 +154,7 @@ def pool_flags(catalog: Catalog, spot: Spot) -> PoolFlags:
 
 def pools(catalog: Catalog, spot: Spot) -> RankPools:
     flags = pool_flags(catalog, spot)
-    return size_pools(catalog.model(spot.model), catalog.engine("sglang"), BUDGET, flags)
+    return pools_of(pool_rule(catalog.model(spot.model), catalog.engine("sglang"), flags), BUDGET)
 
 
 @pytest.mark.parametrize("spot", SPOTS, ids=lambda spot: f"{spot.model}-{spot.gpu}-{spot.flags}")
@@ -296,7 +296,7 @@ def test_a_budget_without_a_state_or_a_window_is_refused(catalog: Catalog) -> No
     for name in ("Qwen/Qwen3.5-27B", "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-V4-Flash"):
         spot = next(one for one in SPOTS if one.model == name)
         with pytest.raises(InputError):
-            size_pools(catalog.model(name), engine, 10_000_000, pool_flags(catalog, spot))
+            pools_of(pool_rule(catalog.model(name), engine, pool_flags(catalog, spot)), 10_000_000)
 
 
 def test_amd_lowers_the_share_for_long_contexts(catalog: Catalog) -> None:

@@ -351,17 +351,6 @@ def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> Division:
     return Division(flags, token_bytes(model, engine, flags), state_bytes=one)
 
 
-def size_pools(model: Model, engine: Engine, budget_bytes: int, flags: PoolFlags) -> RankPools:
-    """Divide a budget over a model's pools as SGLang does.
-
-    ``budget_bytes``: what weights and the reserve leave on the rank.
-
-    Raises:
-        InputError: If the budget holds no token, no state, or no window of one request.
-    """
-    return pools_of(pool_rule(model, engine, flags), budget_bytes)
-
-
 def pools_of(rule: Division, budget_bytes: int) -> RankPools:
     """Divide a budget over the pools of a rule.
 
