@@ -138,7 +138,7 @@ def served_by(estimate: Estimate) -> Served:
         model_runner=_told(query, "model_runner") or "",
         state_type=_told(query, "mamba_ssm_cache_dtype"),
         index_type=_told(query, "indexer_kv_dtype"),
-        expert_kernels=_told(query, "moe_backend") if engine.has_expert_kernels_flag() else None,
+        expert_kernels=_told(query, "moe_backend") if engine.release_has("moe_backend") else None,
         changed_keys=key_tree(query.hf_overrides) if query is not None and query.hf_overrides else {},
         any_context=query is not None and query.any_context,
     )

@@ -571,9 +571,8 @@ def _sampler_not_followed(query: Query, engine: Engine, accelerator: Accelerator
     asked = query.sampler
     if asked in (None, "auto"):
         return []
-    choices = rules(engine).samplers() or ()
     on_device = asked == "sort" or accelerator.vendor.upper() == "NVIDIA"
-    if asked in choices and on_device:
+    if rules(engine).release_has("sampler") and on_device:
         return []
     return [f"sampler {asked}: not followed; {engine.label} has one sampler on {accelerator.name}"]
 
@@ -594,7 +593,7 @@ def _unused(query: Query, engine: Engine, support: Support | None, nodes: int) -
             f"mamba-ssm-cache-dtype: found {query.mamba_ssm_cache_dtype} for {engine.label}; allowed with vLLM and "
             "SGLang, which have such a flag"
         )
-    if query.sampler not in (None, "auto") and rules(engine).samplers() is None:
+    if query.sampler not in (None, "auto") and rules(engine).release_has("sampler") is None:
         raise InputError(
             f"sampler: found {query.sampler} for {engine.label}; allowed with vLLM, whose releases up to 0.16 have such a choice"
         )
@@ -615,7 +614,7 @@ def _with_kernel(query: Query, engine: Engine, assumed: list[str]) -> Engine:
     named = query.moe_backend
     if named in (None, "auto"):
         return engine
-    if not rules(engine).chooses_expert_kernels:
+    if rules(engine).release_has("moe_backend") is None:
         raise InputError(
             f"moe-backend: found {shorten(named)} for {engine.label}; allowed with vLLM, which has such a choice"
         )
@@ -650,7 +649,7 @@ def _with_runner(
         # The first runner takes no second step in flight beside drafts from the text (0.26.0 to 0.33.0 config/vllm.py).
         steps = {} if text_draft is None else {"steps_in_flight": 1}
         return engine.model_copy(update={"model_runner": "first", **steps})
-    if not chosen.chooses_model_runner():
+    if not chosen.release_has("model_runner"):
         raise InputError(
             f"model-runner: found {query.model_runner} for {engine.label}; allowed with vLLM since 0.22, which has such a choice"
         )

@@ -55,9 +55,6 @@ class EngineRules:
 
     engine: Engine
 
-    chooses_expert_kernels: ClassVar[bool] = False
-    """Whether a flag names the kernels of MXFP4 experts."""
-
     reserves: ClassVar[bool] = True
     """False for the ceiling, which is no engine and has no flags to change."""
 
@@ -304,17 +301,9 @@ class EngineRules:
         """The kernels of experts that a user names, as an engine's record calls them; None where they are not followed."""
         return None
 
-    def has_expert_kernels_flag(self) -> bool:
-        """True if the release has a flag that names the kernels of experts."""
-        return False
-
-    def samplers(self) -> tuple[str, ...] | None:
-        """What ``--sampler`` may name in this release, for the engine whose flag it is; None for others."""
+    def release_has(self, option: str) -> bool | None:
+        """Whether the release has an option that few engines have, by its name; None for an engine without such an option."""
         return None
-
-    def chooses_model_runner(self) -> bool:
-        """True if the release has two model runners, of which one may be asked for."""
-        return False
 
     def leaves_draft_to_first_runner(self, drafts: DraftKind) -> bool:
         """True if the release's second model runner lacks drafts of this kind."""

@@ -54,7 +54,6 @@ class Vllm(EngineRules):
     """The rules of one vLLM release."""
 
     serves_only: ClassVar[bool] = True
-    chooses_expert_kernels: ClassVar[bool] = True
 
     held_in_reserve: ClassVar[bool] = False
     reserve_follows_requests: ClassVar[bool] = True
@@ -205,22 +204,17 @@ class Vllm(EngineRules):
             return MEGA_MOE
         return named if named in ("marlin", "triton") else None
 
-    def has_expert_kernels_flag(self) -> bool:
-        """``--moe-backend``."""
-        return self._has("moe_backend_flag")
-
-    def samplers(self) -> tuple[str, ...]:
-        """Both where it depends on what is installed."""
-        return ("sort", "flashinfer") if self._has("sampler_by_installation") else ()
-
-    def chooses_model_runner(self) -> bool:
-        """By ``VLLM_USE_V2_MODEL_RUNNER``, where there are two."""
-        return release_of(self.engine).word("second_runner") != "none"
+    def release_has(self, option: str) -> bool | None:
+        """``--moe-backend``, two samplers where it depends on what is installed, ``VLLM_USE_V2_MODEL_RUNNER`` where there are two."""
+        if option == "model_runner":
+            return release_of(self.engine).word("second_runner") != "none"
+        rule = {"moe_backend": "moe_backend_flag", "sampler": "sampler_by_installation"}.get(option)
+        return None if rule is None else self._has(rule)
 
     def leaves_draft_to_first_runner(self, drafts: DraftKind) -> bool:
         """Ways to draft that the second runner does not have."""
         known = release_of(self.engine).names("second_runner_drafts")
-        return self.chooses_model_runner() and drafts not in known
+        return self.release_has("model_runner") is True and drafts not in known
 
     def browser_traits(self, accelerator: Accelerator) -> dict[str, Any]:
         """As :class:`.reserve.OnDevice` has them; the band of each kind of start.
