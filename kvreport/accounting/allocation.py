@@ -185,7 +185,7 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     kept = shared_reserve(case, known)
     total = [one.usable_bytes for one in case.accelerators]
     shares = shares_on(case)
-    memory = [engine.memory_bytes(size, share) for size, share in zip(total, shares, strict=True)]
+    memory = [asked_memory(engine, size, share) for size, share in zip(total, shares, strict=True)]
     scalar = not case.many and len(resident) == 1 and len(total) <= 1
     totals = (total or [0])[0] if scalar else xp.integers(total)
     weights = resident[0] if scalar else xp.integers(resident)
@@ -512,6 +512,11 @@ def overhead_on(
 def format_name(form: WeightFormat | None) -> str | None:
     """A weight format as a key; None is as released."""
     return None if form is None else form.name
+
+
+def asked_memory(engine: EngineRules, total_bytes: int, utilization: float | None = None) -> int:
+    """What an engine asks of a device for weights, reserve and pool together; None is its default share."""
+    return engine.memory_bytes(total_bytes, utilization)
 
 
 def column(total: int | Integers) -> int | Integers:

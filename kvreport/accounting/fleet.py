@@ -10,6 +10,7 @@ from typing import Any
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import (
     Allocation,
+    asked_memory,
     by_share,
     lengths_on,
     overhead_on,
@@ -285,7 +286,7 @@ def _shares_of(
 ) -> tuple[list[tuple[float, Any]], Integers, Integers]:
     total = [device.usable_bytes for device in devices]
     own = rules(engine)
-    memory = [own.memory_bytes(size, share) for size, share in zip(total, shares, strict=True)]
+    memory = [asked_memory(own, size, share) for size, share in zip(total, shares, strict=True)]
     return by_share(shares), xp.fixed(xp.integers(total)), xp.fixed(xp.integers(memory))
 
 

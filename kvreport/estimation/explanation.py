@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
+from kvreport.accounting.allocation import asked_memory
 from kvreport.accounting.capacity import UNLIMITED_USERS, Limit, Verdict, beside
 from kvreport.accounting.capacity import blocks as pool_blocks
 from kvreport.accounting.kv_cache import (
@@ -157,7 +158,7 @@ def start_sentence(estimate: Estimate) -> str:
     """What the engine asks for at start, and what is free then."""
     request, device = estimate.request, estimate.request.accelerator
     free, less, more = device.free_at_start
-    asked = request.case.rules.memory_bytes(device.usable_bytes, request.utilization)
+    asked = asked_memory(request.case.rules, device.usable_bytes, request.utilization)
     return (
         f"at start {request.engine.label} asks for {request.utilization:g} of {gib(device.usable_bytes)} GiB "
         f"({gib(asked)} GiB), and {gib(free)} GiB ({gib(free - less)} to {gib(free + more)}) are free on "

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from kvreport.accounting.allocation import asked_memory
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout, allowed_tensor_parallel
 from kvreport.catalog.accelerator import Accelerator
@@ -145,7 +146,7 @@ def waterfall(result: Estimate) -> tuple[WaterfallStep, ...]:
     short = result.start_shortage_bytes
     if short is not None:
         free = request.accelerator.free_at_start[0]
-        asked = request.case.rules.memory_bytes(budget.total_bytes, request.utilization)
+        asked = asked_memory(request.case.rules, budget.total_bytes, request.utilization)
         return (
             WaterfallStep("usable", budget.total_bytes),
             WaterfallStep("not_free", free - budget.total_bytes),
@@ -162,7 +163,7 @@ def waterfall(result: Estimate) -> tuple[WaterfallStep, ...]:
     if request.kv_pool_bytes is not None:
         terms, pool = [], request.kv_pool_bytes
     else:
-        memory = request.case.rules.memory_bytes(budget.total_bytes, request.utilization)
+        memory = asked_memory(request.case.rules, budget.total_bytes, request.utilization)
         if not result.kv_bytes_per_request_per_gpu:
             memory = budget.total_bytes  # no pool is made, so no share of the memory is held back
         terms = [

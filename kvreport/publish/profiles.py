@@ -13,6 +13,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
+from kvreport.accounting.allocation import asked_memory
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
@@ -148,8 +149,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "short": short_name(gpu),
                 "vendor": gpu.vendor,
                 "usable": gpu.usable_bytes,
-                "memory": rules(site.engine).memory_bytes(
-                    gpu.usable_bytes, rules(site.engine).share_on(gpu, None)
+                "memory": asked_memory(
+                    rules(site.engine), gpu.usable_bytes, rules(site.engine).share_on(gpu, None)
                 ),
                 "share": rules(site.engine).share_on(gpu, None),
                 "free": None
