@@ -91,18 +91,6 @@ class EngineRules:
     load_line: ClassVar[str] = "weights"
     """What the log's line about loading the model states."""
 
-    # --- what runs -----------------------------------------------------------------------------------------
-
-    def supports(
-        self,
-        model: Model,
-        kv_format: KvFormat | None,
-        accelerator: Accelerator | None,
-        layout: Layout,
-    ) -> str | None:
-        """Why the release refuses this combination, in words; None if it does not."""
-        return None
-
     # --- formats ----------------------------------------------------------------------------------------
 
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
@@ -138,11 +126,7 @@ class EngineRules:
 
     # --- the block plan -----------------------------------------------------------------------------------
 
-    def plan(
-        self,
-        model: Model,
-        setup: CacheSetup,
-    ) -> BlockPlan:
+    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
         """How requests are laid into the pool of one device.
 
         Raises:
@@ -217,13 +201,7 @@ class EngineRules:
         """Names of weight rows that lie in host memory by default, on a device or on most."""
         return frozenset()
 
-    def plan_stage(
-        self,
-        whole: Model,
-        layers: range,
-        stage: Model,
-        setup: CacheSetup,
-    ) -> BlockPlan:
+    def plan_stage(self, whole: Model, layers: range, stage: Model, setup: CacheSetup) -> BlockPlan:
         """How requests are laid into the pool of one pipeline stage: as if the stage were a model of its own.
 
         ``layers``: layers of it that the stage runs.

@@ -55,11 +55,7 @@ CHUNK_SPREAD: Final = 100_000_000
 class Mlx(EngineRules):
     """The rules of one mlx-lm release."""
 
-    def plan(
-        self,
-        model: Model,
-        setup: CacheSetup,
-    ) -> BlockPlan:
+    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
         """Caches in steps of 256 tokens; a window holds the chunk that is being read, too."""
         return BlockPlan(
             block_bytes=1,

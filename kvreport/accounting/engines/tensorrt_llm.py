@@ -112,11 +112,7 @@ class TensorRtLlm(EngineRules):
 
     tokens_are_cells: ClassVar[bool] = True
 
-    def plan(
-        self,
-        model: Model,
-        setup: CacheSetup,
-    ) -> BlockPlan:
+    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
         """One pool of equal blocks for all layers of a rank.
 
         Raises:

@@ -22,11 +22,7 @@ class Transformers(EngineRules):
         """A window keeps one token less than it looks back, because the token that asks brings its own."""
         return _kept(term)
 
-    def plan(
-        self,
-        model: Model,
-        setup: CacheSetup,
-    ) -> BlockPlan:
+    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
         """What ``generate`` holds, without blocks."""
         return tensor_plan(model, setup.kv_format, setup.layout.tensor)
 

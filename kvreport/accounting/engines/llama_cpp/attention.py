@@ -137,8 +137,8 @@ def _unfolded(inputs: AttentionInputs, latent: LatentAttention, x: Tensor, home:
     key = view(unfolded, (latent.nope, heads, tokens), strides)
     value = cont(view(unfolded, (latent.value_dim, heads, tokens), strides))
     if latent.rotates:
-        query = Tensor("rope", query.ne, srcs=(query, inputs.positions))
-        shared = Tensor("rope", shared.ne, srcs=(shared, inputs.positions))
+        query = _turned(query, inputs.positions)
+        shared = _turned(shared, inputs.positions)
     key = concat(key, Tensor("repeat", (latent.rotary, heads, tokens), srcs=(shared,)))
     return _Heads(query, key, value)
 
@@ -163,10 +163,14 @@ def _project(inputs: AttentionInputs, attn: Attention, x: Tensor, home: int) -> 
     return _Heads(query, key, value), gate
 
 
+def _turned(x: Tensor, positions: Tensor) -> Tensor:
+    return Tensor("rope", x.ne, srcs=(x, positions))
+
+
 def _position(inputs: AttentionInputs, attn: Attention, heads: Tensor, home: int) -> Tensor:
     if attn.qk_norm == "head":
         heads = norm(heads, home)
-    return Tensor("rope", heads.ne, srcs=(heads, inputs.positions)) if attn.rotary else heads
+    return _turned(heads, inputs.positions) if attn.rotary else heads
 
 
 def _qkv(attn: Attention, x: Tensor, home: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -368,10 +372,10 @@ def latent_attention(
     q_rope = view(q, (attn.rotary, attn.heads, tokens), q.nb[1:3])
     q_nope = view(q, (attn.nope, attn.heads, tokens), q.nb[1:3])
     if attn.rotates:
-        k_rope = Tensor("rope", k_rope.ne, srcs=(k_rope, inputs.positions))
+        k_rope = _turned(k_rope, inputs.positions)
     latent = norm(latent, home)
     if attn.rotates:
-        q_rope = Tensor("rope", q_rope.ne, srcs=(q_rope, inputs.positions))
+        q_rope = _turned(q_rope, inputs.positions)
     absorb = weight(attn.nope, attn.latent, attn.heads, home=home)
     absorbed = permute(mul_mat(absorb, permute(q_nope, 0, 2, 1, 3)), 0, 2, 1, 3)
     query = concat(absorbed, q_rope)
@@ -433,10 +437,10 @@ def _index(
         indexer.heads,
         tokens,
     )
-    q = Tensor("rope", q.ne, srcs=(q, inputs.positions))
+    q = _turned(q, inputs.positions)
     key = norm(mul_mat(weight(x.ne[0], dim, home=home), x), home, layer_norm=True)
     key = reshape(key, dim, 1, tokens)
-    key = Tensor("rope", key.ne, srcs=(key, inputs.positions))
+    key = _turned(key, inputs.positions)
     q, key = mul_mat(rotation, q), mul_mat(rotation, key)
     keys = cache(dim, step.cells, step.streams, home=cache_home)
     graph.expand(_store(key, keys, inputs.index_cells))
@@ -480,11 +484,11 @@ def _picked_blocks(
     pooled = _summed([cont(view(members, (dim, blocks, streams), members.nb[2:])) for _ in range(size)])
     pooled = norm(reshape(like("scale", pooled), dim, blocks * streams), home)
     pooled = reshape(pooled, dim, 1, blocks * streams)
-    pooled = Tensor("rope", pooled.ne, srcs=(pooled, shared.positions))
+    pooled = _turned(pooled, shared.positions)
     pooled = reshape(pooled, dim, blocks, streams)
     query = reshape(mul_mat(weight(x.ne[0], dim * picker.heads, home=home), x), dim, picker.heads, tokens)
     query = norm(query, home)
-    query = Tensor("rope", query.ne, srcs=(query, inputs.positions))
+    query = _turned(query, inputs.positions)
     score = mul_mat(pooled, reshape(query, dim, picker.heads * per, streams))
     score = like("unary", reshape(score, blocks, picker.heads, per, streams))
     heads = [view(score, (blocks, per, streams), score.nb[2:]) for _ in range(picker.heads)]

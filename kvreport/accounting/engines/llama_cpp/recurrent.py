@@ -107,9 +107,11 @@ class RecurrentPlace:
 
 def _convolve(at: RecurrentPlace, x: Tensor, channels: int) -> Tensor:
     """The causal convolution with its carried columns; returns its raw output."""
-    mixer = at.mixer
-    joined = at.carried(x, channels)
-    kernel = at.weight(mixer.conv + 1, channels)
+    return _convolved(at, at.carried(x, channels), channels)
+
+
+def _convolved(at: RecurrentPlace, joined: Tensor, channels: int) -> Tensor:
+    kernel = at.weight(at.mixer.conv + 1, channels)
     return Tensor("ssm_conv", (channels, at.per_sequence, at.sequences), srcs=(joined, kernel))
 
 
@@ -134,10 +136,7 @@ def _mamba1(at: RecurrentPlace, x: Tensor) -> Tensor:
     z = view(both, (inner, both.ne[1], both.ne[2]), both.nb[1:3])
     joined = concat(carried, transpose(u))
     at.keep(view(joined, (mixer.conv, inner, at.sequences), joined.nb[1:3]), at.conv)
-    u = Tensor(
-        "ssm_conv", (inner, at.per_sequence, at.sequences), srcs=(joined, at.weight(mixer.conv + 1, inner))
-    )
-    u = like("unary", add(u, at.weight(inner)))
+    u = like("unary", add(_convolved(at, joined, inner), at.weight(inner)))
     rest = mul_mat(at.weight(inner, mixer.rank + 2 * mixer.state), u)
     dt = view(rest, (mixer.rank, at.per_sequence, at.sequences), rest.nb[1:3])
     b, c = (
@@ -187,9 +186,7 @@ def _mamba2(at: RecurrentPlace, x: Tensor) -> Tensor:
     joined = concat(carried, transpose(xbc))
     for _ in range(at.snapshots):
         at.keep(view(joined, (mixer.conv, channels, at.sequences), joined.nb[1:3]), at.conv)
-    kernel = at.weight(mixer.conv + 1, channels)
-    xbc = Tensor("ssm_conv", (channels, at.per_sequence, at.sequences), srcs=(joined, kernel))
-    xbc = like("unary", add(xbc, at.weight(channels)))
+    xbc = like("unary", add(_convolved(at, joined, channels), at.weight(channels)))
     u = view(xbc, heads, (head_dim * F32, xbc.nb[1], xbc.nb[2]))
     grouped = (mixer.state, mixer.groups, at.per_sequence, at.sequences)
     b, c = (view(xbc, grouped, (mixer.state * F32, xbc.nb[1], xbc.nb[2])) for _ in range(2))
@@ -220,8 +217,7 @@ def _gated_deltanet(at: RecurrentPlace, x: Tensor) -> Tensor:
     gate = reshape(mul(alpha, at.weight(mixer.heads)), 1, mixer.heads, per, sequences)
     joined = at.carried(mixed, channels, copied=mixer.copied_columns)
     state = reshape(at.read(at.state), head_v, head_v, mixer.heads, sequences)
-    conv = Tensor("ssm_conv", (channels, per, sequences), srcs=(joined, at.weight(mixer.conv + 1, channels)))
-    conv = like("unary", conv)
+    conv = like("unary", _convolved(at, joined, channels))
     q, k = (
         view(conv, (mixer.state, mixer.groups, per, sequences), (mixer.state * F32, conv.nb[1], conv.nb[2]))
         for _ in range(2)

@@ -98,11 +98,7 @@ class LlamaCpp(EngineRules):
         """Metal's backend takes another amount than others do."""
         return accelerator.vendor.lower() == "apple"
 
-    def plan(
-        self,
-        model: Model,
-        setup: CacheSetup,
-    ) -> BlockPlan:
+    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
         """Every cell is allocated at start, rounded to 256."""
         return cell_plan(model, setup.kv_format, setup.serving)
 

@@ -25,6 +25,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import release_of
+from kvreport.errors import InputError
 
 GROWING: Final = frozenset({"full", "sliding", "chunked", "latent", "cross"})
 """Kinds of caches that a KV format stores; others keep their own type."""
@@ -57,8 +58,11 @@ def plan(
     ``stage``: the layers of a pipeline stage as a model; None for all.
 
     Raises:
-        InputError: If the format cannot store one of the model's caches.
+        InputError: If the release refuses the combination, or the format cannot store one of the model's caches.
     """
+    reason = refusals.refusal(model, engine, setup.kv_format, setup.accelerator, setup.layout)
+    if reason is not None:
+        raise InputError(reason)
     heads = max(setup.layout.tensor // setup.layout.decode_context, 1)
     draft_bytes = own_draft_bytes(model, engine, heads, element_bytes(setup.kv_format))
     asked, model = model, counted(model, engine)

@@ -29,7 +29,7 @@ from kvreport.accounting.engines.sglang.pools import (
     SCALE_EVERY,
     WIDE_ROPE_BYTES,
 )
-from kvreport.accounting.engines.sglang.refusals import refusal, unequal_refusal
+from kvreport.accounting.engines.sglang.refusals import unequal_refusal
 from kvreport.accounting.engines.step import EngineStep, Reserve, StaticMemory, constant
 from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
@@ -43,7 +43,6 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
 from kvreport.catalog.release import plain_release, release_of
-from kvreport.errors import InputError
 from kvreport.units import GIB, MIB
 
 PAIR: Final = 2
@@ -86,16 +85,6 @@ class Sglang(EngineRules):
     load_line: ClassVar[str] = "free memory taken by loading"
     """SGLang prints how much less memory is free, which counts the device's context too."""
 
-    def supports(
-        self,
-        model: Model,
-        kv_format: KvFormat | None,
-        accelerator: Accelerator | None,
-        layout: Layout,
-    ) -> str | None:
-        """Why SGLang refuses a combination when it resolves its flags."""
-        return refusal(model, self.engine, kv_format, accelerator, layout)
-
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
         """What the checkpoint declares; sparse latents stay at 16 bits below Blackwell."""
         return default_kv_format(model, accelerator)
@@ -120,36 +109,12 @@ class Sglang(EngineRules):
         index: Precisions = (("index", "float8"),) if narrow else ()
         return (("conv", "bfloat16"), *index)
 
-    def plan(
-        self,
-        model: Model,
-        setup: CacheSetup,
-    ) -> BlockPlan:
-        """One cell per token; windows and states in pools of their own.
-
-        Raises:
-            InputError: If the release refuses the combination.
-        """
-        reason = self.supports(model, setup.kv_format, setup.accelerator, setup.layout)
-        if reason is not None:
-            raise InputError(reason)
+    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
+        """One cell per token; windows and states in pools of their own."""
         return plan(model, self.engine, setup)
 
-    def plan_stage(
-        self,
-        whole: Model,
-        layers: range,
-        stage: Model,
-        setup: CacheSetup,
-    ) -> BlockPlan:
-        """The stage's layers in pools of the kinds that the whole model has.
-
-        Raises:
-            InputError: If the release refuses the combination.
-        """
-        reason = self.supports(whole, setup.kv_format, setup.accelerator, setup.layout)
-        if reason is not None:
-            raise InputError(reason)
+    def plan_stage(self, whole: Model, layers: range, stage: Model, setup: CacheSetup) -> BlockPlan:
+        """The stage's layers in pools of the kinds that the whole model has."""
         return plan(whole, self.engine, setup, stage)
 
     def stage_sizes(self, layers: int, stages: int) -> tuple[int, ...]:

@@ -338,9 +338,6 @@ class _Layers:
             content_bytes=self.block_tokens * heads * head,
         )
 
-    def _head_bytes(self, key_dim: int, value_dim: int) -> int:
-        return pair_bytes(key_dim, value_dim, self.kv_format)
-
     def _latent(self, cache: Latent) -> CacheSpec:
         if self.engine.lists("latents_expanded", self.model.architecture):
             return self._attention(uncompressed(self.model))
@@ -389,14 +386,7 @@ class _Layers:
         ``models/qwen4_exp/common/qsa_cache.py::QSAKeyStateCache`` (0.29.0 to 0.33.0).
         """
         rows = cache.stride * -(-(cache.stride + self.serving.draft_tokens) // cache.stride)
-        return CacheSpec(
-            growth="state",
-            kind="ring",
-            layout=("open", cache.index_dim),
-            block_tokens=self.block_tokens,
-            content_bytes=rows * (cache.index_dim * SERVED_BYTES + _POSITION_BYTES),
-            fixed_blocks=1,
-        )
+        return self._open("open", cache.index_dim, rows * (cache.index_dim * SERVED_BYTES + _POSITION_BYTES))
 
     def _open_group(self, cache: Indexer) -> CacheSpec:
         """The raw keys and gates of one request's open group: one block for as long as it runs.
@@ -405,26 +395,23 @@ class _Layers:
         """
         groups = -(-(cache.stride + self.serving.draft_tokens) // cache.stride)
         rows = cache.stride * (1 << (groups - 1).bit_length())
-        return CacheSpec(
-            growth="state",
-            kind="ring",
-            layout=("open group", cache.index_dim),
-            block_tokens=self.block_tokens,
-            content_bytes=rows * 2 * cache.index_dim * SERVED_BYTES,
-            fixed_blocks=1,
-        )
+        return self._open("open group", cache.index_dim, rows * 2 * cache.index_dim * SERVED_BYTES)
 
     def _open_region(self, cache: Indexer, attention: CacheSpec) -> CacheSpec:
         """The raw keys and gates of one request's open region, in one page as large as those of keys and values.
 
         ``models/step5/nvidia/csa_tail_ring.py::Step5CSATailRing`` (0.33.0).
         """
+        return self._open("open region", cache.index_dim, attention.content_bytes)
+
+    def _open(self, name: str, width: int, content: int) -> CacheSpec:
+        """One block for as long as a request runs."""
         return CacheSpec(
             growth="state",
             kind="ring",
-            layout=("open region", cache.index_dim),
+            layout=(name, width),
             block_tokens=self.block_tokens,
-            content_bytes=attention.content_bytes,
+            content_bytes=content,
             fixed_blocks=1,
         )
 
@@ -438,14 +425,8 @@ class _Layers:
         if self.shape.short:
             # Drafts, the bonus token and the row before them, as a power of two (0.30 ``deepseek_v41/compressor.py``).
             rows = max(8, 1 << (self.serving.draft_tokens + 1).bit_length())
-            return CacheSpec(
-                growth="state",
-                kind="ring",
-                layout=("open group", cache.elements_per_token),
-                block_tokens=self.block_tokens,
-                content_bytes=rows * cache.elements_per_token * _FLOAT32_BYTES,
-                fixed_blocks=1,
-            )
+            width = cache.elements_per_token
+            return self._open("open group", width, rows * width * _FLOAT32_BYTES)
         # The short window (ratio 4) is kept in pages of 4 tokens, the long one (ratio 128) of 8.
         tokens = 4 if cache.window <= 8 else 8
         content = tokens * cache.elements_per_token * _FLOAT32_BYTES
@@ -530,7 +511,7 @@ class _Layers:
         for cache in self.model.every_cache:
             if isinstance(cache, FullAttention | SlidingWindow | ChunkedAttention):
                 heads = heads_per_rank(cache.kv_heads, self.tensor_parallel)
-                return heads * self._head_bytes(cache.key_dim, cache.value_dim)
+                return heads * pair_bytes(cache.key_dim, cache.value_dim, self.kv_format)
         raise AssertionError("a hybrid has attention")
 
     def _require_storable(self, kind: str) -> None:

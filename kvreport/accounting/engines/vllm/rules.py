@@ -91,21 +91,11 @@ class Vllm(EngineRules):
         """The layout that the device's kernels give a format."""
         return kernels.stored_format(model, self.engine, kv_format, accelerator)
 
-    def plan(
-        self,
-        model: Model,
-        setup: CacheSetup,
-    ) -> BlockPlan:
+    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
         """KV cache groups in a shared block pool."""
         return plan.plan(model, self.engine, setup)
 
-    def plan_stage(
-        self,
-        whole: Model,
-        layers: range,
-        stage: Model,
-        setup: CacheSetup,
-    ) -> BlockPlan:
+    def plan_stage(self, whole: Model, layers: range, stage: Model, setup: CacheSetup) -> BlockPlan:
         """The stage's layers in the groups of the whole model; a draft's layer runs on the last stage."""
         last = layers.stop == whole.layer_count
         stage_layers = range(layers.start, layers.stop + 1) if last else layers
