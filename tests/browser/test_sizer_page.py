@@ -317,15 +317,19 @@ def test_the_sizers_answer_is_printed_and_only_its_headline_is_announced(page: A
     assert not page.locator(".kv-sizer").is_visible()
 
 
-def test_both_pages_are_whole_without_javascript(browser, address) -> None:
+def test_both_pages_are_whole_without_javascript(browser: Any, page: Any, address: str) -> None:
     context = browser.new_context(java_script_enabled=False)
     bare = context.new_page()
     bare.goto(f"{address}sizer/")
     assert "kvreport size" in bare.inner_text("article")
-    assert bare.locator("article table tbody tr").count() >= 1
+    row = bare.locator(".kv-nojs table tbody tr").first
+    first = f"{row.locator('td').first.inner_text()} × {row.locator('th').inner_text()}"
     bare.goto(f"{address}log/")
     assert "kvreport log" in bare.inner_text("article")
     context.close()
+    page.goto(f"{address}sizer/")
+    answer(page)
+    assert f": {first} (" in page.inner_text("[data-kv-sized] .kv-big"), "the same case, and the same answer"
 
 
 def test_unequal_gpus_in_an_address_are_told_which_command_answers(page: Any, address: str) -> None:

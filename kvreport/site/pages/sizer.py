@@ -67,6 +67,7 @@ class Field:
 
 FIELDS: Final = tuple(Field(**one) for one in read_table("sizer fields"))
 """The fields, those of the short form first the advanced ones after them."""
+_START: Final = {field.name: field.value for field in FIELDS}
 
 
 def page(site: SiteData) -> Page:
@@ -105,7 +106,8 @@ def context(site: SiteData) -> Names:
         "presets": PRESETS,
         "local": local.URI if site.catalog.folder.resolve() == data_dir().resolve() else "",
         "example": _table(site, model, longest),
-        "command": f"kvreport size {model.id} --concurrent 64 --context {longest} --burst 1.5 --spares 1",
+        "command": f"kvreport size {model.id} --concurrent {_START['concurrent']} --prompt {_START['prompt']} "
+        f"--output {_START['output']} --context {longest} --burst {_START['burst']} --spares {_START['spares']}",
     }
 
 
@@ -125,8 +127,8 @@ def _example(site: SiteData) -> Model:
 
 def _table(site: SiteData, model: Model, longest: int) -> Table:
     caption = (
-        f"64 concurrent requests (96 at peak) of {model.name}, at most {units.count(longest)} tokens each, "
-        "one spare replica"
+        f"64 concurrent requests (96 at peak) of {model.name}: prompts of {_START['prompt']} tokens, "
+        f"{_START['output']} generated, at most {units.count(longest)}, one spare replica"
     )
     columns = (
         Column("GPUs"),
@@ -140,9 +142,12 @@ def _table(site: SiteData, model: Model, longest: int) -> Table:
         found = size(
             model.id,
             context=longest,
-            concurrent=64,
-            burst=1.5,
-            spare_replicas=1,
+            prompt=_START["prompt"],
+            output=_START["output"],
+            concurrent=float(_START["concurrent"]),
+            burst=float(_START["burst"]),
+            spare_replicas=int(_START["spares"]),
+            efficiency=float(_START["efficiency"]),
             gpus=() if len(site.gpus) == len(site.catalog.accelerators) else [g.id for g in site.gpus],
             layouts=None,
             catalog=site.catalog,
