@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -126,6 +127,27 @@ def let_go(page: Any, held: Held, act: Callable[[], object]) -> None:
         page.wait_for_timeout(20)
     act()
     held.let_go()
+
+
+SMALL_TARGETS: Final = """() => Array.from(document.querySelectorAll("a[href], button, select, summary"))
+  .filter((one) => one.checkVisibility({ opacityProperty: true, visibilityProperty: true, contentVisibilityAuto: true }))
+  .filter((one) => !one.closest("p, figcaption, caption, dd") || !one.matches("a")) // in a sentence
+  .map((one) => [one.outerHTML.slice(0, 120), one.getBoundingClientRect()])
+  .filter(([, { width, height }]) => width > 1 && (width < 23.9 || height < 23.9))
+  .map(([html, { width, height }]) => `${html}: ${width} x ${height}`)"""
+"""What a finger has to find that is smaller than 24 px, and not a link within a sentence."""
+
+
+def unusable(page: Any) -> list[Any]:
+    """What a screen reader or a hand cannot use on a page: what axe finds, and targets under 24 px."""
+    page.wait_for_function("document.fonts.status === 'loaded' && document.getAnimations().length === 0")
+    page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
+    found = page.evaluate(
+        "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
+    )
+    nodes = [(one["id"], one["nodes"][0]) for one in found["violations"]]
+    said = [(name, node["html"][:160], node["failureSummary"][:300]) for name, node in nodes]
+    return said + list(page.evaluate(SMALL_TARGETS))
 
 
 class Visit:

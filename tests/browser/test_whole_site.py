@@ -28,6 +28,7 @@ from brought import CONFIG
 from controls import Presser, given
 from javascript import searched
 from serving import Server, map_of
+from visits import unusable
 
 from kvreport import estimate
 from kvreport.architectures import read_config
@@ -74,13 +75,21 @@ KINDS = {
     "every log": "evidence/logs/",
     "comparisons": "evidence/comparisons/",
     "at home": "local/",
+    "a machine": "local/m3-ultra-256/",
+    "engine releases": "data/engine-releases/",
+    "refusals": "refusals/",
+    "a refusal": "refusals/out-of-memory/",
+    "engines": "about/engines/",
     "your model": "your-model/",
     "claims": "evidence/claims/",
     "measured": "evidence/measured/",
     "data": "data/",
     "method": "about/method/",
 }
-PRESSED = ("a chapter", "a question", "glossary", "keyboard", "evidence", "at home", "claims", "measured")
+PRESSED = (
+    "learn", "a chapter", "questions", "a question", "glossary", "keyboard", "evidence", "every log", "comparisons",
+    "at home", "a machine", "claims", "measured", "engine releases", "refusals", "a refusal", "engines",
+)  # fmt: skip
 """The tiny site of test_controls.py has none of these."""
 SEARCHES = {
     "llama 70b": "models/meta-llama--Llama-3.",
@@ -230,6 +239,25 @@ def test_a_first_load_is_light(page: Any, address: str, uri: str) -> None:
     assert not any("/workers/" in path for path in asked), "and so does its worker"
     total = sum(size for path, size in Compressing.sent if path != VEGA)
     assert 0 < total <= FIRST_LOAD_BYTES, sorted(Compressing.sent, key=lambda one: -one[1])[:12]
+
+
+@pytest.mark.parametrize("uri", [*KINDS.values(), "embed/", "404.html"], ids=(*KINDS, "a card", "no page"))
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+def test_every_kind_of_page_can_be_used_by_everyone(
+    browser: Any, address: str, uri: str, scheme: str, width: int
+) -> None:
+    context = browser.new_context(
+        bypass_csp=True, viewport={"width": width, "height": 900}, color_scheme=scheme
+    )
+    page = context.new_page()
+    page.goto(address + uri)
+    page.mouse.move(3, 3)
+    page.wait_for_load_state("networkidle")
+    faults = unusable(page)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    context.close()
+    assert not faults, faults
+    assert wide <= width
 
 
 @pytest.mark.parametrize("kind", PRESSED)
