@@ -64,11 +64,17 @@ def layer_kinds(
     return [LAYER_TYPES[name] for name in listed]
 
 
+def listed_mixtures(keys: Keys, layers: int) -> list[bool] | None:
+    """Tell for each layer whether ``mlp_layer_types`` says that it is a mixture; None for a config without the list."""
+    kinds = keys.texts("mlp_layer_types", length=layers, of=("dense", "sparse"))
+    return None if kinds is None else [kind == "sparse" for kind in kinds]
+
+
 def mixture_pattern(keys: Keys, layers: int) -> list[bool]:
     """Tell for each layer whether it is a mixture: as listed, or from ``first_k_dense_replace`` on."""
-    kinds = keys.texts("mlp_layer_types", length=layers, of=("dense", "sparse"))
-    if kinds is not None:
-        return [kind == "sparse" for kind in kinds]
+    stated = listed_mixtures(keys, layers)
+    if stated is not None:
+        return stated
     first = keys.whole("first_k_dense_replace", low=0, high=MAX_LAYERS)
     listed = keys.raw("moe_layer_freq")
     if isinstance(listed, list):

@@ -9,7 +9,8 @@ from typing import Final
 from kvreport.architectures.attention import grouped_heads, head_dim
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_VOCABULARY, Keys
-from kvreport.architectures.weights import Tensors, embedding, norm, norms, output_head
+from kvreport.architectures.parts import part
+from kvreport.architectures.weights import Tensors, embedding, norm, output_head, placed
 
 _CONTEXT_KEYS: Final = (
     "max_position_embeddings",
@@ -36,6 +37,11 @@ class Sizes:
     vocabulary: int
     context: int
 
+    @property
+    def given(self) -> dict[str, int]:
+        """What parts of a layer are sized by, under the names that they have for it."""
+        return {name: getattr(self, name) for name in ("hidden", "heads", "kv_heads", "head_dim")}
+
 
 def sizes(
     keys: Keys,
@@ -47,6 +53,7 @@ def sizes(
     exact: bool = True,
     divided: bool = False,
     head_width: str | None = None,
+    head_names: tuple[str, ...] = (),
     words: tuple[str, ...] = (),
     longest: int | None = None,
     scaled: bool = True,
@@ -62,6 +69,7 @@ def sizes(
         exact: False for classes that round the width of a head down.
         divided: True for classes whose heads divide the width, whatever ``head_dim`` says.
         head_width: The key of a head's width, for classes that always state it.
+        head_names: Further names of ``head_dim``.
         words: Further names of the vocabulary.
         longest: The context, where it is read otherwise.
         scaled: As for :func:`context`.
@@ -77,10 +85,21 @@ def sizes(
         if head_width
         else keys.divide(hidden[0], width, heads[0], queries)
         if divided
-        else head_dim(keys, width, queries, exact=exact),
+        else head_dim(keys, width, queries, *head_names, exact=exact),
         vocabulary=vocabulary(keys, *words),
         context=context(keys, scaled=scaled) if longest is None else longest,
     )
+
+
+def stateful_sizes(keys: Keys, longest: int) -> Sizes:
+    """Read the dimensions of a model without attention, whose longest context is ``longest`` tokens."""
+    width, layers = keys.whole("hidden_size"), keys.whole("num_hidden_layers", high=MAX_LAYERS)
+    return Sizes(width, layers, heads=0, kv_heads=0, head_dim=0, vocabulary=vocabulary(keys), context=longest)
+
+
+def text_base(keys: Keys) -> str:
+    """Return the module of the text model: that of a composite is nested."""
+    return "model" if keys.outer is keys else "model.language_model"
 
 
 def latent_sizes(keys: Keys) -> tuple[Sizes, int, int]:
@@ -295,23 +314,5 @@ def prediction_layers(keys: Keys, its: Sizes, tensors: Tensors, path: str, *, en
     count = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
     if not count:
         return ()
-    glue = (
-        *norms("enorm", "hnorm", "shared_head.norm", width=its.hidden),
-        Weight("eh_proj.weight", "mtp", (its.hidden, 2 * its.hidden)),
-    )
-    copies = (
-        Weight("embed_tokens.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
-        Weight("shared_head.head.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
-    )
-    return tuple(
-        Weight(
-            f"{path}.{its.layers}.{tensor.name}",
-            "mtp",
-            tensor.shape,
-            tensor.split,
-            tensor.heads,
-            tensor.count * count,
-            tensor.linear,
-        )
-        for tensor in (*tensors, *glue, *(copies if ends else ()))
-    )
+    glue = part("prediction", keys, hidden=its.hidden, vocabulary=its.vocabulary, ends=ends)
+    return placed((*tensors, *glue), f"{path}.{its.layers}.", component="mtp", times=count)

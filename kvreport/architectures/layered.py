@@ -45,7 +45,7 @@ from kvreport.architectures.decoder import (
 from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listing import Listing, read_listing, sections, with_base
-from kvreport.architectures.parts import ConfigSection, row_tensors
+from kvreport.architectures.parts import UNSAID, ConfigSection, row_tensors
 from kvreport.architectures.published import published
 from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import Tensors
@@ -65,8 +65,6 @@ _PREFIX: Final = re.compile(f"^(?:{_STATED}|{_NULL}|{_OWN}|{_RAW}|{_SAID})")
 unchecked; a text or none."""
 _OUTER: Final = "outer"
 """What stands before the name of a key of the whole config."""
-_SWITCHES: Final = ("bias_qkv", "bias_out", "bias_mlp", "bias_norm", "bias_experts", "bias_shared")
-"""Terms of the parts in ``decoder_layers.txt`` that are false unless a listing says otherwise."""
 _USUAL: Final = {"expert_width": "width", "mlp_width": "width"}
 """Terms of those parts that are the width of the model unless a listing says otherwise."""
 _MODULES: Final = ("base", "embed", "blocks", "final_norm", "head")
@@ -116,7 +114,7 @@ class _Scope(ConfigSection):
     """A config's keys with their defaults, and the sizes of the decoder. Every key is read once."""
 
     def __init__(self, keys: Keys, listed: Listing) -> None:
-        super().__init__(keys, listed, {name: False for name in _SWITCHES if name not in listed.terms})
+        super().__init__(keys, listed, {name: no for name, no in UNSAID.items() if name not in listed.terms})
         self.sizes: dict[str, Any] = {"none": None}
         self._read: dict[str, Any] = {}
         self._encoders: dict[str, ConfigSection] = {}
@@ -221,7 +219,7 @@ def read_layered(name: str, keys: Keys, **modules: Any) -> Blueprint:  # noqa: A
     for path in listed.derived:
         if path not in f"{listed.sizes.get('kv')} {listed.sizes.get('tie')} {listed.sizes.get('if_used')}":
             scope.value(path, path)
-    for path in (*listed.sizes.get("always", "").split(), *_SWITCHES):
+    for path in (*listed.sizes.get("always", "").split(), *UNSAID):
         scope.look(path)
     _check(scope)
     layers = _layers(scope, keys, its)

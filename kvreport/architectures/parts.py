@@ -22,6 +22,10 @@ from kvreport.architectures.listing import Listing, TensorRow, part_listing
 from kvreport.architectures.weights import Tensors
 from kvreport.errors import InputError
 
+UNSAID: Final = dict.fromkeys(
+    ("bias_qkv", "bias_out", "bias_mlp", "bias_norm", "bias_experts", "bias_shared"), False
+)
+"""Terms of the parts in ``decoder_layers.txt`` that are false unless a listing or a caller says otherwise."""
 _MOST_SIDES: Final = 4
 _RATIOS: Final = (0.01, 64)
 """What a ratio of two widths may be."""
@@ -206,7 +210,7 @@ def kernel(keys: Keys, *names: str, usual: Sequence[int]) -> Sequence[int]:
     return [int(side) for side in sides]
 
 
-def part(name: str, keys: Keys, prefix: str = "", **given: Any) -> Tensors:  # noqa: ANN401 - numbers, texts, flags
+def part(name: str, keys: Keys, prefix: str = "", /, **given: Any) -> Tensors:  # noqa: ANN401 - numbers, texts, flags
     """Return the tensors of a part.
 
     Args:
@@ -219,7 +223,7 @@ def part(name: str, keys: Keys, prefix: str = "", **given: Any) -> Tensors:  # n
         InputError: If the config does not state what the part needs.
     """
     listed = part_listing(name)
-    scope = ConfigSection(keys, listed, given)
+    scope = ConfigSection(keys, listed, {**UNSAID, **given})
     for condition, why in listed.refused:
         if scope.holds(condition):
             path = condition.split()[0]

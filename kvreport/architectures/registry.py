@@ -162,6 +162,13 @@ _BUILT: Final = 0.2
 """What it counts that other classes are built of one: of nearly equal ones, a reader knows that class."""
 
 
+def read_named(keys: Keys, data: Mapping[str, Any]) -> Blueprint:
+    """Read what a text part says, or what is put in its place, by the class that it names."""
+    text = Keys(data, keys.where, keys.path, None, keys.trail)
+    architecture = find_architecture(text)
+    return architecture.read(text.with_defaults(architecture.defaults))
+
+
 def _near_keys(config: Keys) -> tuple[str, tuple[str, ...]] | None:
     """Return the class whose layers and caches are most like those of an unknown one, and the rarest keys that both have.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.attention import attention_cache, head_dim, latent_cache
+from kvreport.architectures.attention import attention_cache, head_dim, latent_cache, listed_mixtures
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import (
     Sizes,
@@ -17,26 +17,15 @@ from kvreport.architectures.decoder import (
     prediction_layers,
     sizes,
 )
-from kvreport.architectures.families.deepseek import latent_tensors
+from kvreport.architectures.families.deepseek import latent_tensors, named_mixture
 from kvreport.architectures.families.kimi import kda_state, kda_tensors
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import (
-    Tensors,
-    correction_bias,
-    gated_mlp,
-    linear,
-    norm,
-    norms,
-    out_linear,
-    routed_experts,
-    router,
-)
+from kvreport.architectures.weights import Tensors, linear, norm
 from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
 
 _UNCOUNTED: Final = "Its layers for multi-token prediction, which only speculation loads, are not counted."
-_AROUND: Final = ("input_layernorm", "post_attention_layernorm")
 
 
 @reads(
@@ -55,15 +44,13 @@ def bailing_v3(keys: Keys) -> Blueprint:
     width = keys.optional("linear_head_dim", low=1, high=1 << 14) or head_dim(keys, its.hidden, its.heads)
     heads = keys.whole("linear_num_heads", default=its.heads, high=1 << 14)
     full_rank = keys.flag("no_kda_lora")
-    around = norms(*_AROUND, width=its.hidden)
+    around = part("pre_norms", keys, hidden=its.hidden)
     latent = (*latent_tensors(keys, its, rank, rope), *_output_gate(keys, its))
     kernel = keys.optional("linear_conv_kernel_dim", low=2, high=1 << 10) or keys.whole(
         "short_conv_kernel_size", low=2, high=1 << 10
     )
-    delta = (
-        *around,
-        *kda_tensors(its.hidden, heads, width, kernel, full_gate=full_rank, full_decay=full_rank),
-    )
+    dims = heads, width, kernel
+    delta = (*around, *kda_tensors(keys, its.hidden, dims, full_gate=full_rank, full_decay=full_rank))
     group = keys.whole("layer_group_size", high=MAX_LAYERS)
     # The maker's own class lets the layers of an incomplete group attend; transformers' class does not.
     written = keys.outer.texts("architectures") or ()
@@ -72,8 +59,7 @@ def bailing_v3(keys: Keys) -> Blueprint:
         (index + 1) % group == 0 or index >= tail for index in range(its.layers)
     ]
     layers = [
-        (latent_cache(rank, rope), latent) if attends else (kda_state(heads, width, kernel), delta)
-        for attends in full
+        (latent_cache(rank, rope), latent) if attends else (kda_state(*dims), delta) for attends in full
     ]
     return _model(keys, its, layers, tie=False, predicting=latent)
 
@@ -121,28 +107,13 @@ def _lightning_model(
 
 
 def _lightning(keys: Keys, its: Sizes, width: int) -> Tensors:
-    """Queries, keys and values of every head in one matrix, a gate, and a norm over all heads."""
-    wide = its.heads * width
+    """Return the tensors of a layer of lightning attention without its MLP."""
     bias = keys.flag("use_bias")
+    given = {"hidden": its.hidden, "heads": its.heads, "head_dim": width, "bias": bias}
+    given |= {"bias_qkv": bias or keys.flag("use_qkv_bias"), "normed": keys.flag("use_qk_norm")}
     return (
-        *norms(*_AROUND, width=its.hidden),
-        *linear(
-            "attention.query_key_value",
-            "recurrent",
-            3 * wide,
-            its.hidden,
-            "heads",
-            heads=its.heads,
-            bias=bias or keys.flag("use_qkv_bias"),
-        ),
-        *(
-            norms("attention.query_layernorm", "attention.key_layernorm", width=width)
-            if keys.flag("use_qk_norm")
-            else ()
-        ),
-        *linear("attention.g_proj", "recurrent", wide, its.hidden, "heads", heads=its.heads),
-        *norm("attention.g_norm", wide, component="recurrent"),
-        *out_linear("attention.dense", "recurrent", its.hidden, wide, its.heads, bias=bias),
+        *part("pre_norms", keys, hidden=its.hidden),
+        *part("lightning_attention", keys, "attention", **given),
     )
 
 
@@ -186,12 +157,9 @@ def _model(
     )
     bias = keys.flag("use_bias")
     first = keys.whole("first_k_dense_replace", low=0, high=MAX_LAYERS)
-    dense = gated_mlp(its.hidden, width, bias=bias)
+    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width, bias_mlp=bias)
     mixed = _mixture(keys, its.hidden, experts[0], bias=bias)
-    kinds = keys.texts("mlp_layer_types", length=its.layers, of=("dense", "sparse"))
-    sparse = (
-        [index >= first for index in range(its.layers)] if kinds is None else [k == "sparse" for k in kinds]
-    )
+    sparse = listed_mixtures(keys, its.layers) or [index >= first for index in range(its.layers)]
     layers = [
         Layer(*kept, (*tensors, *(mixed if mixes else dense)))
         for mixes, (kept, tensors) in zip(sparse, mixers, strict=True)
@@ -217,12 +185,12 @@ def _grouped_attention(keys: Keys, its: Sizes, *, bias: bool) -> Tensors:
     """Grouped queries in one matrix, and the norms of the layer."""
     each: Tensors = ()
     if keys.flag("use_qk_norm"):
-        names = ("attention.query_layernorm", "attention.key_layernorm")
-        each = norms(*names, width=its.head_dim, bias=not keys.flag("use_rmsnorm"))
-    its_sizes = {"hidden": its.hidden, "heads": its.heads, "kv_heads": its.kv_heads, "head_dim": its.head_dim}
-    its_sizes |= {"bias_qkv": bias or keys.flag("use_qkv_bias"), "bias_out": bias}
+        plain = keys.flag("use_rmsnorm")
+        for name in ("attention.query_layernorm", "attention.key_layernorm"):
+            each += norm(name, its.head_dim, bias=not plain)
+    its_sizes = {**its.given, "bias_qkv": bias or keys.flag("use_qkv_bias"), "bias_out": bias}
     return (
-        *norms(*_AROUND, width=its.hidden),
+        *part("pre_norms", keys, hidden=its.hidden),
         *part("fused_query_key_value", keys, "attention.query_key_value", **its_sizes),
         *part("attention_output", keys, "attention.dense", **its_sizes),
         *each,
@@ -235,9 +203,5 @@ def _mixture(keys: Keys, hidden: int, routed: int, *, bias: bool) -> Tensors:
     shared = keys.whole("num_shared_experts", low=0, high=1 << 10)
     joint = shared * keys.whole("moe_shared_expert_intermediate_size", default=width)
     offsets = keys.flag("moe_router_enable_expert_bias")
-    return (
-        *router(hidden, routed),
-        *(correction_bias(routed, "mlp.gate.expert_bias") if offsets else ()),
-        *routed_experts(hidden, width, routed),
-        *(gated_mlp(hidden, joint, "mlp.shared_experts", "shared_experts", bias=bias) if shared else ()),
-    )
+    given = {"hidden": hidden, "routed": routed, "expert_width": width, "shared_width": joint, "bias": bias}
+    return named_mixture(keys, "mlp", "gate", "gate.expert_bias" if offsets else "", given)

@@ -2,45 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kvreport.architectures.blueprint import Blueprint
-from kvreport.architectures.decoder import (
-    Sizes,
-)
+from kvreport.architectures.decoder import Sizes
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.layered import read_layered
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import (
-    Tensors,
-    correction_bias,
-    gated_mlp,
-    norms,
-    routed_experts,
-    router,
-)
+from kvreport.architectures.weights import Tensors
+from kvreport.catalog.caches import Indexer
 
 
 def latent_tensors(keys: Keys, its: Sizes, rank: int, rope: int) -> Tensors:
     """Return the attention of one MLA layer and the two norms of the layer."""
     given = {"hidden": its.hidden, "heads": its.heads, "kv_lora_rank": rank, "qk_rope_head_dim": rope}
     return (
-        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
+        *part("pre_norms", keys, hidden=its.hidden),
         *part("latent_attention", keys, "self_attn", **given),
     )
 
 
-def mixture(keys: Keys, hidden: int, routed: int, *, correction: bool) -> Tensors:
+def mixture(keys: Keys, hidden: int, routed: int, *, correction: bool = True) -> Tensors:
     """Router, routed experts, and the shared experts as one MLP of their joint width."""
-    width = keys.whole("moe_intermediate_size")
     names = ("n_shared_experts", "num_shared_experts")
-    explicit_null = keys.null(*names)
-    shared = 0 if explicit_null else keys.whole(*names, low=0, high=1 << 10)
+    shared = 0 if keys.null(*names) else keys.whole(*names, low=0, high=1 << 10)
+    width = keys.whole("moe_intermediate_size")
+    given = {"hidden": hidden, "routed": routed, "expert_width": width, "shared_width": width * shared}
+    if correction:
+        return part("deepseek_mixture", keys, "mlp", **given)
     return (
-        *router(hidden, routed),
-        *(correction_bias(routed) if correction else ()),
-        *routed_experts(hidden, width, routed),
-        *(gated_mlp(hidden, width * shared, "mlp.shared_experts", "shared_experts") if shared else ()),
+        *part("mixture", keys, "mlp", **given),
+        *part("shared_experts", keys, "mlp.shared_experts", **given),
     )
+
+
+def named_mixture(
+    keys: Keys,
+    module: str,
+    gate: str,
+    offsets: str,
+    given: Mapping[str, int],
+    *,
+    shared: str = "shared_experts",
+    names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj"),
+) -> Tensors:
+    """Return a mixture under the names that a class has for its parts.
+
+    Args:
+        keys: The (text) config.
+        module: Where it is.
+        gate: The router.
+        offsets: Learned offsets of the router's choice; empty for none.
+        given: ``hidden``, ``routed``, ``expert_width``, ``shared_width`` and whether the shared experts have a ``bias``.
+        shared: The shared experts.
+        names: The three matrices of a routed expert.
+    """
+    up, also_up, down = names
+    words = {"gate": gate, "offsets": offsets, "experts": "experts.*", "shared": shared}
+    words |= {"up": up, "also_up": also_up, "down": down}
+    return part("named_mixture", keys, module, **words, **{"bias": False, **given})
+
+
+def index_cache(keys: Keys, stride: int = 1) -> Indexer:
+    """Return the index keys by which layers pick the tokens that they read."""
+    width = keys.whole("index_head_dim", high=1 << 12)
+    return Indexer(index_dim=width, stride=stride, top_k=keys.optional("index_topk", low=1, high=1 << 20))
 
 
 def indexer_tensors(keys: Keys, its: Sizes) -> Tensors:

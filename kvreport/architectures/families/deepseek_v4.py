@@ -8,27 +8,26 @@ Source of the layout: vLLM 0.33 ``models/deepseek_v4``; of the tensors: the publ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.attention import layer_count
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import context, expert_counts, tied, vocabulary
+from kvreport.architectures.families.deepseek import index_cache
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import (
     Tensors,
     embedding,
-    gated_mlp,
+    hyper_connection,
     linear,
     norm,
     norms,
-    out_linear,
     output_head,
-    routed_experts,
-    router,
+    placed,
 )
-from kvreport.catalog.caches import Cache, Indexer, Latent, Ring
+from kvreport.catalog.caches import Cache, Latent, Ring
 
 OWN_LAYOUT: Final = (
     "Engines keep this model's latents in their own FP8 layout whatever is requested; that is its"
@@ -53,7 +52,7 @@ def deepseek_v4(keys: Keys) -> Blueprint:
     ratios = _ratios(keys, layers)
     vocabulary_size = vocabulary(keys)
     streams = keys.whole("hc_mult", high=64)
-    attention = {ratio: _attention(keys, hidden, ratio) for ratio in dict.fromkeys(ratios)}
+    attention = {ratio: gated_attention(keys, hidden, ratio) for ratio in dict.fromkeys(ratios)}
     caches = {ratio: _caches(keys, ratio) for ratio in dict.fromkeys(ratios)}
     mixed = mixture_of(keys, hidden, routed, bias=keys.flag("mlp_bias", default=False))
     by_hash = Weight(
@@ -70,7 +69,8 @@ def deepseek_v4(keys: Keys) -> Blueprint:
         )
         for index, ratio in enumerate(ratios)
     ]
-    head = _head_of_streams(hidden, streams)
+    # What joins the streams behind the last layer.
+    head = hyper_connection("hc_head_", streams * hidden, streams, stored="fp32")
     ahead = (
         _drafts(keys, hidden, (*mixed, by_score), streams, vocabulary_size, head)
         if keys.has("dspark_markov_rank")
@@ -103,16 +103,10 @@ def layer_tensors(hidden: int, attention: Tensors, mixture: Tensors, streams: in
     return (
         *norms("attn_norm", "ffn_norm", *others, width=hidden),
         *attention,
-        *streams_of("hc_attn", hidden, streams),
+        *hyper_connection("hc_attn_", streams * hidden, (2 + streams) * streams, 3, stored="fp32"),
         *mixture,
-        *streams_of("hc_ffn", hidden, streams),
+        *hyper_connection("hc_ffn_", streams * hidden, (2 + streams) * streams, 3, stored="fp32"),
     )
-
-
-def _head_of_streams(hidden: int, streams: int) -> Tensors:
-    """What joins the streams behind the last layer."""
-    shapes = {"fn": (streams, streams * hidden), "base": (streams,), "scale": (1,)}
-    return tuple(Weight(f"hc_head_{name}", "other", shape, stored="fp32") for name, shape in shapes.items())
 
 
 def _predictions(keys: Keys, hidden: int, mixture: Tensors, streams: int, head: Tensors) -> Tensors:
@@ -127,11 +121,7 @@ def _predictions(keys: Keys, hidden: int, mixture: Tensors, streams: int, head: 
         *linear("h_proj", "mtp", hidden, hidden),
         *head,
     )
-    return tuple(
-        replace(tensor, name=f"mtp.{step}.{tensor.name}", component="mtp")
-        for step in range(steps)
-        for tensor in tensors
-    )
+    return sum((placed(tensors, f"mtp.{step}.", component="mtp") for step in range(steps)), start=())
 
 
 def _drafts(keys: Keys, hidden: int, mixture: Tensors, streams: int, words: int, head: Tensors) -> Tensors:
@@ -167,20 +157,16 @@ def dspark(
     taken = keys.wholes("dspark_target_layer_ids", high=MAX_LAYERS)
     if not taken:
         raise keys.fault("dspark_target_layer_ids", None, "the layers whose states its drafts read")
-    first: Tensors = (
-        *linear("main_proj", "mtp", hidden, hidden * len(taken)),
-        *norms("main_norm", width=hidden),
-    )
+    first = (*linear("main_proj", "mtp", hidden, hidden * len(taken)), *norm("main_norm", hidden))
     last: Tensors = (
-        *norms("norm", width=hidden),
+        *norm("norm", hidden),
         Weight(f"{markov}1.weight", "mtp", (words, rank), "vocabulary"),
         Weight(f"{markov}2.weight", "mtp", (words, rank), "vocabulary"),
         Weight("confidence_head.proj.weight", "mtp", (1, hidden + rank)),
         *head,
     )
-    rows = [(step, tensor) for step, layer in enumerate(layers) for tensor in layer]
-    rows += [*((0, tensor) for tensor in first), *((len(layers) - 1, tensor) for tensor in last)]
-    return tuple(replace(tensor, name=f"mtp.{step}.{tensor.name}", component="mtp") for step, tensor in rows)
+    rows = [*enumerate(layers), (0, first), (len(layers) - 1, last)]
+    return sum((placed(tensors, f"mtp.{step}.", component="mtp") for step, tensors in rows), start=())
 
 
 def _ratios(keys: Keys, layers: int) -> list[int]:
@@ -222,84 +208,33 @@ def _caches(keys: Keys, ratio: int) -> tuple[Cache, ...]:
     compressed = Latent(latent_dim=near.latent_dim, rope_dim=near.rope_dim, stride=ratio)
     if ratio == 128:
         return (near, compressed, Ring(elements_per_token=2 * width, window=ratio))
-    index = keys.whole("index_head_dim", high=1 << 12)
+    index = index_cache(keys, ratio)
     # Overlapping windows: twice the width, over two strides.
-    return (
-        near,
-        compressed,
-        Indexer(index_dim=index, stride=ratio, top_k=keys.optional("index_topk", low=1, high=1 << 20)),
-        Ring(elements_per_token=4 * width, window=2 * ratio),
-        Ring(elements_per_token=4 * index, window=2 * ratio),
-    )
+    rings = (Ring(elements_per_token=4 * wide, window=2 * ratio) for wide in (width, index.index_dim))
+    return (near, compressed, index, *rings)
 
 
-def _compressor(path: str, hidden: int, width: int, ratio: int) -> Tensors:
-    wide = width * (2 if ratio == 4 else 1)
-    return (
-        # Never quantised: engines build both without a quantisation.
-        Weight(f"{path}.wkv.weight", "attention", (wide, hidden)),
-        Weight(f"{path}.wgate.weight", "attention", (wide, hidden)),
-        Weight(f"{path}.ape", "attention", (ratio, wide)),
-        *norm(f"{path}.norm", width),
-    )
-
-
-def gated_attention(keys: Keys, hidden: int) -> Tensors:
-    """Return the attention of a layer with a window alone: low-rank queries, one key, grouped outputs, a sink."""
-    return _attention(keys, hidden, 0)
-
-
-def _attention(keys: Keys, hidden: int, ratio: int) -> Tensors:
+def gated_attention(keys: Keys, hidden: int, ratio: int = 0, *, wide_sink: bool = False) -> Tensors:
+    """Return the attention of a layer that compresses ``ratio`` tokens to one, or keeps a window alone (0)."""
     heads = keys.whole("num_attention_heads", high=1 << 14)
     width = keys.whole("head_dim", high=1 << 14)
     q_rank = keys.whole("q_lora_rank", high=1 << 16)
     groups = keys.whole("o_groups", high=1 << 12)
     o_rank = groups * keys.whole("o_lora_rank", high=1 << 16)
     inside = keys.divide("num_attention_heads", heads * width, "o_groups", groups)
-    tensors: Tensors = (
-        *linear("attn.wq_a", "attention", q_rank, hidden),
-        *norm("attn.q_norm", q_rank),
-        *linear("attn.wq_b", "attention", heads * width, q_rank, "heads", heads=heads),
-        *linear("attn.wkv", "attention", width, hidden),
-        *norm("attn.kv_norm", width),
-        *linear("attn.wo_a", "attention", o_rank, inside, "groups", heads=groups),
-        *out_linear("attn.wo_b", "attention", hidden, o_rank, groups),
-        Weight("attn.attn_sink", "attention", (heads,), "heads", heads),
-    )
-    if ratio:
-        tensors += _compressor("attn.compressor", hidden, width, ratio)
-    if ratio == 4:
-        index_heads = keys.whole("index_n_heads", high=1 << 12)
-        index = keys.whole("index_head_dim", high=1 << 12)
-        tensors += (
-            *linear("attn.indexer.wq_b", "attention", index_heads * index, q_rank),
-            Weight("attn.indexer.weights_proj.weight", "attention", (index_heads, hidden)),
-            *_compressor("attn.indexer.compressor", hidden, index, ratio),
-        )
-    return tensors
+    ranks = {"q_rank": q_rank, "o_rank": o_rank, "groups": groups, "inside": inside}
+    given = {"hidden": hidden, "heads": heads, "width": width, "ratio": ratio, "wide_sink": wide_sink}
+    return part("deepseek_v4_attention", keys, "attn", **given, **ranks)
 
 
-def mixture_of(keys: Keys, hidden: int, routed: int, *offsets: Weight, bias: bool = False) -> Tensors:
-    """Return a mixture: the router with its ``offsets``, the experts, and one shared expert, with a ``bias`` or not."""
+def mixture_of(
+    keys: Keys, hidden: int, routed: int, *, pictures: bool = False, bias: bool = False
+) -> Tensors:
+    """Return a mixture with one shared expert, with a ``bias`` or not, and offsets for words and ``pictures`` or none."""
     width = keys.whole("moe_intermediate_size")
     shared = keys.whole("n_shared_experts", high=1 << 10)
     if shared != 1:
         # The release's own model asserts it; transformers 5.23 builds one, vLLM 0.33 a wider one.
         raise keys.fault("n_shared_experts", shared, "1")
-    names = ("w1", "w3", "w2")
-    return (
-        *router(hidden, routed, "ffn.gate"),
-        *offsets,
-        *routed_experts(hidden, width, routed, "ffn.experts.*", names=names),
-        *gated_mlp(hidden, width, "ffn.shared_experts", "shared_experts", names=names, bias=bias),
-    )
-
-
-def streams_of(name: str, hidden: int, streams: int) -> Tensors:
-    """Hyper-connections: how parallel residual streams are mixed into and out of a block."""
-    mixed = (2 + streams) * streams
-    return (
-        Weight(f"{name}_fn", "other", (mixed, streams * hidden), stored="fp32"),
-        Weight(f"{name}_base", "other", (mixed,), stored="fp32"),
-        Weight(f"{name}_scale", "other", (3,), stored="fp32"),
-    )
+    given = {"hidden": hidden, "routed": routed, "width": width, "pictures": pictures, "bias": bias}
+    return part("deepseek_v4_mixture", keys, "ffn", **given)

@@ -7,12 +7,12 @@ and types of tensors: the headers of the published checkpoint, whose bytes these
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.attention import layer_count
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import expert_counts, vocabulary
+from kvreport.architectures.families.deepseek import index_cache
 from kvreport.architectures.families.deepseek_v4 import (
     blueprint,
     dspark,
@@ -24,12 +24,8 @@ from kvreport.architectures.families.deepseek_v4 import (
 from kvreport.architectures.keys import MAX_EXPERTS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import (
-    Tensors,
-    linear,
-    norm,
-)
-from kvreport.catalog.caches import Cache, Indexer, Latent, Ring, Shared
+from kvreport.architectures.weights import Tensors
+from kvreport.catalog.caches import Cache, Latent, Ring, Shared
 
 _RING_ROWS: Final = 8
 """Rows of a compressor's ring without speculation (vLLM 0.33, ``deepseek_v41/compressor.py``)."""
@@ -50,16 +46,17 @@ def deepseek_v41(keys: Keys) -> Blueprint:
         if not ratios[source]:
             raise keys.fault(f"compress_ratios[{source}]", 0, "1 or 2: the layer is a source")
     tables = _tables(keys, layers)
-    mixed = _mixture(keys, hidden, routed)
+    width = keys.whole("head_dim", high=1 << 14)
+    mixed = mixture_of(keys, hidden, routed, pictures=True)
     built = []
     for index, ratio in enumerate(ratios):
         own = index in sources
         if ratio and not own and not any(source < index for source in sources):
             raise keys.fault("kv_source_layer_ids", sorted(sources), f"a layer below {index}, which reads it")
+        given = {"hidden": hidden, "width": width, "ratio": ratio, "owns": own, "picks": index in indexed}
         attention = (
-            *_attention(keys, hidden),
-            *(_compressor(keys, hidden, ratio) if own else ()),
-            *(_indexer(keys, hidden, owns=own) if index in indexed else ()),
+            *gated_attention(keys, hidden, wide_sink=True),
+            *part("deepseek_v41_sources", keys, **given),
         )
         tensors = layer_tensors(hidden, attention, mixed, streams)
         tensors += _engram(keys, hidden, streams, tables.get(index))
@@ -106,53 +103,9 @@ def _caches(keys: Keys, ratio: int, *, own: bool) -> tuple[Cache, ...]:
         return (near,)
     if not own:
         return (near, Shared(reads="latent"))
-    index = keys.whole("index_head_dim", high=1 << 12)
-    kept: tuple[Cache, ...] = (
-        near,
-        Latent(latent_dim=near.latent_dim, rope_dim=near.rope_dim, stride=ratio),
-        Indexer(index_dim=index, stride=ratio, top_k=keys.optional("index_topk", low=1, high=1 << 20)),
-    )
+    latent = Latent(latent_dim=near.latent_dim, rope_dim=near.rope_dim, stride=ratio)
+    kept: tuple[Cache, ...] = (near, latent, index_cache(keys, ratio))
     return kept if ratio == 1 else (*kept, Ring(elements_per_token=2 * width, window=_RING_ROWS))
-
-
-def _attention(keys: Keys, hidden: int) -> Tensors:
-    """As DeepSeek-V4's, with its sinks in float32."""
-    return tuple(
-        replace(tensor, stored="fp32") if tensor.name == "attn.attn_sink" else tensor
-        for tensor in gated_attention(keys, hidden)
-    )
-
-
-def _compressor(keys: Keys, hidden: int, ratio: int) -> Tensors:
-    """Never quantized; a ratio of one pools nothing and has no gate."""
-    width = keys.whole("head_dim", high=1 << 14)
-    names = ("wkv", "wgate") if ratio > 1 else ("wkv",)
-    return (
-        *(Weight(f"attn.compressor.{name}.weight", "attention", (width, hidden)) for name in names),
-        *norm("attn.compressor.norm", width),
-    )
-
-
-def _indexer(keys: Keys, hidden: int, *, owns: bool) -> Tensors:
-    """Queries of the layer; keys are made from the latents, where those are."""
-    heads = keys.whole("index_n_heads", high=1 << 12)
-    width = keys.whole("index_head_dim", high=1 << 12)
-    tensors: Tensors = (
-        *linear("attn.indexer.wq_b", "attention", heads * width, keys.whole("q_lora_rank", high=1 << 16)),
-        Weight("attn.indexer.weights_proj.weight", "attention", (heads, hidden)),
-    )
-    if owns:
-        tensors += (
-            Weight("attn.indexer.wk.weight", "attention", (width, keys.whole("head_dim", high=1 << 14))),
-            *norm("attn.indexer.k_norm", width),
-        )
-    return tensors
-
-
-def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
-    """As DeepSeek-V4's, with one offset of each expert for words and one for images."""
-    offsets = (Weight(f"ffn.gate.{name}", "router", (routed,), stored="fp32") for name in ("bias", "bias_vl"))
-    return mixture_of(keys, hidden, routed, *offsets)
 
 
 def _engram(keys: Keys, hidden: int, streams: int, rows: int | None) -> Tensors:
@@ -190,5 +143,6 @@ def _draft(keys: Keys, hidden: int, streams: int, words: int) -> Tensors:
     if not steps:
         return ()
     routed = keys.whole("dspark_n_routed_experts", high=MAX_EXPERTS)
-    layer = layer_tensors(hidden, _attention(keys, hidden), _mixture(keys, hidden, routed), streams)
+    mixed = mixture_of(keys, hidden, routed, pictures=True)
+    layer = layer_tensors(hidden, gated_attention(keys, hidden, wide_sink=True), mixed, streams)
     return dspark(keys, hidden, words, (layer,) * steps, markov="markov_head.w")

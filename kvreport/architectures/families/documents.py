@@ -8,7 +8,7 @@ from kvreport.architectures.blueprint import Blueprint, Weight
 from kvreport.architectures.composites import text_model
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
-from kvreport.architectures.registry import find_architecture, reads
+from kvreport.architectures.registry import read_named, reads
 from kvreport.architectures.vision import MAX_DEPTH, section_or_default
 from kvreport.architectures.weights import Tensors
 
@@ -28,9 +28,7 @@ def hunyuan_vl(keys: Keys) -> Blueprint:
     # transformers 5.23, configuration_hunyuan_vl.py: both parts are tied unless one says otherwise.
     inner = keys.flag("tie_word_embeddings", default=True)
     data["tie_word_embeddings"] = inner if keys is outer else _tied_by_default(keys)
-    text = Keys(data, keys.where, keys.path, None, keys.trail)
-    architecture = find_architecture(text)
-    blueprint = architecture.read(text.with_defaults(architecture.defaults))
+    blueprint = read_named(keys, data)
     vision = section_or_default(outer, "vision_config", "hunyuan_vision")
     vision.has("out_hidden_size", "text_hidden_size", "num_key_value_heads")
     vision.whole("num_attention_heads", high=vision.whole("hidden_size"))
@@ -54,9 +52,7 @@ def florence2(keys: Keys) -> Blueprint:
         if not place.flag("tie_word_embeddings", default=True):
             raise place.fault("tie_word_embeddings", "false", "true: embedding and head are one")
     data = {**keys.data, "architectures": ["BartForConditionalGeneration"], "tie_word_embeddings": True}
-    text = Keys(data, keys.where, keys.path, None, keys.trail)
-    architecture = find_architecture(text)
-    blueprint = architecture.read(text.with_defaults(architecture.defaults))
+    blueprint = read_named(keys, data)
     vision = section_or_default(keys.outer, "vision_config", "davit_vision")
     widths = vision.wholes("embed_dim" if vision.data.get("dim_embed") is None else "dim_embed") or []
     count = len(widths)

@@ -7,7 +7,6 @@ transformers 5.24, ``models/dots3_note``. Published configs are flat and have na
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.attention import MLA, latent_cache, mixture_pattern
@@ -18,16 +17,7 @@ from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, section_or_default
-from kvreport.architectures.weights import (
-    Tensors,
-    correction_bias,
-    gated_mlp,
-    linear,
-    norm,
-    norms,
-    routed_experts,
-    router,
-)
+from kvreport.architectures.weights import Tensors, linear, norm, norms, placed
 from kvreport.catalog.caches import Cache, Indexer, Latent
 
 _WINDOW: Final = "sliding_attention"
@@ -62,19 +52,11 @@ def _read(keys: Keys, *, towers: bool) -> Blueprint:
     routed, per_token = expert_counts(keys, "n_routed_experts", "num_local_experts")
     width = keys.whole("intermediate_size")
     shared = keys.whole("shared_experts_intermediate_size", "moe_shared_expert_intermediate_size")
-    mixed: Tensors = (
-        *router(its.hidden, routed),
-        *correction_bias(routed),
-        *routed_experts(its.hidden, keys.whole("moe_intermediate_size"), routed),
-        *gated_mlp(
-            its.hidden,
-            shared * keys.whole("n_shared_experts", high=1 << 10),
-            "mlp.shared_experts",
-            "shared_experts",
-        ),
-    )
+    given = {"hidden": its.hidden, "routed": routed, "expert_width": keys.whole("moe_intermediate_size")}
+    shared *= keys.whole("n_shared_experts", high=1 << 10)
+    mixed = part("deepseek_mixture", keys, "mlp", **given, shared_width=shared)
     keys.has("mlp_bias")  # no class reads it
-    dense = gated_mlp(its.hidden, width)
+    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width)
     layers = []
     for index, (narrow, sparse) in enumerate(
         zip(_windows(keys, its.layers, its.layers), mixture_pattern(keys, its.layers), strict=True)
@@ -121,7 +103,7 @@ def _prediction(keys: Keys, its: Sizes, dense: Tensors) -> Tensors:
         )
     if steps:
         tensors += (Weight("embed_tokens.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),)
-    return tuple(replace(tensor, name=f"model.mtp.{tensor.name}", component="mtp") for tensor in tensors)
+    return placed(tensors, "model.mtp.", component="mtp")
 
 
 def _indexed(keys: Keys) -> bool:
@@ -168,7 +150,7 @@ def _attention(
 ) -> tuple[str, tuple[Cache, ...], Tensors]:
     rank, rope, heads = sizes["kv_lora_rank"], sizes["qk_rope_head_dim"], sizes["num_attention_heads"]
     tensors: Tensors = (
-        *norms("input_layernorm", "post_attention_layernorm", width=hidden),
+        *part("pre_norms", keys, hidden=hidden),
         *part("latent_attention", keys, "self_attn", hidden=hidden, heads=heads, **sizes),
         *norm("self_attn.k_rope_only_layernorm", rope),
         *linear("self_attn.g_proj", "attention", heads, hidden, "heads", heads=heads),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kvreport.architectures.attention import attention_cache
-from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import decoder, expert_counts, sizes, whole_tied
+from kvreport.architectures.attention import attention_cache, listed_mixtures
+from kvreport.architectures.blueprint import Blueprint, Layer
+from kvreport.architectures.decoder import decoder, expert_counts, sizes, text_base, whole_tied
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors, gated_mlp, norms, routed_experts, self_attention
+from kvreport.architectures.weights import Tensors
 
 
 @reads(
@@ -29,21 +29,21 @@ def ernie_vl(keys: Keys) -> Blueprint:
         "num_experts",
         per_token=("moe_k", "num_experts_per_tok"),
     )
+    given = {**its.given, "bias_qkv": bias, "bias_out": bias, "bias_mlp": bias, "mlp_width": width}
     attention = (
-        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
-        *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim, qkv_bias=bias, output_bias=bias),
+        *part("pre_norms", keys, hidden=its.hidden),
+        *part("grouped_attention", keys, "self_attn", **given),
     )
-    dense = (*attention, *gated_mlp(its.hidden, width, bias=bias))
+    dense = (*attention, *part("gated_mlp", keys, "mlp", **given))
     mixed = (*attention, *_mixture(keys, its.hidden, experts[0], bias=bias))
     kept = attention_cache("full", its.kv_heads, its.head_dim)
     layers = [Layer(*kept, mixed if sparse else dense) for sparse in _mixtures(keys, its.layers)]
-    nested = keys.outer is not keys
     return decoder(
         keys,
         its,
         layers,
         tie=whole_tied(keys),
-        base="model.language_model" if nested else "model",
+        base=text_base(keys),
         intermediate=width,
         experts=experts,
         extra=_vision(keys, its.hidden),
@@ -64,9 +64,9 @@ def _alike(keys: Keys, name: str) -> Keys:
 
 
 def _mixtures(keys: Keys, layers: int) -> list[bool]:
-    listed = keys.texts("mlp_layer_types", length=layers, of=("dense", "sparse"))
+    listed = listed_mixtures(keys, layers)
     if listed is not None:
-        return [kind == "sparse" for kind in listed]
+        return listed
     first = keys.raw("moe_layer_start_index")
     start = (
         min(keys.wholes("moe_layer_start_index", high=MAX_LAYERS) or [1]) if isinstance(first, list) else 1
@@ -79,15 +79,10 @@ def _mixture(keys: Keys, hidden: int, routed: int, *, bias: bool) -> Tensors:
     shared = keys.whole("moe_num_shared_experts", low=0, high=1 << 10) * widths[0]
     tensors: Tensors = ()
     for kind, width in zip(("text_moe", "vision_moe"), widths, strict=True):
-        tensors += (
-            Weight(f"mlp.{kind}.gate.weight", "router", (routed, hidden)),
-            Weight(f"mlp.{kind}.gate.moe_statics.e_score_correction_bias", "router", (1, routed)),
-            *routed_experts(hidden, width, routed, f"mlp.{kind}.experts.*"),
-        )
-    return (
-        *tensors,
-        *(gated_mlp(hidden, shared, "mlp.shared_experts", "shared_experts", bias=bias) if shared else ()),
-    )
+        given = {"hidden": hidden, "routed": routed, "expert_width": width}
+        tensors += part("ernie_vl_experts", keys, f"mlp.{kind}", **given)
+    given = {"hidden": hidden, "shared_width": shared, "bias_shared": bias}
+    return (*tensors, *part("shared_experts", keys, "mlp.shared_experts", **given))
 
 
 def _vision(keys: Keys, text_hidden: int) -> Tensors:

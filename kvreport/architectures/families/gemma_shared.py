@@ -7,31 +7,15 @@ from typing import Final
 
 from kvreport.architectures.attention import Kind, attention_cache, by_layer, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes, whole_tied
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes, text_base, whole_tied
 from kvreport.architectures.keys import MAX_LAYERS, MAX_VOCABULARY, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.variants import pooled
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import (
-    Tensors,
-    gated_mlp,
-    linear,
-    norm,
-    norms,
-    routed_experts,
-    self_attention,
-)
+from kvreport.architectures.weights import Tensors, linear, norm
 from kvreport.catalog.caches import Cache, Shared
-from kvreport.catalog.model import Component
-
-FOUR_NORMS: Final = (
-    "input_layernorm",
-    "post_attention_layernorm",
-    "pre_feedforward_layernorm",
-    "post_feedforward_layernorm",
-)
 
 
 def shared_layers(keys: Keys, kinds: list[Kind]) -> list[bool]:
@@ -58,10 +42,6 @@ def _cache(
     return f"{name}, shared", (Shared(reads="sliding" if kind == "sliding" and span else "full"),)
 
 
-def _base(keys: Keys) -> str:
-    return "model" if keys.outer is keys else "model.language_model"
-
-
 @reads(
     "Gemma3nForConditionalGeneration",
     "Gemma3nForCausalLM",
@@ -79,33 +59,21 @@ def gemma3n(keys: Keys) -> Blueprint:
     inner = keys.whole("hidden_size_per_layer_input")
     streams = keys.whole("altup_num_inputs", high=64)
     beside = (
-        *_alternating(its.hidden, streams),
-        *_laurel(keys, its.hidden),
-        *_per_layer(its.hidden, inner),
+        *part("gemma3n_streams", keys, hidden=its.hidden, streams=streams),
+        *part("per_layer_input", keys, hidden=its.hidden, inner=inner),
     )
     layers = [
         Layer(
             *_cache(kind, its, its.head_dim, span, shared=reads_other),
             (
-                *norms(*FOUR_NORMS, width=its.hidden),
-                *self_attention(
-                    its.hidden,
-                    its.heads,
-                    its.kv_heads,
-                    its.head_dim,
-                    qkv_bias=bias,
-                    output_bias=bias,
-                    has_key=not reads_other,
-                ),
-                *norm("self_attn.q_norm", its.head_dim),
-                *(() if reads_other else norm("self_attn.k_norm", its.head_dim)),
-                *gated_mlp(its.hidden, width),
+                *_attention(keys, its.given, bias=bias, has_key=not reads_other),
+                *_mlp(keys, its.hidden, width),
                 *beside,
             ),
         )
         for kind, reads_other, width in zip(kinds, shared, widths, strict=True)
     ]
-    base = _base(keys)
+    base = text_base(keys)
     extra: Tensors = _per_layer_embedding(keys, its, base, inner)
     for name in ("altup_projections", "altup_unembed_projections"):
         extra += (Weight(f"{base}.{name}.*.weight", "other", (its.hidden, its.hidden), count=streams - 1),)
@@ -113,10 +81,10 @@ def gemma3n(keys: Keys) -> Blueprint:
         vision = section_or_default(keys.outer, "vision_config", {"vocab_size": 128, "hidden_size": 2048})
         audio = section_or_default(keys.outer, "audio_config", "gemma3n_audio")
         extra += (Weight("model.vision_tower.timm_model", "vision", (MOBILENET_V5_PARAMETERS,)),)
-        extra += _gemma3n_bridge(vision, "model.embed_vision", its.hidden, "vision")
+        extra += part("gemma3n_vision_bridge", vision, "model.embed_vision", text_hidden=its.hidden)
         given = _conformer(audio, "conf_num_attention_heads", "sscp_conv_channel_size")
         extra += part("gemma3n_audio", audio, "model", **given)
-        extra += _gemma3n_bridge(audio, "model.embed_audio", its.hidden, "audio")
+        extra += part("gemma3n_audio_bridge", audio, "model.embed_audio", text_hidden=its.hidden)
     return decoder(keys, its, layers, tie=whole_tied(keys), base=base, intermediate=max(widths), extra=extra)
 
 
@@ -126,47 +94,32 @@ def _widths(keys: Keys, layers: int) -> list[int]:
     return [keys.whole("intermediate_size")] * layers
 
 
-def _alternating(hidden: int, streams: int) -> Tensors:
-    """AltUp: a few parallel residual streams, predicted and corrected around each layer."""
-    return (
-        Weight("altup.correct_output_scale", "other", (hidden,)),
-        Weight("altup.correction_coefs.weight", "other", (streams, streams)),
-        Weight("altup.prediction_coefs.weight", "other", (streams * streams, streams)),
-        Weight("altup.modality_router.weight", "other", (streams, hidden)),
-        *norm("altup.router_norm", hidden),
-    )
-
-
-def _laurel(keys: Keys, hidden: int) -> Tensors:
-    """Learned low-rank residual beside the attention."""
-    rank = keys.whole("laurel_rank")
-    return (
-        *linear("laurel.linear_left", "other", rank, hidden),
-        *linear("laurel.linear_right", "other", hidden, rank),
-        *norm("laurel.post_laurel_norm", hidden),
-    )
-
-
-def _per_layer(hidden: int, inner: int) -> Tensors:
-    return (
-        *linear("per_layer_input_gate", "other", inner, hidden),
-        *linear("per_layer_projection", "other", hidden, inner),
-        Weight("post_per_layer_input_norm.weight", "other", (hidden,)),
-    )
-
-
 def _per_layer_embedding(keys: Keys, its: Sizes, base: str, inner: int, *, has_table: bool = True) -> Tensors:
     """A second embedding that gives every layer its own small vector per token."""
-    table: Tensors = ()
-    if has_table:
-        rows = keys.whole("vocab_size_per_layer_input", high=MAX_VOCABULARY)
-        name = f"{base}.embed_tokens_per_layer.weight"
-        table = (Weight(name, "other", (rows, its.layers * inner), "vocabulary", looked_up=True),)
+    rows = keys.whole("vocab_size_per_layer_input", high=MAX_VOCABULARY) if has_table else 0
+    given = {"hidden": its.hidden, "layers": its.layers, "inner": inner, "rows": rows}
+    return part("per_layer_embedding", keys, base, **given)
+
+
+def _attention(
+    keys: Keys,
+    sizes: dict[str, int],
+    *,
+    bias: bool,
+    has_key: bool,
+    has_value: bool = True,
+) -> Tensors:
+    """Return norms and attention of a layer; keys and values may be another layer's, or one and the same."""
+    words = {"query_norm": "q_norm", "key_norm": "k_norm", "normed": True, "key_normed": has_key}
+    given = {"bias": bias, "has_key": has_key, "has_value": has_value}
     return (
-        *table,
-        *linear(f"{base}.per_layer_model_projection", "other", its.layers * inner, its.hidden),
-        Weight(f"{base}.per_layer_projection_norm.weight", "other", (inner,)),
+        *part("four_norms", keys, hidden=sizes["hidden"]),
+        *part("shared_attention", keys, "self_attn", **sizes, **words, **given),
     )
+
+
+def _mlp(keys: Keys, hidden: int, width: int) -> Tensors:
+    return part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=width)
 
 
 @reads(
@@ -230,7 +183,9 @@ def embedding_gemma2(keys: Keys) -> Blueprint:
     blueprint = _gemma4(keys, _gemma4_towers, has_table=False)
     width = keys.whole("embedding_dim")
     blueprint.outer = [tensor for tensor in blueprint.outer if tensor.component != "output_head"]
-    blueprint.outer += linear(f"{_base(keys)}.embedding_projection", "other", width, blueprint.hidden_size)
+    blueprint.outer += linear(
+        f"{text_base(keys)}.embedding_projection", "other", width, blueprint.hidden_size
+    )
     return pooled(blueprint)
 
 
@@ -252,7 +207,7 @@ def diffusion_gemma(keys: Keys) -> Blueprint:
     path = "model.decoder.self_conditioning"
     blueprint.outer += (
         *norm(f"{path}.pre_norm", hidden),
-        *gated_mlp(hidden, width, path),
+        *part("gated_mlp", keys, path, hidden=hidden, mlp_width=width),
         Weight("model.decoder.layers.*.layer_scalar", "other", (1,), count=len(blueprint.layers)),
     )
     return blueprint
@@ -289,6 +244,7 @@ def _gemma4(
     width = keys.whole("intermediate_size")
     inner = keys.whole("hidden_size_per_layer_input", low=0)
     mixed, experts = _gemma4_mixture(keys, its.hidden)
+    beside = part("per_layer_input", keys, hidden=its.hidden, inner=inner) if inner else ()
     layers = []
     own = by_layer(keys, its.layers, ("head_dim", "num_key_value_heads"))
     for index, (kind, reads_other) in enumerate(zip(kinds, shared, strict=True)):
@@ -303,27 +259,17 @@ def _gemma4(
             Layer(
                 *(_cache(kind, here, head, span, shared=reads_other) if keeps else _TARGETS),
                 (
-                    *norms(*FOUR_NORMS, width=its.hidden),
-                    *self_attention(
-                        its.hidden,
-                        its.heads,
-                        kv_heads,
-                        head,
-                        qkv_bias=bias,
-                        output_bias=bias,
-                        has_key=not reads_other,
-                        has_value=not (is_full and same),
+                    *_attention(
+                        keys, here.given, bias=bias, has_key=not reads_other, has_value=not (is_full and same)
                     ),
-                    *norm("self_attn.q_norm", head),
-                    *(() if reads_other else norm("self_attn.k_norm", head)),
-                    *gated_mlp(its.hidden, width * (2 if double and reads_other else 1)),
+                    *_mlp(keys, its.hidden, width * (2 if double and reads_other else 1)),
                     *mixed,
-                    *(_per_layer(its.hidden, inner) if inner else ()),
+                    *beside,
                     Weight("layer_scalar", "other", (1,)),
                 ),
             )
         )
-    base = _base(keys)
+    base = text_base(keys)
     extra: Tensors = _per_layer_embedding(keys, its, base, inner, has_table=has_table) if inner else ()
     if keys.outer is not keys:
         extra += towers(keys, its.hidden)
@@ -346,17 +292,6 @@ def _all_shared(keys: Keys, layers: int) -> list[bool]:
     if shared not in (0, layers):
         raise keys.fault("num_kv_shared_layers", shared, f"{layers}: every layer of an assistant")
     return [True] * layers
-
-
-def _gemma3n_bridge(tower: Keys, path: str, text_hidden: int, component: Component) -> Tensors:
-    """From an encoder's width into the text model's, with hard tokens of the modality's own."""
-    hidden = tower.whole("hidden_size")
-    return (
-        Weight(f"{path}.embedding.weight", component, (tower.whole("vocab_size"), hidden)),
-        Weight(f"{path}.hard_embedding_norm.weight", component, (hidden,)),
-        Weight(f"{path}.soft_embedding_norm.weight", component, (hidden,)),
-        Weight(f"{path}.embedding_projection.weight", component, (text_hidden, hidden)),
-    )
 
 
 def _gemma4_towers(keys: Keys, hidden: int) -> Tensors:
@@ -398,14 +333,4 @@ def _gemma4_mixture(keys: Keys, hidden: int) -> tuple[Tensors, tuple[int, int] |
         return (), None
     routed, per_token = expert_counts(keys, "num_experts", per_token=("top_k_experts",))
     width = keys.whole("moe_intermediate_size", "expert_intermediate_size")
-    names = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
-    return (
-        (
-            *norms(*names, width=hidden),
-            Weight("router.proj.weight", "router", (routed, hidden)),
-            Weight("router.scale", "router", (hidden,)),
-            Weight("router.per_expert_scale", "router", (routed,)),
-            *routed_experts(hidden, width, routed, "experts.*"),
-        ),
-        (routed, per_token),
-    )
+    return part("gemma4_mixture", keys, hidden=hidden, routed=routed, expert_width=width), (routed, per_token)

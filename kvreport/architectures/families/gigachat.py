@@ -18,8 +18,9 @@ from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent
 from kvreport.architectures.families.deepseek import latent_tensors, mixture
 from kvreport.architectures.families.qwen_hybrid import gated_deltanet
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, gated_mlp, linear, norms
+from kvreport.architectures.weights import Tensors, linear, norms
 
 _GATE_RANK: Final = 16
 """Width of the bottleneck of a norm's gate (SGLang 0.5.23, ``models/gigachat35.py``, ``_GATED_NORM_LOW_RANK``)."""
@@ -42,14 +43,15 @@ def gigachat35(keys: Keys) -> Blueprint:
     attention = _latent(keys, its, rank, rope)
     dims, mixer = gated_deltanet(keys, its.hidden, fused=True)
     linear_layer = (
-        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
+        *part("pre_norms", keys, hidden=its.hidden),
         *(replace(tensor, name=tensor.name.replace("linear_attn.", "self_attn.")) for tensor in mixer),
     )
     caches = {
         "full": latent_cache(rank, rope),
         "linear": gated_deltanet_state(*dims, precision(keys, "mamba_ssm_dtype")),
     }
-    mlps = {True: mixture(keys, its.hidden, routed, correction=True), False: gated_mlp(its.hidden, width)}
+    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width)
+    mlps = {True: mixture(keys, its.hidden, routed), False: dense}
     after = _after(keys, its.hidden)
     layers = [
         Layer(

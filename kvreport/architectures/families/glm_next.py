@@ -12,16 +12,17 @@ from kvreport.architectures.decoder import (
     expert_counts,
     latent_sizes,
     prediction_layers,
+    text_base,
     whole_tied,
 )
-from kvreport.architectures.families.deepseek import indexer_tensors, latent_tensors, mixture
+from kvreport.architectures.families.deepseek import index_cache, indexer_tensors, latent_tensors, mixture
 from kvreport.architectures.families.kimi import kda_sizes, kda_state, kda_tensors
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors, gated_mlp
-from kvreport.catalog.caches import Cache, Indexer
+from kvreport.architectures.weights import Tensors, hyper_connection
+from kvreport.catalog.caches import Cache
 
 _TAIL: Final = (
     "The indexer also keeps the keys of its last, incomplete pool: some kilobytes per layer and"
@@ -40,35 +41,35 @@ def glm5_next(keys: Keys) -> Blueprint:
     its, rank, rope = latent_sizes(keys)
     width = keys.whole("intermediate_size")
     routed, per_token = expert_counts(keys, "n_routed_experts", "num_experts")
-    heads, head_dim, kernel = kda_sizes(keys)
+    dims = kda_sizes(keys)
     latent = latent_tensors(keys, its, rank, rope)
-    delta = (*latent[:2], *kda_tensors(its.hidden, heads, head_dim, kernel, full_gate=False))
+    delta = (*latent[:2], *kda_tensors(keys, its.hidden, dims))
     plain = latent_cache(rank, rope)
     pool = keys.whole("index_kpool", high=256)
-    index = Indexer(
-        index_dim=keys.whole("index_head_dim", high=1 << 12),
-        stride=pool,
-        top_k=keys.optional("index_topk", low=1, high=1 << 20),
-    )
+    index = index_cache(keys, pool)
     pooled: tuple[str, tuple[Cache, ...]] = ("latent attention with pooled indexer", (*plain[1], index))
     picks = (*indexer_tensors(keys, its), *_pooling(index.index_dim, pool, its.hidden))
-    streams = (
-        *stream_tensors("attn_hc", its.hidden, keys.whole("hc_mult", high=64)),
-        *stream_tensors("ffn_hc", its.hidden, keys.whole("hc_mult", high=64)),
+    count = keys.whole("hc_mult", high=64)
+    streams = tuple(
+        tensor
+        for name in ("attn_hc.", "ffn_hc.")
+        for tensor in hyper_connection(name, count * its.hidden, (2 + count) * count, 3)
     )
     mlps = {
-        True: mixture(keys, its.hidden, routed, correction=True),
-        False: gated_mlp(its.hidden, width),
+        True: mixture(keys, its.hidden, routed),
+        False: part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width),
     }
     layers = []
     for full, indexed, sparse in zip(
-        _full_layers(keys, its), indexed_layers(keys, its.layers), _mixtures(keys, its), strict=True
+        _full_layers(keys, its),
+        indexed_layers(keys, its.layers),
+        mixture_pattern(keys, its.layers),
+        strict=True,
     ):
-        kept = (pooled if indexed else plain) if full else kda_state(heads, head_dim, kernel)
+        kept = (pooled if indexed else plain) if full else kda_state(*dims)
         mixer = (*latent, *(picks if indexed else ())) if full else delta
         layers.append(Layer(*kept, (*mixer, *streams, *mlps[sparse])))
-    nested = keys.outer is not keys
-    base = "model.language_model" if nested else "model"
+    base = text_base(keys)
     # A layer of latent attention without hyper-connections (vLLM 0.33, glm5next/common/mtp.py).
     ahead = prediction_layers(keys, its, (*latent, *picks, *mlps[True]), f"{base}.layers", ends=False)
     return decoder(
@@ -79,18 +80,8 @@ def glm5_next(keys: Keys) -> Blueprint:
         base=base,
         intermediate=width,
         experts=(routed, per_token),
-        extra=(*(_vision(keys) if nested else ()), *ahead),
+        extra=(*(_vision(keys) if keys.outer is not keys else ()), *ahead),
         notes=[_TAIL],
-    )
-
-
-def stream_tensors(name: str, hidden: int, streams: int) -> Tensors:
-    """Hyper-connections: how parallel residual streams are mixed into and out of a block."""
-    mixed = (2 + streams) * streams
-    return (
-        Weight(f"{name}.fn", "other", (mixed, streams * hidden)),
-        Weight(f"{name}.base", "other", (mixed,)),
-        Weight(f"{name}.scale", "other", (3,)),
     )
 
 
@@ -111,10 +102,6 @@ def _full_layers(keys: Keys, its: Sizes) -> list[bool]:
     if listed is not None:
         return [word != "linear_attention" for word in listed]
     return [index % 4 == 3 for index in range(its.layers)]
-
-
-def _mixtures(keys: Keys, its: Sizes) -> list[bool]:
-    return mixture_pattern(keys, its.layers)
 
 
 def _vision(keys: Keys) -> Tensors:

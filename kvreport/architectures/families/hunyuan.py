@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from kvreport.architectures.attention import attention_cache, grouped_heads, head_dim, layer_count
+from kvreport.architectures.attention import attention_cache
 from kvreport.architectures.blueprint import Blueprint, Layer
-from kvreport.architectures.decoder import Sizes, context, decoder, vocabulary
+from kvreport.architectures.decoder import Sizes, decoder, sizes
+from kvreport.architectures.families.deepseek import named_mixture
 from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import (
-    Tensors,
-    gated_mlp,
-    norms,
-    routed_experts,
-    router,
-    self_attention,
-)
+from kvreport.architectures.weights import Tensors
 from kvreport.catalog.caches import Shared
 
 
@@ -37,20 +32,12 @@ def hunyuan_v1_mixture(keys: Keys) -> Blueprint:
 
 
 def _hunyuan(keys: Keys, dense_at: int = 1) -> Blueprint:
-    hidden = keys.whole("hidden_size")
-    heads = keys.whole("num_attention_heads", high=1 << 14)
-    its = Sizes(
-        hidden=hidden,
-        layers=layer_count(keys),
-        heads=heads,
-        kv_heads=grouped_heads(keys, heads),
-        head_dim=head_dim(keys, hidden, heads, "attention_head_dim"),
-        vocabulary=vocabulary(keys),
-        context=context(keys),
-    )
+    its = sizes(keys, head_names=("attention_head_dim",))
     width = keys.whole("intermediate_size")
     mlps, experts = _mlps(keys, its, width, dense_at)
-    factor = keys.whole("cla_share_factor", default=1, high=MAX_LAYERS) if _shares(keys) else 1
+    # Keys and values are shared between layers where the flag says so; the factor alone means nothing.
+    shares = keys.flag("use_cla", default=False)
+    factor = keys.whole("cla_share_factor", default=1, high=MAX_LAYERS) if shares else 1
     full = attention_cache("full", its.kv_heads, its.head_dim)
     shared = ("shared with the layer before", (Shared(reads="full"),))
     layers = [
@@ -63,27 +50,14 @@ def _hunyuan(keys: Keys, dense_at: int = 1) -> Blueprint:
     return decoder(keys, its, layers, intermediate=width, experts=experts)
 
 
-def _shares(keys: Keys) -> bool:
-    """Tell whether keys and values are shared between layers; the factor alone means nothing."""
-    return keys.flag("use_cla", default=False)
-
-
 def _attention(keys: Keys, its: Sizes, *, own: bool) -> Tensors:
     """Return the norms and the attention; a layer without its own keys has no projection of them."""
-    bias = keys.flag("attention_bias")
-    each = ("self_attn.query_layernorm", "self_attn.key_layernorm")
+    words = {"query_norm": "query_layernorm", "key_norm": "key_layernorm", "key_normed": True}
+    given = {"bias": keys.flag("attention_bias"), "has_key": own, "has_value": own}
+    normed = keys.flag("use_qk_norm")
     return (
-        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
-        *self_attention(
-            its.hidden,
-            its.heads,
-            its.kv_heads,
-            its.head_dim,
-            qkv_bias=bias,
-            output_bias=bias,
-            has_key=own,
-        ),
-        *(norms(*each, width=its.head_dim) if keys.flag("use_qk_norm") else ()),
+        *part("pre_norms", keys, hidden=its.hidden),
+        *part("shared_attention", keys, "self_attn", **its.given, **words, **given, normed=normed),
     )
 
 
@@ -92,7 +66,7 @@ def _mlps(keys: Keys, its: Sizes, width: int, dense_at: int) -> tuple[list[Tenso
     routed = _per_layer(keys, "num_experts", its.layers, default=1, high=MAX_EXPERTS)
     most = max(routed)
     bias = keys.flag("mlp_bias")
-    dense = gated_mlp(its.hidden, width, bias=bias)
+    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width, bias_mlp=bias)
     if most == dense_at:
         return [dense] * its.layers, None
     per_token = _per_layer(keys, "moe_topk", its.layers, default=1, high=most)
@@ -105,13 +79,9 @@ def _mlps(keys: Keys, its: Sizes, width: int, dense_at: int) -> tuple[list[Tenso
         if index < skipped or routed[index] == dense_at:
             mlps.append(dense)
             continue
-        tensors = (
-            *router(its.hidden, routed[index], "mlp.gate.wg"),
-            *routed_experts(its.hidden, widths[index], routed[index]),
-        )
-        if joint and shared[index]:
-            tensors += gated_mlp(its.hidden, width * shared[index], "mlp.shared_mlp", "shared_experts")
-        mlps.append(tensors)
+        given = {"hidden": its.hidden, "routed": routed[index], "expert_width": widths[index]}
+        given["shared_width"] = width * shared[index] if joint else 0
+        mlps.append(named_mixture(keys, "mlp", "gate.wg", "", given, shared="shared_mlp"))
     return mlps, (most, max(per_token))
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from kvreport.architectures.attention import latent_cache, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import decoder, expert_counts, latent_sizes, whole_tied
-from kvreport.architectures.families.deepseek import indexer_tensors, latent_tensors, mixture
+from kvreport.architectures.families.deepseek import index_cache, indexer_tensors, latent_tensors, mixture
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors, gated_mlp, linear
-from kvreport.catalog.caches import Cache, Indexer
+from kvreport.architectures.weights import Tensors, hyper_connection, linear
+from kvreport.catalog.caches import Cache
 
 
 @reads("HYV4ForCausalLM", family="Hunyuan", model_types=("hy_v4",))
@@ -42,16 +42,19 @@ def _read(keys: Keys, base: str, towers: Tensors) -> Blueprint:
         Weight("self_attn.sinks", "attention", (its.heads,), "heads", its.heads),
     )
     plain = latent_cache(rank, rope)
-    index = Indexer(
-        index_dim=keys.whole("index_head_dim", high=1 << 12),
-        top_k=keys.optional("index_topk", low=1, high=1 << 20),
-    )
+    index = index_cache(keys)
     with_index: tuple[str, tuple[Cache, ...]] = ("latent attention with indexer", (*plain[1], index))
     picks = indexer_tensors(keys, its)
-    streams = _streams(its.hidden, keys.whole("hc_mult", high=64))
+    count = keys.whole("hc_mult", high=64)
+    # They mix parallel residual streams in and out, without mixing them.
+    streams = tuple(
+        tensor
+        for name in ("attn_hc.", "ffn_hc.")
+        for tensor in hyper_connection(name, count * its.hidden, 2 * count, 2)
+    )
     mlps = {
-        True: mixture(keys, its.hidden, routed, correction=True),
-        False: gated_mlp(its.hidden, width),
+        True: mixture(keys, its.hidden, routed),
+        False: part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width),
     }
     listed = keys.texts("indexer_types", length=its.layers, of=("full", "shared"))
     indexed = (
@@ -74,26 +77,5 @@ def _read(keys: Keys, base: str, towers: Tensors) -> Blueprint:
         intermediate=width,
         experts=(routed, per_token),
         base=base,
-        extra=(*_head_streams(base, its.hidden, keys.whole("hc_mult", high=64)), *towers),
-    )
-
-
-def _streams(hidden: int, streams: int) -> Tensors:
-    """Hyper-connections that mix parallel residual streams in and out, without mixing them."""
-    return tuple(
-        tensor
-        for name in ("attn_hc", "ffn_hc")
-        for tensor in (
-            Weight(f"{name}.fn", "other", (2 * streams, streams * hidden)),
-            Weight(f"{name}.base", "other", (2 * streams,)),
-            Weight(f"{name}.scale", "other", (2,)),
-        )
-    )
-
-
-def _head_streams(base: str, hidden: int, streams: int) -> Tensors:
-    return (
-        Weight(f"{base}.hc_head.hc_fn", "other", (streams, streams * hidden)),
-        Weight(f"{base}.hc_head.hc_base", "other", (streams,)),
-        Weight(f"{base}.hc_head.hc_scale", "other", (1,)),
+        extra=(*hyper_connection(f"{base}.hc_head.hc_", count * its.hidden, count), *towers),
     )

@@ -11,28 +11,17 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from math import ceil, log, prod
 from operator import mul
-from typing import Final
+from typing import Final, cast
 
-from kvreport.architectures.attention import FULL, SLIDING
+from kvreport.architectures.attention import Kind, attention_cache, listed_mixtures
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import context, expert_counts, vocabulary
+from kvreport.architectures.decoder import context, expert_counts, text_base, vocabulary
 from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, section_or_default
-from kvreport.architectures.weights import (
-    Tensors,
-    embedding,
-    gated_mlp,
-    linear,
-    norm,
-    norms,
-    out_linear,
-    output_head,
-    routed_experts,
-    router,
-)
-from kvreport.catalog.caches import Cache, FullAttention, RecurrentState, SlidingWindow, StateTensor
+from kvreport.architectures.weights import Tensors, embedding, linear, norm, norms, output_head, placed
+from kvreport.catalog.caches import RecurrentState, StateTensor
 
 _FULL_EVERY: Final = 6
 
@@ -51,26 +40,14 @@ def inkling(keys: Keys) -> Blueprint:
     shared = keys.whole("n_shared_experts", high=MAX_EXPERTS)
     dense, routed = _widths(keys)
     sparse = _sparse(keys, len(kinds))
-    moe: Tensors = (
-        *router(hidden, experts_and_chosen[0] + shared),
-        # Both are float32 (vLLM 0.33, models/inkling/nvidia/moe.py), as in the checkpoint.
-        Weight("mlp.gate.global_scale", "router", (1,), stored="fp32"),
-        Weight("mlp.gate.e_score_correction_bias", "router", (experts_and_chosen[0],), stored="fp32"),
-        *routed_experts(hidden, routed, experts_and_chosen[0]),
-        *gated_mlp(hidden, routed, "mlp.shared_experts.*", "shared_experts", count=shared),
+    given = {"hidden": hidden, "routed": experts_and_chosen[0], "shared": shared, "expert_width": routed}
+    moe = part("inkling_mixture", keys, "mlp", **given)
+    plain: Tensors = (
+        *part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=dense),
+        Weight("mlp.global_scale", "other", (1,)),
     )
-    plain: Tensors = (*gated_mlp(hidden, dense), Weight("mlp.global_scale", "other", (1,)))
     layers = [
-        _layer(
-            keys,
-            hidden,
-            kind,
-            (
-                *(moe if is_sparse else plain),
-                *norms("self_attn.q_norm", "self_attn.k_norm", width=_heads(keys, kind)[2]),
-            ),
-            ("attn_sconv", "mlp_sconv"),
-        )
+        _normed_layer(keys, hidden, kind, moe if is_sparse else plain)
         for kind, is_sparse in zip(kinds, sparse, strict=True)
     ]
     nested = keys.outer is not keys
@@ -78,7 +55,6 @@ def inkling(keys: Keys) -> Blueprint:
         keys,
         hidden,
         layers,
-        nested=nested,
         extra=(*_vision(keys, hidden), *_audio(keys, hidden)) if nested else (),
         intermediate=dense,
         chosen=experts_and_chosen,
@@ -86,33 +62,31 @@ def inkling(keys: Keys) -> Blueprint:
     )
 
 
+def _normed_layer(keys: Keys, hidden: int, kind: str, mlp: Tensors) -> Layer:
+    """Return a layer of the first Inkling, whose queries and keys are normed by head."""
+    head_norms = norms("self_attn.q_norm", "self_attn.k_norm", width=_heads(keys, kind)[2])
+    return _layer(keys, hidden, kind, (*mlp, *head_norms), ("attn_sconv", "mlp_sconv"))
+
+
 def _ahead(keys: Keys, hidden: int, mlp: Tensors) -> Tensors:
     """Prediction layers: two norms, a projection that joins them, and a block with a dense MLP (vLLM 0.33, inkling/nvidia/mtp.py)."""
     stated = keys.outer.section("mtp_config")
-    count = (
-        stated.whole("num_nextn_predict_layers", default=0, low=0, high=MAX_LAYERS)
-        if stated is not None
-        else 0
-    )
-    if stated is None or not count:
+    if stated is None:
+        return ()
+    count = stated.whole("num_nextn_predict_layers", default=0, low=0, high=MAX_LAYERS)
+    if not count:
         return ()
     local = set(stated.wholes("local_layer_ids", low=0, high=MAX_LAYERS) or ())
     rows: list[Weight] = []
     for kind, times_ in (("full", count - len(local)), ("sliding", len(local))):
-        head_norms = norms("self_attn.q_norm", "self_attn.k_norm", width=_heads(keys, kind)[2])
-        block = _layer(keys, hidden, kind, (*mlp, *head_norms), ("attn_sconv", "mlp_sconv")).tensors
+        block = _normed_layer(keys, hidden, kind, mlp).tensors
         layer = (
             *norms("hidden_norm", "embed_norm", width=hidden),
             *linear("input_proj", "mtp", hidden, 2 * hidden),
-            *(replace(tensor, name=f"transformer_block.{tensor.name}") for tensor in block),
+            *placed(block, "transformer_block."),
         )
-        rows += (
-            replace(
-                tensor, name=f"model.mtp.layers.*.{tensor.name}", component="mtp", count=tensor.count * times_
-            )
-            for tensor in layer
-            if times_ > 0
-        )
+        if times_ > 0:
+            rows += placed(layer, "model.mtp.layers.*.", component="mtp", times=times_)
     if stated.flag("chain_hidden_post_norm", default=False):
         rows.append(Weight("model.mtp.chain_norm.weight", "mtp", (hidden,)))
     return tuple(rows)
@@ -168,29 +142,23 @@ def _second(keys: Keys, looped: range, passes: int) -> Blueprint:
     kinds = _kinds(keys)
     width = keys.whole("moe_intermediate_size", "intermediate_size")
     chosen = expert_counts(keys, "n_routed_experts", "num_local_experts")
-    moe: Tensors = (
-        *router(hidden, chosen[0]),
-        Weight("mlp.gate.e_score_correction_bias", "router", (chosen[0],)),
-        *routed_experts(hidden, width, chosen[0]),
-    )
+    given = {"hidden": hidden, "routed": chosen[0], "expert_width": width, "shared_width": 0}
+    moe = part("deepseek_mixture", keys, "mlp", **given)
     convolutions = ("post_attention_convolution", "post_mlp_convolution")
     layers = []
     for index, kind in enumerate(kinds):
         heads, _, head_dim = _heads(keys, kind)
         relative = keys.whole("d_rel", high=1 << 12)
-        extra: Tensors = (
-            *linear("self_attn.gate_proj", "attention", heads * head_dim, hidden, "heads", heads=heads),
-            *linear("self_attn.sink_proj", "attention", heads, hidden, "heads", heads=heads),
-            Weight("self_attn.q_l2_clip.scale", "attention", (heads, head_dim), "heads", heads),
-            Weight("self_attn.rel_l2_clip.scale", "attention", (heads, relative), "heads", heads),
-            Weight("mlp_input.query", "norms", (hidden,)),
-        )
+        sized = {"hidden": hidden, "heads": heads, "head_dim": head_dim, "relative": relative}
+        extra = part("inkling2_gates", keys, **sized)
         if index:
             # Full layers choose the inputs of queries, keys and values apart.
             shape = (hidden,) if kind == "sliding" else (3, hidden)
             extra += (Weight("attention_input.query", "norms", shape),)
         if index in looped:
-            extra += _message_gates(keys, hidden)
+            looping = keys.section("loop_config")
+            rank = keys.whole("loop_gate_rank") if looping is None else looping.whole("gate_rank")
+            extra += part("inkling2_messages", keys, hidden=hidden, rank=rank)
         layers.append(_layer(keys, hidden, kind, (*moe, *extra), convolutions, dynamic=kind == "full"))
     # Each further pass of a layer is a layer with caches and no weights.
     layers += [replace(layers[index], tensors=()) for _ in range(passes - 1) for index in looped]
@@ -201,13 +169,12 @@ def _second(keys: Keys, looped: range, passes: int) -> Blueprint:
         keys,
         hidden,
         layers,
-        nested=nested,
         extra=_vision_2(keys, hidden) if nested else (),
         intermediate=width,
         chosen=chosen,
         head_rows=rows,
     )
-    base = "model.language_model" if nested else "model"
+    base = text_base(keys)
     blueprint.outer.append(Weight(f"{base}.final_input.query", "norms", (hidden,)))
     if looped:
         blueprint.outer.append(Weight(f"{base}.message_input.query", "norms", (len(looped), 4, hidden)))
@@ -219,18 +186,6 @@ def _second(keys: Keys, looped: range, passes: int) -> Blueprint:
         )
         blueprint.layers = [_mxfp8_experts(layer) for layer in blueprint.layers]
     return blueprint
-
-
-def _message_gates(keys: Keys, hidden: int) -> Tensors:
-    """What mixes the outputs of the last pass into queries, keys, values and the MLP's input."""
-    nested = keys.section("loop_config")
-    rank = keys.whole("loop_gate_rank") if nested is None else nested.whole("gate_rank")
-    gates: Tensors = ()
-    for end in ("q", "k", "v", "mlp"):
-        gates += linear(f"{end}_message_gate.down_proj", "attention", rank, 2 * hidden)
-        for name in ("forget_gate_proj", "message_gate_proj"):
-            gates += (Weight(f"{end}_message_gate.{name}.weight", "attention", (hidden, rank)),)
-    return gates
 
 
 def _mxfp8_experts(layer: Layer) -> Layer:
@@ -268,9 +223,9 @@ def _widths(keys: Keys) -> tuple[int, int]:
 
 
 def _sparse(keys: Keys, count: int) -> list[bool]:
-    listed = keys.texts("mlp_layer_types", length=count, of=("dense", "sparse"))
+    listed = listed_mixtures(keys, count)
     if listed is not None:
-        return [name == "sparse" for name in listed]
+        return listed
     first = keys.whole("dense_mlp_idx", default=0, low=0, high=MAX_LAYERS)
     return [index >= first for index in range(count)]
 
@@ -297,51 +252,21 @@ def _layer(
     kernel = keys.whole("conv_kernel_size", "sconv_kernel_size", low=2, high=1 << 10)
     relative = keys.whole("d_rel", high=1 << 12)
     window = keys.whole("sliding_window_size", "sliding_window")
-    kv_width = kv_heads * head_dim
     reach = window if kind == "sliding" else keys.whole("rel_extent")
-    before = [f"{part}_input_layernorm" for part in "qkv"] if dynamic else ["input_layernorm"]
-    tensors: Tensors = (
-        *norms(*before, "post_attention_layernorm", width=hidden),
-        *linear("self_attn.q_proj", "attention", heads * head_dim, hidden, "heads", heads=heads),
-        *linear("self_attn.k_proj", "attention", kv_width, hidden, "kv_heads", heads=kv_heads),
-        *linear("self_attn.v_proj", "attention", kv_width, hidden, "kv_heads", heads=kv_heads),
-        *linear("self_attn.r_proj", "attention", heads * relative, hidden, "heads", heads=heads),
-        *out_linear("self_attn.o_proj", "attention", hidden, heads * head_dim, heads),
-        Weight("self_attn.rel_logits_proj.proj", "attention", (relative, reach)),
-        *_kv_convolutions(hidden, kv_width, kv_heads, kernel, dynamic=dynamic),
-        *(Weight(f"{name}.conv1d.weight", "attention", (hidden, 1, kernel)) for name in convolutions),
-        *mlp,
-    )
-    cache: Cache = (
-        SlidingWindow(kv_heads=kv_heads, key_dim=head_dim, value_dim=head_dim, window=window)
-        if kind == "sliding"
-        else FullAttention(kv_heads=kv_heads, key_dim=head_dim, value_dim=head_dim)
-    )
+    given = {"hidden": hidden, "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
+    given |= {"relative": relative, "reach": reach, "kernel": kernel, "dynamic": dynamic}
+    after_attention, after_mlp = convolutions
+    words = {"after_attention": after_attention, "after_mlp": after_mlp}
+    tensors = (*part("inkling_layer", keys, **given, **words), *mlp)
+    name, caches = attention_cache(cast("Kind", kind), kv_heads, head_dim, span=window)
     state = RecurrentState(
         mechanism="short_conv",
         tensors=tuple(
             StateTensor(name="conv", channels=channels, columns=kernel - 1, precision="float32")
-            for channels in (kv_width, kv_width, hidden, hidden)
+            for channels in (kv_heads * head_dim, kv_heads * head_dim, hidden, hidden)
         ),
     )
-    name = SLIDING if kind == "sliding" else FULL
-    return Layer(f"{name} and short convolutions", (cache, state), tensors)
-
-
-def _kv_convolutions(hidden: int, width: int, kv_heads: int, kernel: int, *, dynamic: bool) -> Tensors:
-    """Return what convolves keys and values; a dynamic one makes a part of its weights from the input."""
-    tensors: Tensors = ()
-    for name in ("self_attn.k_sconv", "self_attn.v_sconv"):
-        if dynamic:
-            tensors += (Weight(f"{name}.static_weight", "attention", (kernel, width)),)
-            tensors += linear(
-                f"{name}.weight_proj", "attention", kv_heads * kernel, hidden, "kv_heads", heads=kv_heads
-            )
-        else:
-            tensors += (
-                Weight(f"{name}.conv1d.weight", "attention", (width, 1, kernel), "kv_heads", kv_heads),
-            )
-    return tensors
+    return Layer(f"{name} and short convolutions", (*caches, state), tensors)
 
 
 def _decoder(
@@ -349,14 +274,13 @@ def _decoder(
     hidden: int,
     layers: list[Layer],
     *,
-    nested: bool,
     extra: Tensors,
     intermediate: int,
     chosen: tuple[int, int],
     head_rows: int | None = None,
     ahead: Tensors = (),
 ) -> Blueprint:
-    base = "model.language_model" if nested else "model"
+    base = text_base(keys)
     words = vocabulary(keys)
     keys.has("unpadded_vocab_size")
     return Blueprint(

@@ -10,16 +10,7 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import (
-    Tensors,
-    correction_bias,
-    gated_mlp,
-    linear,
-    norm,
-    out_linear,
-    routed_experts,
-    router,
-)
+from kvreport.architectures.weights import Tensors, linear, norm
 from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
 
 
@@ -34,42 +25,21 @@ def kda_state(heads: int, head_dim: int, kernel: int) -> tuple[str, tuple[Cache,
 
 
 def kda_tensors(
-    hidden: int, heads: int, head_dim: int, kernel: int, *, full_gate: bool, full_decay: bool = False
+    keys: Keys, hidden: int, dims: tuple[int, int, int], *, full_gate: bool = False, full_decay: bool = False
 ) -> Tensors:
     """Kimi Delta Attention: a delta rule whose decay is per channel.
 
     Args:
+        keys: The (text) config.
         hidden: Width of the residual stream.
-        heads: Heads.
-        head_dim: Width of a head.
-        kernel: Width of the convolution.
-        full_gate: Whether the output's gate is one matrix; else it goes through a waist of a head's width.
+        dims: Heads, width of a head, width of the convolution.
+        full_gate: Whether the output's gate is one matrix; else it goes through a bottleneck of a head's width.
         full_decay: The same of the decay.
     """
-    wide = heads * head_dim
-    path = "self_attn"
-
-    def into(name: str, outputs: int, inputs: int = hidden) -> Tensors:
-        return linear(f"{path}.{name}", "recurrent", outputs, inputs, "heads", heads=heads)
-
-    def gate(name: str, *, full: bool) -> Tensors:
-        if full:
-            return into(f"{name}_proj", wide)
-        waist = linear(f"{path}.{name}_a_proj", "recurrent", head_dim, hidden)
-        return (*waist, *into(f"{name}_b_proj", wide, head_dim))
-
-    return (
-        *into("q_proj", wide),
-        *into("k_proj", wide),
-        *into("v_proj", wide),
-        Weight(f"{path}.conv1d.weight", "recurrent", (3 * wide, 1, kernel), "heads", heads),
-        *gate("f", full=full_decay),
-        Weight(f"{path}.dt_bias", "recurrent", (wide,), "heads", heads),
-        Weight(f"{path}.A_log", "recurrent", (heads,), "heads", heads),
-        *into("b_proj", heads),
-        *gate("g", full=full_gate),
-        *norm(f"{path}.o_norm", head_dim, component="recurrent"),
-        *out_linear(f"{path}.o_proj", "recurrent", hidden, wide, heads),
+    heads, head_dim, kernel = dims
+    given = {"hidden": hidden, "heads": heads, "head_dim": head_dim, "kernel": kernel}
+    return part(
+        "kimi_delta_attention", keys, "self_attn", **given, full_gate=full_gate, full_decay=full_decay
     )
 
 
@@ -91,24 +61,31 @@ def kimi_linear(keys: Keys) -> Blueprint:
         keys, "num_experts", "num_local_experts", per_token=("num_experts_per_tok", "num_experts_per_token")
     )
     inner = keys.section("linear_attn_config", defaults=_linear_defaults(keys))
-    heads, head_dim, kernel = _kda_sizes(keys, inner)
+    dims = _kda_sizes(keys, inner)
     latent = latent_tensors(keys, its, rank, rope)
-    delta = (
-        *latent[:2],
-        *kda_tensors(its.hidden, heads, head_dim, kernel, full_gate=False),
-    )
-    mlps = [
-        mixture(keys, its.hidden, routed, correction=True) if sparse else gated_mlp(its.hidden, width)
-        for sparse in mixture_pattern(keys, its.layers)
-    ]
-    layers = [
-        Layer(*latent_cache(rank, rope), (*latent, *mlp))
-        if full
-        else Layer(*kda_state(heads, head_dim, kernel), (*delta, *mlp))
-        for full, mlp in zip(_full_layers(keys, inner, its.layers), mlps, strict=True)
-    ]
+    mixed, dense = mixture(keys, its.hidden, routed), _dense(keys, its.hidden, width)
+    attends = latent_cache(rank, rope), latent
+    delta = kda_state(*dims), (*latent[:2], *kda_tensors(keys, its.hidden, dims))
+    layers = _layers(keys, inner, its.layers, (attends, delta), (mixed, dense))
     # transformers, modeling_kimi_linear.py: the class ties nothing, whatever the config says.
     return decoder(keys, its, layers, intermediate=width, experts=(routed, per_token), tie=False)
+
+
+_Mixer = tuple[tuple[str, tuple[Cache, ...]], Tensors]
+
+
+def _layers(
+    keys: Keys, inner: Keys | None, count: int, kinds: tuple[_Mixer, _Mixer], mlps: tuple[Tensors, Tensors]
+) -> list[Layer]:
+    """Put together what layers keep and weigh: of latent attention or KDA, with a mixture or a dense MLP."""
+    (attends, delta), (mixed, dense) = kinds, mlps
+    chosen = zip(_full_layers(keys, inner, count), mixture_pattern(keys, count), strict=True)
+    each = ((attends if full else delta, mixed if sparse else dense) for full, sparse in chosen)
+    return [Layer(*kept, (*tensors, *mlp)) for (kept, tensors), mlp in each]
+
+
+def _dense(keys: Keys, hidden: int, width: int) -> Tensors:
+    return part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=width)
 
 
 def kda_sizes(keys: Keys) -> tuple[int, int, int]:
@@ -125,16 +102,11 @@ def _linear_defaults(keys: Keys) -> dict[str, object]:
 
 
 def _kda_sizes(keys: Keys, inner: Keys | None) -> tuple[int, int, int]:
-    if inner is not None:
-        return (
-            inner.whole("num_heads", high=1 << 14),
-            inner.whole("head_dim", high=1 << 14),
-            inner.whole("short_conv_kernel_size", low=2, high=1 << 10),
-        )
+    place, prefix = (keys, "linear_") if inner is None else (inner, "")
     return (
-        keys.whole("linear_num_heads", high=1 << 14),
-        keys.whole("linear_head_dim", high=1 << 14),
-        keys.whole("linear_conv_kernel_dim", low=2, high=1 << 10),
+        place.whole(f"{prefix}num_heads", high=1 << 14),
+        place.whole(f"{prefix}head_dim", high=1 << 14),
+        place.whole("linear_conv_kernel_dim" if prefix else "short_conv_kernel_size", low=2, high=1 << 10),
     )
 
 
@@ -153,38 +125,20 @@ def kimi_k3(keys: Keys) -> Blueprint:
     inner = keys.section("linear_attn_config")
     if inner is None:
         raise keys.fault("linear_attn_config", None, "an object with the layers and sizes of KDA")
-    heads, head_dim, kernel = _kda_sizes(keys, inner)
-    around = _k3_residuals(keys, its.hidden)
+    dims = _kda_sizes(keys, inner)
+    # The glue by which a layer attends over the outputs of earlier blocks of layers.
+    around = part("kimi_k3_residuals", keys, hidden=its.hidden) if keys.has("attn_res_block_size") else ()
     latent = (*latent_tensors(keys, its, rank, rope), *_k3_gate(keys, its.hidden, its.heads), *around)
-    delta = (
-        *latent[:2],
-        *kda_tensors(
-            its.hidden, heads, head_dim, kernel, full_gate=inner.flag("use_full_rank_gate", default=False)
-        ),
-        *around,
-    )
-    dense, mixed = gated_mlp(its.hidden, width), _k3_mixture(keys, its.hidden, routed)
-    layers = [
-        Layer(
-            *(latent_cache(rank, rope) if full else kda_state(heads, head_dim, kernel)),
-            (*(latent if full else delta), *(mixed if sparse else dense)),
-        )
-        for full, sparse in zip(
-            _full_layers(keys, inner, its.layers), mixture_pattern(keys, its.layers), strict=True
-        )
-    ]
+    full_gate = inner.flag("use_full_rank_gate", default=False)
+    linear_layer = (*latent[:2], *kda_tensors(keys, its.hidden, dims, full_gate=full_gate), *around)
+    dense, mixed = _dense(keys, its.hidden, width), _k3_mixture(keys, its.hidden, routed)
+    kinds = (latent_cache(rank, rope), latent), (kda_state(*dims), linear_layer)
+    layers = _layers(keys, inner, its.layers, kinds, (mixed, dense))
     base = "language_model.model"
-    extra = (
-        *(_k3_vision(keys, its.hidden)),
-        *(
-            (
-                *norm(f"{base}.output_attn_res_norm", its.hidden),
-                Weight(f"{base}.output_attn_res_proj.weight", "other", (1, its.hidden)),
-            )
-            if around
-            else ()
-        ),
-    )
+    extra = _k3_vision(keys, its.hidden)
+    if around:
+        extra += norm(f"{base}.output_attn_res_norm", its.hidden)
+        extra += (Weight(f"{base}.output_attn_res_proj.weight", "other", (1, its.hidden)),)
     return decoder(
         keys,
         its,
@@ -204,43 +158,14 @@ def _k3_gate(keys: Keys, hidden: int, heads: int) -> Tensors:
     return linear("self_attn.g_proj", "attention", wide, hidden, "heads", heads=heads)
 
 
-def _k3_residuals(keys: Keys, hidden: int) -> Tensors:
-    """The glue by which a layer attends over the outputs of earlier blocks of layers."""
-    if not keys.has("attn_res_block_size"):
-        return ()
-    return (
-        *norm("self_attention_res_norm", hidden),
-        *norm("mlp_res_norm", hidden),
-        Weight("self_attention_res_proj.weight", "other", (1, hidden)),
-        Weight("mlp_res_proj.weight", "other", (1, hidden)),
-    )
-
-
 def _k3_mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
     """Experts between a shared projection down to a latent width and back up."""
-    base = "block_sparse_moe"
     width = keys.whole("moe_intermediate_size")
     inner = keys.whole("routed_expert_hidden_size", default=hidden)
     shared = keys.whole("num_shared_experts", default=0, low=0, high=1 << 10)
-    around: Tensors = ()
-    if inner != hidden:
-        around = (
-            # Built without a quantizer (vLLM 0.33, models/kimi_k3), and at 16 bits in the checkpoint.
-            Weight(f"{base}.routed_expert_down_proj.weight", "other", (inner, hidden)),
-            *(
-                norm(f"{base}.routed_expert_norm", inner)
-                if keys.flag("latent_moe_use_norm", default=False)
-                else ()
-            ),
-            Weight(f"{base}.routed_expert_up_proj.weight", "other", (hidden, inner)),
-        )
-    return (
-        *router(hidden, routed, f"{base}.gate"),
-        *correction_bias(routed, f"{base}.gate.e_score_correction_bias"),
-        *around,
-        *routed_experts(inner, width, routed, f"{base}.experts.*", names=("w1", "w3", "w2")),
-        *(gated_mlp(hidden, width * shared, f"{base}.shared_experts", "shared_experts") if shared else ()),
-    )
+    normed = inner != hidden and keys.flag("latent_moe_use_norm", default=False)
+    given = {"hidden": hidden, "inner": inner, "routed": routed, "expert_width": width, "normed": normed}
+    return part("kimi_k3_mixture", keys, "block_sparse_moe", **given, shared_width=width * shared)
 
 
 def _k3_vision(keys: Keys, text_hidden: int) -> Tensors:

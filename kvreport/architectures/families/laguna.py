@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from kvreport.architectures.attention import attention_cache, layer_kinds, window
+from kvreport.architectures.attention import attention_cache, layer_kinds, listed_mixtures, window
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import (
-    Tensors,
-    correction_bias,
-    gated_mlp,
-    linear,
-    norms,
-    routed_experts,
-    router,
-    self_attention,
-)
+from kvreport.architectures.weights import Tensors, linear
 
 
 @reads("LagunaForCausalLM", family="Laguna", model_types=("laguna",))
@@ -28,7 +20,7 @@ def laguna(keys: Keys) -> Blueprint:
     span = window(keys)
     routed, per_token = expert_counts(keys, "num_experts", "num_local_experts")
     width = keys.whole("intermediate_size")
-    mlps = {True: _mixture(keys, its.hidden, routed), False: gated_mlp(its.hidden, width)}
+    mlps = {True: _mixture(keys, its.hidden, routed), False: _dense(keys, its.hidden, width)}
     layers = [
         Layer(
             *attention_cache(kind, its.kv_heads, its.head_dim, span=span),
@@ -49,27 +41,28 @@ def _attention(keys: Keys, its: Sizes, heads: int) -> Tensors:
         raise keys.fault("gating", gating, "per-head, per-element, true or false")
     # True, and no word at all, mean one gate per head; anything else one per element.
     outputs = heads if gating in (None, True, "per-head", "per_head") else heads * its.head_dim
+    given = {**its.given, "heads": heads, "bias_qkv": bias, "bias_out": bias}
     return (
-        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
-        *self_attention(its.hidden, heads, its.kv_heads, its.head_dim, qkv_bias=bias, output_bias=bias),
-        *norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim),
+        *part("pre_norms", keys, hidden=its.hidden),
+        *part("grouped_attention", keys, "self_attn", **given),
+        *part("head_norms", keys, "self_attn", head_dim=its.head_dim),
         *linear("self_attn.g_proj", "attention", outputs, its.hidden, "heads", heads=heads),
     )
 
 
 def _mixtures(keys: Keys, layers: int) -> list[bool]:
-    kinds = keys.texts("mlp_layer_types", length=layers, of=("dense", "sparse"))
-    if kinds is not None:
-        return [kind == "sparse" for kind in kinds]
+    listed = listed_mixtures(keys, layers)
+    if listed is not None:
+        return listed
     dense = set(keys.wholes("mlp_only_layers", high=MAX_LAYERS) or [0])
     return [index not in dense for index in range(layers)]
 
 
 def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
     shared = keys.whole("shared_expert_intermediate_size", low=0)
-    return (
-        *router(hidden, routed),
-        *correction_bias(routed),
-        *routed_experts(hidden, keys.whole("moe_intermediate_size"), routed),
-        *(gated_mlp(hidden, shared, "mlp.shared_experts", "shared_experts") if shared else ()),
-    )
+    given = {"hidden": hidden, "routed": routed, "expert_width": keys.whole("moe_intermediate_size")}
+    return part("deepseek_mixture", keys, "mlp", **given, shared_width=shared)
+
+
+def _dense(keys: Keys, hidden: int, width: int) -> Tensors:
+    return part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=width)

@@ -10,14 +10,7 @@ from kvreport.architectures.decoder import Sizes, context, decoder, expert_count
 from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import (
-    Tensors,
-    correction_bias,
-    gated_mlp,
-    norms,
-    routed_experts,
-    router,
-)
+from kvreport.architectures.weights import Tensors
 
 
 @reads("LongcatFlashForCausalLM", family="LongCat", model_types=("longcat_flash",))
@@ -39,8 +32,8 @@ def longcat_flash(keys: Keys) -> Blueprint:
     ranks = {"q_lora_rank": keys.whole("q_lora_rank"), "kv_lora_rank": rank, "qk_rope_head_dim": rope}
     half = (
         *part("latent_attention", keys, "self_attn", **ranks, hidden=its.hidden, heads=its.heads),
-        *gated_mlp(its.hidden, width, "mlps"),
-        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
+        *part("gated_mlp", keys, "mlps", hidden=its.hidden, mlp_width=width),
+        *part("pre_norms", keys, hidden=its.hidden),
     )
     tensors = (*_twice(half), *_mixture(keys, its.hidden, experts[0]))
     _, caches = latent_cache(rank, rope)
@@ -67,9 +60,7 @@ def _twice(tensors: Tensors) -> Tensors:
 
 def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
     scored = routed + keys.whole("zero_expert_num", low=0, high=MAX_EXPERTS)
-    bias = keys.flag("router_bias", default=False)
-    return (
-        *router(hidden, scored, "mlp.router.classifier", bias=bias),
-        *correction_bias(scored, "mlp.router.e_score_correction_bias"),
-        *routed_experts(hidden, keys.whole("expert_ffn_hidden_size", "moe_intermediate_size"), routed),
-    )
+    given = {"hidden": hidden, "routed": routed, "scored": scored}
+    given |= {"bias": keys.flag("router_bias", default=False)}
+    width = keys.whole("expert_ffn_hidden_size", "moe_intermediate_size")
+    return part("longcat_mixture", keys, "mlp", **given, expert_width=width)

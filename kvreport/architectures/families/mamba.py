@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.attention import layer_count
 from kvreport.architectures.blueprint import Blueprint, Layer
-from kvreport.architectures.decoder import Sizes, decoder, open_context, vocabulary
+from kvreport.architectures.decoder import Sizes, decoder, open_context, stateful_sizes
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.mamba import (
     mamba1_state,
-    mamba1_tensors,
     mamba2_state,
     mamba2_tensors,
     state_caches,
 )
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import norms
+from kvreport.architectures.weights import norm
 
 USUAL_CONTEXT: Final = 2048
 
@@ -32,28 +31,24 @@ def mamba(keys: Keys) -> Blueprint:
 
     ``intermediate_size`` wins over ``expand``: Falcon-Mamba states 16 for the latter and means 2.
     """
-    its, notes = _sizes(keys)
+    longest, notes = open_context(keys, USUAL_CONTEXT)
+    its = stateful_sizes(keys, longest)
     inner = keys.whole("intermediate_size", default=keys.whole("expand", high=64) * its.hidden)
     state = keys.whole("state_size", high=1 << 12)
     kernel = keys.whole("conv_kernel", low=2, high=1 << 10)
-    mixer = mamba1_tensors(
-        its.hidden,
-        inner,
-        state,
-        kernel,
-        step_rank(keys, its.hidden, "time_step_rank"),
-        bias=keys.flag("use_bias"),
-        conv_bias=keys.flag("use_conv_bias"),
-    )
+    given = {"hidden": its.hidden, "inner": inner, "rank": step_rank(keys, its.hidden, "time_step_rank")}
+    given |= {"mamba_d_state": state, "mamba_d_conv": kernel, "mamba_proj_bias": keys.flag("use_bias")}
+    mixer = part("mamba1", keys, "mixer", **given, mamba_conv_bias=keys.flag("use_conv_bias"))
     cache = state_caches("Mamba", mamba1_state(inner, state, kernel))
-    layer = Layer(*cache, (*norms("norm", width=its.hidden), *mixer))
+    layer = Layer(*cache, (*norm("norm", its.hidden), *mixer))
     return _assemble(keys, its, layer, notes)
 
 
 @reads("Mamba2ForCausalLM", family="Mamba", model_types=("mamba2",))
 def mamba2(keys: Keys) -> Blueprint:
     """Mamba-2 in every layer and no MLP (Codestral Mamba)."""
-    its, notes = _sizes(keys)
+    longest, notes = open_context(keys, USUAL_CONTEXT)
+    its = stateful_sizes(keys, longest)
     heads = keys.whole("num_heads", high=1 << 14)
     width = keys.whole("head_dim", high=1 << 14)
     groups = keys.whole("n_groups", high=1 << 12)
@@ -64,18 +59,11 @@ def mamba2(keys: Keys) -> Blueprint:
         raise keys.fault(
             "num_heads", f"{heads} heads of {width}", f"expand times hidden_size ({inner}) in all"
         )
-    mixer = mamba2_tensors(
-        its.hidden,
-        heads,
-        width,
-        groups,
-        state,
-        kernel,
-        bias=keys.flag("use_bias"),
-        conv_bias=keys.flag("use_conv_bias"),
-    )
+    bias, conv_bias = keys.flag("use_bias"), keys.flag("use_conv_bias")
+    sized = (its.hidden, heads, width, groups, state, kernel)
+    mixer = mamba2_tensors(keys, "mixer", *sized, bias=bias, conv_bias=conv_bias)
     cache = state_caches("Mamba-2", mamba2_state(heads, width, groups, state, kernel))
-    layer = Layer(*cache, (*norms("norm", width=its.hidden), *mixer))
+    layer = Layer(*cache, (*norm("norm", its.hidden), *mixer))
     return _assemble(keys, its, layer, notes)
 
 
@@ -88,20 +76,6 @@ def step_rank(keys: Keys, hidden: int, name: str) -> int:
     if stated is None:
         keys.trail.usual[keys.field(name)] = rank
     return rank
-
-
-def _sizes(keys: Keys) -> tuple[Sizes, list[str]]:
-    longest, notes = open_context(keys, USUAL_CONTEXT)
-    its = Sizes(
-        hidden=keys.whole("hidden_size"),
-        layers=layer_count(keys),
-        heads=0,
-        kv_heads=0,
-        head_dim=0,
-        vocabulary=vocabulary(keys),
-        context=longest,
-    )
-    return its, notes
 
 
 def _assemble(keys: Keys, its: Sizes, layer: Layer, notes: list[str]) -> Blueprint:

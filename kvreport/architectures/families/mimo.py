@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kvreport.architectures.attention import Kind, attention_cache, layer_count, layer_kinds, mixture_pattern
+from kvreport.architectures.attention import Kind, attention_cache, layer_kinds, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
 from kvreport.architectures.families.deepseek import mixture
 from kvreport.architectures.families.mimo_encoders import (
     TOKENIZER_NOTE,
@@ -16,9 +16,10 @@ from kvreport.architectures.families.mimo_encoders import (
 )
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.layered import read_layered
+from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, gated_mlp, linear, norms, self_attention
+from kvreport.architectures.weights import Tensors, linear, norms, placed
 from kvreport.catalog.caches import Cache
 
 _DECODER: Final = "model.decoder.self_attn"
@@ -34,17 +35,16 @@ def mimo(keys: Keys) -> Blueprint:
     )
     head_dim = keys.optional("head_dim", low=1, high=1 << 14) or max(1, hidden // heads)
     ahead = keys.whole("num_nextn_predict_layers", default=0, low=0, high=MAX_LAYERS)
+    given = {"hidden": hidden, "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
+    given |= {"mlp_width": width, "bias_qkv": True}
     block = (
-        *norms("input_layernorm", "post_attention_layernorm", width=hidden),
         *norms("token_layernorm", "hidden_layernorm", "final_layernorm", width=hidden),
         *linear("input_proj", "mtp", hidden, 2 * hidden),
-        *self_attention(hidden, heads, kv_heads, head_dim, qkv_bias=True),
-        *gated_mlp(hidden, width),
+        *part("llama_layer", keys, **given),
     )
-    extra = tuple(
-        Weight(f"model.mtp_layers.*.{tensor.name}", "mtp", tensor.shape, tensor.split, tensor.heads, ahead)
-        for tensor in block
-    )
+    # No quantizer converts them.
+    plain = tuple(replace(tensor, linear=False) for tensor in block)
+    extra = placed(plain, "model.mtp_layers.*.", component="mtp", times=ahead)
     return read_layered("Qwen2ForCausalLM", keys, extra=extra if ahead else ())
 
 
@@ -56,14 +56,8 @@ def mimo(keys: Keys) -> Blueprint:
 )
 def mimo_v2(keys: Keys) -> Blueprint:
     """Windows of 128 tokens with a sink per head, and a full layer after every fifth of them."""
-    its = Sizes(
-        hidden=keys.whole("hidden_size"),
-        layers=layer_count(keys),
-        heads=keys.whole("num_attention_heads", high=1 << 14),
-        kv_heads=keys.whole("num_key_value_heads", high=1 << 14),
-        head_dim=keys.whole("head_dim", high=1 << 14),
-        vocabulary=vocabulary(keys),
-        context=context(keys),
+    its = sizes(
+        keys, kv_heads=lambda _: keys.whole("num_key_value_heads", high=1 << 14), head_width="head_dim"
     )
     kinds = _kinds(keys, its.layers)
     attention = {kind: _attention(keys, its, kind) for kind in dict.fromkeys(kinds)}
@@ -76,9 +70,9 @@ def mimo_v2(keys: Keys) -> Blueprint:
             replace(tensor, stored="fp32")
             if tensor.component == "router" and (single or len(tensor.shape) == 1)
             else tensor
-            for tensor in mixture(keys, its.hidden, routed, correction=True)
+            for tensor in mixture(keys, its.hidden, routed)
         ),
-        False: gated_mlp(its.hidden, width),
+        False: _dense(keys, its.hidden, width),
     }
     layers = [
         Layer(*attention[kind][0], (*attention[kind][1], *mlps[sparse]))
@@ -123,12 +117,13 @@ def _predicting(keys: Keys, its: Sizes, width: int, count: int) -> Tensors:
             replace(tensor, linear=tensor.linear and not (plain and tensor.name == "self_attn.o_proj.weight"))
             for tensor in _attention(keys, its, "sliding")[1]
         ),
-        *gated_mlp(its.hidden, width),
+        *_dense(keys, its.hidden, width),
     )
-    return tuple(
-        Weight(f"model.mtp.layers.*.{t.name}", "mtp", t.shape, t.split, t.heads, count, linear=t.linear)
-        for t in layer
-    )
+    return placed(layer, "model.mtp.layers.*.", component="mtp", times=count)
+
+
+def _dense(keys: Keys, hidden: int, width: int) -> Tensors:
+    return part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=width)
 
 
 def _kinds(keys: Keys, layers: int) -> list[Kind]:
@@ -156,14 +151,10 @@ def _attention(keys: Keys, its: Sizes, kind: Kind) -> tuple[tuple[str, tuple[Cac
     has_sink = keys.flag(
         "add_swa_attention_sink_bias" if sliding else "add_full_attention_sink_bias", default=sliding
     )
-    bias = keys.flag("attention_bias")
+    given = {"hidden": its.hidden, "heads": heads, "kv_heads": kv_heads, "key_dim": key_dim}
+    given |= {"value_dim": value_dim, "bias": keys.flag("attention_bias"), "sink": has_sink}
     tensors = (
-        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
-        *self_attention(its.hidden, heads, kv_heads, key_dim, value_dim=value_dim, qkv_bias=bias),
-        *(
-            (Weight("self_attn.attention_sink_bias", "attention", (heads,), "heads", heads),)
-            if has_sink
-            else ()
-        ),
+        *part("pre_norms", keys, hidden=its.hidden),
+        *part("narrow_value_attention", keys, "self_attn", **given),
     )
     return attention_cache(kind, kv_heads, key_dim, value_dim, span=span), tensors

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
-from kvreport.architectures.registry import find_architecture, reads
+from kvreport.architectures.registry import read_named, reads
+from kvreport.architectures.weights import placed
 
 _TEXT_OF_VERSION: Final = {
     "2.5": "LlamaForCausalLM",
@@ -27,29 +27,16 @@ def minicpm_v(keys: Keys) -> Blueprint:
     if version not in _TEXT_OF_VERSION:
         found = keys.raw("version")
         raise keys.fault("version", found, f"one of {', '.join(_TEXT_OF_VERSION)}")
-    text = Keys(
-        {**keys.data, "architectures": [_TEXT_OF_VERSION[version]]},
-        keys.where,
-        keys.path,
-        None,
-        keys.trail,
-    )
-    architecture = find_architecture(text)
-    blueprint = architecture.read(text.with_defaults(architecture.defaults))
-    blueprint.outer = [replace(tensor, name=f"llm.{tensor.name}") for tensor in blueprint.outer]
+    blueprint = read_named(keys, {**keys.data, "architectures": [_TEXT_OF_VERSION[version]]})
+    blueprint.outer = [*placed(tuple(blueprint.outer), "llm.")]
     blueprint.prefix = f"llm.{blueprint.prefix}"
     vision = keys.section("vision_config", defaults=published("minicpm_v_vision"))
     if vision is None:
         raise keys.fault("vision_config", None, "an object that describes SigLIP")
     depth = vision.whole("num_hidden_layers", low=2, high=500)
     if keys.flag("drop_vision_last_layer", default=False):
-        vision = Keys(
-            {**vision.data, "num_hidden_layers": depth - 1},
-            vision.where,
-            vision.path,
-            vision.defaults,
-            vision.trail,
-        )
+        fewer = {**vision.data, "num_hidden_layers": depth - 1}
+        vision = Keys(fewer, vision.where, vision.path, vision.defaults, vision.trail)
     blueprint.outer += part("siglip", vision, "vpm")
     blueprint.outer += part(
         "minicpm_resampler",

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from kvreport.architectures.attention import FULL, attention_cache
+from kvreport.architectures.attention import FULL, attention_cache, listed_mixtures
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import decoder, either_tied, expert_counts, sizes
+from kvreport.architectures.families.deepseek import named_mixture
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import (
-    Tensors,
-    correction_bias,
-    gated_mlp,
-    linear,
-    norms,
-    routed_experts,
-    router,
-    self_attention,
-)
+from kvreport.architectures.weights import Tensors
 from kvreport.catalog.caches import Cache, Indexer
-
-_SPARSE_MOE: Final = "block_sparse_moe"
 
 
 @reads(
@@ -50,18 +38,16 @@ def minimax_m3(keys: Keys) -> Blueprint:
         (*full, Indexer(index_dim=index_dim, scaled=False, top_k=_m3_picked(keys, inner))),
     )
     attention = (
-        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
-        *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim),
-        *norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim),
+        *part("pre_norms", keys, hidden=its.hidden),
+        *part("grouped_attention", keys, "self_attn", **its.given),
+        *part("head_norms", keys, "self_attn", head_dim=its.head_dim),
     )
-    indexer = (
-        *linear("self_attn.index_q_proj", "attention", index_heads * index_dim, its.hidden),
-        *linear("self_attn.index_k_proj", "attention", index_dim, its.hidden),
-        *norms("self_attn.index_q_norm", "self_attn.index_k_norm", width=index_dim),
-    )
+    given = {"hidden": its.hidden, "index_heads": index_heads, "index_dim": index_dim}
+    indexer = part("minimax_m3_indexer", keys, "self_attn", **given)
+    width = keys.whole("dense_intermediate_size")
     mlps = {
         True: _m3_mixture(keys, its.hidden, routed),
-        False: gated_mlp(its.hidden, keys.whole("dense_intermediate_size")),
+        False: part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width),
     }
     layers = [
         Layer(
@@ -104,27 +90,18 @@ def _m3_indexed(keys: Keys, inner: Keys, layers: int) -> list[bool]:
 
 
 def _m3_mixtures(keys: Keys, layers: int) -> list[bool]:
-    kinds = keys.texts("mlp_layer_types", length=layers, of=("dense", "sparse"))
-    if kinds is not None:
-        return [kind == "sparse" for kind in kinds]
-    chosen = keys.wholes("moe_layer_freq", length=layers, high=1)
-    return [bool(value) for value in chosen or [1] * layers]
+    listed = listed_mixtures(keys, layers)
+    chosen = keys.wholes("moe_layer_freq", length=layers, high=1) if listed is None else None
+    return listed or [bool(value) for value in chosen or [1] * layers]
 
 
 def _m3_mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
     width = keys.whole("intermediate_size")
     shared = keys.whole("n_shared_experts", default=1, low=0, high=1 << 10)
     shared_width = keys.whole("shared_intermediate_size", low=0) * shared
-    return (
-        *router(hidden, routed, f"{_SPARSE_MOE}.gate"),
-        *correction_bias(routed, f"{_SPARSE_MOE}.e_score_correction_bias"),
-        *routed_experts(hidden, width, routed, f"{_SPARSE_MOE}.experts.*", names=("w1", "w3", "w2")),
-        *(
-            gated_mlp(hidden, shared_width, f"{_SPARSE_MOE}.shared_experts", "shared_experts")
-            if shared_width
-            else ()
-        ),
-    )
+    given = {"hidden": hidden, "routed": routed, "expert_width": width, "shared_width": shared_width}
+    names = ("w1", "w3", "w2")
+    return named_mixture(keys, "block_sparse_moe", "gate", "e_score_correction_bias", given, names=names)
 
 
 def _m3_vision(keys: Keys, text_hidden: int) -> Tensors:

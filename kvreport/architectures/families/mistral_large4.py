@@ -8,10 +8,11 @@ from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent
 from kvreport.architectures.families.deepseek import mixture
 from kvreport.architectures.families.mistral3 import pixtral
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm, norms, out_linear
+from kvreport.architectures.weights import Tensors
 from kvreport.catalog.caches import Cache, Indexer, Shared
 
 
@@ -28,7 +29,7 @@ def mistral_large4(keys: Keys) -> Blueprint:
     sources = _sources(keys, its.layers)
     indexer, index = _indexer(keys, its)
     mixed = mixture(keys, its.hidden, routed, correction=False)
-    dense = gated_mlp(its.hidden, width)
+    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width)
     layers = []
     for number, (turned, picks, sparse) in enumerate(
         zip(
@@ -91,50 +92,28 @@ def _sources(keys: Keys, layers: int) -> list[int]:
 
 
 def _attention(keys: Keys, its: Sizes, rank: int, rope: int, *, turned: bool, own: bool) -> Tensors:
-    """Queries without a waist; a latent of its own only where no other layer's is read."""
-    heads, path = its.heads, "self_attn"
-    plain, value = keys.whole("qk_nope_head_dim", high=1 << 14), keys.whole("v_head_dim", high=1 << 14)
-    bias = keys.flag("attention_bias")
-    latent = (
-        (
-            *linear(
-                f"{path}.kv_a_proj_with_mqa",
-                "attention",
-                rank + (rope if turned else 0),
-                its.hidden,
-                bias=bias,
-            ),
-            *norm(f"{path}.kv_a_layernorm", rank),
-        )
-        if own
-        else ()
-    )
-    expanded = heads * (plain + (0 if turned else rope) + value)
+    """Return norms and attention of a layer that turns its keys or not, and has a latent of its own or not."""
+    given = {
+        "hidden": its.hidden,
+        "heads": its.heads,
+        "rank": rank,
+        "rope": rope,
+        "turned": turned,
+        "own": own,
+    }
+    given |= {
+        "plain": keys.whole("qk_nope_head_dim", high=1 << 14),
+        "value": keys.whole("v_head_dim", high=1 << 14),
+    }
+    given["bias"] = keys.flag("attention_bias")
     return (
-        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
-        *linear(f"{path}.q_proj", "attention", heads * (plain + rope), its.hidden, "heads", heads=heads),
-        *latent,
-        *linear(f"{path}.kv_b_proj", "attention", expanded, rank, "heads", heads=heads),
-        *out_linear(f"{path}.o_proj", "attention", its.hidden, heads * value, heads, bias=bias),
-        *_scaling(f"{path}.softmax_scaling", heads),
+        *part("pre_norms", keys, hidden=its.hidden),
+        *part("mistral_large4_attention", keys, "self_attn", **given),
     )
 
 
 def _indexer(keys: Keys, its: Sizes) -> tuple[Tensors, Indexer]:
-    """DeepSeek-V3.2's indexer with queries from the residual stream, behind a norm."""
-    path = "self_attn.indexer"
-    heads = keys.whole("index_n_heads", high=1 << 12)
+    """Return what an indexer weighs and keeps."""
+    tensors = part("mistral_large4_indexer", keys, "self_attn.indexer", hidden=its.hidden)
     width = keys.whole("index_head_dim", high=1 << 12)
-    tensors = (
-        *norm(f"{path}.q_input_norm", its.hidden, bias=True),
-        *linear(f"{path}.wq_b", "attention", heads * width, its.hidden),
-        *linear(f"{path}.wk", "attention", width, its.hidden),
-        *norm(f"{path}.k_norm", width, bias=True),
-        Weight(f"{path}.weights_proj.weight", "attention", (heads, its.hidden)),
-        *_scaling(f"{path}.softmax_scaling", heads),
-    )
     return tensors, Indexer(index_dim=width, top_k=keys.whole("index_topk", high=1 << 20))
-
-
-def _scaling(path: str, heads: int) -> Tensors:
-    return tuple(Weight(f"{path}.{name}", "attention", (heads,)) for name in ("scale", "bias"))

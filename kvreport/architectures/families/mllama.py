@@ -11,12 +11,7 @@ from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import (
-    Tensors,
-    gated_mlp,
-    norms,
-    self_attention,
-)
+from kvreport.architectures.weights import Tensors
 from kvreport.catalog.caches import CrossAttention
 
 _EXTRA_TOKENS: Final = 8
@@ -41,12 +36,9 @@ def mllama(keys: Keys) -> Blueprint:
     vision = section_or_default(keys.outer, "vision_config", "mllama_vision")
     tokens = _patches(vision) * vision.whole("max_num_tiles", high=1 << 10)
     crossing = set(keys.wholes("cross_attention_layers", high=MAX_LAYERS) or [])
-    around = norms("input_layernorm", "post_attention_layernorm", width=its.hidden)
-    mlp = gated_mlp(its.hidden, width)
-    text = Layer(
-        *attention_cache("full", its.kv_heads, its.head_dim),
-        (*around, *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim), *mlp),
-    )
+    given = {**its.given, "mlp_width": width}
+    kept = attention_cache("full", its.kv_heads, its.head_dim)
+    text = Layer(*kept, part("llama_layer", keys, **given))
     image = Layer(
         "cross-attention to the image",
         (
@@ -54,14 +46,7 @@ def mllama(keys: Keys) -> Blueprint:
                 kv_heads=its.kv_heads, key_dim=its.head_dim, value_dim=its.head_dim, encoder_tokens=tokens
             ),
         ),
-        (
-            *around,
-            *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim, prefix="cross_attn"),
-            *norms("cross_attn.q_norm", "cross_attn.k_norm", width=its.head_dim),
-            Weight("cross_attn_attn_gate", "attention", (1,)),
-            Weight("cross_attn_mlp_gate", "attention", (1,)),
-            *mlp,
-        ),
+        part("mllama_cross_layer", keys, **given),
     )
     blueprint = decoder(
         keys,

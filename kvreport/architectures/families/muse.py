@@ -12,9 +12,7 @@ from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, section_or_default
-from kvreport.architectures.weights import (
-    Tensors,
-)
+from kvreport.architectures.weights import Tensors
 
 _BASE: Final = "model.language_model"
 

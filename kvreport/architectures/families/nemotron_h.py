@@ -10,18 +10,9 @@ from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.mamba import mamba2_state, mamba2_tensors
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import (
-    Tensors,
-    correction_bias,
-    experts,
-    linear,
-    norm,
-    norms,
-    plain_mlp,
-    router,
-    self_attention,
-)
+from kvreport.architectures.weights import Tensors, linear, norm, norms, placed
 
 Part = Literal["mamba", "attention", "mlp", "moe"]
 
@@ -169,11 +160,11 @@ def _built(blocks: list[tuple[Part, Keys]], its: Sizes) -> list[Layer]:
     """Build each block once for all that are alike."""
     built: dict[str, Layer] = {}
     layers = []
-    for part, own in blocks:
-        sizes = repr([part, *(own.data.get(key) for key in _OF_BLOCKS)])
+    for kind, own in blocks:
+        sizes = repr([kind, *(own.data.get(key) for key in _OF_BLOCKS)])
         if sizes not in built:
-            counts = expert_counts(own, "n_routed_experts") if part == "moe" else None
-            built[sizes] = _layer(own, its, part, counts)
+            counts = expert_counts(own, "n_routed_experts") if kind == "moe" else None
+            built[sizes] = _layer(own, its, kind, counts)
         layers.append(built[sizes])
     return layers
 
@@ -204,50 +195,36 @@ def _prediction_tensors(its: Sizes, layers: list[Layer], steps: int) -> Tensors:
         *linear("0.eh_proj", "mtp", its.hidden, 2 * its.hidden),
     )
     for index, layer in enumerate(layers):
-        tensors += tuple(replace(tensor, name=f"{index}.{tensor.name}") for tensor in layer.tensors)
+        tensors += placed(layer.tensors, f"{index}.")
     tensors += norm(f"{len(layers) - 1}.final_layernorm", its.hidden)
-    return tuple(
-        replace(
-            tensor,
-            name=f"mtp.layers.{tensor.name}",
-            component="mtp",
-            count=tensor.count * steps,
-            linear=False,
-        )
-        for tensor in tensors
-    )
+    plain = tuple(replace(tensor, linear=False) for tensor in tensors)
+    return placed(plain, "mtp.layers.", component="mtp", times=steps)
 
 
-def _layer(keys: Keys, its: Sizes, part: Part, counts: tuple[int, int] | None) -> Layer:
-    before = norms("norm", width=its.hidden)
-    if part == "attention":
+def _layer(keys: Keys, its: Sizes, kind: Part, counts: tuple[int, int] | None) -> Layer:
+    before = norm("norm", its.hidden)
+    if kind == "attention":
         # The class builds its attention without biases whatever ``attention_bias`` says.
-        tensors = self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim, prefix="mixer")
+        tensors = part("grouped_attention", keys, "mixer", **its.given)
         span = keys.optional("sliding_window", low=1, high=MAX_CONTEXT) if keys.has("block_type") else None
-        kind: Kind = "full" if span is None else "sliding"
-        return Layer(*attention_cache(kind, its.kv_heads, its.head_dim, span=span), (*before, *tensors))
-    if part == "mamba":
+        seen: Kind = "full" if span is None else "sliding"
+        return Layer(*attention_cache(seen, its.kv_heads, its.head_dim, span=span), (*before, *tensors))
+    if kind == "mamba":
         heads = keys.whole("mamba_num_heads", high=1 << 16)
         width = keys.whole("mamba_head_dim", high=1 << 14)
         groups = keys.whole("n_groups", "mamba_n_groups", high=heads)
         state = keys.whole("ssm_state_size", high=1 << 14)
         kernel = keys.whole("conv_kernel", "mamba_d_conv", low=2, high=1 << 10)
         cache = mamba2_state(heads, width, groups, state, kernel, precision(keys, "mamba_ssm_cache_dtype"))
-        mixer = mamba2_tensors(
-            its.hidden,
-            heads,
-            width,
-            groups,
-            state,
-            kernel,
-            bias=keys.flag("use_bias"),
-            conv_bias=keys.flag("use_conv_bias", "mamba_conv_bias"),
-        )
+        bias, conv_bias = keys.flag("use_bias"), keys.flag("use_conv_bias", "mamba_conv_bias")
+        sized = (its.hidden, heads, width, groups, state, kernel)
+        mixer = mamba2_tensors(keys, "mixer", *sized, bias=bias, conv_bias=conv_bias)
         return Layer("Mamba-2", (cache,), (*before, *mixer))
     bias = keys.flag("mlp_bias")
-    if part == "mlp":
+    if kind == "mlp":
         width = keys.whole("intermediate_size")
-        return Layer("MLP", (), (*before, *plain_mlp(its.hidden, width, "mixer", bias=bias)))
+        mlp = part("plain_mlp", keys, "mixer", hidden=its.hidden, mlp_width=width, bias_mlp=bias)
+        return Layer("MLP", (), (*before, *mlp))
     assert counts is not None  # noqa: S101 - read whenever a layer is a mixture
     return Layer("mixture of experts", (), (*before, *_mixture(keys, its.hidden, counts[0], bias=bias)))
 
@@ -257,19 +234,5 @@ def _mixture(keys: Keys, hidden: int, routed: int, *, bias: bool) -> Tensors:
     width = keys.whole("moe_intermediate_size")
     latent = keys.optional("moe_latent_size", low=1)
     shared = keys.whole("moe_shared_expert_intermediate_size", low=0)
-    inner = latent or hidden
-    around = (
-        (
-            *linear("mixer.fc1_latent_proj", "other", latent, hidden, bias=bias),
-            *linear("mixer.fc2_latent_proj", "other", hidden, latent, bias=bias),
-        )
-        if latent
-        else ()
-    )
-    return (
-        *router(hidden, routed, "mixer.gate"),
-        *correction_bias(routed, "mixer.gate.e_score_correction_bias"),
-        *experts(plain_mlp(inner, width, "mixer.experts.*", count=routed)),
-        *(plain_mlp(hidden, shared, "mixer.shared_experts", "shared_experts", bias=bias) if shared else ()),
-        *around,
-    )
+    given = {"hidden": hidden, "routed": routed, "latent": latent, "shared": shared, "mlp_bias": bias}
+    return part("nemotron_h_mixture", keys, "mixer", **given, moe_intermediate_size=width)

@@ -8,8 +8,9 @@ from kvreport.architectures.attention import attention_cache, head_dim, layer_co
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, context, decoder, vocabulary
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, gated_mlp, norms, self_attention
+from kvreport.architectures.weights import Tensors, norm
 from kvreport.catalog.caches import Cache
 
 _MULTIPLE: Final = 256
@@ -39,11 +40,13 @@ def nemotron_nas(keys: Keys) -> Blueprint:
             group = attention.whole("n_heads_in_group", high=heads)
             kv_heads = keys.divide("num_attention_heads", heads, "n_heads_in_group", group)
             kind, caches = attention_cache("full", kv_heads, width)
-            tensors += norms("input_layernorm", width=hidden)
-            tensors += self_attention(hidden, heads, kv_heads, width, qkv_bias=bias, output_bias=bias)
+            given = {"hidden": hidden, "heads": heads, "kv_heads": kv_heads, "head_dim": width}
+            tensors += norm("input_layernorm", hidden)
+            tensors += part("grouped_attention", keys, "self_attn", **given, bias_qkv=bias, bias_out=bias)
         if not feed_forward.flag("no_op", default=False):
-            tensors += norms("post_attention_layernorm", width=hidden)
-            tensors += gated_mlp(hidden, _mlp_width(feed_forward, hidden), bias=mlp_bias)
+            inner = _mlp_width(feed_forward, hidden)
+            tensors += norm("post_attention_layernorm", hidden)
+            tensors += part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=inner, bias_mlp=mlp_bias)
         built.append(Layer(kind, caches, tensors))
     its = Sizes(hidden, layers, heads, heads, width, vocabulary(keys), context(keys))
     return decoder(keys, its, built)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.blueprint import Blueprint, Layer, Weight
+from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_VOCABULARY, Keys
 from kvreport.architectures.listed import NOTHING_KEPT, read_listed
 from kvreport.architectures.listing import listing
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.variants import NOTE
-from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm, plain_mlp, router
+from kvreport.architectures.weights import norm
 
 _ACTIVATIONS: Final = ("swiglu", "gelu")
 
@@ -34,23 +35,14 @@ def nomic_bert(keys: Keys) -> Blueprint:
     for name in ("mlp_fc1_bias", "mlp_fc2_bias"):
         if keys.flag(name) is not bias:
             raise keys.fault(name, not bias, f"{str(bias).lower()}, as qkv_proj_bias")
-    attention = (
-        *linear("attn.Wqkv", "attention", 3 * hidden, hidden, "heads", heads=heads, bias=bias),
-        *linear("attn.out_proj", "attention", hidden, hidden, "heads", heads=heads, bias=bias),
-        *norm("norm1", hidden, bias=True),
-        *norm("norm2", hidden, bias=True),
-    )
-    dense = (
-        gated_mlp(hidden, inner, names=("fc12", "fc11", "fc2"), bias=bias)
-        if activation == "swiglu"
-        else plain_mlp(hidden, inner, names=("fc1", "fc2"), bias=bias)
-    )
+    attention = part("nomic_attention", keys, bias=bias)
+    dense = part("nomic_mlp", keys, gated=activation == "swiglu", bias=bias)
     every = keys.whole("moe_every_n_layers", default=0, low=0, high=MAX_LAYERS)
     experts, mixed = None, dense
     if every:
         routed = keys.whole("num_experts", high=MAX_EXPERTS)
         experts = (routed, keys.whole("moe_top_k", high=routed))
-        mixed = _mixture(hidden, inner, routed)
+        mixed = part("nomic_mixture", keys)
     return Blueprint(
         hidden_size=hidden,
         attention_heads=heads,
@@ -61,26 +53,11 @@ def nomic_bert(keys: Keys) -> Blueprint:
             for index in range(layers)
         ],
         outer=[
-            Weight("embeddings.word_embeddings.weight", "embedding", (words, hidden), "vocabulary"),
-            *(
-                (Weight("embeddings.token_type_embeddings.weight", "other", (types, hidden), looked_up=True),)
-                if types
-                else ()
-            ),
+            *part("nomic_embeddings", keys, "embeddings", types=types),
             *norm("emb_ln", hidden, bias=True),
         ],
         prefix="encoder.layers",
         intermediate_size=inner,
         experts=experts,
         notes=[NOTE],
-    )
-
-
-def _mixture(hidden: int, inner: int, routed: int) -> Tensors:
-    """Experts of two matrices each, and one bias for all."""
-    return (
-        *router(hidden, routed, "mlp.router.layer"),
-        Weight("mlp.experts.mlp.w1", "routed_experts", (inner, hidden), "experts", count=routed),
-        Weight("mlp.experts.mlp.w2", "routed_experts", (hidden, inner), "experts", count=routed),
-        Weight("mlp.experts.bias", "routed_experts", (hidden,)),
     )

@@ -11,13 +11,14 @@ from math import isqrt
 from typing import Final
 
 from kvreport.architectures.attention import FULL, attention_cache, gated_deltanet_state, precision
-from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import decoder, expert_counts, sizes, whole_tied
-from kvreport.architectures.families.qwen_hybrid import as_mtp, gated_deltanet, mixture
+from kvreport.architectures.blueprint import Blueprint, Layer
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes, text_base, whole_tied
+from kvreport.architectures.families.qwen_hybrid import gated_deltanet, mixture
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import qwen3_vision, section_or_default
-from kvreport.architectures.weights import Tensors, linear, norms, self_attention
+from kvreport.architectures.weights import Tensors, linear, norms, placed
 from kvreport.catalog.caches import Cache, Indexer, RecurrentState, StateTensor
 
 _LINEAR: Final = "linear_attention"
@@ -50,14 +51,16 @@ def qwen4_exp(keys: Keys) -> Blueprint:
     routed, per_token = expert_counts(keys, "num_experts")
     streams = keys.whole("hc_count", low=2, high=64)
     rank = keys.whole("hc_lowrank", high=1 << 16)
+    given = {"hidden": its.hidden, "streams": streams, "rank": rank}
     around = (
-        *_residual("attn_hyper_connection", its.hidden, streams, rank),
-        *_residual("mlp_hyper_connection", its.hidden, streams, rank),
-        *mixture(keys, its.hidden, routed, shared=keys.whole("shared_expert_intermediate_size")),
+        *part("qwen4_residual", keys, "attn_hyper_connection", **given, inject=True),
+        *part("qwen4_residual", keys, "mlp_hyper_connection", **given, inject=True),
+        *mixture(keys, its.hidden, routed),
     )
+    mixer = part("qwen4_residual", keys, "hyper_connection_mixer", **given, inject=False)
     dims, delta = gated_deltanet(keys, its.hidden, fused=False)
     state = _Parts(*gated_deltanet_state(*dims, precision(keys, "mamba_ssm_dtype")), delta)
-    attention = _attention(keys, its.hidden, its.heads, its.kv_heads, its.head_dim)
+    attention = _attention(keys, its)
     tables = _tables(keys, its.hidden, streams)
     layers = []
     for index, kind in enumerate(_kinds(keys, its.layers)):
@@ -73,10 +76,8 @@ def qwen4_exp(keys: Keys) -> Blueprint:
                 (*tensors, *table.tensors),
             )
         layers.append(Layer(name, caches, (*tensors, *around)))
-    nested = keys.outer is not keys
-    base = "model.language_model" if nested else "model"
+    base, nested = text_base(keys), keys.outer is not keys
     vision = qwen3_vision(section_or_default(keys.outer, "vision_config", "qwen3_5_vision")) if nested else ()
-    mixer = _residual(f"{base}.hyper_connection_mixer", its.hidden, streams, rank, inject=False)
     predicts = keys.whole("mtp_num_hidden_layers", default=0, low=0, high=64)
     return decoder(
         keys,
@@ -87,15 +88,15 @@ def qwen4_exp(keys: Keys) -> Blueprint:
         norm_weight=False,
         experts=(routed, per_token),
         extra=(
-            *mixer,
+            *placed(mixer, f"{base}."),
             *vision,
-            *_prediction(predicts, (*attention.tensors, *around), its.hidden, streams, rank),
+            *_prediction(predicts, (*attention.tensors, *around), mixer, its.hidden, streams),
         ),
         notes=[_POOLED] if attention.name != FULL else [],
     )
 
 
-def _prediction(count: int, layer: Tensors, hidden: int, streams: int, rank: int) -> Tensors:
+def _prediction(count: int, layer: Tensors, mixer: Tensors, hidden: int, streams: int) -> Tensors:
     """The layers for multi-token prediction: attention, residuals and experts, and two projections of what they read.
 
     SGLang 0.5.20 to 0.5.23, ``models/qwen4_exp_mtp.py``, and vLLM 0.33.0, ``models/qwen4_exp``.
@@ -107,11 +108,11 @@ def _prediction(count: int, layer: Tensors, hidden: int, streams: int, rank: int
         *linear("fc_hidden", "mtp", hidden, hidden),
         *norms("pre_fc_norm_embedding", width=hidden),
         *norms("pre_fc_norm_hidden", width=streams * hidden),
-        *_residual("hyper_connection_mixer", hidden, streams, rank, inject=False),
+        *mixer,
     )
     return (
-        *(as_mtp(f"mtp.layers.*.{tensor.name}", tensor, count) for tensor in layer),
-        *(as_mtp(f"mtp.{tensor.name}", tensor, 1) for tensor in shared),
+        *placed(layer, "mtp.layers.*.", component="mtp", times=count),
+        *placed(shared, "mtp.", component="mtp"),
     )
 
 
@@ -123,24 +124,10 @@ def _kinds(keys: Keys, layers: int) -> list[str]:
     return [_LINEAR if (index + 1) % interval else "indexed_attention" for index in range(layers)]
 
 
-def _residual(name: str, hidden: int, streams: int, rank: int, *, inject: bool = True) -> Tensors:
-    """Read the parallel residual streams through a low-rank gate, and write back to each."""
-    wide = streams * hidden
-    return (
-        *norms(f"{name}.hc_norm", width=wide),
-        *linear(f"{name}.input_mix_weight_down", "other", rank, wide),
-        *linear(f"{name}.input_mix_weight_up", "other", wide, rank),
-        *(linear(f"{name}.block_inject_weight", "other", streams, wide) if inject else ()),
-    )
-
-
-def _attention(keys: Keys, hidden: int, heads: int, kv_heads: int, head_dim: int) -> _Parts:
+def _attention(keys: Keys, its: Sizes) -> _Parts:
     bias = keys.flag("attention_bias")
-    name, caches = attention_cache("full", kv_heads, head_dim)
-    tensors = (
-        *self_attention(hidden, heads, kv_heads, head_dim, qkv_bias=bias, output_bias=bias, query_gate=True),
-        *norms("self_attn.q_norm", "self_attn.k_norm", width=head_dim),
-    )
+    name, caches = attention_cache("full", its.kv_heads, its.head_dim)
+    tensors = part("gated_query_attention", keys, "self_attn", **its.given, bias=bias)
     queries = keys.optional("indexer_n_heads", low=1, high=1 << 12)
     if queries is None:
         return _Parts(name, caches, tensors)
@@ -151,7 +138,9 @@ def _attention(keys: Keys, hidden: int, heads: int, kv_heads: int, head_dim: int
     pool = keys.whole("indexer_compress_ratio", high=budget)
     index = Indexer(index_dim=width, stride=pool, scaled=False, top_k=budget)
     picks = (
-        *linear("self_attn.indexer.index_qk_proj", "attention", (queries + keys_per_token) * width, hidden),
+        *linear(
+            "self_attn.indexer.index_qk_proj", "attention", (queries + keys_per_token) * width, its.hidden
+        ),
         *norms("self_attn.indexer.q_layernorm", "self_attn.indexer.k_layernorm", width=width),
     )
     return _Parts("sparse attention with pooled indexer", (*caches, index), (*tensors, *picks))
@@ -183,19 +172,9 @@ def _tables(keys: Keys, hidden: int, streams: int) -> dict[int, _Parts]:
         for _ in range(heads):
             prime = _next_prime(prime)
             rows += prime
-        tensors = (
-            Weight(
-                "ple.ple_embedding.ngram_embedding.weight",
-                "other",
-                (-(-rows // multiple) * multiple, width),
-                "vocabulary",
-                looked_up=True,
-            ),
-            *linear("ple.key_proj", "other", wide, inside),
-            *linear("ple.value_proj", "other", hidden, inside),
-            *norms("ple.norm_key", "ple.norm_query", "ple.norm_conv", width=wide),
-            Weight("ple.conv1d.weight", "other", (wide, 1, kernel)),
-        )
+        given = {"hidden": hidden, "streams": streams, "inside": inside, "width": width, "kernel": kernel}
+        rows = -(-rows // multiple) * multiple
+        tensors = part("qwen4_ngrams", keys, "ple", **given, rows=rows)
         found[layer - 1] = _Parts(
             "n-grams", (RecurrentState(mechanism="short_conv", tensors=(past,)),), tensors
         )

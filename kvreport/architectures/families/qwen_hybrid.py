@@ -8,23 +8,14 @@ from kvreport.architectures.attention import (
     layer_kinds,
     precision,
 )
-from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes, whole_tied
+from kvreport.architectures.blueprint import Blueprint, Layer
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes, text_base, whole_tied
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import qwen3_vision, section_or_default
-from kvreport.architectures.weights import (
-    Tensors,
-    gated_mlp,
-    linear,
-    norm,
-    norms,
-    out_linear,
-    routed_experts,
-    router,
-    self_attention,
-)
+from kvreport.architectures.weights import Tensors, linear, norms, placed
 
 
 def sparse_layers(keys: Keys, layers: int) -> list[bool]:
@@ -34,19 +25,11 @@ def sparse_layers(keys: Keys, layers: int) -> list[bool]:
     return [index not in dense and (index + 1) % step == 0 for index in range(layers)]
 
 
-def mixture(keys: Keys, hidden: int, routed: int, *, shared: int | None = None, base: str = "mlp") -> Tensors:
-    """Router, routed experts and, in Qwen2-MoE and the hybrids, one gated shared expert."""
-    width = keys.whole("moe_intermediate_size")
-    tensors = (
-        *router(hidden, routed, f"{base}.gate"),
-        *routed_experts(hidden, width, routed, f"{base}.experts.*"),
-    )
-    if shared is None:
-        return tensors
-    return (
-        *tensors,
-        *gated_mlp(hidden, shared, f"{base}.shared_expert", "shared_experts"),
-        *linear(f"{base}.shared_expert_gate", "shared_experts", 1, hidden),
+def mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
+    """Router, routed experts and one gated shared expert."""
+    given = {"hidden": hidden, "routed": routed, "expert_width": keys.whole("moe_intermediate_size")}
+    return part(
+        "qwen_mixture", keys, "mlp", **given, shared_width=keys.whole("shared_expert_intermediate_size")
     )
 
 
@@ -64,30 +47,10 @@ def gated_deltanet(keys: Keys, hidden: int, *, fused: bool) -> tuple[tuple[int, 
     value_dim = keys.whole("linear_value_head_dim", high=1 << 14)
     kernel = keys.whole("linear_conv_kernel_dim", low=2, high=1 << 10)
     keys.divide("linear_num_value_heads", value_heads, "linear_num_key_heads", key_heads)
-    queries, values = key_heads * key_dim, value_heads * value_dim
-    convolved = 2 * queries + values
-
-    def into(name: str, outputs: int, heads: int = key_heads) -> Tensors:
-        return linear(f"linear_attn.{name}", "recurrent", outputs, hidden, "heads", heads=heads)
-
-    projections = (
-        (*into("in_proj_qkvz", convolved + values), *into("in_proj_ba", 2 * value_heads))
-        if fused
-        else (
-            *into("in_proj_qkv", convolved),
-            *into("in_proj_z", values, value_heads),
-            *into("in_proj_b", value_heads, value_heads),
-            *into("in_proj_a", value_heads, value_heads),
-        )
-    )
-    tensors = (
-        *projections,
-        Weight("linear_attn.conv1d.weight", "recurrent", (convolved, 1, kernel), "heads", key_heads),
-        Weight("linear_attn.dt_bias", "recurrent", (value_heads,), "heads", value_heads),
-        Weight("linear_attn.A_log", "recurrent", (value_heads,), "heads", value_heads),
-        *norm("linear_attn.norm", value_dim, component="recurrent"),
-        *out_linear("linear_attn.out_proj", "recurrent", hidden, values, value_heads),
-    )
+    values = value_heads * value_dim
+    given = {"hidden": hidden, "fused": fused, "key_heads": key_heads, "value_heads": value_heads}
+    given |= {"value_dim": value_dim, "values": values, "convolved": 2 * key_heads * key_dim + values}
+    tensors = part("gated_deltanet", keys, "linear_attn", **given, kernel=kernel)
     return (key_heads, value_heads, key_dim, value_dim, kernel), tensors
 
 
@@ -100,29 +63,14 @@ def _layers(keys: Keys, its: Sizes, mlps: list[Tensors], *, fused: bool) -> list
     dims, mixer = gated_deltanet(keys, its.hidden, fused=fused)
     state = gated_deltanet_state(*dims, precision(keys, "mamba_ssm_dtype"))
     full = attention_cache("full", its.kv_heads, its.head_dim)
-    attention = (
-        *self_attention(
-            its.hidden,
-            its.heads,
-            its.kv_heads,
-            its.head_dim,
-            qkv_bias=bias,
-            output_bias=bias,
-            query_gate=True,
-        ),
-        *norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim),
-    )
-    around = norms("input_layernorm", "post_attention_layernorm", width=its.hidden)
+    attention = part("gated_query_attention", keys, "self_attn", **its.given, bias=bias)
+    around = part("pre_norms", keys, hidden=its.hidden)
     return [
         Layer(
             *(full if kind == "full" else state), (*around, *(attention if kind == "full" else mixer), *mlp)
         )
         for kind, mlp in zip(kinds, mlps, strict=True)
     ]
-
-
-def _base(keys: Keys) -> str:
-    return "model" if keys.outer is keys else "model.language_model"
 
 
 def _vision(keys: Keys) -> Tensors:
@@ -137,24 +85,16 @@ def _mtp(keys: Keys, its: Sizes, mlp: Tensors) -> Tensors:
     if not count:
         return ()
     block = (
-        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
-        *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim, query_gate=True),
-        *norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim),
+        *part("pre_norms", keys, hidden=its.hidden),
+        *part("gated_query_attention", keys, "self_attn", **its.given, bias=False),
         *mlp,
     )
+    ends = norms("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm", width=its.hidden)
     return (
-        *(as_mtp(f"mtp.layers.*.{tensor.name}", tensor, count) for tensor in block),
+        *placed(block, "mtp.layers.*.", component="mtp", times=count),
         *linear("mtp.fc", "mtp", its.hidden, 2 * its.hidden),
-        *(
-            as_mtp(f"mtp.{tensor.name}", tensor, 1)
-            for tensor in norms("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm", width=its.hidden)
-        ),
+        *placed(ends, "mtp.", component="mtp"),
     )
-
-
-def as_mtp(name: str, tensor: Weight, times: int) -> Weight:
-    """A tensor as one of the prediction layers."""
-    return Weight(name, "mtp", tensor.shape, tensor.split, tensor.heads, tensor.count * times, tensor.linear)
 
 
 @reads(
@@ -167,10 +107,12 @@ def qwen3_5(keys: Keys) -> Blueprint:
     """Dense: a gated MLP after every mixer."""
     its = sizes(keys)
     width = keys.whole("intermediate_size")
-    mlp = gated_mlp(its.hidden, width)
+    mlp = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width)
     layers = _layers(keys, its, [mlp] * its.layers, fused=False)
     extra = (*_vision(keys), *_mtp(keys, its, mlp))
-    return decoder(keys, its, layers, tie=whole_tied(keys), base=_base(keys), intermediate=width, extra=extra)
+    return decoder(
+        keys, its, layers, tie=whole_tied(keys), base=text_base(keys), intermediate=width, extra=extra
+    )
 
 
 @reads(
@@ -183,11 +125,17 @@ def qwen3_5_moe(keys: Keys) -> Blueprint:
     """A mixture with one gated shared expert in every layer."""
     its = sizes(keys)
     routed, per_token = expert_counts(keys, "num_experts")
-    mlp = mixture(keys, its.hidden, routed, shared=keys.whole("shared_expert_intermediate_size"))
+    mlp = mixture(keys, its.hidden, routed)
     layers = _layers(keys, its, [mlp] * its.layers, fused=False)
     extra = (*_vision(keys), *_mtp(keys, its, mlp))
     return decoder(
-        keys, its, layers, tie=whole_tied(keys), base=_base(keys), experts=(routed, per_token), extra=extra
+        keys,
+        its,
+        layers,
+        tie=whole_tied(keys),
+        base=text_base(keys),
+        experts=(routed, per_token),
+        extra=extra,
     )
 
 
@@ -197,8 +145,8 @@ def qwen3_next(keys: Keys) -> Blueprint:
     its = sizes(keys)
     routed, per_token = expert_counts(keys, "num_experts")
     width = keys.whole("intermediate_size")
-    mixed = mixture(keys, its.hidden, routed, shared=keys.whole("shared_expert_intermediate_size"))
-    dense = gated_mlp(its.hidden, width)
+    mixed = mixture(keys, its.hidden, routed)
+    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width)
     mlps = [mixed if sparse else dense for sparse in sparse_layers(keys, its.layers)]
     layers = _layers(keys, its, mlps, fused=True)
     return decoder(

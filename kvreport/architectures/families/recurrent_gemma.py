@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.architectures.attention import attention_cache
-from kvreport.architectures.blueprint import Blueprint, Layer, Weight
+from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, decoder, open_context, sizes
 from kvreport.architectures.keys import MAX_CONTEXT, Keys
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, gated_mlp, linear, norms, self_attention
+from kvreport.architectures.weights import Tensors, norms
 from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
 
 TRAINED_ON: Final = 8192
@@ -27,16 +28,9 @@ def recurrent_gemma(keys: Keys) -> Blueprint:
     hidden = its.hidden
     both = keys.divide("intermediate_size", keys.whole("intermediate_size"), "its two halves", 2)
     around = norms("temporal_pre_norm", "channel_pre_norm", width=hidden)
-    mlp = gated_mlp(hidden, both, "mlp_block", bias=True)
-    attention = self_attention(
-        hidden,
-        its.heads,
-        its.kv_heads,
-        its.head_dim,
-        prefix="temporal_block",
-        qkv_bias=keys.flag("attention_bias"),
-        output_bias=True,
-    )
+    mlp = part("gated_mlp", keys, "mlp_block", hidden=hidden, mlp_width=both, bias_mlp=True)
+    given = {**its.given, "bias_qkv": keys.flag("attention_bias"), "bias_out": True}
+    attention = part("grouped_attention", keys, "temporal_block", **given)
     span = keys.whole("attention_window_size", "sliding_window", high=MAX_CONTEXT)
     slides = attention_cache("sliding", its.kv_heads, its.head_dim, span=span)
     state, mixer = _recurrence(keys, its)
@@ -57,22 +51,8 @@ def _recurrence(keys: Keys, its: Sizes) -> tuple[Cache, Tensors]:
     width = keys.whole("lru_width", default=its.hidden)
     kernel = keys.whole("conv1d_width", low=2, high=1 << 10)
     each = keys.divide("lru_width", width, "num_attention_heads", its.heads)
-    path = "temporal_block"
-    gates: Tensors = ()
-    for name in ("input_gate", "recurrent_gate"):
-        gates += (
-            Weight(f"{path}.rg_lru.{name}_weight", "recurrent", (its.heads, each, each), "heads", its.heads),
-            Weight(f"{path}.rg_lru.{name}_bias", "recurrent", (its.heads, each), "heads", its.heads),
-        )
-    tensors = (
-        *linear(f"{path}.linear_y", "recurrent", width, its.hidden, "columns", bias=True),
-        *linear(f"{path}.linear_x", "recurrent", width, its.hidden, "columns", bias=True),
-        *linear(f"{path}.linear_out", "recurrent", its.hidden, width, "rows", bias=True),
-        Weight(f"{path}.conv_1d.weight", "recurrent", (width, 1, kernel), "columns"),
-        Weight(f"{path}.conv_1d.bias", "recurrent", (width,), "columns"),
-        Weight(f"{path}.rg_lru.recurrent_param", "recurrent", (width,), "columns"),
-        *gates,
-    )
+    given = {"hidden": its.hidden, "heads": its.heads, "width": width, "each": each, "kernel": kernel}
+    tensors = part("rg_lru", keys, "temporal_block", **given)
     state = RecurrentState(
         mechanism="rg_lru",
         tensors=(

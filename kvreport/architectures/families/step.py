@@ -5,26 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kvreport.architectures.attention import FULL, attention_cache, layer_count, layer_kinds, window
+from kvreport.architectures.attention import FULL, attention_cache, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.composites import text_model
-from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, outer_tied, vocabulary
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, outer_tied, sizes
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import (
-    Tensors,
-    correction_bias,
-    gated_mlp,
-    linear,
-    norm,
-    norms,
-    out_linear,
-    routed_experts,
-    router,
-    self_attention,
-)
+from kvreport.architectures.weights import Tensors, linear, placed
 from kvreport.catalog.caches import Cache, Indexer
 
 _INDEXER: Final = {
@@ -96,39 +85,22 @@ def step3_text(keys: Keys) -> Blueprint:
 
 
 def _step3(keys: Keys, extra: Tensors) -> Blueprint:
-    its = Sizes(
-        hidden=keys.whole("hidden_size"),
-        layers=layer_count(keys),
-        heads=keys.whole("num_attention_heads", high=1 << 14),
-        kv_heads=keys.whole("num_attention_groups", default=1, high=1),
-        head_dim=keys.whole("head_dim", high=1 << 14),
-        vocabulary=vocabulary(keys),
-        context=keys.whole("max_position_embedding", "max_seq_len", high=MAX_CONTEXT),
+    its = sizes(
+        keys,
+        kv_heads=lambda _: keys.whole("num_attention_groups", default=1, high=1),
+        head_width="head_dim",
+        longest=keys.whole("max_position_embedding", "max_seq_len", high=MAX_CONTEXT),
     )
     if not keys.has("moe_layers_enum"):
         raise keys.fault("moe_layers_enum", None, "which layers are mixtures, separated by commas")
     rank = keys.whole("share_q_dim")
     routed, per_token = expert_counts(keys, "moe_num_experts", per_token=("moe_top_k",))
-    inner = its.heads * its.head_dim
     attention: Tensors = (
-        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
-        # Every rank holds all of the first three.
-        *linear("self_attn.q_proj", "attention", rank, its.hidden),
-        *linear("self_attn.k_proj", "attention", its.head_dim, its.hidden),
-        *linear("self_attn.v_proj", "attention", its.head_dim, its.hidden),
-        *norms("self_attn.inter_norm", width=rank),
-        *linear("self_attn.wq", "attention", inner, rank, "heads", heads=its.heads),
-        *out_linear("self_attn.o_proj", "attention", its.hidden, inner, its.heads),
+        *part("pre_norms", keys, hidden=its.hidden),
+        *part("step3_attention", keys, "self_attn", **its.given, rank=rank),
     )
     width = keys.whole("intermediate_size")
-    mlps = {
-        True: (
-            *router(its.hidden, routed, "moe.gate"),
-            *routed_experts(its.hidden, keys.whole("moe_intermediate_size"), routed, "moe.experts.*"),
-            *gated_mlp(its.hidden, keys.whole("share_expert_dim"), "share_expert", "shared_experts"),
-        ),
-        False: gated_mlp(its.hidden, width),
-    }
+    mlps = {True: _moe(keys, its.hidden, routed), False: _dense(keys, its.hidden, width)}
     cache = attention_cache("full", 1, its.head_dim)
     layers = [Layer(*cache, (*attention, *mlps[sparse])) for sparse in _mixtures(keys, its.layers)]
     return decoder(keys, its, layers, intermediate=width, experts=(routed, per_token), extra=extra)
@@ -143,17 +115,24 @@ def _vision_3(outer: Keys, text_hidden: int) -> Tensors:
     return part("step3_vision", vision, text_hidden=text_hidden, with_bias=bias)
 
 
+def _sizes(keys: Keys, *kv_names: str) -> Sizes:
+    return sizes(keys, kv_heads=lambda heads: keys.whole(*kv_names, high=heads), head_width="head_dim")
+
+
+def _dense(keys: Keys, hidden: int, width: int, *, bias: bool = False) -> Tensors:
+    return part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=width, bias_mlp=bias)
+
+
+def _moe(keys: Keys, hidden: int, routed: int) -> Tensors:
+    """The mixture of Step 3 and 5, whose shared expert stands beside it."""
+    given = {"hidden": hidden, "routed": routed, "expert_width": keys.whole("moe_intermediate_size")}
+    shared = {"hidden": hidden, "shared_width": keys.whole("share_expert_dim")}
+    return (*part("mixture", keys, "moe", **given), *part("shared_experts", keys, "share_expert", **shared))
+
+
 def _step(keys: Keys, base: str, extra: Tensors, *, tie: bool | None = None) -> Blueprint:
-    heads = keys.whole("num_attention_heads", high=1 << 14)
-    its = Sizes(
-        hidden=keys.whole("hidden_size"),
-        layers=layer_count(keys),
-        heads=heads,
-        kv_heads=keys.whole("num_key_value_heads", "num_attention_groups", high=heads),
-        head_dim=keys.whole("head_dim", high=1 << 14),
-        vocabulary=vocabulary(keys),
-        context=context(keys),
-    )
+    its = _sizes(keys, "num_key_value_heads", "num_attention_groups")
+    heads = its.heads
     other = keys.section("attention_other_setting")
     sliding_heads = (
         keys.optional("num_sliding_attention_heads", low=1)
@@ -173,7 +152,7 @@ def _step(keys: Keys, base: str, extra: Tensors, *, tie: bool | None = None) -> 
     )
     mlps = {
         True: _mixture(keys, its.hidden, routed),
-        False: gated_mlp(its.hidden, keys.whole("intermediate_size"), bias=keys.flag("mlp_bias")),
+        False: _dense(keys, its.hidden, keys.whole("intermediate_size"), bias=keys.flag("mlp_bias")),
     }
     layers = [
         Layer(
@@ -202,16 +181,8 @@ def _step5(keys: Keys, extra: Tensors) -> Blueprint:
     ``Step4SparseIndexer``, ``DSALayerCache``). A region's summary is one vector of FP8 without a scale. The open
     region's keys and gates, 8 KiB per request and layer, are not counted.
     """
-    heads = keys.whole("num_attention_heads", high=1 << 14)
-    its = Sizes(
-        hidden=keys.whole("hidden_size"),
-        layers=layer_count(keys),
-        heads=heads,
-        kv_heads=keys.whole("num_attention_groups", "num_key_value_heads", high=heads),
-        head_dim=keys.whole("head_dim", high=1 << 14),
-        vocabulary=vocabulary(keys),
-        context=context(keys),
-    )
+    its = _sizes(keys, "num_attention_groups", "num_key_value_heads")
+    heads = its.heads
     for kind in ("full", "sliding"):
         _restated(keys, f"num_attention_groups_{kind}_attention", its.kv_heads)
         _restated(keys, f"head_dim_{kind}_attention", its.head_dim)
@@ -223,16 +194,9 @@ def _step5(keys: Keys, extra: Tensors) -> Blueprint:
         raise keys.fault("layer_types", None, "full_attention or sliding_attention for each layer")
     routed, per_token = expert_counts(keys, "moe_num_experts", per_token=("moe_top_k", "num_experts_per_tok"))
     width = keys.whole("intermediate_size")
-    dense = gated_mlp(its.hidden, width)
-    mlps = {
-        True: (
-            *router(its.hidden, routed, "moe.gate"),
-            *correction_bias(routed, "moe.router_bias", stored="fp32"),
-            *routed_experts(its.hidden, keys.whole("moe_intermediate_size"), routed, "moe.experts.*"),
-            *gated_mlp(its.hidden, keys.whole("share_expert_dim"), "share_expert", "shared_experts"),
-        ),
-        False: dense,
-    }
+    dense = _dense(keys, its.hidden, width)
+    offsets = Weight("moe.router_bias", "router", (routed,), stored="fp32")
+    mlps = {True: (*_moe(keys, its.hidden, routed), offsets), False: dense}
     caches = {
         "full": attention_cache("full", its.kv_heads, its.head_dim),
         "sliding": attention_cache("sliding", its.kv_heads, its.head_dim, span=window(keys)),
@@ -325,36 +289,17 @@ def _region_indexer(keys: Keys, its: Sizes, proxy: int) -> Tensors:
     heads = sparse.whole("sparse_indexer_num_heads", high=1 << 12)
     groups = sparse.whole("num_provider_groups", default=its.kv_heads, high=heads)
     sparse.divide("sparse_indexer_num_heads", heads, "num_provider_groups", groups)
-    path = "self_attn.sparse_indexer_"
-    return (
-        *linear(f"{path}q", "attention", heads * proxy, its.hidden, "kv_heads", heads=groups),
-        *norms(f"{path}q_norm", width=proxy),
-        *linear(f"{path}k", "attention", proxy, its.hidden),
-        *norm(f"{path}k_norm", proxy, bias=True),
-        *linear(f"{path}z", "attention", proxy, its.hidden),
-        Weight(f"{path}w.weight", "attention", (heads, its.hidden), "kv_heads", groups, stored="fp32"),
-        Weight("self_attn.ssmax_s", "attention", (its.heads,), stored="fp32"),
-    )
+    given = {"hidden": its.hidden, "heads": its.heads, "index_heads": heads, "groups": groups, "proxy": proxy}
+    return part("step5_indexer", keys, "self_attn", **given)
 
 
 def _predicting(keys: Keys, its: Sizes, layer: Tensors) -> Tensors:
     """Prediction layers: a window, a dense MLP, the glue, and a head of their own."""
     count = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
-    glue = (
-        *norms("enorm", "hnorm", "transformer.shared_head.norm", width=its.hidden),
-        *linear("eh_proj", "mtp", its.hidden, 2 * its.hidden),
-        Weight("transformer.shared_head.output.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary"),
-    )
-    return tuple(
-        replace(
-            tensor,
-            name=f"model.layers.{its.layers}.{tensor.name}",
-            component="mtp",
-            count=tensor.count * count,
-        )
-        for tensor in (*layer, *glue)
-        if count
-    )
+    if not count:
+        return ()
+    glue = part("step_prediction", keys, hidden=its.hidden, vocabulary=its.vocabulary)
+    return placed((*layer, *glue), f"model.layers.{its.layers}.", component="mtp", times=count)
 
 
 def _other_heads(other: Keys) -> int | None:
@@ -387,10 +332,11 @@ def _attention(keys: Keys, its: Sizes, heads: int) -> Tensors:
     keys.divide("num_attention_heads", heads, "num_key_value_heads", its.kv_heads)
     bias = keys.flag("attention_bias", default=False)
     gated = keys.flag("use_head_wise_attn_gate", default=True)
+    given = {**its.given, "heads": heads, "bias_qkv": bias, "bias_out": bias}
     return (
-        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
-        *self_attention(its.hidden, heads, its.kv_heads, its.head_dim, qkv_bias=bias, output_bias=bias),
-        *norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim),
+        *part("pre_norms", keys, hidden=its.hidden),
+        *part("grouped_attention", keys, "self_attn", **given),
+        *part("head_norms", keys, "self_attn", head_dim=its.head_dim),
         *(linear("self_attn.g_proj", "attention", heads, its.hidden, "heads", heads=heads) if gated else ()),
     )
 
@@ -417,16 +363,9 @@ def _mixtures(keys: Keys, layers: int) -> list[bool]:
 
 def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
     shared = keys.whole("share_expert_dim", "share_expert_dims", low=0)
-    return (
-        *router(hidden, routed),
-        *correction_bias(routed),
-        *routed_experts(hidden, keys.whole("moe_intermediate_size"), routed),
-        *(
-            gated_mlp(hidden, shared, "mlp.shared_experts", "shared_experts", bias=keys.flag("mlp_bias"))
-            if shared
-            else ()
-        ),
-    )
+    given = {"hidden": hidden, "routed": routed, "expert_width": keys.whole("moe_intermediate_size")}
+    bias = bool(shared) and keys.flag("mlp_bias")
+    return part("deepseek_mixture", keys, "mlp", **given, shared_width=shared, bias_shared=bias)
 
 
 def _vision(keys: Keys, text_hidden: int) -> Tensors:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.attention import grouped_heads, layer_count
@@ -14,18 +13,13 @@ from kvreport.architectures.mamba import (
     mamba2_state,
     mamba2_tensors,
 )
+from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import (
-    Tensors,
-    linear,
-    norms,
-    self_attention,
-)
+from kvreport.architectures.weights import Tensors, linear, norm, placed
 from kvreport.catalog.caches import FullAttention
 
 _ZAMBA2_HYBRID: Final = frozenset({6, 12, 18, 24, 30, 36, 42, 47, 51})
 _ZAMBA2_LONG: Final = 16384
-_AROUND: Final = ("input_layernorm", "pre_ff_layernorm")
 
 
 def _mamba2_heads(keys: Keys, hidden: int, heads_name: str, width_name: str) -> tuple[int, int]:
@@ -53,12 +47,12 @@ def zamba2(keys: Keys) -> Blueprint:
     state = keys.whole("mamba_d_state", high=1 << 14)
     kernel = keys.whole("mamba_d_conv", low=2, high=1 << 10)
     mixer = (
-        *norms("input_layernorm", width=its.hidden),
-        *mamba2_tensors(its.hidden, heads, head_dim, groups, state, kernel, path="mamba", bias=bias),
+        *norm("input_layernorm", its.hidden),
+        *mamba2_tensors(keys, "mamba", its.hidden, heads, head_dim, groups, state, kernel, bias=bias),
     )
     calling = (
         *linear("linear", "other", its.hidden, its.hidden),
-        *(replace(tensor, name=f"mamba_decoder.{tensor.name}") for tensor in mixer),
+        *placed(mixer, "mamba_decoder."),
     )
     kept = mamba2_state(heads, head_dim, groups, state, kernel)
     attention = FullAttention(kv_heads=its.kv_heads, key_dim=its.head_dim, value_dim=its.head_dim)
@@ -108,26 +102,10 @@ def _zamba2_hybrid(keys: Keys, layers: int) -> frozenset[int]:
 
 def _zamba2_shared(keys: Keys, its: Sizes, width: int, blocks: int, calls: int, *, bias: bool) -> Tensors:
     """Return the shared blocks, and the small adapters by which each call differs."""
-    hidden, wide = its.hidden, 2 * its.hidden
-    rank = keys.whole("adapter_rank", high=1 << 16)
-    block = (
-        *norms("input_layernorm", width=wide),
-        *norms("pre_ff_layernorm", width=hidden),
-        *self_attention(hidden, its.heads, its.kv_heads, its.head_dim, input_width=wide),
-        *linear("feed_forward.gate_up_proj", "dense_mlp", 2 * width, hidden, "columns", bias=bias),
-        *linear("feed_forward.down_proj", "dense_mlp", hidden, width, "rows", bias=bias),
-    )
-    adapters: Tensors = (
-        *linear("feed_forward.gate_up_proj_adapter_list.0", "dense_mlp", rank, hidden),
-        *linear("feed_forward.gate_up_proj_adapter_list.1", "dense_mlp", 2 * width, rank, "columns"),
-    )
-    if keys.flag("use_shared_attention_adapter"):
-        for name in ("q", "k", "v"):
-            path = f"self_attn.linear_{name}_adapter_list"
-            adapters += linear(f"{path}.0", "attention", rank, wide)
-            adapters += linear(f"{path}.1", "attention", wide, rank, "heads", heads=its.heads)
-    return tuple(
-        replace(tensor, name=f"model.layers.*.shared_transformer.{tensor.name}", count=times)
-        for tensors, times in ((block, blocks), (adapters, calls))
-        for tensor in tensors
+    given = {**its.given, "width": width, "rank": keys.whole("adapter_rank", high=1 << 16)}
+    given |= {"bias": bias, "on_attention": keys.flag("use_shared_attention_adapter")}
+    path = "model.layers.*.shared_transformer."
+    return (
+        *placed(part("zamba2_block", keys, **given), path, times=blocks),
+        *placed(part("zamba2_adapters", keys, **given), path, times=calls),
     )
