@@ -36,12 +36,7 @@ class Ahead:
     """
 
     def __init__(self, config: MkDocsConfig, chapters: int) -> None:
-        """Start it, unless the cache has as many chapters as there are.
-
-        Args:
-            config: The site's configuration, with mkdocs-jupyter's final settings.
-            chapters: How many chapters the site has.
-        """
+        """Start it, unless the cache has as many chapters as there are."""
         self.process: subprocess.Popen[bytes] | None = None
         plugin = config.plugins.get(PLUGIN)
         if plugin is None or not plugin.config["cache"] or not plugin.config["execute"]:

@@ -71,7 +71,6 @@ class Book:
     """Everything that is written by hand: chapters, and Markdown pages with computed numbers.
 
     Attributes:
-        quantities: The vocabulary of their expressions.
         terms: Glossary entries to explain where they first stand on a page.
         files: The site's files, once MkDocs has them.
         titles: Title of each chapter by source address, in reading order.
@@ -299,11 +298,6 @@ def clean(html: str) -> str:
 
 def resolve_links(html: str, file: File, files: Files) -> tuple[str, list[Fault]]:
     """Turn links to source files into links to pages, as MkDocs does for Markdown.
-
-    Args:
-        html: A chapter's content.
-        file: The chapter.
-        files: All files of the site.
 
     Returns:
         The content, and a fault for each link that leads nowhere.

@@ -27,11 +27,7 @@ _ANCHOR: Final = re.compile(r'\bid="([^"]+)"')
 
 
 class GeneratedPage(HostPage):
-    """A generated page that the navigation does not list.
-
-    Attributes:
-        ours: The page.
-    """
+    """A generated page that the navigation does not list."""
 
     def __init__(self, ours: Page, file: File, config: MkDocsConfig, *, searched: bool) -> None:
         """Stand for ``ours`` among the host's pages.

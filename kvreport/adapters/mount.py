@@ -22,11 +22,7 @@ _PREFIX: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,60}(?:/[A-Za-z0-9][\w.-]{0,60}
 
 
 def usual_prefix(docs: Path) -> str:
-    """Return the prefix in a project that names none: no prefix, unless it has a home page of its own.
-
-    Args:
-        docs: Folder of the project's pages.
-    """
+    """Return the prefix in a project that names none: no prefix, unless it has a home page of its own."""
     return DEFAULT if any((docs / name).is_file() for name in ("index.md", "README.md")) else ""
 
 

@@ -45,10 +45,7 @@ class Finished:
     """A page as it is written, but for its policy.
 
     Attributes:
-        html: The page.
         links: Addresses within the site that it links to, as written and as they stand in the site.
-        scripts: Digests of the scripts in it.
-        styles: Digests of the styles in it.
     """
 
     html: str
@@ -152,13 +149,7 @@ def usable(config: MkDocsConfig) -> bool:
 
 
 def frame(config: MkDocsConfig, nav: Navigation, *further: object) -> bytes:
-    """Return the digest of what all pages share.
-
-    Args:
-        config: The site's configuration.
-        nav: The navigation, its titles known.
-        further: Plain values that decide every page too.
-    """
+    """Return the digest of what all pages share."""
     told = {
         "config": {key: said for key in config if key not in _OF_THIS_BUILD and (said := plain(config[key]))},
         "theme": {key: plain(config.theme[key]) for key in config.theme},

@@ -146,11 +146,7 @@ class _SectionReader(HTMLParser):
 
 
 def read(html: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (anchor, title, text) of a page's beginning, then of each of its sections.
-
-    Args:
-        html: A page's content.
-    """
+    """Yield (anchor, title, text) of a page's beginning, then of each of its sections."""
     reader = _SectionReader()
     reader.feed(html)
     reader.close()
@@ -258,10 +254,6 @@ class SearchIndex:
 
 def install(files: Files, config: MkDocsConfig) -> bool:
     """Put our engine behind the theme's dialog and make it wait until the dialog is opened.
-
-    Args:
-        files: The site's files, the theme's among them.
-        config: The site's configuration.
 
     Returns:
         Whether the theme is one that we know; otherwise nothing has changed.

@@ -25,13 +25,7 @@ def skeleton(page: Page) -> str:
 
 
 def filled(output: str, page: Page, tags: str) -> str:
-    """Return what the theme made of a skeleton with the sections in their places.
-
-    Args:
-        output: The theme's page.
-        page: The generated page.
-        tags: What goes to its head.
-    """
+    """Return what the theme made of a skeleton with the sections in their places."""
     # The theme indents what it prints; on hundreds of pages that is megabytes of spaces.
     output = _INDENTS.sub("\n", output)
     for number, section in enumerate(page.sections):

@@ -25,11 +25,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 
 
 class Staging:
-    """Where a site is built before it takes its place.
-
-    Attributes:
-        place: The site's folder.
-    """
+    """Where a site is built before it takes its place."""
 
     def __init__(self, place: Path, workspace: Workspace) -> None:
         """Build in a workspace what shall stand in ``place``."""
@@ -76,12 +72,7 @@ def stage(place: Path) -> Staging | None:
 
 
 def refusal(error: BaseException, place: Path) -> str | None:
-    """Say in a sentence that the system refuses to write a site; None if the error is of another kind.
-
-    Args:
-        error: What ended the build.
-        place: The site's folder.
-    """
+    """Say in a sentence that the system refuses to write a site; None if the error is of another kind."""
     if isinstance(error, shutil.Error):
         # copytree collects (source, target, text) of every file that it could not copy.
         first = error.args[0][0] if error.args and isinstance(error.args[0], list) else error.args

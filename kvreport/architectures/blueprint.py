@@ -24,11 +24,9 @@ class Weight:
 
     Attributes:
         name: Module path below the layer, such as ``self_attn.q_proj.weight``; ``*`` for experts.
-        component: What it is for.
         shape: Output dimension first.
         split: How tensor parallelism divides it.
         heads: Heads or groups to divide, where the split needs them.
-        count: How many there are in the layer (experts).
         linear: True if it is the weight of a linear layer, which quantisers may convert.
         looked_up: True for a table of which a token reads single rows.
         stored: Format of the checkpoint's own tensor where that is not the model's 16-bit type (``fp32``, ``int64``).
@@ -65,7 +63,6 @@ class Blueprint:
         experts: ``(routed, per_token)`` or None.
         kv_format: The KV format that the architecture imposes, or None.
         weight_format: The format that the class's checkpoints have without saying so, or None.
-        notes: Sentences that a reader of the model must know.
         rotates: False for a class whose heads do not rotate by position.
     """
 

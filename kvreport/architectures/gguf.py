@@ -46,7 +46,6 @@ class GgufModel:
     """A GGUF file, read.
 
     Attributes:
-        model: The model record.
         architecture: ``general.architecture``.
         tensors: Every tensor with its type; prediction layers included.
         prediction_layers: Layers at the end that are not loaded for plain decoding.

@@ -37,9 +37,7 @@ class FileTensor:
     """One row of the tensor table.
 
     Attributes:
-        name: Name.
         shape: Elements per dimension, the fastest first.
-        kind: Storage type.
     """
 
     name: str
@@ -54,7 +52,6 @@ class Header:
     Attributes:
         path: The file that was named.
         metadata: Values by key; a long array of tokens is kept as its length under ``key``.
-        tensors: Every tensor.
         missing_bytes: Bytes by which files end before their tensors do.
     """
 

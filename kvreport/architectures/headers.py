@@ -51,7 +51,6 @@ class HeaderReading:
     """A model as its headers and the common keys of its config describe it.
 
     Attributes:
-        model: The model.
         assumptions: What was taken for granted, one sentence each.
         not_read: Dotted paths of keys and sections that look like sizes and were not used.
     """

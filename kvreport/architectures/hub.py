@@ -59,7 +59,6 @@ class Repository:
 
     Attributes:
         id: ``org/name``.
-        revision: The commit.
         folder: Where its files are.
     """
 
@@ -192,7 +191,6 @@ class GgufFile:
 
     Attributes:
         repository: ``org/name-GGUF``.
-        revision: The commit.
         mix: What was asked for, or None.
         path: Where the header is; the first one of a file in parts.
     """

@@ -40,15 +40,12 @@ class TensorRow:
 
     Attributes:
         names: Their names; ``*`` stands for an index.
-        component: What they are for.
         shape: Formulas of the sides, output dimension first.
-        count: Formula of how many there are of each name.
         linear: True for the weights of linear layers.
         bias: Formula that must be true for each to have a bias of its first side's width; "" for always, None for never.
         table: True for a table of which single rows are read.
         stored: ``fp32`` for a tensor that checkpoints keep so, or None for the model's type.
         split: How tensor parallelism divides them.
-        heads: Formula of the heads to divide.
         condition: Formula that must be true for the row to exist, or None.
     """
 
@@ -87,8 +84,6 @@ class EncoderLine:
     Attributes:
         part: The encoder's listing in ``parts/``, or "" for a section that only formulas refer to.
         module: Module that it is built in, or "" for none.
-        section: The section.
-        defaults: Name of the section's published defaults.
         absent: The same for a config without the section.
         given: Formula by word of the part.
         condition: Formula that must be true for the encoder to exist, or None.
@@ -108,21 +103,15 @@ class Listing:
     """One class.
 
     Attributes:
-        name: The class.
-        family: What people call its family.
         model_types: Values of ``model_type`` that mean it.
         config: The ``model_type`` whose published defaults are its own.
         text: Section of the language model, or "" for the whole config.
         reads: ``model_type`` of the text model where another class's reader reads the text section.
         sizes: Formulas of what a model states beside its tensors (``layers``, ``heads``, ...).
         derived: Formulas of keys that a config may leave out.
-        aliases: Other names of keys, in parts of models.
         terms: Formulas that others refer to by a name, in parts of models; what a caller gives goes before them.
         refused: Condition under which the config cannot be read, and why.
-        caches: What layers keep.
         encoders: Encoders beside the text model, where they are sized by sections with defaults of their own.
-        rows: The tensors.
-        notes: What a reader of the model must know.
         noted: The same under a condition, which comes first.
     """
 

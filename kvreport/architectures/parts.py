@@ -79,11 +79,7 @@ _SQUARE: Final = re.compile(r"^(?:patch|image)_size$")
 
 
 class Formulas(ABC):
-    """Evaluates the formulas of rows over the keys of a config.
-
-    Attributes:
-        root: The object that messages name.
-    """
+    """Evaluates the formulas of rows over the keys of a config."""
 
     def __init__(self, root: Keys) -> None:
         """Evaluate formulas over ``root``."""

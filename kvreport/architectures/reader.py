@@ -39,7 +39,6 @@ class ConfigReading:
     """A config as it was read.
 
     Attributes:
-        model: The model.
         assumptions: Every value that the config did not state, one sentence each.
         not_read: Dotted paths of keys and sections that look like sizes and were not used.
     """

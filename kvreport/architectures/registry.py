@@ -30,9 +30,7 @@ class Architecture:
 
     Attributes:
         name: The class named under ``architectures``.
-        family: What people call its family.
         defaults: The class's own defaults for missing keys.
-        read: The function that reads it.
     """
 
     name: str

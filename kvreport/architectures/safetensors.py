@@ -61,9 +61,7 @@ class StoredTensor:
     """One tensor of a file.
 
     Attributes:
-        name: Its name.
         dtype: Its type as safetensors writes it (``BF16``, ``F8_E4M3``, ``I32`` …).
-        shape: Its shape.
         size: Its bytes.
     """
 

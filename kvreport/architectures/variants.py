@@ -68,12 +68,6 @@ def base_class(name: str, known: Callable[[str], bool]) -> str | None:
 def read_variant(name: str, base: str, read: Callable[[Keys], Blueprint], keys: Keys) -> Blueprint:
     """Read a pooling class by the class it is made of.
 
-    Args:
-        name: The pooling class.
-        base: The class it is made of.
-        read: Reads the class it is made of.
-        keys: The (text) config.
-
     Raises:
         InputError: If the class has more than its base without a head, or a head of its own.
     """

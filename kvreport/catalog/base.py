@@ -36,8 +36,6 @@ class Contradiction(NamedTuple):
 
     Attributes:
         field: The field, or the fields, that cannot be right.
-        found: What they say.
-        allowed: What would agree.
     """
 
     field: str

@@ -51,7 +51,6 @@ class ClaimReading(Record):
     """One way to understand a claim, with the expression that computes it.
 
     Attributes:
-        role: What the reading is for.
         name: What is assumed or done, in words that complete "…, if" or "… because".
         compute: Expression over the quantities of :mod:`kvreport.book.quantities`.
     """
@@ -68,7 +67,6 @@ class Claim(Record):
         id: Slug, unique over all sources; its anchor on the ledger page.
         place: Where in the source it stands.
         quote: The words, no more than the figure needs.
-        stated: The figure.
         inputs: What the source states it for, by name.
         readings: Ways to recompute it, the kindest first.
         measured: True if the source presents it as a measurement.
@@ -96,7 +94,6 @@ class Publication(Record):
 
     Attributes:
         key: Short name, ``source-1``; the ``file`` of its claims in the published ledger.
-        title: Its title.
         published: Where it was published, in words.
         url: Address, if it is known.
         evidence: How sure it is that this is where it was published.

@@ -18,8 +18,6 @@ class CheckedClass(Record):
     """One class.
 
     Attributes:
-        name: The class.
-        model_type: Its model type.
         group: The list of transformers it stands in.
         status: The default config's parameters: equal, different, refused by us, or not built by transformers.
         small: The same of the config made small.
@@ -28,7 +26,6 @@ class CheckedClass(Record):
         completed: Keys that the class's default config lacks, without which transformers builds no model; they
             were given as the class's releases state them.
         changes: Keys of the small config that were changed one at a time, where transformers builds the result.
-        exact_changes: Changes whose parameters are exact.
         refused_changes: Changes that are refused by name.
         followed_wrongly: Keys whose change gives different parameters.
         differs_on_purpose: Keys that are followed here and that transformers ignores.
@@ -57,7 +54,6 @@ class ClassCheck(CatalogFile):
     """The content of ``class_check.yaml``, which ``python -m experiments classes`` writes.
 
     Attributes:
-        transformers: The release checked.
         torch: The release that built the tensors.
         readers: Digest of the readers' sources with which every class was checked.
         classes: One entry per class and model type.

@@ -61,7 +61,6 @@ class Engine(Record):
 
     Attributes:
         name: Slug, the name on the command line.
-        label: What people call it.
         family: Which rules apply (``vllm``, ``sglang``, ``tensorrt_llm``, ``transformers``,
             ``llama_cpp``, ``ceiling``).
         version: Version whose rules these are; None for ``ceiling``.

@@ -76,11 +76,6 @@ class ClassChange(Record):
 
     Attributes:
         at: Releases that were read and serve the same, oldest first.
-        digest: :attr:`Classes.digest` of each of them.
-        add: Classes that came.
-        remove: Classes that went.
-        backend_add: Classes that came to :attr:`Classes.backend`.
-        backend_remove: Classes that left it.
         transformers: :attr:`Classes.transformers`; None for as before.
         endings: :attr:`Classes.endings`; None for as before.
         pooled_endings: :attr:`Classes.pooled_endings`; None for as before.
@@ -101,7 +96,6 @@ class EngineClasses(Record):
     """The content of one ``classes.yaml``, which ``scripts/read_engine_classes.py`` writes.
 
     Attributes:
-        family: The engines' family.
         sources: Where the lists stand in the package.
         outside: What may run a class outside the lists and is not judged, in words; None if nothing may.
         changes: Oldest first.
@@ -240,11 +234,7 @@ def is_unreleased(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ClassLists:
-    """The lists of a catalog, each read when first asked for.
-
-    Attributes:
-        folder: The catalog's folder.
-    """
+    """The lists of a catalog, each read when first asked for."""
 
     folder: Path
     _read: dict[str, EngineClasses | None] = field(default_factory=dict, compare=False)

@@ -36,7 +36,6 @@ class FirstSeenLog(Record):
     """One log at first sight.
 
     Attributes:
-        id: The observation.
         complete: Whether its source states all flags.
         rules: The release whose rules were applied.
         quantity: What was compared: tokens, else concurrency, else the pool; None for a refusal.
@@ -63,10 +62,8 @@ class Run(Record):
     """Logs that were added together.
 
     Attributes:
-        recorded: The day of the predictions.
         revision: The revision of this project whose rules made them.
         not_predicted: Logs that no rules were there for, with the reason.
-        logs: The logs.
     """
 
     recorded: Day

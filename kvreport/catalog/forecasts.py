@@ -13,7 +13,6 @@ class Forecast(Record):
 
     Attributes:
         model: Id of the model, as it is released.
-        gpu: The accelerator.
         devices: How many, with tensor parallelism.
         tokens: Tokens of the pool, as the engine's line counts them; None where it prints none.
         requests: Requests at once of the run's context.
@@ -43,11 +42,9 @@ class ForecastRun(Record):
     Attributes:
         day: When they were made: no earlier log scores them.
         rules: Release of the data, and digest of the engines' rules.
-        engine: The engine's record.
         release: The release whose rules were applied.
         context_tokens: The longest request allowed, and the length that requests are counted at.
         utilization: Share of memory that the engine takes by default.
-        forecasts: The predictions.
     """
 
     day: Day

@@ -44,7 +44,6 @@ class WeightFormat(Record):
 
     Attributes:
         name: Slug, the name on the command line and in the dataset.
-        label: What people call it.
         bits: Bits of one element.
         block: Block that shares one scale, or None if there is no scale.
         scale_bytes: Bytes of one block's scale (and zero point).
@@ -55,7 +54,6 @@ class WeightFormat(Record):
         wider: Tensors that a mixed format stores wider; the first that applies counts.
         multiplies: The type that engines multiply these weights in, where the device has it
             (``Rates`` names them); weight-only formats are widened to 16 bits first.
-        aliases: Other names.
         evidence: How far its figures can be trusted.
     """
 
@@ -80,7 +78,6 @@ class KvFormat(Record):
 
     Attributes:
         name: Slug, the name on the command line and in the dataset.
-        label: What people call it.
         bits: Bits of one element.
         scale_bytes: Bytes of one scale.
         scale_every: Elements that share one scale; 0 means one scale per head and token.
@@ -93,7 +90,6 @@ class KvFormat(Record):
         page_align_bytes: Each page of vectors is padded to a multiple of this.
         stores: Cache kinds that can be kept in it; others stay in the model's type or are refused.
         native: Compute capabilities or vendors that can use it; empty means any.
-        aliases: Other names.
         evidence: How far its figures can be trusted.
     """
 
@@ -148,7 +144,6 @@ class Grid(Record):
 
     Attributes:
         contexts: Context lengths in tokens, ascending.
-        tensor_parallel: Device counts.
         layouts: Further layouts, for the models that are deployed so.
         sizing_layouts: Layouts that only a search for a deployment tries beside those.
         weight_formats: Weight formats besides ``released``, which every model has.

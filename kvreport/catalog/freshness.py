@@ -22,8 +22,6 @@ class Newest:
     """What is newest of one kind.
 
     Attributes:
-        kind: What it is.
-        name: Its name.
         day: Its day or month; "" where nobody states it.
         family: The engine that it is a release of; "" for others.
     """
@@ -39,10 +37,8 @@ class Checked(Record):
 
     Attributes:
         name: The folder or the file.
-        files: How many files.
         newest: The day of the last change.
         oldest: The day of the last change of the file that was changed the longest ago.
-        oldest_file: That file.
     """
 
     name: Text
@@ -56,7 +52,6 @@ class Freshness(CatalogFile):
     """The content of ``freshness.yaml``.
 
     Attributes:
-        checked: The day of the check.
         published: The newest release of each engine that its registry had on that day.
         data: Every folder and file of the data.
     """

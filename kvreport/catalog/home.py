@@ -47,7 +47,6 @@ class AppleChips(Record):
     Attributes:
         working_set: MiB by installed GB.
         observed: Sizes whose figure is from logs; the others follow from their neighbors' share.
-        chips: The chips.
     """
 
     working_set: tuple[WorkingSet, ...]
@@ -59,7 +58,6 @@ class Card(Record):
     """One card, or one machine that shares its memory.
 
     Attributes:
-        error_band: That of the accelerator.
         memory_gib: Installed memory, in GiB.
         usable_mib: What a process can use, where known.
         like: For shared memory: the accelerator whose share applies.
@@ -87,7 +85,6 @@ class Cards(Record):
     Attributes:
         share_found: Share of installed memory that a process can use, by maker.
         share_from: The accelerator whose logs it is from.
-        list: The cards.
     """
 
     share_found: dict[Text, Annotated[float, Field(gt=0, le=1)]]
@@ -101,7 +98,6 @@ class HomeMachines(CatalogFile):
     Attributes:
         also: Accelerators of the matrix that people have at home, too.
         local_first: Those of them that people run with local engines.
-        apple: Apple's chips.
         cards: Cards with memory of their own.
         shared: Other machines whose GPU shares the computer's memory.
     """

@@ -31,7 +31,6 @@ class KnownName(Record):
     """One model.
 
     Attributes:
-        id: Its id.
         kind: ``no_cache``: it keeps no KV cache. ``stages``: it runs in stages under vLLM-Omni, the first of which keeps a
             cache. ``unread``: a language model whose dimensions no source that could be read states.
         makes: What it makes, where that is not text.
@@ -65,10 +64,8 @@ class KnownNames(CatalogFile):
     """The content of ``known_names.yaml``.
 
     Attributes:
-        checked: The day of the search.
         searched: Where dimensions were looked for, for every model.
         sources: What names the models, by key.
-        models: The models.
     """
 
     FILE = "known_names.yaml"
@@ -79,12 +76,7 @@ class KnownNames(CatalogFile):
 
 
 class KnownByNameError(InputError):
-    """A model is known by name and cannot be computed.
-
-    Attributes:
-        model: What is known of it.
-        names: The list.
-    """
+    """A model is known by name and cannot be computed."""
 
     def __init__(self, model: KnownName, names: KnownNames) -> None:
         """Say why there is no answer, and what would give one."""

@@ -42,7 +42,6 @@ class DeviceClassErrors(Record):
     """Errors on one class of devices.
 
     Attributes:
-        logs: Logs of sources left out.
         median_error: Of the absolute relative error end to end.
         coverage: Share of pools inside their band.
         first_sight: The same of the errors that logs had at first sight; None if none was recorded.
@@ -59,7 +58,6 @@ class Kind(Record):
 
     Attributes:
         logs: Logs with an error at first sight, whether they state all flags or not.
-        sources: Sources that they come from.
         width: Half the band, in the reserve and a GiB together; None for logs that are judged by the band of another kind.
         coverage: Share of the pools inside a band that was calibrated without the log's source.
     """
@@ -74,10 +72,8 @@ class Summary(Record):
     """Errors on all logs of sources left out.
 
     Attributes:
-        logs: Logs that state all flags.
         sources: Sources that they come from, each left out in turn.
         median_error, p90_error: Of the absolute relative error end to end, from model, device and flags alone.
-        median_pool_error_bytes: Of the pool.
         coverage: Share of pools inside a band that was calibrated without their source.
         band_coverage: The same of the errors that the band is made of: as first predicted where that was recorded, else as here.
         first_sight: The same of the errors that logs had at first sight; None if none was recorded.
@@ -101,7 +97,6 @@ class LeftOutLog(Record):
     """One log, predicted by constants that were fitted without its source.
 
     Attributes:
-        id: The observation.
         device_class: Class of its device, in the file ``class``.
         quantity: What was compared: tokens, else concurrency, else the pool.
         error: Relative, signed.
@@ -127,7 +122,6 @@ class Band(Record):
     Attributes:
         sources: Sources that it is calibrated on, each counted once, with its largest error.
         sources_inside: Those all of whose logs lie in a band that was calibrated without them.
-        logs: Logs that state all flags.
         median_error: Of their absolute relative error end to end.
         coverage: Share of these logs inside a band that was calibrated without their source.
         width_bytes: Half the band, on several ranks that of a device of 80 GiB: it grows with the square root of the memory.
@@ -174,7 +168,6 @@ class LeftOut(CatalogFile):
         fitted: The engine family whose constants were fitted, and whose logs ``summary`` and ``logs`` are of.
         constants: Fitted constants, by name.
         summary: Errors on all logs of sources left out.
-        logs: Each of them.
         others: Errors on logs of engines that no constant is fitted for, by family.
     """
 

@@ -14,12 +14,8 @@ class CheckedArchitecture(Record):
     """One architecture.
 
     Attributes:
-        architecture: Name in a GGUF file.
         model: The model whose shape was taken.
-        compared: Settings that both planned.
         kv: Settings with equal keys and values; the same for the next three.
-        state: Recurrent states.
-        output: Output buffers.
         compute: Compute buffers, to the printed digit.
         within_2_percent: Settings whose compute buffer is within two percent.
         largest_difference: Largest relative difference of a compute buffer.
@@ -54,7 +50,6 @@ class CheckedCache(Record):
     """One model at one length: bytes that mlx-lm's cache classes hold, and ours.
 
     Attributes:
-        model: The model.
         context: Tokens.
         held: Bytes that the classes hold at most.
         ours: Bytes of an estimate.

@@ -20,9 +20,6 @@ class ReportedCompute(Record):
     """A compute buffer of one slot that somebody published and these rules do not reach.
 
     Attributes:
-        model: Id of the model.
-        context_tokens: Its context.
-        bytes: The buffer.
         title: Where it was read, in words.
         url: Where it can be read again.
     """
@@ -154,7 +151,6 @@ class MixRange(Record):
 
     Attributes:
         least: The one with fewer bytes.
-        most: The one with more.
     """
 
     least: Text

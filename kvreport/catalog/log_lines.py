@@ -56,8 +56,6 @@ class Fact(Record):
     """Something a log can state.
 
     Attributes:
-        label: What a reader calls it.
-        unit: What its value is.
         merge: Which of several statements counts: ranks report one each, and the smallest pool
             binds, while the largest weights do.
     """
@@ -83,12 +81,10 @@ class LogLine(Record):
     """One kind of line.
 
     Attributes:
-        name: Its name in answers.
         setting: A setting's name in Python. The expression is then its value, in a command, a call or a dictionary.
         expression: What the line contains, with fields.
         says: What the line means, with ``{fact}`` where its numbers go.
         replaces: Whether a later line of this kind replaces an earlier one, whatever the facts are merged by.
-        example: A line of this kind.
         read: Where the engine prints it: path::function.
         at: The first and the last release that it was found in there; others were not opened.
         seen: Where it stands, for a line whose place in the source is not known.
@@ -152,9 +148,7 @@ class StartLine(Record):
     """A line that a start of llama.cpp or Ollama is put together from (``kvreport.startup_log.llama_cpp``).
 
     Attributes:
-        name: What it is called there.
         expression: What the line contains, with the groups that are read there.
-        example: A line of this kind.
         read: Where the engine prints it.
     """
 
@@ -177,7 +171,6 @@ class MemoryFlag(Record):
         estimate: The flag of ``kvreport estimate`` of the same meaning; None where there is none.
         fact: The fact that the log reader takes from it; None if a log is only told that it is not followed.
         usual: A value that a server prints where nobody set the flag; ``*`` if what it prints tells nothing.
-        older: How earlier releases spell it.
     """
 
     changes: Text

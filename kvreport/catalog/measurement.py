@@ -42,7 +42,6 @@ class Machine(Record):
     Attributes:
         label: The machine's class, as a reader should know it: no host name, no path.
         accelerator: What its driver calls the accelerator; None on a CPU.
-        driver: Version of the driver.
         memory_bytes: Memory that a process can use on the device.
         note: What else matters for the readings.
     """
@@ -67,7 +66,6 @@ class MeasuredQuantity(Record):
         computed: What the arithmetic gave in the same run; None where it says nothing.
         relation: How the two should stand to each other.
         raw: Every single reading that ``measured`` was taken from.
-        note: What a reader should know.
     """
 
     case: Text
@@ -105,14 +103,10 @@ class Measurement(Record):
 
     Attributes:
         name: File name without its ending.
-        experiment: Which experiment.
         device: ``cuda``, ``cpu``, or ``meta``, where shapes are made and nothing is stored.
-        date: Day of the run.
-        machine: What it ran on.
         versions: Versions of the libraries that took part.
         settings: How it was run.
         command: The command that runs it again.
-        readings: Every reading.
         failures: What could not be run, and why.
     """
 

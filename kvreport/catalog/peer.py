@@ -16,8 +16,6 @@ class Tool(Record):
     """A tool that was run.
 
     Attributes:
-        key: Short name within the file.
-        name: Name with its version.
         url: Where it comes from.
         how: What was called, with which settings.
         run: The day it was run, where that is not the day of its table.
@@ -77,8 +75,6 @@ class PoolQuestion(Record):
     """How many requests of a context a pool of 40 GiB per device holds, cached in 16 bits.
 
     Attributes:
-        model: The model.
-        tensor_parallel: Ranks.
         context_tokens: Tokens of each request.
         planner: What vLLM's own planner printed, where a run of it was recorded.
         answers: What the tools' bytes come to.
@@ -104,9 +100,7 @@ class PeersFile(CatalogFile):
 
     Attributes:
         date: The day the tools were run.
-        tools: Tools that were run.
         cited: Tools that were not, and why.
-        cases: Questions about a whole device.
         pools: Questions about a pool of 40 GiB.
         pools_date: The day those were asked, if another.
     """

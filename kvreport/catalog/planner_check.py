@@ -17,14 +17,12 @@ class PlannerCheck(CatalogFile):
 
     Attributes:
         engine: Whose planner was recorded.
-        models: Models compared.
         rows: Rows compared: a model under one set of flags.
         points: Pools and lengths, over all rows.
         equal: Points whose blocks, tokens and concurrency (or refusal) are equal.
         near: Points within 1%.
         equal_as_recorded: Equal points if no flag is inferred.
         inferred_rows: Rows planned with a flag that the record leaves out.
-        inferred_flag: That flag.
         left_out_rows: Rows whose model has no config beside the record.
         layout_models: Models planned over pipeline stages or decode-context ranks.
         layout_rows: Rows of those: a model under one set of flags in one layout.
@@ -61,8 +59,6 @@ class ReleaseCheck(Record):
     """Points of one release.
 
     Attributes:
-        release: The release.
-        points: Points compared.
         equal: Points of which all quantities are equal.
     """
 
@@ -72,13 +68,7 @@ class ReleaseCheck(Record):
 
 
 class PlannerDifference(Record):
-    """Points of one model that differ.
-
-    Attributes:
-        model: The model's identifier.
-        points: Points that differ.
-        quantities: What differs in them.
-    """
+    """Points of one model that differ."""
 
     model: Text
     points: Positive
@@ -89,10 +79,6 @@ class OracleCheck(CatalogFile):
     """The content of ``planner_check_sglang.yaml``, which ``scripts/check_sglang.py`` writes.
 
     Attributes:
-        engine: Whose configurators were run.
-        day: When they were run.
-        models: Models compared.
-        accelerators: Devices that were pretended.
         points: Points compared: a model under one set of flags on one device.
         equal: Points whose share, chunk, captured batch, page, tokens, windows, states and requests are all equal.
         refused_by_engine: Points that the engine answered with an error, so that nothing is compared.

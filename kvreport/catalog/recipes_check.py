@@ -14,7 +14,6 @@ class EngineSays(Record):
         short_gib_per_gpu: What one request of the longest length lacks on one GPU, in GiB: it refuses to start.
         blocks: Blocks of the pool, each of which can hold the state of one request.
         max_seqs: Requests that it allows at once.
-        could_not: What it said instead.
         not_asked: Why it was not asked.
         config_of: The model whose config stood in.
     """

@@ -19,9 +19,7 @@ class Refusal(Record):
     """One sentence.
 
     Attributes:
-        slug: Its address, which never changes.
         lines: Lines of logs that say it, as they are named in ``log_lines``; the first one's example is shown.
-        title: What people look for.
         means: What happened, where the lines' own meaning is not all.
         arithmetic: The comparison that failed, a formula each.
         example: A question of :func:`kvreport.estimate` that ends in it; None where none does.

@@ -86,7 +86,6 @@ class Read(Record):
     """What was read in an engine's package, and where.
 
     Attributes:
-        what: What it means.
         read: Where it stands: ``path::name`` of a function, class or assignment.
         at: The first and the last release that it was read in there; None where start-up logs alone show it, or where that was not kept.
         digest: Of each name that it cites, in the last of them: the syntax tree (``make follow``); ``-`` for a file.
@@ -111,7 +110,6 @@ class Rule(Read):
         term: The part of the answer that it decides; None for that of the rule before it.
         values: Its value by the first release that has it, oldest first; ``"0"`` is the oldest. A list of names is given
             whole first, then as changes.
-        evidence: What measurements say of it.
     """
 
     rule: Annotated[str, Field(pattern=_NAME)]
@@ -148,7 +146,6 @@ class FieldByRelease(Read):
     """A field of an engine's record that releases decide and that is no plain value, such as its classes of devices.
 
     Attributes:
-        field: Its name in the record.
         values: Its value by the first release that has it, oldest first, as a record states it.
     """
 
@@ -165,7 +162,6 @@ class RangeOfReleases(Record):
 
     Attributes:
         name: Of the record, on the command line.
-        label: What people call it.
         first: The first release of the range, which ends where the next one begins.
         version: The release that the record stands for.
     """
@@ -216,7 +212,6 @@ class RulesFile(Record):
     """The content of ``rules.yaml``.
 
     Attributes:
-        family: The engines' family.
         engine: Fields of their records that all releases have in common.
         records: Ranges of releases, oldest first.
         rules: Rules by release. One that is named like a field of a record is that field; another with fractions is a constant.

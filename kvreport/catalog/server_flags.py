@@ -25,7 +25,6 @@ class FlagGroup(Record):
     """Flags of one effect.
 
     Attributes:
-        effect: What they do.
         changes: The term of the memory, or the decision, in words; None for flags without effect on memory.
         ours: This program's flag of the same meaning, where it has another name.
         needs: Flags, apart by spaces, without any of which it has no effect.
@@ -55,8 +54,6 @@ class ServerFlag:
 
     Attributes:
         name: Its first spelling.
-        takes: How many words follow it.
-        group: Its effect.
     """
 
     name: str
@@ -68,9 +65,7 @@ class ServerFlags(Record):
     """One engine's server, the content of ``flags/<family>.yaml``.
 
     Attributes:
-        family: The engine's family.
         release: Whose parser was read: a version or a commit.
-        command: How the server is started.
         source: Where the flags stand.
         groups: Every flag, by effect.
         variables: Variables of the environment that change memory, by effect, as flags that take a value.
@@ -116,9 +111,7 @@ class Found:
     """A word of a command as a server's parser takes it.
 
     Attributes:
-        flag: The flag.
         shown: As it is named in an answer.
-        takes: How many words follow.
         value: What is written in the word itself; None where nothing is.
         negative: Whether it is a switch with "no" before it.
     """
@@ -131,11 +124,7 @@ class Found:
 
 
 class FlagTable:
-    """A server's flags by their spellings.
-
-    Args:
-        server: The flags.
-    """
+    """A server's flags by their spellings."""
 
     def __init__(self, server: ServerFlags) -> None:
         self.server = server

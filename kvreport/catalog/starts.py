@@ -35,13 +35,9 @@ class KnownStart(Record):
     Attributes:
         id: Slug, unique in the file.
         starts: Whether it started; False if the engine refused or ran out of memory at start.
-        about: What decides it.
         engine: Name on the command line, with the release: ``vllm@0.13.0``; without one, the current release.
-        model: Catalog id.
-        gpu: Catalog's accelerator.
         options: Further fields of a query; what is not said is the engine's default.
         says: What the source says, in our words.
-        url: Its address.
         first_sight: Whether the release that met the case first predicted it, before any rule was changed for it;
             None for cases that rules were written from.
     """

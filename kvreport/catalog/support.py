@@ -25,7 +25,6 @@ class SupportRule(Record):
     """What every rule says: whose it is, of which releases, and where it was read.
 
     Attributes:
-        family: The engines' family.
         releases: First release that it holds for, and the first that it no longer does (``None``: still).
         minimum: The least NVIDIA capability that runs.
         maximum: The highest NVIDIA capability that the release has kernels for; None for all above ``minimum``.
@@ -75,7 +74,6 @@ class DeviceRule(SupportRule):
     """Which devices an engine runs on; the first that names a device decides.
 
     Attributes:
-        vendors: Makers.
         capabilities: The capabilities that run; empty for all from ``minimum``.
         not_architectures: Architectures that the rule does not speak of.
     """
@@ -218,11 +216,7 @@ class AlignmentRule(SupportRule):
 
 
 class RankRule(SupportRule):
-    """Largest ranks of LoRA adapters that a release can be told.
-
-    Attributes:
-        ranks: Allowed values of the flag.
-    """
+    """Largest ranks of LoRA adapters that a release can be told."""
 
     ranks: Annotated[tuple[int, ...], Field(min_length=1)]
 

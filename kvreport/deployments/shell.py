@@ -56,8 +56,6 @@ class Scope:
         variables: Their values; None where a branch that may not be taken sets one.
         arguments: Positional parameters; None where a caller gives them.
         arrays: Arrays; None as above.
-        unresolved: What had no value, with its line.
-        depth: Commands around this one whose output is a value.
     """
 
     variables: dict[str, str | None] = field(default_factory=dict)
@@ -86,10 +84,8 @@ class Started:
     """A start command in a script.
 
     Attributes:
-        line: Its line.
         words: Its words, with assignments before it.
         certain: Whether it is run whatever a condition that cannot be judged says.
-        branches: The branch of each conditional that it stands in.
     """
 
     line: int

@@ -20,9 +20,6 @@ class ComparedNumber:
     """One number of the log beside ours.
 
     Attributes:
-        fact: Name of the fact.
-        stated: What the log states.
-        predicted: What we compute.
         from_pool: True if it is computed from the log's own pool, so that the pool itself is not tested.
         band: Bytes by which a predicted pool may be off; None for other figures.
     """
@@ -78,7 +75,6 @@ class AdvisedChange:
     Attributes:
         name: ``max_model_len``, ``kv_dtype``, ``utilization``, ``mem_fraction``,
             ``fewer_requests`` or ``tensor_parallel``.
-        value: What to set it to.
         concurrency: Requests of the longest length that would fit then, or None.
         words: The remedy in the engine's words, where an ending names it.
     """
@@ -102,10 +98,8 @@ class Diagnosis:
     """A log, understood.
 
     Attributes:
-        reading: Recognised lines and facts.
         concurrency: Requests of the longest length that fit, stated or derived; None if unknown.
         comparisons: Numbers of the log beside ours.
-        changes: What to change.
         shorter: (context, requests): what fits if requests are shorter than the longest allowed.
         linear: True if shorter requests were taken to cost in proportion, for want of the model.
         notes: What is missing for more.

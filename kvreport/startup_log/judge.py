@@ -30,7 +30,6 @@ class Judgment:
     """What our rules say of a start.
 
     Attributes:
-        comparisons: Each printed figure with its prediction.
         deployment: What the trunk makes of the flags; None where they say too little.
         predicted: True if the pool was predicted from model, device and flags.
         starts: Whether the longest request was predicted to fit, or any where the engine shortens requests to its pool;

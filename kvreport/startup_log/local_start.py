@@ -50,13 +50,7 @@ class LocalStart:
 
 @dataclass(frozen=True, slots=True)
 class Buffers:
-    """Bytes that llama.cpp allocates at start beside weights.
-
-    Attributes:
-        cache: Keys and values of all slots.
-        states: Recurrent states of all slots.
-        compute: Compute buffers of all devices.
-    """
+    """Bytes that llama.cpp allocates at start beside weights."""
 
     cache: int
     states: int

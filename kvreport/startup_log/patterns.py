@@ -29,8 +29,6 @@ class Pattern:
 
     Attributes:
         engine: Whose line it is; None if several write it.
-        line: What it contains, states and means.
-        expression: Its regular expression.
         texts: Texts of which one stands in every such line; looked for first, in a hundredth of the time.
     """
 

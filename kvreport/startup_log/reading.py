@@ -93,10 +93,7 @@ class Recognised:
 
     Attributes:
         number: Its number in the log, from 1.
-        text: The line.
-        pattern: The pattern's name.
         facts: What it states, in bytes, tokens and plain numbers.
-        says: What it means, in words.
     """
 
     number: int
@@ -114,7 +111,6 @@ class Reading:
         engine: Whose log it is; None if nothing told.
         facts: What the log states as a whole, ranks merged.
         recognised: Recognised lines in order.
-        unknown: Numbers and texts of lines that nothing recognised.
         places: Source files and line numbers that vLLM's lines were written at, as it prefixes them.
         starts: How many starts the log has one after the other; the last that tells something was read.
         doubtful: Numbers of lines with a number that no engine prints, as one with a decimal comma. They are not used.
@@ -259,11 +255,7 @@ def read_log(text: str, folder: Path | None = None) -> Reading:
 
 
 def is_script(lines: list[str]) -> bool:
-    """True for a deployment file or a shell script: lines of one, and none outside comments that an engine prints.
-
-    Args:
-        lines: The text.
-    """
+    """True for a deployment file or a shell script: lines of one, and none outside comments that an engine prints."""
     script = 0
     for index, line in enumerate(lines):
         cut = line[:MAX_LINE].strip(_BLANKS)

@@ -27,7 +27,6 @@ class KnownRelease(Record):
     """One release.
 
     Attributes:
-        built: The day of the files in its package.
         lines: Where it writes the lines that a log is read by.
     """
 

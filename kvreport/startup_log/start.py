@@ -66,7 +66,6 @@ class Comparison:
     """One printed figure and its prediction.
 
     Attributes:
-        quantity: What is compared.
         predicted: Prediction, in ``unit``.
         observed: As printed.
         unit: ``GiB``, ``MiB``, ``tokens`` or ``requests``.
@@ -89,8 +88,6 @@ class Flags:
 
     Attributes:
         weight_format: The catalog's name, or ``released``; None if the weights are not known well enough.
-        kv_format: The catalog's name.
-        layout: How the model is spread.
         context_tokens: The longest request allowed.
         max_batched_tokens: Tokens of one step.
         max_seqs: Requests at once.
@@ -149,8 +146,6 @@ class Figures:
     """What the engine printed, per device; None for what it did not. Sizes are bytes.
 
     Attributes:
-        load: What loading the weights took.
-        pool: The cache pool.
         halves: The pools of keys and of values together, where they are printed instead.
         tokens: Tokens of the pool.
         concurrency: Requests of the longest context.
@@ -158,10 +153,6 @@ class Figures:
         length: Context that concurrency and ``needed`` are for; None for the longest allowed.
         free: Memory free before loading.
         refused: True if the engine did not start.
-        cells: Cells of the cache (llama.cpp).
-        cache: Keys and values of all cells (llama.cpp).
-        values: Values among them (llama.cpp).
-        states: Recurrent states (llama.cpp).
         streams: Rows of cells that slots have (llama.cpp): 1 where all share one.
     """
 
@@ -187,13 +178,11 @@ class Start:
 
     Attributes:
         known: Where formats are looked up.
-        engine: The rules of the release that started.
         model: The model as loaded.
         accelerator: The device, the first of several; None if it is not known.
         replica: The devices rank by rank, where they differ; else empty.
         kernels_of: A device whose kernels lay the weights out, where several of equal kernels are mixed.
         flags: What the engine was told.
-        printed: What it printed.
         published: True for a record of somebody's log, whose figures may be of different ranks.
         weights_unclear: Why the weights cannot be compared; None if they can.
         plan_unclear: Why nothing can be laid out; None if it can.

@@ -25,7 +25,6 @@ class Index(NamedTuple):
     """What the modules read.
 
     Attributes:
-        classes: The module that reads each class.
         model_types: The class that each ``model_type`` means where a config names none.
     """
 

@@ -131,13 +131,7 @@ def inkling2_loop(keys: Keys) -> Blueprint:
 
 
 def _second(keys: Keys, looped: range, passes: int) -> Blueprint:
-    """Read Inkling 2.
-
-    Args:
-        keys: The (text) config.
-        looped: Layers that run several times.
-        passes: How often they run.
-    """
+    """Read Inkling 2."""
     hidden = keys.whole("hidden_size")
     kinds = _kinds(keys)
     width = keys.whole("moe_intermediate_size", "intermediate_size")
