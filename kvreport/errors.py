@@ -7,7 +7,7 @@ which file, which field, what was found, what is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 
@@ -61,6 +61,20 @@ class CatalogError(InputError):
         """Collect ``faults``; the message has one line for each."""
         self.faults = tuple(faults)
         super().__init__("\n".join(str(fault) for fault in self.faults))
+
+    @classmethod
+    def of(cls, where: str, field: str, found: str, allowed: str) -> CatalogError:
+        """One fault alone, given as :class:`Fault` has it."""
+        return cls([Fault(where, field, found, allowed)])
+
+
+def faults_of(read: Callable[..., object], *given: object) -> tuple[Fault, ...]:
+    """What is wrong with what a reader reads; empty where nothing is."""
+    try:
+        read(*given)
+    except CatalogError as error:
+        return error.faults
+    return ()
 
 
 def require_text(**given: object) -> None:

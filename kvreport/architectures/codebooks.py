@@ -39,9 +39,8 @@ def exllama(found: Quantization, own: Keys) -> None:
     version = (own.text("quant_method") or "exl2")[-1]
     average = own.number("bits", low=1, high=16)
     form = f"exl{version}-{average:g}bpw"
-    stored = own.section("tensor_storage")
-    if stored is not None:
-        listed = _stored(stored, version)
+    if own.section("tensor_storage") is not None:
+        listed = _stored(own, version)
         for its in sorted(set(listed.values())):
             found.take(under(frozenset(name for name, one in listed.items() if one == its)), its)
         found.weight_format = form
@@ -63,14 +62,12 @@ def _within(part: re.Pattern[str]) -> Matcher:
     return lambda module: part.search(module) is not None
 
 
-def _stored(stored: Keys, version: str) -> dict[str, str]:
-    listed = {}
-    for name in stored.data:
-        entry = stored.section(name)
-        if entry is not None and entry.has("bits_per_weight"):
-            bits = entry.number("bits_per_weight", low=1, high=16)
-            listed[name] = f"exl{version}-{bits:g}bpw"
-    return listed
+def _stored(own: Keys, version: str) -> dict[str, str]:
+    return {
+        name: f"exl{version}-{entry.number('bits_per_weight', low=1, high=16):g}bpw"
+        for name, entry in own.entries("tensor_storage")
+        if entry.has("bits_per_weight")
+    }
 
 
 def aqlm(found: Quantization, own: Keys) -> None:
@@ -90,17 +87,9 @@ def vptq(found: Quantization, own: Keys) -> None:
     """VPTQ: codes of vectors, tables for each matrix, stated by module or by the last part of its name."""
     skip(found, own, "modules_to_not_convert")
     by_form: dict[str, set[str]] = {}
-    tails: dict[str, str] = {}
-    stated = own.section("config_for_layers")
-    for name in stated.data if stated is not None else ():
-        entry = stated.section(name) if stated is not None else None
-        if entry is not None:
-            by_form.setdefault(_vectors(entry), set()).add(name)
-    shared = own.section("shared_layer_config")
-    for name in shared.data if shared is not None else ():
-        entry = shared.section(name) if shared is not None else None
-        if entry is not None:
-            tails[name] = _vectors(entry)
+    for name, entry in own.entries("config_for_layers"):
+        by_form.setdefault(_vectors(entry), set()).add(name)
+    tails = {name: _vectors(entry) for name, entry in own.entries("shared_layer_config")}
     forms = {*by_form, *tails.values()}
     if not forms:
         raise own.fault("config_for_layers", None, f"an object of modules and their vectors{_FILES}")

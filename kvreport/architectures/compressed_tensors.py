@@ -34,10 +34,9 @@ def compressed_tensors(found: Quantization, own: Keys) -> None:
         raise own.fault("config_groups", None, "an object of groups")
     forms: list[str] = []
     general: list[str] = []
-    for name in groups.data:
-        group = groups.section(name)
-        weights = group.section("weights") if group is not None else None
-        if group is None or weights is None:
+    for _, group in own.entries("config_groups"):
+        weights = group.section("weights")
+        if weights is None:
             continue
         packing = group.text("format") or own.text("format") or ""
         form = _scheme(weights, packing, sparse=thinned or packing in _SPARSE)

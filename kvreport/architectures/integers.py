@@ -120,11 +120,7 @@ def _exceptions(
     name_of: Callable[[Keys, int, object], str],
 ) -> None:
     """Modules with bits of their own: GPTQModel's ``dynamic`` expressions, AutoRound's ``extra_config``."""
-    listed = own.section(key)
-    for name in listed.data if listed is not None else ():
-        entry = listed.section(name) if listed is not None else None
-        if entry is None:
-            continue
+    for name, entry in own.entries(key):
         pattern = name if key == "extra_config" else f"re:{name.removeprefix('-:').removeprefix('+:')}"
         matches = matcher(own, key, [pattern], wildcards=False)
         its_bits = entry.whole("bits", default=bits, high=32)

@@ -11,7 +11,7 @@ the file said; so is every key that was looked at, so that a key nobody looked a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -292,6 +292,14 @@ class Keys:
                 raise self.fault(name, value, "an object")
             return Keys(value, self.where, self.field(name), defaults, self.trail)
         return None
+
+    def entries(self, name: str) -> Iterator[tuple[str, Keys]]:
+        """Yield the objects inside an object of this one, by name, without those that are null."""
+        inside = self.section(name)
+        for key in inside.data if inside is not None else ():
+            entry = inside.section(key) if inside is not None else None
+            if entry is not None:
+                yield key, entry
 
     def sections(self, name: str, length: int) -> list[Keys]:
         """Return a list of objects, one per layer."""

@@ -17,7 +17,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
-from importlib import resources
 from typing import Any, Final, NamedTuple, cast
 
 from kvreport.architectures.attention import (
@@ -44,7 +43,7 @@ from kvreport.architectures.decoder import (
 )
 from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.listing import Listing, read_listing, sections, with_base
+from kvreport.architectures.listing import Listing, files, read_listing, sections, stated_types, with_base
 from kvreport.architectures.parts import UNSAID, ConfigSection, row_tensors
 from kvreport.architectures.published import published
 from kvreport.architectures.vision import section_or_default
@@ -52,7 +51,6 @@ from kvreport.architectures.weights import Tensors
 from kvreport.catalog.caches import Cache
 
 FOLDER: Final = "layered"
-_TYPES: Final = re.compile(r"^model_types:\s+(.*)$", re.MULTILINE)
 _LAYER: Final = "*."
 """How the name of a tensor of each layer begins."""
 _STATED: Final = "stated_"
@@ -89,18 +87,14 @@ class LayeredIndex(NamedTuple):
 @cache
 def index() -> LayeredIndex:
     """Return the section of every class that is listed as one layer."""
-    folder = resources.files(__package__) / FOLDER
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".txt"))
     texts: dict[str, str] = {}
     first: dict[str, str] = {}
     model_types: dict[str, str] = {}
-    listings = sections((folder / name).read_text(encoding="utf-8") for name in names)
-    for head, text in listings.items():
+    for head, text in sections(files(FOLDER)).items():
         classes = head.split()
         texts |= dict.fromkeys(classes, text)
         first |= {name: classes[0] for name in classes if name[0].isupper()}
-        found = _TYPES.search(text)
-        model_types |= dict.fromkeys(found[1].split() if found else (), classes[0])
+        model_types |= dict.fromkeys(stated_types(text), classes[0])
     return LayeredIndex({name: with_base(text, texts) for name, text in texts.items()}, first, model_types)
 
 

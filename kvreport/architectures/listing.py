@@ -134,7 +134,8 @@ class Listing:
 
 
 @cache
-def _files(of: str) -> tuple[str, ...]:
+def files(of: str) -> tuple[str, ...]:
+    """Return the texts of a folder of listings, in the order of their names."""
     folder = resources.files(__package__) / of
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".txt"))
     return tuple((folder / name).read_text(encoding="utf-8") for name in names)
@@ -143,7 +144,7 @@ def _files(of: str) -> tuple[str, ...]:
 @cache
 def index() -> Mapping[str, str]:
     """Return the text of every class's section."""
-    found = sections(_files(FOLDER))
+    found = sections(files(FOLDER))
     return {name: with_base(text, found) for name, text in found.items()}
 
 
@@ -169,13 +170,18 @@ def with_base(text: str, found: Mapping[str, str]) -> str:
     return text if base is None else with_base(found[base[1]], found) + text.replace(base[0], "")
 
 
+def stated_types(text: str) -> list[str]:
+    """Return the values of ``model_type`` that a section names."""
+    stated = re.search(r"^model_types:\s+(.*)$", text, re.MULTILINE)
+    return stated[1].split() if stated else []
+
+
 @cache
 def model_types() -> Mapping[str, str]:
     """Return the class that each ``model_type`` means, of those that are listed."""
     found: dict[str, str] = {}
     for name, text in index().items():
-        stated = re.search(r"^model_types:\s+(.*)$", text, re.MULTILINE)
-        for model_type in stated[1].split() if stated else ():
+        for model_type in stated_types(text):
             found.setdefault(model_type, name)
     return found
 
@@ -188,7 +194,7 @@ def listing(name: str) -> Listing:
 
 @cache
 def _parts() -> Mapping[str, str]:
-    return sections(_files(PARTS))
+    return sections(files(PARTS))
 
 
 @cache

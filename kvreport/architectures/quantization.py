@@ -7,24 +7,14 @@ untrusted: only a small, linear-time subset of them is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Final
 
+from kvreport.architectures import codebooks, integers
 from kvreport.architectures.blueprint import Weight
-from kvreport.architectures.codebooks import (
-    aqlm,
-    ascend,
-    bitnet,
-    eetq,
-    exllama,
-    fp_quant,
-    sinq,
-    spqr,
-    vptq,
-)
 from kvreport.architectures.compressed_tensors import block_form, compressed_tensors
-from kvreport.architectures.integers import bitsandbytes, grouped_integers, hqq, torchao
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.mlx import is_mlx, mlx
 from kvreport.architectures.rules import (
@@ -96,7 +86,7 @@ def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Q
     elif modelopt is not None:
         _modelopt(found, modelopt)
     elif description is not None:
-        ascend(found, description)
+        codebooks.ascend(found, description)
     elif own is not None:
         _by_method(found, own, config, text)
     elif config.has("quantization"):
@@ -169,11 +159,6 @@ def _is_compressed(own: Keys, method: str) -> bool:
     return own.has("config_groups") and method in ("modelopt", "") and not mixed
 
 
-def _fbgemm(found: Quantization, own: Keys) -> None:
-    skip(found, own, "modules_to_not_convert")
-    take_layers(found, "fp8-channel")
-
-
 def _mxfp4(found: Quantization, own: Keys) -> None:
     """Only the experts are converted by this method, whatever else is a linear layer."""
     skip(found, own, "modules_to_not_convert")
@@ -181,9 +166,15 @@ def _mxfp4(found: Quantization, own: Keys) -> None:
     found.weight_format = "mxfp4"
 
 
-def _everywhere(found: Quantization, own: Keys, form: str) -> None:
+def _everywhere(
+    found: Quantization,
+    own: Keys,
+    form: str,
+    *,
+    but: Sequence[str] = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules"),
+) -> None:
     """One form for every linear layer that is not listed (SGLang's w8a8 checkpoints and others)."""
-    skip(found, own, "modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules")
+    skip(found, own, *but)
     take_layers(found, form)
 
 
@@ -263,11 +254,6 @@ def _gemma(found: Quantization, own: Keys) -> None:
 
     found.decide = decide
     found.weight_format = f"srq{usual}"
-
-
-def _mxfp8(found: Quantization, own: Keys) -> None:
-    skip(found, own, "modules_to_not_convert", "ignored_layers")
-    take_layers(found, "mxfp8")
 
 
 def _fp8(found: Quantization, own: Keys, *, expert_type: str | None) -> None:
@@ -352,14 +338,12 @@ def _quark(found: Quantization, own: Keys) -> None:
     """AMD's Quark: one scheme for all linear layers, others for layers whose names match."""
     skip(found, own, "exclude", wildcards=True)
     forms = []
-    layers = own.section("layer_quant_config")
-    for name in layers.data if layers is not None else ():
-        entry = layers.section(name) if layers is not None else None
-        form = _quark_scheme(entry) if entry is not None else None
-        if entry is not None and form is not None:
+    for name, entry in own.entries("layer_quant_config"):
+        form = _quark_scheme(entry)
+        if form is not None:
             forms.append(form)
             found.take(matcher(entry, name, [name], wildcards=True), form)
-        out = entry.section("output_tensors") if entry is not None else None
+        out = entry.section("output_tensors")
         if out is not None and (out.text("dtype") or "").startswith("fp8"):
             # What these projections put out goes into the cache.
             found.kv_format = "fp8"
@@ -420,42 +404,37 @@ def _kv_scheme(own: Keys) -> str | None:
     return "fp8" if bits == 8 else "nvfp4"
 
 
+_GROUPED: Final = (
+    "awq", "gptq", "awq_marlin", "gptq_marlin", "auto-round", "intel/auto-round", "inc", "marlin", "gptq_marlin_24", "moe_wna16",
+)  # fmt: skip
+"""Methods of integers in groups, with exceptions module by module."""
 _METHODS: Final[dict[str, Callable[[Quantization, Keys], None]]] = {
-    "fbgemm_fp8": _fbgemm,
+    "fbgemm_fp8": partial(_everywhere, form="fp8-channel", but=("modules_to_not_convert",)),
     "mxfp4": _mxfp4,
-    "mxfp8": _mxfp8,
+    "mxfp8": partial(_everywhere, form="mxfp8", but=("modules_to_not_convert", "ignored_layers")),
     "quark": _quark,
-    "awq": grouped_integers,
-    "gptq": grouped_integers,
-    "awq_marlin": grouped_integers,
-    "gptq_marlin": grouped_integers,
-    "auto-round": grouped_integers,
-    "intel/auto-round": grouped_integers,
-    "inc": grouped_integers,
-    "marlin": grouped_integers,
-    "gptq_marlin_24": grouped_integers,
-    "moe_wna16": grouped_integers,
-    "petit_nvfp4": lambda found, own: _everywhere(found, own, "nvfp4"),
-    "w8a8_fp8": lambda found, own: _everywhere(found, own, "fp8-channel"),
-    "w8a8_int8": lambda found, own: _everywhere(found, own, "int8"),
-    "bitsandbytes": bitsandbytes,
-    "hqq": hqq,
-    "torchao": torchao,
-    "exl2": exllama,
-    "exl3": exllama,
-    "aqlm": aqlm,
-    "bitnet": bitnet,
-    "eetq": eetq,
+    **dict.fromkeys(_GROUPED, integers.grouped_integers),
+    "petit_nvfp4": partial(_everywhere, form="nvfp4"),
+    "w8a8_fp8": partial(_everywhere, form="fp8-channel"),
+    "w8a8_int8": partial(_everywhere, form="int8"),
+    "bitsandbytes": integers.bitsandbytes,
+    "hqq": integers.hqq,
+    "torchao": integers.torchao,
+    "exl2": codebooks.exllama,
+    "exl3": codebooks.exllama,
+    "aqlm": codebooks.aqlm,
+    "bitnet": codebooks.bitnet,
+    "eetq": codebooks.eetq,
     "fouroversix": _four_over_six,
-    "fp_quant": fp_quant,
+    "fp_quant": codebooks.fp_quant,
     "gemma": _gemma,
     "higgs": _higgs,
     "metal": _metal,
-    "nvfp4": lambda found, own: _everywhere(found, own, "nvfp4"),
+    "nvfp4": partial(_everywhere, form="nvfp4"),
     "quanto": _quanto,
-    "sinq": sinq,
-    "spqr": spqr,
-    "vptq": vptq,
+    "sinq": codebooks.sinq,
+    "spqr": codebooks.spqr,
+    "vptq": codebooks.vptq,
 }
 _LINEAR_ONLY: Final = ("eetq", "higgs", "quanto", "sinq", "torchao")
 """Methods that transformers applies to ``nn.Linear`` alone (5.24, ``integrations/quanto.py`` and others)."""

@@ -83,6 +83,11 @@ class Memory(Record):
     free_most: Figure | None = None
     settable_to: Figure | None = None
 
+    def having(self, usable: Figure) -> Memory:
+        """The same memory of which a process can use something else, and nothing is known of what is free."""
+        unknown = dict.fromkeys(("driver_visible", "free_at_start", "free_band", "free_most"))
+        return self.model_copy(update={"usable": usable, **unknown})
+
 
 class Rates(Record):
     """Dense peak rates per device, in operations per second; None where unknown or absent.
@@ -194,16 +199,7 @@ class Accelerator(Record):
     def with_usable(self, usable_bytes: int) -> Accelerator:
         """The same accelerator with another amount of usable memory, where that can be set."""
         figure = Figure(value=usable_bytes, evidence="derived", note="set by the caller")
-        memory = self.memory.model_copy(
-            update={
-                "usable": figure,
-                "driver_visible": None,
-                "free_at_start": None,
-                "free_band": None,
-                "free_most": None,
-            }
-        )
-        return self.model_copy(update={"memory": memory})
+        return self.model_copy(update={"memory": self.memory.having(figure)})
 
     def with_held(self, held_bytes: int, band_bytes: int = 0) -> Accelerator:
         """The same accelerator with less free at start: other processes hold some of its memory.
@@ -266,15 +262,7 @@ class Accelerator(Record):
                 "slice_of": self.id,
                 "slices": (),
                 "devices_per_node": found.instances,
-                "memory": self.memory.model_copy(
-                    update={
-                        "usable": figure,
-                        "driver_visible": None,
-                        "free_at_start": None,
-                        "free_band": None,
-                        "free_most": None,
-                    }
-                ),
+                "memory": self.memory.having(figure),
                 "bandwidth_bytes_per_s": share(self.bandwidth_bytes_per_s, found.memory),
                 "rates": self.rates.model_copy(update=rates),
                 "interconnect_bytes_per_s": None,

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from kvreport.catalog.base import SCHEMA_VERSION, Evidence, LongText, Record, Slug, Text
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import read_each
 from kvreport.errors import CatalogError, Fault
 
 Number = Annotated[str, StringConstraints(pattern=r"^-?[0-9][0-9,]*(\.[0-9]+)?$", max_length=40)]
@@ -122,26 +122,17 @@ def load_claims(folder: Path) -> tuple[ClaimsFile, ...]:
     Raises:
         CatalogError: All faults of all files at once.
     """
-    faults: list[Fault] = []
-    found: list[ClaimsFile] = []
+    files, faults = read_each(ClaimsFile, folder)
     seen: dict[str, str] = {}
-    for path in sorted(folder.glob("*.yaml")):
-        where = f"{folder.name}/{path.name}"
-        try:
-            file = validate(ClaimsFile, read_yaml(path, where), where)
-        except CatalogError as error:
-            faults.extend(error.faults)
-            continue
+    for where, file in files.items():
         for claim in file.claims:
             if claim.id in seen:
                 allowed = f"an id not used in {seen[claim.id]}"
                 faults.append(Fault(where, "claims.id", repr(claim.id), allowed))
             seen[claim.id] = where
-        if file.source.key != path.stem:
-            faults.append(
-                Fault(where, "source.key", repr(file.source.key), f"the file's name, {path.stem!r}")
-            )
-        found.append(file)
+        stem = Path(where).stem
+        if file.source.key != stem:
+            faults.append(Fault(where, "source.key", repr(file.source.key), f"the file's name, {stem!r}"))
     if faults:
         raise CatalogError(faults)
-    return tuple(found)
+    return tuple(files.values())

@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from kvreport.catalog.base import SCHEMA_VERSION, Record, Source, Text
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import read_if_there
 
 FILE: Final = "classes.yaml"
 FOLDER: Final = "engines"
@@ -246,11 +246,7 @@ class ClassLists:
             CatalogError: If the file has a fault.
         """
         if family not in self._read:
-            path = self.folder / FOLDER / family / FILE
-            where = f"{FOLDER}/{family}/{FILE}"
-            self._read[family] = (
-                validate(EngineClasses, read_yaml(path, where), where) if path.is_file() else None
-            )
+            self._read[family] = read_if_there(EngineClasses, self.folder, f"{FOLDER}/{family}/{FILE}")
         return self._read[family]
 
     @property

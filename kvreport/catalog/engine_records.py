@@ -19,7 +19,7 @@ from kvreport.catalog.release import (
     version_number,
 )
 from kvreport.catalog.shelf import Shelf, spoken, validate
-from kvreport.errors import CatalogError, Fault
+from kvreport.errors import CatalogError, Fault, faults_of
 from kvreport.resources import data_dir
 
 FIELDS: Final = frozenset(Engine.model_fields)
@@ -101,7 +101,7 @@ class EngineShelf(Shelf[Engine]):
             public = self.folder.parent.resolve() == data_dir().resolve()
             rules = public_rules(family) if public else read_rules(self.folder.parent, family)
             if rules is not None and rules.family != family:
-                raise CatalogError([Fault(where, "family", rules.family, f"the folder's name, {family}")])
+                raise CatalogError.of(where, "family", rules.family, f"the folder's name, {family}")
             made = {} if rules is None else {engine.name: engine for engine in records_of(rules, where)}
             self._made[family] = made
         return self._made[family]
@@ -142,10 +142,4 @@ class EngineShelf(Shelf[Engine]):
 
     def faults(self) -> list[Fault]:
         """Read everything and return what is wrong with it."""
-        found = super().faults()
-        for family in self._families:
-            try:
-                self._of(family)
-            except CatalogError as error:
-                found += error.faults
-        return found
+        return [*super().faults(), *(one for family in self._families for one in faults_of(self._of, family))]

@@ -38,10 +38,10 @@ from kvreport.catalog.release import (
     plain_release,
     refuse_far,
 )
-from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
+from kvreport.catalog.shelf import Shelf, read_if_there, read_yaml, spoken, validate
 from kvreport.catalog.support import Support
 from kvreport.catalog.variant import FIELD, Variant, as_range, expand
-from kvreport.errors import CatalogError, Fault, InputError, shorten
+from kvreport.errors import CatalogError, Fault, InputError, faults_of, shorten
 from kvreport.resources import data_dir
 
 __all__ = ["Catalog", "dump_model", "load_catalog", "open_catalog"]
@@ -121,10 +121,8 @@ class Catalog:
     @cached_property
     def support(self) -> Support | None:
         """The content of ``support.yaml``; None for a catalog without one, where nothing is judged."""
-        name = "support.yaml"
-        if not (self.folder / name).is_file():
-            return None
-        return self._file(name, Support).with_lists(ClassLists(self.folder))
+        found = read_if_there(Support, self.folder, "support.yaml")
+        return None if found is None else found.with_lists(ClassLists(self.folder))
 
     @cached_property
     def known_names(self) -> KnownNames | None:
@@ -363,53 +361,33 @@ class Catalog:
 
     def faults(self) -> tuple[Fault, ...]:
         """Read the whole catalog and return everything that is wrong with it."""
-        found = [*self._models.faults(), *self._accelerators.faults(), *self._engines.faults()]
-        try:
-            formats = self.formats
-        except CatalogError as error:
-            found += error.faults
-            formats = None
-        try:
-            grid = self.grid
-        except CatalogError as error:
-            found += error.faults
-            grid = None
-        try:
-            support = self.support
-        except CatalogError as error:
-            found += error.faults
-            support = None
-        try:
-            home_accelerators(self.folder)
-        except CatalogError as error:
-            found += error.faults
-        found += self._classes()
-        try:
-            listed = self.known_names
-        except CatalogError as error:
-            found += error.faults
-            listed = None
-        try:
-            log_lines(self.folder)
-        except CatalogError as error:
-            found += error.faults
-        if found:
+        found = [
+            *(
+                fault
+                for shelf in (self._models, self._accelerators, self._engines)
+                for fault in shelf.faults()
+            ),
+            *faults_of(lambda: self.formats),
+            *faults_of(lambda: self.grid),
+            *faults_of(lambda: self.support),
+            *faults_of(home_accelerators, self.folder),
+            *self._classes(),
+            *faults_of(lambda: self.known_names),
+            *faults_of(log_lines, self.folder),
+        ]
+        if not found:
             # Names cannot be compared across files that could not all be read.
-            return tuple(found)
-        found += self._clashes()
-        if listed is not None:
-            found += self._listed(listed)
-        if formats is not None and grid is not None:
-            found += self._unknown_formats(grid)
-        if support is not None:
-            found += self._unknown_support(support)
+            found = [*self._clashes(), *self._listed(), *self._unknown_formats(), *self._unknown_support()]
         return tuple(found)
 
     def _file(self, name: str, record: type[R]) -> R:
         return validate(record, read_yaml(self.folder / name, name), name)
 
-    def _listed(self, names: KnownNames) -> list[Fault]:
-        """Return a fault for every model of the list that has a record, or whose source is not there."""
+    def _listed(self) -> list[Fault]:
+        """Return a fault for every model without a record, by the list, that has one, or whose source is not there."""
+        names = self.known_names
+        if names is None:
+            return []
         recorded = [one.id for one in names.models if self.known_model(one.id) is not None]
         unknown = [one for one in names.models if one.source not in names.sources]
         sources = ", ".join(names.sources)
@@ -448,8 +426,9 @@ class Catalog:
                         found.append(Fault(where, "aliases", shorten(name), allowed))
         return found
 
-    def _unknown_formats(self, grid: Grid) -> list[Fault]:
+    def _unknown_formats(self) -> list[Fault]:
         found: list[Fault] = []
+        grid = self.grid
 
         def look(where: str, field: str, name: str | None, known: Iterable[str]) -> None:
             if name is not None and name not in known:
@@ -494,9 +473,12 @@ class Catalog:
             ]
         return found
 
-    def _unknown_support(self, support: Support) -> list[Fault]:
+    def _unknown_support(self) -> list[Fault]:
         """Return a fault for every format that a rule names and ``formats.yaml`` does not have."""
         found: list[Fault] = []
+        support = self.support
+        if support is None:
+            return found
         known = {"weights": set(self.weight_formats), "kv": set(self.kv_formats)}
         for field, rules in (("weights", support.weights), ("kv", support.kv)):
             for name in sorted({name for rule in rules for name in rule.formats}):
@@ -537,28 +519,12 @@ class _Models(Shelf[Model]):
         variant = validate(Variant, data, where)
         stem = variant.quantized_from.replace("/", "--")
         if stem not in self.files:
-            raise CatalogError(
-                [
-                    Fault(
-                        where,
-                        FIELD,
-                        shorten(variant.quantized_from),
-                        "the id of a model with a file of its own",
-                    )
-                ]
-            )
+            allowed = "the id of a model with a file of its own"
+            raise CatalogError.of(where, FIELD, shorten(variant.quantized_from), allowed)
         raw = read_yaml(self.files[stem], self.where(stem))
         if isinstance(raw, dict) and FIELD in raw:
-            raise CatalogError(
-                [
-                    Fault(
-                        where,
-                        FIELD,
-                        f"another copy, {variant.quantized_from}",
-                        "the model that was quantized",
-                    )
-                ]
-            )
+            found = f"another copy, {variant.quantized_from}"
+            raise CatalogError.of(where, FIELD, found, "the model that was quantized")
         if variant.mix_assumed:
             smallest = regrouped(variant.weight_format, GROUPS[-1])
             return as_range(variant, self.read(stem), self._formats(), most=smallest)

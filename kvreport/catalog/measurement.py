@@ -150,5 +150,5 @@ def read_measurement(path: Path) -> Measurement:
     where = f"measurements/{path.name}"
     made = validate(Measurement, read_json(path, where), where)
     if made.name != path.stem:
-        raise CatalogError([Fault(where, "name", shorten(made.name), f"the name of the file, {path.stem}")])
+        raise CatalogError.of(where, "name", shorten(made.name), f"the name of the file, {path.stem}")
     return made

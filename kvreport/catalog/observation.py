@@ -15,7 +15,7 @@ from pydantic import Field, StringConstraints
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Positive, Record, Slug, Text
 from kvreport.catalog.formats import FormatName
 from kvreport.catalog.model import ModelId
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import read_each
 from kvreport.errors import CatalogError, Fault
 
 Size = Annotated[float, Field(ge=-1e9, le=1e9)]
@@ -265,15 +265,9 @@ def load_observations(data_dir: Path) -> tuple[Observation, ...]:
     Raises:
         CatalogError: All faults of all files at once.
     """
-    faults: list[Fault] = []
+    files, faults = read_each(ObservationsFile, data_dir / "observations")
     found: dict[str, Observation] = {}
-    for path in sorted((data_dir / "observations").glob("*.yaml")):
-        where = f"observations/{path.name}"
-        try:
-            file = validate(ObservationsFile, read_yaml(path, where), where)
-        except CatalogError as error:
-            faults.extend(error.faults)
-            continue
+    for where, file in files.items():
         for number, observation in enumerate(file.observations):
             if observation.id in found:
                 place = f"observations.{number}.id"

@@ -18,7 +18,7 @@ from pydantic import Field, JsonValue
 
 from kvreport.catalog.base import SCHEMA_VERSION, Contradiction, LongText, Record, Slug, Text
 from kvreport.catalog.remembered import remembered
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import read_if_there
 from kvreport.errors import InputError, shorten
 from kvreport.resources import data_dir
 
@@ -284,9 +284,7 @@ def read_rules(folder: Path, family: str) -> RulesFile | None:
     Raises:
         CatalogError: If the file says what it must not.
     """
-    path = folder / "engines" / family / RULES
-    where = f"engines/{family}/{RULES}"
-    return validate(RulesFile, read_yaml(path, where), where) if path.is_file() else None
+    return read_if_there(RulesFile, folder, f"engines/{family}/{RULES}")
 
 
 _Dated = Mapping[str, Mapping[Numbers, T]]

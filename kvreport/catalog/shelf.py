@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeVar
 
@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from kvreport.catalog.base import SCHEMA_VERSION, Record
-from kvreport.errors import CatalogError, Fault, shorten
+from kvreport.errors import CatalogError, Fault, faults_of, shorten
 from kvreport.resources import data_dir
 
 MAX_FILE_BYTES: Final = 4 << 20
@@ -56,16 +56,16 @@ class _StrictLoader(_Base):  # type: ignore[misc]
         for key_node, _ in node.value:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             if key is None or key_node.tag != "tag:yaml.org,2002:str":
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"a key that is not a text: {shorten(key)}", key_node.start_mark
-                )
+                raise _refused(f"a key that is not a text: {shorten(key)}", key_node)
             if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {shorten(key)} twice", key_node.start_mark
-                )
+                raise _refused(f"the key {shorten(key)} twice", key_node)
             seen.add(key)
         found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
         return found
+
+
+def _refused(what: str, node: yaml.Node) -> yaml.constructor.ConstructorError:
+    return yaml.constructor.ConstructorError(None, None, what, node.start_mark)
 
 
 def _plain_number(loader: _StrictLoader, node: yaml.ScalarNode) -> int:
@@ -73,11 +73,8 @@ def _plain_number(loader: _StrictLoader, node: yaml.ScalarNode) -> int:
 
     YAML 1.1 reads ``010`` as 8, ``1:30`` as 90 and ``1_0`` as 10; YAML 1.2 reads other numbers or texts.
     """
-    text = str(node.value)
-    if not _DECIMAL.fullmatch(text):
-        raise yaml.constructor.ConstructorError(
-            None, None, f"the number {shorten(text)}, which YAML versions read differently", node.start_mark
-        )
+    if not _DECIMAL.fullmatch(str(node.value)):
+        raise _refused(f"the number {shorten(node.value)}, which YAML versions read differently", node)
     number: int = loader.construct_yaml_int(node)
     return number
 
@@ -85,12 +82,7 @@ def _plain_number(loader: _StrictLoader, node: yaml.ScalarNode) -> int:
 def _plain_fraction(loader: _StrictLoader, node: yaml.ScalarNode) -> float:
     """Return a fraction; ``1:30.5`` and ``1_0.5`` are numbers in YAML 1.1 alone."""
     if {":", "_"} & set(str(node.value)):
-        raise yaml.constructor.ConstructorError(
-            None,
-            None,
-            f"the number {shorten(node.value)}, which YAML versions read differently",
-            node.start_mark,
-        )
+        raise _refused(f"the number {shorten(node.value)}, which YAML versions read differently", node)
     number: float = loader.construct_yaml_float(node)
     return number
 
@@ -107,10 +99,7 @@ def read_yaml(path: Path, where: str) -> object:
     Raises:
         CatalogError: If the file cannot be read as plain YAML.
     """
-
-    def fault(found: str, allowed: str) -> CatalogError:
-        return CatalogError([Fault(where, "", found, allowed)])
-
+    fault = partial(CatalogError.of, where, "")
     try:
         text = _text(path, "YAML", MAX_FILE_BYTES, fault)
         if text.startswith("{") and (written := _json(text)) is not None:
@@ -160,9 +149,7 @@ def read_json(path: Path, where: str) -> object:
     Raises:
         CatalogError: If the file cannot be read as such.
     """
-
-    def fault(found: str, allowed: str) -> CatalogError:
-        return CatalogError([Fault(where, "", found, allowed)])
+    fault = partial(CatalogError.of, where, "")
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         made: dict[str, object] = {}
@@ -220,6 +207,29 @@ def _refuse_depth(text: str, fault: Callable[[str, str], CatalogError]) -> None:
             raise fault("values nested too deeply", f"at most {MAX_DEPTH} levels")
 
 
+def read_if_there(record: type[R], folder: Path, name: str) -> R | None:
+    """The record of a catalog's file; None where the catalog does not have it.
+
+    Raises:
+        CatalogError: With every fault of the file.
+    """
+    path = folder / name
+    return validate(record, read_yaml(path, name), name) if path.is_file() else None
+
+
+def read_each(record: type[R], folder: Path) -> tuple[dict[str, R], list[Fault]]:
+    """The records of a folder's YAML files by ``folder/file``, in name order, and the faults of those that have any."""
+    found: dict[str, R] = {}
+    faults: list[Fault] = []
+    for path in sorted(folder.glob("*.yaml")):
+        where = f"{folder.name}/{path.name}"
+        try:
+            found[where] = validate(record, read_yaml(path, where), where)
+        except CatalogError as error:
+            faults += error.faults
+    return found, faults
+
+
 class CatalogFile(Record):
     """The content of one file of a catalog.
 
@@ -260,7 +270,7 @@ class CatalogFile(Record):
         if (cls, folder) not in _needed:
             found = cls.read(folder)
             if found is None:
-                raise CatalogError([Fault(cls.FILE, "", "no regular file", "a YAML file")])
+                raise CatalogError.of(cls.FILE, "", "no regular file", "a YAML file")
             _needed[cls, folder] = found
         needed: Self = _needed[cls, folder]
         return needed
@@ -277,14 +287,14 @@ def validate(record: type[R], data: object, where: str) -> R:
         CatalogError: With every fault of the file.
     """
     if not isinstance(data, dict):
-        raise CatalogError([Fault(where, "", _KINDS.get(type(data), "one value"), "fields with values")])
+        raise CatalogError.of(where, "", _KINDS.get(type(data), "one value"), "fields with values")
     version = data.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         allowed = f"{SCHEMA_VERSION} (this version of kvreport reads no other)"
-        raise CatalogError([Fault(where, "schema_version", shorten(version), allowed)])
+        raise CatalogError.of(where, "schema_version", shorten(version), allowed)
     if _exceeds(data, MAX_VALUES):
-        raise CatalogError(
-            [Fault(where, "", f"more than {MAX_VALUES:,} values", f"at most {MAX_VALUES:,} in one record")]
+        raise CatalogError.of(
+            where, "", f"more than {MAX_VALUES:,} values", f"at most {MAX_VALUES:,} in one record"
         )
     try:
         text = json.dumps(data, ensure_ascii=False)
@@ -301,7 +311,7 @@ def validate(record: type[R], data: object, where: str) -> R:
         raise
     except (TypeError, ValueError, RecursionError) as error:
         found = shorten(str(error))
-        raise CatalogError([Fault(where, "", found, "texts, numbers, lists and fields")]) from error
+        raise CatalogError.of(where, "", found, "texts, numbers, lists and fields") from error
     faults = [Fault(where, *contradiction) for contradiction in made.contradictions()]
     if faults:
         raise CatalogError(faults)
@@ -435,7 +445,7 @@ class Shelf(Generic[R]):
             record = self._make(read_yaml(path, where), where)
             name, expected = self._identify(record)
             if expected != stem:
-                raise CatalogError([Fault(where, "id", shorten(name), f"the file name {expected}.yaml")])
+                raise CatalogError.of(where, "id", shorten(name), f"the file name {expected}.yaml")
             self._read[stem] = record
         return self._read[stem]
 
@@ -463,12 +473,7 @@ class Shelf(Generic[R]):
             and not path.name.startswith(".")
             and not any((path / name).is_file() for name in self._beside)
         ]
-        for stem in self.files:
-            try:
-                self.read(stem)
-            except CatalogError as error:
-                found += error.faults
-        return found
+        return [*found, *(fault for stem in self.files for fault in faults_of(self.read, stem))]
 
     def mentioning(self, word: str) -> Iterator[R]:
         """Yield the records whose file mentions ``word`` anywhere, as :func:`spoken` hears it.

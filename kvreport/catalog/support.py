@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable
 from functools import cache, lru_cache
-from typing import Annotated, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -59,9 +59,6 @@ class SupportRule(Record):
             return end is None
         own = numbers(version)
         return numbers(first) <= own and (end is None or own < numbers(end))
-
-
-R = TypeVar("R", bound=SupportRule)
 
 
 @cache
@@ -301,18 +298,13 @@ class Support(Record):
         key = (family, version)
         if key not in self._known:
             listed = None if self._lists is None else self._lists.of(family)
+            holding: dict[str, Any] = {
+                name: tuple(rule for rule in getattr(self, name) if rule.holds(*key)) for name in _RULES
+            }
+            unstable = frozenset(name for rule in holding.pop("unstable") for name in rule.architectures)
             self._known[key] = Ruling(
-                devices=_holding(self.devices, key),
-                weights=_holding(self.weights, key),
-                kv=_holding(self.kv, key),
-                attention=_holding(self.attention, key),
-                contexts=_holding(self.contexts, key),
-                types=_holding(self.types, key),
-                lacks=_holding(self.lacks, key),
-                alignment=_holding(self.alignment, key),
-                lora_ranks=_holding(self.lora_ranks, key),
-                options=_holding(self.options, key),
-                unstable=_names(_holding(self.unstable, key)),
+                **holding,
+                unstable=unstable,
                 lists=self._lists,
                 family=listed,
                 served=None if listed is None else listed.served(version),
@@ -333,31 +325,14 @@ class Support(Record):
     @model_validator(mode="after")
     def _sourced(self) -> Self:
         covered = {name for source in self.sources for name in source.covers}
-        rules: tuple[SupportRule, ...] = (
-            *self.devices,
-            *self.weights,
-            *self.kv,
-            *self.attention,
-            *self.contexts,
-            *self.types,
-            *self.unstable,
-            *self.lacks,
-            *self.alignment,
-            *self.lora_ranks,
-            *self.options,
-        )
-        missing = sorted({rule.source for rule in rules} - covered)
+        missing = sorted({rule.source for name in _RULES for rule in getattr(self, name)} - covered)
         if missing:
             raise ValueError(f"source: found {', '.join(missing)}; allowed: a name that 'sources' covers")
         return self
 
 
-def _names(rules: Iterable[UnstableRule]) -> frozenset[str]:
-    return frozenset(name for rule in rules for name in rule.architectures)
-
-
-def _holding(rules: Sequence[R], release: tuple[str, str | None]) -> tuple[R, ...]:
-    return tuple(rule for rule in rules if rule.holds(*release))
+_RULES: Final = tuple(name for name in Support.model_fields if name not in ("schema_version", "sources"))
+"""The fields of a file that are lists of rules."""
 
 
 def within(rule: SupportRule, capability: tuple[int, ...]) -> bool:

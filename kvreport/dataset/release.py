@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kvreport.errors import CatalogError, Fault, InputError, shorten
+from kvreport.errors import CatalogError, InputError, shorten
 
 RELEASE_FILE = "RELEASE"
 _VERSION = re.compile(r"20[0-9]{2}\.(0[1-9]|1[0-2])\.(0[1-9]|[12][0-9]|3[01])", re.ASCII)
@@ -36,7 +36,7 @@ def data_version(folder: Path) -> str:
     except (OSError, UnicodeDecodeError):
         text = ""
     if not _VERSION.fullmatch(text):
-        raise CatalogError(
-            [Fault(RELEASE_FILE, "", shorten(text) if text else "nothing", "a date such as 2026.11.21")]
+        raise CatalogError.of(
+            RELEASE_FILE, "", shorten(text) if text else "nothing", "a date such as 2026.11.21"
         )
     return text

@@ -6,35 +6,8 @@ readers to the same answers.
 """
 
 from kvreport.startup_log.diagnose import diagnose
-from kvreport.startup_log.facts import FACTS, Fact
-from kvreport.startup_log.findings import AdvisedChange, ComparedNumber, Diagnosis
-from kvreport.startup_log.patterns import Pattern, patterns
-from kvreport.startup_log.reading import (
-    MAX_CHARACTERS,
-    Reading,
-    Recognised,
-    Value,
-    explain,
-    read_log,
-    show,
-    table,
-)
+from kvreport.startup_log.findings import Diagnosis
+from kvreport.startup_log.patterns import FACTS, patterns
+from kvreport.startup_log.reading import MAX_CHARACTERS, read_log, table
 
-__all__ = [
-    "FACTS",
-    "MAX_CHARACTERS",
-    "AdvisedChange",
-    "ComparedNumber",
-    "Diagnosis",
-    "Fact",
-    "Pattern",
-    "Reading",
-    "Recognised",
-    "Value",
-    "diagnose",
-    "explain",
-    "patterns",
-    "read_log",
-    "show",
-    "table",
-]
+__all__ = ["FACTS", "MAX_CHARACTERS", "Diagnosis", "diagnose", "patterns", "read_log", "table"]

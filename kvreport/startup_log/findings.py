@@ -9,7 +9,7 @@ from typing import Any, Final
 from kvreport import words
 from kvreport.catalog.refusals import refusal_of
 from kvreport.startup_log.endings import Ended
-from kvreport.startup_log.facts import FACTS
+from kvreport.startup_log.patterns import FACTS
 from kvreport.startup_log.reading import Reading, runs_shorter, show, started, tokens_of
 from kvreport.units import GIB
 from kvreport.words import CHANGES, SENTENCES, notebook_table

@@ -394,11 +394,11 @@ def _with_kernel(reading: Reading, engine: Engine) -> Engine:
     told = {"expert_kernel": _EXPERT_KERNELS[named[-1]]} if named else {}
     runner = reading.text("model_runner") if reading.engine == "vllm" else None
     if runner:
-        told["model_runner"] = _RUNNERS[runner]
+        told["model_runner"] = RUNNERS[runner]
     return engine.model_copy(update=told) if told else engine
 
 
-_RUNNERS: Final = {"gpu_model_runner": "first", "model_runner": "second", "0": "first", "1": "second"}
+RUNNERS: Final = {"gpu_model_runner": "first", "model_runner": "second", "0": "first", "1": "second"}
 """The files that load a model (``v1/worker/gpu_model_runner.py`` and ``v1/worker/gpu/model_runner.py``), which lines begin with, and
 the values of ``VLLM_USE_V2_MODEL_RUNNER``."""
 

@@ -17,6 +17,7 @@ from kvreport.catalog.shelf import validate
 from kvreport.errors import InputError
 from kvreport.startup_log.diagnose import accelerators_of, device_named, names_of
 from kvreport.startup_log.laid_out import (
+    RUNNERS,
     adapters_of,
     day_of,
     drafted_tokens,
@@ -178,17 +179,9 @@ def _record(
         "context_tokens": longest_of(reading),
         "max_batched_tokens": reading.whole("max_batched_tokens") or reading.whole("chunked_prefill"),
         "max_seqs": reading.whole("max_seqs") if engine == "vllm" else None,
-        "sorts": True if reading.facts.get("sorts") else None,
-        "compiled": True if reading.facts.get("compiled") else None,
-        "wsl": True if reading.facts.get("wsl") else None,
-        "model_runner": {
-            "gpu_model_runner": "first",
-            "model_runner": "second",
-            "0": "first",
-            "1": "second",
-        }.get(reading.text("model_runner") or ""),
+        **{fact: True for fact in ("sorts", "compiled", "wsl", "eager") if reading.facts.get(fact)},
+        "model_runner": RUNNERS.get(reading.text("model_runner") or ""),
         "block_tokens": reading.whole("block_tokens"),
-        "eager": True if reading.facts.get("eager") else None,
         "speculative": _drafts(reading, drafted),
         "lora": f"lora, max_loras={slots}, max_lora_rank={rank}" if slots else None,
         "flags": "; ".join(

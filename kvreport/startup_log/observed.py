@@ -238,10 +238,15 @@ def _said(observation: Observation) -> str:
 _NO_AUDIO: Final = r"audio['\"]: ?0"
 
 
+def _flag(observation: Observation, said: str) -> str | None:
+    """The value of a flag that the source names, as the expression's only group has it; None where it does not."""
+    found = re.search(said, observation.flags or "")
+    return found[1] if found else None
+
+
 def images_through(observation: Observation) -> str:
     """What SGLang was told to send images through (``--mm-feature-transport``); "" where nothing is said."""
-    found = re.search(r"mm[-_]feature[-_]transport[ =:']+(cpu|cuda_ipc|cuda_vmm)", observation.flags or "")
-    return found[1] if found else ""
+    return _flag(observation, r"mm[-_]feature[-_]transport[ =:']+(cpu|cuda_ipc|cuda_vmm)") or ""
 
 
 def encodes_at_start(observation: Observation) -> bool:
@@ -261,9 +266,7 @@ def tables_on_host(observation: Observation) -> bool:
 
 def state_type(observation: Observation) -> str | None:
     """The type of recurrent states that the flags ask for (vLLM's and SGLang's spelling); None for the usual."""
-    said = r"mamba[-_]ssm[-_](?:cache[-_])?dtype[=: ]+['\"]?(float32|bfloat16|float16)\b"
-    found = re.search(said, observation.flags or "")
-    return found[1] if found else None
+    return _flag(observation, r"mamba[-_]ssm[-_](?:cache[-_])?dtype[=: ]+['\"]?(float32|bfloat16|float16)\b")
 
 
 def window_share(observation: Observation) -> float | None:
@@ -273,14 +276,14 @@ def window_share(observation: Observation) -> float | None:
     """
     if observation.engine == "ik-llama.cpp":
         return 1.0
-    found = re.search(r"swa[-_]full[-_]tokens[-_]ratio[=: ]+(0?\.\d+|1(?:\.0)?)", observation.flags or "")
-    return float(found[1]) if found else None
+    share = _flag(observation, r"swa[-_]full[-_]tokens[-_]ratio[=: ]+(0?\.\d+|1(?:\.0)?)")
+    return float(share) if share else None
 
 
 def states_given(observation: Observation) -> int | None:
     """SGLang's ``--max-mamba-cache-size``, as the flags say; None where the budget decides."""
-    found = re.search(r"max[-_]mamba[-_]cache[-_]size[=: ]+(\d+)", observation.flags or "")
-    return int(found[1]) if found else None
+    most = _flag(observation, r"max[-_]mamba[-_]cache[-_]size[=: ]+(\d+)")
+    return int(most) if most else None
 
 
 def drafts_itself(observation: Observation, model: Model) -> bool:
@@ -303,8 +306,8 @@ def adapter_slots(observation: Observation) -> tuple[int, int]:
 
 def pool_given(observation: Observation) -> int | None:
     """The pool of one device that the flags ask for, which replaces the budget; None without one."""
-    found = re.search(r"kv[-_]cache[-_]memory(?:[-_]bytes)?\W{1,4}(\d{6,})\b", observation.flags or "")
-    return int(found[1]) if found else None
+    size = _flag(observation, r"kv[-_]cache[-_]memory(?:[-_]bytes)?\W{1,4}(\d{6,})\b")
+    return int(size) if size else None
 
 
 def device_of(catalog: Catalog, observation: Observation) -> Accelerator | None:

@@ -7,15 +7,19 @@ browser works from the same table. A line that none of these matches is not unde
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from kvreport.catalog.expressions import needed
 from kvreport.catalog.load import Catalog
-from kvreport.catalog.log_lines import Engine, LogLine, log_lines
+from kvreport.catalog.log_lines import Engine, Fact, LogLine, log_lines
 from kvreport.resources import data_dir
+
+FACTS: Final[Mapping[str, Fact]] = {name: fact for one in log_lines() for name, fact in one.facts.items()}
+"""Everything that a log can state, by name."""
 
 
 def own_folder(known: Catalog) -> Path | None:

@@ -13,8 +13,7 @@ from kvreport.budgets import LOG
 from kvreport.catalog.log_lines import Engine, fact_of, log_lines
 from kvreport.catalog.refusals import refusals
 from kvreport.errors import InputError
-from kvreport.startup_log.facts import FACTS
-from kvreport.startup_log.patterns import Pattern, patterns
+from kvreport.startup_log.patterns import FACTS, Pattern, patterns
 from kvreport.startup_log.release import places
 from kvreport.units import GIB
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from kvreport.catalog.base import SCHEMA_VERSION, Record, Text
 from kvreport.catalog.observation import Day, Observation
 from kvreport.catalog.release import version_number
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import read_if_there
 from kvreport.resources import data_dir
 
 _PLACE: Final = re.compile(r"[\[ ]([a-z_]{3,40}\.py):(\d{1,5})[\]) ]")
@@ -74,10 +74,8 @@ def release_of_day(day: str, family: str = "vllm") -> str | None:
 
 @cache
 def _known(family: str = "vllm") -> dict[str, KnownRelease]:
-    path = data_dir() / f"{family}_releases.yaml"
-    if not path.is_file():
-        return {}
-    return validate(ReleasesFile, read_yaml(path, path.name), path.name).releases
+    found = read_if_there(ReleasesFile, data_dir(), f"{family}_releases.yaml")
+    return {} if found is None else found.releases
 
 
 def vllm_release(observation: Observation) -> str | None:

@@ -15,8 +15,7 @@ from kvreport.estimation.estimate import estimate
 from kvreport.query import options
 from kvreport.resources import data_dir
 from kvreport.startup_log import diagnose
-from kvreport.startup_log.facts import FACTS
-from kvreport.startup_log.patterns import flags_not_followed, patterns
+from kvreport.startup_log.patterns import FACTS, flags_not_followed, patterns
 from kvreport.startup_log.reading import read_log
 
 
