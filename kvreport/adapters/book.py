@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from html import escape, unescape
 from pathlib import Path
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import File, Files
     from mkdocs.structure.pages import Page
 
-    from kvreport.book.notebook import NotebookCell
-    from kvreport.book.reader import Reader
     from kvreport.catalog.load import Catalog
 
 T = TypeVar("T")
@@ -109,7 +108,14 @@ class Book:
             if file is None or file.abs_src_path is None:
                 continue
             source = Path(file.abs_src_path).read_text(encoding="utf-8")
-            parts = self._portable(source, uri, config.site_url or "/")
+            site_url = config.site_url or "/"
+            parts = self._keep(
+                partial(notebook.portable, source, uri, self.quantities, site_url),
+                "cells",
+                uri,
+                site_url,
+                source,
+            )
             folder = glossary.chapter_address(uri)
             stem = f"{folder}{folder.rstrip('/').rpartition('/')[2]}"
             made += [(f"{stem}.ipynb", notebook.notebook(parts)), (f"{stem}.py", notebook.script(parts))]
@@ -119,19 +125,11 @@ class Book:
                 self.taken[uri].append(("open in a browser notebook", elsewhere))
         return made
 
-    def _portable(self, source: str, uri: str, site_url: str) -> list[NotebookCell]:
-        """Return a chapter's cells for the notebook and the script."""
-
-        def make() -> list[NotebookCell]:
-            return notebook.portable(source, uri, self.quantities, site_url)
-
-        return self._keep(make, "cells", uri, site_url, source)
-
-    def _keep(self, make: Callable[[], T], *what: str) -> T:
+    def _keep(self, make: Callable[[], T], *what: str, keeps: Callable[[T], bool] = lambda _: True) -> T:
         """Return what an earlier build made of the same texts with the same facts and code, or make it."""
         if self.kept is None:
             return make()
-        return self.kept.get(sha256("\0".join(what).encode()).hexdigest(), make)
+        return self.kept.get(sha256("\0".join(what).encode()).hexdigest(), make, keeps)
 
     def check_prose(self, allow: Path) -> list[Fault]:
         """Find naked quantities in every chapter and Markdown page that lies in the docs folder."""
@@ -166,7 +164,10 @@ class Book:
                 [(words, link(page.url, there)) for words, there in self.taken.get(uri, ())],
             )
         case = of_front_matter(page.meta, self.quantities.catalog)
-        html, faults = self._resolved(html, case, uri)
+        about, written = self.quantities.about(case), html
+        html, faults = self._keep(
+            lambda: prose.resolve(written, about, uri), uri, repr(case), html, keeps=lambda made: not made[1]
+        )
         if self.terms and self.files is not None:
             home = self.files.get_file_from_path(glossary.PAGE)
             if home is not None and uri != glossary.PAGE:
@@ -177,17 +178,6 @@ class Book:
                 html = questions.with_case(html, page.url, case, self.quantities.catalog)
             html += ways(self._way(uri, -1, page.file), self._way(uri, 1, page.file), "Questions")
         return engine_rules.placed(html, self.quantities.catalog, page.url), dead, faults
-
-    def _resolved(self, html: str, case: Reader | None, uri: str) -> tuple[str, list[Fault]]:
-        """Return a page with its figures computed, and those that do not hold."""
-
-        def make() -> tuple[str, list[Fault]]:
-            return prose.resolve(html, self.quantities.about(case), uri)
-
-        if self.kept is None:
-            return make()
-        key = sha256("\0".join((uri, repr(case), html)).encode()).hexdigest()
-        return self.kept.get(key, make, lambda made: not made[1])
 
     def _has_model(self, model: str) -> bool:
         """Whether the site has a page for a model, and so the files that a reader's case needs."""

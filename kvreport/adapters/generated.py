@@ -15,6 +15,7 @@ from mkdocs.structure.pages import Page as HostPage
 from mkdocs.structure.toc import get_toc
 from mkdocs.utils import get_build_date
 
+from kvreport.adapters.skeleton import address
 from kvreport.dataset.release import data_version
 
 if TYPE_CHECKING:
@@ -133,5 +134,4 @@ def date(files: Iterable[File], data: Path, only: Collection[str] | None) -> Non
 
 def published(file: File) -> str:
     """Return a file's address in the site; the front page's is empty."""
-    url = file.url if file.is_documentation_page() else file.dest_uri
-    return "" if url in (".", "./") else url
+    return address(file.url if file.is_documentation_page() else file.dest_uri)

@@ -274,7 +274,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             refuse(faults)
             return html
         if self.index is not None and ours.moved_to is None:
-            self.index.take_generated(ours, address(page), page.file.src_uri)
+            self.index.take_generated(ours, address(page.url), page.file.src_uri)
         if not isinstance(page, GeneratedPage):
             page.present_anchor_ids = anchors(ours)
         page.toc = get_toc(outline(ours))  # type: ignore[arg-type]
@@ -285,7 +285,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         uri = page.file.src_uri
         kept = self.kept.get(uri)
         if kept is not None:
-            for fault in links.dead(address(page), kept.links, self.known):
+            for fault in links.dead(address(page.url), kept.links, self.known):
                 log.warning(fault)
             return kept.html
         ours = self.pages.get(uri)
@@ -302,7 +302,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         output = theme.whole_options(theme.waiting(output))
         output = theme.fonts_first(output, page.url, self.known, self.mount)
         if self.report is not None:
-            for fault in links.check(address(page), output, self.known):
+            for fault in links.check(address(page.url), output, self.known):
                 log.warning(fault)
         return output
 
@@ -335,7 +335,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 text,
             )
         if self.page_cache is not None and kept is None and uri in self.keys and not told:
-            leads = tuple(links.targets(address(page), output))
+            leads = tuple(links.targets(address(page.url), output))
             self.page_cache.keep(self.keys[uri], Finished(output, leads, *digests(output)))
         return output if self.policy is None else self.policy.applied(output)
 
@@ -344,7 +344,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Leave the further rows of large tables to plain pages, which are written with the site."""
         if self.mount.foreign or page.file.src_uri not in self.pages:
             return output
-        here = address(page)
+        here = address(page.url)
         output, plain = long_tables.apart(output, link(here, SHARED))
         for name, text in plain.items():
             self.rows[f"{here}{name}"] = text if self.policy is None else self.policy.applied(text)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
+from kvreport.adapters.skeleton import address
 from kvreport.errors import InputError, shorten
 from kvreport.site.kit import links
 from kvreport.site.kit.page import link
@@ -57,11 +58,11 @@ class Mount:
 
     def dressed(self, html: str, url: str, styles: Sequence[str], scripts: Sequence[str]) -> str:
         """Return a page with our styles and scripts, which a foreign project does not have on every page."""
-        here = "" if url in (".", "./") else url
+        here = address(url)
         head = "".join(f'<link rel="stylesheet" href="{link(here, self.at(style))}">' for style in styles)
         body = "".join(f'<script src="{link(here, self.at(script))}"></script>' for script in scripts)
         return html.replace("</head>", f"{head}</head>", 1).replace("</body>", f"{body}</body>", 1)
 
     def closed(self, html: str, url: str, known: Collection[str]) -> str:
         """Return a page whose links to pages that are not published are plain text."""
-        return links.unlinked("" if url in (".", "./") else url, html, known)
+        return links.unlinked(address(url), html, known)

@@ -233,7 +233,7 @@ class SearchIndex:
             return
         text = str(page.meta.get("description") or "")
         boost = float(told.get("boost", _FAVORED.get(page.file.src_uri.split("/")[0], 1)))
-        url, title = address(page), str(page.title or page.file.name)
+        url, title = address(page.url), str(page.title or page.file.name)
         decided = ("written", url, title, text, html, str(boost), *names)
         self._docs[page.file.src_uri] = self._of(
             decided, lambda: written(url, title, text, names, html, boost)

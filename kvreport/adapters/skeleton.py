@@ -7,8 +7,6 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from mkdocs.structure.pages import Page as HostPage
-
     from kvreport.site.kit.page import Page, Section
 
 _INDENTS: Final = re.compile(r"\n\s+")
@@ -47,9 +45,9 @@ def outline(page: Page) -> list[dict[str, Any]]:
     return [{"level": 1, "id": "top", "name": escape(page.heading), "children": sections}]
 
 
-def address(page: HostPage) -> str:
-    """Return a page's address in the site; the front page's is empty."""
-    return "" if page.url in (".", "./") else page.url
+def address(url: str) -> str:
+    """Return a page's address in the site as we write it: the front page's is empty."""
+    return "" if url in (".", "./") else url
 
 
 def _heading(section: Section) -> str:

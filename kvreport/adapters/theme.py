@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
+from kvreport.adapters.skeleton import address
 from kvreport.site.kit import fonts
 from kvreport.site.kit.page import link
 
@@ -71,7 +72,7 @@ def fonts_first(output: str, url: str, known: Collection[str], mount: Mount) -> 
         known: Addresses of the site's files.
         mount: Where everything generated stands.
     """
-    here = "" if url in (".", "./") else url
+    here = address(url)
     ask = "".join(
         f'<link rel="preload" href="{link(here, face)}" as="font" type="font/woff2" crossorigin>'
         for face in map(mount.at, fonts.ADDRESSES)
