@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,11 @@ class InputError(ValueError):
         """Keep the sentence; signs that a terminal obeys (escapes, overrides of direction) are written as escapes."""
         super().__init__(_printable(str(message)))
 
+    @classmethod
+    def of(cls, where: str, field: str, found: str, allowed: str) -> Self:
+        """One fault, given as :class:`Fault` has it."""
+        return cls(str(Fault(where, field, found, allowed)))
+
 
 class ServerRefusalError(InputError):
     """What a server itself refuses when it starts, whatever the memory: a verdict on a pasted command."""
@@ -63,8 +69,8 @@ class CatalogError(InputError):
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
     @classmethod
-    def of(cls, where: str, field: str, found: str, allowed: str) -> CatalogError:
-        """One fault alone, given as :class:`Fault` has it."""
+    def of(cls, where: str, field: str, found: str, allowed: str) -> Self:
+        """One fault alone."""
         return cls([Fault(where, field, found, allowed)])
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kvreport.architectures.keys import Keys
-from kvreport.errors import Fault, InputError, shorten
+from kvreport.errors import InputError, shorten
 
 _ALIASES: Final = {
     "hidden_size": ("d_model", "dim", "hidden_dim", "model_dim", "n_embd", "n_embed"),
@@ -103,7 +103,7 @@ def check(config: Keys, text: Keys, architecture: str, *, assume_defaults: bool)
     for path, value in sorted(unread.items()):
         if path.rpartition(".")[2] == _BY_LAYER:
             allowed = f"nothing: {architecture} is read with layers of one size each kind"
-            raise InputError(str(Fault(config.where, path, shorten(value), allowed)))
+            raise InputError.of(config.where, path, shorten(value), allowed)
     for key, value in text.data.items():
         if isinstance(value, int) and text.field(key) not in config.trail.looked_at:
             _check_name(key, value, text)
@@ -184,7 +184,7 @@ def _check_encoders(config: Keys, unread: Mapping[str, Any], architecture: str) 
     for path, value in sorted(unread.items()):
         if isinstance(value, Mapping) and _ENCODER.search(path.rpartition(".")[2]) and _sized(value):
             allowed = f"a class that has this part; {architecture} is read without it"
-            raise InputError(str(Fault(config.where, path, "the sizes of an encoder", allowed)))
+            raise InputError.of(config.where, path, "the sizes of an encoder", allowed)
 
 
 def _check_name(key: str, value: int, text: Keys) -> None:
@@ -194,7 +194,7 @@ def _check_name(key: str, value: int, text: Keys) -> None:
         stated = any(text.data.get(other) is not None for other in (name, *others) if other != key)
         if asked and not stated and (key in others or _near(key, name)):
             found = f"nothing, but {text.field(key)} = {shorten(value, 30)}"
-            raise InputError(str(Fault(text.where, text.field(name), found, "the key under this name")))
+            raise InputError.of(text.where, text.field(name), found, "the key under this name")
 
 
 def _near(key: str, name: str) -> bool:
@@ -229,7 +229,7 @@ def _check_core(config: Keys, text: Keys, architecture: str) -> None:
         return
     listed = ", ".join(f"{path} = {config.trail.assumed[path]}" for path in missing)
     allowed = f"a whole number; the defaults of {architecture} ({listed}) only with --assume-defaults"
-    raise InputError(str(Fault(config.where, missing[0], "nothing", allowed)))
+    raise InputError.of(config.where, missing[0], "nothing", allowed)
 
 
 def _written_as_difference(config: Keys, text: Keys, prefix: str, missing: list[str]) -> bool:

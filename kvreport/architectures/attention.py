@@ -8,7 +8,7 @@ pattern that a class applies when the list is missing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.catalog.caches import (
@@ -59,9 +59,11 @@ def layer_kinds(
     """
     names = tuple(name for name, kind in LAYER_TYPES.items() if kind in allowed)
     listed = keys.texts("layer_types", length=layers, of=names)
-    if listed is None:
-        return [pattern(index) for index in range(layers)]
-    return [LAYER_TYPES[name] for name in listed]
+    return (
+        [pattern(index) for index in range(layers)]
+        if listed is None
+        else [LAYER_TYPES[one] for one in listed]
+    )
 
 
 def listed_mixtures(keys: Keys, layers: int) -> list[bool] | None:
@@ -114,14 +116,12 @@ def attention_cache(
 ) -> tuple[str, tuple[Cache, ...]]:
     """Return the name and the caches of an attention layer; a window without a span is full."""
     value_dim = value_dim or key_dim
+    sides: dict[str, Any] = {"kv_heads": kv_heads, "key_dim": key_dim, "value_dim": value_dim}
     if kind == "sliding" and span is not None:
-        cache: Cache = SlidingWindow(kv_heads=kv_heads, key_dim=key_dim, value_dim=value_dim, window=span)
-        return SLIDING, (cache,)
+        return SLIDING, (SlidingWindow(**sides, window=span),)
     if kind == "chunked" and span is not None:
-        return CHUNKED, (
-            ChunkedAttention(kv_heads=kv_heads, key_dim=key_dim, value_dim=value_dim, chunk=span),
-        )
-    return FULL, (FullAttention(kv_heads=kv_heads, key_dim=key_dim, value_dim=value_dim),)
+        return CHUNKED, (ChunkedAttention(**sides, chunk=span),)
+    return FULL, (FullAttention(**sides),)
 
 
 def latent_cache(kv_rank: int, rope_dim: int) -> tuple[str, tuple[Cache, ...]]:
@@ -156,14 +156,12 @@ def head_dim(keys: Keys, hidden: int, heads: int, *names: str, exact: bool = Tru
 def grouped_heads(keys: Keys, heads: int, *names: str) -> int:
     """Return the number of KV heads; a config without the key means one per query head."""
     names = names or ("num_key_value_heads",)
-    if not keys.has(*names):
-        default = None if keys.null(*names) else keys.defaults.get(names[0])
-        kv_heads = keys.whole(*names, high=heads) if default is not None else heads
-        if default is None:
-            missing = keys.missing(*names)
-            keys.trail.derived.append(f"{keys.field(names[0])} = {heads}: {missing}; one per query head")
-    else:
+    if keys.has(*names) or (not keys.null(*names) and keys.defaults.get(names[0]) is not None):
         kv_heads = keys.whole(*names, high=heads)
+    else:
+        kv_heads = heads
+        missing = keys.missing(*names)
+        keys.trail.derived.append(f"{keys.field(names[0])} = {heads}: {missing}; one per query head")
     keys.divide("num_attention_heads", heads, names[0], kv_heads)
     return kv_heads
 
@@ -197,14 +195,7 @@ def precision(keys: Keys, *names: str) -> Precision:
         keys.trail.usual[keys.field(names[0])] = value
     if value == "auto":
         return "model"
-    known = {
-        "float32": "float32",
-        "torch.float32": "float32",
-        "bfloat16": "bfloat16",
-        "torch.bfloat16": "bfloat16",
-        "float16": "float16",
-        "torch.float16": "float16",
-    }
+    known = {f"{by}{name}": name for name in ("float32", "bfloat16", "float16") for by in ("", "torch.")}
     if value not in known:
         raise keys.fault(names[0], value, f"one of {', '.join(known)}")
     return cast(Precision, known[value or ""])

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
 from kvreport.architectures.assumptions import not_read
+from kvreport.architectures.attention import LAYER_TYPES, attention_cache
+from kvreport.architectures.blueprint import Layer, layer_groups
 from kvreport.architectures.checkpoint import component_of, module_key, served_size
 from kvreport.architectures.keys import MAX_CONTEXT, Keys
 from kvreport.architectures.safetensors import StoredTensor, Witness
 from kvreport.catalog.base import Source
-from kvreport.catalog.caches import FullAttention, SlidingWindow
-from kvreport.catalog.model import Experts, LayerGroup, Model, Split, WeightGroup, compress
-from kvreport.errors import Fault, InputError
+from kvreport.catalog.model import Experts, Model, Split, WeightGroup
+from kvreport.errors import InputError
 
 _SECTIONS: Final = ("text_config", "llm_config", "language_config", "llm_cfg")
 _KEY: Final = re.compile(
@@ -84,7 +85,7 @@ def read_headers(config: Mapping[str, Any], witness: Witness, *, id: str, where:
         "hidden_size", hidden, "num_attention_heads", heads
     )
     _check_width(witness, whole, kv_heads, width)
-    groups = _layer_groups(keys, layers, kv_heads, width)
+    groups = layer_groups(_layers(keys, layers, kv_heads, width))
     name = config.get("architectures")
     named = name[0] if isinstance(name, list) and name and isinstance(name[0], str) else None
     architecture = named or "unknown class"
@@ -128,7 +129,7 @@ def _refuse_odd(witness: Witness, whole: Keys, layers: int) -> None:
         what = odd if odd is not None else f"no key projection in layer {missing[0]}"
         allowed = "plain attention in every layer: what another mechanism caches is not in the headers"
         size = f" (the weights alone: {witness.total:,} bytes)"
-        raise InputError(str(Fault(whole.where, "architectures", what, allowed + size)))
+        raise InputError.of(whole.where, "architectures", what, allowed + size)
 
 
 def _check_width(witness: Witness, whole: Keys, kv_heads: int, width: int) -> None:
@@ -150,25 +151,11 @@ def _check_width(witness: Witness, whole: Keys, kv_heads: int, width: int) -> No
             return
 
 
-def _layer_groups(keys: Keys, layers: int, kv_heads: int, width: int) -> tuple[LayerGroup, ...]:
+def _layers(keys: Keys, layers: int, kv_heads: int, width: int) -> Iterator[Layer]:
     kinds = keys.texts("layer_types", length=layers, of=("full_attention", "sliding_attention"))
-    if kinds is None or "sliding_attention" not in kinds:
-        cache = FullAttention(kv_heads=kv_heads, key_dim=width, value_dim=width)
-        return (LayerGroup(name="full attention", layers=compress(list(range(layers))), caches=(cache,)),)
-    window = keys.whole("sliding_window", high=MAX_CONTEXT)
-    chosen: dict[str, list[int]] = defaultdict(list)
-    for index, kind in enumerate(kinds):
-        chosen[kind].append(index)
-    full = FullAttention(kv_heads=kv_heads, key_dim=width, value_dim=width)
-    slides = SlidingWindow(kv_heads=kv_heads, key_dim=width, value_dim=width, window=window)
-    return tuple(
-        LayerGroup(
-            name="full attention" if kind == "full_attention" else "sliding window",
-            layers=compress(indices),
-            caches=(full if kind == "full_attention" else slides,),
-        )
-        for kind, indices in chosen.items()
-    )
+    span = keys.whole("sliding_window", high=MAX_CONTEXT) if "sliding_attention" in (kinds or ()) else None
+    for kind in kinds or ["full_attention"] * layers:
+        yield Layer(*attention_cache(LAYER_TYPES[kind], kv_heads, width, span=span), ())
 
 
 def _experts(keys: Keys) -> Experts | None:

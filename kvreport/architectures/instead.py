@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from kvreport.errors import Fault, InputError, shorten
+from kvreport.errors import InputError, shorten
 
 CONFIG_FILES: Final = ("config.json", "params.json")
 """Names that say nothing of the model; its folder's name does."""
@@ -51,6 +51,7 @@ _MIXTURE: Final = {
 _NO_BYTES: Final = frozenset(
     {"expert_model_parallel", "expert_parallel", "renorm_strategy", "routed_scale", "use_load_balancing_bias"}
 )
+_ORIGINAL: Final = "the config.json of the model it was made from (its weights as --weights q4_k_m or q8_0)"
 _SAME: Final = "the config.json of the same release"
 _SMALL: Final = frozenset({"num_experts", "num_experts_per_tok"})
 _MERGED: Final = (
@@ -70,8 +71,9 @@ def config_file(path: Path, where: str | None = None) -> Path:
     Raises:
         InputError: If it is an adapter's or a GGUF file, or a folder of nothing else.
     """
+    where = where or str(path)
     if path.suffix == ".gguf":
-        _refuse(where or str(path), "a GGUF file", _of_original("its weights as --weights q4_k_m or q8_0"))
+        _refuse(where, "a GGUF file", _ORIGINAL)
     if not path.is_dir():
         return path
     for name in CONFIG_FILES:
@@ -80,17 +82,10 @@ def config_file(path: Path, where: str | None = None) -> Path:
     if (path / _ADAPTER).is_file():
         return path / _ADAPTER
     if any(path.glob("*.gguf")):
-        _refuse(
-            where or str(path),
-            "a folder of GGUF files",
-            _of_original("its weights as --weights q4_k_m or q8_0"),
-        )
+        _refuse(where, "a folder of GGUF files", _ORIGINAL)
     if any(path.glob("*.safetensors")):
-        _refuse(
-            where or str(path),
-            "safetensors files without a config.json",
-            "the config.json of the model in the same folder: heads and context are in no header",
-        )
+        allowed = "the config.json of the model in the same folder: heads and context are in no header"
+        _refuse(where, "safetensors files without a config.json", allowed)
     return path / "config.json"
 
 
@@ -176,24 +171,14 @@ def _quantization(stated: object, where: str) -> dict[str, Any]:
         return {}
     if isinstance(stated, Mapping) and stated.get("qformat_weight") == "fp8_e4m3":
         dynamic = stated.get("qscheme_act") == "NO_SCALES"
-        return {
-            "quantization_config": {
-                "quant_method": "fp8",
-                "activation_scheme": "dynamic" if dynamic else "static",
-            }
-        }
-    if (
-        isinstance(stated, Mapping)
-        and str(stated.get("quant_method")).lower().replace("_", "-") == "compressed-tensors"
-    ):
-        return {"quantization_config": {**stated, "quant_method": "compressed-tensors"}}
+        how = {"quant_method": "fp8", "activation_scheme": "dynamic" if dynamic else "static"}
+        return {"quantization_config": how}
+    method = str(stated.get("quant_method") if isinstance(stated, Mapping) else "").lower().replace("_", "-")
+    if isinstance(stated, Mapping) and method == "compressed-tensors":
+        return {"quantization_config": {**stated, "quant_method": method}}
     found = "quantized weights (quantization) in a params.json"
     return _refuse(where, found, f"fp8_e4m3 or compressed-tensors, or {_SAME}", "quantization")
 
 
-def _of_original(more: str) -> str:
-    return f"the config.json of the model it was made from ({more})"
-
-
 def _refuse(where: str, found: object, allowed: str, key: str = "") -> NoReturn:
-    raise InputError(str(Fault(where, key, found if isinstance(found, str) else shorten(found), allowed)))
+    raise InputError.of(where, key, found if isinstance(found, str) else shorten(found), allowed)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from kvreport.errors import Fault, InputError, shorten
+from kvreport.errors import InputError, shorten
 
 MAX_FILE_BYTES: Final = 16 << 20
 MAX_LAYERS: Final = 2_000
@@ -115,7 +115,7 @@ class Keys:
     def fault(self, name: str, found: object, allowed: str) -> InputError:
         """Make the error for one key, for the caller to raise; ``found`` is None if it is missing."""
         text = "nothing" if found is None or found is _MISSING else shorten(found)
-        return InputError(str(Fault(self.where, self.field(name), text, allowed)))
+        return InputError.of(self.where, self.field(name), text, allowed)
 
     def _look(self, names: Sequence[str]) -> None:
         for name in names:
@@ -329,7 +329,7 @@ def read_json(path: Path, where: str) -> dict[str, Any]:
     """
 
     def fail(found: str, allowed: str) -> NoReturn:
-        raise InputError(str(Fault(where, "", found, allowed)))
+        raise InputError.of(where, "", found, allowed)
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -15,7 +15,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
-from kvreport.errors import Fault, InputError, shorten
+from kvreport.errors import InputError, shorten
 
 MAX_HEADER_BYTES: Final = 100_000_000
 """The format's own limit."""
@@ -110,7 +110,7 @@ def read_witness(folder: Path) -> Witness | None:
     elif complete:
         tensors = tuple(tensor for path in files for tensor in read_header(path))
         if not tensors:
-            raise _fault(str(folder), "tensors", "nothing", "safetensors files with tensors in them")
+            raise InputError.of(str(folder), "tensors", "nothing", "safetensors files with tensors in them")
         return Witness(str(folder), sum(tensor.size for tensor in tensors), tensors)
     return None if total is None else Witness(str(index or folder), total, names=names)
 
@@ -133,7 +133,7 @@ def _files(folder: Path, listed: frozenset[str]) -> Iterable[Path]:
     ours = [path for path in found if not path.name.startswith("consolidated")]
     chosen = ours or found
     if len(chosen) > MAX_FILES:
-        raise _fault(str(folder), "", f"{len(chosen)} safetensors files", f"at most {MAX_FILES:,}")
+        raise InputError.of(str(folder), "", f"{len(chosen)} safetensors files", f"at most {MAX_FILES:,}")
     return chosen
 
 
@@ -143,11 +143,13 @@ def _index(path: Path) -> tuple[frozenset[str], int | None, frozenset[str]]:
     data = _index_json(path, where)
     mapping = data.get("weight_map", {})
     if not isinstance(mapping, dict) or not all(isinstance(name, str) for name in mapping.values()):
-        raise _fault(where, "weight_map", shorten(mapping), "an object of tensors and the files they are in")
+        raise InputError.of(
+            where, "weight_map", shorten(mapping), "an object of tensors and the files they are in"
+        )
     names = frozenset(mapping.values())
     for name in names:
         if "/" in name or "\\" in name or name in ("", ".", ".."):
-            raise _fault(where, "weight_map", shorten(name), "names of files in the same folder")
+            raise InputError.of(where, "weight_map", shorten(name), "names of files in the same folder")
     metadata = data.get("metadata")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if isinstance(total, float) and total.is_integer():
@@ -157,7 +159,7 @@ def _index(path: Path) -> tuple[frozenset[str], int | None, frozenset[str]]:
     if total is not None and (
         isinstance(total, bool) or not isinstance(total, int) or not 0 < total < 1 << 50
     ):
-        raise _fault(where, "metadata.total_size", shorten(total), "a number of bytes")
+        raise InputError.of(where, "metadata.total_size", shorten(total), "a number of bytes")
     safe = frozenset(name for name in names if name.endswith(".safetensors"))
     return safe, total, frozenset(mapping)
 
@@ -166,16 +168,18 @@ def _index_json(path: Path, where: str) -> dict[str, Any]:
     """Read an index, which may be larger than any config: it names every tensor."""
     try:
         if path.stat().st_size > MAX_HEADER_BYTES:
-            raise _fault(where, "", f"{path.stat().st_size:,} bytes", f"at most {MAX_HEADER_BYTES:,} bytes")
+            raise InputError.of(
+                where, "", f"{path.stat().st_size:,} bytes", f"at most {MAX_HEADER_BYTES:,} bytes"
+            )
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise _fault(where, "", error.strerror or "an unreadable file", "a readable file") from error
+        raise InputError.of(where, "", error.strerror or "an unreadable file", "a readable file") from error
     except InputError:
         raise
     except (ValueError, RecursionError) as error:
-        raise _fault(where, "", "a file that is not JSON", "a checkpoint's index") from error
+        raise InputError.of(where, "", "a file that is not JSON", "a checkpoint's index") from error
     if not isinstance(data, dict):
-        raise _fault(where, "", f"a {type(data).__name__}", "an object with metadata and weight_map")
+        raise InputError.of(where, "", f"a {type(data).__name__}", "an object with metadata and weight_map")
     return data
 
 
@@ -190,18 +194,20 @@ def read_header(path: Path) -> tuple[StoredTensor, ...]:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if not 2 <= length <= MAX_HEADER_BYTES:
-                raise _fault(where, "", f"a header of {length:,} bytes", "a safetensors file")
+                raise InputError.of(where, "", f"a header of {length:,} bytes", "a safetensors file")
             raw = file.read(length)
     except OSError as error:
-        raise _fault(where, "", error.strerror or "an unreadable file", "a readable file") from error
+        raise InputError.of(where, "", error.strerror or "an unreadable file", "a readable file") from error
     if len(raw) < length:
-        raise _fault(where, "", f"{len(raw):,} of the header's {length:,} bytes", "the whole header")
+        raise InputError.of(where, "", f"{len(raw):,} of the header's {length:,} bytes", "the whole header")
     try:
         header = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise _fault(where, "", "a header that is not JSON", "a safetensors file") from error
+        raise InputError.of(where, "", "a header that is not JSON", "a safetensors file") from error
     if not isinstance(header, dict) or len(header) > MAX_TENSORS:
-        raise _fault(where, "", shorten(type(header).__name__), f"an object of up to {MAX_TENSORS:,} tensors")
+        raise InputError.of(
+            where, "", shorten(type(header).__name__), f"an object of up to {MAX_TENSORS:,} tensors"
+        )
     return tuple(_tensor(where, name, entry) for name, entry in header.items() if name != "__metadata__")
 
 
@@ -209,12 +215,12 @@ def _tensor(where: str, name: str, entry: object) -> StoredTensor:
     fields = entry if isinstance(entry, dict) else {}
     dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
     if not isinstance(dtype, str) or not _naturals(shape, 16) or not _naturals(offsets, 2):
-        raise _fault(where, shorten(name), shorten(entry), "dtype, shape and data_offsets")
+        raise InputError.of(where, shorten(name), shorten(entry), "dtype, shape and data_offsets")
     size = offsets[1] - offsets[0] if len(offsets) == 2 else -1
     bits = _BITS.get(dtype)
     if size < 0 or (bits is not None and size != -(-prod(shape) * bits // 8)):
         found = f"{size:,} bytes for {shorten(dtype)} {shorten(shape)}"
-        raise _fault(where, shorten(name), found, "bytes that make type and shape")
+        raise InputError.of(where, shorten(name), found, "bytes that make type and shape")
     return StoredTensor(name, dtype, tuple(shape), size)
 
 
@@ -226,7 +232,3 @@ def _naturals(value: object, most: int) -> TypeGuard[list[int]]:
             isinstance(item, int) and not isinstance(item, bool) and 0 <= item < 1 << 50 for item in value
         )
     )
-
-
-def _fault(where: str, field: str, found: str, allowed: str) -> InputError:
-    return InputError(str(Fault(where, field, found, allowed)))
