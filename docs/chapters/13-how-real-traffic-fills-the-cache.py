@@ -1,8 +1,7 @@
 # %% [markdown]
 # # How real traffic fills the KV cache: prefix hits, idle agents, prompt caching
 #
-# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. It leaves out 829 of 12,031, {{ 6.9% =
-# 829 / 12031 }}, because their prompts exceed the model's limit of 32,768 tokens. They have a third of all prompt tokens. [The
+# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. It leaves out 829 of 12,031, {{ 6.9% = 829 / 12031 }}, because their prompts exceed the model's limit of 32,768 tokens. They have a third of all prompt tokens. [The
 # traffic page](../traffic/index.md) leaves out the same requests for this model.
 #
 # A figure such as "52 requests of 8K tokens" assumes that all requests have the same length, share no prefix and never pause.
