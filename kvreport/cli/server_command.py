@@ -23,19 +23,9 @@ from kvreport.cli.local_server_command import local_arguments, local_start, star
 from kvreport.cli.server_flags import not_followed_word, table_of, variable_words
 from kvreport.deployments.shell import CONTAINERS
 from kvreport.errors import InputError, shorten
+from kvreport.resources import read_table
 
-_MODULES: Final = {
-    "vllm.entrypoints.openai.api_server": "vllm",
-    "vllm.entrypoints.api_server": "vllm",
-    "vllm.entrypoints.cli.main": "vllm",
-    "dynamo.vllm": "vllm",
-    "sglang.launch_server": "sglang",
-    "dynamo.sglang": "sglang",
-    "dynamo.trtllm": "tensorrt_llm",
-    "tensorrt_llm.commands.serve": "tensorrt_llm",
-    "mlx_lm.server": "mlx",
-    "mlx_lm": "mlx",
-}
+_MODULES: Final[dict[str, str]] = read_table("server modules")
 _PROGRAM: Final = re.compile(r"(?:\S*/)?(?P<server>vllm|sglang)(?:\.exe)?")
 _ALONE: Final = {"trtllm-serve": "tensorrt_llm", "mlx_lm.server": "mlx"}
 """Programs that are a server by themselves."""

@@ -31,7 +31,6 @@ _EFFECTS: Final = {
     "starts": "not followed; it decides {}",
     "unknown": "not followed; it does {}, which is not known here",
 }
-_NEGATIVE: Final = "--no-"
 _KEYED: Final = frozenset({"--limit-mm-per-prompt", "--hf-overrides"})
 """Flags of this program that take ``KEY=VALUE``."""
 

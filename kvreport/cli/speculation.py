@@ -9,6 +9,7 @@ from typing import Any, Final
 from kvreport.accounting.text_drafts import TEXT_DRAFTS
 from kvreport.cli.server_flags import not_followed_word
 from kvreport.errors import InputError, ServerRefusalError, shorten
+from kvreport.resources import read_table
 
 _OWN: Final = "mtp"
 _VLLM: Final = ("--speculative-config", "-sc")
@@ -37,17 +38,7 @@ _WITH_OWN_LAYERS: Final = ("mtp", "dspark", "nextn", "eagle")
 """Methods that take a checkpoint's own prediction layers where no model is named (the same; SGLang's NEXTN, EAGLE)."""
 _WITHOUT_A_MODEL: Final = (*_OF_TEXT, "dspark", "extract_hidden_states", "ngram_gpu")
 """Methods of vLLM that name no model, beside those of prediction layers (``config/speculative.py``, 0.33)."""
-_WITH_A_MODEL: Final = (
-    "",
-    "draft_model",
-    "eagle",
-    "eagle3",
-    "dflash",
-    "dspark",
-    "mtp",
-    "nextn",
-    "standalone",
-)
+_WITH_A_MODEL: Final[tuple[str, ...]] = tuple(read_table("drafting methods"))
 """Methods whose draft model is counted: a language model, or a head with layers of attention."""
 _DIGITS: Final = 10
 """A number of tokens has fewer digits."""

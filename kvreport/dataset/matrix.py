@@ -28,6 +28,7 @@ from kvreport.accounting.stack import MOST_CELLS, Rows, lay_out_rows
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes
+from kvreport.resources import read_table
 
 Array = npt.NDArray[Any]
 
@@ -325,30 +326,8 @@ class _FilledColumns:
         }
 
 
-_COLUMNS: Final = (
-    "weight_bytes_per_gpu",
-    "kv_bytes_per_token_per_gpu",
-    "state_bytes_per_request_per_gpu",
-    "kv_bytes_per_request_per_gpu",
-    "kv_pool_bytes_per_gpu",
-    "max_concurrent_requests",
-    "max_concurrent_requests_by_memory",
-    "limited_by",
-    "shortfall_bytes_per_gpu",
-    "max_concurrent_requests_ceiling",
-    "max_context_tokens",
-    "verdict",
-    "decode_ms_lower_bound",
-    "prefill_ms_lower_bound",
-)
-_ONCE: Final = frozenset(
-    {
-        "weight_bytes_per_gpu",
-        "state_bytes_per_request_per_gpu",
-        "kv_pool_bytes_per_gpu",
-        "max_context_tokens",
-    }
-)
+_COLUMNS: Final[tuple[str, ...]] = tuple(read_table("cube columns"))
+_ONCE: Final[frozenset[str]] = frozenset(read_table("columns without contexts"))
 """Columns that are the same at every context, unless the reserve follows the longest request."""
 
 _KINDS: Final[dict[str, type]] = {

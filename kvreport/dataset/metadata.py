@@ -21,22 +21,8 @@ DESCRIPTION: Final = (
     "follows from formulas over architecture facts; none is measured."
 )
 
-_FRICTIONLESS: Final = {
-    "string": "string",
-    "int16": "integer",
-    "int64": "integer",
-    "float32": "number",
-    "float64": "number",
-    "boolean": "boolean",
-}
-_CROISSANT: Final = {
-    "string": "sc:Text",
-    "int16": "sc:Integer",
-    "int64": "sc:Integer",
-    "float32": "sc:Float",
-    "float64": "sc:Float",
-    "boolean": "sc:Boolean",
-}
+_FRICTIONLESS: Final[dict[str, str]] = read_table("frictionless types")
+_CROISSANT: Final[dict[str, str]] = read_table("croissant types")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from kvreport.dataset.manifest import refuse_partitions
 from kvreport.dataset.matrix import Cube, matrix
 from kvreport.dataset.metadata import DatasetRelease, Published, croissant, datapackage
 from kvreport.errors import InputError
+from kvreport.resources import read_table
 
 CSV_FILE_BYTES: Final = 100_000_000
 """A larger CSV is published in parts: common hosts take no file of more than 100 MB."""
@@ -41,18 +42,7 @@ _GZIP_LEVEL: Final = 1
 
 _ZSTD_LEVEL: Final = 3
 _CSV_BATCH: Final = 1 << 16
-_MANY_VALUED: Final = frozenset(
-    {
-        "kv_bytes_per_request_per_gpu",
-        "kv_pool_bytes_per_gpu",
-        "max_concurrent_requests",
-        "max_concurrent_requests_by_memory",
-        "shortfall_bytes_per_gpu",
-        "max_concurrent_requests_ceiling",
-        "decode_ms_lower_bound",
-        "prefill_ms_lower_bound",
-    }
-)
+_MANY_VALUED: Final[frozenset[str]] = frozenset(read_table("many-valued columns"))
 """Columns that a Parquet dictionary makes larger and slower."""
 
 _FEW_ROWS: Final = 4_000_000

@@ -20,17 +20,10 @@ from kvreport.estimation.answer import Estimate
 from kvreport.estimation.estimate import estimate
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.why_not import REFUSED
+from kvreport.resources import read_table
 from kvreport.units import human_bytes
 
-WORDS: Final = {
-    "memory_bytes": "memory that the engine may take",
-    "weight_bytes": "weights in the checkpoint",
-    "loading_bytes": "weights: what loading adds",
-    "activation_bytes": "activations",
-    "non_framework_bytes": "memory outside the framework",
-    "graph_bytes": "captured graphs",
-    "request_bytes": "KV cache of one request",
-}
+WORDS: Final[dict[str, str]] = read_table("terms of a difference")
 """The terms in words, in the order of the budget."""
 
 

@@ -45,14 +45,10 @@ from kvreport.estimation.commands import OWN_DRAFT
 from kvreport.estimation.local_names import Named, is_gguf
 from kvreport.estimation.request import Request, resolve_model
 from kvreport.query import Query
+from kvreport.resources import read_table
 from kvreport.units import parse_bytes, parse_tokens
 
-FOREIGN_ENGINES: Final = {
-    "ik_llama": "it keeps window layers as full attention, packs latent caches in its own way and has no --fit; "
-    "its compute buffers differ",
-    "koboldcpp": "its buffers are those of an older llama.cpp with changes of its own",
-    "llamafile": "its releases follow builds of llama.cpp from 2024",
-}
+FOREIGN_ENGINES: Final[dict[str, str]] = read_table("foreign engines")
 """Forks whose rules differ from llama.cpp's, and how."""
 
 _KNOWN_AS_70B: Final = ("llama", "qwen2", "deci", "jais2", "olmo")

@@ -12,18 +12,12 @@ import numpy as np
 from kvreport.catalog.observation import Observation
 from kvreport.evidence.judgment import end_to_end
 from kvreport.evidence.validation import Compared, Validation
+from kvreport.resources import read_table
 
 FROM_POOL: Final = ("concurrency given pool", "tokens given pool")
 """Predictions that start from the pool that was logged; the first that a log prints counts."""
 
-KINDS: Final = {
-    "data": "data parallel",
-    "expert": "expert parallel",
-    "context": "decode context parallel",
-    "pipeline": "pipeline parallel",
-    "draft": "draft model",
-    "lora": "LoRA adapters",
-}
+KINDS: Final[dict[str, str]] = read_table("layouts of logs")
 """What a log can have beside tensor parallelism, in words."""
 
 

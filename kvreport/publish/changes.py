@@ -21,15 +21,11 @@ from kvreport.accounting.weights import parameters
 from kvreport.catalog.base import Record, Text
 from kvreport.catalog.shelf import read_json, validate
 from kvreport.publish.site_data import SiteData
+from kvreport.resources import read_table
 
 FOLDER: Final = "releases"
 Figure = Annotated[int, Field(ge=0, lt=1 << 63)]
-_MODEL_FIGURES: Final = {
-    "parameters": "parameters",
-    "weight_bytes": "weight bytes as released",
-    "token_bytes": "bytes per additional token at 8K",
-    "request_bytes": "bytes reserved per request of 8K",
-}
+_MODEL_FIGURES: Final[dict[str, str]] = read_table("figures of a release")
 _NAMED: Final = 12
 """How many changed entries a line names before it counts the rest."""
 

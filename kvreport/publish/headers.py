@@ -14,14 +14,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from kvreport.publish.embeds import CARD
+from kvreport.resources import read_table
 
 NAME: Final = "_headers"
-_EVERYWHERE: Final = (
-    "X-Content-Type-Options: nosniff",
-    "X-Frame-Options: DENY",
-    "Referrer-Policy: strict-origin-when-cross-origin",
-    "Permissions-Policy: camera=(), geolocation=(), microphone=()",
-)
+_EVERYWHERE: Final[tuple[str, ...]] = tuple(read_table("headers"))
 _FRAMED: Final = "Content-Security-Policy: frame-ancestors *"
 _SHARED: Final = "Access-Control-Allow-Origin: *"
 _DATA: Final = ("badge", "data", "downloads")

@@ -24,19 +24,12 @@ from kvreport.publish.capacities import Capacity, Outcome, capacity_of
 from kvreport.publish.downloads import Downloads
 from kvreport.publish.parts import Parts
 from kvreport.publish.series import USEFUL_TOKENS, Config, Series
+from kvreport.resources import read_table
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
 
-KNOWN_GPUS: Final = (
-    "h100-sxm-80gb",
-    "h200-sxm-141gb",
-    "b200-sxm-180gb",
-    "mi300x",
-    "a100-sxm4-80gb",
-    "l40s",
-    "rtx-4090",
-)
+KNOWN_GPUS: Final[tuple[str, ...]] = tuple(read_table("well-known accelerators"))
 """Accelerators that most readers know, the headline's first; those in the catalog are used."""
 
 T = TypeVar("T")

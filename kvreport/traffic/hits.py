@@ -19,18 +19,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from kvreport.errors import InputError
+from kvreport.resources import read_table
 from kvreport.traffic.reuse import Reuse
 
 Definition = Literal["tokens", "blocks", "full_blocks", "strict_full_blocks", "per_request"]
 Policy = Literal["lru", "best"]
 
-DEFINITIONS: Final[dict[Definition, str]] = {
-    "tokens": "hit tokens ÷ prompt tokens",
-    "blocks": "hit blocks ÷ blocks, a last part counted as one",
-    "full_blocks": "hit blocks, a last part counted as one, ÷ blocks that the prompts fill",
-    "strict_full_blocks": "hit blocks ÷ blocks, last parts in neither",
-    "per_request": "mean over requests of hit blocks ÷ blocks",
-}
+DEFINITIONS: Final[dict[Definition, str]] = read_table("hit rates")
 
 
 @dataclass(frozen=True, slots=True)

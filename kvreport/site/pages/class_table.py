@@ -6,15 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from kvreport.catalog.class_check import CheckedClass, ClassCheck
+from kvreport.resources import read_table
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 
-GROUPS: Final = {
-    "causal": "Causal language models",
-    "image_text": "Image and text",
-    "multimodal": "Audio and omni",
-    "seq2seq": "Encoder and decoder",
-    "speech": "Speech to text",
-}
+GROUPS: Final[dict[str, str]] = read_table("class groups")
 """Names of the lists of transformers that a class stands in."""
 
 

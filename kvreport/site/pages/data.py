@@ -15,6 +15,7 @@ from kvreport.dataset import columns
 from kvreport.publish import archive, changes
 from kvreport.publish.downloads import FOLDER, SUMS
 from kvreport.publish.site_data import SiteData
+from kvreport.resources import read_table
 from kvreport.site.kit.elements import KeyFigure, Link
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
@@ -54,14 +55,7 @@ answer = (
 READERS: Final = (("pandas", _PANDAS), ("DuckDB", _DUCKDB), ("Polars", _POLARS))
 """Code that reads the matrix, shown on the page and run by a test."""
 
-NOTES: Final = {
-    "capacity.parquet": "every row with typed columns, zstd-compressed",
-    "models.csv": "one row per model",
-    "accelerators.csv": "one row per accelerator",
-    "datapackage.json": "Frictionless description of every column",
-    "croissant.json": "Croissant description of every column",
-    "SHA256SUMS": "checksums of every file",
-}
+NOTES: Final[dict[str, str]] = read_table("dataset files")
 
 
 def page(site: SiteData) -> Page:

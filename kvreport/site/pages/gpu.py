@@ -15,6 +15,7 @@ from kvreport.publish import counts
 from kvreport.publish.confirmed import confirmed_on
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
+from kvreport.resources import read_table
 from kvreport.site.kit import diagrams, tables
 from kvreport.site.kit.boundary_plot import Plot, PlotData, PlotLine
 from kvreport.site.kit.elements import Bar, KeyFigure
@@ -36,15 +37,7 @@ from kvreport.site.pages.gpu_rows import FOLDER, Served, served
 from kvreport.site.pages.model.headline import plain
 from kvreport.words import CAPTIONS, SENTENCES, counted, pieces
 
-EXAMPLES: Final = (
-    "meta-llama/Llama-3.1-8B-Instruct",
-    "Qwen/Qwen2.5-7B-Instruct",
-    "meta-llama/Llama-3.1-70B-Instruct",
-    "openai/gpt-oss-120b",
-    "google/gemma-3-27b-it",
-    "deepseek-ai/DeepSeek-V3",
-    "Qwen/Qwen3.6-27B",
-)
+EXAMPLES: Final[tuple[str, ...]] = tuple(read_table("charted models"))
 """Models that a GPU's chart shows where the catalog has them; up to six that it serves."""
 
 _TERA: Final = 10**12

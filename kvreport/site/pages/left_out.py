@@ -12,13 +12,7 @@ from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.units import GIB
 from kvreport.words import engine_name
 
-CLASSES: Final = {
-    "server": "data-center GPUs (NVIDIA)",
-    "workstation": "workstation and consumer GPUs (NVIDIA)",
-    "stages": "pipeline stages, on any device",
-    "unified": "memory shared with a CPU",
-    "other": "other vendors",
-}
+CLASSES: Final[dict[str, str]] = read_table("device classes")
 
 BANDS: Final = {
     "one": "one rank",

@@ -127,18 +127,6 @@ def _backends(catalog: Catalog, machine_id: str) -> int:
     return backend_bytes(catalog.accelerator(machine_id), dict(catalog.engine("llama-cpp").coefficients))
 
 
-def longest_on(machine: Accelerator, laid: AtHome, mix: str, backend: int) -> int:
-    """The longest usual context of a model on a machine, its one memory minded; 0 if none fits.
-
-    Args:
-        machine: The machine.
-        laid: The model on one device.
-        mix: Quantization mix.
-        backend: Bytes that the backend takes for itself.
-    """
-    return laid.longest(mix, machine.usable_bytes, backend, machine)
-
-
 @dataclass(frozen=True, slots=True)
 class Pick:
     """A model for a machine.
@@ -203,7 +191,9 @@ def picks(
         for one in ranked:
             if one.model.context_tokens < context or not fits(one):
                 continue
-            longest = {mix: longest_on(machine, one.at_home, mix, backend) for mix in GOOD_MIXES}
+            longest = {
+                mix: one.at_home.longest(mix, machine.usable_bytes, backend, machine) for mix in GOOD_MIXES
+            }
             mix = next((mix for mix in GOOD_MIXES if longest[mix] >= context), None)
             if mix:
                 named.append(Pick(one, mix, longest[mix]))
@@ -477,7 +467,7 @@ def _commands(machine: Accelerator, best: Candidate | None, backend: int) -> lis
     """What to run: llama.cpp, Ollama, and mlx-lm on a Mac."""
     if best is None:
         return []
-    context = longest_on(machine, best.at_home, USUAL_MIX, backend)
+    context = best.at_home.longest(USUAL_MIX, machine.usable_bytes, backend, machine)
     slug = best.model.id.rpartition("/")[2]
     found = [
         ("llama.cpp", f"llama-server -m {slug}-Q4_K_M.gguf -c {context} -np 1"),
@@ -496,7 +486,7 @@ def _ollama_context(machine: Accelerator, best: Candidate, backend: int, usual: 
     """The longest context of the file that Ollama's library has, which its own quantizer may have made; 0 if none."""
     form = OllamaNames.need().names[best.ollama].format
     laid = at_home(best.model, (form,)) if form.startswith(OLLAMA_PREFIX) else None
-    return usual if laid is None else longest_on(machine, laid, form, backend)
+    return usual if laid is None else laid.longest(form, machine.usable_bytes, backend, machine)
 
 
 def _ollama_commands(best: Candidate, context: int) -> list[tuple[str, str]]:
@@ -559,7 +549,7 @@ def _smallest(site: SiteData, laid: AtHome, backend: int) -> tuple[int, str]:
     computers = sorted(
         (one for one in site.accelerators if one.is_computer), key=lambda one: (one.usable_bytes, one.id)
     )
-    holding = [one for one in computers if longest_on(one, laid, USUAL_MIX, backend)]
+    holding = [one for one in computers if laid.longest(USUAL_MIX, one.usable_bytes, backend, one)]
     best = next(iter(holding or computers[-1:]), None)
     return (24 << 30, "rtx-4090") if best is None else (best.usable_bytes, best.id)
 

@@ -30,19 +30,8 @@ URI: Final = "evidence/measured/"
 FOLDER: Final = "measurements"
 MOST_LINES: Final = 6
 
-_WORDS: Final = {
-    "equals": "equals it",
-    "at_least": "is not below it",
-    "at_most": "is not above it",
-    "none": "",
-}
-_SETTINGS: Final = {
-    "context_tokens": "context",
-    "kv_heads": "KV heads",
-    "page_tokens": "page",
-    "row_tokens": "row",
-    "room_bytes": "room",
-}
+_WORDS: Final[dict[str, str]] = read_table("relations of readings")
+_SETTINGS: Final[dict[str, str]] = read_table("settings of readings")
 _QUIET: Final = ("tensors", "probes", "parameters", "room_bytes", "tries", "step")
 """Settings that the JSON keeps and the table leaves out."""
 
@@ -236,15 +225,7 @@ def _chart(question: ExperimentQuestion, one: Measurement) -> Markup:
     return Markup(drawn)  # noqa: S704 (figures escape what they are given)
 
 
-_CASES: Final = {
-    "every head its own (MHA)": "multi-head (MHA)",
-    "grouped heads (GQA)": "grouped-query (GQA)",
-    "hybrid with state": "hybrid (SSM + attention)",
-    "every architecture, narrowed": "every architecture, reduced sizes",
-    "cache by batch, narrowed": "cache by batch, reduced sizes",
-    "memory behind the cache": "allocated memory",
-    "a row for each request": "one contiguous row per request",
-}
+_CASES: Final[dict[str, str]] = read_table("cases of readings")
 """Names of the field for cases and quantities, which the files of earlier runs call otherwise."""
 
 
