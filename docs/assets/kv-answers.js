@@ -95,15 +95,7 @@
       const value = field(name).value.trim();
       if (name === "layout") {
         const layout = kvState.everyLayout(site).find((one) => one.label === value);
-        const none = {
-          tp: undefined,
-          pp: undefined,
-          dp: undefined,
-          ep: undefined,
-          dcp: undefined,
-          nodes: undefined,
-        };
-        return layout ? { ...none, ...kvState.stateOf(layout) } : { ...none, tp: "fewest" };
+        return layout ? kvState.stateOf(layout) : { ...kvState.stateOf({}), tp: "fewest" };
       }
       if (!(name in TEXTS)) {
         const first = field(name).options[0].value;
@@ -178,10 +170,7 @@
     function go(next, replace) {
       state = next;
       const search = kvState.search(state, start);
-      const address = location.pathname + search + location.hash;
-      if (address !== location.pathname + location.search + location.hash) {
-        history[replace ? "replaceState" : "pushState"](history.state, "", address);
-      }
+      kvreport.moveTo(search, replace);
       return show([]);
     }
 

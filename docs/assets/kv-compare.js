@@ -80,8 +80,7 @@
       }
       if (name === "tp") {
         const layout = home.layouts.find((one) => one.label === value);
-        const none = Object.fromEntries(LAYOUT.map((one) => [one, undefined]));
-        go({ ...none, ...(layout ? kvState.stateOf(layout) : { tp: value || undefined }) });
+        go(layout ? kvState.stateOf(layout) : { ...kvState.stateOf({}), tp: value || undefined });
         return;
       }
       const none = value === "" || (name === "weights" && value === "released") ||
@@ -106,15 +105,13 @@
     function go(change) {
       state = { ...state, ...change };
       const { engines, per, prices, ...rest } = state;
-      let address = location.pathname + kvState.search(rest);
+      let address = kvState.search(rest);
       for (const [name, value] of Object.entries({ engines: engines?.join(), per, prices })) {
         if (value) {
-          address += `${address.includes("?") ? "&" : "?"}${name}=${
-            encodeURIComponent(value).replaceAll("%2C", ",")
-          }`;
+          address += `${address ? "&" : "?"}${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`;
         }
       }
-      if (address !== location.pathname + location.search) history.pushState(history.state, "", address);
+      kvreport.moveTo(address);
       show();
     }
 

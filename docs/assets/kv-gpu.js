@@ -36,10 +36,7 @@
       const search = kvState.search(state, start);
       const asked = new URLSearchParams(location.search).get("name"); // the filter of the table
       const name = asked ? `${search ? "&" : "?"}name=${encodeURIComponent(asked).replace(/%20/g, "+")}` : "";
-      const address = location.pathname + search + name + location.hash;
-      if (address !== location.pathname + location.search + location.hash) {
-        history.pushState(history.state, "", address);
-      }
+      kvreport.moveTo(search + name);
       return show([]);
     }
 
@@ -104,20 +101,18 @@
     /* The printed cells and notes that say what is short, as buttons. */
     function openers() {
       const least = kvKernel.USEFUL_TOKENS;
-      const button = (text, act) =>
-        make("button", { type: "button", class: "kv-whybutton", onclick: act }, text);
       for (const cell of $$("#users-table td.kv-no", root)) {
         if ($("button", cell) || cell.textContent === words.no_request.context_exceeds_model[0]) continue;
         const row = cell.closest("tr"), context = site.contexts[cell.cellIndex - 2];
         const size = Number($("td", row).textContent);
         cell.replaceChildren(
-          button(cell.textContent, () => open(row.id.replace(/^of-/, ""), size, context)),
+          result.whyButton(cell.textContent, () => open(row.id.replace(/^of-/, ""), size, context)),
         );
       }
       for (const note of $$(".kv-groups .kv-note-of", root)) {
         const slug = note.parentElement.id.replace(/^of-/, "");
         const size = site.sizes[site.sizes.length - 1];
-        note.replaceWith(button(note.textContent, () => open(slug, size, least)));
+        note.replaceWith(result.whyButton(note.textContent, () => open(slug, size, least)));
       }
     }
 
@@ -304,11 +299,7 @@
               one?.answer.verdict === "context_exceeds_model"
                 ? make("small", { class: "kv-note-of" }, note)
                 : note && one
-                ? make("button", {
-                  type: "button",
-                  class: "kv-whybutton",
-                  onclick: () => result.why(one, one.context),
-                }, note)
+                ? result.whyButton(note, () => result.why(one, one.context))
                 : "",
             ),
           ]),

@@ -196,13 +196,7 @@
         { id: `on-${gpu.id}` },
         gpuLink(gpu),
         note ? " " : "",
-        note && one.deployment
-          ? make("button", {
-            type: "button",
-            class: "kv-whybutton",
-            onclick: () => result.why(one, one.context),
-          }, note)
-          : "",
+        note && one.deployment ? result.whyButton(note, () => result.why(one, one.context)) : "",
       ),
     ]);
     return [
@@ -226,25 +220,12 @@
       if ($("button", cell) || cell.textContent === words.no_request.context_exceeds_model[0]) continue;
       const place = cell.parentElement.id;
       const context = site.contexts[cell.cellIndex - 2];
-      const said = cell.textContent;
-      cell.replaceChildren(
-        make(
-          "button",
-          { type: "button", class: "kv-whybutton", onclick: () => open(place, context) },
-          said,
-        ),
-      );
+      cell.replaceChildren(result.whyButton(cell.textContent, () => open(place, context)));
     }
     for (const note of $$(".kv-groups .kv-note-of", root)) {
       const place = note.parentElement.id;
       const least = Math.min(kvKernel.USEFUL_TOKENS, ...site.contexts.slice(-1));
-      note.replaceWith(
-        make(
-          "button",
-          { type: "button", class: "kv-whybutton", onclick: () => open(place, least) },
-          note.textContent,
-        ),
-      );
+      note.replaceWith(result.whyButton(note.textContent, () => open(place, least)));
     }
   }
 

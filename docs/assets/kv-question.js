@@ -375,10 +375,7 @@
 
     function go(next) {
       state = next;
-      const address = location.pathname + kvState.search(state, start) + location.hash;
-      if (address !== location.pathname + location.search + location.hash) {
-        history.pushState(history.state, "", address);
-      }
+      kvreport.moveTo(kvState.search(state, start));
       return show([]);
     }
 

@@ -318,6 +318,10 @@
   const limitWords = (answer) =>
     answer.users ? words.limits_of_requests[answer.limitedBy] : words.verdict_labels[answer.verdict];
 
+  /* A reason that opens its explanation. */
+  const whyButton = (text, act) =>
+    make("button", { type: "button", class: "kv-whybutton", onclick: act }, text);
+
   /* The cell of an answer; one that does not fit opens its explanation. */
   function whyCell(answer, one, context) {
     if (answer.users > 0 && answer.verdict !== "context_exceeds_model") {
@@ -325,14 +329,7 @@
     }
     const cell = usersCell(0, answer.verdict);
     if (answer.verdict === "context_exceeds_model") return cell;
-    const text = cellWords(answer);
-    cell.replaceChildren(
-      make(
-        "button",
-        { type: "button", class: "kv-whybutton", onclick: () => why(one, context) },
-        text,
-      ),
-    );
+    cell.replaceChildren(whyButton(cellWords(answer), () => why(one, context)));
     return cell;
   }
 
@@ -430,11 +427,6 @@
     const { tp, pp, dp } = kvState.named(state);
     const links = site.layouts.filter((layout) => layout.devices === tp * pp * dp).map((layout) => ({
       ...state,
-      pp: undefined,
-      dp: undefined,
-      ep: undefined,
-      dcp: undefined,
-      nodes: undefined,
       ...kvState.stateOf(layout),
     })).filter((other) => kvState.deployments(site, model, gpu, other).length).map((other) =>
       make("a", { href: location.pathname + kvState.search(other) }, layoutWords(other))
@@ -514,6 +506,7 @@
       figure,
       elsewhere,
       table,
+      whyButton,
       whyCell,
       why,
       ways,

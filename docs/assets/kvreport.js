@@ -271,9 +271,17 @@
       for (const value of [].concat(values ?? [])) if (value !== "") search.append(key, value);
     }
     const text = search.toString().replace(/%20/g, "+").replace(/%2F/gi, "/").replace(/%2C/gi, ",");
-    const address = location.pathname + (text ? `?${text}` : "") + location.hash;
-    if (address === location.pathname + location.search + location.hash) return;
-    history[replace ? "replaceState" : "pushState"](history.state, "", address);
+    moveTo(text ? `?${text}` : "", replace);
+  }
+
+  /* Put a state into the address of this page, as a step back or in place of what is there. */
+  function moveTo(search, replace = false) {
+    if (search === location.search) return;
+    history[replace ? "replaceState" : "pushState"](
+      history.state,
+      "",
+      location.pathname + search + location.hash,
+    );
   }
 
   function ignoredNote(ignored) {
@@ -883,6 +891,7 @@
     grid,
     readState,
     writeState,
+    moveTo,
     ignoredNote,
     copy,
     save,
