@@ -27,7 +27,9 @@ import yaml
 from brought import CONFIG
 from controls import Presser, given
 from javascript import searched
+from playwright.sync_api import Error
 from serving import Server, map_of
+from visitor_tasks import TASKS, Visitor
 from visits import unusable
 
 from kvreport import estimate
@@ -258,6 +260,22 @@ def test_every_kind_of_page_can_be_used_by_everyone(
     context.close()
     assert not faults, faults
     assert wide <= width
+
+
+def test_visitors_find_47_of_50_answers(browser: Any, address: str) -> None:
+    """Each from the front page, in five actions, with the built pages alone; what they read is what the package says."""
+    missed = []
+    for task in TASKS:
+        visitor = Visitor(browser, address, task)
+        try:
+            found = visitor.run()[0]
+        except Error:  # what is to be pressed is not there
+            found = False
+        visitor.context.close()
+        if not found:
+            missed.append(task["who"])
+    assert len(TASKS) == 50
+    assert len(missed) <= 3, missed
 
 
 @pytest.mark.parametrize("kind", PRESSED)
