@@ -109,7 +109,7 @@ def test_two_releases_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["diff", path.stem, str(tmp_path / "2027.01.02.json")]) == 0
     said = capsys.readouterr().out
     assert f"{path.stem} -> 2027.01.02" in said
-    assert "Changed bytes that one request of 8K reserves (1): meta-llama/Llama-3.1-8B-Instruct" in said
+    assert "Changed bytes reserved per request of 8K (1): meta-llama/Llama-3.1-8B-Instruct" in said
 
 
 def test_what_neither_side_answers_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
