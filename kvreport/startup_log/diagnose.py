@@ -71,13 +71,7 @@ def accelerators_of(gpu: str | Sequence[str] | None, known: Catalog) -> tuple[Ac
 
 
 def device_named(reading: Reading, known: Catalog, notes: list[str]) -> tuple[Accelerator, ...]:
-    """The accelerator whose name the log has in the files of its kernels, if it is one that the catalog knows.
-
-    Args:
-        reading: The log.
-        known: Where the name is looked up.
-        notes: What is said of it is added here.
-    """
+    """The accelerator whose name the log has in the files of its kernels, if it is one that the catalog knows."""
     name = reading.text("device_name")
     if name is None:
         return ()
@@ -413,11 +407,7 @@ _HUB_FOLDER: Final = re.compile(r"(?:^|/)models--([^/]+?)--([^/]+)(?:/snapshots(
 
 
 def names_of(stated: str) -> tuple[str, ...]:
-    """The names that a model's path may stand for: itself, the repository of the Hub's cache, its last folder.
-
-    Args:
-        stated: What the log has: a repository, or a path.
-    """
+    """The names that a model's path may stand for: itself, the repository of the Hub's cache, its last folder."""
     folder = _HUB_FOLDER.search(stated)
     if folder is not None:
         return (f"{folder[1]}/{folder[2]}",)

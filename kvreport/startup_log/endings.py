@@ -99,10 +99,6 @@ def ended(reading: Reading, folder: Path | None = None) -> Ended | None:
     """How a start ended, by the last line that says what was short, an engine's own first; None if none says it.
 
     A cache that is allocated after such a line is of another try.
-
-    Args:
-        reading: The log.
-        folder: A catalog of one's own that has further lines.
     """
     known = ending_lines(folder)
     places = [index for index, line in enumerate(reading.recognised) if line.pattern in known]
@@ -134,13 +130,7 @@ def remedy_words(names: tuple[str, ...], engine: str | None, folder: Path | None
 
 
 def calculated(end: Ended, laid: LaidOut, reading: Reading) -> Iterator[tuple[str, float | str | None]]:
-    """Yield the remedies of an end that were calculated, with the value that suffices, or None where none does.
-
-    Args:
-        end: The end.
-        laid: The model under the log's flags, on its devices.
-        reading: The log, for its longest request.
-    """
+    """Yield the remedies of an end that were calculated, with the value that suffices, or None where none does."""
     case, longest = laid.whole, _longest(laid, reading)
     base = int(laid.deployment.pool_bytes)
     of_pool = "more_share" in end.remedies

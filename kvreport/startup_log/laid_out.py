@@ -212,10 +212,6 @@ def layout_of(reading: Reading, tensor_parallel: int | None = None) -> parallel.
 
     SGLang's data-parallel attention divides the tensor-parallel devices among the data ranks; without it data ranks
     are copies of the whole, of which one is looked at.
-
-    Args:
-        reading: The log.
-        tensor_parallel: Devices that share each layer, where the log does not say.
     """
     ranks, data = (
         tensor_parallel or reading.whole("tensor_parallel") or 1,
@@ -354,11 +350,6 @@ def drafted_tokens(reading: Reading, model: Model, draft: Model | None) -> int:
 
     A block of DFlash has the target's own token among those verified, one of DSpark has not
     (``speculative_hook.py::_handle_dflash``, ``_handle_dspark``, 0.5.23). Trees are not counted.
-
-    Args:
-        reading: The log.
-        model: The model that it served.
-        draft: The draft model, where one is known.
     """
     own = own_drafts(reading, model)
     method = (reading.text("draft_method") or "").upper()
