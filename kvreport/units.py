@@ -67,8 +67,8 @@ def parse_tokens(text: str | int) -> int:
 
 
 def _parse(text: str | int, units: dict[str, int], allowed: str) -> int:
-    if isinstance(text, bool):
-        raise InputError(f"found {text!r}; allowed: {allowed}")
+    if isinstance(text, bool) or not isinstance(text, int | str):
+        raise InputError(f"found {repr(text)[:40]}; allowed: {allowed}")
     if isinstance(text, int):
         return text
     match = _NUMBER.fullmatch(text) if len(text) <= 40 else None

@@ -77,6 +77,9 @@ def _no_window(cache: Cache, _: Model) -> Cache:
 def _query_heads(cache: Cache, model: Model) -> Cache:
     if isinstance(cache, FullAttention | SlidingWindow | ChunkedAttention):
         return cache.model_copy(update={"kv_heads": max(cache.kv_heads, model.attention_heads)})
+    if isinstance(cache, Latent) and model.attention_heads and model.hidden_size:
+        width = model.hidden_size // model.attention_heads
+        return FullAttention(kv_heads=model.attention_heads, key_dim=width, value_dim=width)
     return cache
 
 

@@ -268,6 +268,8 @@ def test_an_error_names_the_flag_and_suggests_what_a_person_would(words, said, c
         (lambda: kvreport.estimate("llama-3.1-8b", gpu="H100", tp=2), "did you mean tensor_parallel"),
         (lambda: kvreport.matrix(models=[1], gpus="*", contexts=[8192]), "models: found 1; allowed: a text"),
         (lambda: kvreport.matrix(models="llama-9", gpus="*", contexts=[8192]), "did you mean meta-llama/"),
+        (lambda: kvreport.estimate("llama-3.1-8b", gpu="H100", context_tokens=[1]), r"context: found \[1\]"),
+        (lambda: kvreport.replay(3, "llama-3.1-8b", gpu="H100"), "trace: found neither a file '3'"),
     ],
 )
 def test_a_wrong_type_or_name_in_python_is_one_sentence(asked, said):
