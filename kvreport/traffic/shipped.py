@@ -84,7 +84,7 @@ def open_trace(
     known = shipped_traces()
     if isinstance(name, str) and name in known and not Path(name).exists():
         return replace(read_trace(known[name].path, rate=rate, limit=limit), name=name)
-    if not isinstance(name, str | Path) or not Path(name).exists():
+    if not Path(str(name)).exists():
         raise InputError(
             f"trace: found neither a file {str(name)!r} nor a trace of that name; allowed: a file, a folder of "
             f"sessions, or {', '.join(known)}"
