@@ -106,39 +106,19 @@ def weight_groups(blueprint: Blueprint, released: Released) -> tuple[WeightGroup
                 return  # a model may have none
             found = " x ".join(map(str, tensor.shape))
             raise InputError(f"config: {path}: found sizes that make it {found}; allowed: 1 or more for each")
-        key = (
-            name,
-            tensor.component,
-            tensor.shape,
-            tensor.split,
-            tensor.heads,
-            released(path, tensor) or tensor.stored,
-            tensor.looked_up,
-        )
+        form = released(path, tensor) or tensor.stored
+        key = (name, tensor.component, tensor.shape, tensor.split, tensor.heads, form, tensor.looked_up)
         rows[key] = rows.get(key, 0) + tensor.count
 
     for tensor in blueprint.outer:
         add(tensor.name, tensor.name, tensor)
     for index, layer in enumerate(blueprint.layers):
         for tensor in layer.tensors:
-            add(
-                f"{blueprint.prefix}.*.{tensor.name}",
-                f"{blueprint.prefix}.{index}.{tensor.name}",
-                tensor,
-            )
+            path = f"{blueprint.prefix}.{index}.{tensor.name}"
+            add(f"{blueprint.prefix}.*.{tensor.name}", path, tensor)
+    fields = ("name", "component", "shape", "split", "heads", "released", "looked_up")
     return tuple(
-        WeightGroup.model_validate(
-            {
-                "name": name,
-                "component": component,
-                "shape": shape,
-                "split": split,
-                "heads": heads,
-                "released": form,
-                "count": count,
-                "looked_up": table,
-            }
-        )
-        for (name, component, shape, split, heads, form, table), count in rows.items()
+        WeightGroup.model_validate({**dict(zip(fields, key, strict=True)), "count": count})
+        for key, count in rows.items()
         if count  # one stream has no projection to others
     )

@@ -276,10 +276,14 @@ def chosen_parts(name: str, files: Iterable[str], mix: str | None) -> tuple[str,
         InputError: If the repository has no such file.
     """
     files = tuple(files)
-    parts = gguf_parts(files, mix)
-    if not parts:
-        raise _no_such_mix(name, mix, files)
-    return parts
+    if parts := gguf_parts(files, mix):
+        return parts
+    stems = [stem for file in files if (stem := stem_of(file)) and not _NO_MODEL.search(file.lower())]
+    if not stems:
+        raise InputError(f"model {name}: found no GGUF file; allowed: a repository of GGUF files")
+    mixes = sorted({found for stem in stems if (found := mix_of(stem))})
+    listed = ", ".join(mixes[:40]) or "a file of the repository"
+    raise InputError(f"model {name}: found no file for {mix}; allowed: {listed}")
 
 
 def gguf_parts(files: Iterable[str], mix: str | None) -> tuple[str, ...]:
@@ -307,15 +311,6 @@ def gguf_parts(files: Iterable[str], mix: str | None) -> tuple[str, ...]:
         if fitting:
             return tuple(models[fitting[0]])
     return ()
-
-
-def _no_such_mix(name: str, mix: str | None, files: Iterable[str]) -> InputError:
-    stems = [stem for file in files if (stem := stem_of(file)) and not _NO_MODEL.search(file.lower())]
-    mixes = sorted({found for stem in stems if (found := mix_of(stem))})
-    if not stems:
-        return InputError(f"model {name}: found no GGUF file; allowed: a repository of GGUF files")
-    listed = ", ".join(mixes[:40]) or "a file of the repository"
-    return InputError(f"model {name}: found no file for {mix}; allowed: {listed}")
 
 
 def _gguf_header(hub: _Hub, commit: str, name: str) -> bytes:
@@ -364,8 +359,6 @@ class _Hub:
 
     def file(self, commit: str, name: str, *, first: int | None = None, start: int = 0) -> bytes:
         """Return a file, or ``first`` bytes of it from ``start``."""
-        if first is None:
-            return self.read(f"/{self.name}/resolve/{commit}/{quote(name)}")
         return self.read(f"/{self.name}/resolve/{commit}/{quote(name)}", start=start, first=first)
 
     def read(self, path: str, *, most: int = MAX_BYTES, start: int = 0, first: int | None = None) -> bytes:
@@ -505,11 +498,8 @@ def _keep(folder: Path, hub: _Hub, commit: str, files: Iterable[str]) -> None:
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".fetching-"))
     try:
         index = next((name for name in INDEXES if name in present), None)
-        for name in (
-            *configs[:1],
-            *(n for n in QUANTIZER_FILES if n in present),
-            *([index] if index else ()),
-        ):
+        beside = [name for name in QUANTIZER_FILES if name in present]
+        for name in (*configs[:1], *beside, *([index] if index else ())):
             (made / name).write_bytes(hub.file(commit, name))
         if index is None and _SINGLE in present:
             (made / _SINGLE).write_bytes(_header(hub, commit))

@@ -62,17 +62,9 @@ _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
     (r"-FP8-block(?:-dynamic)?", "fp8-block", None),
     (r"-FP8-dynamic(?:-KV)?|-FP8-PTPC", "fp8-channel", None),
     (r"-FP8-(?:KV|Static-PerTensor|per-tensor)", "fp8-tensor", None),
-    (
-        r"(?:-MTP)?-NVFP4(?:A16|-FP8|-dynamic|-W4A4|-QAD|-v\d)?|-FP4(?:-v\d)?",
-        "nvfp4",
-        None,
-    ),
+    (r"(?:-MTP)?-NVFP4(?:A16|-FP8|-dynamic|-W4A4|-QAD|-v\d)?|-FP4(?:-v\d)?", "nvfp4", None),
     (r"-MXFP8", "mxfp8", None),
-    (
-        r"-MXFP4(?:A16|-W4A4)?(?:-Preview|-v\d)?|-w-mxfp4-a-fp8",
-        "mxfp4",
-        None,
-    ),
+    (r"-MXFP4(?:A16|-W4A4)?(?:-Preview|-v\d)?|-w-mxfp4-a-fp8", "mxfp4", None),
     (r"-HQQ(?:-4bit)?", "hqq4-g64", "4 bits in groups of 64"),
     (r"-AQLM-2Bit-1x16(?:-hf)?|-AQLM-PV-2Bit-1x16(?:-hf)?", "aqlm-1x16-g8", None),
     (r"-AQLM-2Bit-2x8(?:-hf)?|-AQLM-PV-2Bit-2x8(?:-hf)?", "aqlm-2x8-g8", None),
@@ -186,13 +178,8 @@ def quantized_name(name: str) -> QuantizedName | None:
             return _made(org, tail[: found.start()], form, usual, stated=found[0])
     if (found := re.search(r"-FP8$", tail, re.IGNORECASE)) is not None:
         blocks = org.lower() in _FP8_BLOCKS
-        return _made(
-            org,
-            tail[: found.start()],
-            "fp8-block" if blocks else "fp8-tensor",
-            "one scale per tensor" if not blocks else None,
-            stated=found[0],
-        )
+        form, usual = ("fp8-block", None) if blocks else ("fp8-tensor", "one scale per tensor")
+        return _made(org, tail[: found.start()], form, usual, stated=found[0])
     return None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 
 from pydantic import Field, JsonValue
 
@@ -122,15 +122,7 @@ class Rule(Read):
 
     def by_release(self) -> dict[Numbers, Plain]:
         """Its plain values by the first release that has each, oldest first."""
-        found: dict[Numbers, Plain] = {}
-        listed: frozenset[str] = frozenset()
-        for first, value in self.values.items():
-            if isinstance(value, Change):
-                listed = value.changed(listed)
-            elif isinstance(value, tuple):
-                listed = frozenset(value)
-            found[_first(first)] = listed if isinstance(value, Change | tuple) else value
-        return found
+        return dict(_by_release(self.values))
 
     def is_constant(self, fields: Container[str]) -> bool:
         """True for a constant of an engine's records: a fraction that is no field of them."""
@@ -140,6 +132,15 @@ class Rule(Read):
         """Return what it says against itself: values are of one kind, and each is later than the one before and another."""
         yield from _disordered(self.rule, self.values, list(self.by_release().values()))
         yield from self.read_in_order(self.rule)
+
+
+def _by_release(values: Mapping[str, Any]) -> Iterator[tuple[Numbers, Plain]]:
+    """Yield values with the first release that has each; a list of names with all changes up to it."""
+    listed: frozenset[str] = frozenset()
+    for first, value in values.items():
+        if isinstance(value, Change | tuple):
+            listed = value.changed(listed) if isinstance(value, Change) else frozenset(value)
+        yield _first(first), listed if isinstance(value, Change | tuple) else value
 
 
 class FieldByRelease(Read):
@@ -185,12 +186,7 @@ class ClassList(Read):
 
     def by_release(self) -> dict[Numbers, frozenset[str]]:
         """The classes by the first release that has them, oldest first."""
-        found: dict[Numbers, frozenset[str]] = {}
-        listed: frozenset[str] = frozenset()
-        for first, value in self.values.items():
-            listed = value.changed(listed) if isinstance(value, Change) else frozenset(value)
-            found[_first(first)] = listed
-        return found
+        return cast("dict[Numbers, frozenset[str]]", dict(_by_release(self.values)))
 
     def contradictions(self) -> Iterable[Contradiction]:
         """Return what it says against itself: each value is later than the one before and another."""
