@@ -208,12 +208,12 @@ def test_a_range_of_the_catalog_is_said_in_answers_and_on_pages() -> None:
     site = gather(CATALOG, models=f"{name},Qwen/Qwen3-8B-AWQ", gpus="h100-sxm-80gb", version="test")
     pages = {one.id: context(site, one, site.headline[one.id]) for one in site.models}
     low, high = (gib(released_bytes(end, FORMATS)) for end in (narrowed(model), model))
-    assert f"{low} to {high} GiB" in pages[name].open_mix
+    assert f"{low} to {high} GiB" in pages[name]["open_mix"]
     assert [row.head.text for row in pages[name].weights.rows if "by name, at most" in row.head.text]
     assert any(fact.label == "Weights by name, at most" for fact in pages[name].facts)
     rows = served(site)
     assert "by name, at most" in str(rows[name]["h100-sxm-80gb"].made)
-    assert not pages["Qwen/Qwen3-8B-AWQ"].open_mix
+    assert not pages["Qwen/Qwen3-8B-AWQ"]["open_mix"]
     assert "by its name" not in str(rows["Qwen/Qwen3-8B-AWQ"]["h100-sxm-80gb"].made)
 
 
