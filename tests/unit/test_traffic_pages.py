@@ -62,11 +62,11 @@ def test_a_models_page_offers_only_what_its_command_answers(name: str) -> None:
     if found is None:
         assert CATALOG.model(name).context_tokens < 32_768
         return
-    key = found.command.split()[2]
+    key = found["command"].split()[2]
     answer = replay(key, name, gpu=GPU, order_only=True, curve=False, catalog=CATALOG)
-    assert f"{answer.hit_rate:.0%} on {shipped_traces()[key].label}" in found.sentence
-    assert found.sentence.startswith("Left out") == bool(answer.too_long)
-    assert len(found.lines) == len(found.table.columns)
+    assert f"{answer.hit_rate:.0%} on {shipped_traces()[key].label}" in found["sentence"]
+    assert found["sentence"].startswith("Left out") == bool(answer.too_long)
+    assert len(found["lines"]) == len(found["table"].columns)
 
 
 def test_the_browser_leaves_out_and_names_what_the_command_does() -> None:

@@ -28,12 +28,12 @@ def test_a_checkpoint_of_mlx_is_not_said_to_run_nowhere(site):
 def test_a_limit_is_not_printed_twice_and_no_form_is_promised(site):
     made = {model.id: context(site, model, site.headline[model.id]) for model in site.models}
     limits = {
-        name: next((fact.value, fact.note) for fact in one.facts if fact.label == "Maximum context")
+        name: next((fact.value, fact.note) for fact in one["facts"] if fact.label == "Maximum context")
         for name, one in made.items()
     }
     assert limits[SHORT] == ("448", "tokens")
     assert limits[MLX] == ("40K", "40,960 tokens")
-    assert not [link for one in made.values() for link in one.downloads if "form above" in link.note]
+    assert not [link for one in made.values() for link in one["downloads"] if "form above" in link.note]
 
 
 @pytest.mark.parametrize(
