@@ -544,15 +544,14 @@
         // A drawing that is wider than a phone is scrolled by keys, too. Read first: below, classes change.
         if (target.matches("figure") && target.scrollWidth > target.clientWidth + 1) target.tabIndex = 0;
       }
-      for (const box of new Set(entries.map((entry) => entry.target.closest(".kv-scroll")))) {
-        if (box) fit(box);
-      }
+      // Every width is read before the first class changes: a change between two of them styles the page once more.
+      const boxes = new Set(entries.map(({ target }) => target.closest(".kv-scroll")).filter(Boolean));
+      const over = Array.from(boxes, (box) => $("table", box)?.scrollWidth > box.clientWidth + 1);
+      Array.from(boxes).forEach((box, place) => fit(box, over[place]));
       follow();
     });
 
-    function fit(box) {
-      const table = $("table", box);
-      const over = table && table.scrollWidth > box.clientWidth + 1;
+    function fit(box, over) {
       if (box.classList.contains("kv-wide") === over && box.classList.contains("kv-fits") !== over) return;
       box.classList.toggle("kv-wide", over);
       box.classList.toggle("kv-fits", !over);

@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
@@ -448,6 +449,24 @@ def test_the_site_and_its_search_index_stay_small(folder: Path) -> None:
     # A model has a page, rows in tables of accelerators and machines, Markdown of each, a card, a badge and its numbers.
     assert beside < 0.24e6 * len([*(folder / "models").glob("*/index.html")])
     assert (folder / "search/search_index.json").stat().st_size < 1e6
+
+
+def test_no_page_lays_out_more_than_150_rows_at_once(folder: Path) -> None:
+    """A page of ten tables, each of which was laid out and styled twice, kept a phone busy for 2.5 seconds."""
+    found = {}
+    for file in folder.rglob("*.html"):
+        main = re.sub(r"(?s)^.*?<main|<(details|template).*?</\1>", "", file.read_text(encoding="utf-8"))
+        heads = re.split(r"<table\b", main)
+        at_once = [
+            body
+            for before, table in pairwise(heads)
+            if "kv-late" not in before.rpartition("<div")[2]
+            for body in table.partition("</table>")[0].split("<tbody")
+            if "kv-rest" not in body.partition(">")[0]
+        ]
+        found[file.relative_to(folder).as_posix()] = sum(body.count("<tr") for body in at_once)
+    assert len(found) > 1000
+    assert {name: rows for name, rows in found.items() if rows > 150} == {}
 
 
 def test_every_line_of_a_formula_is_read_without_scrolling_at_a_desk(folder: Path) -> None:

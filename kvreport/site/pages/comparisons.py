@@ -57,7 +57,7 @@ def page(catalog: Catalog) -> Page | None:
 
 
 def _section(anchor: str, title: str, tables: Iterable[Table]) -> Section:
-    shown = Markup("\n").join(render("_table.html", URI, {"table": table}) for table in tables)
+    shown = Markup("\n").join(render("_table.html", URI, {"table": table, "late": True}) for table in tables)
     return Section(anchor, title, shown)
 
 

@@ -40,7 +40,11 @@ def pages(inputs: Inputs) -> Iterator[Page]:
             {"gpu": gpu, "newest": _sentence(steps[0]), "engines": ENGINES in inputs.addresses},
         ),
         sections=tuple(
-            Section(one["to"], one["engine"], render("_only_table.html", URI, {"table": _table(site, one)}))
+            Section(
+                one["to"],
+                one["engine"],
+                render("_only_table.html", URI, {"table": _table(site, one), "late": True}),
+            )
             for one in steps
         ),
         names=("release notes", "upgrade", "changelog of the engine"),

@@ -43,7 +43,7 @@ def page(found: Validation, quantities: Mapping[str, str]) -> Page:
 
 
 def _table(table: Table) -> Markup:
-    return render("_table.html", URI, {"table": table})
+    return render("_table.html", URI, {"table": table, "late": True})
 
 
 def _cases(found: Validation, quantities: Mapping[str, str]) -> Table:

@@ -100,7 +100,11 @@ def page(catalog: Catalog) -> Page | None:
 
 def _section(question: ExperimentQuestion, found: Sequence[Measurement]) -> Section:
     anchor = question.experiment.split("-")[0]
-    return Section(anchor, question.title, render("measured/experiment.html", URI, answer(question, found)))
+    return Section(
+        anchor,
+        question.title,
+        render("measured/experiment.html", URI, answer(question, found) | {"late": True}),
+    )
 
 
 def answer(question: ExperimentQuestion, found: Sequence[Measurement]) -> Names:
