@@ -19,6 +19,7 @@ from kvreport.architectures.quantization import read_quantization
 from kvreport.architectures.quantizer_files import FILES as QUANTIZER_FILES
 from kvreport.architectures.quantizer_files import quantizer_file
 from kvreport.architectures.registry import find_architecture
+from kvreport.architectures.variants import pooled, sees_ahead
 from kvreport.catalog.base import Source
 from kvreport.catalog.model import Experts, Model
 from kvreport.errors import Fault, InputError, shorten
@@ -126,6 +127,8 @@ def read_config_report(
         blueprint = architecture.read(text)
     except ValidationError as error:  # a cache that no record may have, from numbers that each may be
         raise InputError(_first_fault(error, place)) from error
+    if sees_ahead(blueprint, config, text):
+        pooled(blueprint)
     quantization = read_quantization(config, text, beside)
     if is_mlx(config):
         leave_out(blueprint, config)

@@ -1,8 +1,10 @@
 """Classes that are another class with its head changed: embedding, classification and reward models.
 
-A pooling model runs a batch of tokens once and keeps nothing: no cache, and no output head. Its class
-is its decoder's or encoder's with another ending, in transformers (``modeling_layers.py``,
-``GenericForSequenceClassification``) and in the engines (vLLM, ``model_executor/models/adapters.py``).
+A pooling model has no output head. Its class is its decoder's or encoder's with another ending, in transformers
+(``modeling_layers.py``, ``GenericForSequenceClassification``) and in the engines (vLLM,
+``model_executor/models/adapters.py``). A decoder keeps its caches there: its prompts are computed in steps, and its
+attention has a place in the pool (vLLM, ``layers/attention/attention.py``, ``get_kv_cache_spec``). One whose tokens
+see those after them keeps nothing.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ _SECOND_HEAD: Final = re.compile(r"^word_timestamp_head\.")
 """Names of a second head beside that of words (transformers 5.24, ``modeling_nemotron3_5_transcribe.py``)."""
 
 NOTE: Final = "A pooling model: each batch of tokens is run once and nothing is kept, so there is no cache."
+DECODES: Final = "A pooling model made of a decoder: it generates nothing, and engines keep the cache of its prompts."
 
 
 def base_class(name: str, known: Callable[[str], bool]) -> str | None:
@@ -90,7 +93,17 @@ def read_variant(name: str, base: str, read: Callable[[Keys], Blueprint], keys: 
         if ending == _BIASED:
             outer.append(Weight(f"{head}.bias", "output_head", (labels,)))
     blueprint.outer = outer
-    return pooled(blueprint)
+    caches = [cache for layer in blueprint.layers for cache in layer.caches]
+    if not caches or any(cache.kind == "cross" for cache in caches):
+        return pooled(blueprint)
+    blueprint.notes.append(DECODES)
+    return blueprint
+
+
+def sees_ahead(blueprint: Blueprint, *configs: Keys) -> bool:
+    """Whether a config gives up the order of tokens (``is_causal``: vLLM, ``models/llama.py`` and ``qwen2.py``)."""
+    kinds = {cache.kind for layer in blueprint.layers for cache in layer.caches}
+    return bool(kinds) and "state" not in kinds and any(one.raw("is_causal") is False for one in configs)
 
 
 def pooled(blueprint: Blueprint) -> Blueprint:

@@ -192,8 +192,11 @@ def test_a_fraction_has_one_reading(tmp_path: Path) -> None:
 
 
 def test_a_pooling_model_keeps_nothing_and_says_so() -> None:
-    model = open_catalog().models["intfloat/e5-mistral-7b-instruct"]
-    assert {group.name for group in model.layers} == {"no cache"}
+    models = open_catalog().models
+    assert {group.name for group in models["BAAI/bge-large-en"].layers} == {"no cache"}
+    # Its tokens see those after them (`is_causal`); one made of a decoder keeps what its decoder keeps.
+    assert {group.name for group in models["Alibaba-NLP/gte-Qwen2-7B-instruct"].layers} == {"no cache"}
+    assert {group.name for group in models["intfloat/e5-mistral-7b-instruct"].layers} == {"sliding window"}
 
 
 def test_a_value_that_experts_make_is_counted_once_and_whole() -> None:

@@ -97,7 +97,8 @@ def test_an_encoder_keeps_nothing() -> None:
 
 
 @pytest.mark.parametrize("ending", ["ForSequenceClassification", "Model", "ForRewardModel"])
-def test_a_pooling_class_is_its_decoder_without_head_and_cache(ending: str) -> None:
+def test_a_pooling_class_is_its_decoder_without_the_head(ending: str) -> None:
+    """vLLM gives the attention of a decoder a place in the pool, unless its tokens see those after them."""
     config = {
         "hidden_size": 64,
         "intermediate_size": 128,
@@ -109,7 +110,10 @@ def test_a_pooling_class_is_its_decoder_without_head_and_cache(ending: str) -> N
     }
     decoder = read_config({"architectures": ["LlamaForCausalLM"], **config})
     pooling = read_config({"architectures": [f"Llama{ending}"], **config})
-    assert all(not group.caches for group in pooling.layers)
+    assert pooling.layers == decoder.layers
+    for name in ("LlamaForCausalLM", f"Llama{ending}"):
+        ahead = read_config({"architectures": [name], "is_causal": False, **config})
+        assert all(not group.caches for group in ahead.layers)
     head = 0 if ending == "Model" else 2 * 64
     assert total(decoder) - total(pooling) == 100 * 64 - head
 

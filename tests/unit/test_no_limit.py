@@ -51,7 +51,7 @@ def test_sglang_answers_for_a_model_without_caches():
     assert found["verdict"] == "fits"
 
 
-REWARD = "Skywork/Skywork-Reward-Llama-3.1-8B"
+BOTH_WAYS = "Alibaba-NLP/gte-Qwen2-7B-instruct"
 
 
 @pytest.mark.parametrize("engine", ["vllm", "vllm@0.11.0", "sglang"])
@@ -59,7 +59,7 @@ REWARD = "Skywork/Skywork-Reward-Llama-3.1-8B"
 def test_a_model_without_a_cache_fits_where_weights_and_reserve_do(gpu: str, engine: str) -> None:
     # Its requests hold nothing, so the pool said nothing, and 16.4 GB were said to fit a GPU of 15.8 GB.
     try:
-        found = kvreport.estimate(REWARD, gpu=gpu, engine=engine, context_tokens=8192)
+        found = kvreport.estimate(BOTH_WAYS, gpu=gpu, engine=engine, context_tokens=8192)
     except InputError:
         pytest.skip("the release does not take it here")
     budget = found.budget
@@ -89,7 +89,7 @@ def test_a_model_without_a_cache_fits_where_weights_and_reserve_do(gpu: str, eng
 
 def test_matrix_and_size_judge_a_model_without_a_cache_as_an_estimate_does():
     gpus = ("t4", "l4", "h100-sxm-80gb")
-    chosen = axes(open_catalog(), models=REWARD, gpus=",".join(gpus))
+    chosen = axes(open_catalog(), models=BOTH_WAYS, gpus=",".join(gpus))
     (cube,) = matrix(chosen)
     seen = set()
     for g, gpu in enumerate(cube.gpus):
@@ -97,7 +97,7 @@ def test_matrix_and_size_judge_a_model_without_a_cache_as_an_estimate_does():
             if not cube.possible[g, 0, w, 0]:
                 continue
             mine = kvreport.estimate(
-                REWARD, gpu=gpu, weights=None if weights == cube.model.weight_format else weights,
+                BOTH_WAYS, gpu=gpu, weights=None if weights == cube.model.weight_format else weights,
                 context_tokens=cube.contexts[0],
             )  # fmt: skip
             theirs = {name: value[g, 0, w, 0, 0] for name, value in cube.values.items()}
@@ -108,22 +108,23 @@ def test_matrix_and_size_judge_a_model_without_a_cache_as_an_estimate_does():
     assert "fits" in seen
     assert len(seen) > 1  # on a T4, it hangs on the error of the estimate
     with pytest.raises(InputError, match="weights"):
-        kvreport.size(REWARD, gpus=["a16"], concurrent=8, context=8192, tensor_parallel=[1])
-    most = kvreport.size(REWARD, gpus=["l4"], concurrent=8, context=8192).ranking.deployments[0].users_held
+        kvreport.size(BOTH_WAYS, gpus=["rtx-3060"], concurrent=8, context=8192, tensor_parallel=[1])
+    most = kvreport.size(BOTH_WAYS, gpus=["l4"], concurrent=8, context=8192).ranking.deployments[0].users_held
     assert most > 1000
 
 
 def test_the_words_of_a_model_without_a_cache_speak_of_weights_and_activations(capsys):
     step = 16_384  # with the default it hangs on the error of the estimate
     assert (
-        main(["estimate", REWARD, "--gpu", "t4", "--context", "8K", "--max-batched-tokens", str(step)]) == 0
+        main(["estimate", BOTH_WAYS, "--gpu", "t4", "--context", "8K", "--max-batched-tokens", str(step)])
+        == 0
     )
     out = capsys.readouterr().out
-    assert out.startswith("Skywork Reward Llama 3.1 8B does not fit on one Tesla T4")
-    lacking = kvreport.estimate(REWARD, gpu="t4", max_batched_tokens=step)
+    assert out.startswith("GTE Qwen2 7B does not fit on one Tesla T4")
+    lacking = kvreport.estimate(BOTH_WAYS, gpu="t4", max_batched_tokens=step)
     assert f"weights and activations exceed the usable memory by {gib(lacking.shortfall_bytes)} GiB" in out
     assert "1,099,511,627,776" not in out
-    fitting = kvreport.estimate(REWARD, gpu="l4")
+    fitting = kvreport.estimate(BOTH_WAYS, gpu="l4")
     assert verdict_sentence(fitting).startswith("fits: the model keeps no cache")
     needs = {term.term: term.size_bytes for term in waterfall(lacking)}
     assert needs["kv_pool"] == needs["short"] == -lacking.shortfall_bytes < 0
@@ -154,7 +155,7 @@ def test_no_answer_counts_requests_that_no_memory_limits(engine: str, context: i
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "sglang-0.5.20"])
 def test_no_share_of_memory_is_offered_where_no_cache_takes_one(engine: str) -> None:
-    found = kvreport.size(REWARD, gpus=["h100-sxm-80gb"], context=512, concurrent=4, engine=engine)
+    found = kvreport.size(BOTH_WAYS, gpus=["h100-sxm-80gb"], context=512, concurrent=4, engine=engine)
     facts = found.describe(found.ranking.deployments[0])
     assert facts["smallest_utilization"] is None
     assert facts["mem_fraction_static"] is None
@@ -183,7 +184,7 @@ def test_an_encoder_is_answered_with_no_kv_cache(model: str, capsys: pytest.Capt
 
 
 def test_encoders_say_no_kv_cache_on_their_pages_and_in_rows() -> None:
-    assert len(ENCODERS) > 4
+    assert len(ENCODERS) > 2
     site = gather(open_catalog(), models=",".join(ENCODERS), gpus="h100-sxm-80gb", version="test")
     for model in site.models:
         told = page.plain(page.headline(site, model, site.headline[model.id]))

@@ -32,7 +32,7 @@ def test_the_data_page_states_the_shares() -> None:
         assert found >= FLOOR * len(models)
     release, licence, context = shares
     assert sourced(models) == (
-        f"with a source: release date {release}, license {licence}, context limit {context}"
+        f"share with a cited source: release date {release}, license {licence}, context limit {context}"
     )
     assert sourced([]) == ""
 
