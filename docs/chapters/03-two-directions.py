@@ -184,8 +184,8 @@ instrument(
 # %% [markdown]
 # ## The boundary of memory
 #
-# In this chart, length is on the horizontal axis and the number of requests on the vertical axis. The points where memory is
-# just full form a line. With logarithmic axes the line is straight, because twice the length means half the requests.
+# The points where memory is just full form a line. On logarithmic axes it is straight, because twice the length means half
+# the requests.
 
 # %% tags=["hide"]
 contexts = [2**k for k in range(9, 18)]

@@ -90,8 +90,12 @@ def one_sided_bytes(tokens: int, ranks: int, hidden: int, per_token: int, form: 
     left out. A token goes out in the format that its experts compute in (vLLM 0.33,
     ``fused_moe/all2all_utils.py::flashinfer_one_sided_dispatch_layout``) and comes back in 16 bits.
 
-    ``tokens``: tokens of one step. ``ranks``: ranks that experts are divided over. ``per_token``: experts
-    that a token passes through. ``form``: name of the experts' weight format.
+    Args:
+        tokens: Tokens of one step.
+        ranks: Ranks that experts are divided over.
+        hidden: Width of a token.
+        per_token: Experts that a token passes through.
+        form: Name of the experts' weight format.
     """
     out = {
         "nvfp4": -(-hidden // 2) + -(-hidden // 16),
@@ -123,9 +127,13 @@ def elastic_bytes(tokens: int, hidden: int, per_token: int, nodes: int, each: in
     nodes (``VLLM_DEEPEP_V2_ALLOW_HYBRID_MODE``), one reduction (``VLLM_DEEPEP_V2_ALLOW_MULTIPLE_REDUCTION``). NVLink
     writes to the other rank's buffer, so that nothing is staged inside a node.
 
-    ``tokens``: tokens of one step. ``per_token``: experts that a token passes through. ``nodes``:
-    servers. ``each``: ranks in a server. ``floats8``: True if tokens go out in FP8, with a scale for
-    every 32 elements.
+    Args:
+        tokens: Tokens of one step.
+        hidden: Width of a token.
+        per_token: Experts that a token passes through.
+        nodes: Servers.
+        each: Ranks in a server.
+        floats8: True if tokens go out in FP8, with a scale for every 32 elements.
     """
     choices = 8 * per_token
     scales = 4 * -(-hidden // 32) if floats8 else 0

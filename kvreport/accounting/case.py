@@ -23,7 +23,7 @@ SINGLE: Final = Layout()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One model under one engine, every name resolved to a record; what a step has too is that of :class:`EngineStep`.
+    """One model under one engine, every name resolved to a record.
 
     Attributes:
         model: The model.
@@ -37,9 +37,14 @@ class Case:
         serving: Scheduler sizes and flags that change the block plan.
         utilization: Share of memory; None for the engine's default.
         kv_pool_bytes: A pool per device given by hand, which replaces the budget.
+        eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
+        images_through: What images reach the model through (SGLang's ``--mm-feature-transport``); "" for its choice.
         encodes_at_start: False if no image is encoded while memory is measured (vLLM's ``--skip-mm-profiling``).
+        videos: False if it was told to take no videos.
         clips: False if it was told to take no audio.
+        sorts: True if sampling sorts all logits, False if FlashInfer's sampler is stated; None where neither is.
+        compiled: True if compiled graphs are in the cache.
         lora_slots: LoRA adapters held on a device at once, and their largest rank.
         context_tokens: The longest request that the engine was told to take. None for that of each answer: a server
             that is told just that length.
@@ -48,6 +53,7 @@ class Case:
         replica: The accelerators of one data rank, place by place, where they differ; else empty.
         dtype: The type to compute in; None is the checkpoint's own.
         support: What engines' releases run on; None not to judge it.
+        held_bytes: Memory of each device that other processes hold when the engine starts.
     """
 
     model: Model

@@ -247,10 +247,14 @@ def demand(
 ) -> Demand:
     """Work out what one step asks of one device.
 
-    ``weight_format``: how weights are stored; None means as released. ``kv_format``: how the cache is
-    stored; None means the served 16-bit type. ``loaded``: weight bytes of one device by component, where
-    they are known; None to work them out. ``on_host``: names of rows that are in host memory, and not in
-    ``loaded``.
+    Args:
+        model: The model.
+        weight_format: How weights are stored; None means as released.
+        formats: Weight formats by name, for the names that released tensors carry.
+        kv_format: How the cache is stored; None means the served 16-bit type.
+        tensor_parallel: Devices that the model is split over.
+        loaded: Weight bytes of one device by component, where they are known; None to work them out.
+        on_host: Names of rows that are in host memory, and not in ``loaded``.
 
     Raises:
         InputError: If the format cannot store one of the model's caches, or is not known.
@@ -331,8 +335,11 @@ def reaches_of(
 ) -> tuple[Reach, ...]:
     """What a token sees of a model's caches, layer group by layer group.
 
-    ``kv_format``: how the cache is stored; None means the served 16-bit type. ``interleaved``: ranks that
-    a cache's tokens are dealt out over (:meth:`Demand.interleaved`).
+    Args:
+        model: The model.
+        kv_format: How the cache is stored; None means the served 16-bit type.
+        tensor_parallel: Devices that the model is split over.
+        interleaved: Ranks that a cache's tokens are dealt out over (:meth:`Demand.interleaved`).
 
     Raises:
         InputError: If the format cannot store one of the model's caches.

@@ -196,9 +196,12 @@ def held(
 ) -> CacheProfile:
     """What one request holds on one rank, summed over layers.
 
-    ``kv_format``: how growing caches are stored; None means the served 16-bit type. ``context_parallel``:
-    ranks that tokens of full-attention and latent caches are divided by. ``layers``: layers of one
-    pipeline stage; None for all.
+    Args:
+        model: The model.
+        kv_format: How growing caches are stored; None means the served 16-bit type.
+        tensor_parallel: Ranks that heads and state channels are divided by.
+        context_parallel: Ranks that tokens of full-attention and latent caches are divided by.
+        layers: Layers of one pipeline stage; None for all.
 
     Raises:
         InputError: If the format cannot store one of the model's caches.

@@ -110,7 +110,12 @@ def row_bytes(
 ) -> int:
     """Bytes that one rank holds of one row's tensors, all ``count`` of them.
 
-    ``row``: the tensors.
+    Args:
+        model: The model.
+        row: The tensors.
+        weight_format: The format that the model is converted to; None for as released.
+        formats: Weight formats by name, for what released tensors carry.
+        tensor_parallel: Ranks that share each layer.
     """
     return _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=_tied(model))
 
@@ -170,7 +175,12 @@ def weight_bytes(
 ) -> int:
     """Bytes that one rank holds: the sum of :func:`weights_by_component`.
 
-    ``without``: components that are not loaded; None for the model's own ``not_loaded``.
+    Args:
+        model: The model.
+        weight_format: The format that the model is converted to; None for as released.
+        formats: Weight formats by name, for what released tensors carry.
+        tensor_parallel: Ranks that share each layer.
+        without: Components that are not loaded; None for the model's own ``not_loaded``.
     """
     return sum(weights_by_component(model, weight_format, formats, tensor_parallel, without=without).values())
 

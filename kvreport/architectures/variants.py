@@ -46,7 +46,9 @@ _SECOND_HEAD: Final = re.compile(r"^word_timestamp_head\.")
 """Names of a second head beside that of words (transformers 5.24, ``modeling_nemotron3_5_transcribe.py``)."""
 
 NOTE: Final = "A pooling model: each batch of tokens is run once and nothing is kept, so there is no cache."
-DECODES: Final = "A pooling model made of a decoder: it generates nothing, and engines keep the cache of its prompts."
+DECODES: Final = (
+    "A pooling model made of a decoder: it generates nothing, and engines keep the cache of its prompts."
+)
 
 
 def base_class(name: str, known: Callable[[str], bool]) -> str | None:

@@ -22,6 +22,8 @@ class Newest:
     """What is newest of one kind.
 
     Attributes:
+        kind: What it is.
+        name: Its name.
         day: Its day or month; "" where nobody states it.
         family: The engine that it is a release of; "" for others.
     """

@@ -36,7 +36,9 @@ class Ended:
     """The end of a start.
 
     Attributes:
+        pattern: The kind of line that ended it.
         short: What was short; None where nothing was, or the line does not say it.
+        says: What the line means.
         asked: Bytes asked for at once, where the line says so.
         left: Bytes that were left.
         allocated: True if the cache had been allocated before.

@@ -20,6 +20,9 @@ class ComparedNumber:
     """One number of the log beside ours.
 
     Attributes:
+        fact: Name of the fact.
+        stated: What the log states.
+        predicted: What we compute.
         from_pool: True if it is computed from the log's own pool, so that the pool itself is not tested.
         band: Bytes by which a predicted pool may be off; None for other figures.
     """
@@ -75,6 +78,7 @@ class AdvisedChange:
     Attributes:
         name: ``max_model_len``, ``kv_dtype``, ``utilization``, ``mem_fraction``,
             ``fewer_requests`` or ``tensor_parallel``.
+        value: What to set it to.
         concurrency: Requests of the longest length that would fit then, or None.
         words: The remedy in the engine's words, where an ending names it.
     """

@@ -53,12 +53,16 @@ class LlamaStart:
 
     Attributes:
         buffers: Bytes by device and by kind (``model``, ``KV``, ``RS``, ``compute``, ``output``).
+        kv_bytes: Keys and values of all slots.
+        state_bytes: Recurrent states, and what compressors keep, of all slots.
         cells: Cells of each cache, the full one first.
+        cache_types: Types of keys and values.
         context: ``n_ctx``.
         slots: ``n_seq_max``.
         streams: Rows of cells: 1 where all slots share one.
         ubatch: ``n_ubatch``.
         batch: ``n_batch``.
+        offloaded: Layers on devices and layers in all.
         architecture: ``general.architecture``.
         free: Bytes free on each device at start.
         estimated: What an older Ollama expected, by part.

@@ -43,7 +43,9 @@ class LocalDiagnosis:
     """A start of llama.cpp or Ollama, understood.
 
     Attributes:
+        start: What its lines state.
         computed: Our figures for the same cells; None where the model is not known.
+        changes: What to change, one sentence each.
         notes: What is missing for more.
         ended: How the start ended, where a line of it tells.
     """

@@ -92,7 +92,10 @@ class Recognised:
 
     Attributes:
         number: Its number in the log, from 1.
+        text: The line.
+        pattern: The pattern's name.
         facts: What it states, in bytes, tokens and plain numbers.
+        says: What it means, in words.
     """
 
     number: int
@@ -110,6 +113,7 @@ class Reading:
         engine: Whose log it is; None if nothing told.
         facts: What the log states as a whole, ranks merged.
         recognised: Recognised lines in order.
+        unknown: Numbers and texts of lines that nothing recognised.
         places: Source files and line numbers that vLLM's lines were written at, as it prefixes them.
         starts: How many starts the log has one after the other; the last that tells something was read.
         doubtful: Numbers of lines with a number that no engine prints, as one with a decimal comma. They are not used.

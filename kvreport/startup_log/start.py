@@ -66,6 +66,7 @@ class Comparison:
     """One printed figure and its prediction.
 
     Attributes:
+        quantity: What is compared.
         predicted: Prediction, in ``unit``.
         observed: As printed.
         unit: ``GiB``, ``MiB``, ``tokens`` or ``requests``.
@@ -88,6 +89,8 @@ class Flags:
 
     Attributes:
         weight_format: The catalog's name, or ``released``; None if the weights are not known well enough.
+        kv_format: The catalog's name.
+        layout: How the model is spread.
         context_tokens: The longest request allowed.
         max_batched_tokens: Tokens of one step.
         max_seqs: Requests at once.
@@ -146,6 +149,8 @@ class Figures:
     """What the engine printed, per device; None for what it did not. Sizes are bytes.
 
     Attributes:
+        load: What loading the weights took.
+        pool: The cache pool.
         halves: The pools of keys and of values together, where they are printed instead.
         tokens: Tokens of the pool.
         concurrency: Requests of the longest context.
@@ -153,6 +158,10 @@ class Figures:
         length: Context that concurrency and ``needed`` are for; None for the longest allowed.
         free: Memory free before loading.
         refused: True if the engine did not start.
+        cells: Cells of the cache (llama.cpp).
+        cache: Keys and values of all cells (llama.cpp).
+        values: Values among them (llama.cpp).
+        states: Recurrent states (llama.cpp).
         streams: Rows of cells that slots have (llama.cpp): 1 where all share one.
     """
 

@@ -444,7 +444,7 @@ def test_a_layout_that_no_table_has_is_answered(visit, tiny_site, model, query, 
     assert option in page.locator("#kv-layout").evaluate("one => one.selectedOptions[0].text")
     page.goto(page.url.replace("tp=", "pp=7&tp=").replace("&pp=2", ""))
     page.wait_for_function(shown)
-    assert "no numbers of PP 7" in page.locator("[data-kv-slot=headline]").inner_text()
+    assert "no numbers for PP 7" in page.locator("[data-kv-slot=headline]").inner_text()
 
 
 def test_a_comparison_overlays_two_models(visit):

@@ -184,7 +184,7 @@ def require_sense(found: dict[str, Any]) -> None:
 
 def answered(catalog: Catalog, model: Model, device: Accelerator, engine: str = "vllm") -> None:
     """Estimate, size and compute rows; a refusal is one sentence."""
-    if catalog._unknown_formats(catalog.grid):
+    if catalog._unknown_formats():
         return
     counted("answered")
     for ranks, context, weights, kv in (

@@ -144,7 +144,7 @@ QUANTITIES: Final = (
     ),
     Quantity(
         "requests that the chat trace loses at 32K",
-        (Place("chapters/13-how-real-traffic-fills-the-cache.py", rf"without the {FIGURE} of 12,031"),),
+        (Place("chapters/13-how-real-traffic-fills-the-cache.py", rf"leaves out {FIGURE} of 12,031"),),
         lambda: left_out(TRACE, quantities().catalog.model(SMALL).context_tokens),
     ),
     Quantity(
@@ -238,7 +238,7 @@ QUANTITIES: Final = (
     Quantity(
         "release since which graphs are subtracted",
         (
-            Place("questions/cuda-graphs.md", r"Since (0\.\d+) vLLM subtracts"),
+            Place("questions/cuda-graphs.md", r"Since release (0\.\d+), vLLM subtracts"),
             Place("chapters/12-what-the-log-says.py", r"Since vLLM (0\.\d+), CUDA graphs"),
         ),
         graphs_since,

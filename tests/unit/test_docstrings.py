@@ -1,4 +1,4 @@
-"""What a public docstring must say: its arguments, what it raises, and every field of a record."""
+"""What a public docstring must say: arguments and fields that no type or unit tells, and what is raised."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 ROOMS = ("accounting", "catalog", "estimation", "evidence", "startup_log", "traffic")
 SELF_EXPLAINING = 3
 """So many arguments or fewer may be told by their names, their types and the first line."""
+
+BARE = re.compile(r"\b(?:int|float|str|bool|ArrayLike|Integers|Any|range)\b")
+"""Types of numbers, words and arrays: a record of the package says what it is by its own docstring."""
+UNIT = re.compile(
+    r"(?:^|_)(?:bytes|tokens|requests|seqs|layers|heads|devices|gpus|ranks|blocks|experts|s|ms|share|rate|dim|width|rows"
+    r"|columns|percent|batch|per_token|per_layer|version|context|vocabulary|states|steps|slots|count)$"
+)
+"""Ends of names that carry their unit."""
 
 Function = ast.FunctionDef
 
@@ -38,21 +46,27 @@ def _of_the_protocol(name: str) -> bool:
     return "." in name and not name.startswith("EngineRules.") and hasattr(LlamaCpp, name.split(".")[1])
 
 
-def _holes(name: str, node: ast.AST) -> Iterator[str]:
+def _tells_itself(name: str, annotation: ast.expr | None) -> bool:
+    return annotation is not None and (not BARE.search(ast.unparse(annotation)) or bool(UNIT.search(name)))
+
+
+def _holes(name: str, node: ast.AST, of_module: str = "") -> Iterator[str]:
+    """What a docstring does not say, where that of its module does not say it once for all."""
     said = ast.get_docstring(node) or ""
     if not said:
         yield f"{name}: no docstring"
     elif isinstance(node, ast.ClassDef):
         if any("dataclass" in ast.unparse(one) for one in node.decorator_list):
-            yield from (f"{name}: field {one}" for one in _fields(node) if one not in said)
+            yield from (f"{name}: field {one}" for one in _fields(node) if one not in said + of_module)
     elif isinstance(node, Function):
         told_elsewhere = _of_the_protocol(name) or re.search(r"rguments (are those|as|of)\b", said)
         arguments = [] if told_elsewhere else _arguments(node)
         if len(arguments) > SELF_EXPLAINING or "Args:" in said:
-            told = said.partition("Args:")[2] or said
-            missing = [one for one in arguments if one not in told]
-            if "Args:" not in said or missing:
-                yield f"{name}: arguments {', '.join(missing or arguments)}"
+            types = {one.arg: one.annotation for one in (*node.args.args, *node.args.kwonlyargs)}
+            told = said + of_module
+            missing = [one for one in arguments if one not in told and not _tells_itself(one, types.get(one))]
+            if missing:
+                yield f"{name}: arguments {', '.join(missing)}"
         if "Raises:" not in said and any(isinstance(one, ast.Raise) and one.exc for one in ast.walk(node)):
             yield f"{name}: what it raises"
 
@@ -65,6 +79,7 @@ def _fields(node: ast.ClassDef) -> list[str]:
         and isinstance(one.target, ast.Name)
         and "ClassVar" not in ast.unparse(one.annotation)
         and not one.target.id.startswith("_")
+        and not _tells_itself(one.target.id, one.annotation)
     ]
 
 
@@ -74,8 +89,9 @@ def test_docstrings_say_arguments_errors_and_fields(repository, room):
     found = [
         f"{path.relative_to(package)}: {hole}"
         for path in sorted((package / room).rglob("*.py"))
-        for name, node in _public(ast.parse(path.read_text("utf-8")))
-        for hole in _holes(name, node)
+        for tree in [ast.parse(path.read_text("utf-8"))]
+        for name, node in _public(tree)
+        for hole in _holes(name, node, ast.get_docstring(tree) or "")
     ]
     assert found == []
 

@@ -100,7 +100,7 @@ def test_the_strip_has_every_layer_in_its_colour(name, expected):
     strip = pictures.strip(open_catalog().model(name))
     found: dict[str, int] = {}
     for tick in strip.ticks:
-        found[tick.css] = found.get(tick.css, 0) + 1
+        found[tick["css"]] = found.get(tick["css"], 0) + 1
     assert found == expected
     assert strip.width == 10 * sum(expected.values())
 

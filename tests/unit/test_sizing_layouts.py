@@ -268,11 +268,12 @@ def test_the_default_search_gives_what_people_deploy(model: str, gpu: str, conte
 def test_kimi_k3_is_told_as_few_sequences_as_fit_on_half_as_many_h100() -> None:
     # Where ranks divide a context, graphs on Hopper keep results of all their heads for up to 512 sequences.
     found = sized("moonshotai/Kimi-K3", "h100-sxm-80gb", context="32K")
-    best, few = found.ranking.deployments[0], {"context": "32K", "max_seqs": 256}
-    assert best.sure
-    assert best.devices == 32
+    # The answer with 64 is sure; that with half as many hangs on the error of stages, which is the widest of all kinds.
+    best = next(one for one in found.ranking.deployments if one.devices == 32)
+    few = {"context": "32K", "max_seqs": 256}
     assert f"--max-num-seqs {best.users_each} " in found.describe(best)["commands"]["vllm"]
-    told = sized("moonshotai/Kimi-K3", "h100-sxm-80gb", **few).ranking.deployments[0]
+    every = sized("moonshotai/Kimi-K3", "h100-sxm-80gb", **few).ranking.deployments
+    told = next(one for one in every if one.devices == 32)
     # What a rank was laid out for is another; what it holds is the same.
     assert replace(best, ranks=()) == replace(told, ranks=())
     assert [one.pool_bytes for one in best.ranks] == [one.pool_bytes for one in told.ranks]

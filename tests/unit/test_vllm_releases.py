@@ -11,7 +11,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.engines.vllm import releases
 from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel, triton_bytes
-from kvreport.accounting.engines.vllm.kernels import Device, default_kv_format
+from kvreport.accounting.engines.vllm.kernels import Device
 from kvreport.accounting.engines.vllm.plan import _Layers
 from kvreport.accounting.engines.vllm.profiling import (
     Shape,
@@ -185,9 +185,17 @@ def test_the_cache_of_glm_is_fp8_on_data_center_blackwell_gpus_since(
     catalog: Catalog, model: str, first: tuple[int, ...]
 ) -> None:
     before = (0, first[1] - 1)
-    assert default_kv_format(catalog.model(model), at(catalog, before), catalog.accelerator("b200")) is None
-    assert default_kv_format(catalog.model(model), at(catalog, first), catalog.accelerator("b200")) == "fp8"
-    assert default_kv_format(catalog.model(model), at(catalog, first), catalog.accelerator("h200")) is None
+    assert (
+        rules(at(catalog, before)).default_kv_format(catalog.model(model), catalog.accelerator("b200"))
+        is None
+    )
+    assert (
+        rules(at(catalog, first)).default_kv_format(catalog.model(model), catalog.accelerator("b200"))
+        == "fp8"
+    )
+    assert (
+        rules(at(catalog, first)).default_kv_format(catalog.model(model), catalog.accelerator("h200")) is None
+    )
 
 
 def test_dense_layers_of_sparse_latents_are_whole_in_one_stage_since_0_29(catalog: Catalog) -> None:

@@ -236,7 +236,15 @@ class EngineRules:
         accelerator: Accelerator,
         layout: Layout,
     ) -> dict[str, int]:
-        """Bytes per rank that loading adds to the checkpoint's tensors, by what they are for."""
+        """Bytes per rank that loading adds to the checkpoint's tensors, by what they are for.
+
+        Args:
+            model: The model.
+            weight_format: The format that the model is converted to; None for as released.
+            formats: Weight formats by name, for what released tensors carry.
+            accelerator: The device.
+            layout: How the model is spread over devices.
+        """
         return {}
 
     def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
@@ -401,8 +409,11 @@ class EngineRules:
     def share_for(self, pool: int, weights: int, reserve: int, total: int) -> float | None:
         """The smallest share of a device's memory, in steps of 0.001, that leaves a pool; None if even 1 does not.
 
-        ``pool``: the pool that is wanted, in bytes. ``reserve``: what the engine keeps beside them.
-        ``total``: memory that a process can use.
+        Args:
+            pool: The pool that is wanted, in bytes.
+            weights: Weights as loaded.
+            reserve: What the engine keeps beside them.
+            total: Memory that a process can use.
         """
         if self.engine.utilization_of == "memory_less_weights":
             return None
@@ -448,7 +459,14 @@ class EngineRules:
     def open_choices(
         self, model: Model, accelerator: Accelerator, step: EngineStep, formats: Mapping[str, WeightFormat]
     ) -> tuple[str, ...]:
-        """What an installation decides and no flag tells, with what the other choice takes; none by default."""
+        """What an installation decides and no flag tells, with what the other choice takes; none by default.
+
+        Args:
+            model: The model.
+            accelerator: The device.
+            step: The scheduler's sizes.
+            formats: All weight formats, by name.
+        """
         return ()
 
     # --- limits -------------------------------------------------------------------------------------------------

@@ -162,7 +162,11 @@ def named(*pairs: tuple[str, object | None]) -> list[Word]:
 def ranks(flags: ServeFlags, served: Served, tensor_parallel: int, experts: tuple[Word, ...]) -> list[Word]:
     """Ranks of each kind, which vLLM and SGLang say in the same order.
 
-    ``experts``: what divides experts, where they are divided.
+    Args:
+        flags: The server's names of them.
+        served: What must be said.
+        tensor_parallel: Tensor ranks as the server counts them.
+        experts: What divides experts, where they are divided.
     """
     numbers = (
         (flags.tensor_parallel, tensor_parallel, ()),

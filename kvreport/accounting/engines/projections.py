@@ -36,7 +36,15 @@ def missing_projections(
     *,
     joined: bool,
 ) -> int:
-    """Bytes per rank of the places whose tensors the checkpoint lacks."""
+    """Bytes per rank of the places whose tensors the checkpoint lacks.
+
+    Args:
+        model: The model.
+        weight_format: The format that the model is converted to; None for as released.
+        formats: Weight formats by name.
+        tensor_parallel: Ranks that share each layer.
+        joined: As for :func:`allocated_rows`.
+    """
     rows = allocated_rows(model, joined)
     if rows == tuple(model.weights):
         return 0

@@ -64,8 +64,14 @@ def layer(
 ) -> Tensor:
     """One layer.
 
-    ``feed``: the layer's feed-forward network. ``streams``: all streams. ``per_layer``: Per-layer
-    embeddings. ``index``: the layer. ``mix``: the layer's attention.
+    Args:
+        network: The network.
+        feed: The layer's feed-forward network.
+        streams: All streams.
+        per_layer: Per-layer embeddings.
+        home: Backend of the layer.
+        index: The layer.
+        mix: The layer's attention.
     """
     hidden, tokens = network.hidden, streams.ne[1]
     predictions = _predicted(network, streams, home)

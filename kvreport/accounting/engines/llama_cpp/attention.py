@@ -105,7 +105,13 @@ def attention(
 ) -> Tensor:
     """Attention with cached keys and values, from the layer's normed input to the output projection.
 
-    ``inputs``: tensors that every layer reads: positions, masks, rows of the cache.
+    Args:
+        graph: The graph that is planned.
+        inputs: Tensors that every layer reads: positions, masks, rows of the cache.
+        attn: The layer.
+        x: The residual stream.
+        home: Where the layer computes.
+        cache_home: Where its cache lies.
     """
     picks = None
     if attn.picker is not None:
@@ -357,7 +363,13 @@ def latent_attention(
 ) -> Tensor:
     """Latent attention with absorbed projections (``deepseek2.cpp``, ``deepseek32.cpp``).
 
-    ``inputs``: tensors that every layer reads: positions, masks, rows of the cache.
+    Args:
+        graph: The graph that is planned.
+        inputs: Tensors that every layer reads: positions, masks, rows of the cache.
+        attn: The layer.
+        x: The residual stream.
+        home: Where the layer computes.
+        cache_home: Where its cache lies.
     """
     step, tokens = inputs.step, x.ne[1]
     compressed = _compressed_query(attn, x, home)

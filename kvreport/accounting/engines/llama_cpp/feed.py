@@ -61,8 +61,13 @@ def feed_forward(feed: FeedForward, x: Tensor, homes: FeedHomes) -> Tensor:
 def mixture(graph: Graph, moe: Mixture, x: Tensor, residual: Tensor, home: int, experts: FeedHomes) -> Tensor:
     """A mixture of experts with what runs beside it.
 
-    ``moe``: the layer. ``residual``: the stream before the norm, which Gemma 4's router reads.
-    ``experts``: where its experts lie.
+    Args:
+        graph: The graph that is planned.
+        moe: The layer.
+        x: The residual stream.
+        residual: The stream before the norm, which Gemma 4's router reads.
+        home: Where the layer computes.
+        experts: Where its experts lie.
     """
     if moe.dense_beside is not None:
         return _beside_dense(graph, moe, x, residual, home, experts)

@@ -76,8 +76,12 @@ def ollama_quantized(
 ) -> tuple[LocalTensor, ...]:
     """Give every tensor the type that Ollama's quantizer would.
 
-    ``mix``: one of :data:`MIXES`. ``layers``: layers of the model. ``experts``: experts of a layer, 0 if
-    none.
+    Args:
+        tensors: The model's tensors.
+        mix: One of :data:`MIXES`.
+        architecture: ggml's name of the architecture.
+        layers: Layers of the model.
+        experts: Experts of a layer, 0 if none.
     """
     ordered = sorted(tensors, key=lambda tensor: (tensor.layer, tensor.role))
     roles = {tensor.role for tensor in ordered}

@@ -38,7 +38,13 @@ def layer(
 ) -> Tensor:
     """One recurrent layer, from its normed input to its output projection.
 
-    ``inputs``: tensors that every layer reads: positions, masks, rows of the cache. ``mixer``: the layer.
+    Args:
+        graph: The graph that is planned.
+        inputs: Tensors that every layer reads: positions, masks, rows of the cache.
+        mixer: The layer.
+        x: The residual stream.
+        home: Where the layer computes.
+        cache_home: Where its cache lies.
     """
     at = RecurrentPlace(graph, inputs, mixer, home, cache_home)
     match mixer.mechanism:

@@ -54,7 +54,7 @@ class WorstStep:
 
 
 def linear(x: Tensor, width: int, home: int, *, biased: bool) -> Tensor:
-    """A matrix of so many outputs times ``x``, and its bias."""
+    """A matrix of so many outputs times ``x``, at ``home``, and its bias where it is ``biased``."""
     cur = mul_mat(weight(x.ne[0], width, home=home), x)
     return add(cur, weight(width, home=home)) if biased else cur
 

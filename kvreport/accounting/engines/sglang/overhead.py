@@ -71,7 +71,13 @@ def tables_on_device(
 ) -> int:
     """Tables that other devices keep in host memory, and this one does not.
 
-    ``tables``: names of rows that a release keeps in host memory.
+    Args:
+        model: The model.
+        tables: Names of rows that a release keeps in host memory.
+        weight_format: The format that the model is converted to; None for as released.
+        formats: Weight formats by name, for what released tensors carry.
+        accelerator: The device.
+        tensor_parallel: Ranks that share each table.
     """
     if not tables or has_host_apart(accelerator):
         return 0
@@ -94,6 +100,14 @@ def widened_projection(
 
     DeepGEMM's runs on Blackwell data-centre GPUs, AITER's on gfx950 since 0.5.20 (``SGLANG_OPT_FP8_WO_A_GEMM``:
     ``srt/server_args.py`` in 0.5.13 to 0.5.17, ``srt/arg_groups/model_hook.py`` and ``serving_hook.py`` in 0.5.20 and 0.5.23).
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        weight_format: The format that the model is converted to; None for as released.
+        formats: Weight formats by name, for what released tensors carry.
+        accelerator: The device.
+        tensor_parallel: Ranks that share each layer.
     """
     if not has_groups(model) or multiplies_groups(engine, accelerator):
         return 0
@@ -144,6 +158,12 @@ def loaded_scales(
     SGLang loads the scales into 32-bit floats and registers the kernel's own next to them
     (``srt/layers/quantization/fp8.py::create_fp8_moe_weight_``,
     ``marlin_utils_fp4.py::prepare_moe_mxfp4_layer_for_marlin``); since 0.5.16 the former are deleted.
+
+    Args:
+        model: The model.
+        weight_format: The format that the model is converted to; None for as released.
+        formats: Weight formats by name, for what released tensors carry.
+        tensor_parallel: Ranks that share each layer.
     """
     size = 0
     for row in model.weights:

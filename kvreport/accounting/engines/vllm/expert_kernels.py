@@ -43,8 +43,11 @@ def block_float_kernel(engine: Engine, architecture: str, major: int, installed:
 
     Hopper takes OpenAI's Triton kernels where they are installed, as part of the package or as a package of their own.
 
-    ``major``: major compute capability. ``installed``: what a log or a user says runs on Hopper; None for
-    how the release is published.
+    Args:
+        engine: The record of the release.
+        architecture: The model's class.
+        major: Major compute capability.
+        installed: What a log or a user says runs on Hopper; None for how the release is published.
     """
     if major == 10:
         return "flashinfer"

@@ -223,7 +223,15 @@ def stored_format(
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of one model on one device, and what they force; ``fp8`` is of the cache."""
+    """The kernels of one model on one device, and what they force.
+
+    Attributes:
+        engine: The engine's policy.
+        device: What of the accelerator decides.
+        traits: What of the model decides.
+        architecture: The model's class.
+        fp8: True if the cache is stored in FP8.
+    """
 
     engine: Engine
     device: Device

@@ -83,6 +83,14 @@ def load_overhead(
 ) -> dict[str, int]:
     """Bytes per rank that loading adds, by what they are for.
 
+    Args:
+        model: The model.
+        engine: The engine, whose release decides the kernels.
+        weight_format: The format the model is converted to; None means as released.
+        formats: Weight formats by name.
+        accelerator: The device, which decides the kernels.
+        layout: How the weights are divided.
+
     Returns:
         ``position_table``, ``missing_projections``, ``absorbed_projection``, ``widened_scales``, ``grouped_scales``,
         ``expert_padding``, ``read_plain``, ``float_connections``, ``row_padding`` and ``allocated_blocks``, where they apply.

@@ -191,18 +191,32 @@ def partial_bytes_per_row(
     ``flash_attn_max_num_splits_for_cuda_graph``), and every head has a result of each, 32 bits a number
     (FlashAttention 3, ``hopper/flash_api.cpp``, ``out_accum``). Heads wider than 256 are no kernel's of these. Those of latents that
     are stored at 16 bits are, and a result of theirs is as wide as a latent (0.20.0 to 0.33.0
-    ``v1/attention/backends/mla/flashattn_mla.py``, ``max_num_splits``; apron-003). Latents in FP8 are FlashMLA's
-    (``FlashAttnMLABackend.supported_kv_cache_dtypes`` has 16 bits only), whose one result for each request and for each group of
-    multiprocessors is not counted (FlashMLA, ``csrc/api/dense_decode.h``, ``total_num_splits``). Heads in FP8 keep as much as in
-    16 bits. Ranks that divide a context gather the heads of their group first
-    (``model_executor/layers/attention/mla_attention.py``, ``dcp_world_size``). Where an indexer picks tokens of latents in 16 bits,
-    FlashAttention 3 divides those (``v1/attention/backends/mla/flashattn_mla_sparse.py``; apron-011), but not where ranks divide a
-    context. Other kernels serve rows of other widths.
+    ``v1/attention/backends/mla/flashattn_mla.py``, ``max_num_splits``): of 20 heads they take 1.25 GiB of the 3.25 that one start
+    on an H100 estimated (apron-003). Each data rank has all of DeepSeek-V3's 128 heads: 32 parts x 128 heads x 512 tokens x 512
+    numbers x 4 bytes = 4.0 GiB, and counted twice 8.0. Four layers of that model, started with 0.26.0 on an H200, printed 4,224 MiB for
+    the first whole graph, and 2,134 with graphs of at most 256 requests.
 
-    The first runner looks at memory before the pass that precedes a capture and after the capture, so that it counts the results
-    once (0.19.1 to 0.28.0 ``v1/worker/gpu_model_runner.py::profile_cudagraph_memory``). The second looks between the two: its
-    second sample is less by the results that are given back, and is taken off the whole, so that they count again (0.29.0 to
-    0.33.0 ``v1/worker/gpu/cudagraph_utils.py``, ``measured - sum(mem_samples)``).
+    Latents in FP8 are FlashMLA's (``FlashAttnMLABackend.supported_kv_cache_dtypes`` has 16 bits only), which keeps one result for each
+    request, and one for each group of multiprocessors, which is not counted (FlashMLA, ``csrc/api/dense_decode.h``,
+    ``total_num_splits``). Heads in FP8 keep as much as in 16 bits. Ranks that divide
+    a context gather the heads of their group first (``model_executor/layers/attention/mla_attention.py``, ``dcp_world_size``).
+
+    Where an indexer picks tokens of latents in 16 bits, FlashAttention 3 divides those
+    (``v1/attention/backends/mla/flashattn_mla_sparse.py``), but not where ranks divide a context. Other kernels serve
+    rows of other widths. On eight H200, one start of GLM-5.3 estimated 2.30 GiB, where 2.65 are counted with these (apron-011).
+
+    Entering a capture gives back what the pass before it left in the allocator, and the graphs of a pool share what theirs take. The
+    first runner looks at memory before that pass and after the capture, so that it counts the results once (0.19.1 to 0.28.0
+    ``v1/worker/gpu_model_runner.py::profile_cudagraph_memory``). The second runner looks between the two. Its second sample is less
+    by the results that are given back, and is taken off the whole: they count again, nearly as large (0.29.0 to 0.33.0
+    ``v1/worker/gpu/cudagraph_utils.py``, ``measured - sum(mem_samples)``).
+
+    Args:
+        model: The model.
+        release: The vLLM release.
+        tensor_parallel: Ranks that share the heads.
+        second: True for the second model runner.
+        decode_context: Ranks that divide a context.
     """
     caches = model.every_cache
     plain = [one for one in caches if isinstance(one, FullAttention | SlidingWindow)]
@@ -369,8 +383,11 @@ def forward_bytes_per_token(
     compute in buffers that stay allocated (``inner_kept``), their inner side lies there
     (:func:`expert_workspace_bytes`), and a forward pass adds only their outputs.
 
-    ``whole_experts``: True with expert parallelism. ``inner_kept``: True where experts compute in buffers
-    that stay allocated.
+    Args:
+        shape: The model's widths.
+        tensor_parallel: Ranks that share each layer.
+        whole_experts: True with expert parallelism.
+        inner_kept: True where experts compute in buffers that stay allocated.
     """
     stream = stream_bytes_per_token(shape)
     dense = FORWARD_INNER_BYTES * shape.inner / tensor_parallel
@@ -497,9 +514,13 @@ def compiling_bytes(
     the first kernel reads the embedding table. Where images or sounds may be asked for, embeddings are looked up
     outside of the compiled graph (``gpu_model_runner.py::_dummy_run``).
 
-    ``images``: False if the engine was told to serve text only. ``hashed``: True if tables of hashed
-    n-grams lie on the device, whose lookup is compiled with the layers (a bug report of Flash-Next before
-    0.30 names tens of GiB per GPU).
+    Args:
+        model: The model.
+        release: The vLLM release.
+        tensor_parallel: Ranks that the table is divided over.
+        images: False if the engine was told to serve text only.
+        hashed: True if tables of hashed n-grams lie on the device, whose lookup is compiled with the layers (a bug
+            report of Flash-Next before 0.30 names tens of GiB per GPU).
     """
     if not release.has("compiles_on_copies"):
         return 0

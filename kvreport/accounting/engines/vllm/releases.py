@@ -30,8 +30,14 @@ def second_runner(
     ``second_runner_nvidia`` and ``first_runner_rocm`` (``ROCM_DEFAULT_MRV1_ARCHITECTURES``).
     ``VLLM_USE_V2_MODEL_RUNNER`` goes before all of them.
 
-    ``experts``: True for a mixture of experts. ``states``: True if some layers keep a recurrent state.
-    ``attention``: False for a model of states alone. ``quantized``: True if the weights are quantized.
+    Args:
+        engine: The record of the release.
+        architecture: The model's class.
+        experts: True for a mixture of experts.
+        states: True if some layers keep a recurrent state.
+        attention: False for a model of states alone.
+        quantized: True if the weights are quantized.
+        vendor: Who makes the devices, in capitals.
     """
     release = release_of(engine)
     served = release.word("second_runner")

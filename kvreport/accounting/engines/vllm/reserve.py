@@ -333,7 +333,11 @@ def bytes_of_graph_layer(
 
     No log shows those of Intel's.
 
-    ``hopper``: True on Hopper, for a model whose graphs take less there (:func:`less_on_hopper`).
+    Args:
+        engine: The engine's record, of one release.
+        second: True for the second model runner.
+        vendor: Who makes the devices, in capitals.
+        hopper: True on Hopper, for a model whose graphs take less there (:func:`less_on_hopper`).
     """
     if second and vendor == "AMD":
         return float(ROCM_GRAPH_BYTES)
@@ -351,7 +355,14 @@ def less_on_hopper(sizes: Shape, *, second: bool) -> bool:
 
 
 def runs_second(model: Model, sizes: Shape, engine: Engine, *, vendor: str = "NVIDIA") -> bool:
-    """Whether the second model runner serves a model by default."""
+    """Whether the second model runner serves a model by default.
+
+    Args:
+        model: The model.
+        sizes: The model's widths.
+        engine: The engine's record, of one release.
+        vendor: Who makes the devices, in capitals.
+    """
     return releases.second_runner(
         engine,
         model.architecture,
