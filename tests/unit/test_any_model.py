@@ -56,20 +56,10 @@ def test_methods_of_engines_are_layouts(quantization: dict[str, Any], weights: i
     assert stored(quantization) == pytest.approx(PLAIN + weights, rel=1e-6)
 
 
-def test_modelopt_nests_what_newer_exports_state_at_the_top() -> None:
-    nested = {"quant_method": "modelopt", "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
-    model = read_config(LLAMA | {"quantization_config": nested})
-    assert (model.weight_format, model.kv_format) == ("fp8-tensor", "fp8")
-
-
 @pytest.mark.parametrize("key", ["headdim", "head_dmi", "head_size", "d_head", "attention_head_dim"])
 def test_a_misspelt_head_width_is_refused(key: str) -> None:
     with pytest.raises(InputError, match=f"head_dim: found nothing, but {key} = 256"):
         read_config(LLAMA | {key: 256})
-
-
-def test_a_stated_head_width_is_taken() -> None:
-    assert read_config(LLAMA | {"head_dim": 256, "head_size": 64}).layers[0].caches[0].key_dim == 256  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

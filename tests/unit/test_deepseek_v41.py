@@ -15,12 +15,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.estimate import estimate
 
-TEXT: dict[str, Any] = CONFIGS["deepseek_v41"]["TEXT"]
 CONFIG: dict[str, Any] = CONFIGS["deepseek_v41"]["CONFIG"]
-
-
-def with_text(**changed: object) -> dict[str, Any]:
-    return CONFIG | {"text_config": TEXT | changed}
 
 
 @pytest.fixture(scope="module")
@@ -56,22 +51,6 @@ def test_four_layers_keep_what_the_others_read(model: Model) -> None:
     assert sum((288 + 68) / stride for stride in strides) == 890
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"compress_ratios": [0, 0, 2]}, "a list of 40 or some more"),
-        ({"compress_ratios": [4] * 40}, "0, 1 or 2"),
-        ({"kv_source_layer_ids": None}, "kv_source_layer_ids"),
-        ({"kv_source_layer_ids": [0]}, "the layer is a source"),
-        ({"kv_source_layer_ids": [8]}, "a layer below 2"),
-        ({"engram_num_embeddings": [5]}, "engram_num_embeddings"),
-    ],
-)
-def test_layers_that_do_not_fit_together_are_refused(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        read_config(with_text(**changed))
-
-
 def test_pools_that_are_not_known_are_not_guessed() -> None:
     with pytest.raises(InputError, match="are not computed here; allowed: vllm"):
         estimate("deepseek-v4.1-flash", gpu="h200", tensor_parallel=8, engine="sglang")
@@ -83,9 +62,3 @@ def test_tables_of_n_grams_lie_in_host_memory() -> None:
     assert 8 * answer.budget.weights < 430e9
     older = estimate("deepseek-v4.1-flash", gpu="h200", tensor_parallel=8, engine="vllm 0.25")
     assert older.verdict == "engine_does_not_run"
-
-
-def test_drafts_without_the_layers_that_they_read_are_refused() -> None:
-    text = {key: value for key, value in TEXT.items() if key != "dspark_target_layer_ids"}
-    with pytest.raises(InputError, match="dspark_target_layer_ids: found nothing"):
-        read_config({**CONFIG, "text_config": text})

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from huggingface_configs import CONFIGS
 
 from kvreport.architectures import read_config
-from kvreport.errors import InputError
 
 QWEN3_8B: dict[str, Any] = CONFIGS["drafts"]["QWEN3_8B"]
 LAYERS = {"target_layer_ids": [1, 9, 17, 25, 33], "mask_token_id": 151669}
@@ -65,16 +63,3 @@ def test_dflash_2_has_convolutions_and_a_choice_among_candidates() -> None:
     # By hand, from vLLM 0.33.0 (qwen3_dflash2.py): two convolutions a layer, two tables and a matrix.
     convolution = 2 * 4 * 4096 + 2 * 4 * (4096 // 64) * 4096
     assert parameters(config) == PLAIN + 10 * convolution + 2 * 151936 * 128 + 128 * 4096
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "named"),
-    [
-        ("DSparkDraftModel", {"dflash_config": LAYERS}, "markov_rank"),
-        ("DSparkDraftModel", {"q_lora_rank": 1536}, "latent attention or experts"),
-        ("DominoDraftModel", {}, "gru_hidden_dim"),
-    ],
-)
-def test_a_draft_whose_head_is_not_stated_is_refused(name: str, change: dict[str, Any], named: str) -> None:
-    with pytest.raises(InputError, match=named):
-        read_config(DSPARK | {"architectures": [name]} | change)

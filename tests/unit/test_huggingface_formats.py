@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_configs import COUNTED, DEEPSEEK_V3, GEMMA_3_27B, GPT_OSS_120B, LLAMA_3_1_8B, plain
+from huggingface_configs import COUNTED, DEEPSEEK_V3, GEMMA_3_27B, GPT_OSS_120B, LLAMA_3_1_8B
 from reading import read_trimmed as read_config
 
 from kvreport.accounting.weights import released_bytes
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
-from kvreport.errors import InputError
 from tests.trunk import load_overhead
 
 FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
@@ -133,58 +132,6 @@ def test_compressed_tensors_follow_targets_and_exceptions() -> None:
     assert forms["*.up_proj"] == {"int4-g32"}
 
 
-@pytest.mark.parametrize(
-    ("weights", "expected"),
-    [
-        ({"num_bits": 8, "type": "float", "strategy": "channel"}, "fp8-channel"),
-        ({"num_bits": 8, "type": "float", "strategy": "tensor"}, "fp8-tensor"),
-        ({"num_bits": 8, "type": "float", "strategy": "block"}, "fp8-block"),
-        ({"num_bits": 4, "type": "float", "group_size": 16}, "nvfp4"),
-        ({"num_bits": 4, "type": "float", "group_size": 32}, "mxfp4"),
-        ({"num_bits": 8, "type": "int", "strategy": "channel"}, "int8"),
-        ({"num_bits": 4, "type": "int", "group_size": 128}, "int4-g128-sym"),
-        ({"num_bits": 4, "type": "int", "group_size": 128, "symmetric": False}, "int4"),
-    ],
-)
-def test_every_scheme_has_its_name(weights: dict[str, Any], expected: str) -> None:
-    quantization = {
-        "quant_method": "compressed-tensors",
-        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
-        "ignore": ["lm_head"],
-    }
-    assert model(LLAMA_3_1_8B, quantization_config=quantization).weight_format == expected
-
-
-def test_awq_and_gptq_are_int4_in_groups() -> None:
-    awq = {"quant_method": "awq", "bits": 4, "group_size": 128}
-    gptq = {"quant_method": "gptq", "bits": 4, "group_size": 64}
-    assert model(LLAMA_3_1_8B, quantization_config=awq).weight_format == "int4"
-    assert model(LLAMA_3_1_8B, quantization_config=gptq).weight_format == "gptq4-g64"
-
-
-@pytest.mark.parametrize(
-    ("scheme", "expected"),
-    [({"num_bits": 8, "type": "float"}, "fp8"), ("FP8", "fp8"), (None, None)],
-)
-def test_a_checkpoint_may_declare_its_cache_format(scheme: object, expected: str | None) -> None:
-    assert model(LLAMA_3_1_8B, quantization_config={**FP8, "kv_cache_scheme": scheme}).kv_format == expected
-
-
-def test_a_cache_format_counts_under_a_named_method_only() -> None:
-    # As in Qwen3-32B-FP8-Static-PerTensor; vLLM's planner kept 16-bit keys and values for it.
-    scale = {"num_bits": 8, "type": "float", "dynamic": False}
-    flat = {
-        "config_groups": {"group_0": {"targets": ["Linear"], "weights": scale}},
-        "ignore": ["lm_head"],
-        "kv_cache_scheme": "FP8",
-        "producer": {"name": "modelopt", "version": "0.31.0"},
-        "quant_algo": "FP8",
-    }
-    unnamed = model(LLAMA_3_1_8B, quantization_config=flat)
-    assert (unnamed.weight_format, unnamed.kv_format) == ("fp8-tensor", None)
-    assert model(LLAMA_3_1_8B, quantization_config={**flat, "quant_method": "modelopt"}).kv_format == "fp8"
-
-
 def test_deepseek_v4_publishes_its_experts_narrower_than_the_rest() -> None:
     v4 = COUNTED["deepseek-ai/DeepSeek-V4-Flash"][0]
     read = model(v4, quantization_config=FP8, expert_dtype="fp4")
@@ -224,34 +171,6 @@ def test_a_section_of_the_config_decides_the_cache_format_alone(
     beside = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
     (tmp_path / "hf_quant_config.json").write_text(json.dumps(beside), encoding="utf-8")
     assert read_config(tmp_path, id="a/b").kv_format == kv_format
-
-
-@pytest.mark.parametrize(
-    ("quantization", "named"),
-    [
-        ({"quant_method": "squeeze"}, "quant_method: found 'squeeze'"),
-        ({"quant_method": "gptq", "bits": 5}, "bits: found '5 bits"),
-        ({"quant_method": "fp8", "weight_block_size": [64]}, "weight_block_size: found 'a list of 1'"),
-        ({"quant_algo": "FP2"}, "quant_algo: found 'FP2'"),
-        ({"quant_algo": "MIXED_PRECISION"}, "quantized_layers: found nothing"),
-        (
-            {**FP8, "modules_to_not_convert": "lm_head"},
-            "modules_to_not_convert: found 'lm_head'; allowed: a list",
-        ),
-        ({**FP8, "modules_to_not_convert": ["re:(a+)+$"]}, "found '(a+)+$'"),
-        ({**FP8, "kv_cache_scheme": {"num_bits": 3}}, "kv_cache_scheme.num_bits: found 3"),
-    ],
-)
-def test_what_cannot_be_read_is_named(quantization: dict[str, Any], named: str) -> None:
-    with pytest.raises(InputError) as caught:
-        model(LLAMA_3_1_8B, quantization_config=quantization)
-    assert named in str(caught.value)
-
-
-def test_float32_checkpoints_are_counted_as_they_are_served() -> None:
-    read = model(plain("LlamaForCausalLM", 64, 2, 4, 4, 128, 100, 100), torch_dtype="float32")
-    assert read.dtype == "bfloat16"
-    assert any("float32" in note for note in read.notes)
 
 
 QUARK_FP8 = {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}, "output_tensors": None}
@@ -294,38 +213,6 @@ def test_quark_names_a_type_and_a_scheme(weight: dict[str, object], form: str) -
         "up_proj",
         "down_proj",
     }
-
-
-def test_eight_bits_of_bitsandbytes_are_int8() -> None:
-    quantised = {"quant_method": "bitsandbytes", "load_in_8bit": True}
-    assert read_config({**LLAMA_3_1_8B, "quantization_config": quantised}, id="a/b").weight_format == "int8"
-
-
-@pytest.mark.parametrize(
-    ("keys", "field"),
-    [
-        ({"quantization": {"group_size": 64, "bits": 7}}, "quantization.bits: found 7"),
-        ({"quantization": {"scheme": "w4"}}, "quantization: found"),
-        ({"quantization_config": {"group_size": 64, "bits": 4}}, "quantization_config.quant_algo"),
-        ({"quantization_config": {"quant_method": "modelopt"}}, "quantization_config.quant_algo"),
-        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "load_in_8bit to be true"),
-        ({"quantization_config": {"group_size": 64, "bits": 4}}, "MLX's: give the config it was made from"),
-        ({"quantization_config": {"quant_method": "quark"}}, "global_quant_config"),
-        (
-            {
-                "quantization_config": {
-                    "quant_method": "quark",
-                    "global_quant_config": {"weight": {"dtype": "fp6", "qscheme": "per_group"}},
-                }
-            },
-            "global_quant_config.weight.dtype",
-        ),
-    ],
-)
-def test_a_method_that_is_not_known_is_never_taken_for_none(keys: dict[str, object], field: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read_config({**LLAMA_3_1_8B, **keys}, id="a/b")
-    assert field in str(caught.value)
 
 
 def forms_by_component(config: dict[str, Any], quantization: dict[str, Any]) -> dict[str, set[str | None]]:
@@ -485,35 +372,3 @@ def test_hqq_and_torchao_name_one_scheme_for_all_linear_layers(
         its = open_catalog().weight_formats[form]
         assert its.block is not None
         assert its.bits + 8 * its.scale_bytes / its.block[1] == bits
-
-
-@pytest.mark.parametrize(
-    ("quantization", "named"),
-    [
-        ({**BNB, "bnb_4bit_quant_type": "nf3"}, "bnb_4bit_quant_type: found 'nf3'"),
-        ({"quant_method": "hqq", "quant_config": {"a.b": {}}}, "weight_quant_params: found nothing"),
-        (
-            {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 5, "group_size": 64}}},
-            "nbits: found '5 bits in groups of 64'",
-        ),
-        ({"quant_method": "torchao", "quant_type": "uintx"}, "quant_type: found 'uintx'"),
-        ({"quant_method": "torchao", "quant_type": {"default": {}, "x": {}}}, "an object with default alone"),
-        (
-            {"quant_method": "gptq", "bits": 4, "modules_in_block_to_quantize": ["q_proj"]},
-            "a list of lists of module names",
-        ),
-        ({"quant_method": "gptq", "bits": 4, "dynamic": {"-:(a+)+$": {}}}, "found '(a+)+$'"),
-        (
-            {
-                "quant_method": "compressed-tensors",
-                "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}}},
-                "sparsity_config": {"format": "sparse-bitmask"},
-            },
-            "sparsity_config.format: found 'sparse-bitmask'",
-        ),
-    ],
-)
-def test_a_scheme_that_is_not_known_is_named(quantization: dict[str, Any], named: str) -> None:
-    with pytest.raises(InputError) as caught:
-        model(LLAMA_3_1_8B, quantization_config=quantization)
-    assert named in str(caught.value)

@@ -128,16 +128,6 @@ def test_a_folder_is_read_by_the_config_or_else_by_the_params_that_it_has(tmp_pa
     assert read_config(folder).architecture == "LlamaForCausalLM"
 
 
-@pytest.mark.parametrize("more", [{}, {"model_type": "mamba"}])
-def test_a_config_of_mambas_own_package_is_answered_with_the_converted_one(more: dict[str, Any]) -> None:
-    """The config of state-spaces/mamba-130m, and a copy that names a type."""
-    config = {"d_model": 768, "n_layer": 24, "vocab_size": 50277, "ssm_cfg": {}, "rms_norm": True, **more}
-    with pytest.raises(
-        InputError, match=r"ssm_cfg: found a config in the words of.*converted for transformers"
-    ):
-        read_config(config, id="a/b")
-
-
 @pytest.mark.parametrize("as_folder", [True, False])
 def test_an_adapter_is_answered_with_its_base(tmp_path: Path, as_folder: bool) -> None:
     path = tmp_path / "adapter_config.json"

@@ -12,13 +12,9 @@ from typing import Any
 import pytest
 from huggingface_configs import (
     COUNTED,
-    DEEPSEEK_V3,
     GEMMA_3_27B,
-    GPT_OSS_120B,
-    LLAMA_3_1_8B,
     QWEN3_6_27B,
     dims,
-    plain,
 )
 from reading import read_trimmed as read_config
 
@@ -60,36 +56,11 @@ def only(of: Iterable[tuple[int, Cache]], kind: str) -> Any:
     return found[0]
 
 
-def test_gpt_oss_alternates_windows_and_full_layers() -> None:
-    read = model(GPT_OSS_120B)
-    assert kinds(read) == {"sliding": 18, "full": 18}
-    window = only(caches(read), "sliding")
-    assert (window.kv_heads, window.key_dim, window.value_dim, window.window) == (8, 64, 64, 128)
-    assert read.pattern[:4] == (0, 1, 0, 1)
-
-
 def test_gemma_3_reads_everything_in_every_sixth_layer() -> None:
     read = model(GEMMA_3_27B)
     assert kinds(read) == {"sliding": 52, "full": 10}
     full = next(group for group in read.layers if group.name == "full attention")
     assert full.indices == (5, 11, 17, 23, 29, 35, 41, 47, 53, 59)
-
-
-def test_latent_attention_keeps_one_vector_of_576() -> None:
-    latent = only(caches(model(DEEPSEEK_V3)), "latent")
-    assert (latent.latent_dim, latent.rope_dim, latent.stride, latent.window) == (512, 64, 1, None)
-    assert kinds(model(DEEPSEEK_V3)) == {"latent": 61}
-
-
-def test_deepseek_v3_2_indexes_every_layer_and_glm_5_2_twenty_one() -> None:
-    # The planner of vLLM 0.33.0 makes 61 and 21 indexer caches.
-    assert kinds(counted("deepseek-ai/DeepSeek-V3.2")) == {"latent": 61, "indexer": 61}
-    assert kinds(counted("zai-org/GLM-5.2")) == {"latent": 78, "indexer": 21}
-
-
-def test_a_schedule_comes_before_an_incomplete_list_of_indexers() -> None:
-    config = COUNTED["zai-org/GLM-5.2"][0] | {"indexer_types": ["full"] * 74}
-    assert kinds(model(config))["indexer"] == 21
 
 
 def test_the_state_of_qwen3_6_27b() -> None:
@@ -152,20 +123,6 @@ def test_the_last_layers_share_the_caches_of_earlier_ones(model_id: str, expecte
     assert {cache.reads for _, cache in caches(read) if isinstance(cache, Shared)} == {"sliding", "full"}
 
 
-def test_llama_4_chunks_the_layers_with_rotary_positions() -> None:
-    read = counted("meta-llama/Llama-4-Scout-17B-16E-Instruct")
-    assert kinds(read) == {"chunked": 36, "full": 12}
-    assert only(caches(read), "chunked").chunk == 8192
-    assert read.context_tokens == 10_485_760
-
-
-def test_cross_attention_layers_keep_the_image_and_no_text() -> None:
-    # 560 / 14 = 40 patches a side: 4 tiles x (1,600 + 1) tokens.
-    read = counted("meta-llama/Llama-3.2-11B-Vision-Instruct")
-    assert kinds(read) == {"full": 32, "cross": 8}
-    assert only(caches(read), "cross").encoder_tokens == 6_404
-
-
 def test_nemotron_layers_are_one_thing_each() -> None:
     read = counted("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
     assert kinds(read) == {"state": 23, "full": 6}
@@ -175,26 +132,6 @@ def test_nemotron_layers_are_one_thing_each() -> None:
     state = only(caches(read), "state")
     assert elements(state) == {"conv": 18_432, "recurrent": 524_288}
     assert [tensor.precision for tensor in state.tensors] == ["model", "float32"]
-
-
-def test_minimax_m3_keeps_unscaled_index_keys_on_57_of_60_layers() -> None:
-    read = counted("nvidia/MiniMax-M3-NVFP4")
-    assert kinds(read) == {"full": 60, "indexer": 57}
-    assert only(caches(read), "indexer").scaled is False
-
-
-def test_a_window_that_is_switched_off_is_no_window() -> None:
-    qwen = plain("Qwen2ForCausalLM", 3584, 28, 28, 4, 18944, 152064, 32768, sliding_window=131072)
-    assert kinds(model(qwen)) == {"full": 28}
-    switched_on = {**qwen, "use_sliding_window": True, "max_window_layers": 20}
-    assert kinds(model(switched_on)) == {"full": 20, "sliding": 8}
-
-
-def test_null_means_no_window_where_a_missing_key_means_the_class_default() -> None:
-    mistral = plain("MistralForCausalLM", 4096, 32, 32, 8, 14336, 32768, 32768)
-    assert kinds(model({**mistral, "sliding_window": None})) == {"full": 32}
-    assert only(caches(model(mistral)), "sliding").window == 4096
-    assert "sliding_window = 4096" in " ".join(model(mistral).notes)
 
 
 def test_linear_attention_layers_are_counted_from_one() -> None:
@@ -213,42 +150,12 @@ def test_linear_attention_layers_are_counted_from_one() -> None:
     assert full.indices == (3, 7)
 
 
-@pytest.mark.parametrize(
-    ("scaling", "expected"),
-    [
-        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}, 131_072),
-        ({"type": "linear", "factor": 4.0}, 131_072),
-        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}, 32_768),
-        ({"rope_type": "default"}, 32_768),
-        (None, 32_768),
-    ],
-)
-def test_rotary_scaling_extends_the_context_only_where_it_says_so(
-    scaling: dict[str, Any] | None, expected: int
-) -> None:
-    config = plain("Qwen2ForCausalLM", 3584, 2, 28, 4, 18944, 152064, 32768, rope_scaling=scaling)
-    assert model(config).context_tokens == expected
-
-
 def test_every_record_covers_all_layers() -> None:
     for model_id, (config, _) in COUNTED.items():
         read = model(config)
         assert sorted(index for group in read.layers for index in group.indices) == list(
             range(read.layer_count)
         ), model_id
-
-
-@pytest.mark.parametrize(
-    ("rope", "axes"),
-    [
-        ({"type": "mrope", "mrope_section": [16, 24, 24]}, 3),
-        ({"type": "mrope", "mrope_section": [16, 24, 24], "partial_rotary_factor": 0.25}, 1),
-        ({"type": "default"}, 1),
-        (None, 1),
-    ],
-)
-def test_axes_that_heads_rotate_by_are_read_whatever_the_class(rope: object, axes: int) -> None:
-    assert model({**LLAMA_3_1_8B, "rope_scaling": rope}).rotary_axes == axes
 
 
 @pytest.mark.parametrize(

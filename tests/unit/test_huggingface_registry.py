@@ -49,40 +49,6 @@ def test_an_unknown_class_is_named_and_never_replaced() -> None:
     assert "model_type" in text
 
 
-def test_the_first_known_class_counts() -> None:
-    small = {
-        "hidden_size": 64,
-        "num_attention_heads": 4,
-        "num_hidden_layers": 2,
-        "vocab_size": 100,
-        "intermediate_size": 128,
-    }
-    read = read_config({"architectures": ["Unheard", "LlamaForCausalLM"], **small}, id="a/b")
-    assert read.architecture == "LlamaForCausalLM"
-
-
-def test_model_type_decides_where_no_class_is_named() -> None:
-    small = {
-        "hidden_size": 64,
-        "num_attention_heads": 4,
-        "num_hidden_layers": 2,
-        "vocab_size": 100,
-        "intermediate_size": 128,
-    }
-    assert read_config({"model_type": "llama", **small}, id="a/b").architecture == "LlamaForCausalLM"
-
-
-def test_a_config_that_names_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match="architectures: found nothing"):
-        read_config({}, id="a/b")
-
-
-def test_a_class_without_dimensions_is_refused() -> None:
-    # The class has defaults for all of them, but a config that states none describes no model.
-    with pytest.raises(InputError, match="only with --assume-defaults"):
-        read_config({"architectures": ["LlamaForCausalLM"]}, id="a/b")
-
-
 @pytest.mark.parametrize(
     ("name", "instead"),
     [

@@ -99,20 +99,6 @@ def test_layers_that_keep_a_state_have_the_caches_of_their_lines() -> None:
     assert (recurrent.channels, recurrent.columns) == (8, 16 * 16)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"mamba_d_head": 32}, "mamba_d_head: found 32; allowed: as mamba_n_heads"),
-        ({"mamba_n_heads": 7}, "mamba_n_heads: found 7; allowed: a divisor of mamba_expand"),
-        ({"attn_layer_indices": [4]}, "allowed: indices of layers"),
-        ({"mamba_d_conv": 1}, "mamba_d_conv: found 1; allowed: a whole number from 2"),
-    ],
-)
-def test_sizes_of_a_state_that_do_not_fit_together_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_config({**HYBRID, **change})
-
-
 @pytest.mark.parametrize(("rank", "width"), [("auto", 4), (None, 4), (6, 6)])
 def test_a_rank_that_is_not_a_number_follows_from_the_width(rank: object, width: int) -> None:
     config = {**HYBRID, "architectures": ["JambaForCausalLM"], "mamba_dt_rank": rank, "num_experts": 1}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -327,16 +326,6 @@ def test_ascend_describes_every_tensor(tmp_path: Path) -> None:
         read_config(tmp_path, id="a/b")
 
 
-def test_a_quantizer_without_a_layout_here_sends_the_reader_to_the_headers() -> None:
-    with pytest.raises(InputError, match=r"quip.*safetensors files, whose headers say every byte"):
-        read(LLAMA_3_1_8B, {"quant_method": "quip"})
-
-
-def test_a_method_that_is_not_read_names_the_nearest_one() -> None:
-    with pytest.raises(InputError, match=r"quip.*exl3 is the nearest"):
-        read(LLAMA_3_1_8B, {"quant_method": "quip"})
-
-
 _VECTORS: Final = {
     "enable_norm": True,
     "enable_perm": True,
@@ -393,25 +382,6 @@ def test_vptq_by_module() -> None:
     assert up == {"vptq-v8-k65536-r256-n1-c6": 2, None: 30}
 
 
-@pytest.mark.parametrize(
-    ("changed", "named"),
-    [
-        ({"vector_lens": [4, 8], "num_centroids": [4096, 65536], "outlier_size": 64}, "outlier_size"),
-        ({"num_centroids": [-1, 60000]}, "num_centroids"),
-        ({"vector_lens": [-1, -1]}, "vector_lens"),
-        ({"is_indice_packed": False}, "is_indice_packed"),
-    ],
-)
-def test_vectors_that_are_stored_otherwise_are_refused(changed: dict[str, Any], named: str) -> None:
-    with pytest.raises(InputError, match=rf"{named}.*safetensors files"):
-        read(LLAMA_3_1_8B, vptq(**changed))
-
-
-def test_vptq_that_states_no_vectors_is_refused() -> None:
-    with pytest.raises(InputError, match=r"config_for_layers.*safetensors files"):
-        read(LLAMA_3_1_8B, {"quant_method": "vptq"})
-
-
 def test_spqr_takes_what_the_file_takes() -> None:
     """Four tensors a matrix: tiles of 16 x 16 in 64-bit numbers, row offsets, outliers, the order of inputs."""
     sides = {"gate_proj": (OUT, IN), "up_proj": (OUT, IN), "down_proj": (IN, OUT)}
@@ -428,19 +398,6 @@ def test_spqr_takes_what_the_file_takes() -> None:
     plain_bytes = released_bytes(read_config(LLAMA_3_1_8B, id="a/b"), FORMATS)
     expected = plain_bytes - 32 * 3 * ELEMENTS * 2 + size
     assert released_bytes(read(LLAMA_3_1_8B, section), FORMATS) == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    "shapes",
-    [
-        {},
-        {"model.layers.0.mlp.up_proj.row_offsets.shape": 14337},
-        {"model.layers.0.mlp.up_proj.weight.shape": 5},
-    ],
-)
-def test_spqr_that_does_not_state_its_tensors_is_refused(shapes: dict[str, int]) -> None:
-    with pytest.raises(InputError, match="shapes"):
-        read(LLAMA_3_1_8B, {"quant_method": "spqr", "shapes": shapes})
 
 
 @pytest.mark.parametrize(
@@ -471,24 +428,6 @@ def test_sinq_converts_the_head_unless_it_is_listed() -> None:
     for listed, form in (([], "sinq4-g64"), (["lm_head"], None)):
         model = read(LLAMA_3_1_8B, {"quant_method": "sinq", "modules_to_not_convert": listed})
         assert {row.released for row in model.weights if row.component == "output_head"} == {form}
-
-
-def test_sinq_of_routed_experts_is_refused() -> None:
-    config = {name: value for name, value in DEEPSEEK_V3.items() if name != "quantization_config"}
-    with pytest.raises(InputError, match=r"routed experts.*safetensors files"):
-        read(config, {"quant_method": "sinq"})
-
-
-@pytest.mark.parametrize(
-    ("section", "form"),
-    [
-        ({"quant_method": "metal", "bits": 4, "group_size": 64}, "mlx4-g64"),
-        ({"quant_method": "nvfp4"}, "nvfp4"),
-        ({"quant_method": "quanto", "weights": "int8"}, "int8-channel-sym"),
-    ],
-)
-def test_methods_of_transformers_5_23(section: dict[str, Any], form: str) -> None:
-    assert read(LLAMA_3_1_8B, section).weight_format == form
 
 
 @pytest.mark.parametrize(
@@ -525,80 +464,6 @@ def test_bytes_of_a_linear_layer_equal_the_modules_own(form: str, expected: int)
 
 
 @pytest.mark.parametrize(
-    ("section", "form"),
-    [
-        ({"weights": "int4"}, "int4-z16"),
-        ({"weights": "int2"}, "int2-g128-z16"),
-        ({"weights": "float8"}, "fp8-channel-s16"),
-        ({"quant_method": "higgs", "bits": 4}, "higgs4-g256"),
-        ({"quant_method": "higgs", "bits": 2, "group_size": 64}, "higgs2-g64"),
-        ({"quant_method": "fouroversix"}, "nvfp4"),
-        ({"quant_method": "fouroversix", "dtype": "mxfp4"}, "mxfp4"),
-    ],
-)
-def test_quanto_higgs_and_four_over_six(section: dict[str, Any], form: str) -> None:
-    assert read(LLAMA_3_1_8B, {"quant_method": "quanto", **section}).weight_format == form
-
-
-_AUTO: Final = {"quant_method": "auto-round", "packing_format": "auto_round:auto_gptq", "sym": True}
-_GRANULAR: Final = {"granularity": {"_type": "PerGroup", "_data": {"group_size": 64}}}
-
-
-@pytest.mark.parametrize(
-    ("section", "form"),
-    [
-        # AutoRound 0.16.1, schemes.py: MXFP4, MXFP8, NVFP4, FP8_BLOCK, FP8_STATIC, W4A16.
-        ({**_AUTO, "data_type": "mx_fp", "bits": 4, "group_size": 32}, "mxfp4"),
-        ({**_AUTO, "data_type": "mx_fp_rceil", "bits": 8, "group_size": 32}, "mxfp8"),
-        ({**_AUTO, "data_type": "nv_fp", "bits": 4, "group_size": 16}, "nvfp4"),
-        ({**_AUTO, "data_type": "fp8", "bits": 8, "group_size": [128, 128]}, "fp8-block"),
-        ({**_AUTO, "data_type": "fp", "bits": 8, "group_size": -1}, "fp8-channel"),
-        ({**_AUTO, "data_type": "int", "bits": 4, "group_size": 128}, "int4"),
-        # torchao 0.18: quantization/quant_api.py and prototype/mx_formats.
-        ({"quant_method": "torchao", "quant_type": "int8_weight_only"}, "int8"),
-        (
-            {
-                "quant_method": "torchao",
-                "quant_type": {"default": {"_type": "Int8WeightOnlyConfig", "_data": _GRANULAR}},
-            },
-            "int8-g64-s32z8",
-        ),
-        (
-            {
-                "quant_method": "torchao",
-                "quant_type": {"default": {"_type": "IntxWeightOnlyConfig", "_data": _GRANULAR}},
-            },
-            "int8-g64-zp",
-        ),
-        ({"quant_method": "torchao", "quant_type": {"default": {"_type": "NVFP4WeightOnlyConfig"}}}, "nvfp4"),
-        # ModelOpt 0.47, export/quant_utils.py.
-        ({"quant_method": "modelopt", "quant_algo": "W8A16"}, "int8"),
-        # Quark 0.13, quantization/config/type.py.
-        (
-            {
-                "quant_method": "quark",
-                "global_quant_config": {
-                    "weight": {"dtype": "fp6_e2m3", "qscheme": "per_group", "group_size": 32}
-                },
-            },
-            "mxfp6",
-        ),
-        (
-            {
-                "quant_method": "quark",
-                "global_quant_config": {
-                    "weight": {"dtype": "int8", "qscheme": "per_group", "group_size": 128}
-                },
-            },
-            "int8-g128-sym",
-        ),
-    ],
-)
-def test_schemes_of_the_newest_quantizers(section: dict[str, Any], form: str) -> None:
-    assert read(LLAMA_3_1_8B, section).weight_format == form
-
-
-@pytest.mark.parametrize(
     ("section", "said"),
     [
         ({"quant_method": "quanto", "weights": "int4"}, "group_size = 128"),
@@ -610,22 +475,6 @@ def test_schemes_of_the_newest_quantizers(section: dict[str, Any], form: str) ->
 def test_bits_and_groups_that_no_config_states_are_said(section: dict[str, Any], said: str) -> None:
     reading = read_config_report({**LLAMA_3_1_8B, "quantization_config": section})
     assert any(said in line for line in reading.assumptions)
-
-
-@pytest.mark.parametrize(
-    ("section", "named"),
-    [
-        ({**_AUTO, "data_type": "mx_int", "bits": 4, "group_size": 32}, "mx_int with 4 bits"),
-        ({"quant_method": "quanto", "weights": "int3"}, "weights: found 'int3'"),
-        ({"quant_method": "higgs", "group_size": 100}, "group_size: found 100"),
-        ({"quant_method": "fouroversix", "keep_master_weights": True}, "keep_master_weights"),
-        ({"quant_method": "fouroversix", "dtype": "fp6"}, "dtype: found 'fp6'"),
-        ({"quant_method": "gemma", "num_bits": 3}, "num_bits: found 3"),
-    ],
-)
-def test_what_these_methods_do_not_write_is_refused(section: dict[str, Any], named: str) -> None:
-    with pytest.raises(InputError, match=re.escape(named)):
-        read(LLAMA_3_1_8B, section)
 
 
 def test_gemmas_own_quantizer_gives_bits_by_module_and_embeddings_on_request() -> None:

@@ -24,8 +24,6 @@ from kvreport.resources import data_dir
 PAGE = Path(__file__).parents[2] / "docs" / "about" / "listings.md"
 
 WHISPER_LARGE_V3: dict[str, Any] = CONFIGS["listings"]["WHISPER_LARGE_V3"]
-T5_SMALL: dict[str, Any] = CONFIGS["listings"]["T5_SMALL"]
-BART_LARGE: dict[str, Any] = CONFIGS["listings"]["BART_LARGE"]
 BERT_BASE: dict[str, Any] = CONFIGS["listings"]["BERT_BASE"]
 BGE_RERANKER_V2_M3: dict[str, Any] = CONFIGS["listings"]["BGE_RERANKER_V2_M3"]
 RWKV_7_191M: dict[str, Any] = CONFIGS["listings"]["RWKV_7_191M"]
@@ -33,7 +31,6 @@ EAGLE_3_LLAMA_3_1_8B: dict[str, Any] = CONFIGS["listings"]["EAGLE_3_LLAMA_3_1_8B
 NEMOTRON_DSPARK: dict[str, Any] = CONFIGS["listings"]["NEMOTRON_DSPARK"]
 """The sizes that the config of NVIDIA's DSpark draft for Nemotron states."""
 QWEN3_8B_DFLASH: dict[str, Any] = CONFIGS["listings"]["QWEN3_8B_DFLASH"]
-EAGLE_3_LATENT: dict[str, Any] = CONFIGS["listings"]["EAGLE_3_LATENT"]
 
 
 def total(model: Model) -> int:
@@ -48,36 +45,6 @@ def test_every_listing_can_be_read(name: str) -> None:
     for row in listed.rows:
         for formula in (*row.shape, row.count, row.heads or "1", row.condition or "1"):
             ast.parse(formula.strip(), mode="eval")
-
-
-@pytest.mark.parametrize(
-    ("config", "parameters"),
-    [
-        # 1.55 B on its card; the sum of its checkpoint's tensors.
-        (WHISPER_LARGE_V3, 1_543_490_560),
-        # "60 million" in the T5 report (arXiv 1910.10683); the sum of its checkpoint's tensors.
-        (T5_SMALL, 60_506_624),
-        # 406 M in the BART report's repository (fairseq, examples/bart).
-        (BART_LARGE, 406_291_456),
-        # 110 M in the BERT report (arXiv 1810.04805); the sum of its checkpoint's tensors.
-        (BERT_BASE, 109_482_240),
-        # The checkpoint is called 191M.
-        (RWKV_7_191M, 191_034_624),
-        # By hand: 4096 x 12288 + 32000 x 4096 + 14336 x 4096 x 3 + 4096 x 8192 + 2 x 1024 x 8192 + 4096^2 + 4 x 4096.
-        (EAGLE_3_LLAMA_3_1_8B, 424_689_664),
-        # By hand: 6 x (2 x 4096 x 2688 + 2 x 256 x 2688 + 3 x 6144 x 2688 + 2 x 2688 + 2 x 128 + 32)
-        # + 2688 x 6 x 2688 + 2 x 2688 + 2 x 131072 x 512 + 131072 x 2688.
-        (NEMOTRON_DSPARK, 967_580_096),
-        # By hand: 5 x (2 x 4096^2 + 2 x 1024 x 4096 + 3 x 12288 x 4096 + 2 x 4096 + 2 x 128) + 4096 x 5 x 4096 + 2 x 4096.
-        (QWEN3_8B_DFLASH, 1_048_626_432),
-        # By hand: 7168 x 3 x 7168 + 1536 x 14336 + 1536 + 64 x 192 x 1536 + 576 x 14336 + 512 + 64 x 256 x 512
-        # + 7168 x 8192 + 3 x 18432 x 7168 + 4 x 7168 + 163840 x 7168.
-        (EAGLE_3_LATENT, 1_841_199_104),
-    ],
-    ids=lambda value: value["architectures"][0] if isinstance(value, dict) else "",
-)
-def test_published_models_come_out_to_the_last_parameter(config: dict[str, Any], parameters: int) -> None:
-    assert total(read_config(config)) == parameters
 
 
 def test_a_classifier_has_as_many_rows_as_labels() -> None:
@@ -146,11 +113,6 @@ def test_a_text_half_is_read_flat_and_inside_a_section() -> None:
     assert [group.caches for group in flat.layers] == [group.caches for group in inside.layers]
 
 
-def test_a_model_with_an_encoder_needs_its_sections() -> None:
-    with pytest.raises(InputError, match=r"^config: text_config: found nothing"):
-        read_config({"architectures": ["Blip2ForConditionalGeneration"], "hidden_size": 64})
-
-
 def test_a_token_classifier_has_a_bias() -> None:
     # transformers 5.23, GenericForTokenClassification: 4096 x 2 + 2.
     assert pooled("LlamaForTokenClassification") - pooled("LlamaModel") == 2 * 4096 + 2
@@ -162,29 +124,9 @@ def test_the_model_of_an_encoder_decoder_has_both_stacks() -> None:
     assert pooled("MarianModel") == 414_307_328
 
 
-@pytest.mark.parametrize(
-    ("name", "nearest"),
-    [
-        ("CamembertModel", "CamembertForCausalLM"),
-        ("BertForTokenClassification", "BertLMHeadModel"),
-        ("T5ForSequenceClassification", "T5ForConditionalGeneration"),
-    ],
-)
-def test_a_pooling_class_with_layers_of_its_own_is_refused(name: str, nearest: str) -> None:
-    said = rf"architectures: found '?{name}'?; allowed: {nearest} is the nearest class .*layers of its own"
-    with pytest.raises(InputError, match=said):
-        pooled(name)
-
-
 def test_a_class_that_only_ends_like_a_text_model_keeps_its_encoder() -> None:
     # Counted on the meta device with transformers 5.24.0.
     assert pooled("Speech2TextModel") == 29_536_256
-
-
-def test_a_missing_dimension_of_a_listing_is_refused() -> None:
-    config = {key: value for key, value in WHISPER_LARGE_V3.items() if key != "decoder_layers"}
-    with pytest.raises(InputError, match=r"^config: decoder_layers: found nothing"):
-        read_config(config)
 
 
 EMU3_TEXT = CONFIGS["listings"]["EMU3_TEXT"]

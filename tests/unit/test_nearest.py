@@ -35,11 +35,3 @@ def test_prediction_layers_are_counted_with_their_target(name: str, target: str)
     assert (nearest_class(name) or "").startswith(target)
     with pytest.raises(InputError, match="prediction layers are counted with it"):
         read_config({"architectures": [name]})
-
-
-@pytest.mark.parametrize(
-    "name", ["TransformersMoEForCausalLM", "TransformersForMTP", "TransformersMoEForMTP"]
-)
-def test_a_name_that_vllm_gives_to_itself_is_told_so(name: str) -> None:
-    with pytest.raises(InputError, match="the class that the checkpoint's own"):
-        read_config({"architectures": [name]})

@@ -8,7 +8,6 @@ import pytest
 from huggingface_configs import CONFIGS
 
 from kvreport.accounting.kv_cache import index_bytes
-from kvreport.accounting.weights import parameters
 from kvreport.architectures.reader import read_config, read_config_report
 from kvreport.catalog.caches import FullAttention, Indexer, SlidingWindow
 from kvreport.catalog.model import Model
@@ -111,32 +110,6 @@ def test_vllm_keeps_the_open_region_in_one_page_of_each_full_layer() -> None:
     assert ("full", 46, page + 23 * 2 * 256) in laid
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        (
-            {"sparse_config": {**SPARSE, "sparse_indexer_k_norm_type": "rmsnorm"}},
-            "sparse_indexer_k_norm_type",
-        ),
-        ({"sparse_config": {**SPARSE, "sparse_indexer_num_k_heads": 2}}, "sparse_indexer_num_k_heads"),
-        (
-            {"sparse_config": {**SPARSE, "apply_to_layer_types": ["sliding_attention"]}},
-            "apply_to_layer_types",
-        ),
-        ({"sparse_config": {**SPARSE, "region_block_size": None}}, "region_block_size"),
-        ({"num_attention_groups_sliding_attention": 8}, "num_attention_groups_sliding_attention"),
-        ({"layer_types": None}, "layer_types"),
-        ({"moe_layer_list": None}, "moe_layer_list"),
-        ({"moe_num_experts": None}, "moe_num_experts"),
-    ],
-)
-def test_what_the_released_code_does_not_have_is_refused_by_name(
-    changes: dict[str, object], named: str
-) -> None:
-    with pytest.raises(InputError, match=named):
-        step5(**changes)
-
-
 def test_its_text_model_alone_and_without_an_indexer() -> None:
     text = read_config({**TEXT, "sparse_config": {**SPARSE, "enabled": False}}, id="local/step4")
     assert [cache.kind for group in text.layers for cache in group.caches] == ["sliding", "full"]
@@ -155,20 +128,6 @@ def pro(name: str, **rope: object) -> dict[str, Any]:
         "text_config": {**INTERN, "rope_scaling": {"rope_type": "default", **rope}},
         "torch_dtype": "bfloat16",
     }
-
-
-@pytest.mark.parametrize(
-    ("inverse", "side"),
-    # 16 pairs of frequencies, of which 10,000 ** (-i / 16) > 2 pi / 4096 holds for i up to 11.
-    [(None, 12), (7, 7), (99, 16)],
-)
-def test_intern_s1_pro_is_qwen3_vl_with_learned_coefficients(inverse: int | None, side: int) -> None:
-    plain = parameters(read_config(pro("Qwen3VLMoeForConditionalGeneration"), id="local/qwen"))
-    own = read_config(
-        pro("InternS1ProForConditionalGeneration", fope_init_factor=0.5, num_inv_freq=inverse),
-        id="local/intern",
-    )
-    assert parameters(own) == plain + 2 * 4 * side * side
 
 
 def test_intern_s1_pro_says_that_time_series_are_left_out_and_wants_its_coefficients() -> None:
