@@ -23,6 +23,8 @@ LATENT = "deepseek-ai/DeepSeek-V3"
 SPARSE = "deepseek-ai/DeepSeek-V4-Pro"
 GROUPED = "Qwen/Qwen3-235B-A22B"
 HYBRID = "Qwen/Qwen3.5-397B-A17B"
+EACH = 3 if TIMES > 1 else 2
+"""Workloads of a draw: `make nightly` has a third."""
 
 
 @cache
@@ -62,7 +64,7 @@ def test_the_page_searches_what_the_command_searches(tmp_path: Path, model: str)
     given = data(model)
     layouts, compared = set(), 0
     for seed in range(3 if TIMES > 1 else 2):
-        options, works = drawn(model, given, seed), workloads(model, 3, seed + 1)
+        options, works = drawn(model, given, seed), workloads(model, EACH, seed + 1)
         if any(name not in given["model"]["plan"] for name in options["kv"]):
             continue
         for work, answer in zip(works, answers(tmp_path, given, works, options), strict=True):
@@ -119,7 +121,7 @@ def test_every_layout_is_searched_under_every_engine(tmp_path: Path, engine: str
     given = under(data(model), model, engine)
     rented = [gpu.id for gpu in site(model).gpus if gpu.is_commonly_rented]
     options = {**PLAIN, "gpus": rented, "kv": [given["model"]["kv"]]}
-    works, layouts = workloads(model, 3, 5), set()
+    works, layouts = workloads(model, EACH, 5), set()
     for work, answer in zip(works, answers(tmp_path, given, works, options), strict=True):
         found = in_python(model, work, options, engine)
         answer["refused"] = {name: found.refused[name] for name in found.refused if name != "support"}
