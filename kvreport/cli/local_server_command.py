@@ -35,7 +35,7 @@ _DRAFTS: Final = {
     ),
 }  # fmt: skip
 """This program's flags of speculative decoding, and llama.cpp's of the same meaning (``common/arg.cpp``)."""
-_FIT: Final = ("--fit", "-fit")
+FIT: Final = ("--fit", "-fit")
 """Whether what was not stated is changed until it fits: on by default (``common/common.h``, ``fit_params``)."""
 _OF_LM_STUDIO: Final = {"--context-length": "--context"}
 _LM_STUDIO_ASKS: Final = ("-y", "--yes", "--exact")
@@ -134,7 +134,7 @@ def _llama(before: Sequence[str], words: Sequence[str]) -> Parted:
             waiting = waiting if sign else waiting[1:]  # the model's own context, which is not stated here
         elif (ours := _drafting(name, value if sign else next(iter(waiting), ""))) is not None:
             rest += [ours, value if sign else waiting.pop(0)]
-        elif name in _FIT and (switch := value if sign else next(iter(waiting), "")) in {
+        elif name in FIT and (switch := value if sign else next(iter(waiting), "")) in {
             *_SWITCHES,
             "on",
             "off",
@@ -148,8 +148,8 @@ def _llama(before: Sequence[str], words: Sequence[str]) -> Parted:
     said = {word.partition("=")[0] for word in rest}
     if not said & {"--draft", "--spec-type"}:
         rest = _without_draft(rest)
-    if fits and _FIT[0] not in said:
-        rest.append(_FIT[0])
+    if fits and FIT[0] not in said:
+        rest.append(FIT[0])
     model = next((found[flag] for flag in _MODEL if found.get(flag)), "")
     file = next((found[flag] for flag in _FILE_OF_REPOSITORY if found.get(flag)), "")
     if not model:

@@ -13,6 +13,7 @@ from kvreport.query import GROUPS, Group, Option, of_group, options
 
 if TYPE_CHECKING:
     from kvreport.estimation import Estimate
+    from kvreport.estimation.not_followed import NotFollowed
 
 
 def add_query_options(command: argparse.ArgumentParser, *, without: Sequence[Group] = ()) -> None:
@@ -27,6 +28,13 @@ def add_query_options(command: argparse.ArgumentParser, *, without: Sequence[Gro
     command.add_argument(NOT_FOLLOWED, action="append", default=[], help=argparse.SUPPRESS)
 
 
+def unfollowed(given: argparse.Namespace) -> tuple[NotFollowed, ...]:
+    """The flags and keys of a pasted command that are not followed."""
+    from kvreport.estimation.not_followed import NotFollowed
+
+    return tuple(NotFollowed(**not_followed_entry(text)) for text in given.not_followed)
+
+
 def with_unfollowed(result: Estimate, given: argparse.Namespace) -> Estimate:
     """An estimate that names the flags and keys of a pasted command which it does not follow."""
     from dataclasses import replace
@@ -34,12 +42,10 @@ def with_unfollowed(result: Estimate, given: argparse.Namespace) -> Estimate:
     from kvreport.estimation.answer import with_open_terms
     from kvreport.estimation.explanation import explain
     from kvreport.estimation.local_answer import LocalEstimate
-    from kvreport.estimation.not_followed import NotFollowed
 
     if not given.not_followed:
         return result
-    stated = (NotFollowed(**not_followed_entry(text)) for text in given.not_followed)
-    named = (*result.request.not_followed, *stated)
+    named = (*result.request.not_followed, *unfollowed(given))
     found = with_open_terms(replace(result, request=replace(result.request, not_followed=named)))
     return found if isinstance(found, LocalEstimate) else replace(found, explanation=tuple(explain(found)))
 

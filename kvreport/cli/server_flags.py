@@ -24,6 +24,9 @@ NOT_FOLLOWED: Final = "--not-followed"
 PASSED_ON: Final = "--passed-on"
 """A flag of this program alone: flags of a server's command that no answer depends on, for a deployment file to keep."""
 
+_DRAFT: Final = "--draft"
+"""A flag of the commands whose answers follow every flag that any answer follows."""
+
 _NUMBER: Final = re.compile(r"-\.?\d[\d.e+-]*")
 _EFFECTS: Final = {
     "changes": "not followed; {} may differ",
@@ -252,6 +255,10 @@ class FlagReader:
         if name.startswith("--") and shown != dashed(name):  # its beginning
             followed[0] = followed[0].replace(name, shown, 1)
         if group.effect == "followed":
+            if self._is_elsewhere(found):
+                effect = _EFFECTS["changes"].format(group.changes)
+                self.named.append(not_followed_word(shown, given, group.changes, effect))
+                return []
             if value in group.values:
                 written = group.values[value]
                 if not written:
@@ -277,6 +284,12 @@ class FlagReader:
                 not_followed_word(shown, shorten(value).strip("'") if value else "", term, effect)
             )
         return []
+
+    def _is_elsewhere(self, found: Found) -> bool:
+        """Whether an answer of another command follows a flag, and this command, which takes no draft either, has none for it."""
+        ours = found.flag.group.ours or dashed(found.flag.name)
+        names = {ours.partition("=")[0], found.shown.partition(".")[0]}
+        return _DRAFT not in self.own and NOT_FOLLOWED in self.own and self.own.isdisjoint(names)
 
     def said(self) -> list[str]:
         """Say what was left out, and return the words that name what is not followed."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +16,7 @@ from kvreport.accounting import kernel
 from kvreport.cli.deploy import as_pasted, check_as, launch_of
 from kvreport.cli.numbers import finite
 from kvreport.cli.output import given, table, write, write_answer, write_json
-from kvreport.cli.query_options import query_values
+from kvreport.cli.query_options import query_values, unfollowed
 from kvreport.errors import InputError, shorten
 from kvreport.query import SERVER_ENGINE
 from kvreport.units import count, gib, human_tokens, parse_tokens
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from kvreport.accounting.offers import Solution
     from kvreport.accounting.paging import Lengths
     from kvreport.accounting.parallel import Layout
-    from kvreport.accounting.sizing import Load
     from kvreport.catalog.load import Catalog
+    from kvreport.estimation.not_followed import NotFollowed
     from kvreport.estimation.size import Sizing
 
 
@@ -78,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
     from kvreport.estimation.local_size import is_local
     from kvreport.estimation.size import size
 
+    named = unfollowed(options)
     check_as(options)
     if options.as_kind and (options.trace is not None or options.format != "text"):
         raise InputError("as: found together with --trace or --format; allowed: a workload in numbers")
@@ -85,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
         if options.fetch or options.revision:
             raise InputError("fetch: found together with --trace; allowed: a model that is known")
         _refuse_given(options, _OF_NUMBERS, "found together with --trace", "a workload in numbers")
-        return _run_trace(options)
+        return _run_trace(options, named)
     if options.wait is not None:
         raise InputError("wait: found without --trace; allowed: with a trace, or use --ttft")
     if options.rate is not None:
@@ -97,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
             raise InputError(
                 f"as: found {options.engine}; allowed: kvreport estimate with --as, which knows the file"
             )
-        return _run_local(options, catalog, taken)
+        return _run_local(options, catalog, taken, named)
     if options.host_memory is not None:
         raise InputError(
             f"host-memory: found {shorten(options.host_memory)} with {options.engine}, which keeps nothing there; "
@@ -126,6 +129,7 @@ def run(options: argparse.Namespace) -> int:
         **_choices(options),
         catalog=catalog,
     )
+    found = replace(found, not_followed=(*found.not_followed, *named))
     if options.as_kind:
         return _write(found.to_dict(1)["deployments"], options, catalog)
     write_answer(
@@ -159,13 +163,24 @@ def _write(deployments: Sequence[Mapping[str, Any]], options: argparse.Namespace
     return 0
 
 
-def _run_local(options: argparse.Namespace, catalog: Catalog, taken: str) -> int:
+def _say(named: Sequence[NotFollowed]) -> None:
+    """Say beside an answer without a verdict what of a pasted command it does not follow."""
+    from kvreport.estimation.not_followed import outside_band
+
+    for line in (*named, *outside_band(named)):
+        print(f"kvreport: {line}", file=sys.stderr)
+
+
+def _run_local(
+    options: argparse.Namespace, catalog: Catalog, taken: str, named: Sequence[NotFollowed]
+) -> int:
     """Machines at home: the best quantization that fits, the layers that do not, and the command."""
     from kvreport.estimation.local_size import size_local
 
     if options.context is None:
         raise InputError("context: found none; allowed: the longest request in tokens, such as 32K")
     label = catalog.engine(options.engine).label
+    _say(named)
     allowed = "--context, --concurrent, --weights, --kv and --host-memory; or the engine of a server, such as --engine vllm"
     _refuse_given(options, _NOT_AT_HOME, f"found with {label}, which has no use for it", allowed)
     wanted = (options.concurrent or 1) * options.burst
@@ -218,13 +233,14 @@ def _run_local(options: argparse.Namespace, catalog: Catalog, taken: str) -> int
     return 0
 
 
-def _run_trace(options: argparse.Namespace) -> int:
+def _run_trace(options: argparse.Namespace, named: Sequence[NotFollowed]) -> int:
     from kvreport.catalog.load import open_catalog
     from kvreport.traffic.sizing import CANDIDATES, DEFAULT_WAIT_S, size_for_trace
 
     for name in ("context", "lengths", "average", "concurrent", "users", "prompt", "output"):
         if getattr(options, name) is not None:
             raise InputError(f"{name}: found with --trace, which states the workload; allowed: one of them")
+    _say(named)
     found = size_for_trace(
         options.models,
         options.trace,
@@ -265,6 +281,7 @@ def _run_trace(options: argparse.Namespace) -> int:
 def text(found: Sizing, top: int) -> list[str]:
     """Lay the answer out: the best in a sentence, the ranking, its arithmetic, what would help, the commands."""
     from kvreport.catalog.release import unread_words
+    from kvreport.estimation.not_followed import outside_band
 
     listed = found.ranking.best_of_each()[:top]
     best = listed[0]
@@ -275,6 +292,7 @@ def text(found: Sizing, top: int) -> list[str]:
     lines = [
         f"{unread}For {_plural(work.peak, 'concurrent request')} of {count(work.mean_tokens)} tokens with {best.model.id}: "
         f"{_machines(best)}" + ("." if best.sure else ", but only within the error of the estimate."),
+        *(f"{said[0].upper()}{said[1:]}." for said in outside_band(found.not_followed)),
         *(
             ()
             if smaller is None
@@ -282,7 +300,7 @@ def text(found: Sizing, top: int) -> list[str]:
         ),
         *_by_name(found, best),
         "",
-        *_ranking(listed, work),
+        *_ranking(found, listed),
         "",
         f"How it is computed for {best.offer.accelerator.name}",
     ]
@@ -299,6 +317,8 @@ def text(found: Sizing, top: int) -> list[str]:
         lines += ["", *found.apart.lines()]
     if found.assumptions:
         lines += ["", "Assumed", *(f"  {one}" for one in found.assumptions)]
+    if found.not_followed:
+        lines += ["", "Not followed", *(f"  {one}" for one in found.not_followed)]
     commands = [line for line in facts["commands"].values() if line]
     if commands:
         lines += ["", "Start it with", *(f"  {line}" for line in commands)]
@@ -323,8 +343,9 @@ def _by_name(found: Sizing, best: Solution) -> list[str]:
     return [sentence]
 
 
-def _ranking(listed: Sequence[Solution], work: Load) -> list[str]:
+def _ranking(found: Sizing, listed: Sequence[Solution]) -> list[str]:
     """One line per deployment, best first; a column that says nothing is left out."""
+    work = found.workload
     several = len({one.model.id for one in listed}) > 1
     columns: list[tuple[str, str, Callable[[Solution], str]]] = [
         ("GPU", "<", lambda one: one.offer.accelerator.id),
@@ -341,7 +362,11 @@ def _ranking(listed: Sequence[Solution], work: Load) -> list[str]:
             ">",
             lambda one: "" if one.price_per_hour is None else f"{one.price_per_hour:,.2f}",
         ),
-        ("limited by", "<", lambda one: words.LIMITS[one.binds] + ("" if one.sure else ", tight")),
+        (
+            "limited by",
+            "<",
+            lambda one: words.LIMITS[one.binds] + (", tight" if found.verdict(one) == "tight" else ""),
+        ),
     ]
     rows = [(title, side, [cell(one) for one in listed]) for title, side, cell in columns]
     shown = [(title, side, cells) for title, side, cells in rows if any(cells)]

@@ -17,6 +17,7 @@ from typing import Final
 
 from kvreport.catalog.release import version_number
 from kvreport.catalog.server_flags import FAMILIES, dashed
+from kvreport.cli.local_server_command import FIT
 from kvreport.cli.server_command import data_attention, taken_apart
 from kvreport.cli.server_flags import FlagReader, having, ours_of, table_of
 from kvreport.cli.speculation import speculation_in_our_spelling
@@ -49,6 +50,8 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
     if flags.isdisjoint(_READ_BY):  # the parser of all commands: the command's own comes after it
         return list(words)
     own, theirs = taken_apart(words) if "--context" in flags else (list(words), [])
+    if flags.isdisjoint(FIT):  # which the server does by default; a command without it searches what fits
+        theirs = [word for word in theirs if word not in FIT]
     server, release = _server([*own, *theirs])
     if "--context" in flags:
         reader = FlagReader(flags, *_of_options(), server, release, frozenset(_ELSEWHERE))
@@ -175,6 +178,7 @@ def unknown_argument(
         name
         for name, hint in hints.items()
         if name in theirs
+        and (table is None or dashed(name) not in table)
         and (hint.startswith("see ") or set(flags).isdisjoint(re.findall(r"--?[\w-]+", hint)))
     }
     told = [

@@ -19,7 +19,7 @@ from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.weights import row_bytes
 from kvreport.estimation.commands import estimate_command
 from kvreport.estimation.first_sight import first_sight
-from kvreport.estimation.not_followed import open_terms, outside_band
+from kvreport.estimation.not_followed import open_terms, outside_band, within_band
 from kvreport.estimation.request import Request
 from kvreport.words import notebook_table
 
@@ -475,12 +475,12 @@ def with_open_terms(result: _Answer) -> _Answer:
     said = outside_band(result.request.not_followed)
     if not said or result.verdict in _REFUSED:
         return result
-    surely, hardly = Verdict.FITS.label, Verdict.TIGHT.label
-    rows = tuple(replace(row, verdict=hardly) if row.verdict == surely else row for row in result.by_context)
+    options = result.request.not_followed
+    rows = (replace(row, verdict=within_band(row.verdict, options)) for row in result.by_context)
     return replace(
         result,
-        verdict=hardly if result.verdict == surely else result.verdict,
-        by_context=rows,
+        verdict=within_band(result.verdict, options),
+        by_context=tuple(rows),
         verdict_reason="; ".join(dict.fromkeys([*filter(None, [result.verdict_reason]), *said])),
         optimistic=None if result.optimistic is None else with_open_terms(result.optimistic),
     )

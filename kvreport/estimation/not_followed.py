@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.support import Support
@@ -51,6 +52,12 @@ def outside_band(passed_over: Iterable[NotFollowed]) -> list[str]:
     """What the error band of an answer says nothing of; a sentence, or none where nothing of the memory changes."""
     terms = open_terms(passed_over)
     return [f"the error band does not cover what this changes of: {', '.join(terms)}"] if terms else []
+
+
+def within_band(verdict: str, passed_over: Iterable[NotFollowed]) -> str:
+    """A verdict with the options that are not followed: nothing surely fits where one changes memory by nobody knows how much."""
+    surely = verdict == Verdict.FITS.label and open_terms(passed_over)
+    return Verdict.TIGHT.label if surely else verdict
 
 
 def not_followed(

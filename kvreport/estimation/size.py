@@ -141,7 +141,6 @@ def size(
         refuse_unsupported(record, policy, known.support)
         refuse_class(record, policy, known.support)
     assumed = [sentence.rstrip(".") for one in opened for sentence in said_of(one)]
-    assumed += [f"not followed: {one}" for one in passed_over]
     requests = _requests(concurrent, users, requests_per_minute, latency_s, assumed)
     longest = _tokens("context", context)
     written = _tokens("output", output) if output is not None else kernel.default_output(longest)
@@ -209,6 +208,7 @@ def size(
         catalog=known,
         policy=policy,
         max_batched_tokens=max_batched_tokens,
+        not_followed=passed_over,
         apart=disaggregate(ranking.deployments[0], work, choices) if disaggregated else None,
     )
 

@@ -20,6 +20,7 @@ from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.estimation.answer import layout_to_dict
 from kvreport.estimation.commands import SERVERS, Server, checkpoint_note, nodes_note, serving_command
 from kvreport.estimation.disaggregated import Disaggregated
+from kvreport.estimation.not_followed import NotFollowed, open_terms, within_band
 from kvreport.units import count, gib, human_bytes
 from kvreport.words import counted, notebook_table
 
@@ -39,6 +40,7 @@ class Sizing:
         max_batched_tokens: Tokens of one step, if they were stated.
         optimistic: The deployments with every layer in the format with the fewest bytes, where a copy is known by its
             name alone; ``ranking`` is then of the formats with the most. Else None.
+        not_followed: Options that were given and that the answer does not depend on.
     """
 
     workload: Load
@@ -50,6 +52,7 @@ class Sizing:
     apart: Disaggregated | None = None
     max_batched_tokens: int | None = None
     optimistic: Ranking | None = None
+    not_followed: tuple[NotFollowed, ...] = ()
 
     def __repr__(self) -> str:
         """A line: the workload and the first of the deployments."""
@@ -112,6 +115,8 @@ class Sizing:
             },
             "engine": self.engine,
             "assumptions": list(self.assumptions),
+            "uncertainty_unknown": open_terms(self.not_followed),
+            "not_followed": [one.to_dict() for one in self.not_followed],
             "deployments": [self.describe(found) for found in self.ranking.best_of_each()[:top]],
             "combinations": len(self.ranking.deployments),
             "refused": self.ranking.refused,
@@ -145,7 +150,7 @@ class Sizing:
             "users_per_replica": found.users_each,
             "users_held_by_memory": found.users_held,
             "headroom": round(found.headroom(work.peak), 4),
-            "verdict": "fits" if found.sure else "tight",
+            "verdict": self.verdict(found),
             "binds": found.binds,
             "total_bytes": found.total_bytes,
             "weight_bytes_per_gpu": found.weight_bytes,
@@ -175,6 +180,10 @@ class Sizing:
             "by_name": self.narrow(found) is not None,
             "range": self._range(found),
         }
+
+    def verdict(self, found: Solution) -> str:
+        """Whether a deployment surely serves the workload: ``fits``, else ``tight``."""
+        return within_band("fits" if found.sure else "tight", self.not_followed)
 
     def narrow(self, found: Solution) -> Solution | None:
         """The same devices and layout with every layer narrow; None where the mix of formats is known."""

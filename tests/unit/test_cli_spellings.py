@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -245,6 +246,36 @@ def test_nothing_surely_fits_where_a_flag_changes_memory_by_nobody_knows_how_muc
         assert term in found["verdict_reason"]
     else:  # without the flag that it belongs to it has no effect
         assert flag.group.needs, flag.name
+
+
+FOLLOWED = {
+    (family, flag.group.changes): flag
+    for family, _, flag in FLAGS
+    if flag.group.effect == "followed" and flag.group.until is None
+}
+
+
+@pytest.mark.parametrize(("family", "term"), FOLLOWED)
+def test_size_follows_or_names_what_only_estimate_follows(family, term, capsys, monkeypatch):
+    """``size vllm serve ... --enforce-eager`` ended with "vllm serve has no such flag and does not start"."""
+    flag, (command, gpu) = FOLLOWED[family, term], ALONE[family]
+    written = [flag.name, *[TAKEN.get(flag.name, "1")] * {"0": 0, "2": 2}.get(flag.takes, 1)]
+    monkeypatch.setattr("kvreport.cli.size.run", lambda _: 0)  # its words are read
+    main(["size", *command.split(), *written, "--concurrent", "1", "--gpu", gpu])
+    assert not re.search("not an option|has no such flag", capsys.readouterr().err)
+
+
+def test_size_is_as_unsure_as_estimate_where_a_flag_is_not_followed(capsys):
+    """``size`` said ``fits`` beside a term that its error band does not cover."""
+    for flags, terms, verdict in (([], [], "fits"), (["--enforce-eager"], ["graphs"], "tight")):
+        words = ["vllm", "serve", "Qwen/Qwen3-8B", *flags, "--gpu", "h100", "--context", "4K"]
+        assert main(["size", *words, "--concurrent", "1", "--format", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["uncertainty_unknown"] == terms
+        assert {one["verdict"] for one in found["deployments"]} == {verdict}
+        assert [one["flag"] for one in found["not_followed"]] == flags
+    assert main(["size", *words, "--concurrent", "1"]) == 0
+    assert "error band does not cover what this changes of: graphs" in capsys.readouterr().out
 
 
 EARLIER = [one for one in FLAGS if one[2].group.until is not None]
