@@ -178,7 +178,7 @@ def test_on_a_phone_the_letters_of_charts_can_be_read(browser, address):
             " * Math.hypot(one.getScreenCTM().a, one.getScreenCTM().b))"
         )
         assert sizes
-        assert min(sizes) >= 9
+        assert min(sizes) >= 12.5, uri
         assert page.locator(".kv-speed").evaluate_all(
             "(all) => all.every((one) => one.getBoundingClientRect().right <= innerWidth)"
         )
