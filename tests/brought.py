@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import struct
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 CONFIG: dict[str, Any] = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -76,3 +79,33 @@ def gguf_text(value: str) -> bytes:
 def gguf_file() -> bytes:
     """The header of a Llama of two layers in Q4_K."""
     return gguf_header(GGUF_KEYS, gguf_tensors())
+
+
+SHA = "0123456789abcdef0123456789abcdef01234567"
+GGUF = gguf_file() + bytes(300_000)
+"""A file with the beginning of its tensors."""
+
+
+def hub(route: Any) -> None:
+    """A Hub of three repositories: one open, one gated, one of GGUF files that has a config, too."""
+    path = urlsplit(route.request.url).path
+    headers = {"access-control-allow-origin": "*"}
+    if "acme/secret" in path:
+        route.fulfill(status=403, headers=headers, body="{}")
+    elif path == "/api/models/acme/open/revision/main":
+        names = [{"rfilename": "config.json"}, {"rfilename": "model-00001-of-00009.safetensors"}]
+        route.fulfill(status=200, headers=headers, body=json.dumps({"sha": SHA, "siblings": names}))
+    elif path == f"/acme/open/resolve/{SHA}/config.json":
+        route.fulfill(status=200, headers=headers, body=json.dumps(CONFIG))
+    elif path == "/api/models/acme/tiny-GGUF/revision/main":
+        names = ["config.json", "mmproj-F16.gguf", "Q4_K_M/tiny-Q4_K_M.gguf", "tiny-Q8_0.gguf"]
+        siblings = [{"rfilename": name} for name in names]
+        route.fulfill(status=200, headers=headers, body=json.dumps({"sha": SHA, "siblings": siblings}))
+    elif path == f"/acme/tiny-GGUF/resolve/{SHA}/Q4_K_M/tiny-Q4_K_M.gguf":
+        route.fulfill(status=200, headers=headers, body=GGUF)
+    else:
+        route.fulfill(status=404, headers=headers, body="{}")
+
+
+HUBS: dict[str, Callable[[Any], None]] = {"https://huggingface.co/**": hub}
+"""What answers requests of the Hub's address."""

@@ -208,14 +208,19 @@
           error,
         ) => error);
         const all = ask("gpus", options).catch((error) => error);
-        const [answer, rows] = [await one, await all];
+        const answer = await one;
         if (mine !== asking) return;
-        box.removeAttribute("aria-busy");
+        // The rows of every GPU take longer (16 times as long with llama.cpp); those of before answer another question.
+        table.replaceChildren();
         result.replaceChildren(
           kvreport.ignoredNote(ignored) || "",
           ...(answer instanceof Error ? [fault(answer)] : estimate(answer, model, own)),
         );
         ignored = [];
+        units();
+        const rows = await all;
+        if (mine !== asking) return;
+        box.removeAttribute("aria-busy");
         table.replaceChildren(...(rows instanceof Error ? [] : everyGpu(rows, own)));
         units();
       };
@@ -374,7 +379,7 @@
       ];
       const flags = [
         `--gpu ${own.gpu}`,
-        own.tp === "1" ? "" : `-tp ${own.tp}`,
+        own.tp === "1" ? "" : `--tensor-parallel ${own.tp}`,
         `--context ${own.context}`,
         own.weights && `--weights ${own.weights}`,
         own.kv && `--kv ${own.kv}`,

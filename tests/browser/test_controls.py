@@ -5,15 +5,18 @@ The kinds of pages that the tiny site does not have are pressed on the whole one
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from brought import CONFIG, HUBS
 from controls import Presser, Report, given
 from serving import until
 from visits import Visit
 
 from kvreport.publish import python_runtime
+from kvreport.site.pages.your_model import EXAMPLE
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -32,10 +35,11 @@ KINDS = {
     "log": "log/",
     "data": "data/",
     "question": "questions/first/",
+    "your model": "your-model/",
 }
 FEWEST = {
     "home": 20, "models": 12, "model": 20, "gpus": 10, "gpu": 18, "explorer": 28, "compare": 15, "sizer": 28,
-    "traffic": 9, "log": 12, "data": 5, "question": 8,
+    "traffic": 9, "log": 12, "data": 5, "question": 8, "your model": 15,
 }  # fmt: skip
 """So many kinds of controls a page has at least: a search for controls that misses them is seen."""
 ELSEWHERE = ("learn/", "questions/", "evidence/", "about/", "local/")
@@ -45,12 +49,12 @@ ELSEWHERE = ("learn/", "questions/", "evidence/", "about/", "local/")
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...]]:
     """What fields are filled with."""
-    return given(tmp_path_factory.mktemp("files"))
+    return given(tmp_path_factory.mktemp("files")) | {"hub": ("acme/open",), "config": (json.dumps(EXAMPLE),)}
 
 
 def press(browser: Any, address: str, site: Any, filled: Any, kind: str, **how: Any) -> Report:
     """Press a page's controls; all of them must have been pressed, and nothing wrong been found."""
-    presser = Presser(browser, address, site.folder, filled, elsewhere=ELSEWHERE, **how)
+    presser = Presser(browser, address, site.folder, filled, elsewhere=ELSEWHERE, hubs=HUBS, **how)
     report = presser.run(KINDS[kind])
     presser.context.close()
     assert len(report.found) >= FEWEST[kind], (kind, len(report.found), sorted(report.found))
@@ -61,15 +65,27 @@ def press(browser: Any, address: str, site: Any, filled: Any, kind: str, **how: 
 
 def runs_here(kind: str) -> None:
     """Skip what needs the browser's Python where no registry gave it."""
-    if kind == "log" and not python_runtime.found(CACHE):
+    if kind in ("log", "your model") and not python_runtime.found(CACHE):
         pytest.skip("scripts/fetch_runtime.py has not fetched Python for the browser")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_control_is_pressed(
-    browser: Any, address: str, tiny_site: Any, filled: Any, kind: str, record_property: Any
+    browser: Any,
+    address: str,
+    tiny_site: Any,
+    filled: Any,
+    kind: str,
+    record_property: Any,
+    monkeypatch: Any,
+    tmp_path: Path,
 ) -> None:
     runs_here(kind)
+    # What a page says of a reader's own file, or of a repository, is run in a folder that has it.
+    for folder, config in ((tmp_path, EXAMPLE), (tmp_path / "acme/open", CONFIG)):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
     report = press(browser, address, tiny_site, filled, kind)
     record_property("controls", len(report.found))
     record_property("presses", report.presses)

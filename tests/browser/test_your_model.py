@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from brought import CONFIG, gguf_file
+from brought import CONFIG, HUBS, gguf_file
 from serving import phone
 
 from kvreport import estimate
@@ -19,7 +18,6 @@ from kvreport.publish import python_runtime
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kvreport"
-SHA = "0123456789abcdef0123456789abcdef01234567"
 WAIT_MS = 120_000
 
 needs_runtime = pytest.mark.skipif(
@@ -27,35 +25,9 @@ needs_runtime = pytest.mark.skipif(
 )
 
 
-GGUF = gguf_file() + bytes(300_000)
-"""A file with the beginning of its tensors."""
-
-
-def hub(route: Any) -> None:
-    """A Hub of three repositories: one open, one gated, one of GGUF files that has a config, too."""
-    path = urlsplit(route.request.url).path
-    headers = {"access-control-allow-origin": "*"}
-    if "acme/secret" in path:
-        route.fulfill(status=403, headers=headers, body="{}")
-    elif path == "/api/models/acme/open/revision/main":
-        names = [{"rfilename": "config.json"}, {"rfilename": "model-00001-of-00009.safetensors"}]
-        route.fulfill(status=200, headers=headers, body=json.dumps({"sha": SHA, "siblings": names}))
-    elif path == f"/acme/open/resolve/{SHA}/config.json":
-        route.fulfill(status=200, headers=headers, body=json.dumps(CONFIG))
-    elif path == "/api/models/acme/tiny-GGUF/revision/main":
-        names = ["config.json", "mmproj-F16.gguf", "Q4_K_M/tiny-Q4_K_M.gguf", "tiny-Q8_0.gguf"]
-        siblings = [{"rfilename": name} for name in names]
-        route.fulfill(status=200, headers=headers, body=json.dumps({"sha": SHA, "siblings": siblings}))
-    elif path == f"/acme/tiny-GGUF/resolve/{SHA}/Q4_K_M/tiny-Q4_K_M.gguf":
-        route.fulfill(status=200, headers=headers, body=GGUF)
-    else:
-        route.fulfill(status=404, headers=headers, body="{}")
-
-
 @pytest.fixture(scope="module")
 def page(tiny_site, browser) -> Iterator[Any]:
-    hubs = {"https://huggingface.co/**": hub}
-    with phone(browser, tiny_site.folder, "your-model/", hubs) as opened:
+    with phone(browser, tiny_site.folder, "your-model/", HUBS) as opened:
         yield opened
 
 
