@@ -302,8 +302,8 @@ def test_variables_that_change_memory_are_followed_or_named(capsys: pytest.Captu
     sized = f"PYTORCH_CUDA_ALLOC_CONF=x:1 vllm serve {MODEL}"
     assert main(["size", sized, *asked, "--concurrent", "4"]) == 0
     assert (
-        "PYTORCH_CUDA_ALLOC_CONF: not followed; what the allocator keeps may differ"
-        in capsys.readouterr().err
+        "PYTORCH_CUDA_ALLOC_CONF x:1: not followed; what the allocator keeps may differ"
+        in capsys.readouterr().out
     )
 
 
