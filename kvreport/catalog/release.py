@@ -52,6 +52,18 @@ def version_number(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
+def since_gone(until: str | None, newest: str, stated: Numbers) -> bool | None:
+    """Tell whether a stated release is the newest read, which lacks what was last read in ``until``.
+
+    Returns:
+        None where nothing is gone: it is in every release read, or the stated one is not after ``until``.
+    """
+    last = version_number(until or "")
+    if until is None or (last and stated and stated <= last):
+        return None
+    return bool(stated) and stated >= (version_number(newest) or stated)
+
+
 def plain_release(version: str) -> str:
     """The numbers of a version alone: ``v0.5.15.post1`` is ``0.5.15``; empty where it tells no release."""
     return ".".join(map(str, version_number(version)))

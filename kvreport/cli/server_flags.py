@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kvreport.catalog.release import version_number
+from kvreport.catalog.release import plain_release, since_gone
 from kvreport.catalog.server_flags import FAMILIES, FlagTable, Found, dashed, flag_table
 from kvreport.errors import InputError, ServerRefusalError, shorten
 
@@ -226,12 +226,12 @@ class FlagReader:
             ServerRefusalError: If the stated release is the newest read, whose server does not start with it.
         """
         until, table = found.flag.group.until, table_of(self.server)
-        last = version_number(until or "")
-        if until is None or table is None or (last and self.release and self.release <= last):
+        gone = None if table is None else since_gone(until, table.server.release, self.release)
+        if gone is None or until is None or table is None:
             return ""
         newest, instead = table.server.release, found.flag.group.ours
-        if self.release and self.release >= (version_number(newest) or self.release):
-            nearest = f"--engine {self.server.replace('_', '-')}@{until}" if last else until
+        if gone:
+            nearest = f"--engine {self.server.replace('_', '-')}@{until}" if plain_release(until) else until
             raise ServerRefusalError(
                 f"{found.shown}: {table.server.command} ({newest}) has no such flag and does not start; "
                 f"the last release read with it: {nearest}{f'; instead: {instead}' if instead else ''}"
