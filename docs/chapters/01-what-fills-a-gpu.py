@@ -64,7 +64,7 @@ guess(
     unit="conversations",
     low=1,
     high=100_000,
-    why=f"The weights leave {(memory - weights) / GiB:.1f} GiB, and each conversation of 2K tokens takes "
+    why=f"The weights leave {(memory - weights) / GiB:.1f} GiB (a GiB is 7% more than a GB, see below), and each conversation of 2K tokens takes "
     f"{q.kv_request(MODEL, tokens=2048) / GiB:.2f} GiB. An engine holds fewer, because it reserves memory for itself.",
 )
 
@@ -107,7 +107,7 @@ formula(
 # {{ 128 KiB = kv_per_token("llama-3.1-8b") }}. [The next chapter](02-the-formula.py) derives this figure.
 #
 # **GB and GiB.** One GB is 1,000,000,000 bytes. One GiB is {{ 1,073,741,824 bytes = GiB }}, seven percent more. Labels and log
-# lines mix the two. On this GPU, a process can use {{ 79.1 GiB = memory("H100") }} , which is {{ 84.9 GB = memory("H100") }}. This book always names the unit.
+# lines mix the two. On this “80 GB” GPU, a process can use {{ 79.1 GiB = memory("H100") }} , which is {{ 84.9 GB = memory("H100") }}. These chapters always name the unit.
 #
 # ## Worked example: weights and eight conversations
 
@@ -130,7 +130,7 @@ claim(cache, 268_435_456)
 claim(cache / total, 0.0164, within=0.005)
 
 # %% [markdown]
-# The cache is
+# With this one conversation, the cache is
 # {{ 1.6% = kv_request("llama-3.1-8b", tokens=2048) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=2048)) }}
 # of the memory in use. This is why many people think only of the weights. Now add conversations, or make them longer.
 

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Context × concurrency: what fills the KV cache
 #
-# The KV cache grows when requests get longer, and when there are more of them. Their product can exhaust the cache, and then
-# requests wait. The question "how many users fit" has no answer without the length of their requests.
+# The KV cache grows when requests get longer, and when there are more of them. The product of length and number can exceed the
+# cache, and then requests wait. The question "how many users fit" has no answer without the length of their requests.
 #
 # ## Four times the length: how many requests are left?
 #
-# A server just holds 64 requests of 2K tokens. Then the documents grow to 8K tokens. How many requests does it hold now? And
+# A server holds at most 64 requests of 2K tokens. Then the documents grow to 8K tokens. How many requests does it hold now? And
 # what if the number of users doubles as well?
 
 # %% tags=["hide"]
@@ -81,7 +81,7 @@ growth_grid(
 )
 
 # %% [markdown]
-# Every step to the right doubles the cache. Every step down doubles it too. The edge of memory runs diagonally through the grid.
+# Every step to the right doubles the cache. Every step down doubles it too. The memory limit runs diagonally through the grid.
 #
 # One row and one column of the grid in detail:
 
@@ -108,9 +108,9 @@ assert (
 )
 
 # %% [markdown]
-# A published table with the same question stops at 32 and calls 64 too many. Its cache is
+# A published table that answers the same question stops at 32 and says that 64 do not fit. Its cache is
 # {{ 4.47 times = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
-# too large. [The ledger shows the two mistakes that make this factor](../evidence/claims/index.md#s1-batch-64-kv).
+# too large. [The ledger shows the two mistakes behind this factor](../evidence/claims/index.md#s1-batch-64-kv).
 
 # %% tags=["hide"]
 guess(
@@ -182,7 +182,7 @@ instrument(
 )
 
 # %% [markdown]
-# ## The boundary of memory
+# ## The memory limit as a line
 #
 # The points where memory is just full form a line. On logarithmic axes it is straight, because twice the length means half
 # the requests.

@@ -6,7 +6,7 @@
 #
 # ## How many GPUs does a retrieval application need?
 #
-# A retrieval application (RAG) runs on Llama 3.1 70B in 8 bits. A prompt has 6,000 tokens, including the retrieved documents
+# A retrieval application (RAG) runs on Llama 3.1 70B, with weights and cache in 8 bits. A prompt has 6,000 tokens, including the retrieved documents
 # and the conversation so far. At the peak, 64 requests are in flight. How many H100s or H200s does the application need?
 
 # %% tags=["hide"]
@@ -54,16 +54,16 @@ guess(
     low=1,
     high=100,
     why=f"The cache halves, from {64 * q.kv_request(MODEL, 'fp8', tokens=6000) / GB:.1f} GB to "
-    f"{64 * q.kv_request(MODEL, 'fp8', tokens=3000) / GB:.1f} GB. The weights, {q.weights(MODEL, 'fp8') / GB:.1f} GB, stay.",
+    f"{64 * q.kv_request(MODEL, 'fp8', tokens=3000) / GB:.1f} GB. The weights stay at {q.weights(MODEL, 'fp8') / GB:.1f} GB.",
 )
 
 # %% [markdown]
-# ## Seven parameters
+# ## Seven inputs
 #
-# Seven parameters decide nearly everything:
+# Seven inputs decide nearly everything:
 #
-# 1. **The model**: its size, and how it [shares heads](04-sharing-heads.py), [compresses](05-one-latent-for-all.py) or
-#    [forgets](06-forgetting-on-purpose.py).
+# 1. **The model**: its size, and how it reduces its cache ([shared KV heads](04-sharing-heads.py), [a latent](05-one-latent-for-all.py)
+#    or [sliding windows](06-forgetting-on-purpose.py)).
 # 2. **The precision** of the weights and, separately, [of the cache](07-weights-are-not-the-cache.py).
 # 3. **The context**: the longest that must work, and the expected average.
 # 4. **Concurrency**: the number of requests in flight at the same time, not the number of accounts.
@@ -92,7 +92,7 @@ guess(
     unit="requests",
     low=0,
     high=100_000,
-    why="5,000 × 6 / 3,600 = 8.3 requests a second, times 12 seconds. That is fifty times fewer than accounts.",
+    why="5,000 × 6 / 3,600 = 8.3 requests a second, times 12 seconds. That is one for every fifty accounts.",
 )
 
 # %% tags=["hide"]
@@ -165,10 +165,10 @@ assert [row[4] for row in rows] == [2, 2, 3]
 assert [row[5] for row in rows] == [1, 1, 2]
 choose(
     "By division, one H200 is enough at 6,000 tokens. Will it serve the 64 requests?",
-    wrong("Yes: the division says so", "The common wrong answer. Division gives the engine nothing."),
+    wrong("Yes: the division says so", "The common wrong answer. Division leaves no memory for the engine."),
     right(
         "Not reliably",
-        f"The engine's reserve brings it down to {q.fits(MODEL, 'H200', tokens=6000, weights='fp8', kv='fp8')}, and the estimate has an error.",
+        f"The engine's reserve reduces the number to {q.fits(MODEL, 'H200', tokens=6000, weights='fp8', kv='fp8')}, and the estimate has a margin of error.",
     ),
     wrong(
         "No: the weights do not fit",
@@ -219,8 +219,8 @@ assert [int(found.to_frame().iloc[0]["devices"]) for found in five.values()] == 
 # Two H100s hold {{ fits("llama-3.1-70b", "H100", tokens=6000, tp=2, weights="fp8", kv="fp8") as requests }} at 6,000 tokens and
 # {{ fits("llama-3.1-70b", "H100", tokens=12000, tp=2, weights="fp8", kv="fp8") as requests }} at 12,000. Two H200s hold
 # {{ fits("llama-3.1-70b", "H200", tokens=12000, tp=2, weights="fp8", kv="fp8") as requests }} of 12,000 tokens. One H200 holds
-# {{ fits("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests }} at 6,000, just below 64. The pool is known to
-# ± {{ uncertainty("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as GiB.1 }}, which is
+# {{ fits("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests }} at 6,000, just below 64. The size of the pool is uncertain
+# by ± {{ uncertainty("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as GiB.1 }}, about
 # {{ uncertainty("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") / request("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests.1 }}
 # more or fewer.
 #
@@ -244,7 +244,7 @@ bars(
 # %% [markdown]
 # ## Burst and N+1
 #
-# Twenty requests per second that take 3.2 seconds each give an average of 64 in flight. The peak may be half as high again.
+# If 64 is only the average (twenty requests per second that take 3.2 seconds each), the peak may be half as high again.
 
 # %%
 average = 20 * 3.2

@@ -45,7 +45,7 @@ two, four = (q.fits("llama-3.1-70b", "H100", tokens=8192, tp=n, weights="fp8") f
 
 # %% tags=["hide"]
 guess(
-    f"Llama 3.1 70B with 8-bit weights holds {two} requests of 8K on two H100s. How many does it hold on four?",
+    f"With 8-bit weights and a 16-bit cache, Llama 3.1 70B on two H100s holds {two} requests of 8K. How many does it hold on four?",
     four,
     unit="requests",
     low=1,
@@ -67,8 +67,8 @@ guess(
 # **Data parallelism (DP).** Each GPU, or group of GPUs, has the whole model and its own requests. Every copy of the weights
 # takes memory.
 #
-# **Expert parallelism (EP).** The experts of a mixture-of-experts (MoE) model are divided among all GPUs. Another method
-# divides or copies the other weights. **DP attention + EP** copies attention to every GPU, so that each GPU has its own
+# **Expert parallelism (EP).** The experts of a mixture-of-experts (MoE) model are divided among all GPUs. TP divides the
+# other weights, or DP copies them. **DP attention + EP** copies attention to every GPU, so that each GPU has its own
 # requests, and divides the experts, which are most of the weights.
 #
 # **Decode context parallelism (DCP).** The *tokens* of one request are divided among GPUs that would otherwise hold copies of
@@ -113,7 +113,7 @@ drawings.gpu_layout(
 )
 
 # %% [markdown]
-# Three ways to put one request of a latent model on four GPUs. Each row is a quarter of the layers, each column a quarter of the tokens.
+# Three ways to put one request of a model with a latent cache (MLA) on four GPUs. Each row is a quarter of the layers, each column a quarter of the tokens.
 
 # %% tags=["hide"]
 split = {
@@ -149,7 +149,7 @@ drawings.layout_cells(
 )
 
 # %% [markdown]
-# ## Heads divide, a latent does not
+# ## Heads can be divided; a latent cannot
 
 # %% tags=["hide"]
 formula(
@@ -160,7 +160,7 @@ formula(
 )
 
 # %% [markdown]
-# ## Worked example: what each GPU stores of a token
+# ## Worked example: what each GPU stores for one token
 
 # %%
 sizes = [1, 2, 4, 8, 16]
@@ -235,7 +235,7 @@ guess(
     unit="requests",
     low=0,
     high=10_000,
-    why=f"Each GPU holds {small // 8} of its own: the cache is not copied. Attention's weights are copied, and graphs keep partial results for all heads. Both cost a part of every pool. With vLLM's default steps of 8,192 tokens it is {dp8}, because experts take the tokens of all ranks.",
+    why=f"Each GPU holds {small // 8} of its own: the cache is not copied. The attention weights are copied, and CUDA graphs keep partial results for all heads, not only a GPU's share. Both take memory from every pool. With vLLM's default steps of 8,192 tokens, the eight GPUs hold only {dp8} requests in all, because their experts need larger buffers.",
 )
 
 # %%
@@ -259,8 +259,8 @@ assert held(gqa["TP8"]) > held(gqa["DP 4 × TP 2"])
 # %% [markdown]
 # The two tables show:
 #
-# - **MLA.** TP copies the latent, so eight pools hold the requests of one. DP attention + EP holds more than twice as many if
-#   scheduler steps are small. With vLLM's default communication, the experts on each GPU receive the tokens of all eight
+# - **MLA.** TP copies the latent, so eight pools hold no more requests than one. DP attention + EP holds more than twice as many if
+#   scheduler steps are small. With vLLM's default all-to-all backend, the experts on each GPU receive the tokens of all eight
 #   ranks, and their buffers grow with the step. DCP and PP hold the
 #   most, because each GPU stores a part of every request.
 # - **GQA.** TP already divides the cache, and there is no copy for DCP to remove. A model without experts has nothing for EP

@@ -329,7 +329,7 @@ def frame(
         after: The same of the chapter after.
         taken: Words and address of each way to take the chapter along.
     """
-    time = f'<p class="kv-kicker">{minutes(html)} minutes to read. Every number is computed.</p>'
+    time = f'<p class="kv-kicker">{minutes(html)} minutes to read. The code in this chapter computes every number shown.</p>'
     links = " or ".join(
         f'<a href="{escape(url, quote=True)}"{"" if "://" in url else " download"}>{escape(words)}</a>'
         for words, url in taken

@@ -159,12 +159,12 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         return ""
     name = engine_name(family.replace("_", "-"))
     said = (
-        f"First predictions for {counted(found.logs, 'log|logs')} of {name} with {ALL_FLAGS}, made before any rule was "
-        f"corrected with the log: {found.quantity} are off by {_percent(found.median)} (median) and "
+        f"We predicted {found.logs} {name} logs with {ALL_FLAGS}, each before it was used to correct any rule. "
+        f"The predictions of {found.quantity} were off by {_percent(found.median)} (median) and "
         f"{_percent(found.p90)} (90th percentile)."
     )
     if found.pools:
-        said += f" The 80% band of that time contained {found.held} of {found.pools}"
+        said += f" The 80% error band in use then contained the printed value in {found.held} of {found.pools} logs"
         said += "; today's bands are wider." if found.held < 0.8 * found.pools else "."
     if found.refusals:
         said += f" Of {counted(found.refusals, 'server|servers')} that failed to start, {found.refusals_right} were predicted to fail."

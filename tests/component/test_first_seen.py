@@ -51,10 +51,13 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         running = [log for log in logs if log.starts_observed is not False]
         sizes = [abs(log.error) for log in running if log.error is not None]
         assert len(running) < len(logs) or family == "sglang"
-        assert f"{len(sizes)} logs of {label} with all flags known" in told
+        assert f"{len(sizes)} {label} logs with all flags known" in told
         assert f"{np.median(sizes):.1%} (median) and {np.quantile(sizes, 0.9):.1%} (90th percentile)" in told
         inside = [log.covered for log in running if log.covered is not None]
-        assert f"contained {sum(inside)} of {len(inside)}; today's bands are wider" in told
+        assert (
+            f"contained the printed value in {sum(inside)} of {len(inside)} logs; today's bands are wider"
+            in told
+        )
         refused = [log for log in logs if log.starts_observed is False]
         right = sum(not log.starts_predicted for log in refused)
         assert f"{len(refused)} servers that failed to start, {right} were predicted" in told

@@ -246,7 +246,7 @@ QUANTITIES: Final = (
     Quantity(
         "requests of 6,000 tokens on one H200",
         (
-            Place("chapters/10-sizing-a-deployment.py", rf"reserve brings it down to {FIGURE}"),
+            Place("chapters/10-sizing-a-deployment.py", rf"reserve reduces the number to {FIGURE}"),
             Place("chapters/10-sizing-a-deployment.py", rf"One H200 holds {FIGURE}"),
             Place("chapters/10-sizing-a-deployment.py", rf"1 × H200 [\d,]+ {FIGURE}"),
         ),

@@ -69,12 +69,12 @@ def test_a_broken_bound_is_said():
         read(128, 300, 256, relation="at_most", unit="requests"),
         read(256, 200, 256, relation="at_most", unit="requests"),
     ]
-    assert verdict(measurement(readings=bounds).readings) == "1 of 2 are within their bound."
+    assert verdict(measurement(readings=bounds).readings) == "1 of 2 readings with a bound stay within it."
 
 
 def test_what_nothing_was_computed_for_is_not_counted_as_right():
     alone = [read(128, 300, None, relation="none")]
-    assert verdict(measurement(readings=alone).readings) == "1 has no computed value to compare with."
+    assert verdict(measurement(readings=alone).readings) == "1 reading has no computed value to compare with."
 
 
 def test_a_machines_name_is_escaped():

@@ -39,7 +39,7 @@ def page(catalog: Catalog) -> Page | None:
         kind="tool",
         title="Glossary",
         heading="Glossary",
-        description=f"{len(terms)} terms of memory and serving, each in one plain sentence.",
+        description=f"{len(terms)} terms of memory and serving, in plain words.",
         lead=lead,
         names=_names(terms),
         boost=0.3,  # it mentions everything; a page about the thing itself comes first

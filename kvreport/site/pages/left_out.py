@@ -26,10 +26,14 @@ CONSTANTS: Final[dict[str, tuple[str, str]]] = read_table("fitted constants")
 def lead(found: LeftOut) -> str:
     """Say the headline of the page in one sentence."""
     told, first = found.summary, found.summary.first_sight
-    seen = "" if first is None else f", and {first.coverage:.0%} of {first.logs} pools as first predicted"
+    seen = (
+        ""
+        if first is None
+        else f". Applied to the first predictions of {first.logs} pools, it contains {first.coverage:.0%}"
+    )
     return (
-        f"{told.logs} vLLM logs from {told.sources} sources, by today's rules with constants fitted without the log's "
-        f"source. KV pool tokens are off by {told.median_error:.1%} (median) and {told.p90_error:.1%} (90th "
+        f"{told.logs} vLLM logs from {told.sources} sources. Each is predicted by today's rules, with the constants "
+        f"fitted to all other sources. KV pool tokens are off by {told.median_error:.1%} (median) and {told.p90_error:.1%} (90th "
         f"percentile). Today's 80% band contains {told.coverage:.0%} of these pools{seen}"
     )
 

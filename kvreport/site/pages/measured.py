@@ -22,6 +22,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
+from kvreport.words import counted
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -148,20 +149,24 @@ def verdict(readings: Sequence[MeasuredQuantity]) -> str:
         equal = sum(bool(reading.holds) for reading in exact)
         off = max((abs(r.error or 0.0) for r in exact), default=0.0)
         parts.append(
-            f"all {len(exact)} readings equal the computed values exactly"
+            (
+                f"all {len(exact)} readings equal the computed values exactly"
+                if len(exact) == len(readings)
+                else f"all {len(exact)} readings with an exact value equal it"
+            )
             if equal == len(exact)
             else f"{equal} of {len(exact)} readings equal the computed values; the largest difference is {off:.2%}"
         )
     if bounds:
         kept = sum(bool(reading.holds) for reading in bounds)
         parts.append(
-            f"all {len(bounds)} are within their bound"
+            f"all {len(bounds)} readings with a bound stay within it"
             if kept == len(bounds)
-            else f"{kept} of {len(bounds)} are within their bound"
+            else f"{kept} of {len(bounds)} readings with a bound stay within it"
         )
     rest = len(readings) - len(exact) - len(bounds)
     if rest:
-        parts.append(f"{rest} {'has' if rest == 1 else 'have'} no computed value to compare with")
+        parts.append(f"{counted(rest, 'reading has|readings have')} no computed value to compare with")
     text = "; ".join(parts) or "no readings"
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -180,7 +185,11 @@ def _conclusion(found: Sequence[Measurement]) -> str:
     )
     if shaped:
         alike = sum(reading.holds is True for reading in shaped)
-        text += f" So do {alike} of {len(shaped)} sizes of full-size models whose tensors were created without memory."
+        some = f"all {alike}" if alike == len(shaped) else f"{alike} of {len(shaped)}"
+        text += (
+            f" So do {some} sizes of full-size models, whose tensors were created on PyTorch's meta device "
+            "(shapes only, no data)."
+        )
     return text
 
 

@@ -207,10 +207,10 @@ def _conclusion(found: Validation) -> str:
     right = sum(count for predicted, observed, count in found.starts if predicted == observed)
     total = sum(count for _, _, count in found.starts)
     if total:
-        parts.append(f"Whether the server starts is predicted correctly for {right} of {total} logs")
+        parts.append(f"Today's rules predict correctly for {right} of {total} logs whether the server starts")
     old = sum(case.old for case in found.cases)
     if old:
-        parts.append(f"{old} logs are from releases more than 18 months old, which are not computed")
+        parts.append(f"{old} logs come from releases older than 18 months, which kvreport does not support")
     return ". ".join(parts) + "."
 
 
