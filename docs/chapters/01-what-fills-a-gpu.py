@@ -107,7 +107,7 @@ formula(
 # {{ 128 KiB = kv_per_token("llama-3.1-8b") }}. [The next chapter](02-the-formula.py) derives this figure.
 #
 # **GB and GiB.** One GB is 1,000,000,000 bytes. One GiB is {{ 1,073,741,824 bytes = GiB }}, seven percent more. Labels and log
-# lines mix the two. On this “80 GB” GPU, a process can use {{ 79.1 GiB = memory("H100") }} , which is {{ 84.9 GB = memory("H100") }}. These chapters always name the unit.
+# lines mix the two. The “80 GB” on this GPU's label are GiB: a process can use {{ 79.1 GiB = memory("H100") }} , which is {{ 84.9 GB = memory("H100") }}. These chapters always name the unit.
 #
 # ## Worked example: weights and eight conversations
 

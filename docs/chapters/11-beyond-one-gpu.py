@@ -5,8 +5,6 @@
 # and what they copy. Whatever is copied takes memory on every GPU, so eight GPUs do not always hold eight times as much.
 #
 # ## Do twice the GPUs serve twice the requests?
-#
-# If you double the GPUs, does the number of requests double?
 
 # %% tags=["hide"]
 import kvreport
