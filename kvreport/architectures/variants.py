@@ -105,7 +105,8 @@ def read_variant(name: str, base: str, read: Callable[[Keys], Blueprint], keys: 
 def sees_ahead(blueprint: Blueprint, *configs: Keys) -> bool:
     """Whether a config gives up the order of tokens (``is_causal``: vLLM, ``models/llama.py`` and ``qwen2.py``)."""
     kinds = {cache.kind for layer in blueprint.layers for cache in layer.caches}
-    return bool(kinds) and "state" not in kinds and any(one.raw("is_causal") is False for one in configs)
+    told = any("is_causal" in one.data and one.raw("is_causal") is False for one in configs)
+    return told and bool(kinds) and "state" not in kinds
 
 
 def pooled(blueprint: Blueprint) -> Blueprint:

@@ -209,8 +209,8 @@ def test_a_range_of_the_catalog_is_said_in_answers_and_on_pages() -> None:
     pages = {one.id: context(site, one, site.headline[one.id]) for one in site.models}
     low, high = (gib(released_bytes(end, FORMATS)) for end in (narrowed(model), model))
     assert f"{low} to {high} GiB" in pages[name]["open_mix"]
-    assert [row.head.text for row in pages[name].weights.rows if "by name, at most" in row.head.text]
-    assert any(fact.label == "Weights by name, at most" for fact in pages[name].facts)
+    assert [row.head.text for row in pages[name]["weights"].rows if "by name, at most" in row.head.text]
+    assert any(fact.label == "Weights by name, at most" for fact in pages[name]["facts"])
     rows = served(site)
     assert "by name, at most" in str(rows[name]["h100-sxm-80gb"].made)
     assert not pages["Qwen/Qwen3-8B-AWQ"]["open_mix"]
