@@ -222,6 +222,12 @@ def test_links_code_heads_figures_and_computed_numbers_are_left_alone(html):
     assert glossary.explain(html, TERMS, "../glossary/") == html
 
 
+def test_every_figure_of_the_glossary_holds(quantities):
+    """Only a whole build, minutes later, found one whose unit is none."""
+    _, faults = prose.resolve((DATA / "glossary.yaml").read_text("utf-8"), quantities, "glossary.yaml")
+    assert [str(fault) for fault in faults] == []
+
+
 def test_the_public_glossary_explains_the_terms_of_the_trade():
     words = {
         word for term in glossary.load_glossary(DATA / "glossary.yaml") for word in (term.term, *term.also)
