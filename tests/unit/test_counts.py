@@ -303,7 +303,7 @@ def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimat
                 assert serves(chosen, machine, pick.mix, context), (machine, use)
                 above = local.MIXES[max(0, local.MIXES.index(pick.mix) - 1)]
                 assert above == pick.mix or not serves(chosen, machine, above, context), (machine, use)
-                assert f"{chosen.name}</a> as {pick.mix.upper()}" in page.lead
+                assert f"{chosen.name}</a> ({pick.mix.upper()})" in page.lead
             recent = [
                 one.model
                 for one in found
