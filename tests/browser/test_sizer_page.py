@@ -289,7 +289,9 @@ def test_a_gpu_without_numbers_of_an_engine_is_said_to_have_none(page: Any, addr
     page.goto(f"{address}sizer/?model=meta-llama--Llama-3.1-8B-Instruct&gpu=rtx-4090&engine=sglang")
     page.wait_for_selector("[data-kv-sized] .kv-refused")
     told = page.locator("[data-kv-sized]").inner_text()
-    assert re.search(r"This site has no numbers for (?:Llama 3.1 8B with )?SGLang\b.* on .*RTX 4090", told), told
+    assert re.search(r"This site has no numbers for (?:Llama 3.1 8B with )?SGLang\b.* on .*RTX 4090", told), (
+        told
+    )
     assert "Layouts tried" not in told
     assert "--engine sglang" in told
 

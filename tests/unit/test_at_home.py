@@ -24,7 +24,7 @@ GIB = 1 << 30
 
 def chatting(machine: Accelerator, found: list[Candidate]) -> str:
     """The first model for chats by the name that it was given."""
-    return dict(picks(machine, tuple(found), 0))["Chat"][0].candidate.ollama
+    return dict(picks(machine, tuple(found), 0, 0))["Chat"][0].candidate.ollama
 
 
 @pytest.fixture(scope="module")

@@ -285,6 +285,9 @@ def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimat
     found = local._candidates(inputs)
     assert {one.model.id for one in found} <= names
     assert len(found) >= 5
+    year, month = map(int, max(model.release or "" for model in CATALOG.models.values()).split("-")[:2])
+    ago = 12 * year + month - 1 - 18
+    since = f"{ago // 12}-{ago % 12 + 1:02}"
 
     def serves(model: Model, machine: str, mix: str, context: int) -> bool:
         asked = {"gpu": machine, "engine": "llama-cpp", "weights": mix, "parallel": 1}
@@ -294,7 +297,10 @@ def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimat
         accelerator = CATALOG.accelerator(machine)
         backend = local._backends(CATALOG, accelerator.id)
         page = local._machine(inputs, accelerator, found, (accelerator,))
-        named = dict(local.picks(accelerator, found, backend))
+        named = dict(local.picks(accelerator, found, backend, local.oldest_recent(CATALOG)))
+        for use, picks in named.items():
+            released = [(pick.candidate.model.release or "") >= since for pick in picks]
+            assert released == sorted(released, reverse=True), (machine, use)
         coding = {pick.candidate.model.id for pick in named["Coding"]}
         for use, context in (("Chat", local.CONTEXT), ("Long documents", local.LONG)):
             pick = next(iter(named[use]), None)
@@ -307,7 +313,7 @@ def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimat
             recent = [
                 one.model
                 for one in found
-                if (one.model.release or "") >= "2025-09" and one.model.context_tokens >= context
+                if (one.model.release or "") >= since and one.model.context_tokens >= context
             ]
             larger = [
                 model

@@ -167,25 +167,35 @@ def _uses() -> dict[str, tuple[int, Callable[[Candidate], bool]]]:
     }
 
 
+def _month(model: Model) -> int:
+    """The month of a release, counted from the year 0: January where only the year is known; an unknown one is old."""
+    year, _, month = (model.release or "2000-01").partition("-")
+    return 12 * int(year) + int(month or 1)
+
+
+@cache
+def oldest_recent(catalog: Catalog) -> int:
+    """The month from which on a model is recent: no page depends on the day of its build, but on the newest model."""
+    return max(map(_month, catalog.models.values())) - RECENT_MONTHS
+
+
 def picks(
-    machine: Accelerator, found: tuple[Candidate, ...], backend: int
+    machine: Accelerator, found: tuple[Candidate, ...], backend: int, oldest: int
 ) -> Iterator[tuple[str, list[Pick]]]:
-    """Yield each use with the models for it: of the last 18 months first, the largest first.
+    """Yield each use with the models for it: recent ones first, the largest first.
 
     Args:
         machine: The machine.
         found: Models, by parameters, falling.
         backend: Bytes that the backend takes for itself.
+        oldest: The month from which on a model is recent.
     """
 
-    def month(one: Candidate) -> int:
-        year, _, month = (one.model.release or "2000-01").partition("-")
-        return 12 * int(year) + int(month)
+    def rank(one: Candidate) -> tuple[bool, int, int]:
+        month = _month(one.model)
+        return (month < oldest, -round(parameters(one.model) / 1e9), -month)
 
-    oldest = max(map(month, found)) - RECENT_MONTHS
-    ranked = sorted(
-        found, key=lambda one: (month(one) < oldest, -round(parameters(one.model) / 1e9), -month(one))
-    )
+    ranked = sorted(found, key=rank)
     for use, (context, fits) in _uses().items():
         named = []
         for one in ranked:
@@ -243,7 +253,7 @@ def _search_words(machine: Accelerator) -> str:
 
 def _named(machine: Accelerator, found: tuple[Candidate, ...], site: SiteData) -> tuple[Cell, ...]:
     """The first model for each of the uses that a column stands for."""
-    best = dict(picks(machine, found, _backends(site.catalog, machine.id)))
+    best = dict(picks(machine, found, _backends(site.catalog, machine.id), oldest_recent(site.catalog)))
     first = (next(iter(best[use]), None) for use in COLUMNS)
     return tuple(
         Cell(pick.candidate.model.name, href=f"models/{pick.candidate.model.slug}/") if pick else Cell("none")
@@ -312,15 +322,18 @@ def _machine(
 ) -> Page:
     uri, catalog = f"{URI}{machine.id}/", inputs.site.catalog
     backend = _backends(catalog, machine.id)
-    named = [one for one in picks(machine, found, backend) if one[1]]
+    named = [one for one in picks(machine, found, backend, oldest_recent(catalog)) if one[1]]
     first = {use: models[0] for use, models in named}
     best = first["Chat"].candidate if "Chat" in first else None
     listed = f"{len(found)} models of Ollama’s library"
+    shared: dict[tuple[str, str], tuple[Pick, list[str]]] = {}
+    for use, pick in first.items():
+        shared.setdefault((pick.candidate.model.id, pick.mix), (pick, []))[1].append(use.lower())
+    runs = [
+        (pick, " and ".join(filter(None, (", ".join(uses[:-1]), uses[-1])))) for pick, uses in shared.values()
+    ]
     conclusion = (
-        "; ".join(
-            f"for {use.lower()} {pick.candidate.model.name} as {pick.mix.upper()}"
-            for use, pick in first.items()
-        )
+        "; ".join(f"{pick.candidate.model.name} ({pick.mix.upper()}) for {uses}" for pick, uses in runs)
         if first
         else f"none of {listed} fits at {units.human_tokens(CONTEXT)} tokens with Q4_K_M"
     )
@@ -331,7 +344,7 @@ def _machine(
         "note": machine.memory.usable.note or "",
         "evidence": machine.memory.usable.evidence,
         "conclusion": conclusion,
-        "first": first,
+        "runs": runs,
         "best": best.model.name if best else "",
         "backend": units.gib(backend),
         "apple": machine.vendor == "Apple",
