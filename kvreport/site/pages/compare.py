@@ -77,8 +77,8 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     yield Page(
         uri="compare/",
         kind="tool",
-        title="Compare models or GPUs",
-        heading="Compare models or GPUs",
+        title="Compare models, GPUs or engines",
+        heading="Compare models, GPUs or engines",
         names=("compare", "comparison", "compare engines", "vllm vs sglang"),
         description="Up to six models, accelerators or engines on one boundary chart and in one table: capacity, memory, "
         "bandwidth, speed bound.",
