@@ -59,7 +59,7 @@ def estimate(
     asked = dict(options)
     known = open_catalog() if catalog is None else catalog
     if "engine" not in asked and isinstance(model, str | Path):
-        asked |= engine_of(model, known)
+        asked |= engine_of(model, known, asked.get("weights"))
     implied = None
     if "engine" not in asked:
         implied = engine_at_home(gpu, [asked.get("weights")], asked, known)

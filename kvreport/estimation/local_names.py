@@ -52,7 +52,7 @@ def is_gguf(model: object) -> bool:
     return isinstance(model, str | Path) and str(model).lower().endswith(".gguf")
 
 
-def engine_of(model: str | Path, catalog: Catalog | None = None) -> dict[str, str]:
+def engine_of(model: str | Path, catalog: Catalog | None = None, weights: object = None) -> dict[str, str]:
     """The engine that a model's name implies where none is stated.
 
     A GGUF file or a repository of such files means llama.cpp, a name of Ollama's library Ollama, and a
@@ -62,6 +62,8 @@ def engine_of(model: str | Path, catalog: Catalog | None = None) -> dict[str, st
         model: What was given as the model.
         catalog: A name without a tag is Ollama's only where this catalog has no model of that name; without a
             catalog, a tag is needed.
+        weights: Weight format that was asked for. A name without a tag is not Ollama's where only servers read
+            that format.
     """
     if is_gguf(model):
         return {"engine": "llama-cpp"}
@@ -72,7 +74,9 @@ def engine_of(model: str | Path, catalog: Catalog | None = None) -> dict[str, st
         return {"engine": "llama-cpp"}
     if _MLX_REPOSITORY.match(name):
         return {"engine": "mlx"}
-    if OllamaNames.need().find(name) is not None and (":" in name or _unlisted(name, catalog)):
+    if OllamaNames.need().find(name) is None:
+        return {}
+    if ":" in name or (_unlisted(name, catalog) and not _of_servers(weights, catalog)):
         return {"engine": "ollama"}
     return {}
 
@@ -118,6 +122,13 @@ def _is_server_format(name: str, catalog: Catalog) -> bool:
     except InputError:
         return False
     return not any(alias.startswith("gguf-") for alias in known.aliases)
+
+
+def _of_servers(weights: object, catalog: Catalog | None) -> bool:
+    """True if only servers read a weight format that was asked for by its name."""
+    if catalog is None or not isinstance(weights, str) or weights.lower() == RELEASED or is_mix(weights):
+        return False
+    return _is_server_format(weights, catalog)
 
 
 def _unlisted(name: str, catalog: Catalog | None) -> bool:

@@ -143,6 +143,16 @@ def test_a_name_implies_its_engine(name: str, engine: str | None) -> None:
     assert engine_of(name, CATALOG).get("engine") == engine
 
 
+@pytest.mark.parametrize(
+    ("weights", "engine"), [(None, "ollama"), ("released", "ollama"), ("q8_0", "ollama"), ("awq", None)]
+)
+def test_a_format_that_only_servers_read_makes_no_name_of_ollamas(
+    weights: str | None, engine: str | None
+) -> None:
+    assert engine_of("mistral-small", CATALOG, weights).get("engine") == engine
+    assert engine_of("mistral-small:24b", CATALOG, weights).get("engine") == "ollama"
+
+
 MIXES_OF_PUBLISHERS = PublishersMixes.need()
 
 

@@ -104,7 +104,10 @@ def mix_name(name: str) -> str:
         return name.lower()
     found = _plain(name.lower())
     if found not in MIXES:
-        raise InputError(f"--weights: found {name!r}; GGUF mixes: {', '.join((*MIXES, *OLLAMA_MIXES))}")
+        raise InputError(
+            f"--weights: found {name!r}; GGUF mixes of llama.cpp and Ollama: {', '.join((*MIXES, *OLLAMA_MIXES))}; "
+            "formats of checkpoints need a server such as --engine vllm"
+        )
     return found
 
 
