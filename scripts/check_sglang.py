@@ -25,14 +25,14 @@ from kvreport.accounting.engines.sglang import plan, settings
 from kvreport.accounting.engines.sglang.pools import PoolFlags, RankPools, pool_rule, pools_of
 from kvreport.accounting.extras import with_draft
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.stages import stages
+from kvreport.accounting.stages import partition_of, stages
 from kvreport.architectures import read_config
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import load_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.planner_check import OracleCheck, PlannerDifference, ReleaseCheck
-from kvreport.catalog.release import engine_for_version
+from kvreport.catalog.release import engine_for_version, trait
 from kvreport.errors import InputError
 from kvreport.resources import data_dir
 from kvreport.units import GIB
@@ -209,7 +209,7 @@ def _pools(
     states, requests = flags.get("max_mamba_cache_size"), resolved.max_requests
     verified, element = flags.get("speculative_num_draft_tokens", 0), BYTES[row["kv_dtype"]]
     if verified and requests is None:
-        requests = plan.DRAFTING_REQUESTS
+        requests = trait(engine, "drafting_requests")
     usual = plan.default_window_share(model, engine)
     flags_of_pools = PoolFlags(
         element_bytes=element,
@@ -238,7 +238,7 @@ def _pools(
     model = plan.counted(model, engine)
     if number == 1:
         return pools_of(pool_rule(model, engine, flags_of_pools), BUDGET_BYTES)
-    parts = stages(model, number, plan.stage_sizes(model.layer_count, number))
+    parts = stages(model, number, partition_of(engine, model, layout))
     rules = [plan.stage_rule(model, engine, flags_of_pools, layout, part.model) for part in parts]
     caching = [rule for rule in rules if rule.cell_bytes] or rules  # a stage without caches limits no tokens
     return min((pools_of(rule, BUDGET_BYTES) for rule in caching), key=lambda one: one.tokens)

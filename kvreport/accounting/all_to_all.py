@@ -7,12 +7,13 @@ here as their sources do. Memory that is mapped for other servers comes in pages
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from kvreport.accounting.kernel import MULTIPROCESSORS
 from kvreport.accounting.parallel import Layout
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import trait
 from kvreport.errors import InputError
 from kvreport.units import GIB, MIB
 
@@ -47,21 +48,6 @@ _GROUPS_PER_BLOCK: Final = 8
 
 _SPARE_CHANNELS: Final = 8 * 160
 _SEGMENT_BYTES: Final = 2 * MIB
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """How an engine uses DeepEP.
-
-    Attributes:
-        low_latency_nvlink_bytes: NVLink buffers that are kept beside the low-latency ones.
-        every: True if the engine knows all exchanges of :data:`AllToAll`, by vLLM's names; else DeepEP's first.
-        after_pools: True if the buffers are made at the first step, out of what is kept free of the pools.
-    """
-
-    low_latency_nvlink_bytes: int = 0
-    every: bool = False
-    after_pools: bool = False
 
 
 def low_latency_bytes(tokens: int, hidden: int, experts: int) -> int:
@@ -156,10 +142,10 @@ def _padded(size: int) -> int:
     return -(-size // 32) * 32
 
 
-def buffer_bytes(model: Model, layout: Layout, exchange: Exchange, max_batched_tokens: int) -> int:
+def buffer_bytes(model: Model, layout: Layout, engine: Engine, max_batched_tokens: int) -> int:
     """Bytes that the exchange takes off the pools of one rank; 0 without data-parallel attention over whole experts.
 
-    ``exchange``: how the engine uses the kernels. ``max_batched_tokens``: tokens of one step.
+    ``engine``: whose release decides how the kernels are used. ``max_batched_tokens``: tokens of one step.
 
     Raises:
         InputError: If the buffers are larger than DeepEP can make them, or the engine does not know the exchange.
@@ -167,12 +153,14 @@ def buffer_bytes(model: Model, layout: Layout, exchange: Exchange, max_batched_t
     exchanges = layout.expert and layout.data > 1 and model.experts is not None
     if not exchanges or model.experts is None or layout.all_to_all in ("", "allgather_reducescatter"):
         return 0
-    if layout.all_to_all not in ("deepep_high_throughput", "deepep_low_latency") and not exchange.every:
+    if layout.all_to_all not in ("deepep_high_throughput", "deepep_low_latency") and not trait(
+        engine, "every_exchange"
+    ):
         raise InputError(
             f"all-to-all backend: found {layout.all_to_all}, which is vLLM's; allowed here: deepep_high_throughput "
             "or deepep_low_latency"
         )
-    if exchange.after_pools:
+    if trait(engine, "exchange_after_pools"):
         return 0
     experts = model.experts.routed + layout.redundant_experts
     tokens = max_batched_tokens
@@ -202,4 +190,4 @@ def buffer_bytes(model: Model, layout: Layout, exchange: Exchange, max_batched_t
             f"{model.id}: all-to-all backend: found deepep_low_latency with {tokens:,} tokens in a step, whose buffers take "
             f"{size / GIB:.1f} GiB; allowed: less than {MOST_BYTES // GIB} GiB, such as --max-batched-tokens {most:,}"
         )
-    return size + exchange.low_latency_nvlink_bytes
+    return size + (NVLINK_BYTES if trait(engine, "nvlink_beside_low_latency") else 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import buffer_bytes
@@ -13,15 +13,21 @@ from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import NOTHING, Reserve
-from kvreport.accounting.extras import lora_bytes, vocabulary_slots
+from kvreport.accounting.extras import adapted_if_named, lora_bytes, vocabulary_modules, vocabulary_slots
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
-from kvreport.accounting.weights import ComponentBytes, weights_by_component
+from kvreport.accounting.shares import asked_memory, pool_bytes, share_on, start_shortage, stated_share
+from kvreport.accounting.weights import ComponentBytes, on_host, weights_by_component
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.model import Model
+from kvreport.catalog.model import Component, Model
+from kvreport.catalog.release import release_of, trait
 from kvreport.catalog.remembered import remembered
+
+TOWERS: Final[frozenset[Component]] = frozenset({"vision", "audio"})
+"""Components that an engine told to serve text only does not load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +167,7 @@ class Allocation:
         """The same as a record, for one device and one format."""
         return Budget(
             total_bytes=int(self.total_bytes),
-            utilization=self.case.rules.share_on(self.case.accelerator, self.case.utilization),
+            utilization=share_on(self.case.engine, self.case.accelerator, self.case.utilization),
             weights=int(self.resident_bytes),
             activations=int(self.reserve.activations),
             non_framework=int(self.reserve.non_framework),
@@ -177,7 +183,6 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     ``case``: what is laid out; of its KV format only matters what the reserve follows.
     """
     known = Memo() if memo is None else memo
-    engine = case.rules
     components = tuple(shared_weights(case, form, known) for form in case.weight_formats)
     overhead = tuple(shared_overhead(case, form, known) for form in case.weight_formats)
     tensors = [sum(parts.values()) for parts in components]
@@ -185,7 +190,7 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     kept = shared_reserve(case, known)
     total = [one.usable_bytes for one in case.accelerators]
     shares = shares_on(case)
-    memory = [asked_memory(engine, size, share) for size, share in zip(total, shares, strict=True)]
+    memory = [asked_memory(case.engine, size, share) for size, share in zip(total, shares, strict=True)]
     scalar = not case.many and len(resident) == 1 and len(total) <= 1
     totals = (total or [0])[0] if scalar else xp.integers(total)
     weights = resident[0] if scalar else xp.integers(resident)
@@ -220,10 +225,11 @@ def lengths_on(
         return None
     engine, model, limit = case.rules, _reserving(case), case.model.context_tokens
     untold = replace(case, context_tokens=None)
+    share = stated_share(case.engine, case.utilization)
     peaks: dict[Hashable, tuple[int, Callable[[Any], Any]]] = {}
     kinds: list[Hashable] = []
     for device, serving in classes:
-        found = engine.following_peak(model, device, untold.step_of(serving), engine.share(case.utilization))
+        found = engine.following_peak(model, device, untold.step_of(serving), share)
         kinds.append(None if found is None else found[0])
         if found is not None and found[0] not in peaks and found[1](1) != found[1](limit):
             peaks[found[0]] = len(peaks), found[1]
@@ -264,7 +270,7 @@ def shares_on(case: Case) -> list[float]:
 
 @remembered
 def _shares_on(engine: Engine, devices: Sequence[Accelerator], utilization: float | None) -> list[float]:
-    return [rules(engine).share_on(one, utilization) for one in devices]
+    return [share_on(engine, one, utilization) for one in devices]
 
 
 def by_share(shares: Sequence[float]) -> list[tuple[float, Any]]:
@@ -288,16 +294,17 @@ def pools(
     format. ``reserve``: what the engine keeps on each device. ``shares``: shares of memory with their
     devices (:func:`by_share`); none for the engine's default on all.
     """
-    engine = case.rules
+    engine = case.engine
     if len(shares) <= 1:
-        return engine.pool_bytes(total, resident, reserve, shares[0][0] if shares else case.utilization)
+        share = shares[0][0] if shares else case.utilization
+        return pool_bytes(engine, total, resident, reserve, share)
     np = xp.numpy()
     devices = np.size(total)
     weights = np.broadcast_to(resident, (devices, np.shape(resident)[-1]))
     totals, kept = np.reshape(total, (-1, 1)), np.broadcast_to(np.reshape(reserve, (-1, 1)), (devices, 1))
     found = np.empty(weights.shape, dtype=np.int64)
     for share, rows in shares:
-        found[rows] = engine.pool_bytes(totals[rows], weights[rows], kept[rows], share)
+        found[rows] = pool_bytes(engine, totals[rows], weights[rows], kept[rows], share)
     return xp.integers(found)
 
 
@@ -318,7 +325,7 @@ def shortages(case: Case, *, scalar: bool) -> tuple[int | Integers, int | Intege
 def _shortages(
     engine: Engine, devices: Sequence[Accelerator], utilization: float | None
 ) -> list[tuple[int, int] | None]:
-    return [rules(engine).start_shortage(one, utilization) for one in devices]
+    return [start_shortage(engine, one, utilization) for one in devices]
 
 
 def load_overheads(
@@ -360,9 +367,7 @@ def plan_on(case: Case, device: Accelerator | None, serving: Serving, known: Mem
 
 def new_plan(case: Case, device: Accelerator | None, serving: Serving) -> BlockPlan:
     """The same, worked out."""
-    setup = CacheSetup(serving, case.kv_format, case.layout, device)
-    if case.stage_of is not None:
-        return case.rules.plan_stage(*case.stage_of, case.model, setup)
+    setup = CacheSetup(serving, case.kv_format, case.layout, device, case.stage_of)
     return case.rules.plan(case.model, setup)
 
 
@@ -373,28 +378,23 @@ def shared_reserve(case: Case, known: Memo) -> Reserve:
 
 def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> Reserve:
     """The same on one device of a fleet, with the scheduler sizes that the engine takes there."""
-    engine, step, model = case.rules, case.step_of(serving), _reserving(case)
+    step, model = case.step_of(serving), _reserving(case)
+    share = stated_share(case.engine, case.utilization)
 
     def worked_out() -> Reserve:
-        return engine.reserve(model, device, step)
+        return case.rules.reserve(model, device, step, share)
 
     alike = step.context_tokens is None or xp.is_plain(step.context_tokens)
-    key = ("reserve", case.engine.name, _reserve_class(case.engine, device), step)
+    key = ("reserve", case.engine.name, device_class(case.engine, device)[0], step, share)
     kept = known.get(key, worked_out) if alike else worked_out()
-    kept = engine.given_share_reserve(kept, engine.share(case.utilization), model, device, step)
-    if not case.held_bytes or not engine.held_in_reserve:
+    if not case.held_bytes or trait(case.engine, "held_apart"):
         return kept
     return replace(kept, non_framework=kept.non_framework + case.held_bytes)
 
 
-@remembered
-def _reserve_class(engine: Engine, device: Accelerator) -> Hashable:
-    return rules(engine).reserve_class(device)
-
-
 def _reserving(case: Case) -> Model:
     """The model whose reserve it is."""
-    return _planned(case) if case.rules.stages_reserve_as_whole else case.model
+    return _planned(case) if trait(case.engine, "stages_reserve_as_whole") else case.model
 
 
 def _planned(case: Case) -> Model:
@@ -409,7 +409,7 @@ def plan_class(
 
     ``model``: the model; of a pipeline stage the whole one.
     """
-    return stored_key(form), engine.plan_class(model, form, device), engine.step_class(model, serving)
+    return stored_key(form), engine.plan_class(model, form, device, serving)
 
 
 def _plan_key(case: Case, device: Accelerator | None, serving: Serving) -> Hashable:
@@ -438,15 +438,24 @@ def stored_key(form: KvFormat | None) -> Hashable:
     return None if form is None else (form.name, form.scale_bytes, form.scale_every, form.wide_rope_bytes)
 
 
+def encoders_left_out(engine: Engine, *, images: bool, clips: bool) -> frozenset[Component]:
+    """Encoders that are not loaded where nothing is taken that they read; an audio encoder may have a mark of its own.
+
+    ``images``: False for text only. ``clips``: False if no audio is taken.
+    """
+    left_out = frozenset[Component]() if images else TOWERS
+    return left_out | {"audio"} if not clips and release_of(engine).has("encoders_marked") else left_out
+
+
 def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> ComponentBytes:
     """Weight bytes on one rank by component, worked out once for each format and layout."""
-    left_out = case.rules.encoders_left_out(images=case.images, clips=case.clips)
+    left_out = encoders_left_out(case.engine, images=case.images, clips=case.clips)
     without = left_out | frozenset(case.model.not_loaded) if left_out else None
     layout = case.layout
-    ranks, on_host = case.rules.component_ranks(case.model, layout), case.rules.on_host(case.model)
+    ranks, apart = case.rules.component_ranks(case.model, layout), on_host(case.engine, case.model)
     spread = (layout.tensor, layout.expert_ranks, layout.expert, layout.redundant_experts)
     return known.get(
-        ("weights", format_name(form), spread, left_out, tuple(ranks.items()), on_host),
+        ("weights", format_name(form), spread, left_out, tuple(ranks.items()), apart),
         lambda: weights_by_component(
             case.model,
             form,
@@ -457,7 +466,7 @@ def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> Compon
             whole_experts=layout.expert,
             redundant_experts=layout.redundant_experts,
             component_ranks=ranks,
-            on_host=on_host,
+            on_host=apart,
         ),
     )
 
@@ -499,14 +508,26 @@ def overhead_on(
     )
     further: dict[str, int] = {}
     if any(case.lora_slots):
-        slots, words = case.lora_slots, engine.vocabulary_adapters(case.model)
-        further["lora_adapters"] = lora_bytes(case.model, layout, *slots, engine.adapted_if_named)
+        slots, words = case.lora_slots, vocabulary_modules(case.engine, case.model)
+        further["lora_adapters"] = lora_bytes(case.model, layout, *slots, adapted_if_named(case.engine))
         further["lora_adapters"] += vocabulary_slots(case.model, *slots, words)
     if layout.all_to_all:
         further["all_to_all_buffers"] = buffer_bytes(
-            case.model, layout, engine.exchange, serving.max_batched_tokens
+            case.model, layout, case.engine, serving.max_batched_tokens
         )
     return added | {name: size for name, size in further.items() if size}
+
+
+def state_slots_wanted(engine: Engine, model: Model, serving: Serving, *, eager: bool) -> int | None:
+    """Blocks of the pool that must exist at start, one for each sequence; None without such a rule.
+
+    A model with recurrent states needs them to capture its graphs, or captures fewer of them: "max_num_seqs (…) exceeds available
+    Mamba cache blocks (…)".
+    """
+    if eager or not release_of(engine).has("state_for_every_graph"):
+        return None
+    states = any(isinstance(cache, RecurrentState) for cache in model.every_cache)
+    return serving.max_seqs if states else None
 
 
 def format_name(form: WeightFormat | None) -> str | None:
@@ -514,16 +535,12 @@ def format_name(form: WeightFormat | None) -> str | None:
     return None if form is None else form.name
 
 
-def asked_memory(engine: EngineRules, total_bytes: int, utilization: float | None = None) -> int:
-    """What an engine asks of a device for weights, reserve and pool together; None is its default share."""
-    return engine.memory_bytes(total_bytes, utilization)
-
-
 def column(total: int | Integers) -> int | Integers:
     """A number per device with an axis for weight formats after it."""
     return total if isinstance(total, int) else total[:, None]
 
 
-def device_class(engine: Engine, accelerator: Accelerator) -> Hashable:
-    """What of an accelerator decides a deployment: one case can hold all accelerators of a class."""
-    return _reserve_class(engine, accelerator), rules(engine).kernel_class(accelerator)
+@remembered
+def device_class(engine: Engine, accelerator: Accelerator) -> tuple[Hashable, Hashable]:
+    """What of an accelerator decides a deployment, its reserve first: one case can hold all accelerators of a class."""
+    return rules(engine).device_class(accelerator)

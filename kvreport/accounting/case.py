@@ -125,7 +125,7 @@ class Case:
     @property
     def stored_format(self) -> KvFormat | None:
         """``kv_format`` in the layout that the engine gives it on this device."""
-        return self.rules.stored_format(self.model, self.kv_format, self.accelerator)
+        return self.rules.stored(self.model, self.kv_format, self.accelerator)[0]
 
 
 def narrow_cache(model: Model, kv_format: KvFormat | None, engine: EngineRules) -> bool:

@@ -30,20 +30,22 @@ from kvreport.accounting.allocation import (
     plan_class,
     plan_on,
     shortages,
+    state_slots_wanted,
     stored_key,
 )
 from kvreport.accounting.case import SINGLE, Case, Memo
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
-from kvreport.accounting.stages import stages
+from kvreport.accounting.shares import pool_bytes
+from kvreport.accounting.stages import partition_of, stages
 from kvreport.accounting.state_types import with_precisions
 from kvreport.accounting.support import Asked, alone_codes, spread_codes
 from kvreport.accounting.support import codes as refusals
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import release_of, trait
 from kvreport.catalog.remembered import remembered
 from kvreport.errors import InputError
 from kvreport.units import MAX_BYTES
@@ -275,16 +277,12 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
     known = Memo() if memo is None else memo
     layout = case.layout
     known.get(("checked", layout), lambda: layout.check(case.model))
-    if case.replica and (reason := case.rules.unequal_refusal(case.replica, layout)):
-        raise InputError(reason)
-    if layout.whole_encoders and (reason := case.rules.encoder_refusal(case.model)):
-        raise InputError(reason)
-    if reason := case.rules.dense_refusal(case.model, layout):
+    if reason := case.rules.refuses(case.model, layout, case.replica):
         raise InputError(reason)
     groups = _replica(case)
     if layout.pipeline == 1 and len(groups[0]) == 1:
         return _rank(case, known, range(case.model.layer_count), next(iter(groups[0].values())))
-    partition = layout.partition or case.rules.stage_sizes(case.model.layer_count, layout.pipeline)
+    partition = partition_of(case.engine, case.model, layout)
     parts = known.get(
         ("stages", layout.pipeline, partition),
         lambda: stages(case.model, layout.pipeline, partition),
@@ -305,7 +303,7 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
     out = reduce(xp.maximum, (one.refused for one in ranks))
     ranks = [replace(one, refused=out) for one in agreed(case, ranks)]
     asked = None
-    if layout.pipeline > 1 and case.rules.stages_checked_as_whole:
+    if layout.pipeline > 1 and release_of(case.engine).has("stages_checked_as_whole"):
         whole = replace(case, layout=replace(layout, pipeline=1, partition=()))
         asked = plan_on(whole, case.accelerator, case.serving, known)
     return replace(ranks[0], others=tuple(ranks[1:]), start_plan=asked)
@@ -316,7 +314,7 @@ def agreed(case: Case, ranks: list[Deployment]) -> list[Deployment]:
 
     ``ranks``: the ranks, each by itself.
     """
-    if not case.rules.ranks_agree_on_pool:
+    if not trait(case.engine, "ranks_agree_on_pool"):
         return ranks
     least = reduce(xp.minimum, (one.pool_bytes for one in ranks))
     return [replace(one, pool_bytes=least) for one in ranks]
@@ -346,7 +344,7 @@ def _rank(case: Case, known: Memo, layers: range, places: tuple[int, ...]) -> De
         **{name: getattr(taken, name) for name in Allocation.__slots__},
         plan=plan_on(case, case.accelerator, case.serving, known),
         max_requests=case.rules.max_requests(case.serving, case.model, case.layout),
-        state_slots_wanted=case.rules.state_slots_wanted(case.model, case.serving, eager=case.eager),
+        state_slots_wanted=state_slots_wanted(case.engine, case.model, case.serving, eager=case.eager),
         layers=layers,
         places=places,
         refused=refused(case, known, scalar=isinstance(taken.total_bytes, int)),
@@ -401,12 +399,12 @@ def _names(devices: Sequence[Accelerator]) -> tuple[str, ...]:
 
 def upper_bound(case: Case, ceiling: Engine) -> Case:
     """The same case without an engine: nothing reserved, nothing rounded, in the layout that is stored."""
-    types = case.rules.stored_precisions(case.model, case.kv_format, case.accelerator)
+    form, types = case.rules.stored(case.model, case.kv_format, case.accelerator)
     return replace(
         case,
         model=with_precisions(case.model, types),
         engine=ceiling,
-        kv_format=case.stored_format,
+        kv_format=form,
         utilization=None,
         kv_pool_bytes=None,
     )
@@ -447,7 +445,7 @@ def bound_under(plan: BlockPlan, rank: Deployment, ceiling: Engine, contexts: xp
     ``plan``: what :func:`ceiling_plan` says of it. ``rank``: the rank; others are not asked.
     ``contexts``: contexts in tokens.
     """
-    room = rules(ceiling).pool_bytes(column(rank.total_bytes) - rank.case.held_bytes, rank.weight_bytes)
+    room = pool_bytes(ceiling, column(rank.total_bytes) - rank.case.held_bytes, rank.weight_bytes)
     return Bound(plan.profile, capacity.users(_spread(room), plan, contexts))
 
 
@@ -459,14 +457,17 @@ def ceiling_plan(
     ``device``: the device, whose kernels may lay a format out in their own way. ``layers``: layers of the
     rank.
     """
-    engine = case.rules
-    form = engine.stored_format(case.model, case.kv_format, device)
+    form, types = case.rules.stored(case.model, case.kv_format, device)
     devices = () if device is None else (device,)
-    types = engine.stored_precisions(case.model, form, device)
 
     def made() -> BlockPlan:
         plan = new_plan(upper_bound(replace(case, accelerators=devices), ceiling), device, case.serving)
-        return replace(plan, profile=CacheProfile.of(map(engine.kept_term, plan.profile.terms)))
+        terms = plan.profile.terms
+        if trait(
+            case.engine, "window_without_asking_token"
+        ):  # the upper bound counts no more than the engine
+            terms = tuple(term.without_asking_token for term in terms)
+        return replace(plan, profile=CacheProfile.of(terms))
 
     return known.get(("bound", case.engine.family, layers, stored_key(form), types, case.layout), made)
 

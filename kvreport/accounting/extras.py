@@ -13,7 +13,9 @@ from typing import Final
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import output_side
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup
+from kvreport.catalog.release import trait
 from kvreport.catalog.remembered import remembered
 from kvreport.catalog.variant import is_matrix
 from kvreport.errors import InputError
@@ -178,6 +180,26 @@ def vocabulary_slots(model: Model, max_loras: int, max_rank: int, places: int) -
     ``logits_processor.py``). ``places`` says of how many modules slots are made.
     """
     return places * max_loras * max_rank * (model.vocabulary + model.hidden_size) * SERVED_BYTES
+
+
+def vocabulary_modules(engine: Engine, model: Model) -> int:
+    """Of how many modules with a row for every word adapters have slots.
+
+    Embedding and output head of classes that name them (``lora/utils.py::get_supported_lora_modules``).
+
+    One more where the head is the very object of the embedding: it is found under both names, and slots are made for
+    each and for the head's logits (0.19.1 to 0.27.1 ``lora/model_manager.py::_create_lora_modules``; ``models/qwen3.py``,
+    whose head is a module of its own since 0.28.0).
+    """
+    if not engine.lists("vocabulary_adapted", model.architecture):
+        return 0
+    tied = all(row.component != "output_head" for row in model.weights)
+    return 3 if tied and engine.lists("head_is_embedding", model.architecture) else 2
+
+
+def adapted_if_named(engine: Engine) -> frozenset[str]:
+    """Components of the weights that have slots for adapters only where an adapter, or a flag, names them."""
+    return frozenset(trait(engine, "adapted_if_named") or ())
 
 
 def lora_bytes(

@@ -10,7 +10,6 @@ from typing import Any
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import (
     Allocation,
-    asked_memory,
     by_share,
     lengths_on,
     overhead_on,
@@ -20,17 +19,19 @@ from kvreport.accounting.allocation import (
     shared_weights,
     shares_on,
     shortages,
+    state_slots_wanted,
     stored_key,
 )
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.deployment import Deployment, agreed, refused
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.stages import Stage, stages
+from kvreport.accounting.shares import asked_memory
+from kvreport.accounting.stages import Stage, partition_of, stages
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.release import release_of
 from kvreport.catalog.remembered import remembered
 from kvreport.errors import InputError
 
@@ -125,11 +126,11 @@ def _kinds(case: Case, alike: Groups) -> list[list[int]]:
     engine = case.rules
     found: dict[Hashable, list[int]] = {}
     for number, group in enumerate(alike):
-        sizes = engine.step_class(case.model, group.serving)
-        kind = engine.plan_class(case.model, case.kv_format, case.accelerators[group.places[0]])
-        found.setdefault(
-            (kind, sizes, engine.max_requests(group.serving, case.model, case.layout)), []
-        ).append(number)
+        kind = engine.plan_class(
+            case.model, case.kv_format, case.accelerators[group.places[0]], group.serving
+        )
+        wanted = engine.max_requests(group.serving, case.model, case.layout)
+        found.setdefault((kind, wanted), []).append(number)
     return list(found.values())
 
 
@@ -174,7 +175,7 @@ def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[
 
 def _asked_at_start(case: Case, device: Accelerator, serving: Serving, memo: Memo) -> BlockPlan | None:
     """The plan of the whole model, where a release checks at start that one request of it fits on every stage."""
-    if not case.rules.stages_checked_as_whole:
+    if not release_of(case.engine).has("stages_checked_as_whole"):
         return None
     return plan_on(
         replace(case, layout=replace(case.layout, pipeline=1, partition=())), device, serving, memo
@@ -203,7 +204,7 @@ def plans_on_fleet(
 def _stages_of(case: Case, memo: Memo) -> tuple[Sequence[Stage], list[tuple[Case, Memo]]]:
     """The stages of a case's layout; and what each lays out, with what other cases of it have worked out."""
     layout = case.layout
-    partition = layout.partition or case.rules.stage_sizes(case.model.layer_count, layout.pipeline)
+    partition = partition_of(case.engine, case.model, layout)
     parts = memo.get(
         ("stages", layout.pipeline, partition),
         lambda: stages(case.model, layout.pipeline, partition),
@@ -285,8 +286,7 @@ def _shares_of(
     engine: Engine, devices: Sequence[Accelerator], shares: Sequence[float]
 ) -> tuple[list[tuple[float, Any]], Integers, Integers]:
     total = [device.usable_bytes for device in devices]
-    own = rules(engine)
-    memory = [asked_memory(own, size, share) for size, share in zip(total, shares, strict=True)]
+    memory = [asked_memory(engine, size, share) for size, share in zip(total, shares, strict=True)]
     return by_share(shares), xp.fixed(xp.integers(total)), xp.fixed(xp.integers(memory))
 
 
@@ -365,6 +365,6 @@ def _of_fleet(
         weight_bytes=taken.weight_bytes,
         plan=plan,
         max_requests=case.rules.max_requests(serving, case.model, case.layout),
-        state_slots_wanted=case.rules.state_slots_wanted(case.model, serving, eager=case.eager),
+        state_slots_wanted=state_slots_wanted(case.engine, case.model, serving, eager=case.eager),
         layers=layers,
     )

@@ -60,6 +60,13 @@ class Term:
             constant_bytes=self.constant_bytes * times,
         )
 
+    @property
+    def without_asking_token(self) -> Term:
+        """The same of a window that keeps one token less than it looks back, because the token that asks brings its own."""
+        if self.cap_tokens < UNBOUNDED and self.kind != "ring":
+            return replace(self, cap_tokens=max(self.cap_tokens - 1, 1))
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class CacheProfile:

@@ -45,6 +45,7 @@ from kvreport.accounting.sizing import (
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import trait
 from kvreport.errors import InputError
 
 
@@ -272,7 +273,7 @@ class _Group:
     @property
     def _follows(self) -> bool:
         """True if a server that is told to run fewer requests reserves less."""
-        return self.laid.case.rules.reserve_follows_requests
+        return bool(trait(self.laid.case.engine, "reserve_follows_requests"))
 
     def _told(self, limit: int, memo: Memo) -> Integers:
         """The most requests that a data rank of each offer may be told to run at once, and holds.

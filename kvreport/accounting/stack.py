@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.allocation import Allocation, joined
+from kvreport.accounting.allocation import Allocation, joined, state_slots_wanted
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.deployment import Bound, Deployment, bound_of, bound_under, ceiling_plan, refused
 from kvreport.accounting.engines.step import Reserve
@@ -264,7 +264,7 @@ def _stacked(entries: Sequence[_Entry], ceiling: Engine, contexts: Integers, mem
         for entry in entries
         for one in entry.shared
     ]
-    slots = [engine.state_slots_wanted(case.model, one, eager=case.eager) for one in serving]
+    slots = [state_slots_wanted(case.engine, case.model, one, eager=case.eager) for one in serving]
     taken = [entry.taken for entry in entries]
     parts = ("activations", "non_framework", "graphs", "uncertainty")
     reserve = Reserve(*(by_row([getattr(one.reserve, part) for one in taken]) for part in parts))

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kvreport.accounting.parallel import stage_layers
+from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.catalog.caches import RecurrentState
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup, compress
+from kvreport.catalog.release import trait
 from kvreport.catalog.remembered import remembered
 
 _FIRST: Final[frozenset[Component]] = frozenset({"vision", "audio"})
@@ -48,6 +50,15 @@ def stages(model: Model, number: int, partition: tuple[int, ...] = ()) -> tuple[
     if (number, partition) not in known:
         known[number, partition] = _stages(model, number, partition)
     return known[number, partition]
+
+
+def partition_of(engine: Engine, model: Model, layout: Layout) -> tuple[int, ...]:
+    """The layers of each stage: as given, or as the engine divides them where that is otherwise than vLLM; empty as vLLM does."""
+    if layout.partition or not trait(engine, "left_over_layers_last"):
+        return layout.partition
+    each, left = divmod(model.layer_count, layout.pipeline)
+    number = layout.pipeline
+    return tuple(each + (place >= number - left) for place in range(number)) if left else ()
 
 
 @remembered

@@ -19,6 +19,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.engine_classes import TRANSFORMERS, EngineClasses, lists_classes, release_key
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import trait
 from kvreport.catalog.remembered import remembered
 from kvreport.catalog.support import (
     DeviceRule,
@@ -603,3 +604,14 @@ def _refusal(rule: FormatRule, accelerator: Accelerator) -> str | None:
     if rule.maximum is not None and numbers(own) > numbers(rule.maximum):
         return f" up to compute capability {rule.maximum}{has}"
     return None
+
+
+def other_reader(engine: Engine, weight_format: str) -> str | None:
+    """The engine that alone reads a checkpoint in this format, by its own name; None if a server has a loader for it."""
+    if not trait(engine, "serves_only"):
+        return None
+    return next((who for start, who in _OF_LOCAL_ENGINES.items() if weight_format.startswith(start)), None)
+
+
+_OF_LOCAL_ENGINES: Final = {"mlx": "MLX", "gguf": "llama.cpp", "exl2": "ExLlamaV2", "exl3": "ExLlamaV3"}
+"""Beginnings of the names of formats that servers have no loader for, and what reads them."""

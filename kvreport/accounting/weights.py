@@ -15,9 +15,12 @@ from math import ceil, prod
 from typing import Final, get_args
 
 from kvreport.accounting.kv_cache import SERVED_BYTES, heads_per_rank
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.layouts import layout
 from kvreport.catalog.model import Component, Model, WeightGroup
+from kvreport.catalog.release import trait
 from kvreport.catalog.variant import is_matrix
 from kvreport.errors import InputError
 
@@ -243,6 +246,22 @@ def active_parameters(model: Model) -> int:
 def is_hashed(model: Model, row: WeightGroup) -> bool:
     """True for a table of hashed n-grams: it has more rows than there are tokens or positions to look up."""
     return row.looked_up and row.shape[0] > max(model.vocabulary, model.context_tokens)
+
+
+def on_host(engine: Engine, model: Model, accelerator: Accelerator | None = None) -> frozenset[str]:
+    """Names of weight rows that lie in host memory by default, on a device or on most.
+
+    Tables of hashed n-grams lie in pinned memory of the host, for the classes that the release lists: by default since 0.30 of vLLM
+    (``config/engram.py::EngramConfig.cpu_offload``; 0.29.0 keeps them on the device), and on NVIDIA GPUs since 0.5.20 of SGLang
+    (``arg_groups/model_overrides/qwen4_exp.py``, ``ple_offload_embedding``). Where a device has no such memory apart,
+    SGLang's load overhead counts them.
+    """
+    if not engine.lists("tables_on_host", model.architecture):
+        return frozenset()
+    apart = accelerator is None or (accelerator.vendor.upper() == "NVIDIA" and not accelerator.is_unified)
+    if not apart and trait(engine, "tables_need_host_apart"):
+        return frozenset()
+    return frozenset(row.name for row in model.weights if is_hashed(model, row))
 
 
 def rank_elements(row: WeightGroup, tensor_parallel: int = 1) -> int:

@@ -216,6 +216,18 @@ def _disordered(name: str, stated: Iterable[str], values: Sequence[Plain]) -> It
         yield Contradiction(f"values of {name}", ", ".join(map(str, values)), "no value twice in a row")
 
 
+class Trait(Read):
+    """What an engine does in every release that was read.
+
+    Attributes:
+        trait: Its name, which code asks an engine for (:func:`trait`).
+        value: True, or the number, word or names that it is.
+    """
+
+    trait: Annotated[str, Field(pattern=_NAME)]
+    value: bool | int | Text | tuple[Text, ...]
+
+
 class RulesFile(Record):
     """The content of ``rules.yaml``.
 
@@ -225,15 +237,17 @@ class RulesFile(Record):
         rules: Rules by release. One that is named like a field of a record is that field; another with fractions is a constant.
         fields: Further fields by release.
         lists: Model classes by release.
+        traits: What all releases do.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     family: Slug
     engine: dict[Text, JsonValue] = Field(default_factory=dict)
     records: tuple[RangeOfReleases, ...] = ()
-    rules: Annotated[tuple[Rule, ...], Field(min_length=1)]
+    rules: tuple[Rule, ...] = ()
     fields: tuple[FieldByRelease, ...] = ()
     lists: tuple[ClassList, ...] = ()
+    traits: tuple[Trait, ...] = ()
 
     def contradictions(self) -> Iterable[Contradiction]:
         """Return what rules and lists say against one another, each by itself and by name."""
@@ -249,6 +263,7 @@ class RulesFile(Record):
             ("rules", [one.rule for one in self.rules]),
             ("fields", [one.field for one in self.fields]),
             ("lists", [one.list for one in self.lists]),
+            ("traits", [one.trait for one in self.traits]),
             ("records", [one.name for one in self.records]),
         ):
             for name in sorted({one for one in names if names.count(one) > 1}):
@@ -270,8 +285,8 @@ class Release:
     lists: Mapping[str, frozenset[str]]
 
     def has(self, rule: str) -> bool:
-        """Whether a rule holds."""
-        return self.values[rule] is True
+        """Whether a rule holds; a family that does not have it does not do it."""
+        return self.values.get(rule) is True
 
     def count(self, rule: str) -> int:
         """The whole number that a rule gives."""
@@ -313,6 +328,17 @@ def _rules(family: str) -> tuple[_Dated[Plain], _Dated[frozenset[str]]]:
         {rule.rule: rule.by_release() for rule in found.rules},
         {one.list: one.by_release() for one in found.lists},
     )
+
+
+@cache
+def _traits(family: str) -> Mapping[str, Any]:
+    found = public_rules(family)
+    return {} if found is None else {one.trait: one.value for one in found.traits}
+
+
+def trait(engine: Engine, name: str) -> Any:  # noqa: ANN401 - True, or the number, word or names that it is
+    """What all releases of an engine's family do, by its name; None where they do not."""
+    return _traits(engine.family).get(name)
 
 
 @lru_cache(maxsize=1024)

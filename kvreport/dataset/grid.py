@@ -90,7 +90,7 @@ class Fleet:
                 device, engine = self.accelerators[members[0]], rules(self.engine)
                 tokens, rows = engine.scheduler(device)
                 serving = Serving(max_batched_tokens=tokens, max_seqs=rows)
-                yield Alike(members, serving, engine.reserve_class(device))
+                yield Alike(members, serving, engine.device_class(device)[0])
 
     def _alike(self, key: Callable[[Accelerator], Hashable]) -> tuple[tuple[int, ...], ...]:
         found: dict[Hashable, list[int]] = {}

@@ -25,6 +25,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.roofline import Peaks, step_bounds_ms
 from kvreport.accounting.stack import MOST_CELLS, Rows, lay_out_rows
+from kvreport.accounting.weights import on_host
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes
@@ -199,7 +200,7 @@ def _demands(case: Case, memo: Memo) -> list[Demand]:
                 case.formats,
                 tensor_parallel=layout.tensor,
                 loaded=shared_weights(plain, form, memo),
-                on_host=case.rules.on_host(case.model),
+                on_host=on_host(case.engine, case.model),
             ),
         ).shared_by(layout.data)
         for form in case.weight_formats

@@ -9,14 +9,13 @@ from typing import Any, Final, TypeVar
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.capacity import Verdict, blocks, start_verdict
 from kvreport.accounting.deployment import Deployment
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.vllm.towers import DYNAMIC_IMAGE_TOKENS, Tower, clip_tokens
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
-from kvreport.accounting.weights import row_bytes
+from kvreport.accounting.weights import on_host, row_bytes
 from kvreport.estimation.commands import estimate_command
 from kvreport.estimation.first_sight import first_sight
 from kvreport.estimation.not_followed import open_terms, outside_band, within_band
@@ -322,7 +321,7 @@ class Estimate:
 
     def _host_bytes(self) -> dict[str, int]:
         asked = self.request
-        names, ranks = rules(asked.engine).on_host(asked.model, asked.accelerator), asked.layout.tensor
+        names, ranks = on_host(asked.engine, asked.model, asked.accelerator), asked.layout.tensor
         tables = sum(
             row_bytes(asked.model, row, asked.weight_format, asked.weight_formats, ranks) * ranks
             for row in asked.model.weights

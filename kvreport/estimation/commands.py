@@ -15,7 +15,9 @@ from kvreport.accounting.compute_type import WIDE, computed_in, stored_type
 from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.registry import FAMILIES
 from kvreport.accounting.extras import METHODS
+from kvreport.accounting.shares import stated_share
 from kvreport.catalog.load import RELEASED
+from kvreport.catalog.release import release_of, trait
 from kvreport.estimation.config_overrides import key_tree
 from kvreport.words import COMMAND_NOTES, ONLINE_WEIGHTS
 
@@ -72,7 +74,7 @@ def nodes_note(served: Served) -> str | None:
 
 def pool_note(estimate: Estimate) -> str | None:
     """Say where a pool that is given by hand can only be less than the engine's own."""
-    flag = estimate.request.case.rules.pool_cap
+    flag = trait(estimate.request.engine, "pool_cap")
     if not flag or estimate.request.kv_pool_bytes is None or estimate.kv_pool_tokens is None:
         return None
     return COMMAND_NOTES["pool"].format(flag=flag, engine=estimate.request.engine.label)
@@ -94,7 +96,7 @@ def served_by(estimate: Estimate) -> Served:
     layout, engine = request.layout, request.case.rules
     default = engine.default_kv_format(request.model, request.accelerator) or "bf16"
     tokens = estimate.kv_pool_tokens
-    usual = engine.share(None) if request.kv_pool_bytes is None else request.utilization
+    usual = stated_share(request.engine, None) if request.kv_pool_bytes is None else request.utilization
     return Served(
         model=request.model.id,
         tensor_parallel=layout.tensor,
@@ -138,7 +140,9 @@ def served_by(estimate: Estimate) -> Served:
         model_runner=_told(query, "model_runner") or "",
         state_type=_told(query, "mamba_ssm_cache_dtype"),
         index_type=_told(query, "indexer_kv_dtype"),
-        expert_kernels=_told(query, "moe_backend") if engine.release_has("moe_backend") else None,
+        expert_kernels=_told(query, "moe_backend")
+        if release_of(request.engine).has("moe_backend_flag")
+        else None,
         changed_keys=key_tree(query.hf_overrides) if query is not None and query.hf_overrides else {},
         any_context=query is not None and query.any_context,
     )

@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kvreport.accounting.engines.registry import rules
 from kvreport.architectures.keys import MAX_CONTEXT
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import trait
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.not_followed import NotFollowed
 
@@ -81,7 +81,10 @@ def _scaled(longest: int, rope: Keys, engine: Engine) -> int:
     if not isinstance(factor, int | float) or isinstance(factor, bool):
         return longest
     length = None if original is None else _length(original)
-    return _length(rules(engine).scaled_context(longest, str(scheme), factor, length))
+    stands = length is not None and trait(engine, "lengths_with_original_stand")
+    if stands or engine.lists("rotary_schemes_stated", str(scheme)):
+        return longest
+    return _length((length if scheme == "yarn" and length is not None else longest) * factor)
 
 
 def _schemes(stated: object) -> Iterator[Keys]:

@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from kvreport.accounting.allocation import asked_memory
 from kvreport.accounting.capacity import UNLIMITED_USERS, Limit, Verdict, beside
 from kvreport.accounting.capacity import blocks as pool_blocks
 from kvreport.accounting.kv_cache import (
@@ -21,6 +20,7 @@ from kvreport.accounting.kv_cache import (
     vector_bytes,
 )
 from kvreport.accounting.plan import BlockPlan
+from kvreport.accounting.shares import asked_memory
 from kvreport.accounting.state_types import with_precisions
 from kvreport.catalog.caches import (
     Cache,
@@ -50,7 +50,7 @@ _RUNNING = (Verdict.FITS.label, Verdict.TIGHT.label, Verdict.MAY_FIT.label)
 def explain(estimate: Estimate) -> Iterator[str]:
     """Yield the lines: cache, request, weights, budget, blocks, division, verdict."""
     request = estimate.request
-    types = request.case.rules.stored_precisions(request.model, request.kv_format, request.accelerator)
+    _, types = request.case.rules.stored(request.model, request.kv_format, request.accelerator)
     stored = with_precisions(request.model, types)
     yield from cache_lines(stored, request.stored_format, request.tensor_parallel)
     yield _request_line(estimate)
@@ -158,7 +158,7 @@ def start_sentence(estimate: Estimate) -> str:
     """What the engine asks for at start, and what is free then."""
     request, device = estimate.request, estimate.request.accelerator
     free, less, more = device.free_at_start
-    asked = asked_memory(request.case.rules, device.usable_bytes, request.utilization)
+    asked = asked_memory(request.engine, device.usable_bytes, request.utilization)
     return (
         f"at start {request.engine.label} asks for {request.utilization:g} of {gib(device.usable_bytes)} GiB "
         f"({gib(asked)} GiB), and {gib(free)} GiB ({gib(free - less)} to {gib(free + more)}) are free on "

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kvreport.accounting.capacity import blocks
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout
+from kvreport.accounting.shares import share_on
 from kvreport.accounting.weights import weight_bytes
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.errors import InputError
@@ -111,7 +112,7 @@ def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Qu
             smaller = request.weight_formats.get(name)
             if smaller is not None and _saves(request, smaller) >= _WORTH_CONVERTING:
                 yield QuestionChange("weights", f"--weights {name}", replace(request, weight_format=smaller))
-        if request.case.rules.reserves:
+        if request.engine.family != "ceiling":
             yield from _shares(result)
             steps = request.serving
             if steps.max_batched_tokens > _SHORT_STEP:
@@ -153,7 +154,7 @@ def _shares(result: Estimate) -> Iterator[QuestionChange]:
     request = result.request
     share = _MORE_MEMORY
     if (result.start_shortage_bytes or 0) > 0:
-        share = request.case.rules.share_on(request.accelerator, None)
+        share = share_on(request.engine, request.accelerator, None)
     elif request.utilization >= share:
         return
     yield QuestionChange("utilization", f"--utilization {share:g}", replace(request, utilization=share))

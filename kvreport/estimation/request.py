@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kvreport.accounting.case import narrow_cache
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
@@ -15,12 +15,20 @@ from kvreport.accounting.deployment import Case, lay_out
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import DraftKind, EngineStep
-from kvreport.accounting.extras import Draft, is_head, lora_bytes, own_prediction_layer, with_draft
+from kvreport.accounting.extras import (
+    Draft,
+    adapted_if_named,
+    is_head,
+    lora_bytes,
+    own_prediction_layer,
+    with_draft,
+)
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving
 from kvreport.accounting.roofline import Peaks
+from kvreport.accounting.shares import share_on
 from kvreport.accounting.state_types import with_precisions, with_state_type
-from kvreport.accounting.support import class_note, lacks_class
+from kvreport.accounting.support import class_note, lacks_class, other_reader
 from kvreport.accounting.text_drafts import TEXT_DRAFTS, drafts_from_text
 from kvreport.architectures.keys import MAX_CONTEXT
 from kvreport.architectures.names import repository_name
@@ -29,6 +37,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalog, named_release
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import release_of, trait
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, ServerRefusalError, shorten
 from kvreport.estimation.commands import OWN_DRAFT
@@ -45,6 +54,7 @@ from kvreport.estimation.not_followed import NotFollowed, not_followed
 from kvreport.estimation.opened import Opened, listed
 from kvreport.estimation.sharing import with_others
 from kvreport.query import Query, options
+from kvreport.resources import read_table
 from kvreport.units import human_bytes, parse_bytes, parse_tokens
 from kvreport.words import ENGINES
 
@@ -410,8 +420,8 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         *engine.open_choices(record, accelerator, step, catalog.weight_formats),
         *_adapters_said(query, record, layout, policy),
     )
-    if query.utilization is None and engine.reserves:
-        share = engine.share_on(accelerator, None)
+    if query.utilization is None and policy.family != "ceiling":
+        share = share_on(policy, accelerator, None)
         if share == policy.utilization:
             assumed.append(f"utilization {share:g}: default of {policy.label}")
         else:
@@ -433,7 +443,7 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         context_tokens=context_tokens,
         weight_format=form,
         kv_format=cache,
-        utilization=engine.share_on(accelerator, query.utilization),
+        utilization=share_on(policy, accelerator, query.utilization),
         kv_pool_bytes=None if query.kv_pool is None else parsed("kv-pool", parse_bytes, query.kv_pool),
         serving=Serving(
             max_batched_tokens=tokens,
@@ -471,7 +481,7 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
 
 def _adapters_said(query: Query, model: Model, layout: Layout, policy: Engine) -> list[str]:
     """What adapters are taken not to change, and what they would take if they did."""
-    named = rules(policy).adapted_if_named
+    named = adapted_if_named(policy)
     if not query.max_loras or model.experts is None or not named:
         return []
     slots = (model, layout, query.max_loras, query.max_lora_rank)
@@ -508,7 +518,11 @@ def _laid_out(
     layout = layout_of(query, len(devices), assumed)
     refuse_unlinked(layout, devices, query.network_bandwidth)
     fallen: tuple[NotFollowed, ...] = ()
-    if layout.whole_encoders and policy.family == "vllm" and rules(policy).encoder_refusal(record):
+    if (
+        layout.whole_encoders
+        and policy.family == "vllm"
+        and rules(policy).refuses(record, Layout(whole_encoders=True))
+    ):
         said = f"no effect: {policy.label} falls back to weights for {record.architecture or record.id}"
         layout, fallen = (
             replace(layout, whole_encoders=False),
@@ -572,7 +586,7 @@ def _sampler_not_followed(query: Query, engine: Engine, accelerator: Accelerator
     if asked in (None, "auto"):
         return []
     on_device = asked == "sort" or accelerator.vendor.upper() == "NVIDIA"
-    if rules(engine).release_has("sampler") and on_device:
+    if release_of(engine).has("sampler_by_installation") and on_device:
         return []
     return [f"sampler {asked}: not followed; {engine.label} has one sampler on {accelerator.name}"]
 
@@ -593,7 +607,7 @@ def _unused(query: Query, engine: Engine, support: Support | None, nodes: int) -
             f"mamba-ssm-cache-dtype: found {query.mamba_ssm_cache_dtype} for {engine.label}; allowed with vLLM and "
             "SGLang, which have such a flag"
         )
-    if query.sampler not in (None, "auto") and rules(engine).release_has("sampler") is None:
+    if query.sampler not in (None, "auto") and "sampler_by_installation" not in release_of(engine).values:
         raise InputError(
             f"sampler: found {query.sampler} for {engine.label}; allowed with vLLM, whose releases up to 0.16 have such a choice"
         )
@@ -605,6 +619,11 @@ def _unused(query: Query, engine: Engine, support: Support | None, nodes: int) -
     return found
 
 
+_EXPERT_KERNELS: Final[dict[str, Any]] = read_table("kernels of experts")
+"""What serves 4-bit experts by ``--moe-backend`` where they are padded in their own way or exchange tokens by themselves (0.33.0
+``config/kernel.py``, ``MEGA_MOE_BACKENDS``; the last on AMD's devices). Others are not followed."""
+
+
 def _with_kernel(query: Query, engine: Engine, assumed: list[str]) -> Engine:
     """The record with the kernels of MXFP4 experts that are asked for.
 
@@ -614,11 +633,11 @@ def _with_kernel(query: Query, engine: Engine, assumed: list[str]) -> Engine:
     named = query.moe_backend
     if named in (None, "auto"):
         return engine
-    if rules(engine).release_has("moe_backend") is None:
+    if "moe_backend_flag" not in release_of(engine).values:
         raise InputError(
             f"moe-backend: found {shorten(named)} for {engine.label}; allowed with vLLM, which has such a choice"
         )
-    kernel = rules(engine).expert_kernel_of(named)
+    kernel = _EXPERT_KERNELS.get(named)
     if kernel != named:
         followed = "not followed" if kernel is None else "experts take the tokens of their own rank alone"
         assumed.append(
@@ -635,21 +654,22 @@ def _with_runner(
     Raises:
         InputError: If the engine has no such choice, or its release none yet.
     """
-    chosen = rules(engine)
+    release = release_of(engine)
+    two = release.values.get("second_runner", "none") != "none"
     if query.model_runner in (None, "auto"):
         if draft is None and text_draft is None:
             return engine
         kind: DraftKind = "head" if draft is not None and is_head(draft) else "model"
         if text_draft is not None:
             kind = "suffix" if text_draft == "suffix" else "ngram"
-        if not chosen.leaves_draft_to_first_runner(kind):
+        if not two or kind in release.names("second_runner_drafts"):
             return engine
         named = {"ngram": "n-grams", "suffix": "suffix decoding"}.get(kind, "draft models")
         assumed.append(f"first model runner: the second one has no {named} in this release")
         # The first runner takes no second step in flight beside drafts from the text (0.26.0 to 0.33.0 config/vllm.py).
         steps = {} if text_draft is None else {"steps_in_flight": 1}
         return engine.model_copy(update={"model_runner": "first", **steps})
-    if not chosen.release_has("model_runner"):
+    if not two:
         raise InputError(
             f"model-runner: found {query.model_runner} for {engine.label}; allowed with vLLM since 0.22, which has such a choice"
         )
@@ -681,8 +701,9 @@ def _scheduled(
         context_tokens=context_tokens,
     )
     label, because = engine.engine.label, "default of {} on this device"
-    if drafted and query.max_seqs is None and engine.drafting_requests is not None:
-        rows, because = engine.drafting_requests, "what {} sets where it drafts"
+    sets = trait(engine.engine, "drafting_requests")
+    if drafted and query.max_seqs is None and sets is not None:
+        rows, because = sets, "what {} sets where it drafts"
     if query.max_batched_tokens is None and engine.engine.device_classes:
         assumed.append(f"max_batched_tokens {tokens:,}: default of {label} on this device")
     if query.max_seqs is None and engine.engine.device_classes:
@@ -816,7 +837,7 @@ def refuse_unsupported(model: Model, engine: Engine, support: Support | None = N
     ):
         if name in model.unsupported_by:
             raise InputError(f"engine: {engine.label} does not run {model.id}: {model.unsupported_by[name]}")
-    reader = rules(engine).other_reader(model.weight_format)
+    reader = other_reader(engine, model.weight_format)
     if reader is not None:
         raise InputError(
             f"engine: {engine.label} does not run {model.id}: its weights are in {model.weight_format}, which "

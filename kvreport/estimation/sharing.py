@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.shares import start_shortage
 from kvreport.catalog.accelerator import CONTEXT_BAND, CONTEXT_BYTES, Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.errors import InputError
@@ -54,7 +54,7 @@ def _share(devices: tuple[Accelerator, ...], query: Query, engine: Engine, held:
         InputError: If shares are not of all memory, or the pool was given by hand.
     """
     named = f"engines-per-gpu: found {query.engines_per_gpu}"
-    if rules(engine).start_shortage(devices[0], 1) is None:
+    if start_shortage(engine, devices[0], 1) is None:
         raise InputError(
             f"{named} for {engine.label}; allowed with vLLM, whose share is of all memory, or --held-by-others with "
             "what the other engine holds"

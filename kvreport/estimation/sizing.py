@@ -14,9 +14,11 @@ from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.offers import Rank, Solution
 from kvreport.accounting.ranking import Ranking
+from kvreport.accounting.shares import share_for, share_on
 from kvreport.accounting.sizing import Load, fraction_interval, holds, replicas_for
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import RELEASED, Catalog
+from kvreport.catalog.release import trait
 from kvreport.estimation.answer import layout_to_dict
 from kvreport.estimation.commands import SERVERS, Server, checkpoint_note, nodes_note, serving_command
 from kvreport.estimation.disaggregated import Disaggregated
@@ -252,7 +254,7 @@ class Sizing:
         """The smallest pool of each rank that holds its part of the peak; each the largest where ranks agree on one."""
         each = self.rank_each(found)
         pools = tuple(rank.pool_for(each, self.workload) for rank in self._told(found))
-        return (max(pools),) * len(pools) if rules(self.policy).ranks_agree_on_pool else pools
+        return (max(pools),) * len(pools) if trait(self.policy, "ranks_agree_on_pool") else pools
 
     def _told(self, found: Solution) -> tuple[Rank, ...]:
         """The ranks as the command of a deployment has them, which says how many requests run at once."""
@@ -267,9 +269,8 @@ class Sizing:
         """
         if all(rank.plan.profile.holds_nothing for rank in found.ranks):
             return None  # the share is of memory for a cache
-        engine = rules(self.policy)
         shares = [
-            engine.share_for(pool, rank.weight_bytes, rank.reserve_bytes, rank.total_bytes)
+            share_for(self.policy, pool, rank.weight_bytes, rank.reserve_bytes, rank.total_bytes)
             for pool, rank in zip(pools, found.ranks, strict=True)
         ]
         known = [share for share in shares if share is not None]
@@ -295,7 +296,7 @@ class Sizing:
             weight_format=found.weight_format,
             kv_format=found.kv_format,
             kv_is_own=found.kv_format == (engine.default_kv_format(found.model, device) or "bf16"),
-            share=None if static is not None else engine.share_on(device, None),
+            share=None if static is not None else share_on(self.policy, device, None),
             pipeline_parallel=found.layout.pipeline,
             data_parallel=found.layout.data,
             expert_parallel=found.layout.expert,

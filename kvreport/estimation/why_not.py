@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from kvreport.accounting.allocation import asked_memory
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout, allowed_tensor_parallel
+from kvreport.accounting.shares import asked_memory, stated_share
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
@@ -146,7 +146,7 @@ def waterfall(result: Estimate) -> tuple[WaterfallStep, ...]:
     short = result.start_shortage_bytes
     if short is not None:
         free = request.accelerator.free_at_start[0]
-        asked = asked_memory(request.case.rules, budget.total_bytes, request.utilization)
+        asked = asked_memory(request.engine, budget.total_bytes, request.utilization)
         return (
             WaterfallStep("usable", budget.total_bytes),
             WaterfallStep("not_free", free - budget.total_bytes),
@@ -163,7 +163,7 @@ def waterfall(result: Estimate) -> tuple[WaterfallStep, ...]:
     if request.kv_pool_bytes is not None:
         terms, pool = [], request.kv_pool_bytes
     else:
-        memory = asked_memory(request.case.rules, budget.total_bytes, request.utilization)
+        memory = asked_memory(request.engine, budget.total_bytes, request.utilization)
         if not result.kv_bytes_per_request_per_gpu:
             memory = budget.total_bytes  # no pool is made, so no share of the memory is held back
         terms = [
@@ -283,7 +283,7 @@ def _engines(request: Request, catalog: Catalog) -> Iterator[QuestionChange]:
             continue
         tokens, rows = rules(engine).scheduler(request.accelerator)
         serving = replace(request.serving, max_batched_tokens=tokens, max_seqs=rows)
-        share = rules(engine).share(None)
+        share = stated_share(engine, None)
         yield QuestionChange(
             "engine",
             f"--engine {family}",

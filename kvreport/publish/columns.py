@@ -23,12 +23,13 @@ from kvreport.accounting.kernel import ReserveRates, follows_length
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
-from kvreport.accounting.stages import stages
+from kvreport.accounting.stages import partition_of, stages
 from kvreport.accounting.support import Asked, alone_codes, judge, spread_codes
 from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import trait
 from kvreport.dataset.matrix import left_out, planned
 from kvreport.errors import InputError
 from kvreport.estimation.request import automatic_kv_format, storable_on
@@ -84,7 +85,7 @@ class Columns:
         memo = Memo()
         by_part = {id(part): memo if part is model else Memo() for part in self.parts}
         self.memos = [by_part[id(part)] for part in self.parts]
-        self.reserves = [memo] * len(columns) if rules(site.engine).stages_reserve_as_whole else self.memos
+        self.reserves = [memo] * len(columns) if trait(site.engine, "stages_reserve_as_whole") else self.memos
         self.caches = site.axes.caches(model)
         gone = left_out(model, site.axes)
         self.forms = {
@@ -126,7 +127,7 @@ class Columns:
         if number not in self.reserving_in:
             case, short = (
                 self.case(number, self.site.gpus[0], None),
-                rules(self.site.engine).short_context_tokens,
+                trait(self.site.engine, "short_context_tokens"),
             )
             long = short is not None and self.model.context_tokens > short
             self.reserving_in[number] = case, replace(case, context_tokens=short) if long else None
@@ -335,11 +336,8 @@ class Columns:
         for cache in self.caches:
             alike: dict[Hashable, list[int]] = {}
             for kind, gpu in sorted(self.examples.items()):
-                stored = engine.stored_format(self.model, cache, gpu)
-                same = (
-                    plan_class(ceiling, self.model, stored, gpu, servings[gpu.id]),
-                    engine.stored_precisions(self.model, cache, gpu),
-                )
+                stored, types = engine.stored(self.model, cache, gpu)
+                same = plan_class(ceiling, self.model, stored, gpu, servings[gpu.id]), types
                 alike.setdefault(same, []).append(kind)
             found[cache.name] = [
                 None if part is None else self._held(number, cache, list(alike.values()))
@@ -404,7 +402,7 @@ def _parts(site: SiteData, model: Model, columns: Sequence[Place | None]) -> lis
 
 def _sizes(site: SiteData, model: Model, number: int) -> tuple[int, ...]:
     """The layers of each of so many stages where the engine divides them in a way of its own."""
-    return rules(site.engine).stage_sizes(model.layer_count, number)
+    return partition_of(site.engine, model, Layout(pipeline=number))
 
 
 def _stage_of(site: SiteData, model: Model, place: Place) -> tuple[Model, range] | None:

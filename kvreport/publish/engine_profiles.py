@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.support import other_reader
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.publish import columns, profiles
@@ -118,6 +118,6 @@ def runs(site: SiteData, model: Model) -> bool:
     if site.refusal(model):
         return False
     try:
-        return rules(site.engine).other_reader(model.weight_format) is None
+        return other_reader(site.engine, model.weight_format) is None
     except InputError:
         return False

@@ -13,10 +13,11 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
-from kvreport.accounting.allocation import asked_memory
+from kvreport.accounting.allocation import state_slots_wanted
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
+from kvreport.accounting.shares import asked_memory, share_on, start_shortage
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.model import Model
@@ -149,13 +150,9 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "short": short_name(gpu),
                 "vendor": gpu.vendor,
                 "usable": gpu.usable_bytes,
-                "memory": asked_memory(
-                    rules(site.engine), gpu.usable_bytes, rules(site.engine).share_on(gpu, None)
-                ),
-                "share": rules(site.engine).share_on(gpu, None),
-                "free": None
-                if rules(site.engine).start_shortage(gpu, None) is None
-                else list(gpu.free_at_start),
+                "memory": asked_memory(site.engine, gpu.usable_bytes, share_on(site.engine, gpu, None)),
+                "share": share_on(site.engine, gpu, None),
+                "free": None if start_shortage(site.engine, gpu, None) is None else list(gpu.free_at_start),
                 "reserve": reserves[gpu.id],
                 "kind": kinds[gpu.id],
                 "rented": gpu.is_commonly_rented,
@@ -336,4 +333,4 @@ def format_facts(site: SiteData, model: Model) -> dict[str, Any]:
 def _waits_for_slots(site: SiteData, model: Model) -> bool:
     """Whether the engine wants a block for the states of every sequence before it starts."""
     serving = Serving(max_batched_tokens=1, max_seqs=1)
-    return rules(site.engine).state_slots_wanted(model, serving, eager=False) is not None
+    return state_slots_wanted(site.engine, model, serving, eager=False) is not None

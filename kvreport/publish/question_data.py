@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.extras import lora_bytes, vocabulary_slots
+from kvreport.accounting.extras import adapted_if_named, lora_bytes, vocabulary_modules, vocabulary_slots
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import parameters_by_component
 from kvreport.book.quantities import Quantities
@@ -64,8 +63,8 @@ def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, 
     q = Quantities(site.catalog)
     heads = _known(lambda: q.kv_heads(model.id))
     sizes = site.axes.tensor_parallel
-    engine = rules(site.engine)
-    table, named = vocabulary_slots(model, 1, 1, engine.vocabulary_adapters(model)), engine.adapted_if_named
+    table = vocabulary_slots(model, 1, 1, vocabulary_modules(site.engine, model))
+    named = adapted_if_named(site.engine)
     return {
         "layers": model.layer_count,
         "growing": q.growing_layers(model.id),

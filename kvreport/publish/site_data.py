@@ -164,7 +164,7 @@ class SiteData:
     @cached_property
     def reserve_classes(self) -> dict[str, int]:
         """For each accelerator the number of its class: equal reserve whatever the model."""
-        return _numbered({gpu.id: (rules(self.engine).reserve_class(gpu),) for gpu in self.gpus})
+        return _numbered({gpu.id: (rules(self.engine).device_class(gpu)[0],) for gpu in self.gpus})
 
     @cached_property
     def device_kinds(self) -> dict[str, int]:
@@ -174,7 +174,7 @@ class SiteData:
             {
                 gpu.id: (
                     rules(self.engine).scheduler(gpu),
-                    rules(self.engine).kernel_class(gpu),
+                    rules(self.engine).device_class(gpu)[1],
                     tuple(storable_on(form, gpu) for form in formats),
                     () if support is None else device_signature(support, self.engine, gpu),
                 )

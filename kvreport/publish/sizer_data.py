@@ -24,6 +24,7 @@ from kvreport.accounting.sizing import MAX_REQUESTS
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import trait
 from kvreport.publish.columns import places
 from kvreport.publish.profiles import FOLDER, SCHEMA, encode, shape
 from kvreport.publish.site_data import SiteData
@@ -144,7 +145,7 @@ def _static(site: SiteData, model: Model) -> list[Any]:
     return [
         of_kinds([0 if one is None else one.kept_bytes for one in usual]),
         of_kinds([1 if one is None else one.left for one in usual]),
-        rules(engine).short_context_tokens or 0,
+        trait(engine, "short_context_tokens") or 0,
         of_kinds([0 if one is None else one.kept_bytes for one in told]),
         MANY_SENDERS,
     ]

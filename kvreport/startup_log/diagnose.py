@@ -19,7 +19,7 @@ from kvreport.accounting.extras import drafts
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
-from kvreport.catalog.release import not_computed
+from kvreport.catalog.release import not_computed, trait
 from kvreport.catalog.server_flags import load_server_flags
 from kvreport.errors import InputError, require_text
 from kvreport.estimation.hardware import listed
@@ -417,17 +417,17 @@ def names_of(stated: str) -> tuple[str, ...]:
 
 def _comparisons(start: Start, judgment: Judgment) -> tuple[ComparedNumber, ...]:
     """What was judged, under the names of a log's facts: sizes in bytes."""
-    facts = {start.rules.load_line: "weights", **_QUANTITIES}
+    facts = {start.load_line: "weights", **_QUANTITIES}
     if start.accelerator is None:
-        del facts[start.rules.load_line]  # what loading adds to the weights depends on the device
+        del facts[start.load_line]  # what loading adds to the weights depends on the device
     laid = judgment.deployment
     band = int(laid.uncertainty_bytes) if laid is not None and judgment.predicted else None
     judged = {one.quantity: one for one in judgment.comparisons}
-    loaded = judged.get(start.rules.load_line)
+    loaded = judged.get(start.load_line)
     other = loaded is not None and abs(loaded.error) > kernel.OTHER_WEIGHTS
     found = []
     # Tokens are compared end to end only where the log has no pool for them: SGLang prints none of several pools.
-    of_cells = start.rules.tokens_are_cells and "tokens given pool" not in judged
+    of_cells = trait(start.engine, "tokens_are_cells") and "tokens given pool" not in judged
     for quantity, fact in facts.items():
         one = judged.get(quantity)
         if one is None or (other and fact == "kv_pool") or (quantity == "tokens" and not of_cells):

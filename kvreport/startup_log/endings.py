@@ -17,6 +17,7 @@ from typing import Final
 from kvreport.accounting.case import Case
 from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.kernel import RAISED_UTILIZATION
+from kvreport.accounting.shares import share_on
 from kvreport.catalog.log_lines import Ending, log_lines
 from kvreport.errors import InputError
 from kvreport.startup_log.laid_out import LaidOut
@@ -147,7 +148,7 @@ def calculated(end: Ended, laid: LaidOut, reading: Reading) -> Iterator[tuple[st
         return freed and pool >= int(made.plan.profile.request_bytes(longest))
 
     device = case.accelerators[0]
-    share = case.rules.share_on(device, None) if case.utilization is None else case.utilization
+    share = share_on(case.engine, device, None) if case.utilization is None else case.utilization
     for name in end.remedies:
         tried: list[tuple[float | str, Case]] = []
         if name == "more_share" and share < RAISED_UTILIZATION:

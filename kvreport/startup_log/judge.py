@@ -15,6 +15,7 @@ from kvreport.accounting.deployment import Deployment
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.catalog.caches import Latent
 from kvreport.catalog.local_logs import Part
+from kvreport.catalog.release import trait
 from kvreport.errors import InputError, UndividedError
 from kvreport.estimation.variants import narrowed
 from kvreport.startup_log.local_start import diagnose_local_start, local_start
@@ -137,7 +138,7 @@ class _Judging:
             self.narrow = replace(start, model=narrowed(start.model)).laid_out()
             self.excluded.append("weights: by the copy's name they are a range")
         elif printed.load:
-            yield Comparison(start.rules.load_line, start.weights() / GIB, printed.load / GIB, "GiB")
+            yield Comparison(start.load_line, start.weights() / GIB, printed.load / GIB, "GiB")
         laid = self.deployment = start.laid_out()
         if laid is None:
             self.excluded.append(f"tokens: {start.plan_unclear}")
@@ -225,7 +226,7 @@ class _Judging:
 
     def _holds(self, laid: Deployment, context: int) -> bool:
         """Whether one request of this length fits, or of the longest where the engine shortens requests to its pool."""
-        longest = int(laid.longest_context()) if self.start.rules.shortens_requests else context
+        longest = int(laid.longest_context()) if trait(self.start.engine, "shortens_requests") else context
         served = min(context, longest)
         refused = int(laid.refused)
         if refused == Verdict.FORMAT_NOT_SUPPORTED or (refused and self.start.released):

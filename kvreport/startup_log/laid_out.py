@@ -96,11 +96,11 @@ def pasted_start(
     """
     engine = _with_kernel(reading, _engine(reading, known))
     layout = layout_of(reading, tensor_parallel)
-    if layout.whole_encoders and rules(engine).encoder_refusal(model) is not None:
+    if layout.whole_encoders and rules(engine).refuses(model, parallel.Layout(whole_encoders=True)):
         layout = replace(
             layout, whole_encoders=False
         )  # the engine divides the weights whatever the flag says
-    if rules(engine).dense_refusal(model, layout) is not None:
+    if rules(engine).refuses(model, layout) is not None:
         layout = _of_class(layout, model, engine)
     total, wsl = reading.whole("total_memory"), bool(reading.facts.get("wsl"))
     least = min((one.usable_bytes for one in devices), default=0)  # of several totals the least is read
@@ -181,7 +181,7 @@ def adapters_of(reading: Reading) -> tuple[int, int]:
 
 def _of_class(layout: parallel.Layout, model: Model, engine: Engine) -> parallel.Layout:
     """The layout without the options that the model's class does not ask for: the engine divides over all ranks."""
-    refuses = rules(engine).dense_refusal
+    refuses = rules(engine).refuses
     if refuses(model, replace(layout, head_by_data_rank=False)) is not None:
         layout = replace(layout, whole_dense=False)
     if refuses(model, replace(layout, whole_dense=False)) is not None:

@@ -19,6 +19,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation
+from kvreport.catalog.release import trait
 from kvreport.errors import InputError
 from kvreport.estimation.variants import by_name
 from kvreport.startup_log.start import STATED_WITHIN, Figures, Flags, Start, as_found
@@ -201,7 +202,7 @@ def _weights_unclear(observation: Observation, flags: Flags, *, drafts: bool) ->
 def _plan_unclear(observation: Observation, start: Start) -> str | None:
     if not start.engine.device_classes:
         return "keys and values have different types" if observation.kv_format is None else None
-    if observation.context_tokens is None and not start.rules.tokens_are_cells:
+    if observation.context_tokens is None and not trait(start.engine, "tokens_are_cells"):
         return "the context is not stated"
     if observation.kv_format is None and not observation.complete:
         return "the KV format is not stated"

@@ -21,6 +21,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import trait
 
 SAME_DEVICE_WITHIN: Final = 0.005
 """A device whose memory differs by more than this from the catalog's is not that device as it is."""
@@ -223,10 +224,17 @@ class Start:
         return rules(self.engine)
 
     @property
+    def load_line(self) -> str:
+        """What the log's line about loading the model states."""
+        return str(trait(self.engine, "load_line") or "weights")
+
+    @property
     def context_tokens(self) -> int | None:
         """The length that the printed figures are for; the model's longest where the line does not depend on it."""
         stated = self.printed.length or self.flags.context_tokens
-        return self.model.context_tokens if stated is None and self.rules.tokens_are_cells else stated
+        return (
+            self.model.context_tokens if stated is None and trait(self.engine, "tokens_are_cells") else stated
+        )
 
     def case(self) -> Case:
         """What the trunk is asked.

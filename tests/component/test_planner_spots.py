@@ -8,8 +8,8 @@ for a whole recorded run.
 import pytest
 
 from kvreport.accounting import capacity
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import Serving
+from kvreport.accounting.shares import pool_bytes
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.units import GIB
@@ -217,9 +217,7 @@ def test_the_ceiling_reproduces_a_published_rule_of_thumb(catalog: Catalog) -> N
     engine = catalog.engine("ceiling")
     model = catalog.model("Qwen/Qwen2.5-7B")
     weights = 2 * sum(group.parameters for group in model.weights)
-    pool = rules(engine).pool_bytes(
-        catalog.accelerator("h100-sxm-80gb").usable_bytes, weights, utilization=0.85
-    )
+    pool = pool_bytes(engine, catalog.accelerator("h100-sxm-80gb").usable_bytes, weights, utilization=0.85)
     found = plan(model, engine, serving=Serving(max_batched_tokens=1))
     users = capacity.users(pool, found, [2048, 8192, 32_768, 131_072])
     assert users.tolist() == [504, 126, 31, 7]

@@ -16,7 +16,7 @@ from kvreport.architectures import read_config
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
-from kvreport.catalog.release import engine_for_version
+from kvreport.catalog.release import engine_for_version, trait
 from kvreport.estimation import estimate
 from kvreport.startup_log.diagnose import diagnose
 
@@ -110,7 +110,7 @@ def test_pools_beside_a_draft_are_those_of_sglang(
         page_tokens=resolved.page_tokens,
         context_tokens=served.context_tokens,
         states_per_request=resolved.states_per_request,
-        max_requests=plan.DRAFTING_REQUESTS,
+        max_requests=trait(engine, "drafting_requests"),
         draft_tokens=verified,
         draft_bytes=plan.own_draft_bytes(whole, engine, ranks, 2),
     )

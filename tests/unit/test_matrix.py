@@ -241,7 +241,7 @@ def test_devices_and_steps_of_one_class_have_the_same_plan(catalog, name):
     """The short cut of large tables: what kernels force on a device decides its plan, nothing else of it does."""
     engine = catalog.engine(name)
     asked = rules(engine)
-    devices = {asked.kernel_class(device): device for device in catalog.accelerators.values()}
+    devices = {asked.device_class(device)[1]: device for device in catalog.accelerators.values()}
     servings = [
         Serving(max_batched_tokens=tokens, max_seqs=requests, prefix_caching=caching)
         for tokens in (2048, 8192)
@@ -258,7 +258,7 @@ def test_devices_and_steps_of_one_class_have_the_same_plan(catalog, name):
                     laid = (made.block_bytes, made.kept_blocks, made.profile, made.pool)
                 except InputError:
                     laid = None
-                kind = asked.plan_class(model, form, device), asked.step_class(model, serving)
+                kind = asked.plan_class(model, form, device, serving)
                 found.setdefault((*kind, serving.prefix_caching), set()).add(laid)
             assert {len(plans) for plans in found.values()} == {1}, (model.id, form.name)
             shared += len(found) < len(devices)

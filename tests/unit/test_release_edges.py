@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -43,8 +44,10 @@ def catalog() -> Catalog:
 
 
 def module_of(rule: str) -> ModuleType:
-    """The module of a rule that is named ``vllm/releases.py::sampler``."""
+    """The module of a rule that is named ``vllm/releases.py::sampler``; one of the trunk where the engine has none of that name."""
     path = rule.partition("::")[0].removesuffix(".py").replace("/", ".")
+    if path.startswith("vllm.") and not (ENGINES / f"{path.replace('.', '/')}.py").is_file():
+        return importlib.import_module(f"kvreport.accounting.{path.removeprefix('vllm.')}")
     return importlib.import_module(f"kvreport.accounting.engines.{path}")
 
 
@@ -269,6 +272,7 @@ def test_every_release_at_which_a_rule_changes_is_in_the_table() -> None:
     known = set()
     shared = ast.walk(ast.parse(Path(release_module.__file__).read_text(encoding="utf-8")))
     of_all = {node.value for node in shared if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    of_all |= {name for method, name, _ in asked_by_name() if method != "trait"}
     for family in FAMILIES:
         for name, rule in dated_of(family).items():
             recorded = {release_module.__name__} if name in of_all or name in Engine.model_fields else set()
@@ -313,6 +317,39 @@ def test_code_asks_for_rules_that_are_there_and_for_values_of_their_kind() -> No
                 assert {type(value) for value in values} == {kinds[node.func.attr]}, (place, part.value)
                 asked += 1
     assert asked > 50
+
+
+def asked_by_name() -> Iterator[tuple[str, str, str]]:
+    """What code outside the engines' modules asks a release or a family for by name: how, the name, and where."""
+    for path in sorted((ROOT / "kvreport").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call | ast.Compare):
+                continue
+            text, place = ast.unparse(node), path.relative_to(ROOT).as_posix()
+            for method, name in re.findall(
+                r"release_of\([\w.]+\)\.(has|names|word|count)\('(\w+)'\)|", text
+            ) + re.findall(r"\b(trait)\((?:[\w.]|\(\))+, '(\w+)'\)", text):
+                if method:
+                    yield method, name, place
+            for name in re.findall(r"'(\w+)' not in release_of", text) + re.findall(
+                r"release(?:\.values\.get|\.names)\('(\w+)'", text
+            ):
+                yield "values", name, place
+
+
+def test_what_code_asks_by_name_is_in_some_rules_and_every_trait_is_asked_for() -> None:
+    found = [
+        one
+        for path in sorted((ROOT / "data" / "engines").glob(f"*/{RULES}"))
+        if (one := read_rules(ROOT / "data", path.parent.name)) is not None
+    ]
+    dated = {rule.rule for one in found for rule in one.rules}
+    always = {one.trait for rules in found for one in rules.traits}
+    asked = list(asked_by_name())
+    for method, name, place in asked:
+        assert name in (always if method == "trait" else dated), (place, name)
+    assert always == {name for method, name, _ in asked if method == "trait"}
+    assert len(always) > 15
 
 
 def test_every_comparison_of_releases_is_in_the_table() -> None:

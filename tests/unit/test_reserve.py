@@ -28,7 +28,7 @@ from kvreport.accounting.engines.vllm.reserve import (
     read_rates,
 )
 from kvreport.accounting.engines.vllm.reserve import reserve as whole_reserve
-from kvreport.accounting.extras import own_prediction_layer, vocabulary_slots, with_draft
+from kvreport.accounting.extras import own_prediction_layer, vocabulary_modules, vocabulary_slots, with_draft
 from kvreport.accounting.kernel import LARGEST_CAPTURE, captured_sizes, graphs_up_to
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import weights_by_component
@@ -321,7 +321,7 @@ def test_devices_of_one_class_have_one_reserve(catalog: Catalog) -> None:
     of_class: dict[object, object] = {}
     for device in catalog.accelerators.values():
         kept = engine.reserve(model, device, step)
-        assert of_class.setdefault(engine.reserve_class(device), kept) == kept, device.id
+        assert of_class.setdefault(engine.device_class(device)[0], kept) == kept, device.id
 
 
 def test_devices_that_are_not_amd_s_have_one_list_of_rates(catalog: Catalog) -> None:
@@ -840,15 +840,15 @@ def test_experts_have_scales_of_columns_below_capability_8_9_only(catalog: Catal
 def test_a_head_that_is_the_embedding_has_slots_under_both_names(catalog: Catalog) -> None:
     """Qwen3-4B under 0.27.1 on an RTX 4090: 64 slots of rank 16 load 12.49 GiB (first-003), where two places made 12.03."""
     model, rank = catalog.model("Qwen/Qwen3-4B"), 16
-    found = {version: rules(catalog.engine(f"vllm@{version}")) for version in ("0.20.2", "0.27.1", "0.28.0")}
-    places = {version: engine.vocabulary_adapters(model) for version, engine in found.items()}
+    found = {version: catalog.engine(f"vllm@{version}") for version in ("0.20.2", "0.27.1", "0.28.0")}
+    places = {version: vocabulary_modules(engine, model) for version, engine in found.items()}
     assert places == {"0.20.2": 3, "0.27.1": 3, "0.28.0": 2}
     one = (model.vocabulary + model.hidden_size) * 2
     assert vocabulary_slots(model, 1, rank, 3) == 3 * rank * one
     assert (
-        found["0.27.1"].vocabulary_adapters(catalog.model("Qwen/Qwen3-8B")) == 2
+        vocabulary_modules(found["0.27.1"], catalog.model("Qwen/Qwen3-8B")) == 2
     )  # its head is a matrix of its own
-    assert found["0.27.1"].vocabulary_adapters(catalog.model("google/gemma-3-27b-it")) == 0
+    assert vocabulary_modules(found["0.27.1"], catalog.model("google/gemma-3-27b-it")) == 0
 
 
 def test_compiling_copies_tables_of_n_grams_that_lie_on_the_device(catalog: Catalog) -> None:

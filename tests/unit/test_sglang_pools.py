@@ -12,6 +12,7 @@ from kvreport.accounting.engines.sglang.pools import Division, PoolFlags, pools_
 from kvreport.accounting.engines.sglang.settings import narrows_index, page_size
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import CacheSetup, Serving
+from kvreport.accounting.weights import on_host
 from kvreport.catalog.load import open_catalog
 from kvreport.units import GIB
 
@@ -127,18 +128,18 @@ def test_pooled_index_keys_without_scales_take_their_part_of_a_token_s_cell() ->
 
 
 @pytest.mark.parametrize(
-    ("gpu", "on_host"), [("h100-sxm-80gb", True), ("mi355x", False), ("dgx-spark-gb10", False)]
+    ("gpu", "apart"), [("h100-sxm-80gb", True), ("mi355x", False), ("dgx-spark-gb10", False)]
 )
-def test_tables_of_n_grams_lie_in_host_memory_where_it_is_apart(gpu: str, on_host: bool) -> None:
+def test_tables_of_n_grams_lie_in_host_memory_where_it_is_apart(gpu: str, apart: bool) -> None:
     """A start on 8 H100 (2026-09) prints 31.25 GB of weights on each rank."""
     catalog = open_catalog()
     engine, device = catalog.engine("sglang@0.5.20"), catalog.accelerator(gpu)
     model = catalog.model("Qwen/Qwen3.8-Flash-Next")
     table = next(row for row in model.weights if "ngram_embedding" in row.name)
-    assert (table.name in rules(engine).on_host(model, device)) is on_host
+    assert (table.name in on_host(engine, model, device)) is apart
     added = rules(engine).load_overhead(model, None, catalog.weight_formats, device, Layout(tensor=8))
-    assert added.get("tables", 0) == (0 if on_host else table.parameters * 2 // 8)
-    if on_host:
+    assert added.get("tables", 0) == (0 if apart else table.parameters * 2 // 8)
+    if apart:
         found = kvreport.estimate(
             model.id, gpu=gpu, engine="sglang@0.5.20", tensor_parallel=8, context_tokens=8192
         )

@@ -7,7 +7,7 @@ import pytest
 from kvreport.accounting.engines.sglang import plan, settings
 from kvreport.accounting.engines.sglang.pools import PoolFlags, pools_of
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.stages import stages
+from kvreport.accounting.stages import partition_of, stages
 from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -58,7 +58,7 @@ def test_pools_of_stages_are_those_of_the_engine(
         overlap=False,
     )
     layout = Layout(pipeline=number)
-    parts = stages(model, number, plan.stage_sizes(model.layer_count, number))
+    parts = stages(model, number, partition_of(ENGINE, model, layout))
     each = [pools_of(plan.stage_rule(model, ENGINE, flags, layout, part.model), 40 * GIB) for part in parts]
     least = min(each, key=lambda one: one.tokens)
     found = (least.tokens, least.window_tokens, least.state_slots, least.max_requests)

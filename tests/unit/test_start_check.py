@@ -7,7 +7,7 @@ import pytest
 
 import kvreport
 from kvreport.accounting.capacity import Verdict, start_verdict
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.shares import start_shortage
 from kvreport.catalog.load import open_catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
@@ -112,7 +112,4 @@ def test_the_verdict_of_a_shortage() -> None:
         "tight",
         "fits",
     ]
-    assert (
-        rules(open_catalog().engine("ceiling")).start_shortage(open_catalog().accelerator(SHARED), 1.0)
-        is None
-    )
+    assert start_shortage(open_catalog().engine("ceiling"), open_catalog().accelerator(SHARED), 1.0) is None

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 import kvreport
+from kvreport.accounting.allocation import state_slots_wanted
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.engines.vllm import releases
@@ -24,6 +25,7 @@ from kvreport.accounting.engines.vllm.profiling import (
 from kvreport.accounting.engines.vllm.reserve import device_class
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
+from kvreport.accounting.weights import on_host
 from kvreport.catalog.caches import Indexer, Latent
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.engine_records import fields_at
@@ -123,7 +125,7 @@ def test_a_device_of_another_id_is_treated_as_what_it_is(catalog: Catalog) -> No
         ours = gpu.model_copy(update={"id": "ours"})
         assert device_class(ours) == device_class(gpu), gpu.id
         for engine in engines:
-            assert rules(engine).reserve_class(ours) == rules(engine).reserve_class(gpu), (
+            assert rules(engine).device_class(ours)[0] == rules(engine).device_class(gpu)[0], (
                 gpu.id,
                 engine.name,
             )
@@ -468,7 +470,7 @@ def test_devices_for_which_loading_adds_different_bytes_are_not_taken_for_alike(
     alike: dict[object, set[int]] = {}
     for device in catalog.accelerators.values():
         added = engine.load_overhead(model, None, catalog.weight_formats, device, Layout(tensor=8))
-        alike.setdefault(engine.kernel_class(device), set()).add(sum(added.values()))
+        alike.setdefault(engine.device_class(device)[1], set()).add(sum(added.values()))
     assert all(len(sizes) == 1 for sizes in alike.values()), alike
 
 
@@ -493,7 +495,7 @@ def test_tables_of_hashed_n_grams_lie_in_host_memory_since_0_30(catalog: Catalog
     plain = catalog.model(
         "google/gemma-4-E4B-it"
     )  # its tables have a row for each token, and stay on the device
-    assert rules(at(catalog, (0, 33))).on_host(plain) == frozenset()
+    assert on_host(at(catalog, (0, 33)), plain) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -709,4 +711,4 @@ def test_a_build_follows_its_release_in_every_rule(catalog: Catalog) -> None:
     model, serving = catalog.model("Qwen/Qwen3.6-27B"), Serving(max_seqs=256, max_batched_tokens=2048)
     for version, wanted in (("0.19.1", None), ("0.19.2rc1.dev134+gfe9c3d6c5", 256), ("0.20.0", 256)):
         engine = rules(catalog.engine("vllm@0.19.1")).at_release(version)
-        assert rules(engine).state_slots_wanted(model, serving, eager=False) == wanted
+        assert state_slots_wanted(engine, model, serving, eager=False) == wanted

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 
 
@@ -16,12 +16,12 @@ from kvreport.catalog.model import Model
 class Ceiling(EngineRules):
     """The rules of :class:`EngineRules` as they stand, the same on every device."""
 
-    reserves: ClassVar[bool] = False
+    def device_class(self, accelerator: Accelerator) -> tuple[Hashable, Hashable]:
+        """All accelerators are alike."""
+        return self.scheduler(accelerator), None
 
-    def step_class(self, model: Model, serving: Serving) -> Hashable:
+    def plan_class(
+        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None, serving: Serving
+    ) -> Hashable:
         """None: there are no steps."""
-        return None
-
-    def kernel_class(self, accelerator: Accelerator | None) -> Hashable:
-        """None: all accelerators are alike."""
         return None

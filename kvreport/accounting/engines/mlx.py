@@ -82,16 +82,18 @@ class Mlx(EngineRules):
             return self.engine
         return self.engine.model_copy(update={"version": version, "label": f"{self.engine.label} {version}"})
 
-    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
+    def reserve(
+        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
+    ) -> Reserve:
         """What reading a prompt of the stated length, or of the model's own, computes in between."""
         tokens = model.context_tokens if step.context_tokens is None else step.context_tokens
         scores = self._score_bytes(model, accelerator, tokens, narrow=step.narrow_cache)
         spread = xp.full_like(tokens, CHUNK_SPREAD)
         return Reserve(activations=CHUNK_BYTES + scores, non_framework=0, graphs=0, uncertainty=spread)
 
-    def reserve_class(self, accelerator: Accelerator) -> Hashable:
+    def device_class(self, accelerator: Accelerator) -> tuple[Hashable, Hashable]:
         """The GPUs with matrix units run kernels that others do not."""
-        return self._has_matrix_units(accelerator)
+        return self._has_matrix_units(accelerator), (accelerator.vendor, accelerator.compute_capability)
 
     def reserve_follows_cache(self, model: Model) -> bool:
         """No fused kernel reads a quantized cache."""

@@ -15,11 +15,10 @@ scheduler admits a request only if all its tokens fit (``GUARANTEED_NO_EVICT``).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar, Final
+from typing import Final
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.base import EngineRules
@@ -107,11 +106,6 @@ class StatesFirst:
 class TensorRtLlm(EngineRules):
     """The rules of one TensorRT-LLM release."""
 
-    pool_cap: ClassVar[str] = POOL_CAP
-    serves_only: ClassVar[bool] = True
-
-    tokens_are_cells: ClassVar[bool] = True
-
     def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
         """One pool of equal blocks for all layers of a rank.
 
@@ -142,10 +136,17 @@ class TensorRtLlm(EngineRules):
             pool=StatesFirst(token, per_block, state, serving.max_seqs),
         )
 
-    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
+    def device_class(self, accelerator: Accelerator) -> tuple[Hashable, Hashable]:
+        """Scheduler defaults, and whether devices of a server share a link; its kernels."""
+        kept, kernels = EngineRules.device_class(self, accelerator)
+        return (kept, _is_linked(accelerator)), kernels
+
+    def reserve(
+        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
+    ) -> Reserve:
         """Peak of a step of ``max_num_tokens``, and what is outside torch, as the engine profiles it.
 
-        The share of free memory is taken of what weights and this leave (:meth:`pool_bytes`). What several ranks take
+        The share of free memory is taken of what weights and this leave (:func:`kvreport.accounting.shares.pool_bytes`). What several ranks take
         outside torch is known of a server whose devices share a link alone: on others it is not charged, and the error
         is wider by it.
         """
@@ -183,33 +184,6 @@ class TensorRtLlm(EngineRules):
                 "be smaller by nearly their size (`kvreport log` reads what a start printed)"
             ),
         )
-
-    def memory_bytes(self, total_bytes: int, utilization: float | None = None) -> int:
-        """All memory: the share is of what weights and the reserve leave."""
-        self.share(utilization)
-        return total_bytes
-
-    def pool_bytes(
-        self,
-        total_bytes: int | Integers,
-        weight_bytes: int | Integers,
-        reserve_bytes: int | Integers = 0,
-        utilization: float | None = None,
-    ) -> int | Integers:
-        """``free_gpu_memory_fraction`` of what weights and the reserve leave."""
-        left = (total_bytes - weight_bytes - reserve_bytes) * self.share(utilization)
-        if isinstance(left, float | int):
-            return int(left)
-        return xp.integers(left)
-
-    def share_for(self, pool: int, weights: int, reserve: int, total: int) -> float | None:
-        """The smallest ``free_gpu_memory_fraction``, in steps of 0.001, that leaves a pool."""
-        free = total - weights - reserve
-        return math.ceil(pool / free * 1000) / 1000 if 0 < pool <= free else None
-
-    def reserve_class(self, accelerator: Accelerator) -> Hashable:
-        """Scheduler defaults, and whether devices of a server share a link."""
-        return self.scheduler(accelerator), _is_linked(accelerator)
 
     @staticmethod
     def command(served: Served) -> Command:

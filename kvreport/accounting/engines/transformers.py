@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.kv_cache import cache_terms, state_tensor_bytes
 from kvreport.accounting.plan import BlockPlan, CacheSetup
-from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
+from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.catalog.caches import Indexer, RecurrentState, StateTensor
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
@@ -17,10 +17,6 @@ from kvreport.catalog.model import Model
 @dataclass(frozen=True, slots=True)
 class Transformers(EngineRules):
     """The rules of one transformers release."""
-
-    def kept_term(self, term: Term) -> Term:
-        """A window keeps one token less than it looks back, because the token that asks brings its own."""
-        return _kept(term)
 
     def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
         """What ``generate`` holds, without blocks."""
@@ -52,13 +48,7 @@ def _tensors(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> 
                 yield Term("state", constant_bytes=size).scaled(group.count)
             else:
                 for term in cache_terms(cache, kv_format, tensor_parallel=tensor_parallel):
-                    yield _kept(term).scaled(group.count)
-
-
-def _kept(term: Term) -> Term:
-    if term.cap_tokens < UNBOUNDED and term.kind != "ring":
-        return replace(term, cap_tokens=max(term.cap_tokens - 1, 1))
-    return term
+                    yield term.without_asking_token.scaled(group.count)
 
 
 def _state_tensor(state: RecurrentState, tensor: StateTensor, tensor_parallel: int) -> int:

@@ -93,6 +93,9 @@ def _rows(rules: RulesFile, cases: Sequence[tuple[Numbers, Compared]]) -> Iterat
         read = rule.read if rule.at is None else f"{rule.read} ({rule.at[0]} to {rule.at[1]})"
         hint = (rule.evidence or "") if isinstance(rule, Rule) else ""
         yield Row(Cell(rule.what), (Cell(term), Cell("; ".join(told)), Cell(read, hint=hint)))
+    for one in rules.traits:
+        value = frozenset(one.value) if isinstance(one.value, tuple) else one.value
+        yield Row(Cell(one.what), (Cell("always"), Cell(f"every release: {_said(value)}"), Cell(one.read)))
 
 
 def _span(stated: Sequence[str], place: int) -> str:

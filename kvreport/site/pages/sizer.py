@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
@@ -101,7 +100,7 @@ def context(site: SiteData) -> Names:
         "engines": tuple(
             (one["name"], one["label"])
             for one in engines(site)
-            if rules(site.catalog.engine(one["name"])).reserves
+            if site.catalog.engine(one["name"]).family != "ceiling"
         ),
         "presets": PRESETS,
         "local": local.URI if site.catalog.folder.resolve() == data_dir().resolve() else "",

@@ -77,7 +77,9 @@ class LlamaCpp(EngineRules):
         """Why the weights have the types they have where nobody names a mix."""
         return "converted without quantizing"
 
-    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
+    def reserve(
+        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
+    ) -> Reserve:
         """The compute buffer of one slot with the whole context, and what the backend takes for itself.
 
         Where single layers lie is known only to an estimate: here every layer is on the device.
@@ -94,9 +96,10 @@ class LlamaCpp(EngineRules):
             uncertainty=int(own + (0.02 + larger) * compute),
         )
 
-    def reserve_class(self, accelerator: Accelerator) -> Hashable:
+    def device_class(self, accelerator: Accelerator) -> tuple[Hashable, Hashable]:
         """Metal's backend takes another amount than others do."""
-        return accelerator.vendor.lower() == "apple"
+        kernels = (accelerator.vendor, accelerator.compute_capability)
+        return accelerator.vendor.lower() == "apple", kernels
 
     def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
         """Every cell is allocated at start, rounded to 256."""

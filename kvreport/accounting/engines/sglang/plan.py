@@ -19,19 +19,17 @@ from kvreport.accounting.kv_cache import SERVED_BYTES, require_storable
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.profile import CacheProfile, Term
+from kvreport.accounting.stages import partition_of
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import CrossAttention
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
-from kvreport.catalog.release import release_of
+from kvreport.catalog.release import release_of, trait
 from kvreport.errors import InputError
 
 GROWING: Final = frozenset({"full", "sliding", "chunked", "latent", "cross"})
 """Kinds of caches that a KV format stores; others keep their own type."""
-
-DRAFTING_REQUESTS: Final = 48
-"""``--max-running-requests`` that the engine sets where it drafts (``speculative_hook.py``, 0.5.9 to 0.5.23)."""
 
 _DRAFT: Final = "draft "
 _OWN_DRAFT: Final = "draft prediction layer"
@@ -141,12 +139,6 @@ def own_draft_bytes(model: Model, engine: Engine, ranks: int, element: float) ->
     return int(shapes.token_elements(draft, ranks) * layers * element)
 
 
-def stage_sizes(layers: int, stages: int) -> tuple[int, ...]:
-    """Layers that are left over go one each to the last stages (0.5.23, ``distributed/utils.py``)."""
-    each, left = divmod(layers, stages)
-    return tuple(each + (place >= stages - left) for place in range(stages)) if left else ()
-
-
 def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, stage: Model) -> Division:
     """Which pools a pipeline stage has.
 
@@ -166,7 +158,7 @@ def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, s
         if any(cache.kind == "state" for cache in group.caches)
         for index in group.indices
     }
-    sizes = layout.partition or stage_sizes(model.layer_count, layout.pipeline)
+    sizes = partition_of(engine, model, layout)
     dealt = stage_layers(model.layer_count, layout.pipeline, sizes)
     most = max(len(keeping & set(layers)) for layers in dealt) if sized_with_scales(engine) else len(keeping)
     return replace(rule, state_bytes=int(one * (most / len(keeping))))
@@ -191,7 +183,7 @@ def pool_flags(
     backend = settings.attention_backend(model, engine, accelerator, prefix_cache=prefix_cache)
     requests, chunk_tokens = step_sizes(serving)
     if requests is None and serving.draft_tokens:
-        requests = DRAFTING_REQUESTS
+        requests = trait(engine, "drafting_requests")
     if requests is None and compressed.is_compressed(model):
         requests = settings.COMPRESSED_REQUESTS
     return PoolFlags(

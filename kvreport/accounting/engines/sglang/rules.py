@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.all_to_all import Exchange
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.projections import missing_projections
@@ -15,12 +14,10 @@ from kvreport.accounting.engines.sglang import command as serve
 from kvreport.accounting.engines.sglang import overhead, settings, shapes
 from kvreport.accounting.engines.sglang.compressed import is_compressed
 from kvreport.accounting.engines.sglang.plan import (
-    DRAFTING_REQUESTS,
     default_kv_format,
     device_traits,
     plan,
     scaled_latents,
-    stage_sizes,
     step_sizes,
 )
 from kvreport.accounting.engines.sglang.pools import (
@@ -37,7 +34,7 @@ from kvreport.accounting.extras import borrowed_copies, draft_rows
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.state_types import Precisions
-from kvreport.accounting.weights import is_hashed, row_bytes
+from kvreport.accounting.weights import on_host, row_bytes
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -53,46 +50,46 @@ PAIR: Final = 2
 class Sglang(EngineRules):
     """The rules of one SGLang release."""
 
-    drafting_requests: ClassVar[int | None] = DRAFTING_REQUESTS
-    pool_cap: ClassVar[str] = serve.POOL_CAP
-    serves_only: ClassVar[bool] = True
+    def device_class(self, accelerator: Accelerator) -> tuple[Hashable, Hashable]:
+        """Scheduler defaults, the device's memory, what is taken of it before loading, and its maker and kernels."""
+        kernels = (accelerator.vendor, accelerator.compute_capability)
+        kept = (
+            *self.scheduler(accelerator),
+            accelerator.usable_bytes,
+            device_class(accelerator),
+            multicasts(accelerator),
+            settings.device_mib(accelerator),
+            kernels,
+        )
+        return kept, kernels
 
-    tokens_are_cells: ClassVar[bool] = True
+    def plan_class(
+        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None, serving: Serving
+    ) -> Hashable:
+        """What pools ask of the device: pages of its attention backend, scales of latents, narrow formats.
 
-    shortens_requests: ClassVar[bool] = True
-    """The longest request is the lesser of context and pool, and a start ends only where the pool holds no token
-    (``managers/tp_worker.py``, "Memory pool size is too small"; 0.5.9, 0.5.10, 0.5.19 and 0.5.23)."""
-
-    short_context_tokens: ClassVar[int | None] = settings.LONG_CONTEXT_TOKENS
-
-    adapted_if_named: ClassVar[frozenset[str]] = frozenset({"routed_experts"})
-    """Buffers are made for the modules that adapters or ``--lora-target-modules`` name (``lora/mem_pool.py::LoRAMemoryPool``,
-    0.5.23); those of routed experts would be more than many models, and few adapters name them."""
-
-    ranks_agree_on_pool: ClassVar[bool] = True
-    """What is free is the least of all ranks, pipeline stages included
-    (0.5.23 ``kv_cache_configurator.py::_profile_available_bytes``)."""
-
-    stages_reserve_as_whole: ClassVar[bool] = True
-    """Arguments are resolved once, from the config of the whole model."""
-
-    exchange: ClassVar[Exchange] = Exchange(after_pools=True)
-    """DeepEP's buffers are made by the first step (``token_dispatcher/deepep.py::get_deepep_buffer``, 0.5.23)."""
-
-    held_in_reserve: ClassVar[bool] = False
-    """The share is of what is free before loading, so that it is lost times that share."""
-
-    load_line: ClassVar[str] = "free memory taken by loading"
-    """SGLang prints how much less memory is free, which counts the device's context too."""
+        Requests at once where they are given; tokens of a chunk where they size a pool.
+        """
+        return device_traits(model, self.engine, kv_format, accelerator), step_sizes(serving)
 
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
         """What the checkpoint declares; sparse latents stay at 16 bits below Blackwell."""
         return default_kv_format(model, accelerator)
 
-    def stored_format(
+    def stored(
+        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
+    ) -> tuple[KvFormat | None, Precisions]:
+        """The layout that the device's kernels give a format: of sparse latents, as :func:`scaled_latents` tells.
+
+        Convolutions have 16 bits whatever the checkpoint says; index keys without scales are as the cache beside them.
+        """
+        narrow = settings.narrows_index(model, self.engine, kv_format, accelerator)
+        index: Precisions = (("index", "float8"),) if narrow else ()
+        return self._stored_format(model, kv_format, accelerator), (("conv", "bfloat16"), *index)
+
+    def _stored_format(
         self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
     ) -> KvFormat | None:
-        """The layout that the device's kernels give a format: of sparse latents, as :func:`scaled_latents` tells."""
         sparse = shapes.latent_of(model) is not None and shapes.indexer_of(model) is not None
         if kv_format is None or kv_format.bits != 8 or not sparse or is_compressed(model):
             return kernels.stored_format(model, self.engine, kv_format, accelerator)
@@ -101,34 +98,38 @@ class Sglang(EngineRules):
         layout = {"scale_bytes": SCALE_BYTES, "scale_every": SCALE_EVERY, "wide_rope_bytes": WIDE_ROPE_BYTES}
         return kv_format.model_copy(update=layout)
 
-    def stored_precisions(
-        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
-    ) -> Precisions:
-        """Convolutions in 16 bits whatever the checkpoint says; index keys without scales as the cache beside them."""
-        narrow = settings.narrows_index(model, self.engine, kv_format, accelerator)
-        index: Precisions = (("index", "float8"),) if narrow else ()
-        return (("conv", "bfloat16"), *index)
-
     def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
-        """One cell per token; windows and states in pools of their own."""
-        return plan(model, self.engine, setup)
+        """One cell per token; windows and states in pools of their own. A stage's are of the kinds that the whole model has."""
+        if setup.stage_of is None:
+            return plan(model, self.engine, setup)
+        return plan(setup.stage_of[0], self.engine, setup, model)
 
-    def plan_stage(self, whole: Model, layers: range, stage: Model, setup: CacheSetup) -> BlockPlan:
-        """The stage's layers in pools of the kinds that the whole model has."""
-        return plan(whole, self.engine, setup, stage)
+    def refuses(self, model: Model, layout: Layout, devices: Sequence[Accelerator] = ()) -> str | None:
+        """Ranks that divide layers must have about equal memory; only some classes ask for two of the options.
 
-    def stage_sizes(self, layers: int, stages: int) -> tuple[int, ...]:
-        """Layers that are left over go one each to the last stages (0.5.23, ``distributed/utils.py``)."""
-        return stage_sizes(layers, stages)
+        The others divide over all ranks whatever is asked.
+        """
+        if devices and (reason := unequal_refusal(devices, self.engine, layout)):
+            return reason
+        if layout.whole_encoders:
+            return EngineRules.refuses(self, model, layout)
+        asked = (
+            (layout.whole_dense, "whole_dense", "moe dense tp size", "dense MLPs"),
+            (layout.head_by_data_rank, "head_by_data_rank", "enable dp lm head", "output head"),
+        )
+        for wanted, kind, option, part in asked:
+            listed = self.engine.has_list(kind)  # not by older releases
+            if wanted and listed and not self.engine.lists(kind, model.architecture):
+                return (
+                    f"{option}: found for {model.architecture}, whose {part} {self.engine.label} divides over all ranks "
+                    "whatever is asked; allowed: leave it out"
+                )
+        return None
 
     def at_release(self, version: str) -> Engine:
         """The record as of exactly this release of its range."""
         number = plain_release(version)
         return self.engine.model_copy(update={"version": number}) if number else self.engine
-
-    def unequal_refusal(self, devices: Sequence[Accelerator], layout: Layout) -> str | None:
-        """Ranks that divide layers must have about equal memory."""
-        return unequal_refusal(devices, self.engine, layout)
 
     def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
         """Data-parallel attention divides the rest over all ranks, not over those of one data rank.
@@ -144,35 +145,6 @@ class Sglang(EngineRules):
         head: dict[Component, int] = {} if layout.head_by_data_rank else {"output_head": ranks}
         shared = 1 if layout.all_to_all else ranks
         return {"dense_mlp": ranks, "shared_experts": shared, **head, **dense}
-
-    def scaled_context(self, longest: int, scheme: str, factor: float, original: int | None) -> float:
-        """The longest context in tokens by a rotary scheme (``get_context_length``, the same from 0.5.9 to 0.5.23)."""
-        return longest if original is not None or scheme == "llama3" else longest * factor
-
-    def dense_refusal(self, model: Model, layout: Layout) -> str | None:
-        """Only some classes ask for the two options; the others divide over all ranks whatever is asked."""
-        asked = (
-            (layout.whole_dense, "whole_dense", "moe dense tp size", "dense MLPs"),
-            (layout.head_by_data_rank, "head_by_data_rank", "enable dp lm head", "output head"),
-        )
-        for wanted, kind, option, part in asked:
-            listed = self.engine.has_list(kind)  # not by older releases
-            if wanted and listed and not self.engine.lists(kind, model.architecture):
-                return (
-                    f"{option}: found for {model.architecture}, whose {part} {self.engine.label} divides over all ranks "
-                    "whatever is asked; allowed: leave it out"
-                )
-        return None
-
-    def plan_class(
-        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
-    ) -> Hashable:
-        """What pools ask of the device: pages of its attention backend, scales of latents, narrow formats."""
-        return device_traits(model, self.engine, kv_format, accelerator)
-
-    def step_class(self, model: Model, serving: Serving) -> Hashable:
-        """Requests at once where they are given; tokens of a chunk where they size a pool."""
-        return step_sizes(serving)
 
     def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
         """AMD's tables, and kernels for which tensors are widened or repacked."""
@@ -205,7 +177,7 @@ class Sglang(EngineRules):
             ),
             "draft_copies": borrowed_copies(model, layout.tensor),
             "tables": overhead.tables_on_device(
-                model, self.on_host(model), weight_format, formats, accelerator, layout.tensor
+                model, on_host(self.engine, model), weight_format, formats, accelerator, layout.tensor
             ),
         }
         if not release_of(self.engine).has("weighs_drafts"):
@@ -217,65 +189,40 @@ class Sglang(EngineRules):
             parts["loaded_scales"] = overhead.loaded_scales(model, weight_format, formats, layout.tensor)
         return {name: size for name, size in parts.items() if size}
 
-    def on_host(self, model: Model, accelerator: Accelerator | None = None) -> frozenset[str]:
-        """Tables of hashed n-grams lie in pinned memory of the host, for the classes that the release lists.
-
-        That is the default on NVIDIA GPUs (``arg_groups/model_overrides/qwen4_exp.py``, ``ple_offload_embedding``, 0.5.20 to
-        0.5.23). Where a device has no such memory apart, :meth:`load_overhead` counts them.
-        """
-        listed = self.engine.lists("tables_on_host", model.architecture)
-        if not listed or (accelerator is not None and not overhead.has_host_apart(accelerator)):
-            return frozenset()
-        return frozenset(row.name for row in model.weights if is_hashed(model, row))
-
-    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
+    def reserve(
+        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
+    ) -> Reserve:
         """What is left free when ``mem_fraction_static`` is not set, and what a process held before.
 
-        The share is of the memory that was free before loading, so that the rest of it is kept free.
+        The share is of the memory that was free before loading, so that the rest of it is kept free. One given by hand (below 1)
+        is ``mem_fraction_static``: it replaces what SGLang would work out. It is a share of what is free once the device and
+        the ranks' links are set up; attention on AMD GPUs lowers it for long contexts, given or not.
         """
         told = step.context_tokens
         if told is not None and not xp.is_plain(told):
             return _by_length(
-                told, lambda one: self.reserve(model, accelerator, replace(step, context_tokens=one))
+                told, lambda one: self.reserve(model, accelerator, replace(step, context_tokens=one), share)
             )
+        held = self.taken_before_loading(step.layout, accelerator) + step.held_bytes
+        images = self._images_kept(model, accelerator, step)
+        uncertainty = self._uncertainty(accelerator, step.layout)
+        if share < 1:
+            used = share * self._share_left(model, accelerator, told)
+            kept = accelerator.usable_bytes * share - (accelerator.usable_bytes - held) * used + images
+            return Reserve(activations=0, graphs=0, non_framework=round(kept), uncertainty=uncertainty)
         found = self._memory(model, accelerator, step)
-        taken = self.taken_before_loading(step.layout, accelerator) + step.held_bytes
-        kept = round(max(accelerator.usable_bytes - taken, 0) * (1 - found.share))
-        kept = max(kept + self._images_kept(model, accelerator, step), 0)
+        kept = round(max(accelerator.usable_bytes - held, 0) * (1 - found.share))
+        kept = max(kept + images, 0)
         graphs = min(found.graphs_mib * MIB, kept) if not step.eager else 0
         other = min(
-            taken + settings.OTHER_MIB * MIB + settings.ranks_mib(step.layout) * MIB, taken + kept - graphs
+            held + settings.OTHER_MIB * MIB + settings.ranks_mib(step.layout) * MIB, held + kept - graphs
         )
         return Reserve(
-            activations=round(kept + taken - graphs - other),
+            activations=round(kept + held - graphs - other),
             non_framework=round(other),
             graphs=round(graphs),
-            uncertainty=self._uncertainty(accelerator, step.layout),
+            uncertainty=uncertainty,
         )
-
-    def given_share_reserve(
-        self, reserve: Reserve, share: float, model: Model, accelerator: Accelerator, step: EngineStep
-    ) -> Reserve:
-        """A share given by hand is ``mem_fraction_static``: it replaces what SGLang would work out.
-
-        It is a share of what is free once the device and the ranks' links are set up; attention on AMD
-        GPUs lowers it for long contexts, given or not.
-        """
-        if share >= 1:
-            return reserve
-        told = step.context_tokens
-        if told is not None and not xp.is_plain(told):
-
-            def at(tokens: int) -> Reserve:
-                own = replace(step, context_tokens=tokens)
-                whole = self.reserve(model, accelerator, own)
-                return self.given_share_reserve(whole, share, model, accelerator, own)
-
-            return _by_length(told, at)
-        used = share * self._share_left(model, accelerator, told)
-        free = self.free_before_loading(accelerator, step.layout) - step.held_bytes
-        kept = accelerator.usable_bytes * share - free * used + self._images_kept(model, accelerator, step)
-        return replace(reserve, activations=0, graphs=0, non_framework=round(kept))
 
     def following_peak(
         self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
@@ -285,9 +232,7 @@ class Sglang(EngineRules):
             return None
 
         def kept(tokens: int) -> int:
-            own = replace(step, context_tokens=tokens)
-            whole = self.reserve(model, accelerator, own)
-            total: int = self.given_share_reserve(whole, share, model, accelerator, own).total
+            total: int = self.reserve(model, accelerator, replace(step, context_tokens=tokens), share).total
             return total
 
         short, long = kept(settings.LONG_CONTEXT_TOKENS), kept(settings.LONG_CONTEXT_TOKENS + 1)
@@ -318,25 +263,10 @@ class Sglang(EngineRules):
             * MIB,
         )
 
-    def share_for(self, pool: int, weights: int, reserve: int, total: int) -> float | None:
-        """None: its share is of the memory that is free before loading (:meth:`static_memory`)."""
-        return None
-
     def _share_left(self, model: Model, accelerator: Accelerator, context_tokens: int | None = None) -> float:
         """What the attention leaves of a share, given or not."""
         backend = settings.attention_backend(model, self.engine, accelerator)
         return settings.backend_share(backend, context_tokens or model.context_tokens)
-
-    def reserve_class(self, accelerator: Accelerator) -> Hashable:
-        """Scheduler defaults, the device's memory, what is taken of it before loading, and its maker and kernels."""
-        return (
-            *self.scheduler(accelerator),
-            accelerator.usable_bytes,
-            device_class(accelerator),
-            multicasts(accelerator),
-            settings.device_mib(accelerator),
-            self.kernel_class(accelerator),
-        )
 
     def scheduler(
         self,

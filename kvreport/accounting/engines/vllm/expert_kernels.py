@@ -29,14 +29,6 @@ GROUP_VALUES: Final = 32
 MEGA_MOE: Final = "mega_moe"
 """Kernels of experts that exchange tokens by themselves."""
 
-MEGA_MOE_BACKENDS: Final = (
-    "deep_gemm_mega_moe",
-    "flashinfer_moe_ep_cutedsl",
-    "flashinfer_moe_ep_mega_deep_gemm",
-    "aiter_mega_moe",
-)
-"""What ``--moe-backend`` calls them (0.33.0 ``config/kernel.py``, ``MEGA_MOE_BACKENDS``; the last on AMD's devices)."""
-
 
 def block_float_kernel(engine: Engine, architecture: str, major: int, installed: str | None = None) -> Kernel:
     """The kernel of MXFP4 experts on an NVIDIA GPU.

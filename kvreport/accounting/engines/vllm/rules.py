@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.all_to_all import NVLINK_BYTES, Exchange
-from kvreport.accounting.engines.base import EngineRules
+from kvreport.accounting.engines.base import EngineRules, check_sizes
 from kvreport.accounting.engines.command import Command, Served
-from kvreport.accounting.engines.step import DraftKind, EngineStep, Reserve
+from kvreport.accounting.engines.step import EngineStep, Reserve
 from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve
-from kvreport.accounting.engines.vllm.expert_kernels import MEGA_MOE, MEGA_MOE_BACKENDS
 from kvreport.accounting.engines.vllm.profiling import (
     LOGIT_BYTES,
     Shape,
@@ -24,9 +21,9 @@ from kvreport.accounting.engines.vllm.profiling import (
 )
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
-from kvreport.accounting.weights import is_hashed
+from kvreport.accounting.state_types import Precisions
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.caches import Latent, RecurrentState
+from kvreport.catalog.caches import Latent
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.engine_records import fields_at
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -53,21 +50,53 @@ _WORTH_SAYING: Final = GIB // 4
 class Vllm(EngineRules):
     """The rules of one vLLM release."""
 
-    serves_only: ClassVar[bool] = True
-
-    held_in_reserve: ClassVar[bool] = False
-    reserve_follows_requests: ClassVar[bool] = True
-    """A share is of all memory, and what others held at start is not charged: it only has to be free."""
-
-    exchange: ClassVar[Exchange] = Exchange(low_latency_nvlink_bytes=NVLINK_BYTES, every=True)
-
     def _has(self, rule: str) -> bool:
         return release_of(self.engine).has(rule)
 
-    @property
-    def stages_checked_as_whole(self) -> bool:
-        """In some releases; in others stage by stage."""
-        return self._has("stages_checked_as_whole")
+    def device_class(self, accelerator: Accelerator) -> tuple[Hashable, Hashable]:
+        """Scheduler defaults and what of the device decides a reserve; vendor and compute capability, as far as kernels ask for them."""
+        kept = (*self.scheduler(accelerator), *reserve.OnDevice.of(accelerator))
+        return kept, kernels.Device.of(accelerator)
+
+    def plan_class(
+        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None, serving: Serving
+    ) -> Hashable:
+        """What kernels force on the device; nothing for full attention only, in heads that every kernel takes.
+
+        Both sizes of a step for windows and rings, which hold tokens in flight beside their own.
+        """
+        steps = kernels.reserves_for_steps(model)
+        sizes = (serving.max_batched_tokens, serving.max_seqs) if steps else None
+        return kernels.plan_class(model, self.engine, kv_format, accelerator), sizes
+
+    def stored(
+        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
+    ) -> tuple[KvFormat | None, Precisions]:
+        """The layout that the device's kernels give a format."""
+        return kernels.stored_format(model, self.engine, kv_format, accelerator), ()
+
+    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
+        """KV cache groups in a shared block pool.
+
+        A stage's layers are in the groups of the whole model; a draft's layer runs on the last stage.
+        """
+        if setup.stage_of is None:
+            return plan.plan(model, self.engine, setup)
+        whole, layers = setup.stage_of
+        last = layers.stop == whole.layer_count
+        stage = range(layers.start, layers.stop + 1) if last else layers
+        return plan.plan(whole, self.engine, setup, stage=stage)
+
+    def refuses(self, model: Model, layout: Layout, devices: Sequence[Accelerator] = ()) -> str | None:
+        """Encoders that few classes have whole; the others divide weights whatever is asked (0.33 ``supports_encoder_tp_data``)."""
+        if not layout.whole_encoders:
+            return EngineRules.refuses(self, model, layout)
+        if self.engine.lists("whole_encoders", model.architecture):
+            return EngineRules.refuses(self, model, replace(layout, whole_encoders=False))
+        return (
+            f"mm encoder tp mode: found data for {model.architecture}, whose weights {self.engine.label} divides whatever "
+            "is asked; allowed: weights"
+        )
 
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
         """The KV format that vLLM takes when told ``auto``, by name; None for the model's own type.
@@ -84,37 +113,6 @@ class Vllm(EngineRules):
         if sparse.latent is not None and sparse.indexed and not sparse.packed and device.major == 12:
             return "fp8_ds_mla"
         return None
-
-    def stored_format(
-        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
-    ) -> KvFormat | None:
-        """The layout that the device's kernels give a format."""
-        return kernels.stored_format(model, self.engine, kv_format, accelerator)
-
-    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
-        """KV cache groups in a shared block pool."""
-        return plan.plan(model, self.engine, setup)
-
-    def plan_stage(self, whole: Model, layers: range, stage: Model, setup: CacheSetup) -> BlockPlan:
-        """The stage's layers in the groups of the whole model; a draft's layer runs on the last stage."""
-        last = layers.stop == whole.layer_count
-        stage_layers = range(layers.start, layers.stop + 1) if last else layers
-        return plan.plan(whole, self.engine, setup, stage=stage_layers)
-
-    def plan_class(
-        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
-    ) -> Hashable:
-        """What kernels force on the device; nothing for full attention only, in heads that every kernel takes."""
-        return kernels.plan_class(model, self.engine, kv_format, accelerator)
-
-    def step_class(self, model: Model, serving: Serving) -> Hashable:
-        """Both sizes for windows and rings, which hold tokens in flight beside their own; nothing for others."""
-        steps = kernels.reserves_for_steps(model)
-        return (serving.max_batched_tokens, serving.max_seqs) if steps else None
-
-    def kernel_class(self, accelerator: Accelerator | None) -> Hashable:
-        """Vendor and compute capability, as far as kernels ask for them."""
-        return kernels.Device.of(accelerator)
 
     def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
         """AMD's rows are set apart, NVIDIA's kernels for experts pad them, and Marlin's write scales out.
@@ -141,7 +139,9 @@ class Vllm(EngineRules):
         """Position tables, copies that kernels want, padding of experts."""
         return overhead.load_overhead(model, self.engine, weight_format, formats, accelerator, layout)
 
-    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
+    def reserve(
+        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
+    ) -> Reserve:
         """Activations, non-framework memory and graphs, as the release's start-up measures them."""
         return reserve.reserve(model, self.engine, reserve.OnDevice.of(accelerator), step)
 
@@ -188,24 +188,6 @@ class Vllm(EngineRules):
         later: int = self.reserve(model, accelerator, replace(step, compiled=True)).activations
         return first - later
 
-    def expert_kernel_of(self, named: str) -> str | None:
-        """Those that pad experts in their own way, and those that exchange tokens by themselves."""
-        if named in MEGA_MOE_BACKENDS:
-            return MEGA_MOE
-        return named if named in ("marlin", "triton") else None
-
-    def release_has(self, option: str) -> bool | None:
-        """``--moe-backend``, two samplers where it depends on what is installed, ``VLLM_USE_V2_MODEL_RUNNER`` where there are two."""
-        if option == "model_runner":
-            return release_of(self.engine).word("second_runner") != "none"
-        rule = {"moe_backend": "moe_backend_flag", "sampler": "sampler_by_installation"}.get(option)
-        return None if rule is None else self._has(rule)
-
-    def leaves_draft_to_first_runner(self, drafts: DraftKind) -> bool:
-        """Ways to draft that the second runner does not have."""
-        known = release_of(self.engine).names("second_runner_drafts")
-        return self.release_has("model_runner") is True and drafts not in known
-
     def browser_traits(self, accelerator: Accelerator) -> dict[str, Any]:
         """As :class:`.reserve.OnDevice` has them; the band of each kind of start.
 
@@ -239,40 +221,6 @@ class Vllm(EngineRules):
             gathering=reserve.gathering_ranks(layout, self.engine.expert_kernel),
         )
         return reserve.read_rates(model, self.engine, told)
-
-    def share_on(self, accelerator: Accelerator | None, utilization: float | None) -> float:
-        """The default where that much is free at start, else whole hundredths that surely are (unified memory)."""
-        share = self.share(utilization)
-        if utilization is not None or accelerator is None:
-            return share
-        found = self.start_shortage(accelerator, share)
-        if found is None or found[0] <= 0:
-            return share
-        free, less, _ = accelerator.free_at_start
-        # A device that may have nothing free is judged by the smallest share: it does not start.
-        return max((free - less) * 100 // accelerator.usable_bytes, 1) / 100
-
-    def start_shortage(self, accelerator: Accelerator, utilization: float | None) -> tuple[int, int] | None:
-        """A start is refused whose share of all memory is more than what is free.
-
-        "Free memory on device (…) on startup is less than desired GPU memory utilization", since 0.9.1.
-        """
-        if not self._has("asks_for_free"):
-            return None
-        free, less, more = accelerator.free_at_start
-        share = self.share_on(accelerator, utilization) if utilization is None else self.share(utilization)
-        short = math.ceil(accelerator.usable_bytes * share) - free
-        return short, more if short > 0 else less
-
-    def state_slots_wanted(self, model: Model, serving: Serving, *, eager: bool) -> int | None:
-        """A model with recurrent states needs a block for every sequence to capture its graphs, or captures fewer of them.
-
-        "max_num_seqs (…) exceeds available Mamba cache blocks (…)".
-        """
-        if eager or not self._has("state_for_every_graph"):
-            return None
-        states = any(isinstance(c, RecurrentState) for c in model.every_cache)
-        return serving.max_seqs if states else None
 
     def open_choices(
         self, model: Model, accelerator: Accelerator, step: EngineStep, formats: Mapping[str, WeightFormat]
@@ -339,10 +287,6 @@ class Vllm(EngineRules):
         )
         return marlin - triton
 
-    def reserve_class(self, accelerator: Accelerator) -> Hashable:
-        """Scheduler defaults, and what of the device decides a reserve."""
-        return (*self.scheduler(accelerator), *reserve.OnDevice.of(accelerator))
-
     def at_release(self, version: str) -> Engine:
         """The record with the behavior of exactly this release of its range."""
         number = release_number("vllm", version)
@@ -361,21 +305,12 @@ class Vllm(EngineRules):
         context_tokens: int | None = None,
     ) -> tuple[int, int]:
         """Tokens of one step and requests at once: as given, or as the release defaults them."""
-        self.check_sizes(max_batched_tokens, max_seqs)
+        check_sizes(max_batched_tokens, max_seqs)
         usual, rows = EngineRules.scheduler(self, accelerator, offline=offline)
         if context_tokens is not None and self._has("step_within_context"):
             usual = min(usual, rows * context_tokens)
         tokens = max_batched_tokens or usual
         return tokens, min(max_seqs or rows, tokens)
-
-    def encoder_refusal(self, model: Model) -> str | None:
-        """Only some classes have it; the others divide weights whatever is asked (0.33 ``supports_encoder_tp_data``)."""
-        if self.engine.lists("whole_encoders", model.architecture):
-            return None
-        return (
-            f"mm encoder tp mode: found data for {model.architecture}, whose weights {self.engine.label} divides whatever "
-            "is asked; allowed: weights"
-        )
 
     def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
         """Shared experts, and dense MLPs of some classes, are whole where tokens are shards of a sequence.
@@ -406,34 +341,6 @@ class Vllm(EngineRules):
         """What a model makes for the tokens of a step while it is loaded and for requests (:func:`loaded_bytes_per_token`)."""
         each = loaded_bytes_per_token(model, Shape.of(model), self.engine)
         return each * step.max_batched_tokens + loaded_bytes_per_row(model, self.engine) * step.max_seqs
-
-    def encoders_left_out(self, *, images: bool, clips: bool) -> frozenset[Component]:
-        """An audio encoder may have a mark of its own."""
-        left_out = EngineRules.encoders_left_out(self, images=images, clips=clips)
-        apart = not clips and self._has("encoders_marked")
-        return left_out | {"audio"} if apart else left_out
-
-    def vocabulary_adapters(self, model: Model) -> int:
-        """Embedding and output head of classes that name them (``lora/utils.py::get_supported_lora_modules``).
-
-        One more where the head is the very object of the embedding: it is found under both names, and slots are made for
-        each and for the head's logits (0.19.1 to 0.27.1 ``lora/model_manager.py::_create_lora_modules``; ``models/qwen3.py``,
-        whose head is a module of its own since 0.28.0).
-        """
-        if not self.engine.lists("vocabulary_adapted", model.architecture):
-            return 0
-        tied = all(row.component != "output_head" for row in model.weights)
-        return 3 if tied and self.engine.lists("head_is_embedding", model.architecture) else 2
-
-    def on_host(self, model: Model, accelerator: Accelerator | None = None) -> frozenset[str]:
-        """Tables of hashed n-grams lie in pinned memory of the host, for the classes that the release lists.
-
-        That is the default since 0.30 (``config/engram.py::EngramConfig.cpu_offload``; 0.29.0 keeps them on the device;
-        ``models/qwen4_exp/nvidia/ngram_embedding.py`` of 0.30.0, 0.31.0 and 0.33.0).
-        """
-        if not self.engine.lists("tables_on_host", model.architecture):
-            return frozenset()
-        return frozenset(row.name for row in model.weights if is_hashed(model, row))
 
     @staticmethod
     def command(served: Served) -> Command:
