@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from kvreport.accounting.engines.base import EngineRules
@@ -22,7 +23,48 @@ SINGLE: Final = Layout()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Settings:
+    """What a server is told that changes what it keeps of a device, whatever the model.
+
+    Attributes:
+        utilization: Share of memory; None for the engine's default.
+        kv_pool_bytes: A pool per device given by hand, which replaces the budget.
+        eager: True if no graphs are captured.
+        images: False if it serves text only.
+        images_through: What images reach the model through (SGLang's ``--mm-feature-transport``); "" for its choice.
+        encodes_at_start: False if no image is encoded while memory is measured (vLLM's ``--skip-mm-profiling``).
+        videos: False if it takes no videos.
+        clips: False if it takes no audio.
+        sorts: True if sampling sorts all logits, False if FlashInfer's sampler is stated; None where neither is.
+        compiled: True if compiled graphs are in the cache.
+        lora_slots: LoRA adapters held on a device at once, and their largest rank.
+        held_bytes: Memory of each device that other processes hold when the engine starts.
+    """
+
+    utilization: float | None = None
+    kv_pool_bytes: int | None = None
+    eager: bool = False
+    images: bool = True
+    images_through: str = ""
+    encodes_at_start: bool = True
+    videos: bool = True
+    clips: bool = True
+    sorts: bool | None = None
+    compiled: bool = False
+    lora_slots: tuple[int, int] = (0, 0)
+    held_bytes: int = 0
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Each of them by its name, for a record that has them, too."""
+        return dict(zip(Settings.__slots__, _TOLD(self), strict=True))
+
+
+_TOLD: Final = attrgetter(*Settings.__slots__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case(Settings):
     """One model under one engine, every name resolved to a record.
 
     Attributes:
@@ -35,17 +77,6 @@ class Case:
         kv_format: How growing caches are stored; None for the type that the model is served in.
         layout: How the model is spread over devices.
         serving: Scheduler sizes and flags that change the block plan.
-        utilization: Share of memory; None for the engine's default.
-        kv_pool_bytes: A pool per device given by hand, which replaces the budget.
-        eager: True if no graphs are captured.
-        images: False if the engine was told to serve text only.
-        images_through: What images reach the model through (SGLang's ``--mm-feature-transport``); "" for its choice.
-        encodes_at_start: False if no image is encoded while memory is measured (vLLM's ``--skip-mm-profiling``).
-        videos: False if it was told to take no videos.
-        clips: False if it was told to take no audio.
-        sorts: True if sampling sorts all logits, False if FlashInfer's sampler is stated; None where neither is.
-        compiled: True if compiled graphs are in the cache.
-        lora_slots: LoRA adapters held on a device at once, and their largest rank.
         context_tokens: The longest request that the engine was told to take. None for that of each answer: a server
             that is told just that length.
         many: True for arrays even where there is one device and one format.
@@ -53,7 +84,6 @@ class Case:
         replica: The accelerators of one data rank, place by place, where they differ; else empty.
         dtype: The type to compute in; None is the checkpoint's own.
         support: What engines' releases run on; None not to judge it.
-        held_bytes: Memory of each device that other processes hold when the engine starts.
     """
 
     model: Model
@@ -64,24 +94,12 @@ class Case:
     kv_format: KvFormat | None = None
     layout: Layout = SINGLE
     serving: Serving
-    utilization: float | None = None
-    kv_pool_bytes: int | None = None
-    eager: bool = False
-    images: bool = True
-    encodes_at_start: bool = True
-    images_through: str = ""
-    videos: bool = True
-    clips: bool = True
-    sorts: bool | None = None
-    compiled: bool = False
-    lora_slots: tuple[int, int] = (0, 0)
     context_tokens: Any = None
     many: bool = False
     stage_of: tuple[Model, range] | None = None
     replica: tuple[Accelerator, ...] = ()
     dtype: str | None = None
     support: Support | None = None
-    held_bytes: int = 0
 
     @property
     def accelerator(self) -> Accelerator | None:

@@ -66,10 +66,10 @@ def checkpoint_note(served: Served) -> str | None:
 
 def nodes_note(served: Served) -> str | None:
     """Say what the command cannot where a replica stands in several servers: who is first, and which this is."""
-    if served.nodes == 1:
+    if served.layout.nodes == 1:
         return None
-    vllm = COMMAND_NOTES["nodes_by_data" if served.data_parallel > 1 else "nodes_by_rank"]
-    return COMMAND_NOTES["nodes"].format(nodes=served.nodes, vllm=vllm)
+    vllm = COMMAND_NOTES["nodes_by_data" if served.layout.data > 1 else "nodes_by_rank"]
+    return COMMAND_NOTES["nodes"].format(nodes=served.layout.nodes, vllm=vllm)
 
 
 def pool_note(estimate: Estimate) -> str | None:
@@ -99,18 +99,13 @@ def served_by(estimate: Estimate) -> Served:
     usual = stated_share(request.engine, None) if request.kv_pool_bytes is None else request.utilization
     return Served(
         model=request.model.id,
-        tensor_parallel=layout.tensor,
+        layout=layout,
         context_tokens=request.context_tokens,
         max_seqs=_each_runs(estimate),
         weight_format=RELEASED if request.weight_format_name == WIDE else request.weight_format_name,
         kv_format=request.kv_format.name,
         kv_is_own=request.kv_format.name in (default, WIDE),
         share=request.utilization if request.utilization != usual else None,
-        pipeline_parallel=layout.pipeline,
-        data_parallel=layout.data,
-        expert_parallel=layout.expert,
-        decode_context_parallel=layout.decode_context,
-        nodes=layout.nodes,
         dtype=_stated_type(request),
         max_batched_tokens=None if query is None else query.max_batched_tokens,
         eager=request.eager,
@@ -120,13 +115,7 @@ def served_by(estimate: Estimate) -> Served:
         prefix_caching=request.serving.prefix_caching,
         images=request.images,
         lora=request.lora_slots,
-        partition=layout.partition,
-        redundant_experts=layout.redundant_experts,
-        all_to_all=layout.all_to_all,
-        whole_encoders=layout.whole_encoders,
-        whole_dense=layout.whole_dense,
         offload_bytes=request.kv_offload_bytes,
-        head_by_data_rank=layout.head_by_data_rank,
         inputs=tuple(sorted(request.inputs.items())) if request.images else (),
         draft_tokens=request.serving.draft_tokens,
         draft=None

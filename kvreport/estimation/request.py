@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kvreport.accounting.case import narrow_cache
+from kvreport.accounting.case import Settings, narrow_cache
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import Case, lay_out
 from kvreport.accounting.engines.base import EngineRules
@@ -59,8 +59,8 @@ from kvreport.units import human_bytes, parse_bytes, parse_tokens
 from kvreport.words import ENGINES
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(Settings):
     """One question, resolved.
 
     Attributes:
@@ -74,15 +74,10 @@ class Request:
         weight_format: None for the checkpoint as released.
         kv_format: How growing caches are stored.
         utilization: Share of memory.
-        kv_pool_bytes: Pool per device given by hand, or None.
         serving: Scheduler sizes and flags that change the block plan.
-        eager: True if no graphs are captured.
-        sorts: True if sampling sorts all logits, False if FlashInfer's sampler is stated; None where neither is.
-        images: False if only text is served.
         inputs: Images, videos and audio clips per prompt, as far as they are limited.
         draft: A draft model beside it.
         text_draft: The method that drafts from text instead (:data:`kvreport.accounting.text_drafts.TEXT_DRAFTS`), or None.
-        lora_slots: Adapters held at once, and their largest rank.
         kv_offload_bytes: Host memory for evicted blocks.
         network_bytes_per_s: What a GPU passes to other servers in a second, or None if not stated.
         assumptions: Every value that was not stated.
@@ -92,7 +87,6 @@ class Request:
         query: The question as it was asked; None where a program made the request.
         dtype: The type to compute in; None is the checkpoint's own.
         support: What engines' releases run on; None not to judge it.
-        held_bytes: Memory of each device that other processes hold when the engine starts.
     """
 
     model: Model
@@ -105,15 +99,10 @@ class Request:
     weight_format: WeightFormat | None
     kv_format: KvFormat
     utilization: float
-    kv_pool_bytes: int | None
     serving: Serving
-    eager: bool
-    sorts: bool | None
-    images: bool = True
     inputs: Mapping[str, int] = field(default_factory=dict)
     draft: Draft | None = None
     text_draft: str | None = None
-    lora_slots: tuple[int, int] = (0, 0)
     kv_offload_bytes: int = 0
     network_bytes_per_s: int | None = None
     assumptions: tuple[str, ...] = ()
@@ -123,7 +112,6 @@ class Request:
     query: Query | None = None
     dtype: str | None = None
     support: Support | None = None
-    held_bytes: int = 0
 
     @property
     def accelerator(self) -> Accelerator:
@@ -185,6 +173,7 @@ class Request:
         per_data_rank = self.layout.tensor * self.layout.pipeline
         mixed = len({one.id for one in self.accelerators}) > 1
         return Case(
+            **self.told,
             model=self.served_model,
             engine=self.engine,
             accelerators=(self.accelerator,),
@@ -194,18 +183,9 @@ class Request:
             kv_format=self.kv_format,
             layout=self.layout,
             serving=self.serving,
-            utilization=self.utilization,
-            kv_pool_bytes=self.kv_pool_bytes,
             context_tokens=min(self.context_tokens, self.model.context_tokens),
-            eager=self.eager,
-            images=self.images,
-            videos=self.inputs.get("video") != 0,
-            clips=self.inputs.get("audio") != 0,
-            sorts=self.sorts,
-            lora_slots=self.lora_slots,
             dtype=self.dtype,
             support=self.support,
-            held_bytes=self.held_bytes,
         )
 
 
@@ -457,6 +437,8 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         eager=query.eager,
         sorts=_SORTS.get(query.sampler or ""),
         images=_served(limits, record, policy),
+        videos=limits.get("video") != 0,
+        clips=limits.get("audio") != 0,
         inputs=limits,
         draft=draft,
         text_draft=text_draft,

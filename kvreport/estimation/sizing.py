@@ -290,19 +290,13 @@ class Sizing:
         )
         return Served(
             model=found.model.id,
-            tensor_parallel=found.tensor_parallel,
+            layout=found.layout,
             context_tokens=self.workload.longest_tokens,
             max_seqs=max(found.users_each // found.layout.data, 1),
             weight_format=found.weight_format,
             kv_format=found.kv_format,
             kv_is_own=found.kv_format == (engine.default_kv_format(found.model, device) or "bf16"),
             share=None if static is not None else share_on(self.policy, device, None),
-            pipeline_parallel=found.layout.pipeline,
-            data_parallel=found.layout.data,
-            expert_parallel=found.layout.expert,
-            decode_context_parallel=found.layout.decode_context,
-            nodes=found.layout.nodes,
-            partition=found.layout.partition,
             max_batched_tokens=self.max_batched_tokens,
         )
 

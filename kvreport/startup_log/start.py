@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kvreport.accounting.allocation import Allocation
+from kvreport.accounting.case import Settings
 from kvreport.accounting.deployment import SINGLE, Case, Deployment, allocate, lay_out
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
@@ -85,7 +86,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Flags(Settings):
     """What the engine was told. None where the start does not say, which leaves it to the engine.
 
     Attributes:
@@ -102,19 +103,8 @@ class Flags:
         draft_in_model: True if the model's own prediction layers draft.
         window_share: SGLang's ``--swa-full-tokens-ratio``; 1 where window layers keep every token.
         max_states: SGLang's ``--max-mamba-cache-size``.
-        utilization: Share of memory that the engine ran with.
         stated_utilization: Share that the source states, where its printed parts tell another.
         share_of_free: True if the share is of the memory that was free (SGLang), so that other processes count.
-        eager: True if no graphs are captured.
-        sorts: True if sampling sorts all logits, False if FlashInfer's sampler is stated; None where neither is.
-        compiled: True if compiled graphs were found in the cache.
-        images: False if text only is served.
-        clips: False if no audio is taken.
-        videos: False if no videos are taken.
-        images_through: What images reach the model through, as SGLang was told; "" where it was not.
-        encodes_at_start: False if no image is encoded while memory is measured.
-        kv_pool_bytes: A pool given by hand.
-        lora_slots: LoRA adapters at once, and their largest rank.
     """
 
     weight_format: str | None = "released"
@@ -130,19 +120,8 @@ class Flags:
     draft_in_model: bool = False
     window_share: float | None = None
     max_states: int | None = None
-    utilization: float | None = None
     stated_utilization: float | None = None
     share_of_free: bool = False
-    eager: bool = False
-    sorts: bool | None = None
-    compiled: bool = False
-    images: bool = True
-    clips: bool = True
-    videos: bool = True
-    encodes_at_start: bool = True
-    images_through: str = ""
-    kv_pool_bytes: int | None = None
-    lora_slots: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +232,7 @@ class Start:
         named = flags.weight_format
         form = None if named in (None, "released") else self.known.weight_format(named)
         return Case(
+            **flags.told,
             model=self.model,
             engine=self.engine,
             accelerators=() if self.accelerator is None else (self._device(self.accelerator),),
@@ -272,18 +252,7 @@ class Start:
                 max_states=flags.max_states,
                 seqs_told=flags.max_seqs is not None,
             ),
-            utilization=flags.utilization,
-            eager=flags.eager,
-            images=flags.images,
-            clips=flags.clips,
-            videos=flags.videos,
-            encodes_at_start=flags.encodes_at_start,
-            images_through=flags.images_through,
-            sorts=flags.sorts,
-            compiled=flags.compiled,
-            kv_pool_bytes=flags.kv_pool_bytes,
             context_tokens=flags.context_tokens or self.model.context_tokens,
-            lora_slots=flags.lora_slots,
             support=self.known.support,
         )
 

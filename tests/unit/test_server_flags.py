@@ -11,22 +11,20 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.accounting.engines.ollama import Ollama
 from kvreport.accounting.engines.tensorrt_llm import TensorRtLlm
+from kvreport.accounting.parallel import Layout
 from kvreport.catalog.server_flags import ServerFlags, load_server_flags
 from kvreport.estimation.commands import Server, serving_command, shell_line
 from kvreport.resources import data_dir
 
 EVERYTHING = Served(
     model="org/model",
-    tensor_parallel=4,
+    layout=Layout(tensor=4, pipeline=2, data=2, expert=True),
     context_tokens=8192,
     max_seqs=16,
     weight_format="fp8",
     kv_format="fp8",
     kv_is_own=False,
     share=0.85,
-    pipeline_parallel=2,
-    data_parallel=2,
-    expert_parallel=True,
     dtype="bfloat16",
     max_batched_tokens=4096,
     eager=True,
@@ -54,7 +52,12 @@ def taken(server: ServerFlags) -> set[str]:
 
 @pytest.mark.parametrize("server", ["vllm", "sglang", "tensorrt_llm"])
 @pytest.mark.parametrize(
-    "served", [EVERYTHING, Served("org/model", 1, 4096), Served("m", 2, 4096, 3, kv_is_own=False)]
+    "served",
+    [
+        EVERYTHING,
+        Served("org/model", Layout(), 4096),
+        Served("m", Layout(tensor=2), 4096, 3, kv_is_own=False),
+    ],
 )
 def test_every_flag_of_a_command_is_one_that_the_server_takes(
     servers: dict[str, ServerFlags], server: Server, served: Served

@@ -411,7 +411,7 @@ def test_a_context_beyond_the_model_is_refused() -> None:
 
 
 def test_commands_name_what_differs_from_the_default() -> None:
-    served = Served("org/model", 2, 6000, 64, "fp8", "fp8", kv_is_own=False, share=0.92)
+    served = Served("org/model", Layout(tensor=2), 6000, 64, "fp8", "fp8", kv_is_own=False, share=0.92)
     assert serving_command("vllm", served) == (
         "vllm serve org/model --tensor-parallel-size 2 --max-model-len 6000 --max-num-seqs 64 "
         "--gpu-memory-utilization 0.92 --quantization fp8 --kv-cache-dtype fp8"
@@ -421,17 +421,18 @@ def test_commands_name_what_differs_from_the_default() -> None:
         "--max-running-requests 64 --mem-fraction-static 0.85 --quantization fp8 --kv-cache-dtype fp8_e4m3"
     )
     assert (
-        serving_command("vllm", Served("org/model", 1, 4096)) == "vllm serve org/model --max-model-len 4096"
+        serving_command("vllm", Served("org/model", Layout(), 4096))
+        == "vllm serve org/model --max-model-len 4096"
     )
 
 
 def test_a_hostile_model_name_stays_one_word_of_the_command() -> None:
-    assert serving_command("vllm", Served("a; rm -rf ~", 1, 1)).startswith("vllm serve 'a; rm -rf ~' ")
+    assert serving_command("vllm", Served("a; rm -rf ~", Layout(), 1)).startswith("vllm serve 'a; rm -rf ~' ")
 
 
 def test_a_format_that_engines_do_not_make_needs_its_own_checkpoint() -> None:
-    assert "int4" in (checkpoint_note(Served("org/model", 1, 1, weight_format="int4")) or "")
-    assert checkpoint_note(Served("org/model", 1, 1, weight_format="fp8")) is None
+    assert "int4" in (checkpoint_note(Served("org/model", Layout(), 1, weight_format="int4")) or "")
+    assert checkpoint_note(Served("org/model", Layout(), 1, weight_format="fp8")) is None
 
 
 def test_the_command_line_answers_in_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -158,8 +158,8 @@ def test_vllm_counts_requests_per_data_rank_and_sglang_all_of_them(deepseek: Siz
 
 
 def test_nothing_is_said_of_nodes_where_there_is_one() -> None:
-    assert nodes_note(Served("m", 8, 4096)) is None
-    assert "--nnodes" not in serving_command("vllm", Served("m", 8, 4096))
+    assert nodes_note(Served("m", Layout(tensor=8), 4096)) is None
+    assert "--nnodes" not in serving_command("vllm", Served("m", Layout(tensor=8), 4096))
 
 
 def test_interleaved_tokens_are_read_once_over_the_ranks() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kvreport.accounting.parallel import Layout
 from kvreport.words import ONLINE_WEIGHTS, ServeFlags
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Served:
 
     Attributes:
         model: Id of the checkpoint.
-        tensor_parallel: Devices of one replica.
+        layout: How a replica is spread over devices.
         context_tokens: Longest request allowed, or None for the model's own.
         max_seqs: Requests at once on one data rank, or None for the engine's default.
         weight_format: Name of the weight format; ``released`` needs no flag.
@@ -32,11 +33,6 @@ class Served:
         kv_is_own: True if the engine takes this KV format by itself.
         share: Memory utilization (vLLM), static memory fraction (SGLang) or fraction of free memory
             (TensorRT-LLM), or None for the default.
-        pipeline_parallel: Stages of one replica.
-        data_parallel: Ranks of data-parallel attention in one replica.
-        expert_parallel: True if experts are divided over all ranks of a stage.
-        decode_context_parallel: Parts that a cache's tokens are divided into.
-        nodes: Servers that one replica stands in.
         dtype: Type to compute in, or None for the checkpoint's own.
         max_batched_tokens: Tokens of one step, or None for the engine's default.
         eager: True if no graphs are captured.
@@ -50,13 +46,7 @@ class Served:
         draft: Id of a draft model; None for the checkpoint's own prediction layers and for drafts from the text.
         draft_method: How it drafts where it is no language model of its own: ``eagle``, ``eagle3``, ``dflash``, ``dspark``,
             ``ngram`` or ``suffix``; None for prediction layers and language models.
-        partition: Layers of each pipeline stage, or empty for the engine's own division.
-        redundant_experts: Further copies of experts.
-        all_to_all: Kernels that exchange tokens between expert ranks, or empty for the engine's default.
-        whole_encoders: True if each tensor-parallel rank has encoders whole.
         offload_bytes: Host memory of all ranks of one data rank for blocks that the pool gives up.
-        whole_dense: True if each rank has dense MLPs whole.
-        head_by_data_rank: True if the output head is divided over the ranks of one data rank.
         inputs: Inputs of a kind per prompt, where they are limited and not text alone is served.
         model_runner: The model runner that was asked for, ``first`` or ``second``, or empty.
         state_type: Type of recurrent states that was asked for, or None.
@@ -67,18 +57,13 @@ class Served:
     """
 
     model: str
-    tensor_parallel: int
+    layout: Layout
     context_tokens: int | None
     max_seqs: int | None = None
     weight_format: str = "released"
     kv_format: str = "bf16"
     kv_is_own: bool = True
     share: float | None = None
-    pipeline_parallel: int = 1
-    data_parallel: int = 1
-    expert_parallel: bool = False
-    decode_context_parallel: int = 1
-    nodes: int = 1
     dtype: str | None = None
     max_batched_tokens: int | None = None
     eager: bool = False
@@ -91,13 +76,7 @@ class Served:
     draft_tokens: int = 0
     draft: str | None = None
     draft_method: str | None = None
-    partition: tuple[int, ...] = ()
-    redundant_experts: int = 0
-    all_to_all: str = ""
-    whole_encoders: bool = False
-    whole_dense: bool = False
     offload_bytes: int = 0
-    head_by_data_rank: bool = False
     inputs: tuple[tuple[str, int], ...] = ()
     model_runner: str = ""
     state_type: str | None = None
@@ -109,7 +88,7 @@ class Served:
     @property
     def stage_ranks(self) -> int:
         """Ranks of one stage."""
-        return self.tensor_parallel * self.data_parallel
+        return self.layout.tensor * self.layout.data
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +149,12 @@ def ranks(flags: ServeFlags, served: Served, tensor_parallel: int, experts: tupl
     """
     numbers = (
         (flags.tensor_parallel, tensor_parallel, ()),
-        (flags.pipeline_parallel, served.pipeline_parallel, ()),
-        (flags.data_parallel, served.data_parallel, flags.data_attention),
-        (flags.decode_context_parallel, served.decode_context_parallel, ()),
+        (flags.pipeline_parallel, served.layout.pipeline, ()),
+        (flags.data_parallel, served.layout.data, flags.data_attention),
+        (flags.decode_context_parallel, served.layout.decode_context, ()),
     )
     words = [word for flag, number, more in numbers if number > 1 for word in (flag, str(number), *more)]
-    return [*words, *(experts if served.expert_parallel else ())]
+    return [*words, *(experts if served.layout.expert else ())]
 
 
 def limits(flags: ServeFlags, served: Served, max_seqs: int | None) -> list[Word]:
@@ -199,4 +178,4 @@ def limits(flags: ServeFlags, served: Served, max_seqs: int | None) -> list[Word
 
 def partition_environment(variable: str, served: Served) -> tuple[str, ...]:
     """The variable that states each pipeline stage's layers; nothing for the engine's own division."""
-    return (f"{variable}={','.join(map(str, served.partition))}",) if served.partition else ()
+    return (f"{variable}={','.join(map(str, served.layout.partition))}",) if served.layout.partition else ()

@@ -191,9 +191,9 @@ class TensorRtLlm(EngineRules):
         words: list[Word] = ["trtllm-serve", served.model]
         if served.stage_ranks > 1:
             words += ["--tp_size", str(served.stage_ranks)]
-        if served.pipeline_parallel > 1:
-            words += ["--pp_size", str(served.pipeline_parallel)]
-        if served.expert_parallel:
+        if served.layout.pipeline > 1:
+            words += ["--pp_size", str(served.layout.pipeline)]
+        if served.layout.expert:
             words += ["--ep_size", str(served.stage_ranks)]
         words += named(
             ("--max_seq_len", served.context_tokens),
@@ -208,7 +208,7 @@ class TensorRtLlm(EngineRules):
 def config_file(served: Served) -> dict[str, object]:
     """What the file of ``trtllm-serve --config`` must say (``llmapi/llm_args.py``); empty if none is needed."""
     options: dict[str, object] = {}
-    if served.data_parallel > 1:
+    if served.layout.data > 1:
         options["enable_attention_dp"] = True
     cache: dict[str, object] = {}
     if not served.kv_is_own:

@@ -35,7 +35,7 @@ def command(served: Served) -> Command:
     words += ranks(flags, served, served.stage_ranks, (*flags.expert_parallel, str(served.stage_ranks)))
     words += _layout(served)
     # SGLang divides the number among its data ranks (managers/scheduler.py, 0.5.23).
-    max_seqs = None if served.max_seqs is None else served.max_seqs * served.data_parallel
+    max_seqs = None if served.max_seqs is None else served.max_seqs * served.layout.data
     words += limits(flags, served, max_seqs)
     words += _further(served)
     words += ["--json-model-override-args", dict(served.changed_keys)] if served.changed_keys else []
@@ -46,15 +46,15 @@ def command(served: Served) -> Command:
 def _layout(served: Served) -> list[Word]:
     """Flags of experts and nodes."""
     words: list[Word] = []
-    if served.redundant_experts:
-        words += ["--ep-num-redundant-experts", str(served.redundant_experts)]
-    if served.all_to_all.startswith("deepep"):
-        mode = "low_latency" if served.all_to_all == "deepep_low_latency" else "normal"
+    if served.layout.redundant_experts:
+        words += ["--ep-num-redundant-experts", str(served.layout.redundant_experts)]
+    if served.layout.all_to_all.startswith("deepep"):
+        mode = "low_latency" if served.layout.all_to_all == "deepep_low_latency" else "normal"
         words += ["--moe-a2a-backend", "deepep", "--deepep-mode", mode]
-    words += ["--moe-dense-tp-size", "1"] if served.whole_dense else []
-    words += ["--enable-dp-lm-head"] if served.head_by_data_rank else []
-    if served.nodes > 1:
-        words += ["--nnodes", str(served.nodes)]
+    words += ["--moe-dense-tp-size", "1"] if served.layout.whole_dense else []
+    words += ["--enable-dp-lm-head"] if served.layout.head_by_data_rank else []
+    if served.layout.nodes > 1:
+        words += ["--nnodes", str(served.layout.nodes)]
     return words
 
 
@@ -68,7 +68,7 @@ def _further(served: Served) -> list[Word]:
     )
     words += ["--disable-cuda-graph"] if served.eager else []
     if served.offload_bytes:  # whole GB of each rank (srt/arg_groups/fields/memory.py, 0.5.23)
-        each = max(served.offload_bytes // (GB * served.tensor_parallel), 1)
+        each = max(served.offload_bytes // (GB * served.layout.tensor), 1)
         words += ["--enable-hierarchical-cache", "--hicache-size", str(each)]
     words += ["--disable-radix-cache"] if served.prefix_caching is False else []
     if served.lora[0]:

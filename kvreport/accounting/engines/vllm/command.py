@@ -33,7 +33,7 @@ def command(served: Served) -> Command:
     """How vLLM is started."""
     flags = SERVE["vllm"]
     words: list[Word] = [*flags.start, served.model]
-    words += ranks(flags, served, served.tensor_parallel, flags.expert_parallel)
+    words += ranks(flags, served, served.layout.tensor, flags.expert_parallel)
     words += _layout(served)
     words += limits(flags, served, served.max_seqs)
     words += _further(served)
@@ -45,16 +45,22 @@ def command(served: Served) -> Command:
 def _layout(served: Served) -> list[Word]:
     """Flags of experts and nodes."""
     words: list[Word] = []
-    if served.redundant_experts:
-        words += ["--enable-eplb", "--eplb-config.num_redundant_experts", str(served.redundant_experts)]
-    if served.all_to_all:
-        words += ["--all2all-backend", served.all_to_all]
-    if served.whole_encoders:
+    if served.layout.redundant_experts:
+        words += [
+            "--enable-eplb",
+            "--eplb-config.num_redundant_experts",
+            str(served.layout.redundant_experts),
+        ]
+    if served.layout.all_to_all:
+        words += ["--all2all-backend", served.layout.all_to_all]
+    if served.layout.whole_encoders:
         words += ["--mm-encoder-tp-mode", "data"]
-    if served.nodes > 1:
-        local = served.data_parallel // served.nodes
-        by_data = local > 0 and served.data_parallel > 1
-        words += ["--data-parallel-size-local", str(local)] if by_data else ["--nnodes", str(served.nodes)]
+    if served.layout.nodes > 1:
+        local = served.layout.data // served.layout.nodes
+        by_data = local > 0 and served.layout.data > 1
+        words += (
+            ["--data-parallel-size-local", str(local)] if by_data else ["--nnodes", str(served.layout.nodes)]
+        )
     return words
 
 

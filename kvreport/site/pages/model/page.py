@@ -11,6 +11,7 @@ from typing import Any, Final
 from kvreport import units
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.build_cache import code
 from kvreport.catalog.load import RELEASED
@@ -304,7 +305,7 @@ def _command(site: SiteData, model: Model, best: Series | None) -> str:
     if best is None:
         return ""
     asked = min(best.contexts[headline_index(best, model)], model.context_tokens)
-    command = rules(site.engine).command(Served(model.id, best.config.tensor_parallel, asked))
+    command = rules(site.engine).command(Served(model.id, Layout(tensor=best.config.tensor_parallel), asked))
     return "" if command is None else shell_line(command)
 
 
