@@ -15,7 +15,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import NOTHING, Reserve
 from kvreport.accounting.extras import adapted_if_named, lora_bytes, vocabulary_modules, vocabulary_slots
 from kvreport.accounting.numeric import Integers
-from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
+from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.shares import asked_memory, pool_bytes, share_on, start_shortage, stated_share
 from kvreport.accounting.weights import ComponentBytes, on_host, weights_by_component
 from kvreport.catalog.accelerator import Accelerator
@@ -367,8 +367,9 @@ def plan_on(case: Case, device: Accelerator | None, serving: Serving, known: Mem
 
 def new_plan(case: Case, device: Accelerator | None, serving: Serving) -> BlockPlan:
     """The same, worked out."""
-    setup = CacheSetup(serving, case.kv_format, case.layout, device, case.stage_of)
-    return case.rules.plan(case.model, setup)
+    if device is not case.accelerator or serving is not case.serving:
+        case = replace(case, accelerators=() if device is None else (device,), serving=serving)
+    return case.rules.plan(case)
 
 
 def shared_reserve(case: Case, known: Memo) -> Reserve:

@@ -8,11 +8,7 @@ from typing import Final, Protocol
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.kernel import PoolRule
 from kvreport.accounting.numeric import Integers
-from kvreport.accounting.parallel import Layout
 from kvreport.accounting.profile import CacheProfile
-from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.formats import KvFormat
-from kvreport.catalog.model import Model
 
 SHORTEST_SERVER_TOKENS: Final = 64
 """A question of fewer tokens is no ``--max-model-len``: vLLM's steps of 16,384 tokens are cut below this for 256 requests
@@ -135,22 +131,3 @@ class Serving:
     window_share: float | None = None
     max_states: int | None = None
     seqs_told: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CacheSetup:
-    """What decides a block plan beside the model.
-
-    Attributes:
-        serving: Scheduler sizes and flags that change the plan.
-        kv_format: How growing caches are stored; None for the type that the model is served in.
-        layout: How the model is spread over devices.
-        accelerator: The device; it decides kernels, and with them block sizes. None: a Hopper GPU.
-        stage_of: The whole model and the layers that the planned one is of it, where it is a pipeline stage; else None.
-    """
-
-    serving: Serving
-    kv_format: KvFormat | None
-    layout: Layout
-    accelerator: Accelerator | None
-    stage_of: tuple[Model, range] | None = None

@@ -14,13 +14,14 @@ from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import CacheSetup, Serving
+from kvreport.accounting.plan import Serving
 from kvreport.accounting.support import judge
 from kvreport.catalog.load import open_catalog
 from kvreport.dataset.columns import CAPACITY
 from kvreport.dataset.grid import axes, parse_shard
 from kvreport.dataset.matrix import cube_of, matrix
 from kvreport.errors import InputError
+from tests import trunk
 
 KINDS = "a100-sxm4-80gb,b200-sxm-180gb,gaudi3,h100-sxm-80gb,l4,m4-max-128,mi300x,rtx-5090,tpu-v5e"
 
@@ -254,7 +255,7 @@ def test_devices_and_steps_of_one_class_have_the_same_plan(catalog, name):
             found: dict[object, set[object]] = {}
             for device, serving in itertools.product(devices.values(), servings):
                 try:
-                    made = asked.plan(model, CacheSetup(serving, form, Layout(), device))
+                    made = trunk.plan(model, engine, serving=serving, kv_format=form, accelerator=device)
                     laid = (made.block_bytes, made.kept_blocks, made.profile, made.pool)
                 except InputError:
                     laid = None

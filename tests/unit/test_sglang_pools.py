@@ -11,10 +11,11 @@ from kvreport.accounting.engines.sglang.plan import pool_flags
 from kvreport.accounting.engines.sglang.pools import Division, PoolFlags, pools_of, token_bytes
 from kvreport.accounting.engines.sglang.settings import narrows_index, page_size
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import CacheSetup, Serving
+from kvreport.accounting.plan import Serving
 from kvreport.accounting.weights import on_host
 from kvreport.catalog.load import open_catalog
 from kvreport.units import GIB
+from tests import trunk
 
 
 def test_no_context_fits_where_the_pool_of_states_holds_no_request():
@@ -163,11 +164,8 @@ def test_two_ranks_set_up_no_multicast() -> None:
 def test_a_step_verifies_one_token_more_than_is_drafted(drafted: int, verified: int) -> None:
     """``server_args.py``: ``speculative_num_draft_tokens`` is ``speculative_num_steps + 1`` where one token is drafted at a time."""
     catalog = open_catalog()
-    setup = CacheSetup(
-        serving=Serving(max_batched_tokens=8192, draft_tokens=drafted),
-        kv_format=None,
-        layout=Layout(),
-        accelerator=catalog.accelerator("h100-sxm-80gb"),
-    )
-    flags = pool_flags(catalog.model("Qwen/Qwen3.6-27B"), catalog.engine("sglang"), setup)
+    model, engine = catalog.model("Qwen/Qwen3.6-27B"), catalog.engine("sglang")
+    serving = Serving(max_batched_tokens=8192, draft_tokens=drafted)
+    asked = trunk.case(model, engine, accelerator=catalog.accelerator("h100-sxm-80gb"), serving=serving)
+    flags = pool_flags(model, engine, asked)
     assert flags.draft_tokens == verified

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvreport.accounting.engines.command import Command, LocalServed, Served
 from kvreport.accounting.engines.step import (
@@ -20,13 +20,16 @@ from kvreport.accounting.engines.step import (
 )
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
+from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.state_types import Precisions
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
 from kvreport.errors import InputError
+
+if TYPE_CHECKING:
+    from kvreport.accounting.case import Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +80,15 @@ class EngineRules:
 
     # --- the block plan -----------------------------------------------------------------------------------
 
-    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
+    def plan(self, case: Case) -> BlockPlan:
         """How requests are laid into the pool of one device, or of one pipeline stage, as if that were a model of its own.
 
         Raises:
             InputError: If the combination is impossible, saying why and what would work.
         """
-        layout = setup.layout
+        layout = case.layout
         need = held(
-            model, setup.kv_format, tensor_parallel=layout.tensor, context_parallel=layout.decode_context
+            case.model, case.kv_format, tensor_parallel=layout.tensor, context_parallel=layout.decode_context
         )
         return BlockPlan(block_bytes=1, profile=need)
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.step import EngineStep, Reserve
 from kvreport.accounting.kv_cache import cache_terms
-from kvreport.accounting.plan import BlockPlan, CacheSetup
+from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import ChunkedAttention, FullAttention, Latent, SlidingWindow
@@ -26,6 +26,9 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import plain_release, release_at, release_of
+
+if TYPE_CHECKING:
+    from kvreport.accounting.case import Case
 
 CACHE_STEP: Final = 256
 """Tokens by which ``KVCache`` grows."""
@@ -55,13 +58,13 @@ CHUNK_SPREAD: Final = 100_000_000
 class Mlx(EngineRules):
     """The rules of one mlx-lm release."""
 
-    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
+    def plan(self, case: Case) -> BlockPlan:
         """Caches in steps of 256 tokens; a window holds the chunk that is being read, too."""
         return BlockPlan(
             block_bytes=1,
-            profile=CacheProfile.of(_terms(model, setup.kv_format)),
+            profile=CacheProfile.of(_terms(case.model, case.kv_format)),
             block_tokens=CACHE_STEP,
-            notes=("grown in steps of 256 tokens as a request goes", *self._kernel_notes(model)),
+            notes=("grown in steps of 256 tokens as a request goes", *self._kernel_notes(case.model)),
         )
 
     def _kernel_notes(self, model: Model) -> Iterator[str]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.base import EngineRules
@@ -28,7 +28,7 @@ from kvreport.accounting.engines.vllm.profiling import Shape
 from kvreport.accounting.engines.vllm.reserve import device_class
 from kvreport.accounting.kv_cache import cache_terms, state_bytes
 from kvreport.accounting.numeric import Integers
-from kvreport.accounting.plan import BlockPlan, CacheSetup
+from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.text_drafts import TEXT_DRAFTS
 from kvreport.catalog.accelerator import Accelerator
@@ -37,6 +37,9 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.units import human_bytes
+
+if TYPE_CHECKING:
+    from kvreport.accounting.case import Case
 
 POOL_CAP: Final = "max_gpu_total_bytes"
 """Of ``KvCacheConfig``: the smaller of this and the share of free memory is taken (``llmapi/llm_args.py``, 1.2.1)."""
@@ -106,17 +109,17 @@ class StatesFirst:
 class TensorRtLlm(EngineRules):
     """The rules of one TensorRT-LLM release."""
 
-    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
+    def plan(self, case: Case) -> BlockPlan:
         """One pool of equal blocks for all layers of a rank.
 
         Raises:
             InputError: If tokens per block are no power of two above 1.
         """
-        serving, layout = setup.serving, setup.layout
+        model, serving, layout = case.model, case.serving, case.layout
         per_block = serving.block_tokens or self.engine.block_tokens
         if per_block < 2 or per_block & (per_block - 1):
             raise InputError(f"block size: found {per_block}; allowed: a power of two above 1, such as 32")
-        token = token_bytes(model, setup.kv_format, layout.tensor)
+        token = token_bytes(model, case.kv_format, layout.tensor)
         state = states_bytes(model, layout.tensor)
         if not token:
             raise InputError(
@@ -124,7 +127,7 @@ class TensorRtLlm(EngineRules):
                 "attention, or vllm and sglang"
             )
         block = token * per_block
-        encoder = encoder_bytes(model, setup.kv_format, layout.tensor)
+        encoder = encoder_bytes(model, case.kv_format, layout.tensor)
         terms = [Term("full", block, step_tokens=per_block)]
         if encoder:
             terms.append(Term("cross", constant_bytes=-(-encoder // block) * block))

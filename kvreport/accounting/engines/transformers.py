@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.kv_cache import cache_terms, state_tensor_bytes
-from kvreport.accounting.plan import BlockPlan, CacheSetup
+from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.catalog.caches import Indexer, RecurrentState, StateTensor
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
+
+if TYPE_CHECKING:
+    from kvreport.accounting.case import Case
 
 
 @dataclass(frozen=True, slots=True)
 class Transformers(EngineRules):
     """The rules of one transformers release."""
 
-    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
+    def plan(self, case: Case) -> BlockPlan:
         """What ``generate`` holds, without blocks."""
-        return tensor_plan(model, setup.kv_format, setup.layout.tensor)
+        return tensor_plan(case.model, case.kv_format, case.layout.tensor)
 
 
 def tensor_plan(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> BlockPlan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, LocalServed
@@ -18,13 +18,16 @@ from kvreport.accounting.engines.llama_cpp.options import FAMILY, LocalOptions, 
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place
 from kvreport.accounting.engines.llama_cpp.reading import read_local
 from kvreport.accounting.engines.step import EngineStep, Reserve
-from kvreport.accounting.plan import BlockPlan, CacheSetup
+from kvreport.accounting.plan import BlockPlan
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.llama_cpp import LocalArchitecture, LocalArchitectures
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import build_number, first_with, release_at
 from kvreport.errors import InputError, shorten
+
+if TYPE_CHECKING:
+    from kvreport.accounting.case import Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +104,9 @@ class LlamaCpp(EngineRules):
         kernels = (accelerator.vendor, accelerator.compute_capability)
         return accelerator.vendor.lower() == "apple", kernels
 
-    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
+    def plan(self, case: Case) -> BlockPlan:
         """Every cell is allocated at start, rounded to 256."""
-        return cell_plan(model, setup.kv_format, setup.serving)
+        return cell_plan(case.model, case.kv_format, case.serving)
 
     @staticmethod
     def local_command(served: LocalServed) -> Command:

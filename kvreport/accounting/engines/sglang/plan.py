@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from math import ceil
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvreport.accounting.engines.sglang import compressed, refusals, settings, shapes
 from kvreport.accounting.engines.sglang.pools import (
@@ -17,7 +17,7 @@ from kvreport.accounting.engines.sglang.pools import (
 from kvreport.accounting.extras import draft_alone, drafts_blocks
 from kvreport.accounting.kv_cache import SERVED_BYTES, require_storable
 from kvreport.accounting.parallel import Layout, stage_layers
-from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
+from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.stages import partition_of
 from kvreport.catalog.accelerator import Accelerator
@@ -27,6 +27,9 @@ from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import release_of, trait
 from kvreport.errors import InputError
+
+if TYPE_CHECKING:
+    from kvreport.accounting.case import Case
 
 GROWING: Final = frozenset({"full", "sliding", "chunked", "latent", "cross"})
 """Kinds of caches that a KV format stores; others keep their own type."""
@@ -48,7 +51,7 @@ STATE_SHARE: Final = 0.9
 def plan(
     model: Model,
     engine: Engine,
-    setup: CacheSetup,
+    case: Case,
     stage: Model | None = None,
 ) -> BlockPlan:
     """How requests are laid into the pools of one rank.
@@ -58,20 +61,18 @@ def plan(
     Raises:
         InputError: If the release refuses the combination, or the format cannot store one of the model's caches.
     """
-    reason = refusals.refusal(model, engine, setup.kv_format, setup.accelerator, setup.layout)
+    reason = refusals.refusal(model, engine, case.kv_format, case.accelerator, case.layout)
     if reason is not None:
         raise InputError(reason)
-    heads = max(setup.layout.tensor // setup.layout.decode_context, 1)
-    draft_bytes = own_draft_bytes(model, engine, heads, element_bytes(setup.kv_format))
+    heads = max(case.layout.tensor // case.layout.decode_context, 1)
+    draft_bytes = own_draft_bytes(model, engine, heads, element_bytes(case.kv_format))
     asked, model = model, counted(model, engine)
     stage = None if stage is None else counted(stage, engine)
-    flags = replace(pool_flags(model, engine, setup), draft_bytes=draft_bytes)
+    flags = replace(pool_flags(model, engine, case), draft_bytes=draft_bytes)
 
     def rule_with(flags: PoolFlags) -> Division:
         return (
-            stage_rule(model, engine, flags, setup.layout, stage)
-            if stage
-            else pool_rule(model, engine, flags)
+            stage_rule(model, engine, flags, case.layout, stage) if stage else pool_rule(model, engine, flags)
         )
 
     rule = rule_with(flags)
@@ -90,7 +91,7 @@ def plan(
         block_tokens=page,
         notes=(
             *_notes(rule, encoder),
-            *_uncounted(rule, rule_with, model, engine, setup),
+            *_uncounted(rule, rule_with, model, engine, case),
             *(() if model is asked or draft_bytes else (_UNCOUNTED_DRAFT.format(engine.label),)),
         ),
         pool=rule,
@@ -167,15 +168,15 @@ def stage_rule(model: Model, engine: Engine, flags: PoolFlags, layout: Layout, s
 def pool_flags(
     model: Model,
     engine: Engine,
-    setup: CacheSetup,
+    case: Case,
 ) -> PoolFlags:
     """What SGLang makes of the flags where pools are concerned.
 
     Raises:
         InputError: If the format cannot store one of the model's caches.
     """
-    serving, kv_format = setup.serving, setup.kv_format
-    layout, accelerator = setup.layout, setup.accelerator
+    serving, kv_format = case.serving, case.kv_format
+    layout, accelerator = case.layout, case.accelerator
     for cache in model.every_cache:
         if cache.kind in GROWING and cache.kind != "shared":
             require_storable(cache.kind, kv_format)
@@ -332,13 +333,13 @@ def _uncounted(
     rule_with: Callable[[PoolFlags], Division],
     model: Model,
     engine: Engine,
-    setup: CacheSetup,
+    case: Case,
 ) -> list[str]:
     """Up to 0.5.16 sparse latents in FP8 are sized without their scales and a wide rotary part, and stored with them.
 
     ``get_cell_size_per_token`` and ``calculate_mla_kv_cache_dim`` of ``model_runner_kv_cache_mixin.py`` (0.5.9, 0.5.13).
     """
-    stored = scaled_latents(model, engine, setup.accelerator, setup.layout.decode_context)
+    stored = scaled_latents(model, engine, case.accelerator, case.layout.decode_context)
     if rule.flags.scaled_latents or rule.flags.element_bytes != 1 or not stored:
         return []
     taken = rule_with(replace(rule.flags, scaled_latents=True)).cell_bytes

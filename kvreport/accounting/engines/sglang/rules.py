@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.base import EngineRules
@@ -32,7 +32,7 @@ from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.extras import borrowed_copies, draft_rows
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
+from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.state_types import Precisions
 from kvreport.accounting.weights import on_host, row_bytes
 from kvreport.catalog.accelerator import Accelerator
@@ -41,6 +41,9 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
 from kvreport.catalog.release import plain_release, release_of
 from kvreport.units import GIB, MIB
+
+if TYPE_CHECKING:
+    from kvreport.accounting.case import Case
 
 PAIR: Final = 2
 """Ranks that NCCL sets up no multicast for."""
@@ -98,11 +101,11 @@ class Sglang(EngineRules):
         layout = {"scale_bytes": SCALE_BYTES, "scale_every": SCALE_EVERY, "wide_rope_bytes": WIDE_ROPE_BYTES}
         return kv_format.model_copy(update=layout)
 
-    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
+    def plan(self, case: Case) -> BlockPlan:
         """One cell per token; windows and states in pools of their own. A stage's are of the kinds that the whole model has."""
-        if setup.stage_of is None:
-            return plan(model, self.engine, setup)
-        return plan(setup.stage_of[0], self.engine, setup, model)
+        if case.stage_of is None:
+            return plan(case.model, self.engine, case)
+        return plan(case.stage_of[0], self.engine, case, case.model)
 
     def refuses(self, model: Model, layout: Layout, devices: Sequence[Accelerator] = ()) -> str | None:
         """Ranks that divide layers must have about equal memory; only some classes ask for two of the options.

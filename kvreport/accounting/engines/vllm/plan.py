@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvreport.accounting.engines.vllm.groups import (
     CacheSpec,
@@ -40,7 +40,7 @@ from kvreport.accounting.kv_cache import (
     pair_bytes,
     state_tensor_bytes,
 )
-from kvreport.accounting.plan import BlockPlan, CacheGroup, CacheSetup, Serving
+from kvreport.accounting.plan import BlockPlan, CacheGroup, Serving
 from kvreport.accounting.profile import CacheProfile, Kind
 from kvreport.catalog.caches import (
     Cache,
@@ -60,6 +60,9 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.release import release_of
 from kvreport.errors import InputError
 
+if TYPE_CHECKING:
+    from kvreport.accounting.case import Case
+
 _PACKED_ROW: Final = 584
 _PACKED_ALIGNMENT: Final = 576
 _INTERLEAVED_ROW: Final = 528
@@ -78,7 +81,7 @@ _POSITION_BYTES: Final = 3 * 8
 def plan(
     model: Model,
     engine: Engine,
-    setup: CacheSetup,
+    case: Case,
     *,
     stage: range | None = None,
 ) -> BlockPlan:
@@ -89,14 +92,14 @@ def plan(
     Raises:
         InputError: If the cache format or the parallel layout is impossible.
     """
-    serving, kv_format, layout = setup.serving, setup.kv_format, setup.layout
+    serving, kv_format, layout = case.serving, case.kv_format, case.layout
     layers = _Layers(
         model=model,
         engine=engine,
         serving=serving,
-        kv_format=_plain(stored_format(model, engine, kv_format, setup.accelerator)),
+        kv_format=_plain(stored_format(model, engine, kv_format, case.accelerator)),
         tensor_parallel=layout.tensor,
-        device=Device.of(setup.accelerator),
+        device=Device.of(case.accelerator),
     )
     if _is_plain(kv_format) and layers.only_packed():
         raise InputError(

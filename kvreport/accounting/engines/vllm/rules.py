@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
@@ -20,7 +20,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     loaded_bytes_per_token,
 )
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
+from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.state_types import Precisions
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent
@@ -30,6 +30,9 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
 from kvreport.catalog.release import release_number, release_of
 from kvreport.units import GIB
+
+if TYPE_CHECKING:
+    from kvreport.accounting.case import Case
 
 SHARDS_SEQUENCES: Final = frozenset(
     {
@@ -75,17 +78,17 @@ class Vllm(EngineRules):
         """The layout that the device's kernels give a format."""
         return kernels.stored_format(model, self.engine, kv_format, accelerator), ()
 
-    def plan(self, model: Model, setup: CacheSetup) -> BlockPlan:
+    def plan(self, case: Case) -> BlockPlan:
         """KV cache groups in a shared block pool.
 
         A stage's layers are in the groups of the whole model; a draft's layer runs on the last stage.
         """
-        if setup.stage_of is None:
-            return plan.plan(model, self.engine, setup)
-        whole, layers = setup.stage_of
+        if case.stage_of is None:
+            return plan.plan(case.model, self.engine, case)
+        whole, layers = case.stage_of
         last = layers.stop == whole.layer_count
         stage = range(layers.start, layers.stop + 1) if last else layers
-        return plan.plan(whole, self.engine, setup, stage=stage)
+        return plan.plan(whole, self.engine, case, stage=stage)
 
     def refuses(self, model: Model, layout: Layout, devices: Sequence[Accelerator] = ()) -> str | None:
         """Encoders that few classes have whole; the others divide weights whatever is asked (0.33 ``supports_encoder_tp_data``)."""
