@@ -25,7 +25,7 @@ from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.local_case import open_local
+from kvreport.estimation.home_case import open_local
 
 SETTINGS: Final[tuple[dict[str, Any], ...]] = (
     {"ctx": 4096},

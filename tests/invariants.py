@@ -35,8 +35,8 @@ from kvreport.catalog.observation import Observation, load_observations
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
-from kvreport.estimation.local import ROWS_KEEP
-from kvreport.estimation.local_case import open_local
+from kvreport.estimation.home import ROWS_KEEP
+from kvreport.estimation.home_case import open_local
 from kvreport.estimation.remedies import HOPELESS, remedies
 from kvreport.evidence.local_logs import judge_log
 from kvreport.evidence.validation import compare

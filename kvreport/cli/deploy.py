@@ -60,9 +60,7 @@ def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: s
     """
     from kvreport.cli.preflight import device_of_label
     from kvreport.deployments.written import SERVING, Launch
-    from kvreport.estimation.commands import estimate_command
     from kvreport.estimation.hardware import parsed
-    from kvreport.estimation.local_answer import LocalEstimate
     from kvreport.units import parse_bytes
 
     request, told = result.request, result.to_dict()
@@ -71,7 +69,7 @@ def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: s
         raise InputError(
             "as: found GPUs of several kinds; allowed: one kind, because no file says which process runs on which"
         )
-    command = told.get("command") if isinstance(result, LocalEstimate) else estimate_command(result)
+    command = result.command
     if not command or family not in SERVING:
         raise InputError(
             f"as: found {request.engine.label}; allowed: vLLM, SGLang and llama.cpp, whose start commands are read back"
@@ -88,7 +86,7 @@ def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: s
         labels = (key, value) if key and device_of_label(value, catalog) == device.id else ()
     except InputError:
         labels = ()
-    devices = layout.devices if not isinstance(result, LocalEstimate) else len(request.accelerators)
+    devices = layout.devices if not result.at_home else len(request.accelerators)
     serving = SERVING[family]
     image = serving.images.get(device.vendor, "").format(request.engine.version)
     return Launch(
@@ -147,9 +145,7 @@ def host_bytes(told: Mapping[str, int], *, most: bool = False) -> int:
 
 def with_requests(result: Estimate, values: Mapping[str, Any], ask: Callable[[int], Estimate]) -> Estimate:
     """The answer with ``max_num_seqs`` as many as fit, where the question states none: the file states it."""
-    from kvreport.estimation.local_answer import LocalEstimate
-
-    if isinstance(result, LocalEstimate) or "max_seqs" in values or result.max_concurrent_requests < 1:
+    if result.at_home or "max_seqs" in values or result.max_concurrent_requests < 1:
         return result
     told = ask(result.max_concurrent_requests)
     for _ in range(3):  # fewer rows need fewer graphs, and leave more for the pool

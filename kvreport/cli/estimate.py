@@ -36,7 +36,6 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command."""
     from kvreport.catalog.load import open_catalog
     from kvreport.estimation import estimate
-    from kvreport.estimation.local_answer import LocalEstimate
     from kvreport.estimation.remedies import remedies
     from kvreport.estimation.why_not import why_not
 
@@ -51,13 +50,12 @@ def run(options: argparse.Namespace) -> int:
     result = with_unfollowed(result, options)
     if options.as_kind:
         return _write(result, options, catalog)
-    why = None if isinstance(result, LocalEstimate) else why_not(result, catalog)
+    why = why_not(result, catalog)
     says = {} if options.ask_engine is None else {"engine_says": _asked(result, options)}
     if options.format == "json":
         write_json(result.to_dict() | {"why_not": None if why is None else why.to_dict()} | says)
     else:
-        helps = [] if isinstance(result, LocalEstimate) else remedies(result, catalog.kv_formats)
-        headline, *rest = text(result, helps, options.model, why)
+        headline, *rest = text(result, remedies(result, catalog.kv_formats), options.model, why)
         print(paint(plain(headline), _ROLES.get(result.verdict, "bad")))
         for line in (*rest, *(line for said in says.values() for line in _said_by(said, result))):
             write(line)
@@ -174,32 +172,13 @@ def text(
     """Lay an estimate out: the conclusion, contexts, where memory goes, what would help, the arithmetic."""
     from kvreport.estimation.explanation import headline
     from kvreport.estimation.first_sight import sentence
-    from kvreport.estimation.local_answer import LocalEstimate, inverse_lines
     from kvreport.estimation.not_followed import outside_band
 
     request = result.request
-    formats = f"weights {request.weight_format_name}, cache {request.kv_format.name}, {request.engine.label}"
-    if isinstance(result, LocalEstimate):
-        formats = result.formats
-    elif result.by_name:
-        least, most = result.range_of("weight_bytes_per_gpu")
-        formats = (
-            f"weights {request.model.weight_format} by its name: {gib(least)} to {gib(most)} GiB per GPU, "
-            f"cache {request.kv_format.label}, {request.engine.label}"
-        )
-    elif request.weight_format is None:
-        formats = (
-            f"weights as released ({request.model.weight_format}), cache {request.kv_format.label}, "
-            f"{request.engine.label}"
-        )
     lines = [
         headline(result),
-        f"{request.model.id}, {formats}",
-        *(
-            [result.case.confirmation]
-            if isinstance(result, LocalEstimate) and result.case.compute_factor > 1
-            else []
-        ),
+        f"{request.model.id}, {result.formats}",
+        *result.caveats,
         "",
     ]
     rows = [("context", "requests", "KV per request", "ceiling", "")]
@@ -218,11 +197,12 @@ def text(
         for row in result.by_context
     ]
     lines += [*table(rows, ">>>><"), ""]
-    lines += [*table(_memory_rows(result), "<>>"), ""]
+    taken = [(name, gib(size), count(size)) for name, size in result.memory_rows]
+    lines += [*table([("per GPU", "GiB", "bytes"), *taken], "<>>"), ""]
     lines += _remedy_lines(result, remedies, name)
     lines += [] if why is None else _tried_lines(why)
-    if isinstance(result, LocalEstimate):
-        lines += ["On this machine", *(f"  {line}" for line in inverse_lines(result)), ""]
+    if machine := result.on_this_machine:
+        lines += ["On this machine", *(f"  {line}" for line in machine), ""]
     lines += _command_lines(result)
     lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
     lines += _said("Assumed", request.assumptions)
@@ -241,17 +221,13 @@ def _command_lines(result: Estimate) -> list[str]:
     """The command that starts what is described, with what it cannot say; nothing where nothing starts."""
     from kvreport.estimation.commands import (
         checkpoint_note,
-        estimate_command,
         nodes_note,
         options_of,
         pool_note,
         served_by,
     )
-    from kvreport.estimation.local_answer import LocalEstimate
 
-    if isinstance(result, LocalEstimate):
-        return []
-    command = estimate_command(result)
+    command = None if result.at_home else result.command
     if command is None:
         return []
     served = served_by(result)
@@ -266,10 +242,9 @@ def _said(title: str, entries: Sequence[str]) -> list[str]:
 
 
 def _remedy_lines(result: Estimate, remedies: Sequence[Remedy], name: str) -> list[str]:
-    from kvreport.estimation.local_answer import LocalEstimate
     from kvreport.estimation.remedies import HOPELESS
 
-    if result.verdict not in HOPELESS or isinstance(result, LocalEstimate):
+    if result.verdict not in HOPELESS or result.at_home:
         return []
     if not remedies:
         asked = f"{quote(name)} --context {result.request.context_tokens} --concurrent 1"
@@ -323,27 +298,3 @@ def _gives(remedy: Remedy) -> str:
 
 def _requests(number: int) -> str:
     return "1 request" if number == 1 else f"{count(number)} requests"
-
-
-def _memory_rows(result: Estimate) -> list[tuple[str, str, str]]:
-    from kvreport.estimation.local_answer import LocalEstimate, device_rows
-
-    limits = result.budget
-    if isinstance(result, LocalEstimate):
-        named = device_rows(result)
-    elif result.request.kv_pool_bytes is not None:
-        named = [("weights", limits.weights), ("KV pool, as given", limits.kv_pool_bytes)]
-    else:
-        taken = limits.requested_bytes
-        named = [
-            ("usable memory", limits.total_bytes),
-            (f"  not taken (utilization {limits.utilization:g})", max(limits.total_bytes - taken, 0)),
-            ("  weights", limits.weights),
-            ("  activations", limits.activations),
-            ("  non-framework", limits.non_framework),
-            ("  graphs", limits.graphs),
-            ("  KV pool", limits.kv_pool_bytes),
-        ]
-    rows = [("per GPU", "GiB", "bytes")]
-    rows += [(name, gib(size), count(size)) for name, size in named]
-    return rows

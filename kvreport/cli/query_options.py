@@ -40,14 +40,13 @@ def with_unfollowed(result: Estimate, given: argparse.Namespace) -> Estimate:
     from dataclasses import replace
 
     from kvreport.estimation.answer import with_open_terms
-    from kvreport.estimation.explanation import explain
-    from kvreport.estimation.local_answer import LocalEstimate
+    from kvreport.estimation.explanation import explained
 
     if not given.not_followed:
         return result
     named = (*result.request.not_followed, *unfollowed(given))
     found = with_open_terms(replace(result, request=replace(result.request, not_followed=named)))
-    return found if isinstance(found, LocalEstimate) else replace(found, explanation=tuple(explain(found)))
+    return explained(found)
 
 
 def query_values(given: argparse.Namespace) -> dict[str, Any]:

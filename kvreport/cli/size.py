@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def _engine(options: argparse.Namespace, catalog: Catalog) -> tuple[str, str]:
     """The engine of a question, and why it was taken where none was stated ("" for vLLM)."""
     from kvreport.catalog.load import RELEASED
-    from kvreport.estimation.local_names import engine_at_home
+    from kvreport.estimation.home_names import engine_at_home
 
     if options.engine is not None:
         return options.engine, ""
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command."""
     from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
     from kvreport.catalog.load import open_catalog
-    from kvreport.estimation.local_size import is_local
+    from kvreport.estimation.home_size import is_local
     from kvreport.estimation.size import size
 
     named = unfollowed(options)
@@ -175,7 +175,7 @@ def _run_local(
     options: argparse.Namespace, catalog: Catalog, taken: str, named: Sequence[NotFollowed]
 ) -> int:
     """Machines at home: the best quantization that fits, the layers that do not, and the command."""
-    from kvreport.estimation.local_size import size_local
+    from kvreport.estimation.home_size import size_local
 
     if options.context is None:
         raise InputError("context: found none; allowed: the longest request in tokens, such as 32K")

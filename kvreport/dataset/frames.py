@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kvreport.accounting.deployment import lay_out
-from kvreport.accounting.engines.llama_cpp.search import longest_of_slots
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
@@ -21,7 +19,6 @@ from kvreport.dataset.tables import model_rows
 from kvreport.errors import require_text
 from kvreport.estimation.difference import Difference, Side, compare
 from kvreport.estimation.estimate import estimate
-from kvreport.estimation.local_answer import LocalEstimate
 from kvreport.units import parse_tokens
 
 
@@ -114,21 +111,7 @@ def boundary(
         counts = [1 << power for power in range(max(most, 1).bit_length())]
     else:
         counts = list(requests)
-    each = [-(-count // copies) for count in counts]
-    if isinstance(answer, LocalEstimate):
-        case = answer.case
-        longest = np.asarray(
-            [
-                longest_of_slots(case.local, case.options, case.devices, one, host_memory=case.host_memory)
-                for one in each
-            ],
-            dtype=np.int64,
-        )
-        return pd.DataFrame({"requests": counts, "max_context_tokens": longest})
-    laid = lay_out(answer.request.case).at_any_length()
-    longest = np.asarray([laid.boundary(one) for one in each], dtype=np.int64)
-    # A model without a cache has no pool: whether it runs at all is in its own longest context.
-    longest = np.minimum(longest, answer.max_context_tokens)
+    longest = np.asarray(answer.longest_of([-(-count // copies) for count in counts]), dtype=np.int64)
     return pd.DataFrame({"requests": counts, "max_context_tokens": longest})
 
 

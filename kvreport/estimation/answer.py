@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.capacity import Verdict, blocks, start_verdict
-from kvreport.accounting.deployment import Deployment
+from kvreport.accounting.deployment import Deployment, lay_out
 from kvreport.accounting.engines.vllm.towers import DYNAMIC_IMAGE_TOKENS, Tower, clip_tokens
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
-from kvreport.accounting.weights import on_host, row_bytes
+from kvreport.accounting.weights import (
+    active_parameters,
+    on_host,
+    parameters,
+    parameters_by_component,
+    row_bytes,
+)
+from kvreport.catalog.model import Model
 from kvreport.estimation.commands import estimate_command
 from kvreport.estimation.first_sight import first_sight
 from kvreport.estimation.not_followed import open_terms, outside_band, within_band
 from kvreport.estimation.request import Request
+from kvreport.units import gib
 from kvreport.words import notebook_table
 
 
@@ -46,6 +55,11 @@ class AtContext:
     limited_by: str
     shortfall_bytes: int
     verdict: str
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Everything but the context, by the names that an estimate gives to them, too."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "context_tokens"}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by name; None for counts that memory does not limit."""
@@ -122,6 +136,9 @@ class Estimate:
     verdict_reason: str = field(default="", kw_only=True)
     optimistic: Estimate | None = field(default=None, kw_only=True)
 
+    at_home: ClassVar[bool] = False
+    """True for an engine that allocates everything at start, whose answer says itself what would make it fit."""
+
     def __repr__(self) -> str:
         """A line: the question and its answer."""
         request = self.request
@@ -129,6 +146,65 @@ class Estimate:
             f"<Estimate {request.model.id} on {request.layout.devices} x {request.accelerator.id}: "
             f"{self.max_concurrent_requests:,} requests at {request.context_tokens:,} tokens, {self.verdict}>"
         )
+
+    @property
+    def formats(self) -> str:
+        """Weights, cache and engine of the answer's second line."""
+        request = self.request
+        if self.by_name:
+            least, most = self.range_of("weight_bytes_per_gpu")
+            return (
+                f"weights {request.model.weight_format} by its name: {gib(least)} to {gib(most)} GiB per GPU, "
+                f"cache {request.kv_format.label}, {request.engine.label}"
+            )
+        if request.weight_format is None:
+            named = f"as released ({request.model.weight_format}), cache {request.kv_format.label}"
+        else:
+            named = f"{request.weight_format_name}, cache {request.kv_format.name}"
+        return f"weights {named}, {request.engine.label}"
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What has to be said before any number."""
+        return ()
+
+    @property
+    def memory_rows(self) -> list[tuple[str, int]]:
+        """Where the memory of the fullest device goes: names and bytes."""
+        limits = self.budget
+        if self.request.kv_pool_bytes is not None:
+            return [("weights", limits.weights), ("KV pool, as given", limits.kv_pool_bytes)]
+        taken = limits.requested_bytes
+        return [
+            ("usable memory", limits.total_bytes),
+            (f"  not taken (utilization {limits.utilization:g})", max(limits.total_bytes - taken, 0)),
+            ("  weights", limits.weights),
+            ("  activations", limits.activations),
+            ("  non-framework", limits.non_framework),
+            ("  graphs", limits.graphs),
+            ("  KV pool", limits.kv_pool_bytes),
+        ]
+
+    @property
+    def on_this_machine(self) -> list[str]:
+        """What else fits on the same devices, a line each; empty for servers."""
+        return []
+
+    @property
+    def own_arithmetic(self) -> list[str]:
+        """The arithmetic of an engine that has no pool of blocks, line by line; empty for others."""
+        return []
+
+    @property
+    def command(self) -> str | None:
+        """The command that starts what is described; None where nothing starts."""
+        return estimate_command(self)
+
+    def longest_of(self, counts: Iterable[int]) -> list[int]:
+        """The longest context that each request of a data rank can have, for each count of them; 0 where none."""
+        laid = lay_out(self.request.case).at_any_length()
+        # A model without a cache has no pool: whether it runs at all is in its own longest context.
+        return [min(int(laid.boundary(count)), self.max_context_tokens) for count in counts]
 
     @property
     def too_large(self) -> str:
@@ -241,7 +317,7 @@ class Estimate:
             "max_context_tokens": self.max_context_tokens,
             "verdict": self.verdict,
             "verdict_reason": self.verdict_reason or self._no_cache(),
-            "command": estimate_command(self),
+            "command": self.command,
             "shortfall_bytes": self.shortfall_bytes,
             "uncertainty_bytes": self.budget.uncertainty_bytes,
             "uncertainty_unknown": open_terms(request.not_followed),
@@ -433,6 +509,25 @@ def layout_to_dict(layout: Layout) -> dict[str, Any]:
         "moe_dense_tp_size": 1 if layout.whole_dense else None,
         "enable_dp_lm_head": layout.head_by_data_rank,
         "gpus": layout.devices,
+    }
+
+
+STANDARD_CONTEXTS: Final = tuple(1 << power for power in range(11, 21))
+"""2K to 1M: the contexts of an estimate's table."""
+
+
+def table_contexts(model: Model, asked: int) -> list[int]:
+    """The usual contexts up to the model's limit, the limit itself, and what was asked."""
+    known = {tokens for tokens in STANDARD_CONTEXTS if tokens <= model.context_tokens}
+    return sorted(known | {model.context_tokens, asked})
+
+
+def parameter_counts(model: Model) -> dict[str, Any]:
+    """Number of parameters: ``total``, ``active`` and ``by_component``."""
+    return {
+        "total": parameters(model),
+        "active": active_parameters(model),
+        "by_component": {str(part): number for part, number in parameters_by_component(model).items()},
     }
 
 

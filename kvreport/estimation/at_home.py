@@ -21,7 +21,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.local_case import local_device, open_local, with_mix
+from kvreport.estimation.home_case import local_device, open_local, with_mix
 
 MIXES: Final = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")
 """Quantization mixes of the tables, from the largest."""

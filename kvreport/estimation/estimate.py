@@ -16,21 +16,24 @@ from kvreport.accounting.numeric import Reals
 from kvreport.accounting.partition import best_partition
 from kvreport.accounting.roofline import step_bounds_ms
 from kvreport.accounting.support import Asked, judge
-from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.answer import AtContext, Estimate, between_ends, with_open_terms
-from kvreport.estimation.explanation import explain
+from kvreport.estimation.answer import (
+    AtContext,
+    Estimate,
+    between_ends,
+    parameter_counts,
+    table_contexts,
+    with_open_terms,
+)
+from kvreport.estimation.explanation import explained
 from kvreport.estimation.hardware import BEST
-from kvreport.estimation.local import estimate_local
-from kvreport.estimation.local_names import engine_at_home, engine_of
+from kvreport.estimation.home import estimate_local
+from kvreport.estimation.home_names import engine_at_home, engine_of
 from kvreport.estimation.request import Request, resolve
 from kvreport.query import Query, require_known
-
-STANDARD_CONTEXTS = tuple(1 << power for power in range(11, 21))
-"""2K to 1M: the contexts of an estimate's table."""
 
 
 def estimate(
@@ -116,7 +119,7 @@ def _as_range(result: Estimate) -> Estimate:
     if usual is not None and answer(replace(request, model=usual)).verdict == refused != result.verdict:
         said.append(f"a scale per output channel: {request.model.weight_format} would be {cut}")
     ranged = between_ends(replace(result, request=replace(request, assumptions=tuple(said))), other)
-    return replace(ranged, explanation=tuple(explain(ranged)))
+    return explained(ranged)
 
 
 def _partitioned(request: Request) -> Request:
@@ -148,7 +151,7 @@ def answer(request: Request) -> Estimate:
             there = lay_out(told, known)
         return _at_context(request, there, tokens, known)
 
-    at = [at_context(tokens) for tokens in (context, *_table_contexts(model, context))]
+    at = [at_context(tokens) for tokens in (context, *table_contexts(model, context))]
     if any(row.max_concurrent_requests >= UNLIMITED_REQUESTS for row in at):
         raise InputError(
             f"engine {request.engine.name}: found {model.id}, which keeps no cache, so nothing bounds its requests; "
@@ -175,38 +178,27 @@ def answer(request: Request) -> Estimate:
     result = Estimate(
         request=request,
         deployment=laid,
-        parameters={
-            "total": parameters(model),
-            "active": active_parameters(model),
-            "by_component": {str(part): number for part, number in parameters_by_component(model).items()},
-        },
+        parameters=parameter_counts(model),
         weights_by_component={str(part): size for part, size in laid.components[0].items()},
         weight_bytes_per_gpu=int(laid.weight_bytes),
         loading_bytes=laid.overhead[0],
         kv_bytes_per_token_per_gpu=round(float(need.marginal_bytes(context))),
         kv_bytes_per_token_reserved_per_gpu=round(float(blocks.profile.marginal_bytes(context))),
         state_bytes_per_request_per_gpu=need.state_bytes,
-        kv_bytes_per_request_per_gpu=at[0].kv_bytes_per_request_per_gpu,
         budget=laid.budget,
         plan=blocks,
         held=need,
         max_concurrency=None if limitless else layout.data * float(laid.concurrency(context)),
-        max_concurrent_requests=at[0].max_concurrent_requests,
-        max_concurrent_requests_by_memory=at[0].max_concurrent_requests_by_memory,
-        max_concurrent_requests_ceiling=at[0].max_concurrent_requests_ceiling,
-        limited_by=at[0].limited_by,
-        shortfall_bytes=at[0].shortfall_bytes,
         kv_pool_tokens=None if limitless else layout.data * int(laid.printed_tokens(context)),
         max_context_tokens=int(any_length.longest_context()),
-        verdict=at[0].verdict,
         decode_ms_lower_bound=_known(step),
         prefill_ms_lower_bound=_known(first),
         by_context=tuple(at[1:]),
+        **at[0].counts,
         explanation=(),
         verdict_reason=_reason(request),
     )
-    result = with_open_terms(result)
-    return replace(result, explanation=tuple(explain(result)))
+    return explained(with_open_terms(result))
 
 
 def _at_context(request: Request, laid: Deployment, tokens: int, known: Memo) -> AtContext:
@@ -253,9 +245,3 @@ def _reason(request: Request) -> str:
 def _known(milliseconds: Reals) -> float | None:
     found = float(milliseconds)
     return None if math.isnan(found) else found
-
-
-def _table_contexts(model: Model, asked: int) -> list[int]:
-    """The usual contexts up to the model's limit, the limit itself, and what was asked."""
-    known = {tokens for tokens in STANDARD_CONTEXTS if tokens <= model.context_tokens}
-    return sorted(known | {model.context_tokens, asked})

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeVar
 
 from kvreport.accounting.capacity import UNLIMITED_USERS, Limit, Verdict, beside
 from kvreport.accounting.capacity import blocks as pool_blocks
@@ -43,12 +45,16 @@ from kvreport.estimation.request import Request
 from kvreport.units import count, gib, human_bytes, human_parameters, human_tokens
 from kvreport.words import COMPONENTS, LOADING, counted, noun_for
 
+_Answer = TypeVar("_Answer", bound=Estimate)
 _FLOAT32_BYTES = 4
 _RUNNING = (Verdict.FITS.label, Verdict.TIGHT.label, Verdict.MAY_FIT.label)
 
 
 def explain(estimate: Estimate) -> Iterator[str]:
-    """Yield the lines: cache, request, weights, budget, blocks, division, verdict."""
+    """Yield the lines: cache, request, weights, budget, blocks, division, verdict; or the engine's own arithmetic."""
+    if own := estimate.own_arithmetic:
+        yield from own
+        return
     request = estimate.request
     _, types = request.case.rules.stored(request.model, request.kv_format, request.accelerator)
     stored = with_precisions(request.model, types)
@@ -63,6 +69,11 @@ def explain(estimate: Estimate) -> Iterator[str]:
     if estimate.verdict_reason and estimate.verdict in _RUNNING:
         yield estimate.verdict_reason
     yield verdict_sentence(estimate)
+
+
+def explained(estimate: _Answer) -> _Answer:
+    """The estimate with its arithmetic."""
+    return replace(estimate, explanation=tuple(explain(estimate)))
 
 
 def headline(estimate: Estimate) -> str:

@@ -80,7 +80,7 @@ def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Reme
         more devices. Where none is, pairs of two that are, those with a shorter context first. Empty where
         the request fits.
     """
-    if result.verdict not in HOPELESS:
+    if result.verdict not in HOPELESS or result.at_home:
         return ()
     single = list(changes(result, kv_formats))
     found = [made for change in single if (made := _tried(change.flags, change.request)) is not None]

@@ -124,7 +124,7 @@ class WhyNot:
 
 def why_not(result: Estimate, catalog: Catalog) -> WhyNot | None:
     """Say why an estimate does not fit and try what could change it; None where it fits."""
-    if result.verdict not in (*HOPELESS, *REFUSED):
+    if result.verdict not in (*HOPELESS, *REFUSED) or result.at_home:
         return None
     return WhyNot(
         verdict=result.verdict,

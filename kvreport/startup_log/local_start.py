@@ -19,7 +19,7 @@ from kvreport.accounting.engines.llama_cpp.quantize import quantized
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.catalog.local_logs import Part
 from kvreport.catalog.model import Model
-from kvreport.estimation.local_case import open_local
+from kvreport.estimation.home_case import open_local
 from kvreport.startup_log.start import Comparison
 from kvreport.units import MIB
 

@@ -23,7 +23,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.answer import layout_to_dict
-from kvreport.estimation.local_names import engine_of
+from kvreport.estimation.home_names import engine_of
 from kvreport.query import MOST_BYTES, SERVER_ENGINE
 from kvreport.traffic.curves import CurvePoint, SharedPrefixes
 from kvreport.traffic.deployment import SCHEDULERS, clock_of, pools_of

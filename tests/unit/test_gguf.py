@@ -17,7 +17,7 @@ from kvreport.architectures.gguf import read_gguf
 from kvreport.architectures.gguf_header import read_header
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.local_answer import LocalEstimate
+from kvreport.estimation.home_answer import LocalEstimate
 
 BLOCK = {F32: (1, 4), Q4_K: (256, 144), Q6_K: (256, 210)}
 

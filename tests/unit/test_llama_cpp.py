@@ -14,16 +14,15 @@ from fuzzing import thinned
 from invariants import devices, options_of
 
 from kvreport.accounting.engines.llama_cpp import layout as layout_module
-from kvreport.accounting.engines.llama_cpp.fit import fit
 from kvreport.accounting.engines.llama_cpp.inventory import tensors_of
-from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, Setup, lay_out_local
 from kvreport.accounting.engines.llama_cpp.network import Hyper, Ngram
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions, for_build, parse_overrides
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
 from kvreport.accounting.engines.llama_cpp.scratch import scratch_bytes
-from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, longest_context, most_slots
+from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, fit, longest_context, most_slots
 from kvreport.accounting.engines.llama_cpp.tensors import Tensor
 from kvreport.accounting.engines.llama_cpp.types import TYPES
 from kvreport.accounting.engines.ollama import automatic_batch
@@ -35,8 +34,8 @@ from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.local_logs import LocalLogs, Part
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.local_answer import LocalEstimate
-from kvreport.estimation.local_case import open_local
+from kvreport.estimation.home_answer import LocalEstimate
+from kvreport.estimation.home_case import open_local
 from kvreport.evidence.local_logs import judge_log
 
 MIB = 1 << 20
@@ -177,14 +176,14 @@ def test_inverse_answers(catalog: Catalog) -> None:
     local = read(catalog, "Qwen/Qwen3-30B-A3B")
     card = [LocalDevice("card", 20 << 30)]
     one = LocalOptions(parallel=1)
-    context = longest_context(local, one, card)
+    context = longest_context(Setup(local, one, card))
     assert lay_out_local(local, replace(one, context=context), card).fits
     assert not lay_out_local(local, replace(one, context=context + 256), card).fits
-    slots = most_slots(local, one, card, 4096)
+    slots = most_slots(Setup(local, one, card), 4096)
     assert slots * 4096 <= context < (slots + 1) * 4096
     small = [LocalDevice("small", 12 << 30)]
     asked = replace(one, context=8192)
-    layers = fewest_cpu_experts(local, asked, small)
+    layers = fewest_cpu_experts(Setup(local, asked, small))
     assert layers is not None
     assert lay_out_local(local, replace(asked, cpu_moe=layers), small).fits
     assert not lay_out_local(local, replace(asked, cpu_moe=layers - 1), small).fits
@@ -194,7 +193,7 @@ def test_fit_leaves_its_target_free(catalog: Catalog) -> None:
     """``--fit`` lowers the context first, then moves experts to the CPU, and leaves 1 GiB."""
     local = read(catalog, "Qwen/Qwen3-30B-A3B")
     card = [LocalDevice("card", 12 << 30)]
-    fitted = fit(local, LocalOptions(parallel=1), card, context_given=False)
+    fitted = fit(Setup(local, LocalOptions(parallel=1), card), context_given=False)
     assert fitted.changed[0] == "--ctx-size 4096"
     assert fitted.changed[1] == "--n-gpu-layers 49"
     assert "ffn_(up|down|gate_up|gate)_(ch|)exps=CPU" in fitted.changed[2]
@@ -276,13 +275,13 @@ def test_fit_splits_one_layer_as_the_tool_does(catalog: Catalog) -> None:
     """After whole layers, one more keeps part of its tensors; options that were set are left alone."""
     local = read(catalog, "Qwen/Qwen3-30B-A3B")
     card = [LocalDevice("card", 12 << 30)]
-    fitted = fit(local, LocalOptions(context=8192, parallel=1), card)
+    fitted = fit(Setup(local, LocalOptions(context=8192, parallel=1), card))
     assert len(fitted.options.overrides) == 2
     assert "exps" not in fitted.options.overrides[0][0]
     assert fitted.layout.layers_on_device == 49
     asked = LocalOptions(context=8192, parallel=1, gpu_layers=49)
-    assert fit(local, asked, card).refused == "--n-gpu-layers is set"
-    assert fit(local, asked, card).options == asked
+    assert fit(Setup(local, asked, card)).refused == "--n-gpu-layers is set"
+    assert fit(Setup(local, asked, card)).options == asked
 
 
 def test_overrides_move_single_tensors(catalog: Catalog) -> None:
@@ -619,7 +618,7 @@ def test_fit_chooses_what_the_real_tool_chose(
 ) -> None:
     """``llama-fit-params -c 8192 -np 1`` of 0c1e57098 with 24,105 MiB free on an RPC device, on sparse Q8_0 files."""
     card = [LocalDevice("RPC0", 24105 * MIB, align=32, offloads=False)]
-    fitted = fit(read(catalog, name, "q8_0"), LocalOptions(context=8192, parallel=1, outputs=0), card)
+    fitted = fit(Setup(read(catalog, name, "q8_0"), LocalOptions(context=8192, parallel=1, outputs=0), card))
     assert fitted.options.gpu_layers == layers
     assert [pattern for pattern, _ in fitted.options.overrides[:1]] == ([first] if first else [])
     assert fitted.layout.devices[0].total // MIB == used_mib

@@ -14,7 +14,7 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.architectures.gguf import read_gguf
 from kvreport.catalog.caches import FullAttention
 from kvreport.catalog.load import Catalog, open_catalog
-from kvreport.estimation.local_case import open_local
+from kvreport.estimation.home_case import open_local
 from kvreport.startup_log.llama_cpp import read_start
 
 MIB = 1 << 20

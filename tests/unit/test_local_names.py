@@ -19,9 +19,9 @@ from kvreport.cli import main
 from kvreport.cli.server_command import without_server_command
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.local_answer import LocalEstimate
-from kvreport.estimation.local_case import open_local
-from kvreport.estimation.local_names import engine_of
+from kvreport.estimation.home_answer import LocalEstimate
+from kvreport.estimation.home_case import open_local
+from kvreport.estimation.home_names import engine_of
 
 CATALOG = open_catalog()
 REPOSITORY = "some-org/Tiny-GGUF"

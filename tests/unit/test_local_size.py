@@ -10,8 +10,8 @@ from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.local_answer import LocalEstimate
-from kvreport.estimation.local_size import size_local
+from kvreport.estimation.home_answer import LocalEstimate
+from kvreport.estimation.home_size import size_local
 
 MOE = "Qwen/Qwen3-30B-A3B"
 

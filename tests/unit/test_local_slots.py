@@ -9,7 +9,7 @@ import pytest
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.cli import main
 from kvreport.estimation import estimate
-from kvreport.estimation.local_answer import LocalEstimate
+from kvreport.estimation.home_answer import LocalEstimate
 
 MODEL = "Qwen/Qwen3-30B-A3B"
 

@@ -8,7 +8,7 @@ import pytest
 
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.naming import copy_name
-from kvreport.estimation.local_names import engine_of
+from kvreport.estimation.home_names import engine_of
 
 
 @pytest.mark.parametrize(

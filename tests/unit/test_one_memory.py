@@ -18,10 +18,10 @@ from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.explanation import headline
-from kvreport.estimation.local import open_query
-from kvreport.estimation.local_answer import LocalEstimate
-from kvreport.estimation.local_case import HOST_MEMORY, LocalCase
-from kvreport.estimation.local_size import size_local
+from kvreport.estimation.home import open_query
+from kvreport.estimation.home_answer import LocalEstimate
+from kvreport.estimation.home_case import HOST_MEMORY, LocalCase
+from kvreport.estimation.home_size import size_local
 from kvreport.query import Query
 
 GIB = 1 << 30
@@ -70,7 +70,7 @@ def placements(case: LocalCase) -> list[LocalLayout]:
     plain = case.options
     options = [plain, replace(plain, gpu_layers=layers // 2), replace(plain, gpu_layers=0)]
     options += [replace(plain, cpu_moe=layers), replace(plain, kv_offload=False)]
-    return [case.lay_out(one) for one in options]
+    return [replace(case, options=one).lay_out() for one in options]
 
 
 def test_nothing_fits_whose_weights_exceed_all_memory(catalog: Catalog) -> None:
@@ -131,7 +131,7 @@ def test_layers_on_the_cpu_change_no_sum_in_one_memory(catalog: Catalog, gpu: st
     case = case_of(model, gpu, catalog, "llama-cpp", "q4_k_m")
     sums = set()
     for layers in (0, 1, 7, 20, len(case.local.network.blocks) + 1):
-        layout = case.lay_out(replace(case.options, gpu_layers=layers))
+        layout = case.lay_out(gpu_layers=layers)
         device, host = layout.devices[0], layout.host
         sums.add(
             device.weights + device.kv + device.state + host.weights - host.repeated + host.kv + host.state

@@ -119,13 +119,17 @@ def test_llama_cpp_is_told_only_what_its_parser_takes(servers: dict[str, ServerF
         op_offload=False, overrides=(("exps", "CPU"),), main_gpu=1, mtp=True, draft=2,
     )  # fmt: skip
     served = LocalServed("m.gguf", "m", options, draft="d.gguf", projector="p.gguf", projector_offload=False)
-    words = LlamaCpp.local_command(served).words
+    words = LlamaCpp.command(Served("", Layout(), None, local=served)).words
     assert words[:7] == ("llama-server", "-m", "m.gguf", "-c", "131072", "-np", "16")
     assert {word for word in words if word.startswith("--")} <= taken(servers["llama_cpp"])
 
 
 def test_ollama_is_told_by_its_environment() -> None:
-    command = Ollama.local_command(LocalServed("", "llama3.1:8b", LocalOptions(context=8192, parallel=2)))
+    command = Ollama.command(
+        Served(
+            "", Layout(), None, local=LocalServed("", "llama3.1:8b", LocalOptions(context=8192, parallel=2))
+        )
+    )
     assert shell_line(command) == (
         "OLLAMA_CONTEXT_LENGTH=4096 OLLAMA_NUM_PARALLEL=2 ollama serve & ollama run llama3.1:8b"
     )

@@ -12,7 +12,7 @@ from kvreport.cli import main
 from kvreport.dataset.grid import axes
 from kvreport.errors import InputError
 from kvreport.estimation.difference import Side, compare
-from kvreport.estimation.local_size import size_local
+from kvreport.estimation.home_size import size_local
 
 CATALOG = open_catalog()
 LLAMA = "meta-llama/Llama-3.1-70B-Instruct"

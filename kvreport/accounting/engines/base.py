@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kvreport.accounting.engines.command import Command, LocalServed, Served
+from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.step import (
     NOTHING,
     EngineStep,
@@ -278,16 +278,6 @@ class EngineRules:
     @staticmethod
     def command(served: Served) -> Command | None:
         """The command that starts a server with what was laid out; None for an engine without a server."""
-        return None
-
-    @staticmethod
-    def local_command(served: LocalServed) -> Command | None:
-        """The command that starts an engine of one's own machine; None for others."""
-        return None
-
-    @staticmethod
-    def modelfile(served: LocalServed) -> str | None:
-        """A file of parameters that starts the same; None for engines that have no such file."""
         return None
 
 

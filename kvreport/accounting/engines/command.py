@@ -54,6 +54,7 @@ class Served:
         expert_kernels: Kernels of experts that were asked for, where the release has a flag for them, or None.
         changed_keys: Keys of ``config.json`` that are stated anew.
         any_context: True if a context beyond the model's limit is allowed.
+        local: What an engine for one's own machine must say; None for servers.
     """
 
     model: str
@@ -84,6 +85,7 @@ class Served:
     expert_kernels: str | None = None
     changed_keys: Mapping[str, object] = field(default_factory=dict)
     any_context: bool = False
+    local: LocalServed | None = None
 
     @property
     def stage_ranks(self) -> int:
@@ -125,12 +127,14 @@ class Command:
         environment: Variables set before it, as ``NAME=value``; before the server, where there is one.
         server: A program that must run in the background; empty where the command is the server.
         options: What the file named by the last argument must say; empty where no file is needed.
+        modelfile: A Modelfile that starts the same; empty for engines without one.
     """
 
     words: tuple[Word, ...]
     environment: tuple[str, ...] = ()
     server: tuple[str, ...] = ()
     options: Mapping[str, object] = field(default_factory=dict)
+    modelfile: str = ""
 
 
 def named(*pairs: tuple[str, object | None]) -> list[Word]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-from kvreport.accounting.engines.command import Command, LocalServed
+from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.llama_cpp.command import modelfile, ollama_environment
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
@@ -135,13 +135,15 @@ class Ollama(LlamaCpp):
         )
 
     @staticmethod
-    def local_command(served: LocalServed) -> Command:
-        """``ollama run`` beside a server that was started with these variables."""
-        environment = ollama_environment(served.options)
-        return Command(("ollama", "run", served.name), environment, server=("ollama", "serve"))
-
-    @staticmethod
-    def modelfile(served: LocalServed) -> str:
-        """A Modelfile with the same parameters."""
-        options = served.options
-        return modelfile(served.name, options.context // options.slots, options)
+    def command(served: Served) -> Command | None:
+        """``ollama run`` beside a server that was started with these variables; a Modelfile has the same parameters."""
+        told = served.local
+        if told is None:
+            return None
+        each = told.options.context // told.options.slots
+        return Command(
+            ("ollama", "run", told.name),
+            ollama_environment(told.options),
+            server=("ollama", "serve"),
+            modelfile=modelfile(told.name, each, told.options),
+        )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from kvreport.accounting.engines.llama_cpp.build import build_graph
 from kvreport.accounting.engines.llama_cpp.caches import (
@@ -175,6 +175,38 @@ class LocalLayout:
     def fits(self) -> bool:
         """True if neither a device nor the host is short."""
         return self.shortfall == 0
+
+    @property
+    def fits_devices(self) -> bool:
+        """True if no device is short."""
+        return not any(device.shortfall for device in self.devices)
+
+    @property
+    def fullest(self) -> DeviceBytes:
+        """The device with the least room left."""
+        return min(self.devices, key=lambda device: device.free)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A start to be laid out.
+
+    Attributes:
+        local: The model with a type for every tensor.
+        options: The server's options.
+        devices: Devices in order; none runs everything on the CPU.
+        host_memory: Bytes that the host has; None where they are not known, or part of a device's.
+    """
+
+    local: LocalModel
+    options: LocalOptions
+    devices: Sequence[LocalDevice] = ()
+    host_memory: int | None = None
+
+    def lay_out(self, **changes: Any) -> LocalLayout:  # noqa: ANN401 - the fields of LocalOptions
+        """The layout, with some options changed."""
+        options = replace(self.options, **changes) if changes else self.options
+        return lay_out_local(self.local, options, self.devices, self.host_memory)
 
 
 def lay_out_local(

@@ -28,7 +28,6 @@ class Backend:
         name: What it is called in the result.
         align: Bytes that every allocation is a multiple of.
         offloads: True if it takes over operations with weights in host memory (CUDA does, RPC does not).
-        chunk: Largest single allocation, in bytes.
         scratch: Whose rules say what operations need in addition to their results.
         copies_caches: True if flash attention reserves 16-bit copies of the caches that it reads.
     """
@@ -36,7 +35,6 @@ class Backend:
     name: str
     align: int = 128
     offloads: bool = False
-    chunk: int = 1 << 62
     scratch: Scratch = "none"
     copies_caches: bool = False
 

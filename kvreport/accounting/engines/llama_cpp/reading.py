@@ -51,6 +51,11 @@ class LocalModel:
     tensors: tuple[LocalTensor, ...]
     companions: Companions = ALONE
 
+    @property
+    def has_experts(self) -> bool:
+        """True if a layer is a mixture of experts."""
+        return any(isinstance(block.feed, Mixture) for block in self.network.blocks)
+
 
 def read_local(
     model: Model, architecture: LocalArchitecture, tensors: tuple[LocalTensor, ...] | None = None

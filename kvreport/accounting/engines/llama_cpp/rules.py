@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from kvreport.accounting.engines.base import EngineRules
-from kvreport.accounting.engines.command import Command, LocalServed
+from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.llama_cpp.caches import count_cells
 from kvreport.accounting.engines.llama_cpp.cells import cell_plan
 from kvreport.accounting.engines.llama_cpp.command import server_command
@@ -109,9 +109,9 @@ class LlamaCpp(EngineRules):
         return cell_plan(case.model, case.kv_format, case.serving)
 
     @staticmethod
-    def local_command(served: LocalServed) -> Command:
+    def command(served: Served) -> Command | None:
         """``llama-server`` and its flags."""
-        return server_command(served)
+        return None if served.local is None else server_command(served.local)
 
 
 _COMPUTE: dict[tuple[int, int], tuple[Model, int]] = {}

@@ -2,17 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar, Final
 
+from kvreport.accounting.engines.command import Command, LocalServed, Served
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.search import (
+    Fitted,
+    fewest_cpu_experts,
+    in_part,
+    longest_of_slots,
+    most_gpu_layers,
+    most_slots,
+)
+from kvreport.accounting.parallel import Layout
+from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, OllamaNames
 from kvreport.estimation.answer import Estimate
-from kvreport.estimation.local_case import LocalCase, fullest
-from kvreport.estimation.local_command import command_line, modelfile_of
-from kvreport.estimation.local_inverse import HomeAnswers, fit_target, home_answers
-from kvreport.estimation.local_names import Named
-from kvreport.units import gib, human_bytes, human_tokens
+from kvreport.estimation.commands import shell_line
+from kvreport.estimation.home_case import LocalCase, open_local
+from kvreport.estimation.home_names import Named
+from kvreport.units import GIB, gib, human_bytes, human_tokens
+
+MIXES_BY_SIZE: Final = (
+    "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "iq4_xs", "q3_k_m", "iq3_xxs", "q2_k", "iq2_xs",
+)  # fmt: skip
+"""Mixes to try, from the largest: those that most files on the Hub come in."""
+
+
+@dataclass(frozen=True, slots=True)
+class HomeAnswers:
+    """What fits on this machine.
+
+    Attributes:
+        longest_context: The longest context of a request that fits with the flags that were given; 0 if none does.
+        slots: Slots of the asked context that fit (``-c context*N -np N``).
+        n_cpu_moe: The smallest ``--n-cpu-moe`` that fits; 0 if it fits without, None if it does not help.
+        n_gpu_layers: The largest ``--n-gpu-layers`` that fits; counts the output layer.
+        layers: Layers, the output layer included.
+        best_weights: The largest of the usual mixes that fits at this context; None if none does or for a file.
+        fit: What llama.cpp's ``--fit`` would choose.
+    """
+
+    longest_context: int
+    slots: int
+    n_cpu_moe: int | None
+    n_gpu_layers: int
+    layers: int
+    best_weights: str | None
+    fit: Fitted
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object ``inverse`` of the JSON answer."""
+        return {
+            "longest_context_tokens": self.longest_context,
+            "max_parallel": self.slots,
+            "min_n_cpu_moe": self.n_cpu_moe,
+            "max_n_gpu_layers": self.n_gpu_layers,
+            "layers": self.layers,
+            "best_weights": self.best_weights,
+            "fit": {
+                "changed": list(self.fit.changed),
+                "refused": self.fit.refused,
+                "context_tokens": self.fit.options.context,
+                "n_gpu_layers": self.fit.layout.layers_on_device,
+                "device_bytes": [device.total for device in self.fit.layout.devices],
+                "host_bytes": self.fit.layout.host.total,
+            },
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +92,8 @@ class LocalEstimate(Estimate):
     advice: tuple[str, ...]
     case: LocalCase
     engine_reason: str = field(default="", kw_only=True)
+
+    at_home: ClassVar[bool] = True
 
     def with_engine_taken(self, reason: str) -> LocalEstimate:
         """The same, with why its engine was taken where none was stated."""
@@ -69,10 +129,61 @@ class LocalEstimate(Estimate):
             layers=self.local.layers,
             state_cache_bytes=self.state_cache_bytes,
             advice=list(self.advice),
-            command=command_line(self),
             inverse=self.inverse().to_dict(),
         )
         return answer
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """That buffers of the architecture may be larger than ours, where the check found so."""
+        return (self.case.confirmation,) if self.case.compute_factor > 1 else ()
+
+    @property
+    def memory_rows(self) -> list[tuple[str, int]]:
+        """Where the memory of the fullest device goes: names and bytes; rows of nothing are left out."""
+        device = self.local.fullest
+        parts = (
+            ("  weights", device.weights),
+            ("  compute buffer", device.compute),
+            ("  copies of host weights", device.offload_copies),
+            ("  draft and projector", device.companions),
+            ("  backend", device.context),
+            ("  the processor's part of this memory", device.usable - device.room),
+        )
+        rows = [("usable memory", device.usable), *((name, size) for name, size in parts if size)]
+        return [*rows, ("  left for caches", self.budget.kv_pool_bytes)]
+
+    @property
+    def on_this_machine(self) -> list[str]:
+        """What fits on this machine, a line each."""
+        return _inverse_lines(self)
+
+    @property
+    def own_arithmetic(self) -> list[str]:
+        """Cells, devices, host, what would fit, and the command."""
+        return _arithmetic(self)
+
+    @property
+    def command(self) -> str:
+        """The command of the answer, whether it fits or not."""
+        return shell_line(self.served)
+
+    @property
+    def served(self) -> Command:
+        """How the engine is started as it was laid out."""
+        query, draft = self.case.query, self.case.query.draft
+        return command_of(
+            self.case,
+            self.local,
+            file=str(query.model) if self.mix == "file" else self.case.named.file or MODEL_FILE,
+            draft=None if draft is None else str(draft) if str(draft).endswith(".gguf") else "DRAFT.gguf",
+            projector=query.mmproj,
+            projector_offload=not query.no_mmproj_offload,
+        )
+
+    def longest_of(self, counts: Iterable[int]) -> list[int]:
+        """The longest context that each slot can have, for each count of them; 0 where none."""
+        return [longest_of_slots(self.case, count) for count in counts]
 
     @property
     def too_large(self) -> str:
@@ -82,7 +193,7 @@ class LocalEstimate(Estimate):
         if host.usable is not None and host.shortfall == short > 0:
             there = f"{gib(host.total)} GiB stay in host memory, and the computer has {self.main_memory}"
             return f"{there}: short by {gib(short)} GiB{helps}"
-        device = fullest(self.local)
+        device = self.local.fullest
         if device.shared is not None and device.beside and device.room < device.usable:
             both = gib(device.total + device.beside)
             there = f"GPU and processor would hold {both} of {gib(device.shared)} GiB that they share"
@@ -95,7 +206,7 @@ class LocalEstimate(Estimate):
         limit = self.case.host_memory
         if limit is None:
             return ""
-        return human_bytes(limit) + (" (assumed)" if self.case.query.host_memory is None else "")
+        return human_bytes(limit) + (" (assumed)" if self.case.host_memory_assumed else "")
 
     @property
     def in_part(self) -> str:
@@ -231,22 +342,7 @@ def _encoder(case: LocalCase) -> dict[str, Any] | None:
     }
 
 
-def device_rows(result: LocalEstimate) -> list[tuple[str, int]]:
-    """Where the memory of the fullest device goes: names and bytes; rows of nothing are left out."""
-    device = fullest(result.local)
-    parts = (
-        ("  weights", device.weights),
-        ("  compute buffer", device.compute),
-        ("  copies of host weights", device.offload_copies),
-        ("  draft and projector", device.companions),
-        ("  backend", device.context),
-        ("  the processor's part of this memory", device.usable - device.room),
-    )
-    rows = [("usable memory", device.usable), *((name, size) for name, size in parts if size)]
-    return [*rows, ("  left for caches", result.budget.kv_pool_bytes)]
-
-
-def explain_local(result: LocalEstimate) -> list[str]:
+def _arithmetic(result: LocalEstimate) -> list[str]:
     """The arithmetic, line by line, with the numbers put in."""
     layout, options = result.local, result.options
     cells = layout.cells
@@ -272,14 +368,14 @@ def explain_local(result: LocalEstimate) -> list[str]:
         )
     lines.append(f"longest context that fits with these flags: {human_tokens(result.max_context_tokens)}")
     lines += [f"would fit: {flags}" for flags in result.advice]
-    lines.append(f"command: {command_line(result)}")
-    written = modelfile_of(result)
-    if written is not None:
-        lines.append(f"or a Modelfile: {written.replace(chr(10), ' | ')}")
+    served = result.served
+    lines.append(f"command: {shell_line(served)}")
+    if served.modelfile:
+        lines.append(f"or a Modelfile: {served.modelfile.replace(chr(10), ' | ')}")
     return lines
 
 
-def inverse_lines(result: LocalEstimate) -> list[str]:
+def _inverse_lines(result: LocalEstimate) -> list[str]:
     """What fits on this machine, a line each."""
     found, tokens = result.inverse(), human_tokens(result.request.context_tokens)
     slots = "1 slot" if found.slots == 1 else f"{found.slots} slots"
@@ -304,7 +400,7 @@ def inverse_lines(result: LocalEstimate) -> list[str]:
 
 def _fit_line(result: LocalEstimate, found: HomeAnswers) -> str:
     """What ``--fit`` did, or would do."""
-    ran, spare = result.case.asked is not None, f"{human_bytes(fit_target(result.case))} free on every GPU"
+    ran, spare = result.case.asked is not None, f"{human_bytes(result.case.fit_target)} free on every GPU"
     if found.fit.changed:
         return (
             f"--fit {'chose' if ran else 'would choose'}: {' '.join(found.fit.changed)}, which leaves {spare}"
@@ -369,3 +465,104 @@ def _device_line(device: DeviceBytes) -> str:
         f"{device.name}: {gib(device.weights)} weights + {gib(device.kv)} KV{states} + {gib(device.compute)} "
         f"compute{copies}{beside} + {gib(device.context)} context = {gib(device.total)} of {gib(device.usable)} GiB"
     )
+
+
+def home_answers(case: LocalCase) -> HomeAnswers:
+    """Answer every inverse question about one machine."""
+    # What --fit took off the device was nobody's wish: what to put where is answered for the flags as given.
+    asked = case if case.asked is None else replace(case, options=case.asked)
+    layout, options = asked.lay_out(), asked.options
+    experts: int | None = 0
+    if not layout.fits or options.cpu_moe:
+        without = replace(asked, options=replace(options, cpu_moe=0))
+        experts = fewest_cpu_experts(without) if case.local.has_experts else None
+    return HomeAnswers(
+        longest_context=case.longest(),
+        slots=most_slots(case, case.request.context_tokens),
+        n_cpu_moe=experts,
+        n_gpu_layers=layout.layers if layout.fits and options.gpu_layers is None else most_gpu_layers(asked),
+        layers=layout.layers,
+        best_weights=_best_weights(asked),
+        fit=asked.fitted(),
+    )
+
+
+def _best_weights(case: LocalCase) -> str | None:
+    """The largest usual mix that fits with these flags; None for a file, whose types are fixed."""
+    if case.mix == "file":
+        return None
+    return next((mix for mix in MIXES_BY_SIZE if _fits_as(case, mix)), None)
+
+
+def _fits_as(case: LocalCase, mix: str) -> bool:
+    local, _ = open_local(case.request.model, mix, None)
+    local = replace(local, network=case.local.network, companions=case.local.companions)
+    return replace(case, local=local).lay_out().fits
+
+
+def advice(case: LocalCase) -> tuple[str, ...]:
+    """Changes that make it fit, each alone, by the engine's own flags; the nearest of each."""
+    found = []
+    context = case.longest()
+    if context >= 4 * 256:
+        found.append(f"--context {context}")
+    found += _flags(in_part(case))
+    mix = _best_weights(case)
+    if mix is not None:
+        found.append(f"--weights {mix}")
+    return (*found, *_with_more_memory(case))
+
+
+def _flags(changed: Mapping[str, int]) -> list[str]:
+    names = {"cpu_moe": "--n-cpu-moe", "gpu_layers": "--n-gpu-layers"}
+    return [f"{names[name]} {number}" for name, number in changed.items()]
+
+
+def _with_more_memory(case: LocalCase) -> list[str]:
+    """The main memory that would do, with the flags that it serves; empty where it was stated, or is no way."""
+    if not case.host_memory_assumed:
+        return []
+    layout, changed = case.lay_out(), {}
+    if not layout.fits_devices:
+        changed = in_part(replace(case, host_memory=None))
+        if not changed:
+            return []
+        layout = case.lay_out(**changed)
+    if not layout.host.shortfall:
+        return []
+    return [" ".join((*_flags(changed), f"--host-memory {-(-layout.host.total // GIB)}GiB"))]
+
+
+MODEL_FILE: Final = "MODEL.gguf"
+"""Stands for the file where only a catalog name is known."""
+
+
+def command_of(case: LocalCase, layout: LocalLayout, file: str = "", **more: Any) -> Command:  # noqa: ANN401
+    """The command that starts the engine as a case was laid out.
+
+    ``file``: the file to name; empty names it as its quantization usually is. ``more``: further fields of ``LocalServed``.
+    """
+    model = case.request.model.id
+    usual = f"{model.rpartition('/')[2]}-{case.mix.upper()}.gguf"
+    told = LocalServed(
+        file or (str(case.query.model) if case.mix == "file" else usual),
+        _ollama_name(model, case.mix),
+        case.options,
+        repository=case.named.repository,
+        changes=case.keeps_layers(layout),
+        **more,
+    )
+    command = case.request.case.rules.command(Served(model, Layout(), None, local=told))
+    assert command is not None  # noqa: S101 - every engine that allocates at start has one
+    return command
+
+
+def _ollama_name(model: str, mix: str) -> str:
+    """The name of Ollama's library that carries a model; the model's own id where there is none."""
+    names = OllamaNames.need().names
+    found = next((name for name, held in names.items() if held.model == model), None)
+    if found is None:
+        return model
+    own = names[found].format.removeprefix(OLLAMA_PREFIX)
+    plain = mix.removeprefix(OLLAMA_PREFIX)
+    return found if own == plain else f"{found}-{plain}"

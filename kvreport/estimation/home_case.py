@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -14,7 +14,7 @@ from kvreport.accounting.engines.llama_cpp.companions import (
 )
 from kvreport.accounting.engines.llama_cpp.confirmed import confirmation, times_larger
 from kvreport.accounting.engines.llama_cpp.inventory import prediction_tensors
-from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, Setup, lay_out_local
 from kvreport.accounting.engines.llama_cpp.network import Mixture
 from kvreport.accounting.engines.llama_cpp.ollama_quantize import MIXES as OLLAMA_MIXES
 from kvreport.accounting.engines.llama_cpp.ollama_quantize import ollama_quantized
@@ -29,7 +29,15 @@ from kvreport.accounting.engines.llama_cpp.quantize import mix_name, quantized
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.accounting.engines.llama_cpp.scratch import Scratch
-from kvreport.accounting.engines.llama_cpp.search import longest_context, longest_of_slots
+from kvreport.accounting.engines.llama_cpp.search import (
+    FIT_TARGET,
+    Fitted,
+    fit,
+    in_part,
+    longest_context,
+    longest_of_slots,
+    would_change,
+)
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.support import nearest_class
 from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS, TEXT_DRAFTS
@@ -42,7 +50,7 @@ from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.commands import OWN_DRAFT
-from kvreport.estimation.local_names import Named, is_gguf
+from kvreport.estimation.home_names import Named, is_gguf
 from kvreport.estimation.request import Request, resolve_model
 from kvreport.query import Query
 from kvreport.resources import read_table
@@ -57,7 +65,7 @@ _KNOWN_AS_70B: Final = ("llama", "qwen2", "deci", "jais2", "olmo")
 HOST_MEMORY: Final = 64 << 30
 """Main memory of a computer with graphics cards, in bytes, where nobody states it: two modules of 32 GiB.
 
-``local_speed.HOST_BANDWIDTH`` assumes the same desktop with two channels. What stays on the CPU has to fit in it.
+``home.HOST_BANDWIDTH`` assumes the same desktop with two channels. What stays on the CPU has to fit in it.
 """
 
 _HALF: Final = ("auto", "fp16", "float16", "f16", "16bit", "half")
@@ -272,17 +280,14 @@ _SCRATCH: Final[Mapping[str, Scratch]] = {"apple": "metal", "nvidia": "cuda", "a
 """The backend that llama.cpp is built with for a vendor's devices."""
 
 
-@dataclass(frozen=True)
-class LocalCase:
+@dataclass(frozen=True, kw_only=True)
+class LocalCase(Setup):
     """A question with everything that its parts share.
 
     Attributes:
         request: The question, resolved.
         query: The question as it was asked.
-        local: The model with a type for every tensor.
         mix: The quantization mix; ``file`` for a GGUF file's own types.
-        options: The server's options.
-        devices: Devices in order.
         file: The GGUF file, if the model is one.
         named: What the model's name was taken to say.
         asked: The options as asked, where ``--fit`` changed them; None otherwise.
@@ -290,28 +295,20 @@ class LocalCase:
 
     request: Request
     query: Query
-    local: LocalModel
     mix: str
-    options: LocalOptions
-    devices: tuple[LocalDevice, ...]
     file: GgufModel | None = None
     named: Named = field(default_factory=Named)
     asked: LocalOptions | None = None
 
     @property
-    def host_memory(self) -> int | None:
-        """Main memory for what stays on the CPU, in bytes: as stated, else a usual size.
-
-        None where a device computes in that memory and nobody stated more: what both hold is bounded there.
-        """
-        if self.query.host_memory is not None:
-            return size_of("host-memory", self.query.host_memory)
-        return None if self.is_unified else HOST_MEMORY
-
-    @property
     def is_unified(self) -> bool:
         """True if a device computes in the computer's own memory."""
         return any(device.shared is not None for device in self.devices)
+
+    @property
+    def host_memory_assumed(self) -> bool:
+        """True if nobody stated the main memory of a computer with cards of their own."""
+        return self.query.host_memory is None and not self.is_unified
 
     @property
     def expert_layers_on_host(self) -> int:
@@ -352,12 +349,6 @@ class LocalCase:
         engine = rules(self.request.engine)
         return engine.reason_of_mix(self.request.model) if isinstance(engine, LlamaCpp) else ""
 
-    def lay_out(self, options: LocalOptions | None = None, local: LocalModel | None = None) -> LocalLayout:
-        """The layout on this machine, its main memory included."""
-        return lay_out_local(
-            local or self.local, options or self.options, self.devices, host_memory=self.host_memory
-        )
-
     @property
     def engine_sets_context(self) -> bool:
         """True if the engine names a context by itself (Ollama), so that ``--fit`` leaves it."""
@@ -366,21 +357,33 @@ class LocalCase:
 
     def longest(self) -> int:
         """The longest context of a request that fits with these flags, in every slot that has cells of its own."""
-        given = (self.local, self.options, self.devices)
         if self.options.is_unified or self.options.slots == 1:
-            return longest_context(*given, host_memory=self.host_memory)
-        return longest_of_slots(*given, self.options.slots, host_memory=self.host_memory)
+            return longest_context(self)
+        return longest_of_slots(self, self.options.slots)
 
-    def laid(self, context: int) -> tuple[LocalLayout, DeviceBytes]:
-        """One slot of a context, and the fullest device."""
-        single = replace(self.options, context=context, parallel=1, unified=None)
-        layout = self.lay_out(single)
-        return layout, fullest(layout)
+    @property
+    def fit_target(self) -> int:
+        """Bytes that ``--fit`` leaves free on each device."""
+        return FIT_TARGET if self.query.fit_target is None else size_of("fit-target", self.query.fit_target)
 
+    def fitted(self) -> Fitted:
+        """What ``--fit`` would choose."""
+        stated = self.query.context_tokens is not None or self.query.ctx_size is not None
+        return fit(self, target=self.fit_target, context_given=stated or self.engine_sets_context)
 
-def fullest(layout: LocalLayout) -> DeviceBytes:
-    """The device with the least room left."""
-    return min(layout.devices, key=lambda device: device.free)
+    def keeps_layers(self, layout: LocalLayout) -> bool:
+        """True if llama.cpp starts as it was laid out, though ``--fit`` changes what was not stated."""
+        ran = self.asked is not None or self.engine_sets_context
+        return ran or not would_change(self, layout, self.fit_target)
+
+    def as_mix(self, mix: str) -> LocalCase:
+        """The same with another quantization mix; a file keeps its own types."""
+        return self if self.mix == "file" else replace(self, local=with_mix(self.local, mix), mix=mix)
+
+    def in_part(self) -> LocalCase | None:
+        """The same with the fewest experts, or else layers, in host memory; None where neither helps."""
+        changed = in_part(self)
+        return replace(self, options=replace(self.options, **changed)) if changed else None  # type: ignore[arg-type]
 
 
 def open_case(request: Request, query: Query, file: GgufModel | None, catalog: Catalog) -> LocalCase:
@@ -415,7 +418,26 @@ def open_case(request: Request, query: Query, file: GgufModel | None, catalog: C
         # llama-server: no slot is longer than the model was trained for (tools/server/server-context.cpp).
         request = replace(request, context_tokens=max(1, min(share, request.model.context_tokens)))
     options = replace(options, context=options.context or request.context_tokens)
-    return LocalCase(request, query, local, mix, options, devices, file)
+    return LocalCase(
+        local,
+        options,
+        devices,
+        _host_memory(query, devices),
+        request=request,
+        query=query,
+        mix=mix,
+        file=file,
+    )
+
+
+def _host_memory(query: Query, devices: Sequence[LocalDevice]) -> int | None:
+    """Main memory for what stays on the CPU, in bytes: as stated, else a usual size.
+
+    None where a device computes in that memory and nobody stated more: what both hold is bounded there.
+    """
+    if query.host_memory is not None:
+        return size_of("host-memory", query.host_memory)
+    return None if any(device.shared is not None for device in devices) else HOST_MEMORY
 
 
 def _companions(

@@ -8,19 +8,18 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout
-from kvreport.accounting.engines.llama_cpp.network import Mixture
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
-from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, longest_context, most_gpu_layers
+from kvreport.accounting.engines.llama_cpp.search import longest_context
 from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.errors import InputError, shorten
+from kvreport.estimation.commands import shell_line
 from kvreport.estimation.hardware import listed
-from kvreport.estimation.local import memory_said, open_query
-from kvreport.estimation.local_case import LocalCase, fullest, refuse_forks, with_mix
-from kvreport.estimation.local_command import command_of_file
-from kvreport.estimation.local_inverse import MIXES_BY_SIZE
-from kvreport.estimation.local_names import USUAL_MIX, by_local_name
+from kvreport.estimation.home import memory_said, open_query
+from kvreport.estimation.home_answer import MIXES_BY_SIZE, command_of
+from kvreport.estimation.home_case import LocalCase, refuse_forks
+from kvreport.estimation.home_names import USUAL_MIX, by_local_name
 from kvreport.estimation.request import engine_named
 from kvreport.query import Query
 from kvreport.units import gib
@@ -63,12 +62,12 @@ class HomeDeployment:
     @property
     def used(self) -> int:
         """Bytes on the fullest device."""
-        return fullest(self.layout).total
+        return self.layout.fullest.total
 
     @property
     def usable(self) -> int:
         """Bytes that a process can use there."""
-        return fullest(self.layout).usable
+        return self.layout.fullest.usable
 
     @property
     def whole(self) -> bool:
@@ -131,7 +130,7 @@ def size_local(
         gpus: Machines, patterns, or cards of one machine (``rtx-5090+rtx-3090``); the usual ones if none.
         weights: Mixes to try, from the best; ``released`` tries the usual ones.
         cache_type: Type of keys and values.
-        host_memory: Main memory of the computer for what stays on the CPU (:data:`local_case.HOST_MEMORY`).
+        host_memory: Main memory of the computer for what stays on the CPU (:data:`home_case.HOST_MEMORY`).
         catalog: Where names are looked up.
 
     Returns:
@@ -202,46 +201,26 @@ def _on(case: LocalCase, machine: str, weights: Sequence[str], context: int) -> 
     found = []
     usual = USUAL_MIX if USUAL_MIX in tried else tried[-1]
     for mix in tried:
-        typed = _typed(case, mix)
+        typed = case.as_mix(mix)
         layout = typed.lay_out()
         if layout.fits:
             found.append(_deployed(typed, machine, layout, context))
             break
-    mixture = any(isinstance(block.feed, Mixture) for block in case.local.network.blocks)
     small = bool(found) and tried.index(found[0].weights) > tried.index(usual)
-    if not found or (small and mixture):
-        part = _in_part(_typed(case, usual), machine, context)
-        found += [part] if part is not None else []
+    if not found or (small and case.local.has_experts):
+        part = case.as_mix(usual).in_part()
+        found += [] if part is None else [_deployed(part, machine, part.lay_out(), context)]
     return found
 
 
 def _missing(case: LocalCase, machine: str, weights: Sequence[str]) -> tuple[int, str]:
     """Bytes that the machine lacks in all for the smallest mix that was tried, and its name."""
-    layout = _typed(case, _tried(case, weights)[-1]).lay_out()
+    layout = case.as_mix(_tried(case, weights)[-1]).lay_out()
     devices, host = layout.devices, layout.host
     needed = host.total + sum(device.total for device in devices)
     first = next((device.shared for device in devices if device.shared is not None), None)
     there = (host.usable or 0) + sum(device.usable for device in devices) if first is None else first
     return max(needed - there, layout.shortfall if first is not None else 1), machine
-
-
-def _typed(case: LocalCase, mix: str) -> LocalCase:
-    return case if mix == "file" else replace(case, local=with_mix(case.local, mix), mix=mix)
-
-
-def _in_part(case: LocalCase, machine: str, context: int) -> HomeDeployment | None:
-    """The fewest experts, or else layers, in host memory."""
-    host = case.host_memory
-    experts = fewest_cpu_experts(case.local, case.options, case.devices, host_memory=host)
-    if experts:
-        options = replace(case.options, cpu_moe=experts)
-    else:
-        layers = most_gpu_layers(case.local, case.options, case.devices, host_memory=host)
-        if not layers:
-            return None
-        options = replace(case.options, gpu_layers=layers)
-    layout = case.lay_out(options)
-    return _deployed(replace(case, options=options), machine, layout, context)
 
 
 def _named(case: LocalCase) -> str:
@@ -255,9 +234,7 @@ def _deployed(case: LocalCase, machine: str, layout: LocalLayout, context: int) 
     # The model's own context is that of one slot.
     model = case.local.model
     many = model.model_copy(update={"context_tokens": model.context_tokens * slots})
-    longest = longest_context(
-        replace(case.local, model=many), case.options, case.devices, host_memory=case.host_memory
-    )
+    longest = longest_context(replace(case, local=replace(case.local, model=many)))
     return HomeDeployment(
         model=_named(case),
         machine=machine,
@@ -267,6 +244,6 @@ def _deployed(case: LocalCase, machine: str, layout: LocalLayout, context: int) 
         options=case.options,
         layout=layout,
         longest_context=min(longest // slots, model.context_tokens),
-        command=command_of_file(case, layout),
+        command=shell_line(command_of(case, layout)),
         assumptions=tuple(memory_said(case)),
     )

@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Final
 
 from kvreport.accounting.budget import Budget
-from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout
+from kvreport.accounting.engines.llama_cpp.placement import place, weight_bytes
 from kvreport.accounting.engines.llama_cpp.search import most_slots
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Term
-from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
+from kvreport.accounting.roofline import Peaks
+from kvreport.accounting.weights import parameters_by_component
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.load import Catalog
-from kvreport.catalog.model import Model
-from kvreport.estimation.answer import AtContext, between_ends, with_open_terms
+from kvreport.estimation.answer import (
+    AtContext,
+    between_ends,
+    parameter_counts,
+    table_contexts,
+    with_open_terms,
+)
+from kvreport.estimation.explanation import explained
 from kvreport.estimation.hardware import listed
-from kvreport.estimation.local_answer import LocalEstimate, explain_local
-from kvreport.estimation.local_case import (
+from kvreport.estimation.home_answer import LocalEstimate, advice
+from kvreport.estimation.home_case import (
     HOST_MEMORY,
     LocalCase,
-    fullest,
     open_case,
     refuse_forks,
+    size_of,
 )
-from kvreport.estimation.local_inverse import advice, fitted
-from kvreport.estimation.local_names import Named, by_local_name, is_gguf
-from kvreport.estimation.local_speed import decode_ms, host_bandwidth
+from kvreport.estimation.home_names import Named, by_local_name, is_gguf
 from kvreport.estimation.request import at_release, resolve
 from kvreport.query import Query
 from kvreport.units import human_bytes
 
-CONTEXTS: Final = tuple(1 << power for power in range(11, 21))
+HOST_BANDWIDTH: Final = 89_600_000_000
+"""Bytes per second of two channels of DDR5-5600 (2 x 64 bits x 5,600 MT/s), where nobody states another."""
 
 ROWS_KEEP: Final = "rows of other contexts keep the layers on the GPU and the batch"
 """Where the engine places layers for the context that was asked."""
@@ -69,7 +76,7 @@ def estimate_local(query: Query, catalog: Catalog) -> LocalEstimate | None:
     # Whatever the wide end was given or chose, the narrow end answers the same question.
     narrow = replace(asked, weights=named.least, context_tokens=result.request.context_tokens)
     ranged = between_ends(result, _laid_out(narrow, named, engine, catalog))
-    return replace(ranged, explanation=tuple(explain_local(ranged)))
+    return explained(ranged)
 
 
 def _laid_out(query: Query, named: Named, engine: Engine, catalog: Catalog) -> LocalEstimate:
@@ -84,15 +91,13 @@ def _laid_out(query: Query, named: Named, engine: Engine, catalog: Catalog) -> L
     case = replace(open_query(query, engine, catalog), named=named)
     changed: tuple[str, ...] = ()
     if query.fit or case.engine_sets_context:
-        choice = fitted(case)
+        choice = case.fitted()
         changed = choice.changed
         case = replace(case, options=choice.options, asked=case.options)
         if not case.engine_sets_context and query.context_tokens is None and query.ctx_size is None:
             tokens = choice.options.context // (1 if choice.options.is_unified else choice.options.slots)
             case = replace(case, request=replace(case.request, context_tokens=tokens))
-    layout = case.lay_out()
-    result = _assemble(case, layout, changed)
-    return replace(result, explanation=tuple(explain_local(result)))
+    return explained(_assemble(case, case.lay_out(), changed))
 
 
 def open_query(query: Query, engine: Engine, catalog: Catalog) -> LocalCase:
@@ -125,12 +130,12 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
     request = replace(
         case.request, assumptions=_assumptions(case, changed), not_read=not_read_of_file(case.file)
     )
-    device = fullest(layout)
+    device = layout.fullest
     _, uncertainty = _bands(case, device)
     longest = None if case.query.ctx_size is None else request.context_tokens  # a slot has no more
     by_context = [
         _at(case, tokens, layout)
-        for tokens in _contexts(model, request.context_tokens)
+        for tokens in table_contexts(model, request.context_tokens)
         if tokens <= (longest or tokens)
     ]
     own = next(one for one in by_context if one.context_tokens == request.context_tokens)
@@ -144,34 +149,24 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
     budget = _budget(device, uncertainty)
     result = LocalEstimate(
         request=request,
-        deployment=lay_out(request.case),
-        parameters={
-            "total": parameters(model),
-            "active": active_parameters(model),
-            "by_component": {str(part): number for part, number in parameters_by_component(model).items()},
-        },
+        deployment=None,
+        parameters=parameter_counts(model),
         weights_by_component=by_component(case.local.tensors),
         weight_bytes_per_gpu=device.weights,
         loading_bytes={},
         kv_bytes_per_token_per_gpu=per_token,
         kv_bytes_per_token_reserved_per_gpu=per_token,
         state_bytes_per_request_per_gpu=device.state // case.options.slots,
-        kv_bytes_per_request_per_gpu=each,
         budget=budget,
         plan=plan,
         held=plan.profile,
         max_concurrency=budget.kv_pool_bytes / each if each else None,
-        max_concurrent_requests=own.max_concurrent_requests,
-        max_concurrent_requests_by_memory=own.max_concurrent_requests_by_memory,
-        max_concurrent_requests_ceiling=own.max_concurrent_requests_ceiling,
-        limited_by=own.limited_by,
-        shortfall_bytes=own.shortfall_bytes,
         kv_pool_tokens=layout.cells.context,
         max_context_tokens=case.longest(),
-        verdict=own.verdict,
-        decode_ms_lower_bound=decode_ms(case, layout),
+        decode_ms_lower_bound=_decode_ms(case, layout),
         prefill_ms_lower_bound=None,
         by_context=tuple(by_context),
+        **own.counts,
         explanation=(),
         local=layout,
         options=case.options,
@@ -200,22 +195,19 @@ def _budget(device: DeviceBytes, uncertainty: int) -> Budget:
 def _at(case: LocalCase, tokens: int, asked: LocalLayout) -> AtContext:
     """A start for requests of a context, with all its slots, and how many slots of them memory would hold."""
     options, usual = case.options, case.request.context_tokens
-    one, device = case.laid(tokens)
+    one = case.lay_out(context=tokens, parallel=1, unified=None)
+    device = one.fullest
     each = device.kv + device.state
     on_host = one.host.kv + one.host.state
     # The host's part of the cache is in the way only where both share one memory.
     guess = (device.free + each) // (each + (on_host if device.beside else 0) or 1)
-    count = 0
-    if one.fits:
-        count = most_slots(
-            case.local, options, case.devices, tokens, host_memory=case.host_memory, guess=guess
-        )
+    count = most_slots(case, tokens, guess) if one.fits else 0
     most = max(count, (device.usable - device.weights) // each if each else 0)
     layout, cells, stated = asked, options.context, case.query.ctx_size is not None
     # Where the cells are stated, shorter requests are of the same start.
     if tokens != usual and not stated:
         cells = tokens * max(options.context // usual, 1)
-        layout = case.lay_out(replace(options, context=cells))
+        layout = case.lay_out(context=cells)
     # Slots that share the cells of -c run as many requests of this length as find room in them.
     at_once = min(options.slots, cells // tokens) if options.is_unified else options.slots
     verdict = _verdict(case, layout, tokens)
@@ -243,11 +235,6 @@ def _per_token(case: LocalCase) -> int:
     return (total(1 << 17) - total(1 << 16)) >> 16
 
 
-def _contexts(model: Model, asked: int) -> list[int]:
-    known = {tokens for tokens in CONTEXTS if tokens <= model.context_tokens}
-    return sorted(known | {model.context_tokens, asked})
-
-
 _STARTS: Final = ("fits", "tight", "may_fit", "context_exceeds_model")
 
 
@@ -263,7 +250,7 @@ def _verdict(case: LocalCase, layout: LocalLayout, tokens: int) -> str:
         return "context_exceeds_model"
     if _weights_exceed(layout):
         return "weights_exceed_memory"
-    device = fullest(layout)
+    device = layout.fullest
     confirmed, uncertainty = _bands(case, device)
     if layout.shortfall:
         caches = device.kv + device.state
@@ -339,7 +326,7 @@ def _assumptions(case: LocalCase, changed: tuple[str, ...]) -> tuple[str, ...]:
     found += memory_said(case)
     found.append(_build_said(case.request.engine))
     found += [case.confirmation] if case.confirmation else []
-    found.append(f"host memory is read at {host_bandwidth(case) / 1e9:g} GB/s")
+    found.append(f"host memory is read at {_host_bandwidth(case) / 1e9:g} GB/s")
     found.append("logits of one token per slot, as llama-server reserves")
     return tuple(found)
 
@@ -404,3 +391,54 @@ def _layers_said(case: LocalCase) -> list[str]:
             f"n-gpu-layers {asked}: the model has {every} with its output layer; all {every} are on the GPU"
         ]
     return []
+
+
+def _host_bandwidth(case: LocalCase) -> int:
+    """Bytes per second at which the processor reads its memory: as stated, or that of a usual desktop.
+
+    A device that shares its memory with the processor has one bandwidth for both.
+    """
+    if case.query.host_bandwidth is not None:
+        return size_of("host-bandwidth", case.query.host_bandwidth)
+    if case.request.accelerator.is_unified:
+        found = Peaks.of(case.request.accelerator).bytes_per_s
+        return HOST_BANDWIDTH if math.isnan(found) else int(found)
+    return HOST_BANDWIDTH
+
+
+def _read_bytes(case: LocalCase, layout: LocalLayout) -> list[int]:
+    """What one token of one full slot reads on each device, the host last: active weights, cache, state."""
+    network, experts = case.local.network, case.local.model.experts
+    placement = place(network, case.options, case.devices)
+    share = experts.per_token / experts.routed if experts else 1.0
+    tables = ("token_embd", "per_layer_token_embd", "position_embd")
+    # One row of an embedding is read, but a tied one is the output matrix, too.
+    read = [t for t in case.local.tensors if t.role not in tables]
+    read += [replace(t, role="output") for t in case.local.tensors if t.role == "token_embd" and network.tied]
+    routed = weight_bytes([t for t in read if "_exps" in t.role], placement, case.options, tied=False)
+    plain = weight_bytes([t for t in read if "_exps" not in t.role], placement, case.options, tied=False)
+    slots = case.options.slots if not case.options.is_unified else 1
+    caches = [(device.kv + device.state) // slots for device in layout.devices]
+    caches.append((layout.host.kv + layout.host.state) // slots)
+    return [
+        int(always + share * some) + cache for always, some, cache in zip(plain, routed, caches, strict=True)
+    ]
+
+
+def _decode_ms(case: LocalCase, layout: LocalLayout) -> float | None:
+    """Least milliseconds of one token: each part read at the bandwidth of the memory that holds it.
+
+    Layers run one after the other, so the times of devices add up. None where a device's rate is unknown or
+    where the layout does not fit.
+    """
+    if not layout.fits:
+        return None
+    *on_devices, on_host = _read_bytes(case, layout)
+    accelerators = case.request.accelerators
+    total = on_host / _host_bandwidth(case)
+    for index, size in enumerate(on_devices):
+        rate = float(Peaks.of(accelerators[index if len(accelerators) > 1 else 0]).bytes_per_s)
+        if math.isnan(rate):
+            return None
+        total += size / rate
+    return 1000 * total
