@@ -15,13 +15,14 @@ from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cell
 from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place, repeated_bytes, weight_bytes
+from kvreport.accounting.engines.llama_cpp.quantize import with_mix
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.lessons import layers_to_move, sizes_within
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.home_case import local_device, open_local, with_mix
+from kvreport.estimation.home_case import local_device, open_local
 
 MIXES: Final = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")
 """Quantization mixes of the tables, from the largest."""

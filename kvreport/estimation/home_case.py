@@ -7,17 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
-from kvreport.accounting.engines.llama_cpp.companions import (
-    DEFAULT_DRAFT_TOKENS,
-    Companions,
-    prediction_model,
-)
-from kvreport.accounting.engines.llama_cpp.confirmed import confirmation, times_larger
 from kvreport.accounting.engines.llama_cpp.inventory import prediction_tensors
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, Setup, lay_out_local
 from kvreport.accounting.engines.llama_cpp.network import Mixture
-from kvreport.accounting.engines.llama_cpp.ollama_quantize import MIXES as OLLAMA_MIXES
-from kvreport.accounting.engines.llama_cpp.ollama_quantize import ollama_quantized
 from kvreport.accounting.engines.llama_cpp.options import (
     DEFAULT_CACHE_RAM,
     DEFAULT_CHECKPOINTS,
@@ -25,10 +17,16 @@ from kvreport.accounting.engines.llama_cpp.options import (
     parse_overrides,
 )
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place
-from kvreport.accounting.engines.llama_cpp.quantize import mix_name, quantized
-from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
-from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
-from kvreport.accounting.engines.llama_cpp.scratch import Scratch
+from kvreport.accounting.engines.llama_cpp.planner import Scratch
+from kvreport.accounting.engines.llama_cpp.quantize import mix_name, quantized, with_mix
+from kvreport.accounting.engines.llama_cpp.reading import (
+    DEFAULT_DRAFT_TOKENS,
+    Companions,
+    LocalModel,
+    prediction_model,
+    read_local,
+)
+from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp, confirmation, times_larger
 from kvreport.accounting.engines.llama_cpp.search import (
     FIT_TARGET,
     Fitted,
@@ -44,7 +42,6 @@ from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS, TEXT_DRAFTS
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_projector import read_projector
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.caches import FullAttention
 from kvreport.catalog.llama_cpp import LocalArchitecture, LocalArchitectures
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
@@ -58,9 +55,6 @@ from kvreport.units import parse_bytes, parse_tokens
 
 FOREIGN_ENGINES: Final[dict[str, str]] = read_table("foreign engines")
 """Forks whose rules differ from llama.cpp's, and how."""
-
-_KNOWN_AS_70B: Final = ("llama", "qwen2", "deci", "jais2", "olmo")
-"""Architectures of which the quantizer knows 80 layers as 70B (``LLM_TYPE_70B`` in ``src/models``)."""
 
 HOST_MEMORY: Final = 64 << 30
 """Main memory of a computer with graphics cards, in bytes, where nobody states it: two modules of 32 GiB.
@@ -112,39 +106,6 @@ def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tup
     local = read_local(model, known.by_class[model.architecture])
     mix = _released_mix(model) if weights is None or weights.lower() == RELEASED else mix_name(weights)
     return with_mix(local, mix), mix
-
-
-def with_mix(local: LocalModel, mix: str) -> LocalModel:
-    """The same model with the types of a quantization mix.
-
-    Raises:
-        InputError: If there is no such mix.
-    """
-    model = local.model
-    experts = model.experts.routed if model.experts else 0
-    if mix in OLLAMA_MIXES:
-        own = local.architecture.name
-        made = ollama_quantized(
-            local.tensors, mix, architecture=own, layers=model.layer_count, experts=experts
-        )
-        return replace(local, tensors=made)
-    typed = quantized(
-        local.tensors,
-        mix,
-        layers=model.layer_count,
-        experts=experts,
-        gqa=max(1, model.attention_heads) // _kv_heads(model),
-        wide=model.layer_count == 80 and local.architecture.name in _KNOWN_AS_70B,
-        falcon=local.architecture.name == "falcon",
-        # Files of this mix are published with an importance matrix; without one they would be 4% larger.
-        imatrix=mix.lower() == "iq3_xxs",
-    )
-    return replace(local, tensors=typed)
-
-
-def _kv_heads(model: Model) -> int:
-    heads = (c.kv_heads for g in model.layers for c in g.caches if isinstance(c, FullAttention))
-    return max(1, next(heads, 1))
 
 
 def _released_mix(model: Model) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions, parse_overrides
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
-from kvreport.accounting.engines.llama_cpp.scratch import Scratch
+from kvreport.accounting.engines.llama_cpp.planner import Scratch
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.local_logs import PRINTED, LocalLog, LocalLogs, LogDevice, Part
 from kvreport.estimation.estimate import estimate

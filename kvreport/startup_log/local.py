@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions, for_build
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
-from kvreport.accounting.engines.llama_cpp.scratch import Scratch
+from kvreport.accounting.engines.llama_cpp.planner import Scratch
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kvreport.accounting.engines.llama_cpp.companions import Companions, prediction_model
 from kvreport.accounting.engines.llama_cpp.inventory import prediction_tensors
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.quantize import quantized
-from kvreport.accounting.engines.llama_cpp.reading import LocalModel
+from kvreport.accounting.engines.llama_cpp.reading import Companions, LocalModel, prediction_model
 from kvreport.catalog.local_logs import Part
 from kvreport.catalog.model import Model
 from kvreport.estimation.home_case import open_local

@@ -19,9 +19,9 @@ from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, Setup, lay
 from kvreport.accounting.engines.llama_cpp.network import Hyper, Ngram
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions, for_build, parse_overrides
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
+from kvreport.accounting.engines.llama_cpp.planner import scratch_bytes
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
-from kvreport.accounting.engines.llama_cpp.scratch import scratch_bytes
 from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, fit, longest_context, most_slots
 from kvreport.accounting.engines.llama_cpp.tensors import Tensor
 from kvreport.accounting.engines.llama_cpp.types import TYPES

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from kvreport.accounting.engines.command import Command, Served
-from kvreport.accounting.engines.llama_cpp.command import modelfile, ollama_environment
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
-from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions, modelfile, ollama_environment
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.catalog.caches import FullAttention, SlidingWindow
 from kvreport.catalog.engine import Engine

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from kvreport import units
-from kvreport.accounting.engines.llama_cpp.command import modelfile
+from kvreport.accounting.engines.llama_cpp.options import modelfile
 from kvreport.accounting.weights import parameters
 from kvreport.build_cache import code
 from kvreport.catalog.accelerator import Accelerator

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.network import FeedForward, Network
-from kvreport.accounting.engines.llama_cpp.step import norm
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F32,
     Tensor,
@@ -19,6 +18,7 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     like,
     mul,
     mul_mat,
+    norm,
     permute,
     reshape,
     transpose,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvreport.accounting.engines.llama_cpp.network import Attention, BlockIndexer, IndexKeys, LatentAttention
-from kvreport.accounting.engines.llama_cpp.step import WorstStep, linear, norm
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F16,
     F32,
@@ -14,6 +13,7 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     I64,
     Graph,
     Tensor,
+    WorstStep,
     add,
     cache,
     concat,
@@ -22,8 +22,10 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     graph_input,
     into,
     like,
+    linear,
     mul,
     mul_mat,
+    norm,
     permute,
     reshape,
     transpose,

@@ -23,12 +23,12 @@ from kvreport.accounting.engines.llama_cpp.network import (
     Recurrence,
 )
 from kvreport.accounting.engines.llama_cpp.placement import Placement
-from kvreport.accounting.engines.llama_cpp.step import WorstStep, norm
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F32,
     I32,
     Graph,
     Tensor,
+    WorstStep,
     add,
     concat,
     cont,
@@ -37,6 +37,7 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     like,
     mul,
     mul_mat,
+    norm,
     permute,
     reshape,
     view,

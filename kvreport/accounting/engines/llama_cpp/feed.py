@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvreport.accounting.engines.llama_cpp.network import FeedForward, Mixture
-from kvreport.accounting.engines.llama_cpp.step import linear, norm
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F32,
     Graph,
@@ -14,9 +13,11 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     get_rows,
     glu,
     like,
+    linear,
     mul,
     mul_mat,
     mul_mat_id,
+    norm,
     reshape,
     top_k,
     view,

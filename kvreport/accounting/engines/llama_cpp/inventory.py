@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 from typing import Final
 
-from kvreport.accounting.engines.llama_cpp.naming import role_of
 from kvreport.accounting.engines.llama_cpp.types import TYPES, GgmlType
 from kvreport.catalog.caches import FullAttention, Latent, RecurrentState, Shared, SlidingWindow
 from kvreport.catalog.model import Component, Model, WeightGroup
+from kvreport.resources import read_table
 
 _MATRIX_MIN = 2
 _PARTS: tuple[Component, ...] = ("dense_mlp", "attention", "routed_experts", "shared_experts", "norms")
@@ -367,3 +368,26 @@ def local_tensor(name: str, shape: Sequence[int], kind: GgmlType) -> LocalTensor
         return LocalTensor(role, layer, prod(shape), 1, 1, kind)
     stack = shape[2] if len(shape) > 2 else 1
     return LocalTensor(role, layer, shape[0], prod(shape[1:]), stack, kind)
+
+
+_RULES: Final[tuple[tuple[Component | None, str, str], ...]] = tuple(map(tuple, read_table("ggml roles")))
+"""Component, pattern of a module's path, and role, after ``gguf-py/gguf/tensor_mapping.py`` and ``conversion/*.py`` of
+llama.cpp 0c1e57098: the first row that matches names a tensor as ggml does."""
+
+
+@lru_cache(maxsize=4096)
+def role_of(path: str, component: Component) -> str:
+    """Name a tensor as ggml does, without layer number and without ``.weight``.
+
+    ``path``: module path of a weight group, ``*`` for numbers; or a name of a GGUF file. ``component``:
+    what the weight is for.
+    """
+    if path.startswith("blk.*."):
+        return path.removeprefix("blk.*.").removesuffix(".weight")
+    if path in ("token_embd.weight", "output.weight", "output_norm.weight", "per_layer_token_embd.weight"):
+        return path.removesuffix(".weight")
+    stem = path.removesuffix(".weight").removesuffix(".bias")
+    for wanted, pattern, role in _RULES:
+        if wanted in (None, component) and re.search(pattern, stem):
+            return f"{role}.bias" if path.endswith(".bias") else role
+    return stem.rpartition(".")[2]

@@ -20,7 +20,6 @@ from kvreport.accounting.engines.llama_cpp.caches import (
     state_bytes,
     widest_values,
 )
-from kvreport.accounting.engines.llama_cpp.companions import Companions, companion_options
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.network import (
     Attention,
@@ -39,8 +38,8 @@ from kvreport.accounting.engines.llama_cpp.placement import (
 )
 from kvreport.accounting.engines.llama_cpp.planner import Backend, assign
 from kvreport.accounting.engines.llama_cpp.planner import sizes as sizes_of
-from kvreport.accounting.engines.llama_cpp.reading import LocalModel
-from kvreport.accounting.engines.llama_cpp.step import WorstStep
+from kvreport.accounting.engines.llama_cpp.reading import Companions, LocalModel, companion_options
+from kvreport.accounting.engines.llama_cpp.tensors import WorstStep
 from kvreport.accounting.engines.llama_cpp.types import cache_type
 
 _KEPT_OF_A_KIND: Final = 3

@@ -18,7 +18,7 @@ from kvreport.accounting.engines.llama_cpp.feed import FeedHomes
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.network import Network
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
-from kvreport.accounting.engines.llama_cpp.scratch import Scratch
+from kvreport.accounting.engines.llama_cpp.planner import Scratch
 from kvreport.errors import InputError
 
 _EXPERTS: Final = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps")

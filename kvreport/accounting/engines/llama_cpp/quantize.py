@@ -1,21 +1,27 @@
-"""Which type each tensor gets in a quantization mix: the quantizer's own rule.
+"""Which type each tensor gets in a quantization mix: the rules of llama.cpp's quantizer, and of Ollama's own.
 
 ``src/llama-quant.cpp`` (``llama_tensor_get_type_impl``, ``tensor_type_fallback``, ``tensor_allows_quantization``,
 ``llama_ftype_get_default_type``) of llama.cpp 0c1e57098, without an importance matrix unless one is named. What
 people publish as ``UD-...`` follows tables of its own; only a file shows those.
+
+``server/quantization.go`` (``newType``, ``getTensorNewType``, ``qwen3LinearAttnQuantType``) of Ollama at 1e95ab3, which made
+the newer files of its library. It follows llama.cpp's rules with differences: a table of embeddings per layer stays in
+16 bits, low-rank projections of latent attention get 8 bits, and models with linear attention have a table of their own.
+Its mixes are called ``ollama-q4_k_m`` and so on here, because their bytes differ from llama.cpp's of the same name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
-from kvreport.accounting.engines.llama_cpp.ollama_quantize import MIXES as OLLAMA_MIXES
-from kvreport.accounting.engines.llama_cpp.ollama_quantize import more_bits
+from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.engines.llama_cpp.types import TYPES
+from kvreport.catalog.caches import FullAttention
+from kvreport.catalog.llama_cpp import OLLAMA_PREFIX
 from kvreport.errors import InputError
 
 MIXES: Final = {
@@ -49,47 +55,78 @@ _FALLBACK: Final = {
     "q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0",
 }  # fmt: skip
 
+OLLAMA_MIXES: Final = {
+    "ollama-q4_k_m": "q4_k",
+    "ollama-q4_k_s": "q4_k",
+    "ollama-q8_0": "q8_0",
+    "ollama-mxfp4": "bf16",
+}
+"""Mixes that Ollama makes, each with the type of its usual tensors. ``ollama-mxfp4`` is gpt-oss as it was released:
+experts in MXFP4, everything else in 16 bits (``convert/convert_gptoss.go``)."""
+
+_OLLAMA_KEPT: Final = (
+    "ffn_gate_inp", "position_embd", "token_types", "ssm_conv1d", "shortconv.conv", "time_mix_first", "time_mix_w1",
+    "time_mix_w2", "time_mix_decay_w1", "time_mix_decay_w2", "time_mix_lerp_fused", "attn_rel_b", "per_layer_token_embd",
+)  # fmt: skip
+_OLLAMA_F32: Final = tuple(part for part in _F32 if part != "indexer.proj")
+_LATENT: Final = ("attn_k_b", "attn_v_b", "attn_kv_a_mqa", "attn_q_a", "attn_q_b")
+_OF_LINEAR: Final = {
+    "attn_v": "q6_k", "ffn_down_exps": "q6_k", "ffn_down_shexp": "q6_k",
+    **dict.fromkeys(
+        (
+            "attn_q", "attn_k", "attn_output", "attn_qkv", "attn_gate", "ssm_ba", "ssm_beta", "ssm_alpha", "ssm_out",
+            "ffn_gate_exps", "ffn_gate_shexp", "ffn_up_exps", "ffn_up_shexp",
+        ),
+        "q4_k",
+    ),
+}  # fmt: skip
+_LINEAR: Final = ("qwen3next", "qwen35", "qwen35moe")
 _LOW: Final = ("iq2_xxs", "iq2_xs", "iq1_s", "iq2_s", "iq2_m", "iq1_m")
 _VALUES: Final = ("attn_v", "attn_qkv", "attn_kv_b")
+_KNOWN_AS_70B: Final = ("llama", "qwen2", "deci", "jais2", "olmo")
+"""Architectures of which the quantizer knows 80 layers as 70B (``LLM_TYPE_70B`` in ``src/models``)."""
 
 
 @dataclass
 class _State:
-    """Counters of one quantizer run (``quantize_state_impl``).
+    """Counters of one quantizer run (``quantize_state_impl``, ``quantizeState``), and what it knows of the model.
 
     Attributes:
-        mix: Name of the mix.
+        mix: Name of the mix, without Ollama's prefix.
+        default: The type that most of its tensors have.
         layers: Layers of the model.
+        tied: True if the embedding is the output matrix too.
+        values: Value projections in all.
+        architecture: ggml's name of the architecture.
         experts: Experts of a layer, 0 if none.
         gqa: Query heads per KV head.
-        tied: True if the embedding is the output matrix too.
         wide: True for the 80-layer models that the quantizer knows as 70B.
-        falcon: True for the Falcon architecture.
         imatrix: True with an importance matrix.
-        values: Value projections in all.
         value: Value projections seen.
         down: Down projections seen.
-        gate: Gates seen.
-        up: Up projections seen.
     """
 
     mix: str
+    default: str
     layers: int
-    experts: int
-    gqa: int
     tied: bool
-    wide: bool
-    falcon: bool
-    imatrix: bool
     values: int
+    architecture: str = ""
+    experts: int = 0
+    gqa: int = 1
+    wide: bool = False
+    imatrix: bool = False
     value: int = 0
     down: int = 0
-    gate: int = 0
-    up: int = 0
+
+    @property
+    def falcon(self) -> bool:
+        """True for the Falcon architecture."""
+        return self.architecture == "falcon"
 
 
 def is_mix(name: str) -> bool:
-    """True if the quantizer has a mix of this name."""
+    """True if a quantizer has a mix of this name."""
     found = name.lower()
     return found in OLLAMA_MIXES or _plain(found) in MIXES
 
@@ -116,57 +153,76 @@ def _plain(name: str) -> str:
     return ALIASES.get(found, found)
 
 
-def quantized(
-    tensors: Iterable[LocalTensor],
-    mix: str,
-    *,
-    layers: int,
-    experts: int = 0,
-    gqa: int = 1,
-    wide: bool = False,
-    falcon: bool = False,
-    imatrix: bool = False,
-) -> tuple[LocalTensor, ...]:
-    """Give every tensor the type that the quantizer would.
+def with_mix(local: LocalModel, mix: str) -> LocalModel:
+    """A model with the type that a mix's quantizer would give to every tensor.
 
-    Args:
-        tensors: The model's tensors, in the order of their layers.
-        mix: Name of a mix.
-        layers: Layers of the model.
-        experts: Experts of a layer.
-        gqa: Query heads per KV head.
-        wide: True for the 80-layer models that the quantizer knows as 70B.
-        falcon: True for the Falcon architecture.
-        imatrix: True with an importance matrix.
+    Raises:
+        InputError: If there is no such mix.
+    """
+    model, own = local.model, local.architecture.name
+    heads = (c.kv_heads for g in model.layers for c in g.caches if isinstance(c, FullAttention))
+    state = replace(
+        _state(local.tensors, mix, model.layer_count),
+        architecture=own,
+        experts=model.experts.routed if model.experts else 0,
+        gqa=max(1, model.attention_heads) // max(1, next(heads, 1)),
+        wide=model.layer_count == 80 and own in _KNOWN_AS_70B,
+        # Files of this mix are published with an importance matrix; without one they would be 4% larger.
+        imatrix=mix.lower() == "iq3_xxs",
+    )
+    return replace(local, tensors=_typed(local.tensors, mix, state))
+
+
+def quantized(tensors: Iterable[LocalTensor], mix: str, *, layers: int) -> tuple[LocalTensor, ...]:
+    """Some tensors of a model of so many layers with the types of a mix, in the order of their layers.
 
     Raises:
         InputError: If there is no such mix.
     """
     listed = tuple(tensors)
+    return _typed(listed, mix, _state(listed, mix, layers))
+
+
+def _state(tensors: Iterable[LocalTensor], mix: str, layers: int) -> _State:
+    roles = [tensor.role for tensor in tensors]
     name = mix_name(mix)
-    roles = {tensor.role for tensor in listed}
-    state = _State(
-        name,
+    return _State(
+        name.removeprefix(OLLAMA_PREFIX),
+        OLLAMA_MIXES.get(name) or MIXES[name],
         layers,
-        experts,
-        gqa,
-        "output" not in roles,
-        wide,
-        falcon,
-        imatrix,
-        values=sum(tensor.role in _VALUES for tensor in listed),
+        tied="output" not in roles,
+        values=sum(role in _VALUES for role in roles),
     )
-    return tuple(tensor.as_kind(TYPES[_type(state, tensor)]) for tensor in listed)
+
+
+def _typed(tensors: Iterable[LocalTensor], mix: str, state: _State) -> tuple[LocalTensor, ...]:
+    if mix_name(mix) in OLLAMA_MIXES:
+        tensors = sorted(tensors, key=lambda tensor: (tensor.layer, tensor.role))
+        return tuple(tensor.as_kind(TYPES[_ollama_type(state, tensor)]) for tensor in tensors)
+    return tuple(tensor.as_kind(TYPES[_type(state, tensor)]) for tensor in tensors)
 
 
 def _type(state: _State, tensor: LocalTensor) -> str:
-    default, role = MIXES[state.mix], tensor.role
+    default, role = state.default, tensor.role
     if not tensor.is_matrix or _among(role, _F32):
         return "f32"
     quantized_by_default = TYPES[default].quantized
     if not quantized_by_default or _among(role, _KEPT):
         return "f16" if quantized_by_default else default
     return _fallback(_chosen(state, tensor, default), tensor.columns)
+
+
+def _ollama_type(state: _State, tensor: LocalTensor) -> str:
+    role, default = tensor.role, state.default
+    if not tensor.is_matrix or _among(role, _OLLAMA_F32):
+        return "f32"
+    if _among(role, _OLLAMA_KEPT):
+        return "bf16"
+    if default == "bf16":
+        return "mxfp4" if tensor.stack > 1 else default
+    if state.architecture in _LINEAR and default == "q4_k" and role in _OF_LINEAR:
+        return _OF_LINEAR[role]
+    return _fallback(_ollama_chosen(state, tensor, default), tensor.columns)
 
 
 @lru_cache(maxsize=4096)
@@ -315,3 +371,30 @@ def _attention_type(state: _State, role: str, default: str) -> str:
     return {"q2_k": "q3_k", "iq3_xxs": "iq3_s", "q3_k_m": "q4_k", "q3_k_l": "q5_k", "iq3_m": "q4_k"}.get(
         mix, default
     )
+
+
+def _ollama_chosen(state: _State, tensor: LocalTensor, default: str) -> str:
+    role, mix, eight = tensor.role, state.mix, state.experts == 8
+    if role == "output" or (state.tied and role == "token_embd"):
+        return "q8_0" if default == "q8_0" or tensor.columns % TYPES[default].block else "q6_k"
+    if role == "attn_v":
+        index, state.value = state.value, state.value + 1
+        if mix == "q4_k_m" and more_bits(index, state.values):
+            default = "q6_k"
+        elif mix == "q4_k_s" and index < 4:
+            default = "q5_k"
+    elif role.startswith("ffn_down"):
+        index, state.down = state.down, state.down + 1
+        if mix == "q4_k_m" and more_bits(index, state.layers):
+            return "q6_k"
+        return "q5_k" if mix == "q4_k_s" and index < state.layers // 8 else default
+    if role in _LATENT or (eight and role in ("attn_v", "attn_k")):
+        return "q8_0"
+    if (eight and role == "attn_output" and default == "q4_k") or (role == "attn_qkv" and mix == "q4_k_m"):
+        return "q5_k"
+    return default
+
+
+def more_bits(index: int, count: int) -> bool:
+    """Whether a layer is one of those that the mixes called medium give more bits (``use_more_bits``)."""
+    return index < count // 8 or index >= 7 * count // 8 or (index - count // 8) % 3 == 2

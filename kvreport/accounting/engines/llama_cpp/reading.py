@@ -1,12 +1,19 @@
-"""From a model record to the network that llama.cpp builds: dimensions from shapes, traits from tensors."""
+"""From a model record to the network that llama.cpp builds: dimensions from shapes, traits from tensors.
+
+And what is loaded with it. A draft model is a second model with a context of the same size and 16-bit caches
+(``common_base_params_to_speculative`` in ``common/speculative.cpp``). Prediction blocks (NextN, MTP) are in the
+model's own file; their context shares the trunk's embedding and head and has a cache of those blocks only
+(``create_memory`` in ``src/llama-model.cpp``). A projector is a model of its own on the first device
+(``tools/mtmd/clip.cpp``). llama.cpp 0c1e57098.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from kvreport.accounting.engines.llama_cpp.companions import ALONE, Companions
 from kvreport.accounting.engines.llama_cpp.inventory import LayerSets, LocalTensor, layer_sets, tensors_of
 from kvreport.accounting.engines.llama_cpp.network import (
     Attention,
@@ -22,15 +29,40 @@ from kvreport.accounting.engines.llama_cpp.network import (
     QkNorm,
     Recurrence,
 )
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.catalog import caches as kinds
 from kvreport.catalog.llama_cpp import LocalArchitecture
 from kvreport.catalog.model import Model
+
+if TYPE_CHECKING:
+    from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
+    from kvreport.accounting.engines.llama_cpp.vision import Projector
 
 _OUT_SCALES = ("layer_scalar", "layer_output_scale")
 """Gemma 4's weight on the output of a layer, as a checkpoint and as a GGUF file name it."""
 
 _SECOND = ("second_norm", "ffn_norm", "post_attention_norm")
 Roles = Mapping[str, LocalTensor]
+
+
+@dataclass(frozen=True)
+class Companions:
+    """Everything that is loaded besides a model.
+
+    Attributes:
+        draft: A draft model.
+        prediction: The model's own prediction blocks, as a network of their own.
+        projector: A vision projector.
+        projector_on_host: True with ``--no-mmproj-offload``.
+    """
+
+    draft: LocalModel | None = None
+    prediction: LocalModel | None = None
+    projector: Projector | None = None
+    projector_on_host: bool = False
+
+
+ALONE: Final = Companions()
 
 
 @dataclass(frozen=True)
@@ -450,3 +482,50 @@ def _mamba2(
     elif conv is not None and width:
         groups = max(1, (conv.channels - inner) // (2 * width))
     return make("mamba2", inner=inner, state=width, heads=heads, groups=groups, normed="ssm_norm" in roles)
+
+
+DEFAULT_DRAFT_TOKENS: Final = 3
+"""Draft tokens per step where nobody states them (``common_params_speculative_draft::n_max``, ``common/common.h``)."""
+
+
+def companion_options(options: LocalOptions) -> LocalOptions:
+    """Options of the context that drafts: the same cells and slots, caches of its own types, logits of one token per slot."""
+    return replace(
+        options,
+        type_k=options.draft_type_k,
+        type_v=options.draft_type_v,
+        gpu_layers=None,
+        cpu_moe=0,
+        overrides=(),
+        tensor_split=(),
+        outputs=options.slots,
+        draft=0,
+        mtp=False,
+        embeddings=False,
+    )
+
+
+def prediction_model(local: LocalModel, tensors: tuple[LocalTensor, ...]) -> LocalModel | None:
+    """A model's prediction blocks as a model: blocks like the last with attention, the trunk's head."""
+    attending = [
+        block for block in local.network.blocks if isinstance(block.mixer, Attention | LatentAttention)
+    ]
+    full = [block for block in attending if not (isinstance(block.mixer, Attention) and block.mixer.window)]
+    if not tensors or not attending:
+        return None
+    first = min(tensor.layer for tensor in tensors)
+    count = max(tensor.layer for tensor in tensors) - first + 1
+    block: Block = (full or attending)[-1]
+    network = replace(
+        local.network,
+        blocks=(block,) * count,
+        tied=False,
+        per_layer=0,
+        predicts=True,
+        rollback=False,
+        late_rows=True,
+        late_before_norm=False,
+        hidden_output=True,
+    )
+    moved = tuple(replace(tensor, layer=tensor.layer - first) for tensor in tensors)
+    return replace(local, network=network, tensors=moved, companions=ALONE)

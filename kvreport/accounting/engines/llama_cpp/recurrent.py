@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from kvreport.accounting.engines.llama_cpp.attention import AttentionInputs
 from kvreport.accounting.engines.llama_cpp.network import Recurrence
-from kvreport.accounting.engines.llama_cpp.step import norm
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F32,
     Graph,
@@ -24,6 +23,7 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     like,
     mul,
     mul_mat,
+    norm,
     reshape,
     transpose,
     view,

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
-from kvreport.accounting.engines.llama_cpp.caches import count_cells
-from kvreport.accounting.engines.llama_cpp.cells import cell_plan
-from kvreport.accounting.engines.llama_cpp.command import server_command
-from kvreport.accounting.engines.llama_cpp.confirmed import times_larger
+from kvreport.accounting.engines.llama_cpp.caches import cell_plan, count_cells
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
-from kvreport.accounting.engines.llama_cpp.options import FAMILY, LocalOptions, for_build
+from kvreport.accounting.engines.llama_cpp.options import FAMILY, LocalOptions, for_build, server_command
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place
 from kvreport.accounting.engines.llama_cpp.reading import read_local
 from kvreport.accounting.engines.step import EngineStep, Reserve
 from kvreport.accounting.plan import BlockPlan
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.llama_check import CheckedArchitecture, LlamaCheck
 from kvreport.catalog.llama_cpp import LocalArchitecture, LocalArchitectures
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import build_number, first_with, release_at
 from kvreport.errors import InputError, shorten
+from kvreport.units import human_bytes, human_tokens
 
 if TYPE_CHECKING:
     from kvreport.accounting.case import Case
@@ -131,3 +131,40 @@ def _compute_bytes(model: Model, context: int) -> int:
         placement = place(local.network, options, _DEVICE)
         _COMPUTE[key] = (model, compute_bytes(local, options, _DEVICE, placement, cells)[0][0])
     return _COMPUTE[key][1]
+
+
+@lru_cache(maxsize=512)
+def check_of(name: str) -> CheckedArchitecture | None:
+    """What the check of an architecture found (``data/llama_cpp/check.yaml``); None where it was not checked.
+
+    ``name``: name in a GGUF file.
+    """
+    check = LlamaCheck.read()
+    found = [] if check is None else [one for one in check.architectures if one.architecture == name]
+    return found[0] if found and found[0].compared else None
+
+
+def times_larger(architecture: LocalArchitecture) -> float:
+    """How many times ours a compute buffer may be: 1 where the check agrees, or nobody checked."""
+    checked = check_of(architecture.name)
+    if checked is None or checked.within_2_percent == checked.compared:
+        return 1.0
+    # The difference is relative to the real buffer: 0.5 may mean twice ours. From 1 on ours is the larger one, and the
+    # band is as wide upwards as it was downwards.
+    off = checked.largest_difference
+    return 1 / (1 - off) if off < 1 else 1 + off
+
+
+def confirmation(architecture: LocalArchitecture, times: float) -> str:
+    """What an answer says of its compute buffers where the check does not agree; empty where it does."""
+    checked = check_of(architecture.name)
+    if checked is None:
+        return "compute buffer: no check against llama.cpp covers this architecture"
+    if checked.within_2_percent == checked.compared:
+        return ""
+    agreed = f"{checked.within_2_percent} of {checked.compared} checked settings agree within 2%"
+    reported = architecture.compute_reported
+    if reported is not None and times > times_larger(architecture):
+        size, tokens = human_bytes(reported.bytes), human_tokens(reported.context_tokens)
+        agreed += f", and {size} at {tokens} were reported"
+    return f"compute buffer not confirmed for this architecture, may be up to {times:.1f} times larger ({agreed})"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvreport.accounting.engines.llama_cpp.planner import Backend, plan
-from kvreport.accounting.engines.llama_cpp.step import linear
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F16,
     F32,
@@ -24,6 +23,7 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     glu,
     graph_input,
     like,
+    linear,
     permute,
     reshape,
     transpose,
