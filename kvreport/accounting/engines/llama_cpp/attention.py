@@ -102,70 +102,91 @@ class _Heads:
     value: Tensor | None
 
 
-def attention(
-    graph: Graph, inputs: AttentionInputs, attn: Attention, x: Tensor, home: int, cache_home: int
-) -> Tensor:
-    """Attention with cached keys and values, from the layer's normed input to the output projection.
+@dataclass
+class Place:
+    """Where a layer stands.
 
-    Args:
+    Attributes:
         graph: The graph that is planned.
-        inputs: Tensors that every layer reads: positions, masks, rows of the cache.
-        attn: The layer.
-        x: The residual stream.
-        home: Where the layer computes.
-        cache_home: Where its cache lies.
+        inputs: What every layer reads: positions, masks, rows of the cache.
+        home: Backend where the layer computes.
+        cache_home: Backend where its caches and states lie.
     """
+
+    graph: Graph
+    inputs: AttentionInputs
+    home: int
+    cache_home: int
+
+    @property
+    def step(self) -> WorstStep:
+        """The step that is planned."""
+        return self.inputs.step
+
+    def weight(self, *ne: int) -> Tensor:
+        """A weight of the layer."""
+        return weight(*ne, home=self.home)
+
+    def linear(self, x: Tensor, width: int, *, biased: bool = False) -> Tensor:
+        """A matrix of so many outputs times ``x``, and its bias where it is ``biased``."""
+        return linear(x, width, self.home, biased=biased)
+
+    def norm(self, x: Tensor, *, layer_norm: bool = False) -> Tensor:
+        """A norm and its weight."""
+        return norm(x, self.home, layer_norm=layer_norm)
+
+
+def attention(at: Place, attn: Attention, x: Tensor) -> Tensor:
+    """Attention with cached keys and values, from the layer's normed input to the output projection."""
     picks = None
     if attn.picker is not None:
-        picks = _picked_blocks(graph, inputs, attn.picker, x, home, cache_home)
+        picks = _picked_blocks(at, attn.picker, x)
     if attn.latent is None:
-        heads, gate = _project(inputs, attn, x, home)
+        heads, gate = _project(at, attn, x)
     else:
-        heads, gate = _unfolded(inputs, attn.latent, x, home), None
-    out = _attend(graph, inputs, attn, heads, picks, cache_home, home)
+        heads, gate = _unfolded(at, attn.latent, x), None
+    out = _attend(at, attn, heads, picks)
     if gate is not None:
         out = mul(out, like("unary", gate))
-    out = mul_mat(weight(out.ne[0], x.ne[0], home=home), out)
-    return add(out, weight(x.ne[0], home=home)) if attn.out_bias else out
+    out = at.linear(out, x.ne[0])
+    return add(out, at.weight(x.ne[0])) if attn.out_bias else out
 
 
-def _unfolded(inputs: AttentionInputs, latent: LatentAttention, x: Tensor, home: int) -> _Heads:
+def _unfolded(at: Place, latent: LatentAttention, x: Tensor) -> _Heads:
     """Keys and values of every head from a latent, before they are cached (``minicpm3.cpp``)."""
     tokens, heads, head = x.ne[1], latent.heads, latent.nope + latent.rotary
-    compressed = _compressed_query(latent, x, home)
-    query = reshape(
-        mul_mat(weight(compressed.ne[0], head * heads, home=home), compressed), head, heads, tokens
-    )
-    both = mul_mat(weight(x.ne[0], latent.latent + latent.rotary, home=home), x)
+    compressed = _compressed_query(at, latent, x)
+    query = reshape(at.linear(compressed, head * heads), head, heads, tokens)
+    both = at.linear(x, latent.latent + latent.rotary)
     shared = view(both, (latent.rotary, 1, tokens), (both.nb[1], both.nb[1]))
-    inner = norm(view(both, (latent.latent, tokens), (both.nb[1],)), home)
+    inner = at.norm(view(both, (latent.latent, tokens), (both.nb[1],)))
     wide = latent.nope + latent.value_dim
-    unfolded = mul_mat(weight(latent.latent, wide * heads, home=home), inner)
+    unfolded = mul_mat(at.weight(latent.latent, wide * heads), inner)
     strides = (wide * F32, wide * heads * F32)
     key = view(unfolded, (latent.nope, heads, tokens), strides)
     value = cont(view(unfolded, (latent.value_dim, heads, tokens), strides))
     if latent.rotates:
-        query = _turned(query, inputs.positions)
-        shared = _turned(shared, inputs.positions)
+        query = _turned(query, at.inputs.positions)
+        shared = _turned(shared, at.inputs.positions)
     key = concat(key, Tensor("repeat", (latent.rotary, heads, tokens), srcs=(shared,)))
     return _Heads(query, key, value)
 
 
-def _project(inputs: AttentionInputs, attn: Attention, x: Tensor, home: int) -> tuple[_Heads, Tensor | None]:
+def _project(at: Place, attn: Attention, x: Tensor) -> tuple[_Heads, Tensor | None]:
     tokens = x.ne[1]
-    query, key, value = _qkv(attn, x, home)
+    query, key, value = _qkv(at, attn, x)
     gate = None
     full, stride = query, (attn.key_dim * 2 * F32, attn.key_dim * 2 * attn.heads * F32)
     if attn.gate == "doubled":
         query = view(full, (attn.key_dim, attn.heads, tokens), stride)
     elif attn.gate == "own":
-        gate = mul_mat(weight(x.ne[0], attn.gate_width, home=home), x)
-    query = _position(inputs, attn, query, home)
+        gate = at.linear(x, attn.gate_width)
+    query = _position(at, attn, query)
     if attn.gate == "doubled":
         gate = cont(view(full, (attn.key_dim, attn.heads, tokens), stride), attn.key_dim * attn.heads, tokens)
     if key is None or value is None:
         return _Heads(query, None, None), gate
-    key = _position(inputs, attn, key, home)
+    key = _position(at, attn, key)
     if attn.value_norm:
         value = like("rms_norm", value)
     return _Heads(query, key, value), gate
@@ -175,42 +196,39 @@ def _turned(x: Tensor, positions: Tensor) -> Tensor:
     return Tensor("rope", x.ne, srcs=(x, positions))
 
 
-def _position(inputs: AttentionInputs, attn: Attention, heads: Tensor, home: int) -> Tensor:
+def _position(at: Place, attn: Attention, heads: Tensor) -> Tensor:
     if attn.qk_norm == "head":
-        heads = norm(heads, home)
-    return _turned(heads, inputs.positions) if attn.rotary else heads
+        heads = at.norm(heads)
+    return _turned(heads, at.inputs.positions) if attn.rotary else heads
 
 
-def _qkv(attn: Attention, x: Tensor, home: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    tokens = x.ne[1]
+def _qkv(at: Place, attn: Attention, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
     q_width = attn.heads * attn.key_dim * (2 if attn.gate == "doubled" else 1)
     k_width, v_width = attn.kv_heads * attn.key_dim, attn.kv_heads * attn.value_dim
     if attn.fused:
-        return _fused_qkv(attn, x, home)
-    query = linear(x, q_width, home, biased=attn.biased)
+        return _fused_qkv(at, attn, x)
+    query = at.linear(x, q_width, biased=attn.biased)
     if attn.gate != "doubled":
-        query = _shaped(attn, query, attn.heads, attn.key_dim, tokens, home, normed=True)
+        query = _shaped(at, attn, query, attn.heads, normed=True)
     if not attn.owns_cache:
         return query, None, None
-    key = linear(x, k_width, home, biased=attn.biased)
-    value = key if attn.same_kv else linear(x, v_width, home, biased=attn.biased)
-    key = _shaped(attn, key, attn.kv_heads, attn.key_dim, tokens, home, normed=True)
-    value = _shaped(attn, value, attn.kv_heads, attn.value_dim, tokens, home)
+    key = at.linear(x, k_width, biased=attn.biased)
+    value = key if attn.same_kv else at.linear(x, v_width, biased=attn.biased)
+    key = _shaped(at, attn, key, attn.kv_heads, normed=True)
+    value = _shaped(at, attn, value, attn.kv_heads)
     return query, key, value
 
 
-def _shaped(
-    attn: Attention, x: Tensor, heads: int, dim: int, tokens: int, home: int, *, normed: bool = False
-) -> Tensor:
+def _shaped(at: Place, attn: Attention, x: Tensor, heads: int, *, normed: bool = False) -> Tensor:
     if normed and attn.qk_norm == "full":
-        x = norm(x, home)
-    return reshape(x, dim, heads, tokens)
+        x = at.norm(x)
+    return reshape(x, x.ne[0] // heads, heads, x.ne[1])
 
 
-def _fused_qkv(attn: Attention, x: Tensor, home: int) -> tuple[Tensor, Tensor, Tensor]:
+def _fused_qkv(at: Place, attn: Attention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     tokens = x.ne[1]
     widths = (attn.heads * attn.key_dim, attn.kv_heads * attn.key_dim, attn.kv_heads * attn.value_dim)
-    both = linear(x, sum(widths), home, biased=attn.biased)
+    both = at.linear(x, sum(widths), biased=attn.biased)
     row = both.nb[1]
     query = view(both, (attn.key_dim, attn.heads, tokens), (attn.key_dim * F32, row))
     key = view(both, (attn.key_dim, attn.kv_heads, tokens), (attn.key_dim * F32, row))
@@ -218,51 +236,40 @@ def _fused_qkv(attn: Attention, x: Tensor, home: int) -> tuple[Tensor, Tensor, T
     return query, key, value
 
 
-def _attend(
-    graph: Graph,
-    inputs: AttentionInputs,
-    attn: Attention,
-    heads: _Heads,
-    picks: Tensor | None,
-    cache_home: int,
-    home: int,
-) -> Tensor:
-    step, windowed = inputs.step, attn.window is not None
+def _attend(at: Place, attn: Attention, heads: _Heads, picks: Tensor | None) -> Tensor:
+    step, windowed = at.step, attn.window is not None
     cells = step.window_cells if windowed else step.cells
-    turned = _turn(inputs, heads, windowed=windowed)
-    graph.expand(turned.query)
-    mask = inputs.masks[windowed]
+    turned = _turn(at, heads, windowed=windowed)
+    at.graph.expand(turned.query)
+    mask = at.inputs.masks[windowed]
     order = (turned.key, turned.value) if step.window_cells else (turned.value, turned.key)
     for tensor in order:
         if tensor is not None:
-            graph.expand(tensor)
+            at.graph.expand(tensor)
     k_width, v_width = attn.kv_heads * attn.key_dim, attn.kv_heads * attn.value_dim
-    keys = cache(k_width, cells, step.streams, home=cache_home)
-    values = cache(v_width, cells, step.streams, home=cache_home)
+    keys = cache(k_width, cells, step.streams, home=at.cache_home)
+    values = cache(v_width, cells, step.streams, home=at.cache_home)
     if turned.key is not None and turned.value is not None:
-        graph.expand(_store(turned.key, keys, inputs.key_cells[windowed]))
-        graph.expand(_store_values(step, turned.value, values, inputs.value_cells[windowed]))
+        at.graph.expand(_store(turned.key, keys, at.inputs.key_cells[windowed]))
+        at.graph.expand(_store_values(step, turned.value, values, at.inputs.value_cells[windowed]))
     k = view(keys, (attn.key_dim, attn.kv_heads, cells, step.streams), (attn.key_dim * F16, k_width * F16))
     v = _cached_values(step, attn, values, cells)
-    sinks = weight(attn.heads, home=home) if attn.sinks else None
+    sinks = at.weight(attn.heads) if attn.sinks else None
     out = attend(
-        graph,
-        step,
+        at,
         turned.query,
         k,
         v,
         mask if picks is None else _sparse_mask(mask, picks),
-        home=home,
-        cache_home=cache_home,
         sinks=sinks,
     )
-    rotation = inputs.value_rotation[windowed]
+    rotation = at.inputs.value_rotation[windowed]
     return _hadamard(out, rotation) if rotation is not None else out
 
 
-def _turn(inputs: AttentionInputs, heads: _Heads, *, windowed: bool) -> _Heads:
+def _turn(at: Place, heads: _Heads, *, windowed: bool) -> _Heads:
     """Rotate queries, keys and values of a quantized cache (``llama_mul_mat_hadamard``)."""
-    by_key, by_value = inputs.key_rotation[windowed], inputs.value_rotation[windowed]
+    by_key, by_value = at.inputs.key_rotation[windowed], at.inputs.value_rotation[windowed]
     query, key, value = heads.query, heads.key, heads.value
     if by_key is not None:
         query = _hadamard(query, by_key)
@@ -302,33 +309,27 @@ def _cached_values(step: WorstStep, attn: Attention, values: Tensor, cells: int)
 
 
 def attend(
-    graph: Graph,
-    step: WorstStep,
+    at: Place,
     q: Tensor,
     k: Tensor,
     v: Tensor,
     mask: Tensor,
     *,
-    home: int,
-    cache_home: int,
     sinks: Tensor | None = None,
     up: Tensor | None = None,
 ) -> Tensor:
     """Scores, softmax and values, or one fused operation (``build_attn_mha``).
 
     Args:
-        graph: Graph to append to.
-        step: Step that is planned.
+        at: Where the layer stands; scores are computed where its cache is (``--no-kv-offload``).
         q: Queries, ``[dim, heads, tokens]``.
         k: Cached keys, ``[dim, heads, cells, streams]``.
         v: Cached values, dense or transposed.
         mask: Attention mask.
-        home: Backend of the layer.
-        cache_home: Backend of the layer's cache; scores are computed there (``--no-kv-offload``).
         sinks: Attention sinks, if any.
         up: Matrix that widens a latent to value heads, if attention is latent.
     """
-    transposed = v.nb[1] > v.nb[2]
+    step, transposed = at.step, v.nb[1] > v.nb[2]
     split = (q.ne[0], q.ne[1], q.ne[2] // step.streams, step.streams)
     q = view(q, split, (q.nb[1], q.nb[2], q.nb[2] * split[2]))
     q, k, v = (permute(tensor, 0, 2, 1, 3) for tensor in (q, k, v))
@@ -338,7 +339,7 @@ def attend(
             k, v = (Tensor("cast", tensor.ne, F16, (tensor,)) for tensor in (k, v))
         out = Tensor("flash_attn", (v.ne[0], q.ne[2], q.ne[1], q.ne[3]), srcs=(q, k, v, mask, *extra))
         out.stored = (TYPES["f16"],) * 2 if step.wide_keys else (step.key_type, step.value_type)
-        graph.fused.append((out, home))
+        at.graph.fused.append((out, at.home))
         if up is not None:
             out = permute(mul_mat(up, permute(out, 0, 2, 1, 3)), 0, 2, 1, 3)
             out = cont(out)
@@ -353,112 +354,83 @@ def attend(
             out = mul_mat(up, out)
         out = permute(out, 0, 2, 1, 3)
         out = cont(out, out.ne[0] * out.ne[1], out.ne[2] * out.ne[3])
-        if cache_home != home:
+        if at.cache_home != at.home:
             # build_attn_mha: from the cache to the attention's output, everything runs where the cache is.
-            out.pinned = cache_home
-    graph.expand(out)
+            out.pinned = at.cache_home
+    at.graph.expand(out)
     return out
 
 
-def latent_attention(
-    graph: Graph, inputs: AttentionInputs, attn: LatentAttention, x: Tensor, home: int, cache_home: int
-) -> Tensor:
-    """Latent attention with absorbed projections (``deepseek2.cpp``, ``deepseek32.cpp``).
-
-    Args:
-        graph: The graph that is planned.
-        inputs: Tensors that every layer reads: positions, masks, rows of the cache.
-        attn: The layer.
-        x: The residual stream.
-        home: Where the layer computes.
-        cache_home: Where its cache lies.
-    """
-    step, tokens = inputs.step, x.ne[1]
-    compressed = _compressed_query(attn, x, home)
-    picks = _picked(graph, inputs, attn, x, compressed, home, cache_home)
+def latent_attention(at: Place, attn: LatentAttention, x: Tensor) -> Tensor:
+    """Latent attention with absorbed projections (``deepseek2.cpp``, ``deepseek32.cpp``)."""
+    step, tokens = at.step, x.ne[1]
+    compressed = _compressed_query(at, attn, x)
+    picks = _picked(at, attn, x, compressed)
     head = attn.nope + attn.rotary
-    q = reshape(
-        mul_mat(weight(compressed.ne[0], head * attn.heads, home=home), compressed), head, attn.heads, tokens
-    )
-    both = mul_mat(weight(x.ne[0], attn.latent + attn.rotary, home=home), x)
+    q = reshape(at.linear(compressed, head * attn.heads), head, attn.heads, tokens)
+    both = at.linear(x, attn.latent + attn.rotary)
     latent = view(both, (attn.latent, tokens), (both.nb[1],))
     k_rope = view(both, (attn.rotary, 1, tokens), (both.nb[1], both.nb[1]))
     q_rope = view(q, (attn.rotary, attn.heads, tokens), q.nb[1:3])
     q_nope = view(q, (attn.nope, attn.heads, tokens), q.nb[1:3])
     if attn.rotates:
-        k_rope = _turned(k_rope, inputs.positions)
-    latent = norm(latent, home)
+        k_rope = _turned(k_rope, at.inputs.positions)
+    latent = at.norm(latent)
     if attn.rotates:
-        q_rope = _turned(q_rope, inputs.positions)
-    absorb = weight(attn.nope, attn.latent, attn.heads, home=home)
+        q_rope = _turned(q_rope, at.inputs.positions)
+    absorb = at.weight(attn.nope, attn.latent, attn.heads)
     absorbed = permute(mul_mat(absorb, permute(q_nope, 0, 2, 1, 3)), 0, 2, 1, 3)
     query = concat(absorbed, q_rope)
     latent = reshape(latent, attn.latent, 1, tokens)
     key = concat(latent, k_rope)
     for tensor in (query, latent, key):
-        graph.expand(tensor)
+        at.graph.expand(tensor)
     width = attn.latent + attn.rotary
     cells = step.cells
-    keys = cache(width, cells, step.streams, home=cache_home)
-    graph.expand(_store(key, keys, inputs.key_cells[False]))
-    mask = inputs.masks[False] if picks is None else _sparse_mask(inputs.masks[False], picks)
+    keys = cache(width, cells, step.streams, home=at.cache_home)
+    at.graph.expand(_store(key, keys, at.inputs.key_cells[False]))
+    mask = at.inputs.masks[False] if picks is None else _sparse_mask(at.inputs.masks[False], picks)
     k = view(keys, (width, 1, cells, step.streams), (width * F16, width * F16))
     v = view(k, (attn.latent, 1, cells, step.streams), k.nb[1:])
-    up = weight(attn.latent, attn.value_dim, attn.heads, home=home)
-    out = attend(graph, step, query, k, v, mask, home=home, cache_home=cache_home, up=up)
-    return mul_mat(weight(out.ne[0], x.ne[0], home=home), out)
+    up = at.weight(attn.latent, attn.value_dim, attn.heads)
+    out = attend(at, query, k, v, mask, up=up)
+    return at.linear(out, x.ne[0])
 
 
-def _compressed_query(attn: LatentAttention, x: Tensor, home: int) -> Tensor:
+def _compressed_query(at: Place, attn: LatentAttention, x: Tensor) -> Tensor:
     if not attn.query_rank:
         return x
-    return norm(mul_mat(weight(x.ne[0], attn.query_rank, home=home), x), home)
+    return at.norm(at.linear(x, attn.query_rank))
 
 
-def _picked(
-    graph: Graph,
-    inputs: AttentionInputs,
-    attn: LatentAttention,
-    x: Tensor,
-    compressed: Tensor,
-    home: int,
-    cache_home: int,
-) -> Tensor | None:
+def _picked(at: Place, attn: LatentAttention, x: Tensor, compressed: Tensor) -> Tensor | None:
     if attn.indexer is None:
         return None
     if attn.owns_indexer:
-        inputs.picks = _index(graph, inputs, attn.indexer, x, compressed, home, cache_home)
-    return inputs.picks
+        at.inputs.picks = _index(at, attn.indexer, x, compressed)
+    return at.inputs.picks
 
 
-def _index(
-    graph: Graph,
-    inputs: AttentionInputs,
-    indexer: IndexKeys,
-    x: Tensor,
-    compressed: Tensor,
-    home: int,
-    cache_home: int,
-) -> Tensor:
+def _index(at: Place, indexer: IndexKeys, x: Tensor, compressed: Tensor) -> Tensor:
     """The lightning indexer: its keys, its scores and the cells it picks."""
-    step, tokens, dim = inputs.step, x.ne[1], indexer.dim
-    if inputs.index_rotation is None:
-        inputs.index_rotation = graph_input(dim, dim)
-    rotation = inputs.index_rotation
+    step, tokens, dim = at.step, x.ne[1], indexer.dim
+    if at.inputs.index_rotation is None:
+        at.inputs.index_rotation = graph_input(dim, dim)
+    rotation = at.inputs.index_rotation
     q = reshape(
-        mul_mat(weight(compressed.ne[0], dim * indexer.heads, home=home), compressed),
+        at.linear(compressed, dim * indexer.heads),
         dim,
         indexer.heads,
         tokens,
     )
-    q = _turned(q, inputs.positions)
-    key = norm(mul_mat(weight(x.ne[0], dim, home=home), x), home, layer_norm=True)
+    q = _turned(q, at.inputs.positions)
+    key = at.norm(at.linear(x, dim), layer_norm=True)
     key = reshape(key, dim, 1, tokens)
-    key = _turned(key, inputs.positions)
+    key = _turned(key, at.inputs.positions)
     q, key = mul_mat(rotation, q), mul_mat(rotation, key)
-    keys = cache(dim, step.cells, step.streams, home=cache_home)
-    graph.expand(_store(key, keys, inputs.index_cells))
-    weights = mul_mat(weight(x.ne[0], indexer.heads, home=home), x)
+    keys = cache(dim, step.cells, step.streams, home=at.cache_home)
+    at.graph.expand(_store(key, keys, at.inputs.index_cells))
+    weights = at.linear(x, indexer.heads)
     per = tokens // step.streams
     q = view(q, (dim, indexer.heads, per, step.streams), (q.nb[1], q.nb[2], q.nb[2] * per))
     weights = view(
@@ -469,47 +441,45 @@ def _index(
     weights = like("scale", weights)
     k = view(keys, (dim, 1, step.cells, step.streams), (dim * F16, dim * F16))
     scores = Tensor(
-        "lightning_indexer", (step.cells, per, 1, step.streams), srcs=(q, k, weights, inputs.index_mask)
+        "lightning_indexer", (step.cells, per, 1, step.streams), srcs=(q, k, weights, at.inputs.index_mask)
     )
     chosen = Tensor("top_k", (min(step.cells, indexer.top_k), per, 1, step.streams), I32, (scores,))
     return Tensor("cont", chosen.ne, I32, (chosen,))
 
 
-def _picked_blocks(
-    graph: Graph, inputs: AttentionInputs, picker: BlockIndexer, x: Tensor, home: int, cache_home: int
-) -> Tensor:
+def _picked_blocks(at: Place, picker: BlockIndexer, x: Tensor) -> Tensor:
     """Scores of pooled index keys, and the cells of the best blocks (``build_qsa_top_k`` of ``qwen4exp.cpp``)."""
-    step, tokens, dim, size = inputs.step, x.ne[1], picker.dim, picker.block
+    step, tokens, dim, size = at.step, x.ne[1], picker.dim, picker.block
     cells, streams = step.cells, step.streams
     blocks, per = -(-cells // size), tokens // streams
-    if size not in inputs.blocks:
-        inputs.blocks[size] = BlockInputs(
+    if size not in at.inputs.blocks:
+        at.inputs.blocks[size] = BlockInputs(
             graph_input(size * blocks, streams, width=I32),
             graph_input(4 * blocks * streams, width=I32),
             graph_input(cells, streams, width=I32),
             graph_input(blocks, per, streams),
         )
-    shared = inputs.blocks[size]
-    key = reshape(mul_mat(weight(x.ne[0], dim, home=home), x), dim, 1, tokens)
-    keys = cache(dim, cells, streams, home=cache_home)
-    graph.expand(_store(key, keys, inputs.index_cells))
+    shared = at.inputs.blocks[size]
+    key = reshape(at.linear(x, dim), dim, 1, tokens)
+    keys = cache(dim, cells, streams, home=at.cache_home)
+    at.graph.expand(_store(key, keys, at.inputs.index_cells))
     members = get_rows(view(keys, (dim, cells, streams), (dim * F16, dim * cells * F16)), shared.members)
     members = reshape(members, dim, size, blocks, streams)
     pooled = _summed([cont(view(members, (dim, blocks, streams), members.nb[2:])) for _ in range(size)])
-    pooled = norm(reshape(like("scale", pooled), dim, blocks * streams), home)
+    pooled = at.norm(reshape(like("scale", pooled), dim, blocks * streams))
     pooled = reshape(pooled, dim, 1, blocks * streams)
     pooled = _turned(pooled, shared.positions)
     pooled = reshape(pooled, dim, blocks, streams)
-    query = reshape(mul_mat(weight(x.ne[0], dim * picker.heads, home=home), x), dim, picker.heads, tokens)
-    query = norm(query, home)
-    query = _turned(query, inputs.positions)
+    query = reshape(at.linear(x, dim * picker.heads), dim, picker.heads, tokens)
+    query = at.norm(query)
+    query = _turned(query, at.inputs.positions)
     score = mul_mat(pooled, reshape(query, dim, picker.heads * per, streams))
     score = like("unary", reshape(score, blocks, picker.heads, per, streams))
     heads = [view(score, (blocks, per, streams), score.nb[2:]) for _ in range(picker.heads)]
     score = add(_summed([cont(heads[0]), *heads[1:]]), shared.bias)
     spread = get_rows(cont(permute(score, 1, 0, 2, 3)), shared.block_of)
     spread = cont(permute(spread, 1, 0, 2, 3))
-    mask = inputs.masks[False]
+    mask = at.inputs.masks[False]
     mask = mask if mask.width == F32 else Tensor("cast", mask.ne, F32, (mask,))
     spread = add(spread, reshape(mask, cells, per, streams))
     width = min(cells, picker.top_k + size - 1)

@@ -6,12 +6,15 @@ Every function follows the one of the same name in ``src/llama-graph.cpp`` or in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
-from kvreport.accounting.engines.llama_cpp import altup, hyper, recurrent
-from kvreport.accounting.engines.llama_cpp.attention import AttentionInputs, attention, latent_attention
-from kvreport.accounting.engines.llama_cpp.feed import feed_forward, mixture
+from kvreport.accounting.engines.llama_cpp import recurrent, residuals
+from kvreport.accounting.engines.llama_cpp.attention import (
+    AttentionInputs,
+    Place,
+    attention,
+    latent_attention,
+)
 from kvreport.accounting.engines.llama_cpp.network import (
     Attention,
     Block,
@@ -22,7 +25,7 @@ from kvreport.accounting.engines.llama_cpp.network import (
     Network,
     Recurrence,
 )
-from kvreport.accounting.engines.llama_cpp.placement import Placement
+from kvreport.accounting.engines.llama_cpp.placement import FeedHomes, Placement
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F32,
     I32,
@@ -33,13 +36,17 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     concat,
     cont,
     get_rows,
+    glu,
     graph_input,
     like,
+    linear,
     mul,
     mul_mat,
+    mul_mat_id,
     norm,
     permute,
     reshape,
+    top_k,
     view,
     weight,
 )
@@ -58,15 +65,15 @@ def build_graph(network: Network, step: WorstStep, homes: Placement) -> Graph:
     last = len(network.blocks) - 1
     early = not (network.late_rows or network.late_before_norm)
     if network.hyper is not None:
-        _in_connections(graph, network, network.hyper, step, homes, inputs, stream, rows)
+        _in_connections(graph, network, network.hyper, homes, inputs, stream, rows)
         return graph
     if network.streams > 1 and per_layer is not None:
-        stream = _in_streams(graph, network, step, homes, inputs, stream, per_layer)
+        stream = _in_streams(graph, network, homes, inputs, stream, per_layer)
         _head(graph, network, homes, stream, rows)
         return graph
     for index, block in enumerate(network.blocks):
         picked = rows if index == last and early else None
-        stream = _layer(_At(graph, network, step, homes, inputs, index), block, stream, picked)
+        stream = _layer(_At(graph, homes, inputs, index), block, stream, picked)
         if per_layer is not None:
             stream = _per_layer_embedding(network, step, homes, index, stream, per_layer)
         if block.out_scaled:
@@ -78,41 +85,42 @@ def build_graph(network: Network, step: WorstStep, homes: Placement) -> Graph:
 def _in_streams(
     graph: Graph,
     network: Network,
-    step: WorstStep,
     homes: Placement,
     inputs: AttentionInputs,
     stream: Tensor,
     per_layer: Tensor,
 ) -> Tensor:
     """The layers of a model with several residual streams."""
-    streams = altup.stacked(network, stream, homes.layers[0])
+    streams = residuals.alternating_stacked(network, stream, homes.layers[0])
     for index, block in enumerate(network.blocks):
-        at = _At(graph, network, step, homes, inputs, index)
+        at = _At(graph, homes, inputs, index)
         feed = block.feed if isinstance(block.feed, FeedForward) else FeedForward(network.hidden)
-        streams = altup.layer(network, feed, streams, per_layer, at.home, index, partial(_mix, at, block))
-    return altup.merged(network, streams, homes.output)
+        streams = residuals.alternating_layer(
+            network, feed, streams, per_layer, at.home, index, partial(_mix, at, block)
+        )
+    return residuals.alternating_merged(network, streams, homes.output)
 
 
 def _in_connections(
     graph: Graph,
     network: Network,
     joined: Hyper,
-    step: WorstStep,
     homes: Placement,
     inputs: AttentionInputs,
     stream: Tensor,
     rows: Tensor,
 ) -> None:
     """The layers and the head of a model with hyper-connections (``qwen4exp.cpp``)."""
-    table = hyper.embedded(graph, network, step.tokens, homes.cpu)
-    streams = hyper.stacked(joined, stream)
+    table = residuals.ngrams_embedded(graph, network, inputs.step.tokens, homes.cpu)
+    streams = residuals.connected_stacked(joined, stream)
     last = len(network.blocks) - 1
     for index, block in enumerate(network.blocks):
-        at = _At(graph, network, step, homes, inputs, index)
-        where = hyper.At(graph, inputs, joined, at.home, homes.caches[index])
+        at = _At(graph, homes, inputs, index)
         run = (partial(_mix, at), partial(_fed, at))
-        streams = hyper.layer(where, block, streams, table, rows if index == last else None, run)
-    cur = hyper.merged(joined, streams, homes.output)
+        streams = residuals.connected_layer(
+            at, joined, block, streams, table, rows if index == last else None, run
+        )
+    cur = residuals.connected_merged(joined, streams, homes.output)
     cur.is_output = True
     _logits(graph, network, homes, cur)
 
@@ -143,31 +151,25 @@ def _joined_with_state(network: Network, step: WorstStep, homes: Placement, embe
     return mul_mat(weight(2 * hidden, hidden, home=home), both)
 
 
-@dataclass(frozen=True)
-class _At:
-    graph: Graph
-    network: Network
-    step: WorstStep
-    homes: Placement
-    inputs: AttentionInputs
-    index: int
+class _At(Place):
+    """Where a layer stands in its network."""
 
-    @property
-    def home(self) -> int:
-        return self.homes.layers[self.index]
+    def __init__(self, graph: Graph, homes: Placement, inputs: AttentionInputs, index: int) -> None:
+        super().__init__(graph, inputs, homes.layers[index], homes.caches[index])
+        self.homes, self.index = homes, index
 
 
 def _layer(at: _At, block: Block, stream: Tensor, picked: Tensor | None) -> Tensor:
     layered = block.normal == "layer"
     kept = stream
-    cur = norm(stream, at.home, layer_norm=layered) if block.pre_norms else stream
+    cur = at.norm(stream, layer_norm=layered) if block.pre_norms else stream
     normed = cur
     if isinstance(block.mixer, Recurrence) and block.mixer.mechanism in ("gated_deltanet", "kda"):
         at.graph.expand(cur)
     if block.mixer is not None:
         cur = _mix(at, block, cur)
         if block.second is not None:
-            cur = add(cur, _mixed(at, block.second, norm(stream, at.home)))
+            cur = add(cur, _mixed(at, block.second, at.norm(stream)))
     if picked is not None:
         cur, kept = get_rows(cur, picked), get_rows(kept, picked)
         if block.parallel:
@@ -176,21 +178,21 @@ def _layer(at: _At, block: Block, stream: Tensor, picked: Tensor | None) -> Tens
         return _parallel(at, block, kept, normed, cur)
     if block.mixer is not None:
         if block.post_norms:
-            cur = norm(cur, at.home)
+            cur = at.norm(cur)
         kept = add(kept, cur) if block.residual_first in ("mixer", "both") else add(cur, kept)
         if block.feed is None:
             return kept
-        cur = norm(kept, at.home, layer_norm=layered) if block.pre_norms else kept
+        cur = at.norm(kept, layer_norm=layered) if block.pre_norms else kept
     if block.feed is not None:
         cur = _feed(at, block, cur, kept)
         if block.post_norms:
-            cur = norm(cur, at.home)
+            cur = at.norm(cur)
         return add(kept, cur) if block.residual_first in ("feed", "both") else add(cur, kept)
     return cur
 
 
 def _parallel(at: _At, block: Block, kept: Tensor, normed: Tensor, mixed: Tensor) -> Tensor:
-    source = norm(kept, at.home, layer_norm=block.normal == "layer") if block.own_norm else normed
+    source = at.norm(kept, layer_norm=block.normal == "layer") if block.own_norm else normed
     fed = _feed(at, block, source, kept)
     return add(add(mixed, fed), kept) if block.mixer_first else add(add(fed, kept), mixed)
 
@@ -200,12 +202,11 @@ def _mix(at: _At, block: Block, cur: Tensor) -> Tensor:
 
 
 def _mixed(at: _At, mixer: Attention | LatentAttention | Recurrence, cur: Tensor) -> Tensor:
-    cache_home = at.homes.caches[at.index]
     if isinstance(mixer, Attention):
-        return attention(at.graph, at.inputs, mixer, cur, at.home, cache_home)
+        return attention(at, mixer, cur)
     if isinstance(mixer, LatentAttention):
-        return latent_attention(at.graph, at.inputs, mixer, cur, at.home, cache_home)
-    return recurrent.layer(at.graph, at.inputs, mixer, cur, at.home, cache_home)
+        return latent_attention(at, mixer, cur)
+    return recurrent.layer(at, mixer, cur)
 
 
 def _feed(at: _At, block: Block, cur: Tensor, residual: Tensor) -> Tensor:
@@ -213,7 +214,7 @@ def _feed(at: _At, block: Block, cur: Tensor, residual: Tensor) -> Tensor:
     if feed is None:
         return cur
     if isinstance(feed, Mixture):
-        return mixture(at.graph, feed, cur, residual, at.home, at.homes.experts[at.index])
+        return mixture(at, feed, cur, residual, at.homes.experts[at.index])
     return feed_forward(feed, cur, at.homes.dense[at.index])
 
 
@@ -262,3 +263,121 @@ def _per_layer_embedding(
     cur = mul(cur, view(per_layer, (width, step.tokens), (width * F32,)))
     cur = norm(mul_mat(weight(width, network.hidden, home=home), cur), home)
     return add(stream, cur)
+
+
+def feed_forward(feed: FeedForward, x: Tensor, homes: FeedHomes) -> Tensor:
+    """A dense network: up, gate, activation, down."""
+    hidden = x.ne[0]
+    biased = feed.biased
+    up = linear(x, feed.width * (2 if feed.fused else 1), homes.up, biased=biased)
+    if feed.fused:
+        cur = glu(up)
+    elif feed.gated:
+        cur = glu(linear(x, feed.width, homes.gate, biased=biased), up)
+    else:
+        cur = like("unary", up)
+    return linear(cur, hidden, homes.down, biased=biased)
+
+
+def mixture(at: Place, moe: Mixture, x: Tensor, residual: Tensor, experts: FeedHomes) -> Tensor:
+    """A mixture of experts with what runs beside it.
+
+    ``residual``: the stream before the norm, which Gemma 4's router reads. ``experts``: where its experts lie.
+    """
+    if moe.dense_beside is not None:
+        return _beside_dense(at, moe, x, residual, experts)
+    logits = at.linear(x, moe.experts)
+    out = _experts(at, moe, x, logits, experts)
+    if moe.shared is None:
+        return out
+    shared = feed_forward(moe.shared, x, FeedHomes.all_on(at.home))
+    if moe.shared_gate:
+        gate = like("unary", at.linear(x, 1))
+        shared = mul(shared, gate)
+    return add(out, shared)
+
+
+def _beside_dense(at: Place, moe: Mixture, x: Tensor, residual: Tensor, experts: FeedHomes) -> Tensor:
+    """Gemma 4: a dense network and experts, each between norms of its own, router on the residual."""
+    dense = (
+        x
+        if moe.dense_beside is None
+        else at.norm(feed_forward(moe.dense_beside, x, FeedHomes.all_on(at.home)))
+    )
+    source = at.norm(residual)
+    routed = like("scale", like("rms_norm", residual))
+    routed = mul(routed, at.weight(residual.ne[0]))
+    logits = mul_mat(at.weight(residual.ne[0], moe.experts), routed)
+    cur = at.norm(_experts(at, moe, source, logits, experts))
+    return add(dense, cur)
+
+
+def _experts(at: Place, moe: Mixture, x: Tensor, logits: Tensor, experts: FeedHomes) -> Tensor:
+    hidden, tokens = x.ne[0], x.ne[1]
+    if moe.biased:
+        logits = add(logits, at.weight(moe.experts))
+    weights, chosen = _route(at, moe, logits)
+    cur = reshape(x, hidden, 1, tokens)
+    if moe.weight_first:
+        cur = mul(Tensor("repeat", (hidden, moe.used, tokens), srcs=(cur,)), weights)
+    cur = _expert_activation(moe, cur, chosen, experts)
+    down = weight(moe.width, hidden, moe.experts, home=experts.down)
+    out = mul_mat_id(down, cur, chosen)
+    if moe.biased:
+        out = like("add_id", out, weight(hidden, moe.experts, home=experts.down), chosen)
+    if not moe.weight_first:
+        out = mul(out, weights)
+    at.graph.expand(out)
+    return _sum_experts(at.graph, moe, out)
+
+
+def _route(at: Place, moe: Mixture, logits: Tensor) -> tuple[Tensor, Tensor]:
+    tokens = logits.ne[1]
+    probs = logits
+    if not moe.softmax_after:
+        probs = like("unary", logits) if moe.probs_bias or moe.weight_first else like("soft_max", logits)
+    selection = add(probs, at.weight(moe.experts)) if moe.probs_bias else probs
+    if moe.weight_first:
+        selection = logits
+    chosen = top_k(selection, moe.used)
+    weights = get_rows(reshape(probs, 1, moe.experts, tokens), chosen)
+    if moe.softmax_after:
+        weights = reshape(like("soft_max", reshape(weights, moe.used, tokens)), 1, moe.used, tokens)
+    if moe.normed:
+        flat = reshape(weights, moe.used, tokens)
+        total = like("clamp", Tensor("sum_rows", (1, tokens), srcs=(flat,)))
+        weights = reshape(like("div", flat, total), 1, moe.used, tokens)
+    at.graph.expand(weights)
+    return weights, chosen
+
+
+def _expert_activation(moe: Mixture, cur: Tensor, chosen: Tensor, homes: FeedHomes) -> Tensor:
+    hidden = cur.ne[0]
+    if moe.fused:
+        both = mul_mat_id(weight(hidden, 2 * moe.width, moe.experts, home=homes.gate), cur, chosen)
+        shape = (moe.width, both.ne[1], both.ne[2])
+        return glu(view(both, shape, both.nb[1:3]), view(both, shape, both.nb[1:3]))
+    up = mul_mat_id(weight(hidden, moe.width, moe.experts, home=homes.up), cur, chosen)
+    if moe.biased:
+        up = like("add_id", up, weight(moe.width, moe.experts, home=homes.up), chosen)
+    if not moe.gated:
+        cur = like("unary", up)
+        return like("sqr", cur) if moe.squared else cur
+    gate = mul_mat_id(weight(hidden, moe.width, moe.experts, home=homes.gate), cur, chosen)
+    if moe.biased:
+        gate = like("add_id", gate, weight(moe.width, moe.experts, home=homes.gate), chosen)
+    return glu(gate, up)
+
+
+def _sum_experts(graph: Graph, moe: Mixture, out: Tensor) -> Tensor:
+    hidden, tokens = out.ne[0], out.ne[2]
+    parts = [view(out, (hidden, tokens), (out.nb[2],)) for _ in range(moe.used)]
+    for part in parts:
+        graph.expand(part)
+    total = parts[0]
+    for part in parts[1:]:
+        total = Tensor("add", (hidden, tokens), F32, (total, part))
+        graph.expand(total)
+    if moe.used == 1:
+        total = Tensor("cont", (hidden, tokens), F32, (total,))
+    return total

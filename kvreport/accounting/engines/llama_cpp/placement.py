@@ -14,7 +14,6 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Final
 
-from kvreport.accounting.engines.llama_cpp.feed import FeedHomes
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.network import Network
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
@@ -24,6 +23,26 @@ from kvreport.errors import InputError
 _EXPERTS: Final = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps")
 _INPUTS: Final = frozenset({"token_embd", "per_layer_token_embd", "position_embd"})
 _FIRST_LAYER: Final = frozenset({"per_layer_model_proj", "per_layer_proj_norm"})
+
+
+@dataclass(frozen=True)
+class FeedHomes:
+    """Backends that hold the matrices of a feed-forward network or of its routed experts.
+
+    Attributes:
+        up: Backend of the up projection.
+        gate: Backend of the gate, and of gate and up where they are one matrix.
+        down: Backend of the down projection.
+    """
+
+    up: int
+    gate: int
+    down: int
+
+    @classmethod
+    def all_on(cls, home: int) -> FeedHomes:
+        """Everything on one backend."""
+        return cls(home, home, home)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kvreport.accounting.engines.llama_cpp.attention import AttentionInputs
+from kvreport.accounting.engines.llama_cpp.attention import Place
 from kvreport.accounting.engines.llama_cpp.network import Recurrence
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F32,
-    Graph,
     Tensor,
     add,
     cache,
@@ -23,30 +22,17 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     like,
     mul,
     mul_mat,
-    norm,
     reshape,
     transpose,
     view,
-    weight,
 )
 
 ReadRows = Callable[[Tensor, Tensor], Tensor]
 
 
-def layer(
-    graph: Graph, inputs: AttentionInputs, mixer: Recurrence, x: Tensor, home: int, cache_home: int
-) -> Tensor:
-    """One recurrent layer, from its normed input to its output projection.
-
-    Args:
-        graph: The graph that is planned.
-        inputs: Tensors that every layer reads: positions, masks, rows of the cache.
-        mixer: The layer.
-        x: The residual stream.
-        home: Where the layer computes.
-        cache_home: Where its cache lies.
-    """
-    at = RecurrentPlace(graph, inputs, mixer, home, cache_home)
+def layer(place: Place, mixer: Recurrence, x: Tensor) -> Tensor:
+    """One recurrent layer, from its normed input to its output projection."""
+    at = RecurrentPlace(place, mixer)
     match mixer.mechanism:
         case "mamba1":
             return _mamba1(at, x)
@@ -62,24 +48,19 @@ def layer(
             return _linear_attention(at, x)
 
 
-class RecurrentPlace:
+class RecurrentPlace(Place):
     """Where a recurrent layer stands: graph, dimensions and the states it reads and writes."""
 
-    def __init__(
-        self, graph: Graph, inputs: AttentionInputs, mixer: Recurrence, home: int, cache_home: int
-    ) -> None:
-        step = inputs.step
+    def __init__(self, place: Place, mixer: Recurrence) -> None:
+        super().__init__(place.graph, place.inputs, place.home, place.cache_home)
+        step = place.step
         copies = 1 + step.rollback
-        self.graph, self.inputs, self.mixer, self.home = graph, inputs, mixer, home
+        self.mixer = mixer
         self.sequences = step.sequences
         self.per_sequence = step.tokens // step.sequences
         self.snapshots = copies if step.rollback else 1
-        self.conv = cache(mixer.conv_elements, step.slots * copies, home=cache_home, width=F32)
-        self.state = cache(mixer.state_elements, step.slots * copies, home=cache_home, width=F32)
-
-    def weight(self, *ne: int) -> Tensor:
-        """A weight of the layer."""
-        return weight(*ne, home=self.home)
+        self.conv = cache(mixer.conv_elements, step.slots * copies, home=place.cache_home, width=F32)
+        self.state = cache(mixer.state_elements, step.slots * copies, home=place.cache_home, width=F32)
 
     def read(self, states: Tensor, rows: ReadRows = get_rows) -> Tensor:
         """Rows of a state cache for the sequences of the batch (``build_rs``)."""
@@ -124,7 +105,7 @@ def _convolved(at: RecurrentPlace, joined: Tensor, channels: int) -> Tensor:
 def _short_conv(at: RecurrentPlace, x: Tensor) -> Tensor:
     hidden = x.ne[0]
     x = reshape(x, hidden, at.per_sequence, at.sequences)
-    both = mul_mat(at.weight(hidden, 3 * hidden), x)
+    both = at.linear(x, 3 * hidden)
     shape = (hidden, both.ne[1], both.ne[2])
     b, c, gate = (view(both, shape, both.nb[1:3]) for _ in range(3))
     mixed = mul(b, gate)
@@ -137,7 +118,7 @@ def _mamba1(at: RecurrentPlace, x: Tensor) -> Tensor:
     mixer, hidden, inner = at.mixer, x.ne[0], at.mixer.inner
     carried = reshape(at.read(at.conv), mixer.conv, inner, at.sequences)
     x = reshape(x, hidden, at.per_sequence, at.sequences)
-    both = mul_mat(at.weight(hidden, 2 * inner), x)
+    both = at.linear(x, 2 * inner)
     u = view(both, (inner, both.ne[1], both.ne[2]), both.nb[1:3])
     z = view(both, (inner, both.ne[1], both.ne[2]), both.nb[1:3])
     joined = concat(carried, transpose(u))
@@ -152,7 +133,7 @@ def _mamba1(at: RecurrentPlace, x: Tensor) -> Tensor:
         for _ in range(2)
     )
     if mixer.normed:
-        dt, b, c = norm(dt, at.home), norm(b, at.home), norm(c, at.home)
+        dt, b, c = at.norm(dt), at.norm(b), at.norm(c)
     else:
         dt = cont(dt)
     dt = add(mul_mat(at.weight(mixer.rank, inner), dt), at.weight(inner))
@@ -183,7 +164,7 @@ def _mamba2(at: RecurrentPlace, x: Tensor) -> Tensor:
     mixer, hidden, inner = at.mixer, x.ne[0], at.mixer.inner
     head_dim, channels = inner // mixer.heads, inner + 2 * mixer.groups * mixer.state
     carried = reshape(at.read(at.conv), mixer.conv, channels, at.sequences)
-    both = mul_mat(at.weight(hidden, inner + channels + mixer.heads), x)
+    both = at.linear(x, inner + channels + mixer.heads)
     both = reshape(both, both.ne[0], at.per_sequence, at.sequences)
     heads = (head_dim, mixer.heads, at.per_sequence, at.sequences)
     z = view(both, heads, (head_dim * F32, both.nb[1], both.nb[2]))
@@ -204,7 +185,7 @@ def _mamba2(at: RecurrentPlace, x: Tensor) -> Tensor:
     y = Tensor("add", y.ne, srcs=(y, mul(u, at.weight(1, mixer.heads))))
     y = glu(cont(z), y)
     if mixer.normed:
-        y = norm(reshape(y, inner // mixer.groups, mixer.groups, at.per_sequence, at.sequences), at.home)
+        y = at.norm(reshape(y, inner // mixer.groups, mixer.groups, at.per_sequence, at.sequences))
     y = reshape(y, inner, at.per_sequence * at.sequences)
     return mul_mat(at.weight(inner, hidden), y)
 
@@ -214,11 +195,11 @@ def _gated_deltanet(at: RecurrentPlace, x: Tensor) -> Tensor:
     channels = inner + 2 * mixer.groups * mixer.state
     head_v = inner // mixer.heads
     per, sequences = at.per_sequence, at.sequences
-    mixed = reshape(mul_mat(at.weight(hidden, channels), x), channels, per, sequences)
-    z = mul_mat(at.weight(hidden, inner), x)
-    beta = mul_mat(at.weight(hidden, mixer.heads), x)
+    mixed = reshape(at.linear(x, channels), channels, per, sequences)
+    z = at.linear(x, inner)
+    beta = at.linear(x, mixer.heads)
     beta = like("unary", reshape(beta, 1, mixer.heads, per, sequences))
-    alpha = reshape(mul_mat(at.weight(hidden, mixer.heads), x), mixer.heads, per, sequences)
+    alpha = reshape(at.linear(x, mixer.heads), mixer.heads, per, sequences)
     alpha = like("unary", add(alpha, at.weight(mixer.heads)))
     gate = reshape(mul(alpha, at.weight(mixer.heads)), 1, mixer.heads, per, sequences)
     joined = at.carried(mixed, channels, copied=mixer.copied_columns)
@@ -231,7 +212,7 @@ def _gated_deltanet(at: RecurrentPlace, x: Tensor) -> Tensor:
     v = view(conv, (head_v, mixer.heads, per, sequences), (head_v * F32, conv.nb[1], conv.nb[2]))
     q, k = like("scale", like("rms_norm", q)), like("scale", like("rms_norm", k))
     out = _delta_rule(at, (q, k, v), gate, beta, state)
-    out = norm(out, at.home)
+    out = at.norm(out)
     shaped = reshape(z, head_v, mixer.heads, per, sequences)
     out = mul(out, like("unary", shaped))
     out = mul_mat(at.weight(inner, hidden), reshape(out, inner, per, sequences))
@@ -261,11 +242,11 @@ def _kda(at: RecurrentPlace, x: Tensor) -> Tensor:
     inner, per, sequences = heads * dim, at.per_sequence, at.sequences
     carried = at.read(at.conv)
     q, k, v = (_kda_conv(at, x, carried) for _ in range(3))
-    gate = mul_mat(at.weight(dim, inner), mul_mat(at.weight(hidden, dim), x))
+    gate = mul_mat(at.weight(dim, inner), at.linear(x, dim))
     gate = like("unary", add(gate, at.weight(inner)))
     gate = mul(reshape(gate, dim, heads, per * sequences), reshape(at.weight(1, heads), 1, heads, 1))
     gate = reshape(gate, dim, heads, per, sequences)
-    beta = reshape(mul_mat(at.weight(hidden, heads), x), 1, heads, per, sequences)
+    beta = reshape(at.linear(x, heads), 1, heads, per, sequences)
     beta = like("unary", beta)
     state = reshape(at.read(at.state), dim, dim, heads, sequences)
     q, k = like("scale", like("rms_norm", q)), like("scale", like("rms_norm", k))
@@ -273,7 +254,7 @@ def _kda(at: RecurrentPlace, x: Tensor) -> Tensor:
     flat = reshape(reshape(x, hidden, per, sequences), hidden, per * sequences)
     second = mul_mat(at.weight(dim, inner), mul_mat(at.weight(hidden, dim), flat))
     second = reshape(second, dim, heads, per * sequences)
-    normed = norm(reshape(out, dim, heads, per * sequences), at.home)
+    normed = at.norm(reshape(out, dim, heads, per * sequences))
     gated = cont(mul(normed, like("unary", second)), inner, per * sequences)
     return mul_mat(at.weight(inner, hidden), gated)
 
@@ -296,9 +277,9 @@ def _kda_conv(at: RecurrentPlace, x: Tensor, carried: Tensor) -> Tensor:
 def _linear_attention(at: RecurrentPlace, x: Tensor) -> Tensor:
     """A linear attention whose graph is not followed node by node: projections, state, gate, output."""
     mixer, hidden, inner = at.mixer, x.ne[0], at.mixer.inner
-    q, k, v, gate = (mul_mat(at.weight(hidden, inner), x) for _ in range(4))
+    q, k, v, gate = (at.linear(x, inner) for _ in range(4))
     state = at.read(at.state)
     mixed = Tensor("linear_attention", q.ne, srcs=(q, k, v, state))
     at.keep(view(mixed, (mixer.state_elements or 1,)), at.state)
-    out = mul(norm(mixed, at.home), like("unary", gate))
+    out = mul(at.norm(mixed), like("unary", gate))
     return mul_mat(at.weight(inner, hidden), out)

@@ -301,7 +301,7 @@ class WorstStep:
     value_type: GgmlType = TYPES["f16"]
 
 
-def linear(x: Tensor, width: int, home: int, *, biased: bool) -> Tensor:
+def linear(x: Tensor, width: int, home: int, *, biased: bool = False) -> Tensor:
     """A matrix of so many outputs times ``x``, at ``home``, and its bias where it is ``biased``."""
     cur = mul_mat(weight(x.ne[0], width, home=home), x)
     return add(cur, weight(width, home=home)) if biased else cur
