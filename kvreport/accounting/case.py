@@ -140,11 +140,6 @@ class Case(Settings):
         """True for a cache of fewer than 16 bits, where the engine's reserve follows it."""
         return narrow_cache(self.model, self.kv_format, self.rules)
 
-    @property
-    def stored_format(self) -> KvFormat | None:
-        """``kv_format`` in the layout that the engine gives it on this device."""
-        return self.rules.stored(self.model, self.kv_format, self.accelerator)[0]
-
 
 def narrow_cache(model: Model, kv_format: KvFormat | None, engine: EngineRules) -> bool:
     """Whether a cache has fewer than 16 bits, where the engine's reserve follows it.

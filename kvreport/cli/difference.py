@@ -63,7 +63,7 @@ def _unread(pairs: list[tuple[Side, Side]], catalog: Catalog) -> list[str]:
     """A line for each release that is later than any that was read."""
     from kvreport.catalog.engine import Engine
     from kvreport.catalog.release import unread_words
-    from kvreport.estimation.request import engine_named
+    from kvreport.estimation.named import engine_named
 
     names = [side.engine for pair in pairs for side in pair]
     policies = [one if isinstance(one, Engine) else engine_named(catalog, one) for one in names]
@@ -202,7 +202,7 @@ def _pairs(options: argparse.Namespace, catalog: Catalog) -> list[tuple[Side, Si
     from kvreport.catalog.load import load_catalog, named_release
     from kvreport.errors import InputError
     from kvreport.estimation.difference import Side
-    from kvreport.estimation.request import engine_named, resolve_model
+    from kvreport.estimation.named import engine_named, resolve_model
 
     old, new = options.old, options.new
     if _is_data(old) and _is_data(new):

@@ -81,7 +81,7 @@ def _tools(catalog: Any) -> list[Any]:  # noqa: ANN401 - functions whose signatu
     from kvreport.cli.listing import rows_of
     from kvreport.estimation.difference import Side, compare
     from kvreport.estimation.estimate import estimate as estimate_one
-    from kvreport.estimation.request import is_config_path
+    from kvreport.estimation.named import is_config_path
     from kvreport.estimation.size import size as size_all
 
     def named(model: str) -> str:

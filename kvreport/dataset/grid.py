@@ -24,7 +24,7 @@ from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
-from kvreport.estimation.request import (
+from kvreport.estimation.named import (
     AUTO,
     as_declared,
     automatic_kv_format,

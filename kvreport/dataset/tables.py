@@ -11,7 +11,7 @@ from kvreport.catalog.accelerator import Accelerator, Figure
 from kvreport.catalog.base import Evidence, Source
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model
-from kvreport.estimation.request import automatic_kv_format
+from kvreport.estimation.named import automatic_kv_format
 
 _STRENGTH = {name: rank for rank, name in enumerate(get_args(Evidence))}
 _DECISIVE = frozenset({"layers", "weights", "context_tokens"})

@@ -56,9 +56,9 @@ def explain(estimate: Estimate) -> Iterator[str]:
         yield from own
         return
     request = estimate.request
-    _, types = request.case.rules.stored(request.model, request.kv_format, request.accelerator)
+    form, types = request.case.rules.stored(request.model, request.kv_format, request.accelerator)
     stored = with_precisions(request.model, types)
-    yield from cache_lines(stored, request.stored_format, request.tensor_parallel)
+    yield from cache_lines(stored, form, request.tensor_parallel)
     yield _request_line(estimate)
     yield from _weight_lines(estimate)
     yield from _budget_lines(estimate)

@@ -39,7 +39,8 @@ from kvreport.estimation.home_case import (
     size_of,
 )
 from kvreport.estimation.home_names import Named, by_local_name, is_gguf
-from kvreport.estimation.request import at_release, resolve
+from kvreport.estimation.named import at_release
+from kvreport.estimation.request import resolve
 from kvreport.query import Query
 from kvreport.units import human_bytes
 

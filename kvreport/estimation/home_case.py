@@ -48,7 +48,8 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.commands import OWN_DRAFT
 from kvreport.estimation.home_names import Named, is_gguf
-from kvreport.estimation.request import Request, resolve_model
+from kvreport.estimation.named import resolve_model
+from kvreport.estimation.request import Request
 from kvreport.query import Query
 from kvreport.resources import read_table
 from kvreport.units import parse_bytes, parse_tokens

@@ -20,7 +20,7 @@ from kvreport.estimation.home import memory_said, open_query
 from kvreport.estimation.home_answer import MIXES_BY_SIZE, command_of
 from kvreport.estimation.home_case import LocalCase, refuse_forks
 from kvreport.estimation.home_names import USUAL_MIX, by_local_name
-from kvreport.estimation.request import engine_named
+from kvreport.estimation.named import engine_named
 from kvreport.query import Query
 from kvreport.units import gib
 

@@ -15,7 +15,8 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.estimate import answer
-from kvreport.estimation.request import Request, as_declared, storable_on
+from kvreport.estimation.named import as_declared, storable_on
+from kvreport.estimation.request import Request
 
 HOPELESS: Final = ("cache_exceeds_pool", "weights_exceed_memory", "may_fit", "max_seqs_exceeds_states")
 """Verdicts that a change can mend."""

@@ -24,9 +24,9 @@ from kvreport.errors import InputError, shorten
 from kvreport.estimation.alternatives import levers, what_to_relax
 from kvreport.estimation.disaggregated import disaggregate
 from kvreport.estimation.hardware import listed
+from kvreport.estimation.named import AUTO, engine_named, open_model, refuse_class, refuse_unsupported
 from kvreport.estimation.not_followed import not_followed
 from kvreport.estimation.opened import said_of
-from kvreport.estimation.request import AUTO, engine_named, open_model, refuse_class, refuse_unsupported
 from kvreport.estimation.sizing import Sizing
 from kvreport.estimation.variants import narrowed
 from kvreport.query import Query

@@ -32,7 +32,7 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.release import trait
 from kvreport.dataset.matrix import left_out, planned
 from kvreport.errors import InputError
-from kvreport.estimation.request import automatic_kv_format, storable_on
+from kvreport.estimation.named import automatic_kv_format, storable_on
 from kvreport.publish.site_data import SiteData
 
 BF16: Final = "bf16"

@@ -11,7 +11,7 @@ from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, axes
 from kvreport.dataset.matrix import Cube, matrix
-from kvreport.estimation.request import AUTO
+from kvreport.estimation.named import AUTO
 from kvreport.publish import traffic_data
 from kvreport.publish.capacities import Released
 from kvreport.publish.downloads import NOTHING, Downloads

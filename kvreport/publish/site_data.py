@@ -18,7 +18,7 @@ from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, Fleet, axes
 from kvreport.errors import InputError
-from kvreport.estimation.request import AUTO, refuse_unsupported, storable_on
+from kvreport.estimation.named import AUTO, refuse_unsupported, storable_on
 from kvreport.publish.archive import ArchivedRelease
 from kvreport.publish.capacities import Capacity, Outcome, capacity_of
 from kvreport.publish.downloads import Downloads

@@ -23,8 +23,8 @@ from kvreport.catalog.release import not_computed, trait
 from kvreport.catalog.server_flags import load_server_flags
 from kvreport.errors import InputError, require_text
 from kvreport.estimation.hardware import listed
+from kvreport.estimation.named import open_model
 from kvreport.estimation.opened import said_of
-from kvreport.estimation.request import open_model
 from kvreport.estimation.variants import by_name, narrowed
 from kvreport.resources import data_dir
 from kvreport.startup_log.advice import changes, shorter

@@ -12,8 +12,8 @@ from kvreport.accounting.engines.llama_cpp.planner import Scratch
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
+from kvreport.estimation.named import open_model
 from kvreport.estimation.opened import said_of
-from kvreport.estimation.request import open_model
 from kvreport.startup_log.endings import Ended, ended
 from kvreport.startup_log.llama_cpp import OPTIONS, LlamaStart, on_host, read_start
 from kvreport.startup_log.local_start import Buffers, diagnose_local_start, local_start

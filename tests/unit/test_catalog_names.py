@@ -8,7 +8,7 @@ from kvreport.architectures.names import quantized_name
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.shelf import spoken
 from kvreport.errors import InputError
-from kvreport.estimation.request import open_model
+from kvreport.estimation.named import open_model
 
 
 def test_case_and_separators_do_not_make_another_name() -> None:

@@ -14,8 +14,8 @@ from kvreport.accounting.weights import released_bytes, whole_row_bytes
 from kvreport.architectures.safetensors import read_header, read_witness
 from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
+from kvreport.estimation.named import open_model
 from kvreport.estimation.opening import open_folder
-from kvreport.estimation.request import open_model
 
 CATALOG = open_catalog()
 FORMATS = CATALOG.weight_formats

@@ -10,7 +10,7 @@ from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation.config_overrides import overridden
-from kvreport.estimation.request import engine_named
+from kvreport.estimation.named import engine_named
 from kvreport.startup_log.reading import read_log
 from kvreport.startup_log.unread_flags import moves_context_alone
 

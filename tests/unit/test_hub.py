@@ -31,7 +31,7 @@ from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.request import open_model
+from kvreport.estimation.named import open_model
 from kvreport.estimation.variants import by_name, narrowed
 
 CATALOG = open_catalog()

@@ -10,7 +10,7 @@ from kvreport.accounting.engines.mlx import CHUNK_BYTES, Mlx, latent_score_bytes
 from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.load import open_catalog
 from kvreport.estimation import estimate
-from kvreport.estimation.request import engine_named
+from kvreport.estimation.named import engine_named
 
 
 @pytest.mark.parametrize(

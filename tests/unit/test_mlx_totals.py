@@ -11,7 +11,7 @@ import pytest
 from kvreport.accounting.weights import weight_bytes
 from kvreport.architectures.names import quantized_name
 from kvreport.catalog.load import open_catalog
-from kvreport.estimation.request import open_model
+from kvreport.estimation.named import open_model
 
 CATALOG = open_catalog()
 
