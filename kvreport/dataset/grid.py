@@ -22,6 +22,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
+from kvreport.catalog.release import trait
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.named import (
@@ -284,7 +285,7 @@ def axes(
     """
     grid = catalog.grid
     policy = engine_named(catalog, grid.engine if engine is None else engine)
-    if rules(policy).allocates_at_start:
+    if trait(policy, "allocates_at_start"):
         raise InputError(
             f"engine: found {policy.name}, whose weights are GGUF mixes and which allocates for a stated context; allowed: "
             f"engines that serve the formats of a matrix, such as vllm (`kvreport estimate --engine {policy.name}` answers)"

@@ -12,7 +12,6 @@ from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout
 from kvreport.accounting.engines.llama_cpp.placement import place, weight_bytes
 from kvreport.accounting.engines.llama_cpp.search import most_slots
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.roofline import Peaks
@@ -21,6 +20,7 @@ from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.load import Catalog
+from kvreport.catalog.release import trait
 from kvreport.estimation.answer import (
     AtContext,
     between_ends,
@@ -66,7 +66,7 @@ def estimate_local(query: Query, catalog: Catalog) -> LocalEstimate | None:
     """
     refuse_forks(query.engine)
     engine = query.engine if not isinstance(query.engine, str) else catalog.engine(query.engine)
-    if not rules(engine).allocates_at_start:
+    if not trait(engine, "allocates_at_start"):
         return None
     if isinstance(query.engine, str):
         engine = at_release(engine, query.engine)

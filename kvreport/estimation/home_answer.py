@@ -19,6 +19,7 @@ from kvreport.accounting.engines.llama_cpp.search import (
 )
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, OllamaNames
+from kvreport.catalog.release import trait
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.commands import shell_line
 from kvreport.estimation.home_case import LocalCase, open_local
@@ -254,7 +255,7 @@ class LocalEstimate(Estimate):
         """What limits the requests at once where memory does not, as the engine calls it."""
         if self.options.is_unified and self.max_concurrent_requests < self.options.slots:
             return f"-c {self.options.context}"
-        return self.request.case.rules.requests_flag
+        return str(trait(self.request.engine, "requests_flag") or "--max-num-seqs")
 
     @property
     def state_cache_bytes(self) -> int:

@@ -10,9 +10,9 @@ from typing import Any, Final
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.search import longest_context
-from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import RELEASED, Catalog
+from kvreport.catalog.release import trait
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.commands import shell_line
 from kvreport.estimation.hardware import listed
@@ -105,7 +105,7 @@ class HomeDeployment:
 def is_local(engine: str, catalog: Catalog) -> bool:
     """True if an engine allocates everything at start, so that machines are sized by :func:`size_local`."""
     refuse_forks(engine)
-    return rules(catalog.engine(engine)).allocates_at_start
+    return bool(trait(catalog.engine(engine), "allocates_at_start"))
 
 
 def size_local(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kvreport.accounting.capacity import Verdict
-from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.release import trait
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
 from kvreport.query import Option, Query, options
@@ -76,7 +76,7 @@ def not_followed(
     """
     given = {option.name: option for option in options() if _is_given(option, query)}
     found = list(_without_object(query, given, nodes))
-    if not rules(engine).allocates_at_start:
+    if not trait(engine, "allocates_at_start"):
         for option in given.values():
             if option.group == "home":
                 raise _refused(option, query, engine, "with --engine llama-cpp or ollama, whose flag it is")

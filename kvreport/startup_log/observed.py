@@ -71,7 +71,7 @@ def published_start(
         engine=release,
         # llama.cpp keeps the prediction layer in a context of its own, whose buffers it prints apart.
         model=model
-        if not drafts or rules(release).allocates_at_start
+        if not drafts or trait(release, "allocates_at_start")
         else with_draft(model, own_prediction_layer(model)).whole,
         accelerator=device,
         replica=tuple(map(catalog.accelerator, observation.gpus)),

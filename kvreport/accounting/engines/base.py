@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.step import (
@@ -41,9 +41,6 @@ class EngineRules:
     """
 
     engine: Engine
-
-    allocates_at_start: ClassVar[bool] = False
-    """True if caches of all requests are allocated at start, on devices and host (llama.cpp)."""
 
     # --- formats ----------------------------------------------------------------------------------------
 
@@ -271,9 +268,6 @@ class EngineRules:
         return serving.max_seqs if self.engine.device_classes else None
 
     # --- how it is started ----------------------------------------------------------------------------------------
-
-    requests_flag: ClassVar[str] = "--max-num-seqs"
-    """What limits the requests at once where memory does not, as the engine calls it."""
 
     @staticmethod
     def command(served: Served) -> Command | None:

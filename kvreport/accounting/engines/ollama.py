@@ -84,8 +84,6 @@ def _library_name(model: Model) -> str | None:
 class Ollama(LlamaCpp):
     """The rules of one Ollama release."""
 
-    requests_flag: ClassVar[str] = "OLLAMA_NUM_PARALLEL"
-
     fits_by_itself: ClassVar[bool] = True
 
     def at_release(self, version: str) -> Engine:

@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 class LlamaCpp(EngineRules):
     """The rules of one llama.cpp build."""
 
-    allocates_at_start: ClassVar[bool] = True
-
-    requests_flag: ClassVar[str] = "--parallel"
-
     fits_by_itself: ClassVar[bool] = False
     """True if ``--fit`` always runs, so that what does not fit stays in host memory."""
 
