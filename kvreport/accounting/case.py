@@ -23,7 +23,7 @@ SINGLE: Final = Layout()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ServerSettings:
     """What a server is told that changes what it keeps of a device, whatever the model.
 
     Attributes:
@@ -57,14 +57,14 @@ class Settings:
     @property
     def told(self) -> dict[str, Any]:
         """Each of them by its name, for a record that has them, too."""
-        return dict(zip(Settings.__slots__, _TOLD(self), strict=True))
+        return dict(zip(ServerSettings.__slots__, _TOLD(self), strict=True))
 
 
-_TOLD: Final = attrgetter(*Settings.__slots__)
+_TOLD: Final = attrgetter(*ServerSettings.__slots__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case(Settings):
+class Case(ServerSettings):
     """One model under one engine, every name resolved to a record.
 
     Attributes:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kvreport.accounting.case import Settings, narrow_cache
+from kvreport.accounting.case import ServerSettings, narrow_cache
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import Case, lay_out
 from kvreport.accounting.engines.base import EngineRules
@@ -68,7 +68,7 @@ from kvreport.units import human_bytes, parse_bytes, parse_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request(Settings):
+class Request(ServerSettings):
     """One question, resolved.
 
     Attributes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kvreport.accounting.allocation import Allocation
-from kvreport.accounting.case import Settings
+from kvreport.accounting.case import ServerSettings
 from kvreport.accounting.deployment import SINGLE, Case, Deployment, allocate, lay_out
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
@@ -86,7 +86,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flags(Settings):
+class Flags(ServerSettings):
     """What the engine was told. None where the start does not say, which leaves it to the engine.
 
     Attributes:
