@@ -64,42 +64,60 @@ _TOLD: Final = attrgetter(*ServerSettings.__slots__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case(ServerSettings):
-    """One model under one engine, every name resolved to a record.
+class Launch(ServerSettings):
+    """How a model is started by an engine: what a question and the arithmetic have in common.
 
     Attributes:
-        model: The model.
         engine: The engine.
-        accelerators: The device, or several that the engine treats alike (:func:`device_class`); empty where
-            a log does not name it.
-        weight_formats: The format that the model is converted to, or several; None is as released.
         formats: Weight formats by name, for what released tensors carry.
         kv_format: How growing caches are stored; None for the type that the model is served in.
         layout: How the model is spread over devices.
         serving: Scheduler sizes and flags that change the block plan.
+        dtype: The type to compute in; None is the checkpoint's own.
+        support: What engines' releases run on; None not to judge it.
+    """
+
+    engine: Engine
+    formats: Mapping[str, WeightFormat]
+    kv_format: KvFormat | None = None
+    layout: Layout = SINGLE
+    serving: Serving
+    dtype: str | None = None
+    support: Support | None = None
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Each of them by its name, settings of the server included."""
+        return dict(zip(_LAUNCH_NAMES, _LAUNCHED(self), strict=True))
+
+
+_LAUNCH_NAMES: Final = (*ServerSettings.__slots__, *Launch.__slots__)
+_LAUNCHED: Final = attrgetter(*_LAUNCH_NAMES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case(Launch):
+    """One model under one engine, every name resolved to a record.
+
+    Attributes:
+        model: The model.
+        accelerators: The device, or several that the engine treats alike (:func:`device_class`); empty where
+            a log does not name it.
+        weight_formats: The format that the model is converted to, or several; None is as released.
         context_tokens: The longest request that the engine was told to take. None for that of each answer: a server
             that is told just that length.
         many: True for arrays even where there is one device and one format.
         stage_of: The whole model and the layers that ``model`` is of it, where it is a pipeline stage; else None.
         replica: The accelerators of one data rank, place by place, where they differ; else empty.
-        dtype: The type to compute in; None is the checkpoint's own.
-        support: What engines' releases run on; None not to judge it.
     """
 
     model: Model
-    engine: Engine
     accelerators: tuple[Accelerator, ...]
     weight_formats: tuple[WeightFormat | None, ...] = (None,)
-    formats: Mapping[str, WeightFormat]
-    kv_format: KvFormat | None = None
-    layout: Layout = SINGLE
-    serving: Serving
     context_tokens: Any = None
     many: bool = False
     stage_of: tuple[Model, range] | None = None
     replica: tuple[Accelerator, ...] = ()
-    dtype: str | None = None
-    support: Support | None = None
 
     @property
     def accelerator(self) -> Accelerator | None:

@@ -399,7 +399,7 @@ class Estimate:
         asked = self.request
         names, ranks = on_host(asked.engine, asked.model, asked.accelerator), asked.layout.tensor
         tables = sum(
-            row_bytes(asked.model, row, asked.weight_format, asked.weight_formats, ranks) * ranks
+            row_bytes(asked.model, row, asked.weight_format, asked.formats, ranks) * ranks
             for row in asked.model.weights
             if row.name in names
         )

@@ -161,7 +161,7 @@ def answer(request: Request) -> Estimate:
         demand(
             model,
             request.weight_format,
-            request.weight_formats,
+            request.formats,
             request.kv_format,
             tensor_parallel=layout.tensor,
         )
@@ -234,7 +234,7 @@ def _reason(request: Request) -> str:
                 dtype=request.dtype,
                 lora_rank=request.lora_slots[1] if request.lora_slots[0] else 0,
                 draft_tokens=request.serving.draft_tokens,
-                formats=request.weight_formats,
+                formats=request.formats,
             ),
         )
         for device in {one.id: one for one in request.accelerators}.values()

@@ -110,7 +110,7 @@ def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Qu
             yield QuestionChange("kv", f"--kv {name}", replace(request, kv_format=form))
     if request.kv_pool_bytes is None:
         for name in _WEIGHTS:
-            smaller = request.weight_formats.get(name)
+            smaller = request.formats.get(name)
             if smaller is not None and _saves(request, smaller) >= _WORTH_CONVERTING:
                 yield QuestionChange("weights", f"--weights {name}", replace(request, weight_format=smaller))
         if request.engine.family != "ceiling":
@@ -162,7 +162,7 @@ def _shares(result: Estimate) -> Iterator[QuestionChange]:
 
 
 def _saves(request: Request, smaller: WeightFormat) -> float:
-    known, ranks = request.weight_formats, request.tensor_parallel
+    known, ranks = request.formats, request.tensor_parallel
     now = weight_bytes(request.model, request.weight_format, known, ranks)
     return 1 - weight_bytes(request.model, smaller, known, ranks) / now
 

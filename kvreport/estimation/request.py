@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kvreport.accounting.case import ServerSettings, narrow_cache
+from kvreport.accounting.case import Launch, narrow_cache
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import Case, lay_out
 from kvreport.accounting.engines.base import EngineRules
@@ -29,7 +29,6 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalog, named_release
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import trait
-from kvreport.catalog.support import Support
 from kvreport.errors import InputError, ServerRefusalError
 from kvreport.estimation.asked import (
     SORTS,
@@ -68,21 +67,17 @@ from kvreport.units import human_bytes, parse_bytes, parse_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request(ServerSettings):
+class Request(Launch):
     """One question, resolved.
 
     Attributes:
         model: The model.
         accelerators: The device, or one for each of a data rank's where they are listed.
-        engine: The engine.
         ceiling: The policy that reserves nothing, for comparison.
-        weight_formats: Formats by name, for what released tensors carry.
-        layout: How the model is spread over devices.
         context_tokens: Tokens of each request.
         weight_format: None for the checkpoint as released.
         kv_format: How growing caches are stored.
         utilization: Share of memory.
-        serving: Scheduler sizes and flags that change the block plan.
         inputs: Images, videos and audio clips per prompt, as far as they are limited.
         draft: A draft model beside it.
         text_draft: The method that drafts from text instead (:data:`kvreport.accounting.text_drafts.TEXT_DRAFTS`), or None.
@@ -93,21 +88,15 @@ class Request(ServerSettings):
         not_followed: Options that were given and that the answer does not depend on.
         release_read: The newest release that was read, where the engine is of a later one; else None.
         query: The question as it was asked; None where a program made the request.
-        dtype: The type to compute in; None is the checkpoint's own.
-        support: What engines' releases run on; None not to judge it.
     """
 
     model: Model
     accelerators: tuple[Accelerator, ...]
-    engine: Engine
     ceiling: Engine
-    weight_formats: Mapping[str, WeightFormat]
-    layout: Layout
     context_tokens: int
     weight_format: WeightFormat | None
     kv_format: KvFormat
     utilization: float
-    serving: Serving
     inputs: Mapping[str, int] = field(default_factory=dict)
     draft: Draft | None = None
     text_draft: str | None = None
@@ -118,8 +107,6 @@ class Request(ServerSettings):
     not_followed: tuple[NotFollowed, ...] = ()
     release_read: str | None = None
     query: Query | None = None
-    dtype: str | None = None
-    support: Support | None = None
 
     @property
     def accelerator(self) -> Accelerator:
@@ -178,17 +165,10 @@ class Request(ServerSettings):
         return Case(
             **self.told,
             model=self.served_model,
-            engine=self.engine,
             accelerators=(self.accelerator,),
             replica=self.accelerators[:per_data_rank] if mixed else (),
             weight_formats=(self.weight_format,),
-            formats=self.weight_formats,
-            kv_format=self.kv_format,
-            layout=self.layout,
-            serving=self.serving,
             context_tokens=min(self.context_tokens, self.model.context_tokens),
-            dtype=self.dtype,
-            support=self.support,
         )
 
 
@@ -303,7 +283,7 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         accelerators=devices,
         engine=policy,
         ceiling=catalog.engine("ceiling"),
-        weight_formats=catalog.weight_formats,
+        formats=catalog.weight_formats,
         layout=layout,
         context_tokens=context_tokens,
         weight_format=form,

@@ -89,7 +89,7 @@ def clock_of(estimate: Estimate, efficiency: float) -> StepClock:
         demand(
             request.model,
             request.weight_format,
-            request.weight_formats,
+            request.formats,
             request.kv_format,
             tensor_parallel=layout.tensor,
         )

@@ -95,7 +95,7 @@ def test_steps_interpolate_the_roofline():
     from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 
     request = kvreport.estimate(MODEL, gpu=GPU).request
-    need = demand(request.model, None, request.weight_formats, request.kv_format)
+    need = demand(request.model, None, request.formats, request.kv_format)
     peaks = Peaks.of(request.accelerator)
     clock = RooflineClock(need, peaks, max_seqs=256, efficiency=1.0)
     for batch, context in ((1, 100), (7, 3000), (100, 5000), (256, 40_000)):
