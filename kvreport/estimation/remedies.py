@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from typing import Any, Final
 
@@ -170,9 +170,9 @@ def _saves(request: Request, smaller: WeightFormat) -> float:
 def _both(request: Request, one: QuestionChange, other: QuestionChange) -> Request:
     """Apply what the second change changed on top of the first."""
     changed = {
-        name: value
-        for name in Request.__slots__
-        if (value := getattr(other.request, name)) is not getattr(request, name)
+        field.name: value
+        for field in fields(Request)
+        if (value := getattr(other.request, field.name)) is not getattr(request, field.name)
     }
     return replace(one.request, **changed)
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 import kvreport
+from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
+from kvreport.estimation import remedies as remedies_module
 from kvreport.estimation.remedies import HOPELESS, remedies
+from kvreport.estimation.request import resolve
 from kvreport.estimation.why_not import why_not
+from kvreport.query import Query
 
 CATALOG = open_catalog()
 CASES = [
@@ -104,3 +109,20 @@ def test_counted_devices_are_counted_again_for_more():
     for flags in more:
         assert main(["estimate", "deepseek-ai/DeepSeek-V3.2", *flags.split()]) == 0
     assert not any(one["flags"].startswith("--tensor-parallel") for one in tried)
+
+
+def test_two_changes_keep_each_field_that_either_of_them_changes() -> None:
+    """Whatever class of the record's a field stands in: settings of the server, of the launch, or of the question."""
+    request = resolve(Query(model="Qwen/Qwen3-8B", gpu="h100-sxm-80gb"), open_catalog())
+    changed = {
+        "eager": True,
+        "kv_pool_bytes": 1 << 30,
+        "layout": Layout(tensor=2),
+        "dtype": "float32",
+        "context_tokens": 77,
+    }
+    one = remedies_module.QuestionChange("a", "--a", replace(request, assumptions=("said",)))
+    for name, value in changed.items():
+        other = remedies_module.QuestionChange("b", "--b", replace(request, **{name: value}))
+        both = remedies_module._both(request, one, other)
+        assert both == replace(request, assumptions=("said",), **{name: value}), name
