@@ -330,7 +330,6 @@
         class: "kv-scroll kv-scroll--open",
         "data-kv-own-csv": "", // of all rows, above the table
         role: "region",
-        tabindex: "0",
         "aria-label": "Configurations, those that fit first",
         hidden: "",
       }, view.table);
@@ -1007,12 +1006,12 @@
 
     /* The same filters as a query over the published Parquet file, for DuckDB or pandas. */
     function query() {
-      const sql = make("code", { tabindex: "0" }), python = make("code", { tabindex: "0" });
+      const sql = make("code"), python = make("code");
       const block = (title, code) =>
         make(
           "div",
           { class: "kv-command highlight" },
-          make("h3", {}, title),
+          make("p", { class: "kv-kicker" }, title),
           make("pre", {}, code),
           copy
             ? make("button", {

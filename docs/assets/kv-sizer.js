@@ -529,7 +529,6 @@
         {
           class: "kv-scroll kv-scroll--open",
           role: "region",
-          tabindex: "0",
           "aria-label": "Average, peak and spares",
         },
         make(
@@ -716,7 +715,6 @@
         {
           class: "kv-scroll kv-scroll--open",
           role: "region",
-          tabindex: "0",
           "aria-label": "Deployments, best first",
         },
         make(
@@ -748,7 +746,7 @@
       return make(
         "div",
         { class: "highlight kv-command" },
-        make("pre", {}, make("code", { tabindex: "0" }, ...unbroken(text))),
+        make("pre", {}, make("code", {}, ...unbroken(text))),
         button,
       );
     }

@@ -172,7 +172,6 @@
         class: "kv-scroll",
         "data-kv-own-csv": "",
         role: "region",
-        tabindex: "0",
         "aria-label": "Result of the query",
         hidden: true,
       },

@@ -222,7 +222,7 @@
     );
     return make(
       "div",
-      { class: "kv-scroll kv-scroll--open", role: "region", tabindex: "0", "aria-label": caption },
+      { class: "kv-scroll kv-scroll--open", role: "region", "aria-label": caption },
       make(
         "table",
         { class: "kv-table" },
@@ -602,8 +602,10 @@
       for (const box of $$(".kv-scroll")) {
         if (seen.has(box)) continue;
         seen.add(box);
+        box.tabIndex = 0; // a stop for the keyboard, until it is seen to fit
         near.observe(box);
       }
+      for (const code of $$(".highlight > pre > code, .kv-code pre")) code.tabIndex = 0;
       for (const figure of $$("figure.kv-figure")) {
         // Before the first key of a reader who goes from stop to stop, and not before the page has been seen.
         if (!seen.has(figure)) wake().then(() => live && sizes.observe(figure));

@@ -212,10 +212,8 @@ def gpu_layout(
                 f' fill="{_ROLES[role]}"/>'
             )
             if tall > 16:
-                parts.append(
-                    _text(x + (wide - 10) / 2, y + tall / 2 + 4, label, "middle", on=True, small=wide < 100)
-                )
-        parts.append(_text(x + (wide - 10) / 2, height + 32, name, "middle", small=wide < 80))
+                parts.append(_text(x + (wide - 10) / 2, y + tall / 2 + 4, label, "middle", on=True))
+        parts.append(_text(x + (wide - 10) / 2, height + 32, name, "middle"))
         told.append(f"{name}: " + ", ".join(f"{label} {share / limit:.0%}" for _, label, share in contents))
     return _figure(parts, height + 44, title, "; ".join(told) + ".")
 
@@ -258,12 +256,9 @@ def layout_cells(title: str, layout: str, layers: int, tokens: int, owners: Sequ
     return _figure(parts, size[1], title, f"{layout} {told}; {words}.", width=size[0])
 
 
-def _text(
-    x: float, y: float, text: str, anchor: str, *, ink: bool = False, on: bool = False, small: bool = False
-) -> str:
+def _text(x: float, y: float, text: str, anchor: str, *, ink: bool = False, on: bool = False) -> str:
     color = ' fill="var(--kv-paper)"' if on else ' fill="var(--kv-ink)"' if ink else ""
-    size = ' font-size="10"' if small else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{color}{size}>{escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{color}>{escape(text)}</text>'
 
 
 def _figure(parts: Sequence[str], height: float, title: str, description: str, width: float = _WIDTH) -> Html:

@@ -151,9 +151,7 @@ def exercise(
 def takeaway(*lines: str) -> Html:
     """State in a box what a section amounts to."""
     text = "".join(f"<p>{inline(line)}</p>" for line in lines)
-    return Html(
-        f'<aside class="kv-take" aria-label="Takeaway"><p class="kv-take__head">Takeaway</p>{text}</aside>'
-    )
+    return Html(f'<div class="kv-take"><p class="kv-take__head">Takeaway</p>{text}</div>')
 
 
 def _choice(kind: str, lead: str, one: Item) -> str:

@@ -590,3 +590,25 @@ def test_a_table_says_on_how_many_gpus_its_numbers_are(visit, uri, layout):
     page.wait_for_function("document.querySelector('[data-kv-shown]').dataset.kvShown === 'printed'")
     assert numbers(page, "users-table") == printed
     assert FEWEST in page.locator("#users-table caption").inner_text()
+
+
+LETTERS = """() => [...document.querySelectorAll('main .kv-plot text')].filter((one) => one.textContent.trim()).map((one) =>
+  parseFloat(getComputedStyle(one).fontSize) * Math.hypot(one.getScreenCTM().a, one.getScreenCTM().b))"""
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_letters_of_the_boundary_chart_are_13_px_on_a_phone(browser, address, scripts):
+    """Without scripts they were 5.4 px: the drawing of a desk shrank to the screen."""
+    context = browser.new_context(
+        java_script_enabled=scripts, bypass_csp=True, viewport={"width": 390, "height": 844}
+    )
+    page = context.new_page()
+    page.goto(address + LLAMA)
+    page.mouse.move(3, 3)
+    page.wait_for_load_state("networkidle")
+    found = page.evaluate(LETTERS)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    context.close()
+    assert len(found) > 8
+    assert min(found) >= 12.9
+    assert wide == 390

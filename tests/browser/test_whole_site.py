@@ -88,10 +88,35 @@ KINDS = {
     "measured": "evidence/measured/",
     "data": "data/",
     "method": "about/method/",
+    "a machine without a platform": "gpus/m4-max-128/",
+    **{
+        part: f"about/{part}/"
+        for part in ("sources", "architecture", "listings", "numbers-in-prose", "api", "contract")
+    },
+    "a decision": "adr/0002-one-trunk/",
+    **{
+        f"chapter {part}": f"learn/{part}/"
+        for part in (
+            "beyond-one-gpu",
+            "forgetting-on-purpose",
+            "how-real-traffic-fills-the-cache",
+            "one-decision-chain",
+            "one-latent-for-all",
+            "pages",
+            "prefill-and-decode",
+            "sharing-heads",
+            "sizing-a-deployment",
+            "two-directions",
+            "weights-are-not-the-cache",
+            "what-fills-a-gpu",
+            "what-the-log-says",
+        )
+    },
 }
 PRESSED = (
     "learn", "a chapter", "questions", "a question", "glossary", "keyboard", "evidence", "every log", "comparisons",
-    "at home", "a machine", "claims", "measured", "engine releases", "refusals", "a refusal", "engines",
+    "at home", "a machine", "claims", "measured", "engine releases", "refusals", "a refusal", "engines", "method",
+    *[*KINDS][[*KINDS].index("a machine without a platform") :],
 )  # fmt: skip
 """The tiny site of test_controls.py has none of these."""
 SEARCHES = {
@@ -256,6 +281,9 @@ def test_every_kind_of_page_can_be_used_by_everyone(
     page.goto(address + uri)
     page.mouse.move(3, 3)
     page.wait_for_load_state("networkidle")
+    if uri.startswith(("learn/", "explore/")):  # what is folded there has controls and code
+        page.evaluate("for (const fold of document.querySelectorAll('main details')) fold.open = true")
+        page.wait_for_timeout(300)
     faults = unusable(page)
     wide = page.evaluate("document.documentElement.scrollWidth")
     context.close()

@@ -67,7 +67,7 @@ def chart(request: charts.ChartRequest) -> Chart:
         legend=tuple(enumerate(data.bands, start=1)),
         notes=(),
         caption="Each mark is one published log; on the line, prediction and log are equal. "
-        f"The {WORST} logs with the largest errors are named. Both axes are logarithmic.{empty}",
+        f"The {WORST} logs with the largest errors are named where there is room. Both axes are logarithmic.{empty}",
         table=Table("", Column(""), (), ()),
         points=True,
     )
