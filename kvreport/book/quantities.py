@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kvreport import estimation, units
 from kvreport.accounting import kv_cache, roofline, weights
 from kvreport.accounting.demand import Demand, demand
+from kvreport.accounting.engines.llama_cpp.placement import local_device
 from kvreport.accounting.kernel import whole_blocks
 from kvreport.accounting.profile import CacheProfile
 from kvreport.book.expressions import Value, evaluate
@@ -25,7 +26,7 @@ from kvreport.book.mistakes import mistaken
 from kvreport.catalog.caches import ChunkedAttention, FullAttention, Latent, SlidingWindow
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
-from kvreport.estimation.at_home import AtHome, at_home, backend_bytes
+from kvreport.estimation.at_home import AtHome, at_home
 from kvreport.query import SERVER_ENGINE
 from kvreport.resources import read_table
 
@@ -360,7 +361,7 @@ class Quantities:
         return found
 
     def _backend(self, gpu: str) -> int:
-        return backend_bytes(self._gpu(gpu), dict(self.catalog.engine("llama-cpp").coefficients))
+        return local_device(self._gpu(gpu), self.catalog.engine("llama-cpp").coefficients).context
 
     def _estimate(
         self, model: str, gpu: str, tokens: int, options: Mapping[str, object]

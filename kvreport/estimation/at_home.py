@@ -12,9 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells, output_bytes, state_bytes
-from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
+from kvreport.accounting.engines.llama_cpp.layout import slot_buffers
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
-from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place, repeated_bytes, weight_bytes
+from kvreport.accounting.engines.llama_cpp.placement import (
+    LocalDevice,
+    local_device,
+    place,
+    repeated_bytes,
+    weight_bytes,
+)
 from kvreport.accounting.engines.llama_cpp.quantize import with_mix
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.lessons import layers_to_move, sizes_within
@@ -22,7 +28,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.home_case import local_device, open_local
+from kvreport.estimation.home_case import open_local
 
 MIXES: Final = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")
 """Quantization mixes of the tables, from the largest."""
@@ -168,7 +174,7 @@ def _beside(local: LocalModel, contexts: Sequence[int]) -> tuple[tuple[int, ...]
     Buffers are linear in cells between the ends, but for Metal's: its scratch stands where another buffer is free.
     """
     ends = (contexts[0], contexts[-1])
-    (first, host_first), (last, host_last) = (_compute(local, _DEVICE, context) for context in ends)
+    (first, host_first), (last, host_last) = (slot_buffers(local, _DEVICE, context) for context in ends)
     span = max(contexts[-1] - contexts[0], 1)
     found, on_host, metal = [], [], []
     for context in contexts:
@@ -177,19 +183,10 @@ def _beside(local: LocalModel, contexts: Sequence[int]) -> tuple[tuple[int, ...]
         held = sum(cache_bytes(local.network, options, cells)) + sum(state_bytes(local.network, options))
         buffer = first + (last - first) * (context - contexts[0]) // span
         found.append(held + buffer)
-        metal.append(_compute(local, _APPLE, context)[0] - buffer)
+        metal.append(slot_buffers(local, _APPLE, context)[0] - buffer)
         output = output_bytes(local.network, options)
         on_host.append(output + host_first + (host_last - host_first) * (context - contexts[0]) // span)
     return tuple(found), tuple(on_host), tuple(metal)
-
-
-def _compute(local: LocalModel, on: LocalDevice, context: int) -> tuple[int, int]:
-    """Bytes of the compute buffers of a device and the host."""
-    options = LocalOptions(context=context, parallel=1)
-    cells = count_cells(local.network, options, context)
-    placement = place(local.network, options, (on,))
-    device, host = compute_bytes(local, options, (on,), placement, cells)[0]
-    return device, host
 
 
 def _experts(local: LocalModel) -> tuple[int, ...]:
@@ -203,8 +200,3 @@ def _experts(local: LocalModel) -> tuple[int, ...]:
 def has_metal(accelerator: Accelerator) -> bool:
     """Whether llama.cpp computes on a device with Metal, whose operations need scratch memory of their own."""
     return local_device(accelerator, {}).scratch == "metal"
-
-
-def backend_bytes(accelerator: Accelerator, coefficients: dict[str, float]) -> int:
-    """What the backend of a device takes for itself."""
-    return local_device(accelerator, coefficients).context

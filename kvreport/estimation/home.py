@@ -6,7 +6,9 @@ import math
 from dataclasses import replace
 from typing import Final
 
+from kvreport.accounting import kernel
 from kvreport.accounting.budget import Budget
+from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout
@@ -247,17 +249,23 @@ def _bands(case: LocalCase, device: DeviceBytes) -> tuple[int, int]:
 
 def _verdict(case: LocalCase, layout: LocalLayout, tokens: int) -> str:
     """The verdict of a layout; what its buffers may be beyond the band of others makes it tight, never a start."""
-    if tokens > case.request.model.context_tokens:
-        return "context_exceeds_model"
-    if _weights_exceed(layout):
-        return "weights_exceed_memory"
     device = layout.fullest
     confirmed, uncertainty = _bands(case, device)
-    if layout.shortfall:
-        caches = device.kv + device.state
-        nothing_left = caches and not _budget(device, uncertainty).kv_pool_bytes
-        return "cache_exceeds_pool" if nothing_left or layout.shortfall > confirmed else "may_fit"
-    return "tight" if device.free < uncertainty else "fits"
+    caches, short = device.kv + device.state, layout.shortfall
+    return Verdict(
+        kernel.verdict(
+            usable=0,
+            weights=int(_weights_exceed(layout)),
+            pool=caches - short if short else caches + device.free,
+            error=confirmed if short else uncertainty,
+            block=1,
+            kept=0,
+            request=caches,
+            wanted=0,
+            context=tokens,
+            limit=case.request.model.context_tokens,
+        )
+    ).label
 
 
 def _weights_exceed(layout: LocalLayout) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -16,8 +16,7 @@ from kvreport.accounting.engines.llama_cpp.options import (
     LocalOptions,
     parse_overrides,
 )
-from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place
-from kvreport.accounting.engines.llama_cpp.planner import Scratch
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, local_device, place
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name, quantized, with_mix
 from kvreport.accounting.engines.llama_cpp.reading import (
     DEFAULT_DRAFT_TOKENS,
@@ -41,7 +40,6 @@ from kvreport.accounting.support import nearest_class
 from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS, TEXT_DRAFTS
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_projector import read_projector
-from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.llama_cpp import LocalArchitecture, LocalArchitectures
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
@@ -219,27 +217,6 @@ def devices_of(request: Request) -> tuple[LocalDevice, ...]:
         )
         for index, one in enumerate(named[:wanted])
     )
-
-
-def local_device(accelerator: Accelerator, coefficients: Mapping[str, float]) -> LocalDevice:
-    """One device with what its backend does."""
-    apple = accelerator.vendor.lower() == "apple"
-    own = coefficients.get("device_context_metal" if apple else "device_context", 0.0)
-    return LocalDevice(
-        name=accelerator.id,
-        usable=accelerator.usable_bytes,
-        context=int(own),
-        align=32 if apple else 128,
-        offloads=not apple,
-        # CUDA, ROCm, Vulkan and Metal all state asynchronous computing and events, which several devices need.
-        pipelines=True,
-        scratch=_SCRATCH.get(accelerator.vendor.lower(), "none"),
-        shared=accelerator.shared_bytes,
-    )
-
-
-_SCRATCH: Final[Mapping[str, Scratch]] = {"apple": "metal", "nvidia": "cuda", "amd": "cuda"}
-"""The backend that llama.cpp is built with for a vendor's devices."""
 
 
 @dataclass(frozen=True, kw_only=True)

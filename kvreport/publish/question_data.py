@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from kvreport.accounting.engines.llama_cpp.placement import local_device
 from kvreport.accounting.extras import adapted_if_named, lora_bytes, vocabulary_modules, vocabulary_slots
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import parameters_by_component
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.at_home import AtHome, backend_bytes, has_metal
+from kvreport.estimation.at_home import AtHome, has_metal
 from kvreport.publish import home_layouts
 from kvreport.publish.profiles import FOLDER, SCHEMA, encode, format_facts, shape
 from kvreport.publish.site_data import SiteData
@@ -95,7 +96,7 @@ def _backends(site: SiteData) -> dict[str, int]:
     if LLAMA_CPP not in site.catalog.engines:
         return {}
     coefficients = dict(site.catalog.engine(LLAMA_CPP).coefficients)
-    return {gpu.id: backend_bytes(gpu, coefficients) for gpu in site.gpus}
+    return {gpu.id: local_device(gpu, coefficients).context for gpu in site.gpus}
 
 
 def _every_format(site: SiteData) -> SiteData:

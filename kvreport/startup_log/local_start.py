@@ -1,7 +1,7 @@
 """One start of an engine that allocates everything at start, pasted or published, and the judge of it.
 
 Weights, caches, states and compute buffers of every device and of the host are laid out as for an estimate
-(:func:`kvreport.accounting.engines.llama_cpp.layout.lay_out_local`), and each printed buffer is compared with its own.
+(:func:`kvreport.accounting.engines.llama_cpp.layout.Setup`), and each printed buffer is compared with its own.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.inventory import prediction_tensors
-from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, Setup
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.quantize import quantized
-from kvreport.accounting.engines.llama_cpp.reading import Companions, LocalModel, prediction_model
+from kvreport.accounting.engines.llama_cpp.reading import Companions, prediction_model
 from kvreport.catalog.local_logs import Part
 from kvreport.catalog.model import Model
 from kvreport.estimation.home_case import open_local
@@ -26,22 +26,16 @@ STAND_IN: Final = "q4_k_m"
 """Types of a file whose own are not known; its printed weights replace what they come to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalStart:
-    """One start: the model with its types, options, devices and printed buffers.
+@dataclass(frozen=True, kw_only=True)
+class LocalStart(Setup):
+    """One start as a log says it, and its printed buffers; without devices where the log does not say.
 
     Attributes:
-        local: The model as loaded.
-        options: How it was started.
-        devices: Devices with what was free on each; empty where the log does not say.
         printed: MiB by part, as far as the log has them.
         weights_mib: Printed weights on devices of a file whose types are not known, where they are stated.
         typed: False if the file's types are not known, so that its weights are no prediction.
     """
 
-    local: LocalModel
-    options: LocalOptions
-    devices: tuple[LocalDevice, ...] = ()
     printed: Mapping[Part, float]
     weights_mib: float | None = None
     typed: bool = True
@@ -126,7 +120,7 @@ def diagnose_local_start(start: LocalStart) -> LocalJudgment:
     Raises:
         InputError: What llama.cpp refuses, in one sentence.
     """
-    layout = lay_out_local(start.local, start.options, start.devices)
+    layout = start.lay_out()
     parts = _parts(layout)
     comparisons = tuple(
         Comparison(part, parts[part] / MIB, observed, "MiB") for part, observed in start.printed.items()

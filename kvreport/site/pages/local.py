@@ -14,6 +14,7 @@ from typing import Final
 
 from kvreport import units
 from kvreport.accounting.engines.llama_cpp.options import modelfile
+from kvreport.accounting.engines.llama_cpp.placement import local_device
 from kvreport.accounting.weights import parameters
 from kvreport.build_cache import code
 from kvreport.catalog.accelerator import Accelerator
@@ -22,7 +23,7 @@ from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, OllamaNames
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
-from kvreport.estimation.at_home import MIXES, AtHome, at_home, backend_bytes
+from kvreport.estimation.at_home import MIXES, AtHome, at_home
 from kvreport.publish import home_layouts
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
@@ -124,7 +125,7 @@ def _candidates(inputs: Inputs) -> tuple[Candidate, ...]:
 
 @cache
 def _backends(catalog: Catalog, machine_id: str) -> int:
-    return backend_bytes(catalog.accelerator(machine_id), dict(catalog.engine("llama-cpp").coefficients))
+    return local_device(catalog.accelerator(machine_id), catalog.engine("llama-cpp").coefficients).context
 
 
 @dataclass(frozen=True, slots=True)

@@ -349,6 +349,16 @@ def compute_bytes(
     return [*plain[:-1], grown[-1]], [*copied[:-1], 0]
 
 
+def slot_buffers(local: LocalModel, device: LocalDevice, context: int) -> tuple[int, int]:
+    """Bytes of the compute buffers of a device that has every layer, and of the host, for one slot."""
+    options = LocalOptions(context=context, parallel=1)
+    cells = count_cells(local.network, options, context)
+    on_device, on_host = compute_bytes(
+        local, options, (device,), place(local.network, options, (device,)), cells
+    )[0]
+    return on_device, on_host
+
+
 def _backend(device: LocalDevice, options: LocalOptions) -> Backend:
     copies = device.scratch in options.cache_copies and not options.wide_masks
     return Backend(device.name, device.align, scratch=device.scratch, copies_caches=copies)

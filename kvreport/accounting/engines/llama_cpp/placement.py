@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -18,6 +18,7 @@ from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.network import Network
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.planner import Scratch
+from kvreport.catalog.accelerator import Accelerator
 from kvreport.errors import InputError
 
 _EXPERTS: Final = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps")
@@ -73,6 +74,27 @@ class LocalDevice:
     def has_all(self) -> bool:
         """True if the host has no memory that the device cannot use, so that nothing is gained by moving to it."""
         return self.shared is not None and self.shared <= self.usable
+
+
+_SCRATCH: Final[Mapping[str, Scratch]] = {"apple": "metal", "nvidia": "cuda", "amd": "cuda"}
+"""The backend that llama.cpp is built with for a vendor's devices."""
+
+
+def local_device(accelerator: Accelerator, coefficients: Mapping[str, float]) -> LocalDevice:
+    """One device with what its backend does."""
+    apple = accelerator.vendor.lower() == "apple"
+    own = coefficients.get("device_context_metal" if apple else "device_context", 0.0)
+    return LocalDevice(
+        name=accelerator.id,
+        usable=accelerator.usable_bytes,
+        context=int(own),
+        align=32 if apple else 128,
+        offloads=not apple,
+        # CUDA, ROCm, Vulkan and Metal all state asynchronous computing and events, which several devices need.
+        pipelines=True,
+        scratch=_SCRATCH.get(accelerator.vendor.lower(), "none"),
+        shared=accelerator.shared_bytes,
+    )
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
-from kvreport.accounting.engines.llama_cpp.caches import cell_plan, count_cells
+from kvreport.accounting.engines.llama_cpp.caches import cell_plan
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
-from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
+from kvreport.accounting.engines.llama_cpp.layout import slot_buffers
 from kvreport.accounting.engines.llama_cpp.options import FAMILY, LocalOptions, for_build, server_command
-from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, local_device
 from kvreport.accounting.engines.llama_cpp.reading import read_local
 from kvreport.accounting.engines.step import EngineStep, Reserve
 from kvreport.accounting.plan import BlockPlan
@@ -83,14 +83,13 @@ class LlamaCpp(EngineRules):
 
         Where single layers lie is known only to an estimate: here every layer is on the device.
         """
-        apple = accelerator.vendor.lower() == "apple"
-        own = self.engine.coefficients.get("device_context_metal" if apple else "device_context", 0.0)
+        own = local_device(accelerator, self.engine.coefficients).context
         compute = _compute_bytes(model, step.context_tokens or model.context_tokens)
         architecture = LocalArchitectures.need().by_class.get(model.architecture)
         larger = 0.0 if architecture is None else times_larger(architecture) - 1
         return Reserve(
             activations=compute,
-            non_framework=int(own),
+            non_framework=own,
             graphs=0,
             uncertainty=int(own + (0.02 + larger) * compute),
         )
@@ -114,18 +113,14 @@ _COMPUTE: dict[tuple[int, int], tuple[Model, int]] = {}
 """Compute buffers by the model's identity and the context; the model is kept with them."""
 
 _PLAIN: Final = LocalArchitecture(name="plain", classes=("plain",), windows=True)
-_DEVICE: Final = (LocalDevice("device", 1 << 60, offloads=False),)
+_DEVICE: Final = LocalDevice("device", 1 << 60, offloads=False)
 
 
 def _compute_bytes(model: Model, context: int) -> int:
     """The compute buffer with traits that tensors and shapes show; an estimate also knows the architecture's own."""
     key = (id(model), context)
     if key not in _COMPUTE:
-        local = read_local(model, _PLAIN)
-        options = LocalOptions(context=context, parallel=1)
-        cells = count_cells(local.network, options, context)
-        placement = place(local.network, options, _DEVICE)
-        _COMPUTE[key] = (model, compute_bytes(local, options, _DEVICE, placement, cells)[0][0])
+        _COMPUTE[key] = (model, slot_buffers(read_local(model, _PLAIN), _DEVICE, context)[0])
     return _COMPUTE[key][1]
 
 
