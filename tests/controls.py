@@ -127,6 +127,10 @@ STATE: Final = """(place) => {
 
 BROKEN: Final = re.compile(r"\bNaN\b|\bundefined\b|\bnull\b|\[object |\bInfinity\b|\bLoading\b|\bComputing\b")
 """What no page says unless it is printed on it."""
+TEXTS: Final = """[...document.querySelectorAll('*')].flatMap((one) => [...one.childNodes])
+  .filter((one) => one.nodeType === 3).map((one) => one.data).join('\\n')"""
+UNFOLDED: Final = "for (const fold of document.querySelectorAll('[data-kv-slot] details')) fold.open = true"
+"""What is folded in an answer is a part of it, and folded again on a page that is opened anew."""
 WRONG: Final = "no such thing"
 """What no field takes: a page says so, and answers on."""
 
@@ -320,7 +324,7 @@ class Presser:
         self.heard.clear()
         self.fresh(uri)
         first = self.state()
-        self.printed = set(BROKEN.findall(self.page.evaluate("document.documentElement.textContent")))
+        self.printed = set(BROKEN.findall(self.page.evaluate(TEXTS)))
         self.judge(f"{uri}: as it is opened", first, first, report)
         queue = self.picked(self.controls(), report)
         while queue:
@@ -399,12 +403,14 @@ class Presser:
     def again(self, report: Report) -> None:
         """What the page says under its address when it is opened anew, beside what it says now."""
         self.page.keyboard.press("Escape")
+        self.page.evaluate(UNFOLDED)
         now = self.state()
         self.page.goto("about:blank")
         self.asking.clear()
         self.page.goto(now["address"], timeout=1000 * WAIT_S)
         self.page.mouse.move(3, 3)
         self.settle()
+        self.page.evaluate(UNFOLDED)
         then = self.state()
         for name, text in now["slots"].items():
             other = then["slots"].get(name, "")
@@ -550,6 +556,10 @@ def answer_of(command: str) -> tuple[int, str]:
 def command_faults(command: str, headline: str) -> Iterator[str]:
     """What is wrong with an offered command, and where it differs from what stands above it."""
     if not command.startswith("kvreport estimate ") or re.search(r" [A-Z]+\b( |$)", command):  # MODEL, GPU
+        return
+    if re.search(
+        r" --(as|format) |path/to/| kvreport ", command
+    ):  # another form, a reader's file, several commands
         return
     status, printed = answer_of(command)
     if status not in (0, 1, 3) or not printed:  # 3: fewer than are required

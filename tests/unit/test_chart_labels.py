@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from math import log2
+
 from kvreport import plot
 from kvreport.site.kit import charts
 from kvreport.site.kit.boundary_plot import PlotData, PlotLine, positions
@@ -53,3 +56,19 @@ def test_a_piece_of_a_line_is_over_a_box_only_where_it_passes_through() -> None:
     assert not plot.overlaps(0, 5, 40, 5, *box)
     assert not plot.overlaps(0, 15, 9, 15, *box)
     assert not plot.overlaps(0, 40, 12, 19, *(15.0, 10.0, 20.0, 10.0))
+
+
+def test_names_of_logs_stand_on_lines_of_their_own() -> None:
+    """Two logs of about the same error had their names on top of each other at the axis."""
+    long = "DeepSeek-V4-Flash, H200, 143,771 MiB, eight"
+    worst = [(long, 7_100, 396_000), (long, 4_000, 186_000), (long, 7_000, 389_000)]
+    marks = [charts.Seen("even", 1 << n, 1 << n, "inside") for n in range(11, 28)]
+    marks += [charts.Seen(name, printed, predicted, "inside") for name, printed, predicted in worst]
+    drawn = charts.first_sights(charts.FirstSights(tuple(marks), ("inside",), len(worst)), charts.Shown())
+    moved = [layer["mark"]["dy"] for layer in drawn.to_dict(validate=False)["layer"] if "dy" in layer["mark"]]
+    height = charts.HEIGHT + 90
+    stand = [
+        dy - height * (log2(predicted) - 11) / 16
+        for dy, (_, _, predicted) in zip(moved[::2], worst, strict=True)
+    ]
+    assert min(abs(a - b) for a, b in combinations(stand, 2)) >= 11

@@ -217,6 +217,8 @@ def verdicts(data: Verdicts, shown: Shown) -> alt.LayerChart | alt.FacetChart:
     return alt.layer(right, strokes, width=WIDTH - 160, height=38 * len(data.rows), config=_config())
 
 
+_NAME_GAP: Final = 14
+"""Least pixels between the lines on which two names stand."""
 _TOKENS: Final = "datum.value < 1048576 ? datum.value / 1024 + 'K' : datum.value / 1048576 + 'M'"
 
 
@@ -267,7 +269,7 @@ def first_sights(data: FirstSights, shown: Shown) -> alt.LayerChart | alt.FacetC
         .mark_line(color="var(--kv-line)")
         .encode(x=x, y=y)
     )
-    layers = [equal, points]
+    layers, taken = [equal, points], list[float]()
     for row in rows[-data.named :]:
         text: dict[str, Any] = {"align": "left", "dx": 8, "dy": 4, "fontSize": _LABEL_SIZE}
         if row["predicted"] > row["printed"]:  # above the line there is room on the left
@@ -276,6 +278,12 @@ def first_sights(data: FirstSights, shown: Shown) -> alt.LayerChart | alt.FacetC
                 text |= {"align": "right", "dx": -8}
             else:  # a name longer than that begins at the axis, over its mark
                 text |= {"dx": 4 - room, "dy": -9}
+        down = -(HEIGHT + 90) * log2(row["predicted"] / ends[0]) / log2(ends[1] / ends[0])
+        while any(
+            abs(down + text["dy"] - one) < _NAME_GAP for one in taken
+        ):  # over the name that stands there
+            text["dy"] -= _NAME_GAP
+        taken.append(down + text["dy"])
         name = alt.Chart(shown.called([row])).encode(x=x, y=y, text="name:N")
         layers += [
             name.mark_text(stroke="var(--kv-paper)", strokeWidth=3, strokeJoin="round", **text),
