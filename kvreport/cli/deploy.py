@@ -17,7 +17,7 @@ from kvreport.words import ENGINES
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
-    from kvreport.deployments.written import Launch
+    from kvreport.deployments.written import Deployed
     from kvreport.estimation import Estimate
 
 KINDS: Final = ("command", "compose", "kubernetes", "kserve", "lws", "llm-d", "dynamo", "helm", "systemd")
@@ -52,14 +52,14 @@ def check_as(options: argparse.Namespace) -> None:
         raise InputError(f"disk-rate: found without --as; allowed: --as {'|'.join(KINDS)}")
 
 
-def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: str | None) -> Launch:
+def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: str | None) -> Deployed:
     """What ``--as`` writes of an answer.
 
     Raises:
         InputError: If no command of the engine is known, or the devices are of several kinds.
     """
     from kvreport.cli.preflight import device_of_label
-    from kvreport.deployments.written import SERVING, Launch
+    from kvreport.deployments.written import SERVING, Deployed
     from kvreport.estimation.hardware import parsed
     from kvreport.units import parse_bytes
 
@@ -89,7 +89,7 @@ def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: s
     devices = layout.devices if not result.at_home else len(request.accelerators)
     serving = SERVING[family]
     image = serving.images.get(device.vendor, "").format(request.engine.version)
-    return Launch(
+    return Deployed(
         name=_resource_name(request.model.id),
         serving=serving,
         engine=f"{ENGINES.get(family, request.engine.label)} {request.engine.version}",
@@ -113,7 +113,7 @@ def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: s
     )
 
 
-def as_pasted(launch: Launch, name: str, passed_on: str) -> Launch:
+def as_pasted(launch: Deployed, name: str, passed_on: str) -> Deployed:
     """A launch with what a pasted command says and no answer depends on: the model's own name, and flags without memory.
 
     Where a server listens, and what its nodes are called, the file says itself.

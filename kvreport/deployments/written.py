@@ -81,7 +81,7 @@ SERVING: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class Deployed:
     """What is deployed.
 
     Attributes:
@@ -157,7 +157,7 @@ class _Said:
     reason: str
 
 
-def as_file(kind: str, launch: Launch) -> str:
+def as_file(kind: str, launch: Deployed) -> str:
     """The file of one kind.
 
     Raises:
@@ -172,7 +172,7 @@ def as_file(kind: str, launch: Launch) -> str:
     return _WRITERS[kind](launch)
 
 
-def _header(launch: Launch) -> list[str]:
+def _header(launch: Deployed) -> list[str]:
     fits = f"{count(launch.requests)} requests" if launch.requests != 1 else "1 request"
     copies = f"each of {launch.replicas} replicas" if launch.replicas > 1 else "1 replica"
     lines = [
@@ -187,7 +187,7 @@ def _header(launch: Launch) -> list[str]:
     return lines
 
 
-def _memory_reason(launch: Launch) -> str:
+def _memory_reason(launch: Deployed) -> str:
     parts = [f"{gib(launch.weight_bytes)} GiB of weights, which the page cache holds while they are read"]
     parts += [f"{gib(launch.host_bytes)} GiB of caches and weights on the host"] if launch.host_bytes else []
     return "; ".join((*parts, f"{gib(PROCESS_BYTES, 0)} GiB for each GPU's process (assumed)"))
@@ -197,7 +197,7 @@ def _shm_reason() -> str:
     return f"{gib(SHM_BYTES_PER_GPU, 0)} GiB a GPU, at least 2, for queues and communication buffers (assumed); a container gets 64 MiB"
 
 
-def _start_reason(launch: Launch) -> str:
+def _start_reason(launch: Deployed) -> str:
     return (
         f"{gib(launch.weight_bytes)} GiB of weights at {launch.disk_rate / 1e9:g} GB/s (--disk-rate): "
         f"{ceil(launch.weight_bytes / launch.disk_rate)} s; {COMPILE_SECONDS} s for compilation and graphs (assumed)"
@@ -207,17 +207,17 @@ def _start_reason(launch: Launch) -> str:
 # --- kinds --------------------------------------------------------------------------------------------
 
 
-def _command(launch: Launch) -> str:
+def _command(launch: Deployed) -> str:
     before = [f"{name}={shlex.quote(value)}" for name, value in launch.environment.items()]
     comments = [f"# {one}" for one in (*_header(launch), _unsaid(launch))]
     return "\n".join(("#!/bin/sh", *comments, " ".join([*before, shlex.join(launch.words)]))) + "\n"
 
 
-def _unsaid(launch: Launch) -> str:
+def _unsaid(launch: Deployed) -> str:
     return f"The command does not say its release: install {launch.engine}"
 
 
-def _systemd(launch: Launch) -> str:
+def _systemd(launch: Deployed) -> str:
     words = " ".join(_unit_quoted(word) for word in ("/usr/bin/env", *launch.words))
     lines = [
         *(f"# {one}" for one in (*_header(launch), _unsaid(launch))),
@@ -249,7 +249,7 @@ def _unit_quoted(word: str) -> str:
     return "'" + escaped.replace("'", "\\'") + "'"
 
 
-def _compose(launch: Launch) -> str:
+def _compose(launch: Deployed) -> str:
     entry, rest = _entry(launch)
     service: dict[str, Any] = {"image": launch.image}
     service |= {"entrypoint": list(entry)} if entry else {}
@@ -276,14 +276,14 @@ def _compose(launch: Launch) -> str:
     return to_yaml(_header(launch), {"services": {launch.name: service}, "volumes": {"huggingface": {}}})
 
 
-def _asks(launch: Launch) -> list[str]:
+def _asks(launch: Deployed) -> list[str]:
     """How a container asks its server whether it is ready, with what its image has."""
     url = f"http://localhost:{PORT}/health"
     python = ["python3", "-c", f"import urllib.request as u; u.urlopen('{url}')"]
     return ["curl", "-f", url] if launch.serving.curl else python
 
 
-def _entry(launch: Launch) -> tuple[tuple[str, ...], list[str]]:
+def _entry(launch: Deployed) -> tuple[tuple[str, ...], list[str]]:
     """The words that an image's own entry point does not bring, and the arguments with the port."""
     words = [*launch.words, *_address(launch)]
     starts = 3 if words[1] == "-m" else 2 if words[1] == "serve" else 1
@@ -291,13 +291,13 @@ def _entry(launch: Launch) -> tuple[tuple[str, ...], list[str]]:
     return ((), words[starts:]) if own else (tuple(words[:starts]), words[starts:])
 
 
-def _address(launch: Launch) -> list[str]:
+def _address(launch: Deployed) -> list[str]:
     given = [] if "--port" in launch.words else ["--port", str(PORT)]
     address = ["--host", "0.0.0.0"] if launch.serving.local and "--host" not in launch.words else []  # noqa: S104 - inside a container
     return [*address, *given]
 
 
-def _container(launch: Launch, name: str = "server") -> dict[str, Any]:
+def _container(launch: Deployed, name: str = "server") -> dict[str, Any]:
     entry, rest = _entry(launch)
     made: dict[str, Any] = {"name": name, "image": launch.image}
     made |= {"command": list(entry)} if entry else {}
@@ -317,19 +317,19 @@ def _container(launch: Launch, name: str = "server") -> dict[str, Any]:
 _PROBE: Final = {"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": PROBE_SECONDS}
 
 
-def _start_probe(launch: Launch) -> dict[str, Any]:
+def _start_probe(launch: Deployed) -> dict[str, Any]:
     tries = ceil(launch.start_seconds / PROBE_SECONDS)
     return _PROBE | {
         "failureThreshold": _Said(tries, f"{tries} x {PROBE_SECONDS} s: {_start_reason(launch)}")
     }
 
 
-def _environment(launch: Launch) -> dict[str, Any]:
+def _environment(launch: Deployed) -> dict[str, Any]:
     listed = [{"name": key, "value": value} for key, value in launch.environment.items()]
     return {"env": listed} if listed else {}
 
 
-def _pod(launch: Launch, container: Mapping[str, Any]) -> dict[str, Any]:
+def _pod(launch: Deployed, container: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if launch.label:
         name, value = launch.label
@@ -339,17 +339,17 @@ def _pod(launch: Launch, container: Mapping[str, Any]) -> dict[str, Any]:
     return made | {"containers": [container], "volumes": [{"name": "shm", "emptyDir": volume}]}
 
 
-def _labels(launch: Launch) -> dict[str, str]:
+def _labels(launch: Deployed) -> dict[str, str]:
     return {"app.kubernetes.io/name": launch.name}
 
 
 def _resource(
-    version: str, kind: str, launch: Launch, spec: Mapping[str, Any], **metadata: dict[str, str]
+    version: str, kind: str, launch: Deployed, spec: Mapping[str, Any], **metadata: dict[str, str]
 ) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": launch.name, **metadata}, "spec": spec}
 
 
-def _kubernetes(launch: Launch) -> str:
+def _kubernetes(launch: Deployed) -> str:
     labels = _labels(launch)
     template = {"metadata": {"labels": labels}, "spec": _pod(launch, _container(launch))}
     spec = {"replicas": launch.replicas, "selector": {"matchLabels": labels}, "template": template}
@@ -359,13 +359,13 @@ def _kubernetes(launch: Launch) -> str:
     return to_yaml(_header(launch), deployment, service, *_scaler(launch, "apps/v1", "Deployment"))
 
 
-def _most(launch: Launch) -> _Said:
+def _most(launch: Deployed) -> _Said:
     return _Said(
         launch.replicas * 2, "twice what is deployed (assumed): set it to what the cluster has GPUs for"
     )
 
 
-def _scaler(launch: Launch, version: str, kind: str) -> list[dict[str, Any]]:
+def _scaler(launch: Deployed, version: str, kind: str) -> list[dict[str, Any]]:
     """The autoscaler on what the engine measures; none for an engine without these gauges."""
     if not launch.serving.metrics:
         return []
@@ -390,13 +390,13 @@ def _scaler(launch: Launch, version: str, kind: str) -> list[dict[str, Any]]:
     return [_resource("autoscaling/v2", "HorizontalPodAutoscaler", launch, spec)]
 
 
-def _pod_with(launch: Launch, extra: list[str]) -> dict[str, Any]:
+def _pod_with(launch: Deployed, extra: list[str]) -> dict[str, Any]:
     container = _container(launch)
     container["args"] = [*container["args"], *extra]
     return _pod(launch, container)
 
 
-def _lws(launch: Launch) -> str:
+def _lws(launch: Deployed) -> str:
     """A group of pods for each replica; the first one serves."""
     if "--data-parallel-size-local" in launch.words:
         raise InputError(
@@ -419,7 +419,7 @@ def _lws(launch: Launch) -> str:
     return to_yaml(_header(launch), _resource(version, kind, launch, spec), *_scaler(launch, version, kind))
 
 
-def _kserve(launch: Launch) -> str:
+def _kserve(launch: Deployed) -> str:
     """An InferenceService whose predictor is the engine's own container."""
     container = _container(launch, "kserve-container")
     container["ports"] = [{"containerPort": PORT, "protocol": "TCP"}]
@@ -434,7 +434,7 @@ _STACK_KEYS: Final = {flag: key for key, flag in STACK_FLAGS.items() if key != "
 """Flags that the production stack's chart has a key for; that of adapters it writes beside a switch of its own."""
 
 
-def _helm(launch: Launch) -> str:
+def _helm(launch: Deployed) -> str:
     """Values of the vLLM production stack's chart."""
     _only_vllm("helm", launch)
     repository, _, tag = launch.image.rpartition(":")
@@ -469,7 +469,7 @@ def _helm(launch: Launch) -> str:
     return to_yaml(_header(launch), {"servingEngineSpec": spec})
 
 
-def _llm_d(launch: Launch) -> str:
+def _llm_d(launch: Deployed) -> str:
     """Values of llm-d's model service chart; the chart adds the command, the GPUs and the tensor-parallel size."""
     _only_vllm("llm-d", launch)
     rest = list(launch.words[3:])
@@ -504,7 +504,7 @@ def _llm_d(launch: Launch) -> str:
     return to_yaml(_header(launch), values)
 
 
-def _dynamo(launch: Launch) -> str:
+def _dynamo(launch: Deployed) -> str:
     """A graph of a frontend and a worker (``nvidia.com/v1beta1``, ``deploy/operator/api/v1beta1`` of Dynamo 1.6)."""
     if launch.words[1] == "serve":
         family, place, rest = "vllm", 0, ["--model", *launch.words[2:]]
@@ -544,7 +544,7 @@ def _dynamo(launch: Launch) -> str:
     return to_yaml(_header(launch), _resource("nvidia.com/v1beta1", "DynamoGraphDeployment", launch, spec))
 
 
-def _only_vllm(kind: str, launch: Launch) -> None:
+def _only_vllm(kind: str, launch: Deployed) -> None:
     if not launch.serving.charted:
         raise InputError(f"as: found {kind} for {launch.engine}; allowed: vLLM, which its chart starts")
 
@@ -606,7 +606,7 @@ def _scalar(value: object) -> str:
     return '"' + re.sub(r"[^ !#-\[\]-~]", lambda one: f"\\U{ord(one[0]):08x}", text) + '"'
 
 
-_WRITERS: Final[dict[str, Callable[[Launch], str]]] = {
+_WRITERS: Final[dict[str, Callable[[Deployed], str]]] = {
     "command": _command, "compose": _compose, "kubernetes": _kubernetes, "systemd": _systemd, "kserve": _kserve, "lws": _lws,
     "llm-d": _llm_d, "dynamo": _dynamo, "helm": _helm,
 }  # fmt: skip
