@@ -274,9 +274,11 @@
       root.classList.remove("kv-solved");
       if (field.value.trim() === "" || !Number.isFinite(value)) {
         said.textContent = "Enter a number.";
+        field.setAttribute("aria-invalid", "true");
         field.focus();
         return;
       }
+      field.removeAttribute("aria-invalid");
       const trap = traps.find(([wrong]) => near(value, wrong));
       if (near(value, answer)) {
         said.textContent = "Right.";
