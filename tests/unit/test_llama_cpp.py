@@ -350,6 +350,25 @@ def test_prediction_blocks_of_a_public_log(catalog: Catalog) -> None:
     assert "--spec-type draft-mtp" in found["command"]
 
 
+def test_prediction_blocks_take_the_types_of_ollamas_mixes(catalog: Catalog) -> None:
+    """A mix of Ollama's quantizer gives the model's own prediction blocks its types, too."""
+    answer = estimate(
+        "Qwen/Qwen3.8-27B",
+        gpu="rtx-3090",
+        engine="llama-cpp",
+        context_tokens=8192,
+        weights="ollama-q4_k_m",
+        spec_type="draft-mtp",
+        catalog=catalog,
+    )
+    assert isinstance(answer, LocalEstimate)
+    blocks = answer.case.local.companions.prediction
+    assert blocks is not None
+    kinds = {tensor.kind.name for tensor in blocks.tensors if tensor.kind is not None and tensor.is_matrix}
+    assert "q4_k" in kinds
+    assert kinds <= {"q4_k", "q5_k", "q6_k", "q8_0", "bf16", "f16", "f32"}
+
+
 def test_a_draft_model_has_caches_of_its_own(catalog: Catalog) -> None:
     """A second model with the same context, 16-bit caches whatever the target's are."""
     ask = {

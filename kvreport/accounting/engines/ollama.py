@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 
 from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
-from kvreport.accounting.engines.llama_cpp.options import LocalOptions, modelfile, ollama_environment
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.catalog.caches import FullAttention, SlidingWindow
 from kvreport.catalog.engine import Engine
@@ -73,6 +73,28 @@ def _has_headroom(batch: int, predicted: int, available: int) -> bool:
     if predicted > threshold or predicted > available * _HEADROOM[batch] // 100:
         return False
     return _SURCHARGE[batch] <= threshold - predicted
+
+
+def _environment(options: LocalOptions) -> tuple[str, ...]:
+    """The variables of ``ollama serve`` that lay a model out as asked; layers only where they were stated."""
+    words = [f"OLLAMA_CONTEXT_LENGTH={options.context // options.slots}"]
+    words += [f"OLLAMA_NUM_PARALLEL={options.slots}"] if options.slots > 1 else []
+    words += [f"OLLAMA_KV_CACHE_TYPE={options.type_k}"] if options.type_k != "f16" else []
+    words += ["OLLAMA_FLASH_ATTENTION=0"] if options.flash == "off" else []
+    return tuple(words)
+
+
+def modelfile(name: str, context: int, options: LocalOptions | None = None) -> str:
+    """An Ollama Modelfile with the same parameters: the only place for a micro-batch and a number of layers.
+
+    ``name``: model in Ollama's library. ``context``: tokens of one slot.
+    """
+    lines = [f"FROM {name}", f"PARAMETER num_ctx {context}"]
+    if options is not None and options.ubatch_given:
+        lines.append(f"PARAMETER num_batch {options.ubatch}")
+    if options is not None and options.gpu_layers is not None:
+        lines.append(f"PARAMETER num_gpu {options.gpu_layers}")
+    return "\n".join(lines)
 
 
 def _library_name(model: Model) -> str | None:
@@ -140,7 +162,7 @@ class Ollama(LlamaCpp):
         each = told.options.context // told.options.slots
         return Command(
             ("ollama", "run", told.name),
-            ollama_environment(told.options),
+            _environment(told.options),
             server=("ollama", "serve"),
             modelfile=modelfile(told.name, each, told.options),
         )

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Final
 
 from kvreport import units
-from kvreport.accounting.engines.llama_cpp.options import modelfile
 from kvreport.accounting.engines.llama_cpp.placement import local_device
+from kvreport.accounting.engines.ollama import modelfile
 from kvreport.accounting.weights import parameters
 from kvreport.build_cache import code
 from kvreport.catalog.accelerator import Accelerator

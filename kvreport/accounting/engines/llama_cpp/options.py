@@ -243,25 +243,3 @@ def flags(options: LocalOptions) -> list[Word]:
         ("--no-op-offload", not options.op_offload),
     )  # fmt: skip
     return words + [flag for flag, on in switches if on]
-
-
-def ollama_environment(options: LocalOptions) -> tuple[str, ...]:
-    """The variables of ``ollama serve`` that lay a model out as asked; layers only where they were stated."""
-    words = [f"OLLAMA_CONTEXT_LENGTH={options.context // options.slots}"]
-    words += [f"OLLAMA_NUM_PARALLEL={options.slots}"] if options.slots > 1 else []
-    words += [f"OLLAMA_KV_CACHE_TYPE={options.type_k}"] if options.type_k != "f16" else []
-    words += ["OLLAMA_FLASH_ATTENTION=0"] if options.flash == "off" else []
-    return tuple(words)
-
-
-def modelfile(name: str, context: int, options: LocalOptions | None = None) -> str:
-    """An Ollama Modelfile with the same parameters: the only place for a micro-batch and a number of layers.
-
-    ``name``: model in Ollama's library. ``context``: tokens of one slot.
-    """
-    lines = [f"FROM {name}", f"PARAMETER num_ctx {context}"]
-    if options is not None and options.ubatch_given:
-        lines.append(f"PARAMETER num_batch {options.ubatch}")
-    if options is not None and options.gpu_layers is not None:
-        lines.append(f"PARAMETER num_gpu {options.gpu_layers}")
-    return "\n".join(lines)
