@@ -142,8 +142,8 @@ def mix_name(name: str) -> str:
     found = _plain(name.lower())
     if found not in MIXES:
         raise InputError(
-            f"--weights: found {name!r}; GGUF mixes of llama.cpp and Ollama: {', '.join((*MIXES, *OLLAMA_MIXES))}; "
-            "formats of checkpoints need a server such as --engine vllm"
+            f"--weights: found {name!r}; GGUF mixes of llama.cpp and Ollama: {', '.join((*MIXES, *OLLAMA_MIXES))}. "
+            "Formats of checkpoints need a server such as --engine vllm"
         )
     return found
 
