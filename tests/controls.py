@@ -106,7 +106,8 @@ STATE: Final = """(place) => {
     if (!seen(node) || !node.getClientRects().length) continue;
     const name = node.dataset.kvSlot || node.tagName;
     if (!node.innerText.trim() && !node.querySelector('svg, input, img')) {
-      if (node.getBoundingClientRect().height > 1) empty.push(name);
+      // What is far below the window is laid out when it comes near.
+      if (node.getBoundingClientRect().height > 1 && node.checkVisibility({ contentVisibilityAuto: true })) empty.push(name);
     } else if (node.dataset.kvSlot) slots[name] = node.innerText.replace(/\\s+/g, ' ').trim();
   }
   return {
