@@ -15,11 +15,10 @@ _PAGE: Final = """\
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'">
 <meta name="viewport" content="width=device-width">
 <meta name="robots" content="noindex">
 <title>Requests that fit</title>
-<link rel="icon" href="../assets/logo.svg">
 <link rel="stylesheet" href="../assets/kv-embed.css">
 <script src="../assets/kv-embed.js" defer></script>
 </head>
