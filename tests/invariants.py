@@ -595,15 +595,13 @@ def at_home(draw: Draw, asked: Question, first: Estimate) -> int:
 
 def boundary(draw: Draw, asked: Question, first: Estimate) -> int:
     """The longest context of so many requests holds them when asked back, and one token more does not."""
+    if first.request.engine.family in LOCAL:
+        return 1
     laid = first.deployment.at_any_length()
     each = draw.choice((1, 2, 3, 7, 16))
     for rank in laid.ranks:
         edge_of(replace(rank, others=()), each)
-    if (
-        first.verdict in REFUSED
-        or first.request.engine.family in LOCAL
-        or first.request.kv_pool_bytes is not None
-    ):
+    if first.verdict in REFUSED or first.request.kv_pool_bytes is not None:
         return 1
     wanted = each * first.request.layout.data
     given = {name: value for name, value in asked.items() if name not in ("model", "context_tokens")}

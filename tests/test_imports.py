@@ -87,7 +87,7 @@ def _names_an_engine(node):
     )
 
 
-@pytest.mark.parametrize("step", ["load_overhead", "memory_bytes", "plan", "reserve"])
+@pytest.mark.parametrize("step", ["load_overhead", "plan", "reserve"])
 def test_each_step_of_the_trunk_has_one_caller(repository, step):
     """Weights, load overhead, reserve, pool and block plan are put together in one place: accounting/allocation.py."""
     package = repository / "kvreport"

@@ -523,7 +523,7 @@ def state_slots_wanted(engine: Engine, model: Model, serving: Serving, *, eager:
     """Blocks of the pool that must exist at start, one for each sequence; None without such a rule.
 
     A model with recurrent states needs them to capture its graphs, or captures fewer of them: "max_num_seqs (…) exceeds available
-    Mamba cache blocks (…)".
+    Mamba cache blocks (…)". ``eager``: no graphs are captured.
     """
     if eager or not release_of(engine).has("state_for_every_graph"):
         return None

@@ -67,6 +67,9 @@ def with_runner(
 ) -> Engine:
     """The record with the model runner that is asked for, or that a draft model is left to.
 
+    ``text_draft``: the method that drafts from text, if one is asked for. ``assumed``: what is taken for granted; what this
+    adds goes to its end.
+
     Raises:
         InputError: If the engine has no such choice, or its release none yet.
     """
@@ -114,7 +117,11 @@ def text_draft_of(query: Query, engine: Engine) -> str | None:
 
 
 def drafted_tokens(query: Query, draft: Draft | None, text_draft: str | None, assumed: list[str]) -> int:
-    """Tokens drafted in a step; 0 without speculative decoding."""
+    """Tokens drafted in a step; 0 without speculative decoding.
+
+    ``text_draft``: the method that drafts from text, if one is asked for. ``assumed``: what is taken for granted; what this
+    adds goes to its end.
+    """
     if draft is not None and not query.num_speculative_tokens:
         assumed.append("num-speculative-tokens 1: not stated")
         return 1
@@ -123,6 +130,8 @@ def drafted_tokens(query: Query, draft: Draft | None, text_draft: str | None, as
 
 def draft_of(query: Query, target: Model, catalog: Catalog, assumed: list[str]) -> Draft | None:
     """The draft model that is asked for, or the checkpoint's own prediction layers; None without speculative decoding.
+
+    ``assumed``: what is taken for granted; what this adds goes to its end.
 
     Raises:
         InputError: If it is not known, or the model has no prediction layers of its own.
@@ -201,7 +210,11 @@ def serves_images(limits: Mapping[str, int], model: Model, engine: Engine) -> bo
 
 
 def inputs_of(limits: Mapping[str, int] | Sequence[str] | str | None) -> dict[str, int]:
-    """Inputs of a kind per prompt, as far as they are limited."""
+    """Inputs of a kind per prompt, as far as they are limited.
+
+    Raises:
+        InputError: If a limit is no number of inputs of a kind.
+    """
     if limits is None:
         return {}
     if isinstance(limits, Mapping):
@@ -274,6 +287,8 @@ SORTS: Final = {"sort": True, "flashinfer": False}
 
 def unused(query: Query, engine: Engine, support: Support | None, nodes: int) -> tuple[NotFollowed, ...]:
     """What is given and not followed; options that the engine does not have are refused.
+
+    ``nodes``: machines that the deployment spans.
 
     Raises:
         InputError: If the engine has no such option, or a rank is given without adapters.

@@ -113,7 +113,7 @@ def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Qu
             smaller = request.formats.get(name)
             if smaller is not None and _saves(request, smaller) >= _WORTH_CONVERTING:
                 yield QuestionChange("weights", f"--weights {name}", replace(request, weight_format=smaller))
-        if request.engine.family != "ceiling":
+        if request.engine.name != request.ceiling.name:
             yield from _shares(result)
             steps = request.serving
             if steps.max_batched_tokens > _SHORT_STEP:
