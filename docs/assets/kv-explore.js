@@ -368,7 +368,11 @@
             {},
             "Engine and release ",
             view.engine,
-            make("small", { id: "kv-explore-engine", class: "kv-help" }, "Whose memory rules apply"),
+            make(
+              "small",
+              { id: "kv-explore-engine", class: "kv-help" },
+              "The engine whose memory rules apply",
+            ),
           ),
         ),
         filters(),

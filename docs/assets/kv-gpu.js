@@ -223,8 +223,8 @@
       const models = kvreport.plural(unread, "model|models");
       const label = (list, name) => (list.find((one) => one.name === name) || {}).label;
       const settings = result.settings(asked);
-      const engine = state.engine === "ceiling" ? "No engine overhead" : here().engine.label;
-      return [
+      const engine = state.engine === "ceiling" ? "no engine overhead" : here().engine.label;
+      return "Computed, not measured, for " + [
         settings.length || asked.engine === "ceiling" ? engine : `${engine} with its defaults`,
         ...settings,
         state.weights && state.weights !== "released"
@@ -232,7 +232,7 @@
           : "weights as released",
         state.kv ? `KV cache: ${label(site.kv_formats, state.kv)}` : "KV cache: model default",
         state.requests ? `at least ${count(state.requests)} concurrent requests` : "",
-      ].filter(Boolean).join(", ") + ". From formulas, not measured." +
+      ].filter(Boolean).join(", ") + "." +
         (unread ? ` ${result.fill(words.sentences.gpu_unread, { models })}` : "");
     }
 

@@ -140,17 +140,17 @@
     ].filter(Boolean);
 
   function conditions({ site, deployment, state }) {
-    if (!deployment) return "From formulas, not measured.";
+    if (!deployment) return "Computed from formulas, not measured.";
     const weights = weightsText(site, deployment.weightFormat);
     const released = deployment.model.by_name ? words.sentences.weights_by_name : "weights as released";
     const cache = label(site.kv_formats, deployment.kvFormat);
     const settings = [
-      state.engine === "ceiling" ? "No engine overhead" : site.engine.label,
+      state.engine === "ceiling" ? "no engine overhead" : site.engine.label,
       deployment.weightFormat === "released" ? released : `weights: ${weights}`,
       `KV cache: ${cache}`,
       ...chosen(state),
     ].filter(Boolean);
-    return `${settings.join(", ")}. From formulas, not measured.`;
+    return `Computed, not measured, for ${settings.join(", ")}.`;
   }
 
   /* --- parts -------------------------------------------------------------------------------------------- */
@@ -191,9 +191,11 @@
       title,
       [...parts, ["free", "unused", free]],
       total,
-      `${title} with ${requestsText(here)} of ${tokens(at)} tokens: ${
+      `${title} with ${requestsText(here)} of ${tokens(at)} tokens. Of this memory, ${
         gib(gpu.usable)
-      } GiB usable, memory share ${share}. KV pool: ± ${gib(deployment.uncertainty)} GiB.`,
+      } GiB is usable, and the engine manages a share of ${share}. The size of the KV pool is known to ± ${
+        gib(deployment.uncertainty)
+      } GiB.`,
     );
   }
 
@@ -476,9 +478,9 @@
         {},
         "Any point below a line fits. Both axes are logarithmic (base 2).",
         deployment
-          ? ` Dotted: upper bound on ${
+          ? ` The dotted line is the upper bound on ${
             data.lines[0].name
-          } without engine overhead. Shaded: error of the estimate.`
+          } without engine overhead. The shaded area is the error of the estimate.`
           : "",
       ),
     );

@@ -164,14 +164,14 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         f"{_percent(found.p90)} (90th percentile)."
     )
     if found.pools:
-        said += f" The 80% error band in use then contained the printed value in {found.held} of {found.pools} logs"
-        said += "; today's bands are wider." if found.held < 0.8 * found.pools else "."
+        said += f" The 80% error band of that time contained the printed value in {found.held} of {found.pools} logs."
+        said += " Today's bands are wider." if found.held < 0.8 * found.pools else ""
     if found.refusals:
         said += f" Of {counted(found.refusals, 'server|servers')} that failed to start, {found.refusals_right} were predicted to fail."
     if further is not None:
         said += (
-            f" For {further.logs} logs with {SOME_ASSUMED}, the errors are {_percent(further.median)} and "
-            f"{_percent(further.p90)}."
+            f" For {further.logs} more logs, with {SOME_ASSUMED}, the median error is {_percent(further.median)} and "
+            f"the 90th percentile {_percent(further.p90)}."
         )
     return said
 

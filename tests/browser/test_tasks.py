@@ -266,7 +266,7 @@ def test_memory_share_and_sequences(reader, answer):
     reader.type("#kv-seqs", "16")
     want = answer(LLAMA_8B, gpu="H100", context_tokens="8K", utilization=0.8, max_seqs=16)
     assert reader.requests() == want.max_concurrent_requests == 16
-    assert "Limited by max_num_seqs" in reader.headline
+    assert "limited by max_num_seqs" in reader.headline
 
 
 def test_another_release_of_the_engine(reader, answer):
@@ -578,7 +578,7 @@ def test_usable_memory_of_a_gpu(reader, tiny_site):
     reader.click("nav a:has-text('GPUs')")
     reader.click("#gpus-table a:has-text('MI300X')")
     usable = load_catalog(tiny_site.catalog).accelerator("mi300x").usable_bytes
-    assert f"{usable / 2**30:.1f} GiB usable" in reader.headline
+    assert f"{usable / 2**30:.1f} GiB is usable" in reader.headline
     assert f"{usable:,}" in reader.page.locator("main table").first.inner_text()
 
 

@@ -55,7 +55,7 @@ def test_the_headline_is_the_estimate(tiny_site):
     assert 40 < users < 64
     assert re.sub(r" (?=[.;])", "", lead) == (
         f"Llama 3.1 8B serves {users} concurrent requests of 8K tokens each on one H100. "
-        f"At its full 128K tokens: {most} concurrent requests."
+        f"At its full context of 128K tokens, it serves {most} concurrent requests."
     )
 
 

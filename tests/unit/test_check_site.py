@@ -85,14 +85,14 @@ def test_a_chart_that_differs_from_headline_or_table_is_a_fault(site_check, char
 
 
 def test_a_count_of_models_that_differs_from_the_table_is_a_fault(site_check):
-    lead = "79.1 GiB usable. A single GPU serves {} of 15 models as released at 8K tokens."
+    lead = "79.1 GiB is usable. A single GPU serves {} of 15 models as released at 8K tokens."
     assert not list(site_check.faults(page(lead.format(1), ROW)))
     (fault,) = site_check.faults(page(lead.format(3), ROW))
     assert fault == "the headline counts 3 models on a single GPU, the table 1"
 
 
 BAR = """<figure class="kv-figure kv-barfigure"><ul><li>weights <b>15.0 GiB</b></li><li>KV cache <b>{cache} GiB</b></li></ul>
-<figcaption>Memory of one GPU with {count} concurrent requests of 8K tokens: 79.11 GiB usable.</figcaption></figure>"""
+<figcaption>Memory of one GPU with {count} concurrent requests of 8K tokens. 79.11 GiB is usable.</figcaption></figure>"""
 LEAD = "A serves 54 concurrent requests of 8K tokens each on one H100."
 
 

@@ -65,7 +65,7 @@ def strip(model: Model) -> Strip:
 
 def describe(caches: Sequence[Cache]) -> str:
     """Say what a layer keeps, in words with its shape."""
-    return " + ".join(_describe(cache) for cache in caches) or "nothing to keep"
+    return " + ".join(_describe(cache) for cache in caches) or "nothing is kept"
 
 
 def _describe(cache: Cache) -> str:

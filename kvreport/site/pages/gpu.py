@@ -107,7 +107,7 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> Names:
         "slug": gpu.id,
         "headline": headline(site, gpu),
         "conditions": _conditions(site, gpu)
-        + (f" Available from {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
+        + (f" Clouds rent it out as {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
         "facts": tuple(_facts(gpu)),
         "bar": _bar(gpu),
         "memory": _memory(gpu),
@@ -159,7 +159,7 @@ def _conditions(site: SiteData, gpu: Accelerator) -> str:
     """Return under which engine the headline holds; why it is refused, where it is."""
     if not _refused(site, gpu):
         label = (site.local_engine(gpu) or site.engine).label
-        told = [f"{label} with its defaults, weights as released. From formulas, not measured."]
+        told = [f"Computed for {label} with its defaults and weights as released, not measured."]
         context, every = site.counted_context, len(site.models)
         if shorter := len(counts.below(site, context)):
             told.append(
@@ -180,7 +180,7 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
     if not alone and site.local_engine(gpu) is not None:
         return (
             (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
-            (f" usable. {site.engine.label} does not run on it: ", False),
+            (f" is usable. {site.engine.label} does not run on it, but ", False),
             ("llama.cpp, Ollama and MLX", True),
             (" do.", False),
         )
@@ -188,11 +188,11 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
     if _refused(site, gpu):
         return (
             (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
-            (f" usable. {refused.reason.partition(': ')[0]}.", False),
+            (f" is usable. {refused.reason.partition(': ')[0]}.", False),
         )
     usable: list[tuple[str, bool]] = [
         (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
-        (" usable. ", False),
+        (" is usable. ", False),
     ]
     told = [
         SENTENCES["gpu_serves"].format(
@@ -212,7 +212,7 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
 
 
 def _facts(gpu: Accelerator) -> Iterator[KeyFigure]:
-    yield KeyFigure("Advertised memory", advertised(gpu), "installed, according to its maker")
+    yield KeyFigure("Advertised memory", advertised(gpu), "installed, according to the maker")
     if gpu.memory.driver_visible is not None:
         yield KeyFigure("Reported by the driver", f"{units.gib(gpu.memory.driver_visible.value)} GiB")
     note = "" if gpu.memory.usable.evidence == "observed" else gpu.memory.usable.evidence
@@ -265,7 +265,7 @@ def _memory(gpu: Accelerator) -> Table:
         (
             "usable",
             memory.usable,
-            "total that a process can allocate; the engine's memory share is a share of it",
+            "total that a process can allocate; the engine's memory share applies to this total",
         ),
     ):
         cells = (
@@ -425,7 +425,7 @@ def _slices(site: SiteData, gpu: Accelerator) -> Table:
         )
         rows.append(Row(Cell(f"{gpu.id}:{one.name}"), cells))
     return Table(
-        caption=f"Slices by the names that --gpu knows, with the largest model that each serves as released at "
+        caption=f"Slices by the names that --gpu accepts, with the largest model that each serves as released at "
         f"{units.human_tokens(context)} tokens; not in the dataset",
         head=Column("Slice", numeric=False),
         columns=(

@@ -183,8 +183,8 @@ def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) 
     told = f"{requests_text(users)} of {units.human_tokens(best.contexts[shown])} tokens"
     told = "no KV cache" if facts["max_concurrent_requests_by_memory"] is None else told
     words = (
-        f"Memory of one GPU with {told}: "
-        f"{units.gib(budget['total_bytes'])} GiB usable, memory share {budget['utilization']:g}. "
-        f"KV pool: ± {units.gib(budget['uncertainty_bytes'])} GiB."
+        f"Memory of one GPU with {told}. Of this memory, {units.gib(budget['total_bytes'])} GiB is usable, "
+        f"and the engine manages a share of {budget['utilization']:g}. "
+        f"The size of the KV pool is known to ± {units.gib(budget['uncertainty_bytes'])} GiB."
     )
     return diagrams.bar("Memory of one GPU", parts, budget["total_bytes"], words)

@@ -326,15 +326,15 @@ def _estimate_command(site: SiteData, model: Model, best: Series | None) -> str:
 
 def _downloads(site: SiteData, model: Model) -> tuple[Link, ...]:
     offered = (
-        ("CSV", f"models/{model.slug}.csv.gz", "every row of this model, gzip"),
-        ("Parquet", f"models/{model.slug}.parquet", "the same, typed"),
+        ("CSV", f"models/{model.slug}.csv.gz", "every row of this model, compressed with gzip"),
+        ("Parquet", f"models/{model.slug}.parquet", "the same rows with typed columns"),
     )
     files = [
         Link(text, f"{FOLDER}/{name}", f"{note}, {units.human_bytes(size)}")
         for text, name, note in offered
         if (size := site.downloads.size(name)) is not None
     ]
-    profile = Link("JSON", f"{FOLDER}/v1/models/{model.slug}.json", "profiles and budgets")
+    profile = Link("JSON", f"{FOLDER}/v1/models/{model.slug}.json", "cache profiles and memory budgets")
     return (*files, profile)
 
 

@@ -143,12 +143,12 @@ def _sentence(
         further = (
             "every additional request slows decoding, because each KV cache must be read"
             if long is None
-            else f"they do so from about {units.count(long)} requests on"
+            else f"additional requests slow decoding from about {units.count(long)} requests on"
         )
         pieces.append(
             (
                 (
-                    f"At short contexts, additional requests cost almost nothing up to about {units.count(short)}. "
+                    f"At short contexts, up to about {units.count(short)} requests run almost as fast as one. "
                     f"At {units.human_tokens(tokens)} tokens {further}."
                 ),
                 False,

@@ -58,7 +58,7 @@ def context(answer: Estimate | None) -> Names | None:
         "up": tuple({"at": axis.y(share / 5), "text": f"{share * 20}%"} for share in range(6)),
         "pool": axis.x(pool / GIB) if sizes[0] <= pool / GIB <= sizes[-1] else None,
         "sentence": (f"{gone} " if gone else "")
-        + f"The KV pool of {devices} ({units.gib(pool, 1)} GiB per GPU) reaches a hit rate of {found}.",
+        + f"On {devices}, the KV pool has {units.gib(pool, 1)} GiB per GPU and reaches a hit rate of {found}.",
         "title": f"Hit rate against KV cache per GPU: {found} at {units.gib(pool, 1)} GiB",
         "table": _table(sizes, rates),
         "command": _command(answer, keys[0]),
