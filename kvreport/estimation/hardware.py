@@ -22,9 +22,15 @@ BEST: Final = "best"
 """Asks for the pipeline partition that holds the most requests."""
 
 
-_BEFORE: Final = re.compile(r"([0-9]{1,3}) ?[x×*] ?(.+)", re.IGNORECASE)
-_AFTER: Final = re.compile(r"(.+?) ?(?:[*×]| x|(?<=[0-9]{4})x) ?([^*×]*)", re.IGNORECASE)
-"""How many of an accelerator: ``2x4090``, ``8 × H100``; ``H100*8``, ``4090 x2``."""
+_BEFORE: Final = re.compile(r"([0-9]{1,3})(?: ?[x×*] ?| (?=[a-z]|[0-9]{4}))(.+)", re.IGNORECASE)
+_AFTER: Final = re.compile(
+    r"(.+?)(?: ?[*×] ?([^*×]*)| x ?([0-9]{1,4})|(?<!\br)(?<!gf|rt|gt)(?<!\bn)x([0-9]{1,3}))", re.IGNORECASE
+)
+"""How many of an accelerator: ``2x4090``, ``8 × H100``, ``8 H100``; ``H100*8``, ``H100x8``, ``4090 x2``. An x of a name is no sign:
+``7900 XTX``, ``RTX 4090``, ``gfx942``, ``Orin NX 16``."""
+
+_JOINED: Final = re.compile(r"\+(?!(?<=max\+) ?[0-9]{3}(?![0-9]))", re.IGNORECASE)
+"""Between accelerators; ``Max+ 395`` is one name."""
 
 
 def listed(asked: object) -> list[tuple[str | Accelerator, int]]:
@@ -40,7 +46,7 @@ def listed(asked: object) -> list[tuple[str | Accelerator, int]]:
         if isinstance(each, Accelerator):
             found.append((each, 1))
             continue
-        found += [_numbered(part.strip()) for part in str(each or "").split("+")]
+        found += [_numbered(part.strip()) for part in _JOINED.split(str(each or ""))]
     return found
 
 
@@ -50,7 +56,8 @@ def _numbered(text: str) -> tuple[str, int]:
     if before := _BEFORE.fullmatch(text):
         number, name = before.groups()
     elif after := _AFTER.fullmatch(text):
-        name, number = after.groups()
+        name, *numbers = after.groups()
+        number = next((one for one in numbers if one is not None), "")
     else:
         return text, 1
     if not (number.isascii() and number.isdigit() and 1 <= int(number) <= MOST_RANKS):

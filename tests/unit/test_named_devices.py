@@ -23,10 +23,46 @@ from kvreport.estimation.hardware import listed
         ("4090x2", [("4090", 2)]),
         ("rtx-5090*2 + rtx-3090", [("rtx-5090", 2), ("rtx-3090", 1)]),
         (["H100", "2xL40S"], [("H100", 1), ("L40S", 2)]),
+        ("RX 7900 XTX", [("RX 7900 XTX", 1)]),
+        ("7900xtx", [("7900xtx", 1)]),
+        ("H100x8", [("H100", 8)]),
+        ("8 H100", [("H100", 8)]),
+        ("MI300Xx8", [("MI300X", 8)]),
+        ("Ryzen AI Max+ 395", [("Ryzen AI Max+ 395", 1)]),
+        ("Ryzen AI Max+ 395 + 4090", [("Ryzen AI Max+ 395", 1), ("4090", 1)]),
+        ("M4 Max+3090", [("M4 Max", 1), ("3090", 1)]),
+        ("gfx942", [("gfx942", 1)]),
+        ("RTX4090", [("RTX4090", 1)]),
+        ("orin nx16", [("orin nx16", 1)]),
     ],
 )
 def test_a_name_says_how_many(asked, found):
     assert listed(asked) == found
+
+
+def test_every_name_of_the_catalog_is_read_alone_and_with_a_number():
+    """A name's own x, + and digits are no signs: ``RX 7900 XTX``, ``Ryzen AI Max+ 395``, ``B300-SXM6-AC``."""
+    names = {
+        name
+        for gpu in kvreport.load_catalog().accelerators.values()
+        for name in (gpu.id, gpu.name, *gpu.aliases)
+        if name
+    }
+    spellings = {
+        "{}": 1,
+        "2x{}": 2,
+        "2 x {}": 2,
+        "2 × {}": 2,
+        "2*{}": 2,
+        "{} x2": 2,
+        "{} x 16": 16,
+        "{}x2": 2,
+        "{}*2": 2,
+    }
+    for name in names:
+        for spelled, number in spellings.items():
+            assert listed(spelled.format(name)) == [(name, number)], spelled.format(name)
+        assert listed(f"{name}+{name}") == [(name, 1), (name, 1)]
 
 
 @pytest.mark.parametrize("asked", ["", None, "0xH100", "H100*0", "H100*", "H100*1025", "H100*²", "rtx-5090+"])
